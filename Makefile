@@ -1,0 +1,160 @@
+# ctrun's build. `make help` lists the targets; build/<mode>/ holds everything that is made.
+#
+#   make                      programs, release mode
+#   make MODE=asan unit/coll  one module's unit tests under AddressSanitizer + UBSan
+#   make CC=clang DEV=1       another compiler, warnings are errors
+#   make BUILD=/tmp/x ...     another place for what is built
+#
+# A module is a folder of C files (MODULES below), built into one archive; what it may use is its
+# DEPS line, and scripts/lint holds the includes to it.
+
+MODE ?= release
+BUILD ?= build/$(if $(filter-out cc gcc,$(CC)),$(notdir $(CC))-)$(MODE)
+PREFIX ?= /usr/local
+CUDA ?= auto
+DEV ?= 0
+V ?= 0
+Q := $(if $(filter 1,$(V)),,@)
+
+# ---- modules: folder, dependencies, libraries ---------------------------------------------------
+MODULES := base wire config net launch tensor graph data train rdzv coll plan exec
+
+DIRS_base   := lib/base
+DIRS_wire   := lib/wire
+DIRS_config := lib/config
+DIRS_net    := lib/net
+DIRS_launch := lib/launch
+DIRS_tensor := lib/tensor lib/tensor/cpu
+DIRS_graph  := lib/graph
+DIRS_data   := lib/data
+DIRS_train  := lib/train
+DIRS_rdzv   := rendezvous
+DIRS_coll   := collectives collectives/backend
+DIRS_plan   := collectives/plan
+DIRS_exec   := collectives/exec
+
+DEPS_base   :=
+DEPS_wire   := base
+DEPS_config := base
+DEPS_net    := base wire
+DEPS_launch := base wire
+DEPS_tensor := base
+DEPS_graph  := base tensor
+DEPS_data   := base
+DEPS_train  := base tensor
+DEPS_rdzv   := base wire net
+DEPS_coll   := base wire
+DEPS_plan   := base tensor graph
+DEPS_exec   := base wire tensor graph coll plan
+
+LIBS_base   := -lm
+LIBS_config := -lyaml
+LIBS_net    := -luv -lssl -lcrypto
+LIBS_launch := -luv
+LIBS_data   := -lz
+LIBS_train  := -ljansson
+
+PROGRAMS := ctrun ctrund ctworker
+USES_ctrun    := config launch rdzv
+USES_ctrund   := rdzv
+USES_ctworker := config data train exec
+
+# ---- flags --------------------------------------------------------------------------------------
+WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes \
+        -Wundef -Wvla -Wformat=2 -Wwrite-strings -Wpointer-arith -Wimplicit-fallthrough
+HARDEN := -D_FORTIFY_SOURCE=3 -fstack-protector-strong -fstack-clash-protection -fcf-protection
+SAN_asan := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+SAN_tsan := -fsanitize=thread
+SAN_cov := --coverage
+
+OPT_release := -O2 $(HARDEN)
+OPT_asan := -O1 $(SAN_asan)
+OPT_tsan := -O1 $(SAN_tsan)
+OPT_cov := -O0 $(SAN_cov)
+
+CPPFLAGS += -D_GNU_SOURCE -Ilib -Icollectives -I.
+CFLAGS ?= -g
+ALL_CFLAGS = -std=c17 -pthread -fPIE -ffp-contract=off $(WARN) $(if $(filter 1,$(DEV)),-Werror) \
+             $(OPT_$(MODE)) $(CFLAGS)
+ALL_LDFLAGS = -pthread -pie -Wl,-z,relro,-z,now -Wl,--as-needed $(SAN_$(MODE)) $(LDFLAGS)
+STAMP := $(BUILD)/flags
+FLAGS_NOW := $(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS)
+
+# Vector kernels: one file an instruction set, chosen at run time.
+%_avx2.o: ISA := -mavx2 -mfma -mf16c
+%_avx512.o: ISA := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
+
+# ---- what there is ------------------------------------------------------------------------------
+uniq = $(if $1,$(firstword $1) $(call uniq,$(filter-out $(firstword $1),$1)))
+# Modules that $1 needs, users before used.
+closure = $(call uniq,$(foreach m,$1,$m) $(foreach m,$1,$(call closure,$(DEPS_$m))))
+ordered = $(foreach m,$(call reverse,$(MODULES)),$(filter $m,$(call closure,$1)))
+reverse = $(if $1,$(call reverse,$(wordlist 2,99,$1)) $(firstword $1))
+sources = $(wildcard $(addsuffix /*.c,$1))
+archives = $(foreach m,$(call ordered,$1),$(BUILD)/lib/libct_$m.a)
+libs = $(call uniq,$(foreach m,$(call ordered,$1),$(LIBS_$m)))
+objects = $(patsubst %.c,$(BUILD)/obj/%.o,$1)
+
+UNIT_MODULES := $(foreach m,$(MODULES),$(if $(wildcard tests/unit/$m/*.c),$m))
+BINARIES := $(foreach p,$(PROGRAMS),$(if $(wildcard cmd/$p/*.c),$(BUILD)/bin/$p))
+TEST_LIB := $(filter-out tests/lib/mini%,$(call sources,tests/lib))
+
+.PHONY: all
+all: $(BINARIES) ## build the programs
+
+# ---- rules --------------------------------------------------------------------------------------
+$(STAMP): FORCE
+	@mkdir -p $(@D)
+	@echo '$(FLAGS_NOW)' | cmp -s - $@ || echo '$(FLAGS_NOW)' > $@
+.PHONY: FORCE
+FORCE:
+
+$(BUILD)/obj/%.o: %.c $(STAMP)
+	@mkdir -p $(@D)
+	@$(if $(Q),echo '  CC   $<')
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(ISA) -MMD -MP -c $< -o $@
+
+define module_rule
+$(BUILD)/lib/libct_$1.a: $(call objects,$(call sources,$(DIRS_$1)))
+	@mkdir -p $$(@D)
+	$(Q)rm -f $$@ && $(AR) rcs $$@ $$^
+endef
+$(foreach m,$(MODULES),$(eval $(call module_rule,$m)))
+
+define program_rule
+$(BUILD)/bin/$1: $(call objects,$(call sources,cmd/$1)) $(call archives,$(USES_$1))
+	@mkdir -p $$(@D)
+	@$(if $(Q),echo '  LD   $$@')
+	$(Q)$(CC) $$(ALL_CFLAGS) $$^ $$(ALL_LDFLAGS) $(call libs,$(USES_$1)) -o $$@
+endef
+$(foreach p,$(PROGRAMS),$(eval $(call program_rule,$p)))
+
+# $1 binary, $2 sources, $3 modules
+define test_rule
+$(BUILD)/tests/$1: $(call objects,$2 $(TEST_LIB)) $(call archives,$3)
+	@mkdir -p $$(@D)
+	@$(if $(Q),echo '  LD   $$@')
+	$(Q)$(CC) $$(ALL_CFLAGS) $$^ $$(ALL_LDFLAGS) -lcriterion $(call libs,$3) -o $$@
+endef
+$(foreach m,$(UNIT_MODULES),$(eval $(call test_rule,unit_$m,$(call sources,tests/unit/$m),$m $(TEST_USES_$m))))
+
+UNITS := $(addprefix $(BUILD)/tests/unit_,$(UNIT_MODULES))
+
+.PHONY: units
+units: $(UNITS) ## build every unit test
+
+.PHONY: unit/%
+unit/%: $(BUILD)/tests/unit_% ## build and run one module's unit tests
+	$<
+
+-include extra.mk
+
+.PHONY: clean
+clean: ## remove what was built in this mode
+	rm -rf $(BUILD)
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z/%]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 20
+
+-include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

@@ -1,0 +1,31 @@
+/* Files: read whole with a limit, write so that a crash leaves the old or the new file. */
+#ifndef CT_BASE_FS_H
+#define CT_BASE_FS_H
+
+#include "base/bytes.h"
+#include "base/error.h"
+
+#include <stddef.h>
+
+/* Append the whole of `path` to `buf`; a file above `limit` bytes is refused with CT_ELIMIT, a
+ * directory or a missing file with CT_ENOINPUT. */
+int ct_fs_read(const char *path, size_t limit, struct ct_buf *buf, struct ct_error *err);
+
+/* Write all of `size` bytes; 0 or a negative errno (short writes and EINTR handled). */
+int ct_fs_write_all(int fd, const void *data, size_t size);
+
+/* Replace `path` by `size` bytes: temporary file, fsync, rename, fsync of the directory. On any
+ * error (CT_EIO, CT_ECANTCREAT) the old file stays and no temporary is left. */
+int ct_fs_replace(const char *path, const void *data, size_t size, struct ct_error *err);
+
+/* fsync the directory that holds `path`. */
+int ct_fs_sync_parent(const char *path);
+
+/* mkdir -p; existing directories are fine. 0 or CT_ECANTCREAT. */
+int ct_fs_make_dirs(const char *path, struct ct_error *err);
+
+/* Remove a file, or a directory with everything in it (symbolic links are removed, never followed).
+ * 0 or a negative errno. */
+int ct_fs_remove_tree(const char *path);
+
+#endif

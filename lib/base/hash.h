@@ -1,0 +1,17 @@
+/* Checksums and digests: XXH3 for identity, CRC32C for what lies on a disk or a wire. */
+#ifndef CT_BASE_HASH_H
+#define CT_BASE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* XXH3-64 of `size` bytes, chained through `seed`. */
+uint64_t ct_hash64(const void *data, size_t size, uint64_t seed);
+
+/* ct_hash64 of a string without its terminator, seed 0. */
+uint64_t ct_hash_str(const char *text);
+
+/* CRC32C (Castagnoli), continuing from `crc` (0 to start). */
+uint32_t ct_crc32c(uint32_t crc, const void *data, size_t size);
+
+#endif

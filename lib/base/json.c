@@ -1,0 +1,62 @@
+/* See json.h. */
+#include "base/json.h"
+
+#include "base/str.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void put_char(struct ct_buf *buf, unsigned char c)
+{
+    static const char escapes[] = "\"\"\\\\\bb\ff\nn\rr\tt";
+
+    for (const char *pair = escapes; *pair != '\0'; pair += 2) {
+        if ((unsigned char)*pair == c) {
+            (void)ct_buf_printf(buf, "\\%c", pair[1]);
+            return;
+        }
+    }
+    if (c < 0x20 || c == 0x7f)
+        (void)ct_buf_printf(buf, "\\u%04x", c);
+    else
+        (void)ct_buf_append(buf, &c, 1);
+}
+
+void ct_json_string(struct ct_buf *buf, const char *text)
+{
+    size_t left = strlen(text);
+
+    (void)ct_buf_puts(buf, "\"");
+    while (left > 0) {
+        size_t valid = ct_utf8_valid_prefix(text, left);
+        for (size_t i = 0; i < valid; i++)
+            put_char(buf, (unsigned char)text[i]);
+        text += valid;
+        left -= valid;
+        if (left > 0) {
+            (void)ct_buf_puts(buf, "\\ufffd");
+            text++;
+            left--;
+        }
+    }
+    (void)ct_buf_puts(buf, "\"");
+}
+
+void ct_json_number(struct ct_buf *buf, double value)
+{
+    char text[40];
+
+    if (!isfinite(value)) {
+        (void)ct_buf_puts(buf, "null");
+        return;
+    }
+    for (int digits = 6; digits <= 17; digits++) {
+        (void)snprintf(text, sizeof text, "%.*g", digits, value);
+        double back = strtod(text, NULL);
+        if (memcmp(&back, &value, sizeof back) == 0)
+            break;
+    }
+    (void)ct_buf_puts(buf, text);
+}

@@ -1,0 +1,13 @@
+/* Writing JSON (RFC 8259) into a buffer. Reading is libjansson's work. */
+#ifndef CT_BASE_JSON_H
+#define CT_BASE_JSON_H
+
+#include "base/bytes.h"
+
+/* Append `text` as a quoted string; bytes that are not UTF-8 become U+FFFD. */
+void ct_json_string(struct ct_buf *buf, const char *text);
+
+/* Append a number that reads back as the same double; null for NaN and infinities. */
+void ct_json_number(struct ct_buf *buf, double value);
+
+#endif

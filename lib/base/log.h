@@ -1,0 +1,35 @@
+/* Logs: one line an event, text for people, JSON on request.
+ *
+ * A log belongs to a program, never to a library: libraries return errors. Two logs may live in one
+ * process. Text:  "ctrun: message key=value key=value"; JSON: one object a line with `time`,
+ * `level`, `event`, the message and the fields. Safe from several threads: a line is one write. */
+#ifndef CT_BASE_LOG_H
+#define CT_BASE_LOG_H
+
+#include "base/clock.h"
+
+#include <stdbool.h>
+
+enum ct_log_level { CT_LOG_DEBUG, CT_LOG_INFO, CT_LOG_WARN, CT_LOG_ERROR };
+
+struct ct_log {
+    void (*write)(void *context, const char *line, unsigned long size); /* a whole line with '\n' */
+    void *context;
+    const struct ct_clock *clock;
+    const char *program; /* the prefix, "ctrun" */
+    enum ct_log_level level;
+    bool json;
+};
+
+/* A log to a file descriptor (not owned) at level INFO, as text. */
+void ct_log_init_fd(struct ct_log *log, const char *program, const int *fd);
+
+/* "debug", "info", "warn", "error"; -1 for anything else. */
+int ct_log_level_find(const char *name);
+
+/* One event. `event` is a stable short name for machines ("worker_exit"); `format` the sentence for
+ * people. Nothing happens below the log's level or when `log` is NULL. */
+void ct_log_event(const struct ct_log *log, enum ct_log_level level, const char *event,
+                  const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+#endif
