@@ -71,6 +71,8 @@ OPT_release := -O2 $(HARDEN)
 OPT_asan := -O1 $(SAN_asan)
 OPT_tsan := -O1 $(SAN_tsan)
 OPT_cov := -O0 $(SAN_cov)
+SAN_fuzz := -fsanitize=address,undefined -fno-sanitize-recover=all
+OPT_fuzz := -O1 $(SAN_fuzz) -fsanitize=fuzzer-no-link
 
 CPPFLAGS += -D_GNU_SOURCE -Ilib -Icollectives -I.
 CFLAGS ?= -g
@@ -80,6 +82,8 @@ ALL_LDFLAGS = -pthread -pie -Wl,-z,relro,-z,now -Wl,--as-needed $(SAN_$(MODE)) $
 STAMP := $(BUILD)/flags
 FLAGS_NOW := $(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS)
 
+$(BUILD)/obj/tests/%.o: CPPFLAGS += -Itests/lib $(if $(filter tsan,$(MODE)),-Itests/lib/mini)
+$(BUILD)/obj/tests/%.o: WARN += $(if $(filter tsan,$(MODE)),-Wno-pedantic -Wno-format-zero-length)
 # Vector kernels: one file an instruction set, chosen at run time.
 %_avx2.o: ISA := -mavx2 -mfma -mf16c
 %_avx512.o: ISA := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
@@ -97,7 +101,9 @@ objects = $(patsubst %.c,$(BUILD)/obj/%.o,$1)
 
 UNIT_MODULES := $(foreach m,$(MODULES),$(if $(wildcard tests/unit/$m/*.c),$m))
 BINARIES := $(foreach p,$(PROGRAMS),$(if $(wildcard cmd/$p/*.c),$(BUILD)/bin/$p))
-TEST_LIB := $(filter-out tests/lib/mini%,$(call sources,tests/lib))
+# Under ThreadSanitizer the tests run in one process, on a runner of our own (tests/lib/mini).
+TEST_LIB := tests/lib/proc.c $(if $(filter tsan,$(MODE)),tests/lib/mini/mini.c)
+TEST_LINK := $(if $(filter tsan,$(MODE)),,-lcriterion)
 
 .PHONY: all
 all: $(BINARIES) ## build the programs
@@ -134,20 +140,54 @@ define test_rule
 $(BUILD)/tests/$1: $(call objects,$2 $(TEST_LIB)) $(call archives,$3)
 	@mkdir -p $$(@D)
 	@$(if $(Q),echo '  LD   $$@')
-	$(Q)$(CC) $$(ALL_CFLAGS) $$^ $$(ALL_LDFLAGS) -lcriterion $(call libs,$3) -o $$@
+	$(Q)$(CC) $$(ALL_CFLAGS) $$^ $$(ALL_LDFLAGS) $(TEST_LINK) $(call libs,$3) -o $$@
 endef
 $(foreach m,$(UNIT_MODULES),$(eval $(call test_rule,unit_$m,$(call sources,tests/unit/$m),$m $(TEST_USES_$m))))
 
 UNITS := $(addprefix $(BUILD)/tests/unit_,$(UNIT_MODULES))
+E2E := $(if $(wildcard tests/e2e/*.c),$(BUILD)/tests/e2e_all)
+$(eval $(call test_rule,e2e_all,$(call sources,tests/e2e),net train data))
+SIM := $(if $(wildcard tests/sim/*.c),$(BUILD)/tests/sim)
+$(BUILD)/tests/sim: $(call objects,$(call sources,tests/sim)) $(call archives,rdzv)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(call libs,rdzv) -o $@
 
-.PHONY: units
+BENCHES := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/*.c))
+$(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(call archives,$(MODULES))
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(call libs,$(MODULES)) -ldl -o $@
+
+# Fuzz targets are built with clang, everything they use instrumented: make CC=clang MODE=fuzz fuzzers
+FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+$(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(MODULES))
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) -fsanitize=fuzzer $(call libs,$(MODULES)) -o $@
+
+# ---- what one asks for --------------------------------------------------------------------------
+.PHONY: units tests test unit/% lint asan tsan fuzz fuzzers bench sim coverage install
 units: $(UNITS) ## build every unit test
-
-.PHONY: unit/%
+tests: $(UNITS) $(E2E) $(SIM) all ## build every test
+test: tests ## run every test of this mode
+	scripts/run-tests $(BUILD)
 unit/%: $(BUILD)/tests/unit_% ## build and run one module's unit tests
 	$<
-
--include extra.mk
+lint: ## formatting, clang-tidy, cppcheck, shellcheck, directions, sizes
+	scripts/lint
+asan: ## every test under AddressSanitizer and UBSan
+	+$(MAKE) MODE=asan test
+tsan: ## the threaded modules under ThreadSanitizer
+	scripts/tsan
+fuzzers: $(FUZZERS)
+fuzz: ## each fuzz target for SECONDS=20
+	scripts/fuzz $(or $(SECONDS),20)
+sim: $(SIM) ## the rendezvous simulator, SEEDS=2000 from FIRST=1
+	$(SIM) --first $(or $(FIRST),1) --seeds $(or $(SEEDS),2000)
+bench: all $(BENCHES) ## the benchmarks against peers (scripts/bench)
+	scripts/bench/all $(BUILD)
+coverage: ## lines that the tests reach
+	scripts/coverage
+install: all ## programs, header, manual pages under PREFIX (DESTDIR respected)
+	scripts/install $(BUILD) $(DESTDIR)$(PREFIX)
 
 .PHONY: clean
 clean: ## remove what was built in this mode

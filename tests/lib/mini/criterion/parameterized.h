@@ -1,0 +1,2 @@
+/* Parameterised tests live in the one header of the stand-in. */
+#include <criterion/criterion.h>
