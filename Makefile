@@ -189,6 +189,10 @@ coverage: ## lines that the tests reach
 install: all ## programs, header, manual pages under PREFIX (DESTDIR respected)
 	scripts/install $(BUILD) $(DESTDIR)$(PREFIX)
 
+.PHONY: print-modules
+print-modules: # MODULE:FOLDERS:DEPENDENCIES, for scripts/lint
+	@$(foreach m,$(MODULES),echo '$m:$(DIRS_$m):$(DEPS_$m)';)
+
 .PHONY: clean
 clean: ## remove what was built in this mode
 	rm -rf $(BUILD)

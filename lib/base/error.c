@@ -1,6 +1,9 @@
 /* See error.h. The three look-ups walk the same table. */
 #include "base/error.h"
 
+#include "base/assert.h"
+#include "base/str.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -41,8 +44,10 @@ int ct_error_prefix(struct ct_error *err, const char *format, ...)
     va_start(args, format);
     int used = vsnprintf(err->text, sizeof err->text, format, args);
     va_end(args);
-    if (used >= 0 && (size_t)used < sizeof err->text)
-        (void)snprintf(err->text + used, sizeof err->text - (size_t)used, ": %s", tail);
+    size_t at = used < 0 ? 0 : CT_MIN((size_t)used, sizeof err->text - 1);
+    if (ct_str_copy(err->text + at, sizeof err->text - at, ": "))
+        at += 2;
+    (void)ct_str_copy(err->text + at, sizeof err->text - at, tail);
     return err->code;
 }
 

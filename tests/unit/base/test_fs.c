@@ -9,10 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
-static char folder[] = "/tmp/ct-fs-XXXXXX";
+static char folder[32];
 
 static void make_folder(void)
 {
+    (void)snprintf(folder, sizeof folder, "/tmp/ct-fs-XXXXXX");
     cr_assert_not_null(mkdtemp(folder));
 }
 
