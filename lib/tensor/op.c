@@ -1,0 +1,174 @@
+/* See op.h. The operand strings of op.def are the one place that says what an op takes; they are
+ * read anew at each check, which happens when a program is bound to memory, not in every step. */
+#include "tensor/op.h"
+
+#include "base/assert.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#define A(name) ((uint32_t)1 << CT_ATTR_##name)
+static const struct ct_op_info ops[CT_OP_COUNT] = {
+#define OP(id, name, operands, in_place, updates, attributes) \
+    [CT_OP_##id] = {name, operands, in_place, updates, attributes},
+#include "tensor/op.def"
+#undef OP
+};
+#undef A
+
+static const struct ct_attr_info attrs[CT_ATTR_COUNT] = {
+#define ATTR(type, name) \
+    [CT_ATTR_##name] = {#name, CT_ATTR_TYPE_##type, offsetof(struct ct_attr, name)},
+#include "tensor/attr.def"
+#undef ATTR
+};
+
+const struct ct_op_info *ct_op_info(enum ct_op_kind op)
+{
+    CT_ASSERT((unsigned)op < CT_OP_COUNT);
+    return &ops[op];
+}
+
+const struct ct_attr_info *ct_attr_info(enum ct_attr_id id)
+{
+    CT_ASSERT((unsigned)id < CT_ATTR_COUNT);
+    return &attrs[id];
+}
+
+int ct_op_find(const char *name)
+{
+    for (int op = 0; op < CT_OP_COUNT; op++)
+        if (strcmp(ops[op].name, name) == 0)
+            return op;
+    return -1;
+}
+
+/* ---- reading "name:type[D,D]?" ----------------------------------------------------------------
+ */
+
+static const char *parse_word(const char *at, char *word, size_t room)
+{
+    size_t length = 0;
+
+    for (; isalnum((unsigned char)*at) || *at == '_'; at++) {
+        CT_ASSERT(length + 1 < room);
+        word[length++] = *at;
+    }
+    word[length] = 0;
+    return at;
+}
+
+static const char *parse_operand(const char *at, struct ct_operand *operand)
+{
+    char type[8];
+
+    *operand = (struct ct_operand){.dtype = -1};
+    at = parse_word(at, operand->name, sizeof operand->name);
+    if (*at == ':') {
+        at = parse_word(at + 1, type, sizeof type);
+        operand->dtype = ct_dtype_find(type);
+        CT_ASSERT(operand->dtype >= 0);
+    }
+    CT_ASSERT(*at == '[');
+    do {
+        CT_ASSERT(operand->dims < 2);
+        operand->dim[operand->dims++] = at[1];
+        at += 2;
+    } while (*at == ',');
+    CT_ASSERT(*at == ']');
+    operand->optional = at[1] == '?';
+    return at + 1 + operand->optional;
+}
+
+void ct_op_operands(enum ct_op_kind op, struct ct_operands *ret_operands)
+{
+    struct ct_operands *all = ret_operands;
+    const char *at = ct_op_info(op)->operands;
+    bool out = false;
+
+    *all = (struct ct_operands){0};
+    while (*at != 0) {
+        if (*at == ' ') {
+            at++;
+        } else if (strncmp(at, "->", 2) == 0) {
+            out = true;
+            at += 2;
+        } else if (out) {
+            CT_ASSERT(all->out_count < CT_OP_MAX_OUT);
+            at = parse_operand(at, &all->out[all->out_count++]);
+        } else {
+            CT_ASSERT(all->in_count < CT_OP_MAX_IN);
+            at = parse_operand(at, &all->in[all->in_count++]);
+        }
+    }
+}
+
+/* ---- holding operands to it --------------------------------------------------------------------
+ */
+
+struct check {
+    enum ct_op_kind op;
+    enum ct_dtype dtype;
+    struct ct_error *err;
+    int64_t size[128]; /* by letter: the size it stands for, -1 while unbound */
+};
+
+static int check_size(struct check *check, const struct ct_operand *operand, int which,
+                      int64_t size)
+{
+    char letter = operand->dim[which];
+    int64_t *bound = &check->size[(unsigned char)letter & 127];
+
+    if (isdigit((unsigned char)letter))
+        *bound = letter - '0';
+    else if (*bound < 0)
+        *bound = size;
+    if (*bound == size)
+        return 0;
+    return ct_error_set(check->err, CT_EBUG, "%s: operand %s has %lld for %c, where %lld is needed",
+                        ops[check->op].name, operand->name, (long long)size, letter,
+                        (long long)*bound);
+}
+
+static int check_operand(struct check *check, const struct ct_operand *operand,
+                         const struct ct_tensor *tensor)
+{
+    const char *op = ops[check->op].name;
+    enum ct_dtype dtype = operand->dtype < 0 ? check->dtype : (enum ct_dtype)operand->dtype;
+
+    if (tensor->data == NULL) {
+        if (operand->optional)
+            return 0;
+        return ct_error_set(check->err, CT_EBUG, "%s: operand %s is missing", op, operand->name);
+    }
+    if (tensor->dtype != dtype)
+        return ct_error_set(check->err, CT_EBUG, "%s: operand %s is %s, not %s", op, operand->name,
+                            ct_dtype_name(tensor->dtype), ct_dtype_name(dtype));
+    if (operand->dims == 1)
+        return check_size(check, operand, 0, ct_shape_elements(tensor->shape));
+    int rc = check_size(check, operand, 0, ct_shape_rows(tensor->shape));
+    return rc != 0 ? rc : check_size(check, operand, 1, ct_shape_columns(tensor->shape));
+}
+
+int ct_op_check(enum ct_op_kind op, enum ct_dtype dtype, const struct ct_kernel_args *args,
+                struct ct_error *err)
+{
+    struct check check = {.op = op, .dtype = dtype, .err = err};
+    struct ct_operands operands;
+    int rc = 0;
+
+    ct_op_operands(op, &operands);
+    memset(check.size, 0xff, sizeof check.size);
+    for (int i = 0; i < CT_OP_MAX_IN && rc == 0; i++) {
+        if (i < operands.in_count)
+            rc = check_operand(&check, &operands.in[i], &args->in[i]);
+        else if (args->in[i].data != NULL)
+            rc = ct_error_set(err, CT_EBUG, "%s: takes %d inputs, more are given", ops[op].name,
+                              operands.in_count);
+    }
+    for (int i = 0; i < operands.out_count && rc == 0; i++)
+        rc = check_operand(&check, &operands.out[i], &args->out[i]);
+    if (rc == 0 && op == CT_OP_SGD && args->attr.momentum != 0 && args->out[1].data == NULL)
+        rc = ct_error_set(err, CT_EBUG, "sgd: momentum needs operand buffer");
+    return rc;
+}

@@ -1,0 +1,85 @@
+/* The ops of op.def as an enum and a table: what a program is written in and a device runs. */
+#ifndef CT_TENSOR_OP_H
+#define CT_TENSOR_OP_H
+
+#include "base/error.h"
+#include "tensor/tensor.h"
+
+enum ct_op_kind {
+#define OP(name, ...) CT_OP_##name,
+#include "tensor/op.def"
+#undef OP
+    CT_OP_COUNT
+};
+
+/* No op of op.def has more operands. */
+enum { CT_OP_MAX_IN = 4, CT_OP_MAX_OUT = 3 };
+
+/* The attributes an op is run with; those that its row does not name are zero. */
+struct ct_attr {
+#define ATTR(type, name) type name;
+#include "tensor/attr.def"
+#undef ATTR
+};
+
+enum ct_attr_id {
+#define ATTR(type, name) CT_ATTR_##name,
+#include "tensor/attr.def"
+#undef ATTR
+    CT_ATTR_COUNT
+};
+
+enum ct_attr_type { CT_ATTR_TYPE_bool, CT_ATTR_TYPE_double, CT_ATTR_TYPE_uint64_t };
+
+/* For printers, hashes and parsers of programs: where attribute `id` lies in struct ct_attr. */
+struct ct_attr_info {
+    const char *name;
+    enum ct_attr_type type;
+    size_t offset;
+};
+
+struct ct_op_info {
+    const char *name;
+    const char *operands; /* "x[M,K] W[N,K] b[N]? -> y[M,N]" */
+    int in_place;         /* the input whose buffer output 0 may take, or -1 */
+    bool updates;         /* reads its outputs */
+    uint32_t attributes;  /* bit 1 << CT_ATTR_x for each attribute it reads */
+};
+
+/* Never NULL; `op` and `id` are in range (asserted). */
+const struct ct_op_info *ct_op_info(enum ct_op_kind op);
+const struct ct_attr_info *ct_attr_info(enum ct_attr_id id);
+
+/* The op called `name`, or -1. */
+int ct_op_find(const char *name);
+
+/* One operand as op.def writes it. */
+struct ct_operand {
+    char name[12];
+    int dtype; /* enum ct_dtype, or -1 for the op's T */
+    bool optional;
+    int dims;    /* 1: any shape of size[0] elements; 2: size[0] rows of size[1] columns */
+    char dim[2]; /* a letter that binds a size, or a digit */
+};
+
+struct ct_operands {
+    int in_count, out_count;
+    struct ct_operand in[CT_OP_MAX_IN], out[CT_OP_MAX_OUT];
+};
+
+/* The operands of `op`, read from its row. */
+void ct_op_operands(enum ct_op_kind op, struct ct_operands *ret_operands);
+
+/* What an op is run with. An optional operand that is not given has data == NULL. */
+struct ct_kernel_args {
+    struct ct_tensor in[CT_OP_MAX_IN];
+    struct ct_tensor out[CT_OP_MAX_OUT];
+    struct ct_attr attr;
+};
+
+/* Whether `args` fit the row of `op` with T = `dtype`: present, of the right type, with sizes that
+ * agree. 0, or CT_EBUG with a sentence in `err` (may be NULL) that names op, operand and sizes. */
+int ct_op_check(enum ct_op_kind op, enum ct_dtype dtype, const struct ct_kernel_args *args,
+                struct ct_error *err);
+
+#endif
