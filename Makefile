@@ -49,7 +49,7 @@ DEPS_exec   := base wire tensor graph coll plan
 
 LIBS_base   := -lm
 LIBS_config := -lyaml
-LIBS_net    := -luv -lssl -lcrypto
+LIBS_net    := -luv
 LIBS_launch := -luv
 LIBS_data   := -lz
 LIBS_train  := -ljansson
@@ -146,7 +146,7 @@ $(foreach m,$(UNIT_MODULES),$(eval $(call test_rule,unit_$m,$(call sources,tests
 
 UNITS := $(addprefix $(BUILD)/tests/unit_,$(UNIT_MODULES))
 E2E := $(if $(wildcard tests/e2e/*.c),$(BUILD)/tests/e2e_all)
-$(eval $(call test_rule,e2e_all,$(call sources,tests/e2e),net train data))
+$(eval $(call test_rule,e2e_all,$(call sources,tests/e2e),base))
 SIM := $(if $(wildcard tests/sim/*.c),$(BUILD)/tests/sim)
 $(BUILD)/tests/sim: $(call objects,$(call sources,tests/sim)) $(call archives,rdzv)
 	@mkdir -p $(@D)
