@@ -1,0 +1,112 @@
+/* Frames out of a byte stream; see frame.h. */
+#include "wire/frame.h"
+
+#include "base/assert.h"
+#include "wire/shape.h"
+
+#include <string.h>
+
+enum {
+    UNREAD_LIMIT = 1 << 20, /* bytes that may pile up behind the frame in progress */
+    KEEP_BYTES = 256 << 10, /* a larger empty buffer is given back */
+};
+
+void ct_frame_reader_init(struct ct_frame_reader *reader, unsigned from, uint32_t limit)
+{
+    *reader = (struct ct_frame_reader){.from = from, .limit = limit};
+}
+
+void ct_frame_reader_deinit(struct ct_frame_reader *reader)
+{
+    if (reader != NULL)
+        ct_buf_deinit(&reader->buf);
+}
+
+int ct_frame_reader_push(struct ct_frame_reader *reader, const void *data, size_t size)
+{
+    struct ct_buf *buf = &reader->buf;
+
+    if (reader->failed != 0)
+        return reader->failed;
+    ct_buf_consume(buf, reader->start);
+    reader->start = 0;
+    if (buf->size == 0 && buf->room > KEEP_BYTES)
+        ct_buf_deinit(buf);
+    if (buf->size > (size_t)CT_WIRE_HEADER + reader->limit + UNREAD_LIMIT)
+        return reader->failed = CT_ELIMIT;
+    return ct_buf_append(buf, data, size);
+}
+
+/* What a peer is whose first bytes are not ours. */
+static const char *guess(const unsigned char *bytes)
+{
+    if ((bytes[0] == 0x16 || bytes[0] == 0x15) && bytes[1] == 3)
+        return "it speaks TLS: it has a key file, this side has none";
+    if (memcmp(bytes, "GET ", 4) == 0 || memcmp(bytes, "POST", 4) == 0 ||
+        memcmp(bytes, "HTTP", 4) == 0)
+        return "it speaks HTTP";
+    if (memcmp(bytes, "CTR", 3) == 0)
+        return "it is another version of ctrun";
+    return "it is not ctrun";
+}
+
+/* May a frame with this header follow? */
+static int judge(const struct ct_frame_reader *reader, const unsigned char *header,
+                 struct ct_error *err)
+{
+    uint32_t length = ct_get_le32(header + 4);
+    unsigned type = ct_get_le16(header + 8);
+    uint32_t sequence = ct_get_le32(header + 12);
+    const struct ct_wire_shape *shape = ct_wire_shape_of(type);
+
+    if (ct_get_le32(header) != CT_WIRE_MAGIC)
+        return ct_error_set(err, CT_EPROTOCOL,
+                            "the peer sent %02x %02x %02x %02x instead of a frame: %s", header[0],
+                            header[1], header[2], header[3], guess(header));
+    if (ct_get_le16(header + 10) != 0)
+        return ct_error_set(err, CT_EPROTOCOL, "a frame has the unknown flags 0x%x",
+                            ct_get_le16(header + 10));
+    if (shape == NULL)
+        return ct_error_set(err, CT_EPROTOCOL, "message type %u is unknown", type);
+    if ((shape->from & reader->from) == 0)
+        return ct_error_set(err, CT_EPROTOCOL, "message %s must not come from this peer",
+                            shape->name);
+    if (length > shape->frame_limit || length > reader->limit)
+        return ct_error_set(err, CT_ELIMIT, "message %s announces %u bytes, at most %u may come",
+                            shape->name, length, CT_MIN(shape->frame_limit, reader->limit));
+    if (sequence != reader->next_sequence)
+        return ct_error_set(err, CT_EPROTOCOL, "frame %u came where frame %u was due", sequence,
+                            reader->next_sequence);
+    return 0;
+}
+
+int ct_frame_reader_next(struct ct_frame_reader *reader, struct ct_frame *ret_frame,
+                         struct ct_error *err)
+{
+    size_t size = reader->buf.size - reader->start;
+
+    if (reader->failed != 0)
+        return ct_error_set(err, reader->failed, "the stream of frames is broken");
+    if (size < CT_WIRE_HEADER)
+        return 0;
+    const unsigned char *at = (const unsigned char *)reader->buf.data + reader->start;
+    reader->failed = judge(reader, at, err);
+    if (reader->failed != 0)
+        return reader->failed;
+    size_t length = ct_get_le32(at + 4);
+    if (size - CT_WIRE_HEADER < length)
+        return 0;
+    *ret_frame = (struct ct_frame){
+        .type = ct_get_le16(at + 8),
+        .sequence = reader->next_sequence++,
+        .payload = at + CT_WIRE_HEADER,
+        .size = length,
+    };
+    reader->start += CT_WIRE_HEADER + length;
+    return 1;
+}
+
+bool ct_frame_reader_inside(const struct ct_frame_reader *reader)
+{
+    return reader->buf.size > reader->start;
+}

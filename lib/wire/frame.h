@@ -1,0 +1,42 @@
+/* Frames out of a byte stream that arrives in pieces of any size.
+ *
+ * Push what came, then call next until it returns 0. A header is judged as soon as its 16 bytes are
+ * there: magic, flags, type, direction, length and sequence, in this order. The buffer grows with
+ * the bytes that arrived, never by an announced length, and is given back after a large frame. */
+#ifndef CT_WIRE_FRAME_H
+#define CT_WIRE_FRAME_H
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "wire/wire.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ct_frame_reader {
+    struct ct_buf buf;
+    size_t start;           /* bytes of buf already handed out */
+    unsigned from;          /* CT_FROM_...: which messages the peer may send */
+    uint32_t limit;         /* payload bytes, below the message's own limit; changed at will */
+    uint32_t next_sequence; /* of the next frame */
+    int failed;             /* the error that ended the stream: every later call repeats it */
+};
+
+/* A reader of messages from `from` (one or more CT_FROM_...) with payloads up to `limit` bytes. */
+void ct_frame_reader_init(struct ct_frame_reader *reader, unsigned from, uint32_t limit);
+void ct_frame_reader_deinit(struct ct_frame_reader *reader);
+
+/* Append bytes; invalidates the last frame. 0, CT_ENOMEM, or CT_ELIMIT when frames pile up unread.
+ */
+int ct_frame_reader_push(struct ct_frame_reader *reader, const void *data, size_t size);
+
+/* 1 and a frame (a view until the next call on the reader); 0 when more bytes are needed;
+ * CT_EPROTOCOL or CT_ELIMIT for a frame that must not be: the stream is lost, close it. */
+int ct_frame_reader_next(struct ct_frame_reader *reader, struct ct_frame *ret_frame,
+                         struct ct_error *err);
+
+/* True when the stream stands inside a frame: its end now is a cut, not a close. */
+bool ct_frame_reader_inside(const struct ct_frame_reader *reader);
+
+#endif

@@ -1,0 +1,72 @@
+/* Shapes: wire.def as data, for code that treats all messages alike (the codec, the printer,
+ * tests). */
+#ifndef CT_WIRE_SHAPE_H
+#define CT_WIRE_SHAPE_H
+
+#include "wire/wire.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum ct_wire_kind {
+    CT_WIRE_KIND_u8,
+    CT_WIRE_KIND_u16,
+    CT_WIRE_KIND_u32,
+    CT_WIRE_KIND_u64,
+    CT_WIRE_KIND_i32,
+    CT_WIRE_KIND_i64,
+    CT_WIRE_KIND_f64,
+    CT_WIRE_KIND_id,
+    CT_WIRE_KIND_str,
+    CT_WIRE_KIND_bytes,
+    CT_WIRE_KIND_list,
+};
+
+struct ct_wire_shape;
+
+struct ct_wire_field {
+    const char *name;
+    enum ct_wire_kind kind;
+    size_t offset;                               /* in the struct */
+    uint32_t limit;                              /* bytes of a string or bytes, records of a list */
+    const struct ct_wire_shape *(*record)(void); /* of a list */
+};
+
+/* A message, or a record (number 0). */
+struct ct_wire_shape {
+    const char *name;
+    unsigned number;
+    uint32_t frame_limit; /* payload bytes */
+    unsigned from;        /* CT_FROM_... */
+    size_t size;          /* of the struct */
+    const struct ct_wire_field *fields;
+    size_t field_count;
+};
+
+/* The member LIST makes in a struct, whatever its record. */
+struct ct_wire_any_list {
+    const void *data;
+    uint32_t count;
+};
+
+/* The shape of a message type, NULL when it is none; and the i-th of ct_wire_shape_count. */
+const struct ct_wire_shape *ct_wire_shape_of(unsigned type);
+const struct ct_wire_shape *ct_wire_shape_at(size_t index);
+size_t ct_wire_shape_count(void);
+
+/* Where the fields of a message start (all members of its union start there). */
+static inline const void *ct_wire_body(const struct ct_message *message)
+{
+    return &message->hello;
+}
+
+/* A number, string, bytes or list of a struct. */
+uint64_t ct_wire_get_number(const struct ct_wire_field *field, const void *body);
+const char *ct_wire_get_str(const struct ct_wire_field *field, const void *body); /* never NULL */
+struct ct_bytes ct_wire_get_bytes(const struct ct_wire_field *field, const void *body);
+struct ct_wire_any_list ct_wire_get_list(const struct ct_wire_field *field, const void *body);
+
+/* Bytes that a number takes on the wire; 16 for an id, 0 for what has no fixed width. */
+size_t ct_wire_width(enum ct_wire_kind kind);
+
+#endif

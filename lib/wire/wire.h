@@ -1,0 +1,138 @@
+/* Wire: the messages of wire.def as structs, and as bytes.
+ *
+ *   frame   +-------+--------+------+-------+----------+---------------------+
+ *           | magic | length | type | flags | sequence | payload: the fields |
+ *           |  u32  |  u32   | u16  |  u16  |   u32    | `length` bytes      |
+ *           +-------+--------+------+-------+----------+---------------------+
+ *
+ * All numbers are little-endian. `flags` is 0. `sequence` counts the frames of one direction of one
+ * connection from 0. A field is its number; a string is u16 length, bytes, NUL; bytes are u32
+ * length, bytes; a list is u32 count, records. There is one encoding of a message, and nothing may
+ * follow the last field.
+ *
+ * The codec walks descriptors made from wire.def, so no code belongs to one message. It is pure:
+ * no clock, no I/O. Nothing is allocated by a length that was not checked. */
+#ifndef CT_WIRE_WIRE_H
+#define CT_WIRE_WIRE_H
+
+#include "base/arena.h"
+#include "base/bytes.h"
+#include "base/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    CT_WIRE_PROTOCOL = 1,       /* what HELLO and WELCOME compare */
+    CT_WIRE_MAGIC = 0x01525443, /* "CTR\x01": ctrun, frame format 1 */
+    CT_WIRE_HEADER = 16,        /* bytes before the payload */
+
+    CT_WIRE_NODES = 16384,         /* nodes of a round */
+    CT_WIRE_PART = 128,            /* nodes in one part of a ROUND */
+    CT_WIRE_KEY_BYTES = 512,       /* a store key */
+    CT_WIRE_VALUE_BYTES = 8 << 20, /* a store value */
+
+    /* Frame limits: payload bytes of a message, whatever its fields. */
+    CT_WIRE_CONTROL = 64 << 10,
+    CT_WIRE_ROSTER = 2 << 20,
+    CT_WIRE_VALUE = CT_WIRE_VALUE_BYTES + 1024,
+};
+
+/* Who sends: each link has two directions, and a message belongs to one or more of the four. */
+enum ct_from {
+    CT_FROM_NODE = 1,   /* agent to rendezvous server */
+    CT_FROM_SERVER = 2, /* rendezvous server to agent */
+    CT_FROM_AGENT = 4,  /* agent to worker */
+    CT_FROM_WORKER = 8, /* worker to agent */
+};
+
+/* A 128-bit identity (the incarnation of an agent). */
+struct ct_id {
+    uint64_t high, low;
+};
+
+struct ct_bytes {
+    const unsigned char *data;
+    size_t size;
+};
+
+#define CT_WIRE_C_u8 uint8_t
+#define CT_WIRE_C_u16 uint16_t
+#define CT_WIRE_C_u32 uint32_t
+#define CT_WIRE_C_u64 uint64_t
+#define CT_WIRE_C_i32 int32_t
+#define CT_WIRE_C_i64 int64_t
+#define CT_WIRE_C_f64 double
+#define CT_WIRE_C_id struct ct_id
+
+/* struct ct_wire_node, struct ct_wire_place; struct ct_msg_hello, struct ct_msg_welcome, ... */
+#define FIELD(kind, name) CT_WIRE_C_##kind name;
+#define STR(name, limit) const char *name;
+#define BYTES(name, limit) struct ct_bytes name;
+#define LIST(record, name, limit)            \
+    struct {                                 \
+        const struct ct_wire_##record *data; \
+        uint32_t count;                      \
+    } name;
+#define RECORD(name, fields) \
+    struct ct_wire_##name {  \
+        fields               \
+    };
+#define MESSAGE(NAME, name, number, limit, from, fields) \
+    struct ct_msg_##name {                               \
+        fields                                           \
+    };
+#include "wire/wire.def"
+#undef MESSAGE
+#undef RECORD
+#undef LIST
+#undef BYTES
+#undef STR
+#undef FIELD
+
+#define RECORD(name, fields)
+enum ct_message_type { /* CT_MSG_HELLO, ... */
+#define MESSAGE(NAME, name, number, limit, from, fields) CT_MSG_##NAME = number,
+#include "wire/wire.def"
+#undef MESSAGE
+};
+
+/* A message: `type` says which member is meant (message.hello.job). Strings, bytes and lists are
+ * views that the message does not own; a NULL string is sent as "". */
+struct ct_message {
+    enum ct_message_type type;
+    union {
+#define MESSAGE(NAME, name, number, limit, from, fields) struct ct_msg_##name name;
+#include "wire/wire.def"
+#undef MESSAGE
+    };
+};
+#undef RECORD
+
+/* A frame whose payload has not been decoded: a view into a reader's buffer. */
+struct ct_frame {
+    uint16_t type;
+    uint32_t sequence;
+    const unsigned char *payload;
+    size_t size;
+};
+
+/* Append `message` to `out` as a whole frame. 0; CT_ELIMIT when a field, a list or the frame is
+ * above its limit (the sentence names it); CT_ENOMEM. `out` is as it was on failure. */
+int ct_wire_encode(const struct ct_message *message, uint32_t sequence, struct ct_buf *out,
+                   struct ct_error *err);
+
+/* Read `frame` into `ret_message`. Strings and bytes point into the frame's payload, lists lie in
+ * `arena`: both must outlive the message. 0; CT_EPROTOCOL for a payload that wire.def does not
+ * describe (the sentence names message and field); CT_ENOMEM when the arena is full. */
+int ct_wire_decode(const struct ct_frame *frame, struct ct_arena *arena,
+                   struct ct_message *ret_message, struct ct_error *err);
+
+/* Append one line without its end: `HEARTBEAT generation=3 seq=7 step=120`. Strings are quoted and
+ * escaped, long ones and lists cut with "...". For logs and transcripts. */
+void ct_wire_print(const struct ct_message *message, struct ct_buf *out);
+
+/* "HELLO"; "?" for a type that is none. */
+const char *ct_wire_name(unsigned type);
+
+#endif

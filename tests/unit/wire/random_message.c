@@ -1,0 +1,102 @@
+#include "random_message.h"
+
+#include "base/assert.h"
+
+#include <string.h>
+
+static size_t draw_size(struct ct_rng *rng, enum random_size size, size_t limit)
+{
+    if (size == RANDOM_EMPTY)
+        return 0;
+    if (size == RANDOM_FULL)
+        return limit;
+    return (size_t)ct_rng_below(rng, CT_MIN(limit, (size_t)20) + 1);
+}
+
+/* All ones and zero often: the edges of every width. */
+static uint64_t draw_word(struct ct_rng *rng)
+{
+    if (ct_rng_chance(rng, 400))
+        return ct_rng_chance(rng, 500) ? UINT64_MAX : 0;
+    return ct_rng_next(rng);
+}
+
+static void random_number(struct ct_rng *rng, size_t width, void *at)
+{
+    for (size_t i = 0; i < width; i += 8) {
+        uint64_t word = draw_word(rng);
+        memcpy((char *)at + i, &word, CT_MIN(width, (size_t)8));
+    }
+}
+
+void random_fields(struct ct_rng *rng, const struct ct_wire_shape *shape, enum random_size size,
+                   struct ct_arena *arena, void *body)
+{
+    for (size_t i = 0; i < shape->field_count; i++) {
+        const struct ct_wire_field *field = &shape->fields[i];
+        void *at = (char *)body + field->offset;
+        size_t count = field->limit > 0 ? draw_size(rng, size, field->limit) : 0;
+
+        if (field->kind == CT_WIRE_KIND_list) {
+            const struct ct_wire_shape *record = field->record();
+            char *records = ct_arena_array(arena, count, record->size);
+            CT_ASSERT(records != NULL || count == 0);
+            for (size_t k = 0; k < count; k++)
+                random_fields(rng, record, RANDOM_SMALL, arena, records + k * record->size);
+            struct ct_wire_any_list list = {records, (uint32_t)count};
+            memcpy(at, &list, sizeof(list));
+        } else if (field->kind == CT_WIRE_KIND_str || field->kind == CT_WIRE_KIND_bytes) {
+            char *text = ct_arena_alloc(arena, count + 1);
+            CT_ASSERT(text != NULL);
+            for (size_t k = 0; k < count; k++)
+                text[k] = (char)(1 + ct_rng_below(rng, 255));
+            if (field->kind == CT_WIRE_KIND_str)
+                memcpy(at, &text, sizeof(text));
+            else
+                *(struct ct_bytes *)at = (struct ct_bytes){(unsigned char *)text, count};
+        } else {
+            random_number(rng, ct_wire_width(field->kind), at);
+        }
+    }
+}
+
+struct ct_message random_message(struct ct_rng *rng, const struct ct_wire_shape *shape,
+                                 enum random_size size, struct ct_arena *arena)
+{
+    struct ct_message message = {.type = shape->number};
+
+    random_fields(rng, shape, size, arena, &message.hello);
+    return message;
+}
+
+static int equal_bytes(struct ct_bytes a, struct ct_bytes b)
+{
+    return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
+}
+
+int equal_fields(const struct ct_wire_shape *shape, const void *a, const void *b)
+{
+    for (size_t i = 0; i < shape->field_count; i++) {
+        const struct ct_wire_field *field = &shape->fields[i];
+        int same = 1;
+
+        if (field->kind == CT_WIRE_KIND_str) {
+            same = strcmp(ct_wire_get_str(field, a), ct_wire_get_str(field, b)) == 0;
+        } else if (field->kind == CT_WIRE_KIND_bytes) {
+            same = equal_bytes(ct_wire_get_bytes(field, a), ct_wire_get_bytes(field, b));
+        } else if (field->kind == CT_WIRE_KIND_list) {
+            const struct ct_wire_shape *record = field->record();
+            struct ct_wire_any_list x = ct_wire_get_list(field, a), y = ct_wire_get_list(field, b);
+            same = x.count == y.count;
+            for (uint32_t k = 0; same && k < x.count; k++)
+                same = equal_fields(record, (const char *)x.data + k * record->size,
+                                    (const char *)y.data + k * record->size);
+        } else {
+            same = memcmp((const char *)a + field->offset, (const char *)b + field->offset,
+                          ct_wire_width(field->kind)) == 0;
+        }
+        if (!same)
+            return 0;
+    }
+    return 1;
+}

@@ -1,0 +1,22 @@
+/* Random messages of any kind, made by walking the shapes of wire.def. */
+#ifndef TESTS_UNIT_WIRE_RANDOM_MESSAGE_H
+#define TESTS_UNIT_WIRE_RANDOM_MESSAGE_H
+
+#include "base/rng.h"
+#include "wire/shape.h"
+
+/* Sizes of strings, bytes and lists: none, random and small, or exactly the limit. */
+enum random_size { RANDOM_EMPTY, RANDOM_SMALL, RANDOM_FULL };
+
+/* Fill the struct at `body`; views point into `arena`. */
+void random_fields(struct ct_rng *rng, const struct ct_wire_shape *shape, enum random_size size,
+                   struct ct_arena *arena, void *body);
+
+/* A message of `shape`. */
+struct ct_message random_message(struct ct_rng *rng, const struct ct_wire_shape *shape,
+                                 enum random_size size, struct ct_arena *arena);
+
+/* Are the two structs equal, field by field, as wire.def sees them? */
+int equal_fields(const struct ct_wire_shape *shape, const void *a, const void *b);
+
+#endif

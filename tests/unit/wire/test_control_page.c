@@ -1,0 +1,104 @@
+/* The control page: the agent writes, workers see it at once and cannot write. */
+#include "wire/control_page.h"
+
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static struct ct_control_page *page; /* the agent's */
+static const struct ct_control_page *view;
+static int page_fd;
+static struct ct_error err;
+
+static void set_up(void)
+{
+    err = (struct ct_error){0};
+    cr_assert_eq(ct_control_page_new(&page, &page_fd, &err), 0, "%s", err.text);
+    cr_assert_eq(ct_control_page_open(page_fd, &view, &err), 0, "%s", err.text);
+}
+
+static void tear_down(void)
+{
+    ct_control_page_unmap(page);
+    ct_control_page_unmap(view);
+    close(page_fd);
+}
+
+TestSuite(control_page, .init = set_up, .fini = tear_down, .timeout = 30);
+
+Test(control_page, a_revocation_covers_its_generation_and_older_ones)
+{
+    cr_assert_not(ct_control_page_revoked(view, 1));
+    ct_control_page_revoke(page, 7);
+    cr_assert(ct_control_page_revoked(view, 6));
+    cr_assert(ct_control_page_revoked(view, 7));
+    cr_assert_not(ct_control_page_revoked(view, 8));
+    cr_assert_not(ct_control_page_revoked(NULL, 1), "no page, never revoked");
+}
+
+Test(control_page, generations_only_grow)
+{
+    ct_control_page_revoke(page, 7);
+    uint32_t bell = ct_control_page_bell(view);
+    ct_control_page_revoke(page, 3);
+    cr_assert(ct_control_page_revoked(view, 7));
+    cr_assert_eq(ct_control_page_bell(view), bell, "nothing changed, nothing rings");
+}
+
+Test(control_page, a_boundary_revokes_nothing)
+{
+    ct_control_page_boundary(page, 9);
+    cr_assert_eq(atomic_load(&view->boundary_generation), 9);
+    cr_assert_not(ct_control_page_revoked(view, 1));
+    cr_assert_eq(ct_control_page_bell(view), 1);
+}
+
+static void *wait_for_revocation(void *unused)
+{
+    (void)unused;
+    for (;;) {
+        uint32_t seen = ct_control_page_bell(view);
+        if (ct_control_page_revoked(view, 1))
+            return NULL;
+        ct_control_page_wait(view, seen, 60000);
+    }
+}
+
+Test(control_page, the_bell_wakes_a_sleeping_worker)
+{
+    pthread_t thread;
+
+    cr_assert_eq(pthread_create(&thread, NULL, wait_for_revocation, NULL), 0);
+    ct_control_page_revoke(page, 1);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+}
+
+Test(control_page, a_wait_ends_at_once_when_the_bell_has_rung)
+{
+    uint32_t seen = ct_control_page_bell(view);
+
+    ct_control_page_revoke(page, 1);
+    ct_control_page_wait(view, seen, 60000); /* else the suite's timeout ends the test */
+}
+
+Test(control_page, a_worker_cannot_make_it_writable)
+{
+    void *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, page_fd, 0);
+
+    cr_assert_eq(map, MAP_FAILED);
+    cr_assert_lt(write(page_fd, "x", 1), 0);
+    cr_assert_neq(ftruncate(page_fd, 0), 0);
+}
+
+Test(control_page, another_file_is_no_page)
+{
+    int fd = memfd_create("other", MFD_CLOEXEC);
+    const struct ct_control_page *other = NULL;
+
+    cr_assert_eq(ct_control_page_open(fd, &other, &err), CT_EPROTOCOL);
+    cr_assert_eq(ftruncate(fd, 4096), 0);
+    cr_assert_eq(ct_control_page_open(fd, &other, &err), CT_EPROTOCOL);
+    cr_assert_null(other);
+    close(fd);
+}
