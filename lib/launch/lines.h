@@ -1,0 +1,45 @@
+/* Lines of a worker's output stream: whole lines with a prefix, and the last of them kept.
+ *
+ *   pipe bytes:   "epo" "ch 1\nepoch 2\n" "half a li"           <end of stream>
+ *   out:                "[0:3] epoch 1\n[0:3] epoch 2\n"        "[0:3] half a li\n"
+ *
+ * A line longer than CT_LINE_MAX goes out in pieces, each a line of its own. A carriage return not
+ * followed by a newline starts the line over, as it does on a terminal: of a progress bar the last
+ * state remains. Bytes are passed on as they are. Pure; one instance a stream. */
+#ifndef CT_LAUNCH_LINES_H
+#define CT_LAUNCH_LINES_H
+
+#include "base/bytes.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum {
+    CT_LINE_MAX = 32 * 1024, /* bytes of a line, without prefix and newline */
+    CT_LINE_PREFIX = 64,     /* room for the prefix */
+    CT_TAIL_BYTES = 4096,    /* of the last lines that are kept */
+};
+
+struct ct_lines {
+    char prefix[CT_LINE_PREFIX];
+    struct ct_buf line; /* the line so far */
+    struct ct_buf tail; /* whole lines, without prefix */
+    bool returned;      /* the last byte was a carriage return */
+};
+
+/* `prefix` goes in front of every line; it is cut to CT_LINE_PREFIX - 1 bytes. */
+void ct_lines_init(struct ct_lines *lines, const char *prefix);
+void ct_lines_deinit(struct ct_lines *lines);
+
+/* Take `size` bytes of the stream and append the lines that are complete to `out`, or only remember
+ * them when `out` is NULL. Without memory, output is lost and `out->failed` is set. */
+void ct_lines_feed(struct ct_lines *lines, const char *data, size_t size, struct ct_buf *out);
+
+/* The stream has ended: an unfinished line is finished. */
+void ct_lines_end(struct ct_lines *lines, struct ct_buf *out);
+
+/* The last `count` complete lines (fewer when CT_TAIL_BYTES held fewer), each with its newline; a
+ * view until the next call. */
+const char *ct_lines_tail(const struct ct_lines *lines, size_t count, size_t *ret_size);
+
+#endif

@@ -1,0 +1,34 @@
+/* How many workers a node starts: `nproc_per_node` = a number, "cpu", "gpu" or "auto".
+ *
+ * GPUs are counted from the driver's device files, never by starting CUDA (which takes seconds and
+ * memory on each card); CUDA_VISIBLE_DEVICES counts as CUDA reads it. */
+#ifndef CT_LAUNCH_NPROC_H
+#define CT_LAUNCH_NPROC_H
+
+#include "base/error.h"
+
+#include <stdint.h>
+
+enum { CT_NPROC_MAX = 1024 };
+
+/* What is looked at; tests give their own. */
+struct ct_host_view {
+    const char *root;                 /* in front of /dev, /proc, /sys: "" on a real host */
+    uint32_t cpus;                    /* CPUs that this process may use (ct_cpus_available) */
+    const char *cuda_visible_devices; /* NULL: unset, all are visible */
+};
+
+/* `text` as a number of workers, 1..CT_NPROC_MAX. 0, or CT_EUSAGE for a wrong text and
+ * CT_EUNAVAILABLE when "gpu" finds none. */
+int ct_nproc_resolve(const char *text, const struct ct_host_view *host, uint32_t *ret_nproc,
+                     struct ct_error *err);
+
+/* The NVIDIA GPUs that a worker could see; 0 without a driver. */
+uint32_t ct_nproc_gpus(const struct ct_host_view *host);
+
+/* How many of `present` devices the list in `visible` (the syntax of CUDA_VISIBLE_DEVICES) shows:
+ * indices and GPU- or MIG- names up to the first entry that is neither; a repeated index hides all.
+ */
+uint32_t ct_nproc_visible(const char *visible, uint32_t present);
+
+#endif

@@ -1,0 +1,103 @@
+/* See summary.h. */
+#include "launch/summary.h"
+
+#include "base/assert.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    int signal, status; /* the one that is not 0 counts */
+    const char *text;
+} hints[] = {
+    {SIGKILL, 0,
+     "only the kernel or a person sends SIGKILL; see dmesg for the out-of-memory killer"},
+    {SIGBUS, 0, "often a full /dev/shm, or a mapped file that was cut short"},
+    {SIGSEGV, 0, "a crash in native code; `ulimit -c unlimited` keeps a core file"},
+    {SIGILL, 0, "often a program built for another processor"},
+    {SIGXCPU, 0, "a CPU time limit (ulimit -t) was reached"},
+    {SIGXFSZ, 0, "a file size limit (ulimit -f) was reached"},
+    {0, 126, "126 is how a shell says: found, but not executable"},
+    {0, 127, "127 is how a shell says: command not found"},
+    {0, 137, "137 is how a shell says: killed by SIGKILL, perhaps for want of memory"},
+};
+
+const char *ct_casualty_hint(const struct ct_casualty *casualty)
+{
+    for (size_t i = 0; i < CT_COUNT(hints); i++)
+        if (casualty->signal != 0 ? hints[i].signal == casualty->signal
+                                  : hints[i].status != 0 && hints[i].status == casualty->status)
+            return hints[i].text;
+    return NULL;
+}
+
+const char *ct_signal_name(int signal, char *room, size_t size)
+{
+    const char *name = sigabbrev_np(signal);
+
+    if (name != NULL)
+        (void)snprintf(room, size, "SIG%s", name);
+    else
+        (void)snprintf(room, size, "signal %d", signal);
+    return room;
+}
+
+void ct_casualty_print(const struct ct_casualty *casualty, struct ct_buf *to)
+{
+    char name[32];
+
+    if (casualty->rank < 0) {
+        size_t length = strcspn(casualty->text, "\n");
+        (void)ct_buf_append(to, casualty->text, length);
+        return;
+    }
+    (void)ct_buf_printf(to, "rank %d (", casualty->rank);
+    if (casualty->node >= 0)
+        (void)ct_buf_printf(to, "node %d, ", casualty->node);
+    if (casualty->host[0] != '\0')
+        (void)ct_buf_printf(to, "host %s, ", casualty->host);
+    (void)ct_buf_printf(to, "local rank %d", casualty->local_rank);
+    if (casualty->pid > 0)
+        (void)ct_buf_printf(to, ", pid %d", casualty->pid);
+    (void)ct_buf_puts(to, ") ");
+    if (casualty->signal != 0)
+        (void)ct_buf_printf(to, "was killed by signal %d (%s)", casualty->signal,
+                            ct_signal_name(casualty->signal, name, sizeof name));
+    else
+        (void)ct_buf_printf(to, "exited with status %d", casualty->status);
+}
+
+/* Each line of `text` behind a bar. */
+static void print_quoted(const char *text, struct ct_buf *to)
+{
+    while (*text != '\0') {
+        size_t length = strcspn(text, "\n");
+
+        (void)ct_buf_puts(to, "  | ");
+        (void)ct_buf_append(to, text, length);
+        (void)ct_buf_puts(to, "\n");
+        text += length + (text[length] == '\n');
+    }
+}
+
+void ct_summary_failed(const char *run_id, const struct ct_casualty *cause, uint32_t restarts,
+                       uint32_t max_restarts, int exit_status, struct ct_buf *to)
+{
+    const char *hint = ct_casualty_hint(cause);
+
+    (void)ct_buf_puts(to, "ctrun: job ");
+    if (strcmp(run_id, "none") != 0)
+        (void)ct_buf_printf(to, "\"%s\" ", run_id);
+    (void)ct_buf_puts(to, "failed: ");
+    ct_casualty_print(cause, to);
+    (void)ct_buf_puts(to, "\n");
+    if (cause->rank >= 0)
+        print_quoted(cause->text, to);
+    if (hint != NULL)
+        (void)ct_buf_printf(to, "  hint: %s\n", hint);
+    (void)ct_buf_puts(to, "ctrun: ");
+    if (max_restarts > 0)
+        (void)ct_buf_printf(to, "%u of %u restarts were used; ", restarts, max_restarts);
+    (void)ct_buf_printf(to, "exit status %d\n", exit_status);
+}

@@ -1,0 +1,44 @@
+/* What ctrun says at the end of a job that failed: who failed first, how, its last lines, what was
+ * done about it.
+ *
+ *   ctrun: job "digits" failed: rank 3 (node 1, host b, local rank 1, pid 4711) was killed by
+ *          signal 9 (SIGKILL)
+ *     | the last lines of its log
+ *     hint: nobody but the kernel or an operator sends SIGKILL; see dmesg for the out-of-memory
+ * killer ctrun: 2 of 2 restarts were used; exit status 137
+ *
+ * Pure: text from facts. */
+#ifndef CT_LAUNCH_SUMMARY_H
+#define CT_LAUNCH_SUMMARY_H
+
+#include "base/bytes.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct ct_casualty {
+    int32_t rank;       /* -1: not a worker (a lost node, a timeout) */
+    int32_t local_rank; /* -1 likewise */
+    int32_t node;       /* place in the round, -1: unknown */
+    int32_t pid;        /* 0: unknown */
+    int32_t status;     /* exit status, when signal is 0 */
+    int32_t signal;
+    const char *host; /* "" when unknown */
+    const char *text; /* its own sentence, or the last lines of its log; "" for none */
+};
+
+/* Append who and how in one sentence without end: "rank 3 (...) exited with status 1". `text` is
+ * not part of it, unless rank is -1: then it is the sentence. */
+void ct_casualty_print(const struct ct_casualty *casualty, struct ct_buf *to);
+
+/* Append the whole report of a failed job, a few lines. */
+void ct_summary_failed(const char *run_id, const struct ct_casualty *cause, uint32_t restarts,
+                       uint32_t max_restarts, int exit_status, struct ct_buf *to);
+
+/* "SIGKILL" for 9; "signal 99" for one without a name, written to `room`. */
+const char *ct_signal_name(int signal, char *room, size_t size);
+
+/* What a way to end usually means, or NULL: for the reader who sees it for the first time. */
+const char *ct_casualty_hint(const struct ct_casualty *casualty);
+
+#endif

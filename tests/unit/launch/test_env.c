@@ -1,0 +1,154 @@
+/* The environment of a worker. */
+#include "launch/env.h"
+
+#include "base/assert.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct ct_arena arena;
+
+static void set_up(void)
+{
+    ct_arena_init(&arena, 1 << 20);
+}
+
+static void tear_down(void)
+{
+    ct_arena_deinit(&arena);
+}
+
+TestSuite(env, .timeout = 10, .init = set_up, .fini = tear_down);
+
+static struct ct_worker_env some_env(void)
+{
+    struct ct_worker_env env = {
+        .restart_count = 1,
+        .max_restarts = 3,
+        .generation = 7,
+        .master_port = 4242,
+        .omp_threads = 5,
+        .master_addr = "127.0.0.1",
+        .run_id = "job",
+        .error_file = "",
+    };
+
+    ct_worker_env_ranks(&env, &(struct ct_env_node){2, "default"}, 1, 0, 1);
+    return env;
+}
+
+static size_t occurrences(char *const *list, const char *name)
+{
+    size_t count = 0, length = strlen(name);
+
+    for (; *list != NULL; list++)
+        count += strncmp(*list, name, length) == 0 && (*list)[length] == '=';
+    return count;
+}
+
+Test(env, ranks_count_the_workers_of_uneven_nodes_and_of_each_role)
+{
+    static const struct ct_env_node nodes[] = {
+        {2, "trainer"}, {3, "reader"}, {1, "trainer"}, {4, "trainer"}};
+    static const struct {
+        uint32_t node, local, rank, role_rank, role_world;
+    } rows[] = {
+        {0, 0, 0, 0, 7}, {0, 1, 1, 1, 7}, {1, 0, 2, 0, 3}, {1, 2, 4, 2, 3},
+        {2, 0, 5, 2, 7}, {3, 0, 6, 3, 7}, {3, 3, 9, 6, 7},
+    };
+
+    for (size_t i = 0; i < CT_COUNT(rows); i++) {
+        struct ct_worker_env env = {.rank = 99};
+
+        ct_worker_env_ranks(&env, nodes, CT_COUNT(nodes), rows[i].node, rows[i].local);
+        cr_assert_eq(env.rank, rows[i].rank, "row %zu", i);
+        cr_assert_eq(env.world_size, 10u);
+        cr_assert_eq(env.local_rank, rows[i].local);
+        cr_assert_eq(env.local_world_size, nodes[rows[i].node].slots);
+        cr_assert_eq(env.group_rank, rows[i].node);
+        cr_assert_eq(env.group_world_size, 4u);
+        cr_assert_eq(env.role_rank, rows[i].role_rank, "row %zu", i);
+        cr_assert_eq(env.role_world_size, rows[i].role_world, "row %zu", i);
+        cr_assert_str_eq(env.role_name, nodes[rows[i].node].role);
+    }
+}
+
+Test(env, a_worker_gets_every_variable_of_torchelastic)
+{
+    static const char *const expected[][2] = {
+        {"RANK", "1"},
+        {"WORLD_SIZE", "2"},
+        {"LOCAL_RANK", "1"},
+        {"LOCAL_WORLD_SIZE", "2"},
+        {"GROUP_RANK", "0"},
+        {"GROUP_WORLD_SIZE", "1"},
+        {"ROLE_NAME", "default"},
+        {"ROLE_RANK", "1"},
+        {"ROLE_WORLD_SIZE", "2"},
+        {"MASTER_ADDR", "127.0.0.1"},
+        {"MASTER_PORT", "4242"},
+        {"TORCHELASTIC_RESTART_COUNT", "1"},
+        {"TORCHELASTIC_MAX_RESTARTS", "3"},
+        {"TORCHELASTIC_RUN_ID", "job"},
+        {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+        {"TORCHELASTIC_ERROR_FILE", ""},
+        {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
+        {"OMP_NUM_THREADS", "5"},
+        {"CTRUN_GENERATION", "7"},
+        {"CTRUN_CONTROL_FD", "3"},
+        {"CTRUN_PAGE_FD", "4"},
+    };
+    struct ct_worker_env env = some_env();
+    char *parent[] = {NULL};
+    char **list = ct_worker_env_build(&arena, &env, parent);
+
+    cr_assert_not_null(list);
+    for (size_t i = 0; i < CT_COUNT(expected); i++) {
+        const char *value = ct_env_find(list, expected[i][0]);
+
+        cr_assert_not_null(value, "%s", expected[i][0]);
+        cr_assert_str_eq(value, expected[i][1], "%s", expected[i][0]);
+    }
+}
+
+Test(env, the_parents_environment_stays_but_ranks_are_replaced)
+{
+    char home[] = "HOME=/root", rank[] = "RANK=77", ranking[] = "RANKING=1", odd[] = "noequals";
+    char *parent[] = {home, rank, ranking, odd, NULL};
+    struct ct_worker_env env = some_env();
+    char **list = ct_worker_env_build(&arena, &env, parent);
+
+    cr_assert_str_eq(ct_env_find(list, "HOME"), "/root");
+    cr_assert_str_eq(ct_env_find(list, "RANKING"), "1");
+    cr_assert_str_eq(ct_env_find(list, "RANK"), "1");
+    cr_assert_eq(occurrences(list, "RANK"), 1u);
+    cr_assert_eq(list[2], odd, "an entry without a value is passed on as it is");
+}
+
+Test(env, what_the_user_set_for_threads_wins)
+{
+    char omp[] = "OMP_NUM_THREADS=3";
+    char *parent[] = {omp, NULL};
+    struct ct_worker_env env = some_env();
+    char **list = ct_worker_env_build(&arena, &env, parent);
+
+    cr_assert_str_eq(ct_env_find(list, "OMP_NUM_THREADS"), "3");
+    cr_assert_eq(occurrences(list, "OMP_NUM_THREADS"), 1u);
+    env.omp_threads = 0;
+    list = ct_worker_env_build(&arena, &env, parent + 1);
+    cr_assert_null(ct_env_find(list, "OMP_NUM_THREADS"));
+}
+
+Test(env, want_of_memory_is_reported)
+{
+    char *parent[] = {NULL};
+    struct ct_worker_env env = some_env();
+    struct ct_arena small;
+
+    for (size_t limit = 0; limit < 512; limit += 64) {
+        ct_arena_init(&small, limit);
+        cr_assert_null(ct_worker_env_build(&small, &env, parent));
+        ct_arena_deinit(&small);
+    }
+}

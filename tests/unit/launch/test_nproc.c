@@ -1,0 +1,128 @@
+/* How many workers a node starts. */
+#include "launch/nproc.h"
+
+#include "base/assert.h"
+#include "tree.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct tree tree;
+
+static void set_up(void)
+{
+    tree_init(&tree);
+}
+
+static void tear_down(void)
+{
+    tree_deinit(&tree);
+}
+
+TestSuite(nproc, .timeout = 10, .init = set_up, .fini = tear_down);
+
+static void add_cards(unsigned count)
+{
+    char path[64];
+
+    for (unsigned i = 0; i < count; i++) {
+        (void)snprintf(path, sizeof path, "/dev/nvidia%u", i);
+        tree_file(&tree, path, "");
+    }
+    tree_file(&tree, "/dev/nvidiactl", "");
+    tree_file(&tree, "/dev/nvidia-uvm", "");
+}
+
+static uint32_t resolve(const char *text, const char *visible)
+{
+    struct ct_host_view host = {tree.root, 6, visible};
+    struct ct_error err = {0};
+    uint32_t nproc = 0;
+
+    cr_assert_eq(ct_nproc_resolve(text, &host, &nproc, &err), 0, "%s", err.text);
+    return nproc;
+}
+
+Test(nproc, a_number_is_taken_as_it_is)
+{
+    cr_assert_eq(resolve("1", NULL), 1u);
+    cr_assert_eq(resolve("1024", NULL), 1024u);
+}
+
+Test(nproc, anything_else_is_refused_with_what_it_takes)
+{
+    static const char *const texts[] = {"0", "-1", "1025", "", "two", "gpus", "3x", "1.5", "0x2"};
+    struct ct_host_view host = {tree.root, 6, NULL};
+
+    for (size_t i = 0; i < CT_COUNT(texts); i++) {
+        struct ct_error err = {0};
+        uint32_t nproc = 9;
+
+        cr_assert_eq(ct_nproc_resolve(texts[i], &host, &nproc, &err), CT_EUSAGE, "\"%s\"",
+                     texts[i]);
+        cr_assert_eq(nproc, 9u);
+        cr_assert_not_null(strstr(err.text, "\"auto\""));
+    }
+}
+
+Test(nproc, without_a_driver_there_is_no_gpu_and_auto_means_cpus)
+{
+    struct ct_host_view host = {tree.root, 6, NULL};
+    struct ct_error err = {0};
+    uint32_t nproc;
+
+    cr_assert_eq(resolve("cpu", NULL), 6u);
+    cr_assert_eq(resolve("auto", NULL), 6u);
+    cr_assert_eq(resolve("auto", "0,1"), 6u, "a list makes no cards");
+    cr_assert_eq(ct_nproc_resolve("gpu", &host, &nproc, &err), CT_EUNAVAILABLE);
+    cr_assert_not_null(strstr(err.text, "no NVIDIA GPU"));
+}
+
+Test(nproc, device_files_are_counted_but_not_the_drivers_own)
+{
+    add_cards(3);
+    cr_assert_eq(resolve("gpu", NULL), 3u);
+    cr_assert_eq(resolve("auto", NULL), 3u);
+    cr_assert_eq(resolve("cpu", NULL), 6u);
+}
+
+Test(nproc, a_container_has_the_cards_of_its_dev_not_all_of_proc)
+{
+    tree_file(&tree, "/proc/driver/nvidia/gpus/0000:17:00.0/information", "");
+    tree_file(&tree, "/proc/driver/nvidia/gpus/0000:65:00.0/information", "");
+    cr_assert_eq(resolve("gpu", NULL), 2u, "before CUDA ran there is nothing in /dev");
+    add_cards(1);
+    cr_assert_eq(resolve("gpu", NULL), 1u);
+}
+
+Test(nproc, visible_devices_hide_the_others)
+{
+    struct ct_host_view host = {tree.root, 6, ""};
+    struct ct_error err = {0};
+    uint32_t nproc;
+
+    add_cards(4);
+    cr_assert_eq(resolve("gpu", "2,3"), 2u);
+    cr_assert_eq(resolve("auto", ""), 6u);
+    cr_assert_eq(ct_nproc_resolve("gpu", &host, &nproc, &err), CT_EUNAVAILABLE);
+    cr_assert_not_null(strstr(err.text, "CUDA_VISIBLE_DEVICES"));
+}
+
+Test(nproc, the_list_is_read_as_cuda_reads_it)
+{
+    static const struct {
+        const char *list;
+        uint32_t count;
+    } rows[] = {
+        {"", 0},        {"0", 1},          {"0,1,2,3", 4},         {"3, 1", 2},
+        {"0,-1,2", 1},  {"-1", 0},         {"0,4,1", 1},           {"NoDevFiles", 0},
+        {"1,1", 0},     {"0,,1", 1},       {"GPU-8f3a,GPU-11", 2}, {"MIG-GPU-1/2/3", 1},
+        {"0,MIG-a", 2}, {"0 1", 1},        {"99999999999", 0},     {"0,", 1},
+        {" 2", 1},      {"2147483648", 0},
+    };
+
+    for (size_t i = 0; i < CT_COUNT(rows); i++)
+        cr_assert_eq(ct_nproc_visible(rows[i].list, 4), rows[i].count, "\"%s\" gave %u",
+                     rows[i].list, ct_nproc_visible(rows[i].list, 4));
+}

@@ -1,0 +1,171 @@
+/* What a worker runs. */
+#include "launch/program.h"
+
+#include "base/assert.h"
+#include "tree.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static struct tree tree;
+static struct ct_arena arena;
+static char path_env[128];
+static char *env[2];
+
+static void add_program(const char *path)
+{
+    tree_file(&tree, path, "#!/bin/sh\n");
+    cr_assert_eq(chmod(tree_path(&tree, path), 0755), 0);
+}
+
+static void set_up(void)
+{
+    tree_init(&tree);
+    ct_arena_init(&arena, 1 << 20);
+    (void)snprintf(path_env, sizeof path_env, "PATH=/nowhere:%s/bin", tree.root);
+    env[0] = path_env;
+    add_program("/bin/python3");
+    add_program("/bin/tool");
+    add_program("/inst/ctworker");
+    tree_file(&tree, "/train.py", "");
+    tree_file(&tree, "/notes.txt", "");
+}
+
+static void tear_down(void)
+{
+    ct_arena_deinit(&arena);
+    tree_deinit(&tree);
+}
+
+TestSuite(program, .timeout = 10, .init = set_up, .fini = tear_down);
+
+static char *args[] = {(char[]){"--lr"}, (char[]){"3"}, NULL};
+
+static struct ct_program_request request_for(const char *name)
+{
+    return (struct ct_program_request){
+        .name = name,
+        .args = args,
+        .worker = "",
+        .self = ct_arena_strdup(&arena, tree_path(&tree, "/inst/ctrun")),
+        .env = env,
+    };
+}
+
+/* The words of the command line with one blank between, the tree's root as "$". */
+static const char *decided(const struct ct_program_request *request, struct ct_program *program)
+{
+    static char text[512];
+    struct ct_error err = {0};
+    size_t root = strlen(tree.root);
+
+    cr_assert_eq(ct_program_decide(request, &arena, program, &err), 0, "%s", err.text);
+    text[0] = '\0';
+    for (char **word = program->argv; *word != NULL; word++) {
+        bool inside = strncmp(*word, tree.root, root) == 0;
+        (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s%s",
+                       word == program->argv ? "" : " ", inside ? "$" : "",
+                       inside ? *word + root : *word);
+    }
+    return text;
+}
+
+static void assert_refused(const struct ct_program_request *request, int code, const char *words)
+{
+    struct ct_program program = {.path = "untouched"};
+    struct ct_error err = {0};
+
+    cr_assert_eq(ct_program_decide(request, &arena, &program, &err), code, "%s", err.text);
+    cr_assert_not_null(strstr(err.text, words), "%s", err.text);
+    cr_assert_str_eq(program.path, "untouched");
+}
+
+Test(program, a_yaml_file_is_run_by_the_trainer_beside_ctrun)
+{
+    struct ct_program_request request = request_for(NULL);
+    struct ct_program program;
+
+    request.yaml = "train.yaml";
+    cr_assert_str_eq(decided(&request, &program), "$/inst/ctworker --lr 3");
+    cr_assert(program.native);
+    request.worker = "tool";
+    cr_assert_str_eq(decided(&request, &program), "$/bin/tool --lr 3");
+    request.worker = "absent";
+    assert_refused(&request, CT_EUNAVAILABLE, "the trainer absent");
+    request.worker = "";
+    request.self = "/nowhere/ctrun";
+    assert_refused(&request, CT_EUNAVAILABLE, "/nowhere/ctworker");
+}
+
+Test(program, a_script_is_run_by_an_unbuffered_python3)
+{
+    struct ct_program_request request = request_for(tree_path(&tree, "/train.py"));
+    struct ct_program program;
+
+    request.name = ct_arena_strdup(&arena, request.name);
+    cr_assert_str_eq(decided(&request, &program), "python3 -u $/train.py --lr 3");
+    cr_assert_str_eq(program.path, tree_path(&tree, "/bin/python3"));
+    cr_assert_not(program.native);
+}
+
+Test(program, a_module_is_run_by_python3)
+{
+    struct ct_program_request request = request_for("pkg.train");
+    struct ct_program program;
+
+    request.module = true;
+    cr_assert_str_eq(decided(&request, &program), "python3 -u -m pkg.train --lr 3");
+    request.no_python = true;
+    assert_refused(&request, CT_EUSAGE, "exclude each other");
+}
+
+Test(program, an_executable_is_run_itself)
+{
+    struct ct_program_request request = request_for("tool");
+    struct ct_program program;
+
+    cr_assert_str_eq(decided(&request, &program), "tool --lr 3");
+    cr_assert_str_eq(program.path, tree_path(&tree, "/bin/tool"));
+}
+
+Test(program, no_python_holds_for_a_script_too)
+{
+    struct ct_program_request request = request_for(tree_path(&tree, "/train.py"));
+
+    request.no_python = true;
+    assert_refused(&request, CT_ENOINPUT, "is not executable");
+}
+
+Test(program, what_cannot_be_run_is_refused_with_the_remedy)
+{
+    static const struct {
+        const char *name, *words;
+    } rows[] = {
+        {"/notes.txt", "is not executable"},
+        {"/absent", "was not found; give"},
+        {"/inst", "is a directory"},
+        {"/absent.py", "cannot be read: No such file"},
+    };
+
+    for (size_t i = 0; i < CT_COUNT(rows); i++) {
+        struct ct_program_request request = request_for(tree_path(&tree, rows[i].name));
+        assert_refused(&request, CT_ENOINPUT, rows[i].words);
+    }
+    struct ct_program_request request = request_for("absent");
+    assert_refused(&request, CT_ENOINPUT, "here or in PATH");
+    request = request_for("");
+    assert_refused(&request, CT_ENOINPUT, "was not found");
+}
+
+Test(program, a_missing_interpreter_is_named)
+{
+    struct ct_program_request request = request_for("pkg");
+
+    request.module = true;
+    env[0] = (char[]){"PATH=/nowhere"};
+    assert_refused(&request, CT_EUNAVAILABLE, "python3, needed to run pkg");
+    env[0] = (char[]){"PYTHON_EXEC=/opt/none/python"};
+    assert_refused(&request, CT_EUNAVAILABLE, "/opt/none/python");
+}

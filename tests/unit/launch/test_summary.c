@@ -1,0 +1,84 @@
+/* What is said about a failure. */
+#include "launch/summary.h"
+
+#include "base/assert.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <string.h>
+
+static struct ct_buf out;
+
+static void set_up(void)
+{
+    ct_buf_init(&out, 0);
+}
+
+static void tear_down(void)
+{
+    ct_buf_deinit(&out);
+}
+
+TestSuite(summary, .timeout = 10, .init = set_up, .fini = tear_down);
+
+static const struct ct_casualty killed = {
+    .rank = 3,
+    .local_rank = 1,
+    .node = 1,
+    .pid = 4711,
+    .signal = SIGKILL,
+    .host = "b",
+    .text = "step 10\nstep 11\n",
+};
+
+Test(summary, the_first_failure_is_named_with_its_last_lines)
+{
+    ct_summary_failed("digits", &killed, 2, 2, 137, &out);
+    cr_assert_str_eq(ct_buf_str(&out),
+                     "ctrun: job \"digits\" failed: rank 3 (node 1, host b, local rank 1, pid "
+                     "4711) was killed by signal 9 (SIGKILL)\n"
+                     "  | step 10\n"
+                     "  | step 11\n"
+                     "  hint: only the kernel or a person sends SIGKILL; see dmesg for the "
+                     "out-of-memory killer\n"
+                     "ctrun: 2 of 2 restarts were used; exit status 137\n");
+}
+
+Test(summary, an_exit_status_is_given_as_it_was)
+{
+    struct ct_casualty cause = {.local_rank = 0, .node = -1, .status = 3, .host = "", .text = ""};
+
+    ct_summary_failed("none", &cause, 0, 0, 3, &out);
+    cr_assert_str_eq(ct_buf_str(&out),
+                     "ctrun: job failed: rank 0 (local rank 0) exited with status 3\n"
+                     "ctrun: exit status 3\n");
+}
+
+Test(summary, a_failure_that_is_no_workers_is_its_sentence)
+{
+    struct ct_casualty cause = {
+        .rank = -1, .node = -1, .host = "n7", .text = "node n7 was lost\nsecond line"};
+
+    ct_summary_failed("x", &cause, 0, 1, 79, &out);
+    cr_assert_str_eq(ct_buf_str(&out), "ctrun: job \"x\" failed: node n7 was lost\n"
+                                       "ctrun: 0 of 1 restarts were used; exit status 79\n");
+}
+
+Test(summary, signals_have_names)
+{
+    char room[32];
+
+    cr_assert_str_eq(ct_signal_name(SIGSEGV, room, sizeof room), "SIGSEGV");
+    cr_assert_str_eq(ct_signal_name(61, room, sizeof room), "signal 61");
+}
+
+Test(summary, a_status_of_a_shell_gets_its_hint)
+{
+    struct ct_casualty cause = {.status = 127, .host = "", .text = ""};
+
+    cr_assert_not_null(strstr(ct_casualty_hint(&cause), "not found"));
+    cause.status = 1;
+    cr_assert_null(ct_casualty_hint(&cause));
+    cause.status = 0;
+    cr_assert_null(ct_casualty_hint(&cause));
+}
