@@ -1,0 +1,70 @@
+/* Checkpoints: directories of logical tensors that know nothing of the world size.
+ *
+ *   DIR/latest                    the name of the newest directory
+ *   DIR/step_00000120/
+ *       state.json                step, position, seed, hashes, sizes and checksums of the files
+ *       model.safetensors         the parameters
+ *       optim.safetensors         the optimizer's state ("exp_avg.fc1.weight", ...)
+ *
+ * Saving writes DIR/step_00000120.tmp, flushes every file and the directory, renames it, replaces
+ * `latest`, and only then removes what is older than the newest `keep`. A crash or a full disk at
+ * any point leaves the older checkpoints as they were. Loading checks sizes and checksums before a
+ * single tensor is changed. One process writes a DIR at a time; any number may read.
+ *
+ * The checksum of a file is XXH3-64 chained over blocks of 1 MiB. */
+#ifndef CT_TRAIN_CHECKPOINT_H
+#define CT_TRAIN_CHECKPOINT_H
+
+#include "train/safetensors.h"
+
+#include <limits.h>
+#include <stdbool.h>
+
+/* The version of state.json that is written; a higher one is refused. */
+#define CT_CKPT_VERSION 1
+
+/* What state.json holds besides the files. */
+struct ct_ckpt_state {
+    uint64_t step;     /* completed */
+    uint64_t position; /* samples consumed: the sampler's whole state */
+    uint64_t seed;
+    uint64_t config_hash;  /* of what defines the training; 0: unknown */
+    uint64_t program_hash; /* of the model's program; 0: unknown */
+    uint64_t global_batch;
+    uint64_t world; /* that wrote it, for people */
+    char run_id[128];
+};
+
+/* A file of the checkpoint: its name and its tensors. */
+struct ct_ckpt_file {
+    const char *name; /* "model.safetensors" */
+    struct ct_st_tensor *tensors;
+    size_t count;
+};
+
+struct ct_ckpt_save {
+    const char *dir; /* made when missing */
+    struct ct_ckpt_state state;
+    const struct ct_ckpt_file *files;
+    size_t file_count;
+    uint32_t keep; /* newest to keep; 0 keeps all */
+};
+
+/* Write a checkpoint; `ret_path` (may be NULL) gets its directory. An existing one of the same step
+ * is replaced. CT_ECANTCREAT or CT_EIO: the sentence says that the older ones are intact. */
+int ct_ckpt_save(const struct ct_ckpt_save *save, char ret_path[PATH_MAX], struct ct_error *err);
+
+/* The newest checkpoint of `dir`: what `latest` names, or else the highest step_XXXXXXXX.
+ * CT_ENOTFOUND when there is none. */
+int ct_ckpt_latest(const char *dir, char ret_path[PATH_MAX], struct ct_error *err);
+
+/* Read the state of the checkpoint directory `path` and check every file's size and checksum.
+ * CT_ENOINPUT (no checkpoint there), CT_EDATA (which file, what is wrong). */
+int ct_ckpt_open(const char *path, struct ct_ckpt_state *ret, struct ct_error *err);
+
+/* Fill the tensors of `files` from the checkpoint; names, types and shapes must match exactly.
+ * CT_EDATA names the tensor and both shapes. Call ct_ckpt_open first. */
+int ct_ckpt_load(const char *path, const struct ct_ckpt_file *files, size_t file_count,
+                 struct ct_error *err);
+
+#endif

@@ -1,0 +1,45 @@
+/* Inside of the checkpoints: names in a checkpoint folder, checksums, state.json. */
+#ifndef CT_TRAIN_CHECKPOINT_DIR_H
+#define CT_TRAIN_CHECKPOINT_DIR_H
+
+#include "train/checkpoint.h"
+
+#define CT_CKPT_LATEST "latest"
+#define CT_CKPT_STATE "state.json"
+#define CT_CKPT_BLOCK ((size_t)1 << 20) /* what the checksum is chained over */
+#define CT_CKPT_MAX_FILES 8
+
+/* A file's entry in state.json. */
+struct ct_ckpt_sum {
+    char name[64];
+    uint64_t bytes;
+    uint64_t xxh3;
+};
+
+struct ct_ckpt_sums {
+    struct ct_ckpt_sum files[CT_CKPT_MAX_FILES];
+    size_t count;
+};
+
+/* "step_00000120" */
+void ct_ckpt_name(uint64_t step, char name[32]);
+
+/* The step of a directory's name; false for any other name. */
+bool ct_ckpt_name_step(const char *name, uint64_t *ret_step);
+
+/* The steps of the checkpoints in `dir`, rising; the array is the caller's to free. A missing `dir`
+ * has none. 0, CT_ENOMEM or a negative errno. */
+int ct_ckpt_list(const char *dir, uint64_t **ret_steps, size_t *ret_count);
+
+/* dir/name into `path`; CT_EUSAGE when it is too long. */
+int ct_ckpt_join(char path[PATH_MAX], const char *dir, const char *name, struct ct_error *err);
+
+/* state.json as text. Its last member is the checksum of all bytes before it. */
+int ct_ckpt_state_print(struct ct_buf *buf, const struct ct_ckpt_state *state,
+                        const struct ct_ckpt_sums *sums);
+
+/* The reverse; `path` is for messages. CT_EDATA. */
+int ct_ckpt_state_parse(struct ct_ckpt_state *ret, struct ct_ckpt_sums *ret_sums, const char *path,
+                        const struct ct_buf *text, struct ct_error *err);
+
+#endif

@@ -1,0 +1,170 @@
+/* state.json: printing and strict reading; see checkpoint_dir.h.
+ *
+ *   {"version": 1, "step": 120, "position": 3840, "seed": 1, ...,
+ *    "files": {"model.safetensors": {"bytes": 4242, "xxh3": "0123456789abcdef"}},
+ *    "checksum": "fedcba9876543210"}
+ *
+ * The table of fields below serves both directions; 64-bit hashes are hex strings, because JSON
+ * numbers lose bits in many readers. */
+#include "train/checkpoint_dir.h"
+
+#include "base/assert.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/str.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { NUMBER, HEX };
+
+static const struct field {
+    const char *key;
+    enum kind kind;
+    size_t offset; /* of a uint64_t in struct ct_ckpt_state */
+} fields[] = {
+    {"step", NUMBER, offsetof(struct ct_ckpt_state, step)},
+    {"position", NUMBER, offsetof(struct ct_ckpt_state, position)},
+    {"seed", NUMBER, offsetof(struct ct_ckpt_state, seed)},
+    {"global_batch", NUMBER, offsetof(struct ct_ckpt_state, global_batch)},
+    {"world", NUMBER, offsetof(struct ct_ckpt_state, world)},
+    {"config_hash", HEX, offsetof(struct ct_ckpt_state, config_hash)},
+    {"program_hash", HEX, offsetof(struct ct_ckpt_state, program_hash)},
+};
+
+static const char checksum_key[] = ",\n  \"checksum\": \"";
+
+int ct_ckpt_state_print(struct ct_buf *buf, const struct ct_ckpt_state *state,
+                        const struct ct_ckpt_sums *sums)
+{
+    (void)ct_buf_printf(buf, "{\n  \"version\": %d", CT_CKPT_VERSION);
+    for (size_t i = 0; i < CT_COUNT(fields); i++) {
+        uint64_t value;
+        memcpy(&value, (const char *)state + fields[i].offset, sizeof value);
+        if (fields[i].kind == HEX)
+            (void)ct_buf_printf(buf, ",\n  \"%s\": \"%016" PRIx64 "\"", fields[i].key, value);
+        else
+            (void)ct_buf_printf(buf, ",\n  \"%s\": %" PRIu64, fields[i].key, value);
+    }
+    (void)ct_buf_puts(buf, ",\n  \"run_id\": ");
+    ct_json_string(buf, state->run_id);
+    (void)ct_buf_puts(buf, ",\n  \"files\": {");
+    for (size_t i = 0; i < sums->count; i++) {
+        (void)ct_buf_puts(buf, i > 0 ? ",\n    " : "\n    ");
+        ct_json_string(buf, sums->files[i].name);
+        (void)ct_buf_printf(buf, ": {\"bytes\": %" PRIu64 ", \"xxh3\": \"%016" PRIx64 "\"}",
+                            sums->files[i].bytes, sums->files[i].xxh3);
+    }
+    (void)ct_buf_puts(buf, "\n  }");
+    uint64_t checksum = ct_hash64(buf->data, buf->size, 0);
+    (void)ct_buf_printf(buf, "%s%016" PRIx64 "\"\n}\n", checksum_key, checksum);
+    return buf->failed ? CT_ENOMEM : 0;
+}
+
+static bool get_number(const json_t *value, uint64_t *ret)
+{
+    if (!json_is_integer(value) || json_integer_value(value) < 0)
+        return false;
+    *ret = (uint64_t)json_integer_value(value);
+    return true;
+}
+
+static bool get_hex(const json_t *value, uint64_t *ret)
+{
+    const char *text = json_string_value(value);
+    char *end = NULL;
+
+    if (text == NULL || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16)
+        return false;
+    *ret = strtoull(text, &end, 16);
+    return true;
+}
+
+/* The bytes before the checksum have that checksum. */
+static bool is_whole(const struct ct_buf *text, const json_t *root)
+{
+    const char *at = text->size > 0 ? strstr(text->data, checksum_key) : NULL;
+    uint64_t checksum = 0;
+
+    return at != NULL && get_hex(json_object_get(root, "checksum"), &checksum) &&
+           checksum == ct_hash64(text->data, (size_t)(at - text->data), 0);
+}
+
+static bool parse_files(struct ct_ckpt_sums *sums, json_t *files)
+{
+    const char *name;
+    json_t *value;
+
+    if (!json_is_object(files) || json_object_size(files) > CT_CKPT_MAX_FILES)
+        return false;
+    json_object_foreach(files, name, value)
+    {
+        struct ct_ckpt_sum *sum = &sums->files[sums->count++];
+        if (strchr(name, '/') != NULL || !ct_str_copy(sum->name, sizeof sum->name, name) ||
+            !get_number(json_object_get(value, "bytes"), &sum->bytes) ||
+            !get_hex(json_object_get(value, "xxh3"), &sum->xxh3))
+            return false;
+    }
+    return true;
+}
+
+/* Fill the state; returns the key that is missing or wrong, or NULL. */
+static const char *parse_fields(struct ct_ckpt_state *state, const json_t *root)
+{
+    const char *run_id = json_string_value(json_object_get(root, "run_id"));
+
+    for (size_t i = 0; i < CT_COUNT(fields); i++) {
+        uint64_t value = 0;
+        const json_t *member = json_object_get(root, fields[i].key);
+        if (!(fields[i].kind == HEX ? get_hex(member, &value) : get_number(member, &value)))
+            return fields[i].key;
+        memcpy((char *)state + fields[i].offset, &value, sizeof value);
+    }
+    if (run_id == NULL || !ct_str_copy(state->run_id, sizeof state->run_id, run_id))
+        return "run_id";
+    return NULL;
+}
+
+static int parse(struct ct_ckpt_state *state, struct ct_ckpt_sums *sums, const char *path,
+                 json_t *root, struct ct_error *err)
+{
+    uint64_t version = 0;
+    const char *wrong = NULL;
+
+    if (!get_number(json_object_get(root, "version"), &version))
+        wrong = "version";
+    else if (version != CT_CKPT_VERSION)
+        return ct_error_set(err, CT_EDATA, "%s: version %" PRIu64 ", but this program reads %d",
+                            path, version, CT_CKPT_VERSION);
+    if (wrong == NULL)
+        wrong = parse_fields(state, root);
+    if (wrong == NULL && !parse_files(sums, json_object_get(root, "files")))
+        wrong = "files";
+    if (wrong != NULL)
+        return ct_error_set(err, CT_EDATA, "%s: damaged: \"%s\" is missing or wrong", path, wrong);
+    return 0;
+}
+
+int ct_ckpt_state_parse(struct ct_ckpt_state *ret, struct ct_ckpt_sums *ret_sums, const char *path,
+                        const struct ct_buf *text, struct ct_error *err)
+{
+    struct ct_ckpt_state state = {0};
+    struct ct_ckpt_sums sums = {0};
+    json_t *root = json_loadb(ct_buf_str(text), text->size, JSON_REJECT_DUPLICATES, NULL);
+    int code = 0;
+
+    if (!json_is_object(root))
+        code = ct_error_set(err, CT_EDATA, "%s: damaged: it is no JSON object", path);
+    else if (!is_whole(text, root))
+        code = ct_error_set(err, CT_EDATA, "%s: damaged: its checksum does not fit", path);
+    else
+        code = parse(&state, &sums, path, root, err);
+    json_decref(root);
+    if (code == 0) {
+        *ret = state;
+        *ret_sums = sums;
+    }
+    return code;
+}
