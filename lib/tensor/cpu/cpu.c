@@ -1,0 +1,277 @@
+/* The CPU device (device.h): its making, its memory, and which way each op goes (cpu.h). */
+#include "tensor/cpu/cpu.h"
+
+#include "base/assert.h"
+#include "base/str.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* ---- instruction sets --------------------------------------------------------------------------
+ */
+
+static bool runs_anywhere(void)
+{
+    return true;
+}
+
+static bool runs_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+
+static bool runs_avx512(void)
+{
+    return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
+static const struct {
+    const char *name;
+    bool (*runs)(void);
+    const struct ct_cpu_kernels *f32;
+} sets[] = {
+    [CT_CPU_AUTO] = {"auto", NULL, NULL},
+    [CT_CPU_PORTABLE] = {"portable", runs_anywhere, &ct_cpu_kernels_portable},
+    [CT_CPU_AVX2] = {"avx2", runs_avx2, &ct_cpu_kernels_avx2},
+    [CT_CPU_AVX512] = {"avx512", runs_avx512, &ct_cpu_kernels_avx512},
+};
+
+enum ct_cpu_isa ct_cpu_isa_best(void)
+{
+    size_t best = CT_COUNT(sets) - 1;
+
+    while (!sets[best].runs())
+        best--;
+    return (enum ct_cpu_isa)best;
+}
+
+const char *ct_cpu_isa_name(enum ct_cpu_isa isa)
+{
+    return (size_t)isa < CT_COUNT(sets) ? sets[isa].name : "absent";
+}
+
+/* ---- memory ------------------------------------------------------------------------------------
+ */
+
+enum { HUGE_PAGE = 2 << 20 };
+
+/* Pages come zeroed and unused ones cost nothing; big arenas ask for huge pages. */
+static void *cpu_alloc(struct ct_device *device, size_t bytes)
+{
+    (void)device;
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (memory == MAP_FAILED)
+        return NULL;
+    if (bytes >= HUGE_PAGE)
+        (void)madvise(memory, bytes, MADV_HUGEPAGE);
+    return memory;
+}
+
+static void cpu_release(struct ct_device *device, void *memory, size_t bytes)
+{
+    (void)device;
+    CT_ASSERT(munmap(memory, bytes) == 0);
+}
+
+static void cpu_copy(struct ct_device *device, void *to, const void *from, size_t bytes)
+{
+    (void)device;
+    if (bytes > 0)
+        memcpy(to, from, bytes);
+}
+
+/* ---- ops ---------------------------------------------------------------------------------------
+ */
+
+/* How an op's work is cut: by elements of output 0 or input 0, by rows of input 0 or output 0, by
+ * columns of input 0, not at all, or as a matrix product. */
+enum cut {
+    CUT_ELEMENTS,
+    CUT_IN_ELEMENTS,
+    CUT_ROWS,
+    CUT_OUT_ROWS,
+    CUT_COLUMNS,
+    CUT_NOT,
+    CUT_PRODUCT
+};
+
+static const enum cut cuts[CT_OP_COUNT] = {
+    [CT_OP_LINEAR] = CUT_PRODUCT,     [CT_OP_LINEAR_DX] = CUT_PRODUCT,
+    [CT_OP_LINEAR_DW] = CUT_PRODUCT,  [CT_OP_LINEAR_DB] = CUT_COLUMNS,
+    [CT_OP_CROSS_ENTROPY] = CUT_ROWS, [CT_OP_CROSS_ENTROPY_BW] = CUT_ROWS,
+    [CT_OP_MSE] = CUT_ROWS,           [CT_OP_MSE_BW] = CUT_ROWS,
+    [CT_OP_ONE_HOT] = CUT_OUT_ROWS,   [CT_OP_CORRECT] = CUT_ROWS,
+    [CT_OP_SUMSQ] = CUT_IN_ELEMENTS,  [CT_OP_CLIP_SCALE] = CUT_NOT,
+};
+
+enum { LEAF_ELEMENTS = 1024, LEAF_ROWS = 8 };
+
+static struct ct_cpu_range range_of(enum ct_op_kind op, const struct ct_kernel_args *args)
+{
+    struct ct_shape in = args->in[0].shape, out = args->out[0].shape;
+
+    switch (cuts[op]) {
+    case CUT_ELEMENTS:
+        return (struct ct_cpu_range){ct_shape_elements(out), 1, 0};
+    case CUT_IN_ELEMENTS:
+        return (struct ct_cpu_range){ct_shape_elements(in), 1, LEAF_ELEMENTS};
+    case CUT_ROWS:
+        return (struct ct_cpu_range){ct_shape_rows(in), ct_shape_columns(in), LEAF_ROWS};
+    case CUT_OUT_ROWS:
+        return (struct ct_cpu_range){ct_shape_rows(out), ct_shape_columns(out), 0};
+    case CUT_COLUMNS:
+        return (struct ct_cpu_range){ct_shape_columns(in), ct_shape_rows(in), 0};
+    default:
+        return (struct ct_cpu_range){1, 1, 0};
+    }
+}
+
+/* linear: y[M,N] = x[M,K] W[N,K]^T; linear_dx: dx[M,K] = dy[M,N] W[N,K]; linear_dw: dW[N,K] =
+ * dy[M,N]^T x[M,K]. A transposed operand is one whose strides are exchanged. */
+static struct ct_gemm product_of(enum ct_op_kind op, const struct ct_kernel_args *args)
+{
+    const struct ct_tensor *a = &args->in[0], *b = &args->in[1], *c = &args->out[0];
+    int64_t a_columns = ct_shape_columns(a->shape), b_columns = ct_shape_columns(b->shape);
+    struct ct_gemm g = {.m = ct_shape_rows(c->shape),
+                        .n = ct_shape_columns(c->shape),
+                        .k = op == CT_OP_LINEAR_DW ? ct_shape_rows(a->shape) : a_columns,
+                        .a = a->data,
+                        .b = b->data,
+                        .c = c->data,
+                        .a_row = a_columns,
+                        .a_k = 1,
+                        .b_k = b_columns,
+                        .b_col = 1,
+                        .c_row = ct_shape_columns(c->shape)};
+
+    if (op == CT_OP_LINEAR) {
+        g.b_k = 1;
+        g.b_col = b_columns;
+        g.bias = args->in[2].data;
+    } else if (op == CT_OP_LINEAR_DW) {
+        g.a_row = 1;
+        g.a_k = a_columns;
+        g.accumulate = args->attr.accumulate;
+    }
+    return g;
+}
+
+static const struct ct_cpu_kernels *kernels_of(const struct ct_device *device, enum ct_dtype dtype)
+{
+    const struct ct_cpu *cpu = (const struct ct_cpu *)device;
+
+    return dtype == CT_F32 ? cpu->f32 : dtype == CT_F64 ? cpu->f64 : NULL;
+}
+
+static bool cpu_has(const struct ct_device *device, enum ct_op_kind op, enum ct_dtype dtype)
+{
+    const struct ct_cpu_kernels *kernels = kernels_of(device, dtype);
+
+    return kernels != NULL &&
+           (kernels->part[op] != NULL || kernels->sum[op] != NULL || cuts[op] == CUT_PRODUCT);
+}
+
+static void cpu_run(struct ct_device *device, enum ct_op_kind op, enum ct_dtype dtype,
+                    const struct ct_kernel_args *args)
+{
+    struct ct_cpu *cpu = (struct ct_cpu *)device;
+    const struct ct_cpu_kernels *kernels = kernels_of(device, dtype);
+
+    CT_ASSERT(cpu_has(device, op, dtype));
+    if (cuts[op] == CUT_PRODUCT) {
+        struct ct_gemm gemm = product_of(op, args);
+
+        ct_cpu_gemm(cpu, kernels->gemm, &gemm);
+    } else if (kernels->sum[op] != NULL) {
+        double sum = ct_cpu_tree_sum(cpu, kernels->sum[op], args, range_of(op, args));
+        double *out = args->out[0].data;
+
+        *out = args->attr.accumulate ? *out + sum : sum;
+    } else {
+        ct_cpu_split(cpu, kernels->part[op], args, range_of(op, args));
+    }
+}
+
+/* ---- making ------------------------------------------------------------------------------------
+ */
+
+static void cpu_free(struct ct_device *device)
+{
+    struct ct_cpu *cpu = (struct ct_cpu *)device;
+
+    if (cpu->workspace != NULL)
+        cpu_release(device, cpu->workspace, (size_t)ct_pool_threads(cpu->pool) * CT_GEMM_WORKSPACE);
+    ct_pool_free(cpu->pool);
+    free(cpu);
+}
+
+static const struct ct_device_table cpu_table = {
+    .name = "cpu",
+    .free = cpu_free,
+    .alloc = cpu_alloc,
+    .release = cpu_release,
+    .copy_in = cpu_copy,
+    .copy_out = cpu_copy,
+    .has = cpu_has,
+    .run = cpu_run,
+};
+
+static int choose_threads(int wanted, int *ret_threads, struct ct_error *err)
+{
+    const char *text = getenv("OMP_NUM_THREADS");
+    int64_t threads = wanted;
+
+    if (wanted == 0 && (text == NULL || ct_parse_i64(text, &threads) != 0 || threads < 1))
+        threads = 1;
+    if (threads < 1 || threads > CT_POOL_MAX_THREADS)
+        return ct_error_set(err, CT_EUSAGE,
+                            "%lld compute threads: give a number from 1 to %d (OMP_NUM_THREADS)",
+                            (long long)threads, CT_POOL_MAX_THREADS);
+    *ret_threads = (int)threads;
+    return 0;
+}
+
+static int choose_isa(enum ct_cpu_isa wanted, enum ct_cpu_isa *ret_isa, struct ct_error *err)
+{
+    if (wanted == CT_CPU_AUTO)
+        wanted = ct_cpu_isa_best();
+    else if ((size_t)wanted >= CT_COUNT(sets) || !sets[wanted].runs())
+        return ct_error_set(err, CT_EUNSUPPORTED, "this machine has no %s; its best is %s",
+                            ct_cpu_isa_name(wanted), ct_cpu_isa_name(ct_cpu_isa_best()));
+    *ret_isa = wanted;
+    return 0;
+}
+
+int ct_device_cpu_new(const struct ct_cpu_options *options, struct ct_device **ret_device,
+                      struct ct_error *err)
+{
+    const struct ct_cpu_options wanted = options != NULL ? *options : (struct ct_cpu_options){0};
+    enum ct_cpu_isa isa = CT_CPU_PORTABLE;
+    int threads = 1;
+    int rc = choose_threads(wanted.threads, &threads, err);
+
+    if (rc == 0)
+        rc = choose_isa(wanted.isa, &isa, err);
+    if (rc != 0)
+        return rc;
+    struct ct_cpu *cpu = calloc(1, sizeof *cpu);
+
+    if (cpu != NULL) {
+        cpu->device.table = &cpu_table;
+        cpu->f32 = sets[isa].f32;
+        cpu->f64 = &ct_cpu_kernels_f64;
+        cpu->pool = ct_pool_new(threads);
+        if (cpu->pool != NULL)
+            cpu->workspace = cpu_alloc(&cpu->device, (size_t)threads * CT_GEMM_WORKSPACE);
+        if (cpu->workspace != NULL) {
+            *ret_device = &cpu->device;
+            return 0;
+        }
+        cpu_free(&cpu->device);
+    }
+    return ct_error_set(err, CT_ENOMEM, "no memory or threads for a CPU device with %d threads",
+                        threads);
+}

@@ -1,0 +1,62 @@
+/* Inside the CPU device.
+ *
+ *     ct_device_run -> cpu.c looks up how the op's work is cut (enum ct_cpu_cut)
+ *                      |- elements, rows, columns   split.c gives parts of the range to threads,
+ *                      |                            each runs the op's ct_cpu_part
+ *                      |- sums                      split.c, ct_cpu_sum, one binary tree
+ *                      `- matrix products           gemm.c, tiles from ct_cpu_kernels.gemm
+ *
+ * Kernels exist once as source (parts_body.h, gemm_body.h) and are compiled once an instruction
+ * set: parts_avx512.c and its siblings. Vectors change the speed and never a bit: element-wise code
+ * has no fused multiply-add, sums run in lanes of a fixed number and join in a fixed tree, and a
+ * matrix product adds along K in one order (gemm.h). */
+#ifndef CT_TENSOR_CPU_CPU_H
+#define CT_TENSOR_CPU_CPU_H
+
+#include "tensor/cpu/gemm.h"
+#include "tensor/cpu/pool.h"
+#include "tensor/device.h"
+
+/* Do units first .. first + count - 1 of an op: elements, rows or columns. */
+typedef void (*ct_cpu_part)(const struct ct_kernel_args *args, int64_t first, int64_t count);
+
+/* The same for an op that sums into out[0]: returns the sum over these units. */
+typedef double (*ct_cpu_sum)(const struct ct_kernel_args *args, int64_t first, int64_t count);
+
+/* The kernels of one instruction set and dtype. An op has a part or a sum; matrix products have
+ * neither. */
+struct ct_cpu_kernels {
+    ct_cpu_part part[CT_OP_COUNT];
+    ct_cpu_sum sum[CT_OP_COUNT];
+    const struct ct_gemm_kernels *gemm;
+};
+
+extern const struct ct_cpu_kernels ct_cpu_kernels_f64, ct_cpu_kernels_portable, ct_cpu_kernels_avx2,
+    ct_cpu_kernels_avx512;
+
+struct ct_cpu {
+    struct ct_device device; /* first: a ct_device * is a ct_cpu * */
+    const struct ct_cpu_kernels *f32, *f64;
+    struct ct_pool *pool;
+    void *workspace; /* CT_GEMM_WORKSPACE bytes a thread */
+};
+
+/* What an op works through: `count` units that cost `width` elements each; a sum adds the units of
+ * a leaf one after the other. */
+struct ct_cpu_range {
+    int64_t count, width, leaf;
+};
+
+/* How many threads `work` deserves when one should get at least `grain`. */
+int ct_cpu_threads(const struct ct_cpu *cpu, int64_t work, int64_t grain);
+
+/* Run `part` over all units of `range`. */
+void ct_cpu_split(struct ct_cpu *cpu, ct_cpu_part part, const struct ct_kernel_args *args,
+                  struct ct_cpu_range range);
+
+/* The sum over all units of `range`: leaves joined by a binary tree whose shape depends on count
+ * and leaf alone. */
+double ct_cpu_tree_sum(struct ct_cpu *cpu, ct_cpu_sum sum, const struct ct_kernel_args *args,
+                       struct ct_cpu_range range);
+
+#endif

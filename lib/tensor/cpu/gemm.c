@@ -1,0 +1,65 @@
+/* The three products of a linear layer as one (gemm.h), and their cutting for threads. */
+#include "tensor/cpu/gemm.h"
+
+#include "base/assert.h"
+#include "tensor/cpu/cpu.h"
+
+enum {
+    GRAIN = 1 << 18,   /* multiply-adds that are worth waking a thread for */
+    ALIGN_COLUMNS = 32 /* whole slivers of any instruction set */
+};
+
+struct shared {
+    const struct ct_gemm_kernels *kernels;
+    const struct ct_gemm *gemm;
+    size_t element; /* bytes */
+    char *workspace;
+    int64_t rows, columns; /* of the piece of c that one index computes */
+};
+
+static const void *at(const void *base, int64_t elements, size_t element)
+{
+    return (const char *)base + elements * (int64_t)element;
+}
+
+/* Piece `index` of c: pieces lie beside each other (columns) or above each other (rows). */
+static void run_piece(void *context, int index)
+{
+    const struct shared *shared = context;
+    const struct ct_gemm *whole = shared->gemm;
+    int64_t row = shared->rows < whole->m ? index * shared->rows : 0;
+    int64_t column = shared->columns < whole->n ? index * shared->columns : 0;
+    struct ct_gemm piece = *whole;
+
+    piece.m = CT_MIN(shared->rows, whole->m - row);
+    piece.n = CT_MIN(shared->columns, whole->n - column);
+    if (piece.m <= 0 || piece.n <= 0)
+        return;
+    piece.a = at(whole->a, row * whole->a_row, shared->element);
+    piece.b = at(whole->b, column * whole->b_col, shared->element);
+    piece.c = (char *)whole->c + (row * whole->c_row + column) * (int64_t)shared->element;
+    if (whole->bias != NULL)
+        piece.bias = at(whole->bias, column, shared->element);
+    shared->kernels->run(&piece, shared->workspace + (size_t)index * CT_GEMM_WORKSPACE);
+}
+
+void ct_cpu_gemm(struct ct_cpu *cpu, const struct ct_gemm_kernels *kernels,
+                 const struct ct_gemm *gemm)
+{
+    struct shared shared = {.kernels = kernels,
+                            .gemm = gemm,
+                            .element = kernels == &ct_gemm_f64 ? sizeof(double) : sizeof(float),
+                            .workspace = cpu->workspace,
+                            .rows = gemm->m,
+                            .columns = gemm->n};
+    int threads = ct_cpu_threads(cpu, gemm->m * gemm->n * CT_MAX(gemm->k, 1), GRAIN);
+
+    if (gemm->m == 0 || gemm->n == 0)
+        return;
+    if (threads > 1 && gemm->n >= gemm->m)
+        shared.columns =
+            ((gemm->n + threads - 1) / threads + ALIGN_COLUMNS - 1) / ALIGN_COLUMNS * ALIGN_COLUMNS;
+    else if (threads > 1)
+        shared.rows = (gemm->m + threads - 1) / threads;
+    ct_pool_run(cpu->pool, threads, run_piece, &shared);
+}

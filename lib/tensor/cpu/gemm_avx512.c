@@ -1,0 +1,54 @@
+/* Matrix products of floats with AVX-512: a tile of 14 rows by 2 vectors keeps 28 of the 32
+ * registers adding, so both multiply-add units stay busy (gemm_body.h). */
+#include <immintrin.h>
+#include <stdint.h>
+
+enum { LANES = 16, TILE_ROWS = 14 };
+#define EACH_TILE_HEIGHT(X) \
+    X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14)
+
+typedef __m512 vec;
+typedef __mmask16 vmask;
+
+static inline vmask mask_first(int64_t count)
+{
+    return (vmask)((1u << count) - 1);
+}
+
+static inline vec vec_load(const float *x)
+{
+    return _mm512_loadu_ps(x);
+}
+
+static inline vec vec_load_some(const float *x, vmask mask)
+{
+    return _mm512_maskz_loadu_ps(mask, x);
+}
+
+static inline void vec_store(float *x, vec v)
+{
+    _mm512_storeu_ps(x, v);
+}
+
+static inline void vec_store_some(float *x, vmask mask, vec v)
+{
+    _mm512_mask_storeu_ps(x, mask, v);
+}
+
+static inline vec vec_all(float x)
+{
+    return _mm512_set1_ps(x);
+}
+
+static inline vec vec_add(vec a, vec b)
+{
+    return _mm512_add_ps(a, b);
+}
+
+static inline vec vec_fma(vec a, vec b, vec c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+
+#define GEMM ct_gemm_avx512
+#include "tensor/cpu/gemm_body.h"

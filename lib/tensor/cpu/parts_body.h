@@ -1,0 +1,528 @@
+/* The parts of all ops but the matrix products, for one element type and instruction set.
+ *
+ * The file that includes this defines T (float or double), EXP, TANH, ERF for it, and KERNELS, the
+ * name of the table that it fills, with GEMM, the table of its matrix products; and VECTORS when
+ * loops are to become vector code. Everything is a plain loop: EACH says that its turns are
+ * independent (operands may be the same buffer, never a shifted one). Sums keep LANES partial sums,
+ * lane l taking the elements l, l + LANES, ..., and fold them 8, 4, 2, 1: the same additions at any
+ * vector width.
+ */
+#include "base/assert.h"
+#include "base/rng.h"
+#include "tensor/cpu/cpu.h"
+
+#include <math.h>
+#include <string.h>
+
+#ifndef VECTORS
+#define INDEPENDENT
+#elif defined(__clang__)
+#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define INDEPENDENT _Pragma("GCC ivdep")
+#endif
+#define EACH(i, n) INDEPENDENT for (int64_t i = 0; i < (n); i++)
+
+enum { LANES = 16, COLUMN_TILE = 256, LOSS_BLOCK = 256 };
+
+/* Row `row` of an operand with `columns` columns, or element `row` with 1. */
+#define IN(i, row, columns) ((const T *)args->in[i].data + (row) * (columns))
+#define OUT(i, row, columns) ((T *)args->out[i].data + (row) * (columns))
+
+/* The f64 [1] operand i, or `absent`. */
+static double scalar(const struct ct_kernel_args *args, int i, double absent)
+{
+    return args->in[i].data == NULL ? absent : *(const double *)args->in[i].data;
+}
+
+/* ---- element-wise ------------------------------------------------------------------------------
+ */
+
+/* A part that maps one input, or two, with a function of the elements. */
+#define MAP1(op, f)                                                                 \
+    static void op(const struct ct_kernel_args *args, int64_t first, int64_t count) \
+    {                                                                               \
+        const T *x = IN(0, first, 1);                                               \
+        T *y = OUT(0, first, 1);                                                    \
+        EACH(i, count) y[i] = f(x[i]);                                              \
+    }
+#define MAP2(op, f)                                                                 \
+    static void op(const struct ct_kernel_args *args, int64_t first, int64_t count) \
+    {                                                                               \
+        const T *a = IN(0, first, 1), *b = IN(1, first, 1);                         \
+        T *y = OUT(0, first, 1);                                                    \
+        EACH(i, count) y[i] = f(a[i], b[i]);                                        \
+    }
+
+static inline T relu_of(T x)
+{
+    return x < 0 ? 0 : x; /* NaN stays */
+}
+
+static inline T relu_slope(T dy, T y)
+{
+    return y <= 0 ? 0 : dy;
+}
+
+static inline T gelu_of(T x)
+{
+    return (T)0.5 * x * (1 + ERF(x * (T)0.70710678118654752440));
+}
+
+static inline T gelu_slope(T dy, T x)
+{
+    T cdf = (T)0.5 * (1 + ERF(x * (T)0.70710678118654752440));
+    T density = (T)0.39894228040143267794 * EXP(x * x * (T)-0.5);
+
+    return dy * (cdf + x * density);
+}
+
+static inline T gelu_tanh_inner(T x)
+{
+    return (T)0.79788456080286535588 * (x + (T)0.044715 * x * x * x);
+}
+
+static inline T gelu_tanh_of(T x)
+{
+    return (T)0.5 * x * (1 + TANH(gelu_tanh_inner(x)));
+}
+
+static inline T gelu_tanh_slope(T dy, T x)
+{
+    T t = TANH(gelu_tanh_inner(x));
+    T inner_slope = (T)0.79788456080286535588 * (1 + (T)(3 * 0.044715) * x * x);
+
+    return dy * ((T)0.5 * (1 + t) + (T)0.5 * x * (1 - t * t) * inner_slope);
+}
+
+static inline T tanh_slope(T dy, T y)
+{
+    return dy * (1 - y * y);
+}
+
+static inline T sum_of(T a, T b)
+{
+    return a + b;
+}
+
+static inline T same(T x)
+{
+    return x;
+}
+
+MAP1(relu, relu_of)
+MAP2(relu_bw, relu_slope)
+MAP1(gelu, gelu_of)
+MAP2(gelu_bw, gelu_slope)
+MAP1(gelu_tanh, gelu_tanh_of)
+MAP2(gelu_tanh_bw, gelu_tanh_slope)
+MAP1(tanh_, TANH)
+MAP2(tanh_bw, tanh_slope)
+MAP2(add, sum_of)
+MAP1(copy, same)
+
+static void scale(const struct ct_kernel_args *args, int64_t first, int64_t count)
+{
+    const T *x = IN(0, first, 1);
+    T *y = OUT(0, first, 1), alpha = (T)args->attr.alpha;
+
+    EACH(i, count) y[i] = alpha * x[i];
+}
+
+static void axpy(const struct ct_kernel_args *args, int64_t first, int64_t count)
+{
+    const T *x = IN(0, first, 1);
+    T *y = OUT(0, first, 1), alpha = (T)args->attr.alpha;
+
+    EACH(i, count) y[i] = y[i] + alpha * x[i];
+}
+
+static void fill(const struct ct_kernel_args *args, int64_t first, int64_t count)
+{
+    T *y = OUT(0, first, 1), alpha = (T)args->attr.alpha;
+
+    EACH(i, count) y[i] = alpha;
+}
+
+/* ---- linear_db: by columns, rows added in the order of a matrix product (gemm.h) ----------------
+ */
+
+static void add_row_block(T *total, const T *dy, int64_t rows, int64_t row_size, int64_t columns)
+{
+    T acc[COLUMN_TILE] = {0};
+
+    for (int64_t row = 0; row < rows; row++, dy += row_size)
+        EACH(j, columns) acc[j] += dy[j];
+    EACH(j, columns) total[j] += acc[j];
+}
+
+static void linear_db(const struct ct_kernel_args *args, int64_t first, int64_t count)
+{
+    int64_t rows = ct_shape_rows(args->in[0].shape), row_size = ct_shape_columns(args->in[0].shape);
+    T *db = OUT(0, 0, 1);
+
+    if (!args->attr.accumulate)
+        memset(db + first, 0, (size_t)count * sizeof *db);
+    for (int64_t end = first + count; first < end; first += COLUMN_TILE) {
+        int64_t columns = CT_MIN(end - first, COLUMN_TILE);
+
+        for (int64_t row = 0; row < rows; row += CT_GEMM_KC)
+            add_row_block(db + first, IN(0, row, row_size) + first, CT_MIN(rows - row, CT_GEMM_KC),
+                          row_size, columns);
+    }
+}
+
+/* ---- cross entropy -----------------------------------------------------------------------------
+ */
+
+static inline T larger(T a, T b)
+{
+    return a < b ? b : a;
+}
+
+static T fold_max(T *lane)
+{
+    for (int width = LANES / 2; width > 0; width /= 2)
+        for (int l = 0; l < width; l++)
+            lane[l] = larger(lane[l], lane[l + width]);
+    return lane[0];
+}
+
+static T fold_sum(T *lane)
+{
+    for (int width = LANES / 2; width > 0; width /= 2)
+        for (int l = 0; l < width; l++)
+            lane[l] += lane[l + width];
+    return lane[0];
+}
+
+/* The last, partial group of lanes of a row, filled up with -infinity: e^-infinity adds nothing. */
+static void load_tail(T tail[LANES], const T *x, int64_t count)
+{
+    for (int l = 0; l < LANES; l++)
+        tail[l] = l < count ? x[l] : -(T)INFINITY;
+}
+
+static T row_max(const T *x, int64_t columns)
+{
+    T best[LANES], tail[LANES];
+    int64_t whole = columns / LANES * LANES;
+
+    load_tail(best, x + whole, columns - whole);
+    for (int64_t j = 0; j < whole; j += LANES) {
+        memcpy(tail, x + j, sizeof tail);
+        EACH(l, LANES) best[l] = larger(best[l], tail[l]);
+    }
+    return fold_max(best);
+}
+
+/* The sum of exp(x[j] - max): blocks of LOSS_BLOCK elements in T, their sums in double. */
+static double row_sum_exp(const T *x, int64_t columns, T max)
+{
+    double total = 0;
+
+    for (int64_t block = 0; block < columns; block += LOSS_BLOCK) {
+        int64_t end = CT_MIN(block + LOSS_BLOCK, columns);
+        T sum[LANES] = {0}, tail[LANES];
+        int64_t j = block;
+
+        for (; j + LANES <= end; j += LANES)
+            EACH(l, LANES) sum[l] += EXP(x[j + l] - max);
+        if (j < end) {
+            load_tail(tail, x + j, end - j);
+            EACH(l, LANES) sum[l] += EXP(tail[l] - max);
+        }
+        total += (double)fold_sum(sum);
+    }
+    return total;
+}
+
+static double cross_entropy(const struct ct_kernel_args *args, int64_t first, int64_t count)
+{
+    int64_t columns = ct_shape_columns(args->in[0].shape);
+    double loss = 0;
+
+    for (int64_t row = first; row < first + count; row++) {
+        const T *x = IN(0, row, columns);
+        int32_t label = ((const int32_t *)args->in[1].data)[row];
+        T *stats = OUT(1, row, 2);
+
+        stats[0] = stats[1] = 0;
+        if (label < 0)
+            continue;
+        CT_ASSERT(label < columns);
+        T max = row_max(x, columns);
+        double log_sum = log(row_sum_exp(x, columns, max));
+
+        stats[0] = max;
+        stats[1] = (T)log_sum;
+        loss += log_sum - ((double)x[label] - (double)max);
+    }
+    return loss;
+}
+
+static void cross_entropy_bw(const struct ct_kernel_args *args, int64_t first, int64_t count)
+{
+    int64_t columns = ct_shape_columns(args->in[0].shape);
+    T factor = (T)scalar(args, 3, 1);
+
+    for (int64_t row = first; row < first + count; row++) {
+        const T *x = IN(0, row, columns), *stats = IN(2, row, 2);
+        int32_t label = ((const int32_t *)args->in[1].data)[row];
+        T *dx = OUT(0, row, columns);
+
+        if (label < 0) {
+            memset(dx, 0, (size_t)columns * sizeof *dx);
+            continue;
+        }
+        CT_ASSERT(label < columns);
+        T max = stats[0], log_sum = stats[1];
+        T at_label = EXP((x[label] - max) - log_sum) - 1;
+
+        EACH(j, columns) dx[j] = factor * EXP((x[j] - max) - log_sum);
+        dx[label] = factor * at_label;
+    }
+}
+
+/* ---- other losses and counts -------------------------------------------------------------------
+ */
+
+static bool masked(const struct ct_tensor *labels, int64_t row)
+{
+    return labels->data != NULL && ((const int32_t *)labels->data)[row] < 0;
+}
+
+static double mse(const struct ct_kernel_args *args, int64_t first, int64_t count)
+{
+    int64_t columns = ct_shape_columns(args->in[0].shape);
+    double loss = 0;
+
+    for (int64_t row = first; row < first + count; row++) {
+        const T *x = IN(0, row, columns), *target = IN(1, row, columns);
+        double sum = 0;
+
+        if (masked(&args->in[2], row))
+            continue;
+        for (int64_t j = 0; j < columns; j++) {
+            double d = (double)x[j] - (double)target[j];
+            sum += d * d;
+        }
+        loss += sum / (double)columns;
+    }
+    return loss;
+}
+
+static void mse_bw(const struct ct_kernel_args *args, int64_t first, int64_t count)
+{
+    int64_t columns = ct_shape_columns(args->in[0].shape);
+    T factor = (T)(2 * scalar(args, 2, 1) / (double)columns);
+
+    for (int64_t row = first; row < first + count; row++) {
+        const T *x = IN(0, row, columns), *target = IN(1, row, columns);
+        T *dx = OUT(0, row, columns);
+
+        if (masked(&args->in[3], row))
+            memset(dx, 0, (size_t)columns * sizeof *dx);
+        else
+            EACH(j, columns) dx[j] = factor * (x[j] - target[j]);
+    }
+}
+
+static void one_hot(const struct ct_kernel_args *args, int64_t first, int64_t count)
+{
+    int64_t columns = ct_shape_columns(args->out[0].shape);
+
+    memset(OUT(0, first, columns), 0, (size_t)(count * columns) * sizeof(T));
+    for (int64_t row = first; row < first + count; row++) {
+        int32_t label = ((const int32_t *)args->in[0].data)[row];
+
+        CT_ASSERT(label < columns);
+        if (label >= 0)
+            OUT(0, row, columns)[label] = 1;
+    }
+}
+
+static double correct(const struct ct_kernel_args *args, int64_t first, int64_t count)
+{
+    int64_t columns = ct_shape_columns(args->in[0].shape);
+    int64_t right = 0;
+
+    for (int64_t row = first; row < first + count; row++) {
+        const T *x = IN(0, row, columns);
+        int32_t label = ((const int32_t *)args->in[1].data)[row];
+        bool beaten = label < 0;
+
+        CT_ASSERT(label < columns);
+        for (int64_t j = 0; !beaten && j < columns; j++)
+            beaten = j < label ? !(x[j] < x[label]) : !(x[j] <= x[label]);
+        right += !beaten;
+    }
+    return (double)right;
+}
+
+/* ---- norm and optimizers -----------------------------------------------------------------------
+ */
+
+static double sumsq(const struct ct_kernel_args *args, int64_t first, int64_t count)
+{
+    const T *x = IN(0, first, 1);
+    double sum[LANES] = {0};
+    int64_t i = 0;
+
+    for (; i + LANES <= count; i += LANES)
+        EACH(l, LANES) sum[l] += (double)x[i + l] * (double)x[i + l];
+    for (int64_t l = 0; i + l < count; l++)
+        sum[l] += (double)x[i + l] * (double)x[i + l];
+    for (int width = LANES / 2; width > 0; width /= 2)
+        for (int l = 0; l < width; l++)
+            sum[l] += sum[l + width];
+    return sum[0];
+}
+
+static void clip_scale(const struct ct_kernel_args *args, int64_t first, int64_t count)
+{
+    double scale_to_norm = args->attr.max_norm / (sqrt(scalar(args, 0, 0)) + 1e-6);
+
+    (void)first;
+    (void)count;
+    *(double *)args->out[0].data = scale_to_norm > 1 ? 1 : scale_to_norm;
+}
+
+static void sgd(const struct ct_kernel_args *args, int64_t first, int64_t count)
+{
+    const T *g = IN(0, first, 1);
+    T *p = OUT(0, first, 1);
+    T lr = (T)scalar(args, 1, 0), factor = (T)scalar(args, 2, 1);
+    T decay = (T)args->attr.weight_decay, momentum = (T)args->attr.momentum;
+
+    if (momentum == 0) {
+        EACH(i, count) p[i] -= lr * (factor * g[i] + decay * p[i]);
+        return;
+    }
+    T *buffer = OUT(1, first, 1);
+    if (args->attr.nesterov) {
+        EACH(i, count)
+        {
+            T d = factor * g[i] + decay * p[i];
+            buffer[i] = momentum * buffer[i] + d;
+            p[i] -= lr * (d + momentum * buffer[i]);
+        }
+    } else {
+        EACH(i, count)
+        {
+            buffer[i] = momentum * buffer[i] + (factor * g[i] + decay * p[i]);
+            p[i] -= lr * buffer[i];
+        }
+    }
+}
+
+/* base^n for a whole n >= 0, by squaring: the same bits everywhere, unlike pow(). */
+static double whole_power(double base, double n)
+{
+    double power = 1;
+
+    CT_ASSERT(n >= 0 && n < 0x1p53);
+    for (int64_t left = (int64_t)n; left > 0; left /= 2) {
+        if (left % 2 == 1)
+            power *= base;
+        base *= base;
+    }
+    return power;
+}
+
+static void adamw(const struct ct_kernel_args *args, int64_t first, int64_t count)
+{
+    const struct ct_attr *attr = &args->attr;
+    const T *g = IN(0, first, 1);
+    T *p = OUT(0, first, 1), *m = OUT(1, first, 1), *v = OUT(2, first, 1);
+    double lr = scalar(args, 1, 0), step = scalar(args, 2, 1);
+    double correction1 = 1 - whole_power(attr->beta1, step);
+    double correction2 = 1 - whole_power(attr->beta2, step);
+    T factor = (T)scalar(args, 3, 1), eps = (T)attr->eps;
+    T beta1 = (T)attr->beta1, rest1 = (T)(1 - attr->beta1);
+    T beta2 = (T)attr->beta2, rest2 = (T)(1 - attr->beta2);
+    T keep = (T)(1 - lr * attr->weight_decay);
+    T step_size = (T)(lr / correction1), v_factor = (T)(1 / sqrt(correction2));
+
+    EACH(i, count)
+    {
+        T d = factor * g[i];
+        m[i] = beta1 * m[i] + rest1 * d;
+        v[i] = beta2 * v[i] + rest2 * d * d;
+        p[i] = keep * p[i] - step_size * m[i] / (SQRT(v[i]) * v_factor + eps);
+    }
+}
+
+/* ---- initialisation: element e uses word e % 4 of the philox block e / 4 ------------------------
+ */
+
+static void block_words(uint64_t key, uint64_t element, uint32_t words[4])
+{
+    uint64_t block = element / 4;
+
+    ct_philox(key, (const uint32_t[4]){(uint32_t)block, (uint32_t)(block >> 32), 0, 0}, words);
+}
+
+static void uniform(const struct ct_kernel_args *args, int64_t first, int64_t count)
+{
+    T *y = OUT(0, first, 1), low = (T)args->attr.low, range = (T)(args->attr.high - args->attr.low);
+    uint64_t start = args->attr.first + (uint64_t)first;
+    uint32_t words[4];
+
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t element = start + (uint64_t)i;
+
+        if (i == 0 || element % 4 == 0)
+            block_words(args->attr.key, element, words);
+        y[i] = low + range * (T)ct_uniform_f32(words[element % 4]);
+    }
+}
+
+static void normal(const struct ct_kernel_args *args, int64_t first, int64_t count)
+{
+    T *y = OUT(0, first, 1), mean = (T)args->attr.mean, std = (T)args->attr.std;
+    uint64_t start = args->attr.first + (uint64_t)first;
+    uint32_t words[4];
+    float pairs[4];
+
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t element = start + (uint64_t)i;
+
+        if (i == 0 || element % 4 == 0) {
+            block_words(args->attr.key, element, words);
+            ct_normal_f32(words[0], words[1], pairs);
+            ct_normal_f32(words[2], words[3], pairs + 2);
+        }
+        y[i] = mean + std * (T)pairs[element % 4];
+    }
+}
+
+const struct ct_cpu_kernels KERNELS = {
+    .part = {[CT_OP_LINEAR_DB] = linear_db,
+             [CT_OP_RELU] = relu,
+             [CT_OP_RELU_BW] = relu_bw,
+             [CT_OP_GELU] = gelu,
+             [CT_OP_GELU_BW] = gelu_bw,
+             [CT_OP_GELU_TANH] = gelu_tanh,
+             [CT_OP_GELU_TANH_BW] = gelu_tanh_bw,
+             [CT_OP_TANH] = tanh_,
+             [CT_OP_TANH_BW] = tanh_bw,
+             [CT_OP_ADD] = add,
+             [CT_OP_SCALE] = scale,
+             [CT_OP_AXPY] = axpy,
+             [CT_OP_COPY] = copy,
+             [CT_OP_FILL] = fill,
+             [CT_OP_CROSS_ENTROPY_BW] = cross_entropy_bw,
+             [CT_OP_MSE_BW] = mse_bw,
+             [CT_OP_ONE_HOT] = one_hot,
+             [CT_OP_CLIP_SCALE] = clip_scale,
+             [CT_OP_SGD] = sgd,
+             [CT_OP_ADAMW] = adamw,
+             [CT_OP_UNIFORM] = uniform,
+             [CT_OP_NORMAL] = normal},
+    .sum = {[CT_OP_CROSS_ENTROPY] = cross_entropy,
+            [CT_OP_MSE] = mse,
+            [CT_OP_CORRECT] = correct,
+            [CT_OP_SUMSQ] = sumsq},
+    .gemm = &GEMM,
+};

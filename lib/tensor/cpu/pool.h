@@ -1,0 +1,29 @@
+/* A few threads that wait for loops to share.
+ *
+ *     caller            worker 1 .. n-1
+ *     ct_pool_run   ->  wake (spinning briefly, then asleep)
+ *     take indices 0, 1, 2, ... from one counter, all of them together
+ *     wait for the last one; return
+ *
+ * Which thread takes which index is left to chance, so what an index computes must not depend on
+ * it. One ct_pool_run at a time. A pool of one thread starts none and runs everything inline. */
+#ifndef CT_TENSOR_CPU_POOL_H
+#define CT_TENSOR_CPU_POOL_H
+
+struct ct_pool;
+
+enum { CT_POOL_MAX_THREADS = 1024 };
+
+/* A pool of `threads` (1 .. CT_POOL_MAX_THREADS), the caller included; NULL when the system gives
+ * no memory or no thread. */
+struct ct_pool *ct_pool_new(int threads);
+void ct_pool_free(struct ct_pool *pool);
+
+int ct_pool_threads(const struct ct_pool *pool);
+
+/* Call work(context, i) for i = 0 .. count - 1, each once, and return when all are done. count is
+ * at most the number of threads, so no two indices need run on one thread. */
+void ct_pool_run(struct ct_pool *pool, int count, void (*work)(void *context, int index),
+                 void *context);
+
+#endif

@@ -1,0 +1,244 @@
+/* See kit.h. */
+#include "kit.h"
+
+#include "base/assert.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+enum { GUARD = 64, GUARD_BYTE = 0x5a };
+
+void kit_init(struct kit *kit, uint64_t seed)
+{
+    *kit = (struct kit){0};
+    ct_arena_init(&kit->arena, (size_t)1 << 30);
+    ct_rng_init(&kit->rng, seed);
+}
+
+void kit_deinit(struct kit *kit)
+{
+    ct_arena_deinit(&kit->arena);
+}
+
+double kit_uniform(struct kit *kit, double low, double high)
+{
+    return low + (high - low) * ((double)(ct_rng_next(&kit->rng) >> 11) * 0x1p-53);
+}
+
+struct ct_tensor kit_tensor(struct kit *kit, enum ct_dtype dtype, struct ct_shape shape)
+{
+    struct ct_tensor tensor = {dtype, shape, NULL};
+    size_t bytes = ct_tensor_bytes(&tensor);
+    char *memory = ct_arena_alloc(&kit->arena, bytes + 4 * GUARD);
+
+    cr_assert_not_null(memory);
+    char *start = memory + GUARD + (GUARD - (uintptr_t)memory % GUARD) % GUARD + kit->skew;
+
+    memset(start - GUARD, GUARD_BYTE, GUARD);
+    memset(start + bytes, GUARD_BYTE, GUARD);
+    tensor.data = start;
+    return tensor;
+}
+
+void kit_guards(const struct ct_tensor *tensor)
+{
+    const char *start = tensor->data;
+    size_t bytes = ct_tensor_bytes(tensor);
+
+    for (int i = 0; i < GUARD; i++) {
+        cr_assert_eq(start[i - GUARD], GUARD_BYTE, "written before the tensor");
+        cr_assert_eq(start[bytes + (size_t)i], GUARD_BYTE, "written behind the tensor");
+    }
+}
+
+double kit_get(const struct ct_tensor *tensor, int64_t i)
+{
+    switch (tensor->dtype) {
+    case CT_F32:
+        return (double)((const float *)tensor->data)[i];
+    case CT_F64:
+        return ((const double *)tensor->data)[i];
+    default:
+        CT_ASSERT(tensor->dtype == CT_I32);
+        return ((const int32_t *)tensor->data)[i];
+    }
+}
+
+void kit_set(struct ct_tensor *tensor, int64_t i, double value)
+{
+    switch (tensor->dtype) {
+    case CT_F32:
+        ((float *)tensor->data)[i] = (float)value;
+        break;
+    case CT_F64:
+        ((double *)tensor->data)[i] = value;
+        break;
+    default:
+        CT_ASSERT(tensor->dtype == CT_I32);
+        ((int32_t *)tensor->data)[i] = (int32_t)value;
+    }
+}
+
+struct ct_tensor kit_random(struct kit *kit, enum ct_dtype dtype, struct ct_shape shape, double low,
+                            double high)
+{
+    struct ct_tensor tensor = kit_tensor(kit, dtype, shape);
+
+    for (int64_t i = 0; i < ct_shape_elements(shape); i++)
+        kit_set(&tensor, i, kit_uniform(kit, low, high));
+    return tensor;
+}
+
+struct ct_tensor kit_copy(struct kit *kit, const struct ct_tensor *tensor, enum ct_dtype dtype)
+{
+    struct ct_tensor copy = kit_tensor(kit, dtype, tensor->shape);
+
+    for (int64_t i = 0; i < ct_shape_elements(tensor->shape); i++)
+        kit_set(&copy, i, kit_get(tensor, i));
+    return copy;
+}
+
+struct ct_tensor kit_scalar(struct kit *kit, double value)
+{
+    return kit_random(kit, CT_F64, ct_shape1(1), value, value);
+}
+
+struct ct_tensor kit_labels(struct kit *kit, int64_t rows, int64_t classes)
+{
+    struct ct_tensor labels = kit_tensor(kit, CT_I32, ct_shape1(rows));
+
+    for (int64_t i = 0; i < rows; i++)
+        kit_set(&labels, i, (double)ct_rng_below(&kit->rng, (uint64_t)classes + 1) - 1);
+    return labels;
+}
+
+/* ---- operands from op.def ----------------------------------------------------------------------
+ */
+
+static int64_t size_of(char letter, struct kit_sizes sizes)
+{
+    switch (letter) {
+    case 'M':
+        return sizes.m;
+    case 'N':
+        return sizes.n;
+    case 'n':
+        return sizes.flat;
+    case 'K':
+        return sizes.k;
+    case 'C':
+        return sizes.c;
+    default:
+        return letter - '0';
+    }
+}
+
+static struct ct_tensor make_operand(struct kit *kit, const struct ct_operand *operand,
+                                     enum ct_dtype dtype, struct kit_sizes sizes)
+{
+    struct ct_shape shape = ct_shape1(size_of(operand->dim[0], sizes));
+
+    if (operand->dims == 2)
+        shape = ct_shape2(shape.dim[0], size_of(operand->dim[1], sizes));
+    if (operand->dtype == CT_I32)
+        return kit_labels(kit, shape.dim[0], sizes.c);
+    if (strcmp(operand->name, "step") == 0)
+        return kit_scalar(kit, 3);
+    if (strcmp(operand->name, "v") == 0 || strcmp(operand->name, "stats") == 0)
+        return kit_random(kit, dtype, shape, 0.5, 2); /* a square, a logarithm of a sum */
+    return kit_random(kit, operand->dtype < 0 ? dtype : (enum ct_dtype)operand->dtype, shape,
+                      operand->dtype < 0 ? -2 : 0.1, operand->dtype < 0 ? 2 : 0.9);
+}
+
+struct ct_kernel_args kit_args(struct kit *kit, enum ct_op_kind op, enum ct_dtype dtype,
+                               struct kit_sizes sizes)
+{
+    struct ct_kernel_args args = {0};
+    struct ct_operands operands;
+
+    ct_op_operands(op, &operands);
+    for (int i = 0; i < operands.in_count; i++)
+        args.in[i] = make_operand(kit, &operands.in[i], dtype, sizes);
+    for (int i = 0; i < operands.out_count; i++)
+        args.out[i] = make_operand(kit, &operands.out[i], dtype, sizes);
+    args.attr = (struct ct_attr){.alpha = 0.3,
+                                 .low = -0.125,
+                                 .high = 0.125,
+                                 .mean = 0.5,
+                                 .std = 2,
+                                 .max_norm = 0.25,
+                                 .momentum = 0.9,
+                                 .weight_decay = 0.01,
+                                 .beta1 = 0.9,
+                                 .beta2 = 0.999,
+                                 .eps = 1e-8,
+                                 .key = 42,
+                                 .first = 1000003};
+    return args;
+}
+
+struct ct_kernel_args kit_copy_args(struct kit *kit, const struct ct_kernel_args *args)
+{
+    struct ct_kernel_args copy = *args;
+
+    for (int i = 0; i < CT_OP_MAX_IN; i++)
+        if (args->in[i].data != NULL)
+            copy.in[i] = kit_copy(kit, &args->in[i], args->in[i].dtype);
+    for (int i = 0; i < CT_OP_MAX_OUT; i++)
+        if (args->out[i].data != NULL)
+            copy.out[i] = kit_copy(kit, &args->out[i], args->out[i].dtype);
+    return copy;
+}
+
+/* ---- running and comparing ---------------------------------------------------------------------
+ */
+
+struct ct_device *kit_device(enum ct_cpu_isa isa, int threads)
+{
+    struct ct_device *device = NULL;
+    struct ct_error err = {0};
+    int rc = ct_device_cpu_new(&(struct ct_cpu_options){threads, isa}, &device, &err);
+
+    cr_assert_eq(rc, 0, "%s", err.text);
+    return device;
+}
+
+void kit_run(enum ct_cpu_isa isa, int threads, enum ct_op_kind op, enum ct_dtype dtype,
+             const struct ct_kernel_args *args)
+{
+    struct ct_device *device = kit_device(isa, threads);
+    struct ct_error err = {0};
+
+    cr_assert_eq(ct_op_check(op, dtype, args, &err), 0, "%s", err.text);
+    cr_assert(ct_device_has(device, op, dtype));
+    ct_device_run(device, op, dtype, args);
+    ct_device_free(device);
+    for (int i = 0; i < CT_OP_MAX_OUT; i++)
+        if (args->out[i].data != NULL)
+            kit_guards(&args->out[i]);
+}
+
+void kit_same_bytes(const struct ct_tensor *a, const struct ct_tensor *b, const char *what)
+{
+    size_t size = ct_dtype_size(a->dtype);
+    const char *x = a->data, *y = b->data;
+
+    cr_assert_eq(ct_tensor_bytes(a), ct_tensor_bytes(b));
+    for (int64_t i = 0; i < ct_shape_elements(a->shape); i++)
+        cr_assert(memcmp(x + (size_t)i * size, y + (size_t)i * size, size) == 0,
+                  "%s: element %lld is %.9g, not %.9g", what, (long long)i, kit_get(a, i),
+                  kit_get(b, i));
+}
+
+void kit_near(const struct ct_tensor *a, const struct ct_tensor *b, double tolerance,
+              const char *what)
+{
+    cr_assert_eq(ct_shape_elements(a->shape), ct_shape_elements(b->shape));
+    for (int64_t i = 0; i < ct_shape_elements(a->shape); i++) {
+        double x = kit_get(a, i), y = kit_get(b, i);
+
+        cr_assert(fabs(x - y) <= tolerance * fmax(1, fabs(y)), "%s: element %lld is %.9g, not %.9g",
+                  what, (long long)i, x, y);
+    }
+}
