@@ -153,6 +153,7 @@ struct ct_config_input {
     char *const *argv;     /* options, then a YAML file or a program; may be NULL */
     char *const *env;      /* as `environ`; may be NULL */
     bool command_needed;   /* a missing YAML file or program is an error */
+    bool file_only;        /* the first positional is a YAML file whatever its name */
     const struct ct_config_preset *presets;
     size_t preset_count;
 };

@@ -1,0 +1,316 @@
+/* What concerns more than one key, or a text with a grammar of its own: a table of rules.
+ *
+ * A rule looks at a config and writes, broken or not, the end of a sentence that begins with the
+ * name of its key; the place is where that key was set. A rule is passed over when a key that it
+ * looks at has been complained about already; rules about training, when there is no whole YAML
+ * file. */
+#include "config/loader.h"
+
+#include "base/assert.h"
+#include "base/str.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct rule {
+    size_t member; /* offset of the key that is to blame */
+    size_t other;  /* of the other key that the rule looks at, or the same */
+    bool training;
+    bool (*broken)(const struct ct_config *cfg, const void *member, struct ct_buf *why);
+};
+
+/* ---- launch --------------------------------------------------------------------------------- */
+
+static bool min_above_max(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    const struct ct_config_nodes *nodes = member;
+
+    (void)cfg;
+    (void)ct_buf_printf(why, "has a MIN above its MAX (%" PRId64 ":%" PRId64 "); turn them round",
+                        nodes->min, nodes->max);
+    return nodes->min > nodes->max;
+}
+
+static bool no_meeting_place(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    (void)member;
+    (void)ct_buf_printf(why, "is above 1, so the nodes need a place to meet: add --rdzv_endpoint "
+                             "HOST:PORT, or --master_addr HOST");
+    return cfg->launch.nnodes.max > 1 && !cfg->launch.standalone &&
+           cfg->launch.rdzv_endpoint[0] == '\0' && cfg->launch.master_addr[0] == '\0';
+}
+
+static bool static_and_elastic(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    (void)member;
+    (void)ct_buf_puts(why,
+                      "static knows one number of nodes, not MIN:MAX; use c10d or leave it out");
+    return cfg->launch.rdzv_backend == CT_CONFIG_RDZV_BACKEND_STATIC &&
+           cfg->launch.nnodes.min != cfg->launch.nnodes.max;
+}
+
+static bool standalone_with_nodes(const struct ct_config *cfg, const void *member,
+                                  struct ct_buf *why)
+{
+    (void)member;
+    (void)ct_buf_printf(why, "means one node, but nnodes asks for up to %" PRId64,
+                        cfg->launch.nnodes.max);
+    return cfg->launch.standalone && cfg->launch.nnodes.max > 1;
+}
+
+static bool bad_worker_count(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    enum { MOST = 4096 };
+    static const char *const words[] = {"cpu", "gpu", "auto"};
+    char shown[CT_CONFIG_SHOWN_ROOM];
+    const char *text = *(const char *const *)member;
+    int64_t count = 0;
+
+    (void)cfg;
+    for (size_t i = 0; i < CT_COUNT(words); i++)
+        if (strcmp(text, words[i]) == 0)
+            return false;
+    (void)ct_buf_printf(why, "must be a number from 1 to %d, cpu, gpu or auto, not \"%s\"", MOST,
+                        ct_config_shown(text, shown));
+    return ct_parse_i64(text, &count) != 0 || count < 1 || count > MOST;
+}
+
+static bool rank_beyond_nodes(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    int64_t rank = *(const int64_t *)member;
+
+    (void)ct_buf_printf(why, "%" PRId64 " is not below the number of nodes (nnodes %" PRId64 ")",
+                        rank, cfg->launch.nnodes.max);
+    return rank >= cfg->launch.nnodes.max && cfg->launch.nnodes.min <= cfg->launch.nnodes.max;
+}
+
+static bool module_without_python(const struct ct_config *cfg, const void *member,
+                                  struct ct_buf *why)
+{
+    (void)member;
+    (void)ct_buf_puts(why, "and no_python contradict each other; give one of them");
+    return cfg->launch.module && cfg->launch.no_python;
+}
+
+static bool python_for_yaml(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    (void)ct_buf_printf(why, "is for programs, but %s is a YAML file",
+                        cfg->command.file != NULL ? cfg->command.file : "");
+    return *(const bool *)member && cfg->command.file != NULL;
+}
+
+static bool bad_streams(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    char shown[CT_CONFIG_SHOWN_ROOM];
+    const char *spec = *(const char *const *)member;
+
+    (void)cfg;
+    (void)ct_buf_printf(why, "wants 0, 1, 2 or 3, or RANK:N,RANK:N with such numbers, not \"%s\"",
+                        ct_config_shown(spec, shown));
+    return ct_config_streams(spec, 0) < 0;
+}
+
+static bool last_call_after_join(const struct ct_config *cfg, const void *member,
+                                 struct ct_buf *why)
+{
+    (void)member;
+    (void)ct_buf_puts(why, "must be shorter than join_timeout");
+    return cfg->launch.last_call_ms >= cfg->launch.join_timeout_ms;
+}
+
+/* ---- training ------------------------------------------------------------------------------- */
+
+static bool too_few_classes(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    int64_t least = cfg->model.loss == CT_CONFIG_LOSS_CROSS_ENTROPY ? 2 : 1;
+    int64_t classes = *(const int64_t *)member;
+
+    if (classes == 0)
+        (void)ct_buf_puts(why, "is missing: say how many classes the labels have");
+    else
+        (void)ct_buf_printf(why, "must be at least %" PRId64 " with this loss", least);
+    return classes < least;
+}
+
+/* The data source that a member of it belongs to. */
+static const struct ct_config_source *source_of(const struct ct_config *cfg, const void *member)
+{
+    size_t offset = (size_t)((const char *)member - (const char *)cfg);
+
+    return offset < offsetof(struct ct_config, data.eval) ? &cfg->data.train : &cfg->data.eval;
+}
+
+/* Training needs its source; evaluation has one when any file of it is named. */
+static bool source_wanted(const struct ct_config *cfg, const struct ct_config_source *source)
+{
+    return source == &cfg->data.train || source->path[0] != '\0' || source->images[0] != '\0' ||
+           source->labels[0] != '\0';
+}
+
+/* A file of a source that its format does not have, or needs and lacks. */
+static bool wrong_file(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    const struct ct_config_source *source = source_of(cfg, member);
+    const char *format = ct_config_word(cfg, &source->format);
+    bool of_csv = member == (const void *)&source->path;
+    bool wanted = of_csv == (source->format == CT_CONFIG_FORMAT_CSV);
+    bool given = (*(const char *const *)member)[0] != '\0';
+
+    if (wanted)
+        (void)ct_buf_printf(why, "is missing: format %s reads it", format);
+    else
+        (void)ct_buf_printf(why, "is given, but format %s does not read it", format);
+    return given != wanted && source_wanted(cfg, source);
+}
+
+static bool empty_split(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    const struct ct_config_pair *split = member;
+
+    (void)cfg;
+    (void)ct_buf_printf(why, "must go from a smaller to a larger fraction, not from %g to %g",
+                        split->at[0], split->at[1]);
+    return split->at[0] >= split->at[1];
+}
+
+/* The divisor of `whole` nearest to `wish`. */
+static int64_t nearest_divisor(int64_t whole, int64_t wish)
+{
+    for (int64_t away = 0;; away++) {
+        if (wish > away && whole % (wish - away) == 0)
+            return wish - away;
+        if (wish + away <= whole && whole % (wish + away) == 0)
+            return wish + away;
+    }
+}
+
+static bool micro_does_not_divide(const struct ct_config *cfg, const void *member,
+                                  struct ct_buf *why)
+{
+    int64_t micro = *(const int64_t *)member;
+
+    if (micro == 0 || cfg->batch.global % micro == 0)
+        return false;
+    (void)ct_buf_printf(why,
+                        "must divide batch.global (%" PRId64 "), which %" PRId64
+                        " does not; %" PRId64 " would",
+                        cfg->batch.global, micro, nearest_divisor(cfg->batch.global, micro));
+    return true;
+}
+
+static bool nothing_to_train(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    (void)member;
+    (void)ct_buf_puts(why, "and train.steps are both 0; one of them must say how long to train");
+    return cfg->train.epochs == 0 && cfg->train.steps == 0;
+}
+
+static bool warmup_too_long(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    (void)member;
+    (void)ct_buf_printf(why, "is longer than the whole training (train.steps is %" PRId64 ")",
+                        cfg->train.steps);
+    return cfg->train.steps > 0 && cfg->schedule.warmup > cfg->train.steps;
+}
+
+/* ---- the table ------------------------------------------------------------------------------ */
+
+#define AT(member) offsetof(struct ct_config, member)
+
+static const struct rule rules[] = {
+    {AT(launch.nnodes), AT(launch.nnodes), false, min_above_max},
+    {AT(launch.nnodes), AT(launch.rdzv_endpoint), false, no_meeting_place},
+    {AT(launch.nproc_per_node), AT(launch.nproc_per_node), false, bad_worker_count},
+    {AT(launch.node_rank), AT(launch.nnodes), false, rank_beyond_nodes},
+    {AT(launch.rdzv_backend), AT(launch.nnodes), false, static_and_elastic},
+    {AT(launch.standalone), AT(launch.nnodes), false, standalone_with_nodes},
+    {AT(launch.module), AT(launch.no_python), false, module_without_python},
+    {AT(launch.module), AT(launch.module), false, python_for_yaml},
+    {AT(launch.no_python), AT(launch.no_python), false, python_for_yaml},
+    {AT(launch.redirects), AT(launch.redirects), false, bad_streams},
+    {AT(launch.tee), AT(launch.tee), false, bad_streams},
+    {AT(launch.last_call_ms), AT(launch.join_timeout_ms), false, last_call_after_join},
+    {AT(model.classes), AT(model.loss), true, too_few_classes},
+    {AT(data.train.path), AT(data.train.format), true, wrong_file},
+    {AT(data.train.images), AT(data.train.format), true, wrong_file},
+    {AT(data.train.labels), AT(data.train.format), true, wrong_file},
+    {AT(data.train.split), AT(data.train.split), true, empty_split},
+    {AT(data.eval.path), AT(data.eval.format), true, wrong_file},
+    {AT(data.eval.images), AT(data.eval.format), true, wrong_file},
+    {AT(data.eval.labels), AT(data.eval.format), true, wrong_file},
+    {AT(data.eval.split), AT(data.eval.split), true, empty_split},
+    {AT(batch.micro), AT(batch.global), true, micro_does_not_divide},
+    {AT(train.epochs), AT(train.steps), true, nothing_to_train},
+    {AT(schedule.warmup), AT(train.steps), true, warmup_too_long},
+};
+
+/* Whether the rule can be looked at: both keys have values that their users meant. */
+static bool applies(const struct ct_config_loader *loader, const struct rule *rule)
+{
+    const char *cfg = (const char *)loader->cfg;
+    const struct ct_config_key *key = ct_config_key_of(loader->cfg, cfg + rule->member);
+    const struct ct_config_key *other = ct_config_key_of(loader->cfg, cfg + rule->other);
+
+    if (rule->training && (loader->cfg->command.file == NULL || loader->unreadable))
+        return false;
+    return !loader->failed[ct_config_key_index(key)] && !loader->failed[ct_config_key_index(other)];
+}
+
+void ct_config_check(struct ct_config_loader *loader)
+{
+    const struct ct_config *cfg = loader->cfg;
+    bool wrong = loader->errs->count > 0;
+    struct ct_buf why;
+
+    ct_buf_init(&why, 0);
+    for (size_t i = 0; i < CT_COUNT(rules); i++) {
+        const void *member = (const char *)cfg + rules[i].member;
+        struct ct_config_origin origin = *ct_config_origin(cfg, member);
+
+        ct_buf_clear(&why);
+        if (!applies(loader, &rules[i]) || !rules[i].broken(cfg, member, &why))
+            continue;
+        if (origin.layer == CT_CONFIG_DEFAULT && wrong)
+            continue;
+        if (origin.layer == CT_CONFIG_DEFAULT && rules[i].training)
+            origin = (struct ct_config_origin){.layer = CT_CONFIG_FILE, .name = cfg->command.file};
+        ct_config_complain(loader, &origin, ct_config_key_of(cfg, member)->path, "%s",
+                           ct_buf_str(&why));
+    }
+    ct_buf_deinit(&why);
+}
+
+/* The N at the start of `text`, ended by a comma or the end; -1 for anything else. */
+static int stream_bits(const char *text)
+{
+    bool good = text[0] >= '0' && text[0] <= '3' && (text[1] == '\0' || text[1] == ',');
+
+    return good ? text[0] - '0' : -1;
+}
+
+int ct_config_streams(const char *spec, int64_t local_rank)
+{
+    int bits = 0;
+
+    if (strchr(spec, ':') == NULL)
+        return stream_bits(spec) >= 0 && spec[1] == '\0' ? stream_bits(spec) : CT_EUSAGE;
+    for (const char *at = spec;;) {
+        char digits[20];
+        size_t length = strspn(at, "0123456789");
+        int64_t rank;
+
+        if (length >= sizeof digits || at[length] != ':')
+            return CT_EUSAGE;
+        (void)snprintf(digits, sizeof digits, "%.*s", (int)length, at);
+        at += length + 1;
+        if (ct_parse_i64(digits, &rank) != 0 || stream_bits(at) < 0)
+            return CT_EUSAGE;
+        if (rank == local_rank)
+            bits = stream_bits(at);
+        if (at[1] == '\0')
+            return bits;
+        at += 2;
+    }
+}

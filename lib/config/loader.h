@@ -1,0 +1,79 @@
+/* Inside a load: what the front ends hand over, and how they complain.
+ *
+ *     cli.c  ---- settings --+
+ *     env.c  ---- settings --+--> ct_config_set --> cfg + origins
+ *     yaml.c ---- settings --+          |
+ *     checks.c (across keys) -----------+--> errors
+ *
+ * The order in which layers are read does not matter: a key keeps the value of its strongest layer,
+ * and a wrong value is reported even when a stronger layer replaces it. */
+#ifndef CT_CONFIG_LOADER_H
+#define CT_CONFIG_LOADER_H
+
+#include "config/value.h"
+
+struct ct_config_loader {
+    struct ct_config *cfg;
+    const struct ct_config_input *in;
+    struct ct_config_errors *errs;
+    bool failed[CT_CONFIG_KEYS]; /* a value of the key was complained about */
+    bool unreadable;             /* the YAML file was not read to its end */
+};
+
+/* Add the error "PLACE: SUBJECT SENTENCE". What comes from a variable or an option has that name as
+ * its place and subject; elsewhere the subject is `subject` (the path of a key, mostly), and the
+ * place the line of the file, if there is one. */
+void ct_config_complain(struct ct_config_loader *loader, const struct ct_config_origin *origin,
+                        const char *subject, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* The same for what is no error. */
+void ct_config_note(struct ct_config_loader *loader, const struct ct_config_origin *origin,
+                    const char *subject, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Parse `value`, complain when it is wrong, keep it when no stronger layer has set the key. Later
+ * values of a layer replace earlier ones. `origin->name` must live as long as the config. */
+void ct_config_set(struct ct_config_loader *loader, const struct ct_config_key *key,
+                   const struct ct_config_value *value, const struct ct_config_origin *origin);
+
+/* The same for text from a place that knows no lists. */
+void ct_config_set_text(struct ct_config_loader *loader, const struct ct_config_key *key,
+                        const char *text, const struct ct_config_origin *origin);
+
+/* The front ends. */
+void ct_config_read_command_line(struct ct_config_loader *loader);
+void ct_config_read_environment(struct ct_config_loader *loader);
+void ct_config_read_yaml(struct ct_config_loader *loader, const char *path);
+
+/* What torchrun's rdzv_conf says, as settings of the layer that rdzv_conf came from. */
+void ct_config_apply_rdzv_conf(struct ct_config_loader *loader);
+
+/* Everything that concerns more than one key, or a text with a grammar of its own. */
+void ct_config_check(struct ct_config_loader *loader);
+
+/* torchrun's other options, a row of torchrun.def each. */
+enum ct_torchrun_action {
+    CT_TORCHRUN_KEY,
+    CT_TORCHRUN_NOTE,
+    CT_TORCHRUN_REFUSE,
+    CT_TORCHRUN_FLAG,
+};
+struct ct_torchrun_option {
+    const char *name;
+    char letter;
+    enum ct_torchrun_action action;
+    const char *text;
+};
+
+/* By name (dashes count as underscores), by letter, by index (for guesses); NULL when there is
+ * none. */
+const struct ct_torchrun_option *ct_torchrun_find(const char *name);
+const struct ct_torchrun_option *ct_torchrun_find_letter(char letter);
+const struct ct_torchrun_option *ct_torchrun_at(size_t index);
+
+/* Do what the row says with `value` (NULL for a flag on the command line). */
+void ct_torchrun_apply(struct ct_config_loader *loader, const struct ct_torchrun_option *option,
+                       const char *value, const struct ct_config_origin *origin);
+
+#endif

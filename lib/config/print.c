@@ -1,0 +1,93 @@
+/* The effective configuration as YAML, and its hash. */
+#include "config/value.h"
+
+#include "base/assert.h"
+#include "base/hash.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { COMMENT_COLUMN = 44 };
+
+static void put_blanks(struct ct_buf *to, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        (void)ct_buf_puts(to, " ");
+}
+
+/* How deep a section's keys are indented: one level a part of its path. */
+static size_t indent_of(const char *section)
+{
+    size_t depth = section[0] != '\0';
+
+    for (const char *at = section; *at != '\0'; at++)
+        depth += *at == '.';
+    return 2 * depth;
+}
+
+/* "lr: 0.01" and, in a column of their own, where that came from. */
+static void print_key(const struct ct_config *cfg, const struct ct_config_key *key,
+                      const char *base_dir, struct ct_buf *to)
+{
+    union ct_config_any any;
+    char place[320], path[4096];
+    size_t start = to->size;
+
+    ct_config_value_fetch(key, cfg, &any);
+    if (key->type == CT_CONFIG_TYPE_INPUT && base_dir != NULL && any.text[0] != '\0' &&
+        any.text[0] != '/' &&
+        snprintf(path, sizeof path, "%s/%s", base_dir, any.text) < (int)sizeof path)
+        any.text = path;
+    put_blanks(to, indent_of(key->section));
+    (void)ct_buf_printf(to, "%s: ", key->name);
+    ct_config_value_write(key, &any, to);
+    put_blanks(to, to->size - start < COMMENT_COLUMN ? COMMENT_COLUMN - (to->size - start) : 1);
+    const struct ct_config_origin *origin = &cfg->origins[ct_config_key_index(key)];
+    (void)ct_config_origin_text(origin, place, sizeof place);
+    for (char *at = place; *at != '\0'; at++)
+        if ((unsigned char)*at < 0x20)
+            *at = '?'; /* a line feed in the name of a file would end the comment */
+    (void)ct_buf_printf(to, " # %s\n", place);
+}
+
+void ct_config_print(const struct ct_config *cfg, const char *base_dir, struct ct_buf *to)
+{
+    for (size_t i = 0; i < CT_CONFIG_KEYS; i++)
+        if (ct_config_keys[i].section[0] == '\0')
+            print_key(cfg, &ct_config_keys[i], base_dir, to);
+    for (size_t s = 0; s < ct_config_section_count; s++) {
+        const char *section = ct_config_sections[s].path;
+        put_blanks(to, indent_of(section) - 2);
+        (void)ct_buf_printf(to, "%s:\n", ct_config_last_name(section));
+        for (size_t i = 0; i < CT_CONFIG_KEYS; i++)
+            if (strcmp(ct_config_keys[i].section, section) == 0)
+                print_key(cfg, &ct_config_keys[i], base_dir, to);
+    }
+}
+
+static bool is_shared(const struct ct_config_key *key)
+{
+    const struct ct_config_section *section = ct_config_section_find(key->section);
+
+    return key->type != CT_CONFIG_TYPE_INPUT && (section == NULL || section->shared);
+}
+
+uint64_t ct_config_hash(const struct ct_config *cfg)
+{
+    struct ct_buf text;
+    union ct_config_any any;
+
+    ct_buf_init(&text, 0);
+    for (size_t i = 0; i < CT_CONFIG_KEYS; i++) {
+        const struct ct_config_key *key = &ct_config_keys[i];
+        if (!is_shared(key))
+            continue;
+        ct_config_value_fetch(key, cfg, &any);
+        (void)ct_buf_printf(&text, "%s=", key->path);
+        ct_config_value_write(key, &any, &text);
+        (void)ct_buf_puts(&text, "\n");
+    }
+    uint64_t hash = ct_hash64(ct_buf_str(&text), text.size, 0);
+    ct_buf_deinit(&text);
+    return hash;
+}

@@ -1,0 +1,121 @@
+/* torchrun's options that are no keys of their own, and its rdzv_conf; the facts are torchrun.def.
+ */
+#include "config/loader.h"
+
+#include "base/assert.h"
+#include "base/str.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct ct_torchrun_option options[] = {
+#define CT_TORCHRUN(name, letter, action, text) {name, letter, CT_TORCHRUN_##action, text},
+#include "config/torchrun.def"
+};
+
+static const struct ct_torchrun_option conf_keys[] = {
+#define CT_RDZV_CONF(name, action, text) {name, 0, CT_TORCHRUN_##action, text},
+#include "config/torchrun.def"
+};
+
+const struct ct_torchrun_option *ct_torchrun_find(const char *name)
+{
+    for (size_t i = 0; i < CT_COUNT(options); i++)
+        if (ct_config_same_name(options[i].name, name))
+            return &options[i];
+    return NULL;
+}
+
+const struct ct_torchrun_option *ct_torchrun_find_letter(char letter)
+{
+    for (size_t i = 0; i < CT_COUNT(options); i++)
+        if (letter != '\0' && options[i].letter == letter)
+            return &options[i];
+    return NULL;
+}
+
+const struct ct_torchrun_option *ct_torchrun_at(size_t index)
+{
+    return index < CT_COUNT(options) ? &options[index] : NULL;
+}
+
+void ct_torchrun_apply(struct ct_config_loader *loader, const struct ct_torchrun_option *option,
+                       const char *value, const struct ct_config_origin *origin)
+{
+    char subject[64];
+    bool off = false;
+
+    (void)snprintf(subject, sizeof subject, "launch.rdzv_conf's %s", option->name);
+    switch (option->action) {
+    case CT_TORCHRUN_KEY:
+        ct_config_set_text(loader, ct_config_key_find(option->text), value, origin);
+        break;
+    case CT_TORCHRUN_NOTE:
+        ct_config_note(loader, origin, subject, "has no effect: %s", option->text);
+        break;
+    case CT_TORCHRUN_FLAG:
+        off = value != NULL && ct_parse_bool(value, &off) == 0 && !off;
+        if (off)
+            break;
+        ct_config_complain(loader, origin, subject, "is not offered by ctrun: %s", option->text);
+        break;
+    case CT_TORCHRUN_REFUSE:
+        ct_config_complain(loader, origin, subject, "is not offered by ctrun: %s", option->text);
+        break;
+    }
+}
+
+static const char *conf_name_at(const void *context, size_t index)
+{
+    (void)context;
+    return conf_keys[index].name;
+}
+
+/* One "name=value" of rdzv_conf, at the layer of rdzv_conf itself. */
+static void apply_pair(struct ct_config_loader *loader, char *pair,
+                       const struct ct_config_origin *origin)
+{
+    char shown[CT_CONFIG_SHOWN_ROOM];
+    char *equals = strchr(pair, '=');
+
+    if (equals == NULL) {
+        ct_config_complain(loader, origin, "launch.rdzv_conf",
+                           "wants name=value,name=value, not \"%s\"", ct_config_shown(pair, shown));
+        return;
+    }
+    *equals = '\0';
+    for (size_t i = 0; i < CT_COUNT(conf_keys); i++) {
+        if (!ct_config_same_name(conf_keys[i].name, pair))
+            continue;
+        struct ct_config_origin inner = *origin;
+        if (origin->layer > CT_CONFIG_FILE)
+            inner.name = ct_arena_printf(&loader->cfg->arena, "%s (%s)", origin->name, pair);
+        if (inner.name == NULL)
+            inner.name = origin->name;
+        const struct ct_config_key *key = ct_config_key_find(conf_keys[i].text);
+        if (key != NULL && loader->cfg->origins[ct_config_key_index(key)].layer >= origin->layer)
+            return;
+        ct_torchrun_apply(loader, &conf_keys[i], equals + 1, &inner);
+        return;
+    }
+    const char *near = ct_nearest(pair, CT_COUNT(conf_keys), conf_name_at, NULL);
+    ct_config_complain(loader, origin, "launch.rdzv_conf", "has no setting \"%s\"%s%s%s",
+                       ct_config_shown(pair, shown), near != NULL ? "; did you mean " : "",
+                       near != NULL ? near : "", near != NULL ? "?" : "");
+}
+
+void ct_config_apply_rdzv_conf(struct ct_config_loader *loader)
+{
+    const struct ct_config *cfg = loader->cfg;
+    const struct ct_config_origin origin = *ct_config_origin(cfg, &cfg->launch.rdzv_conf);
+    char *text = ct_arena_strdup(&loader->cfg->arena, cfg->launch.rdzv_conf);
+    char *rest = text;
+
+    if (text == NULL) {
+        ct_config_complain(loader, &origin, "launch.rdzv_conf", "is too much: %s",
+                           ct_strerror(CT_ENOMEM));
+        return;
+    }
+    for (char *pair = strtok_r(rest, ",", &rest); pair != NULL; pair = strtok_r(NULL, ",", &rest))
+        apply_pair(loader, pair, &origin);
+}
