@@ -1,0 +1,54 @@
+/* What the workers of a round write: from their pipes to the console and to files.
+ *
+ *   worker's stdout --> pipe --> [read in turn, fair.h] --> [lines.h] --> console, with prefix
+ *                                                    \--> file of the rank, as it is
+ *
+ * When the console is slow the pipes stay full and the workers wait in write(2); nothing is lost
+ * and no stream starves another. A file that cannot be written any more (disk full) is given up
+ * with one message. One object a round, on the loop's thread. */
+#ifndef CT_LAUNCH_OUTPUT_UV_H
+#define CT_LAUNCH_OUTPUT_UV_H
+
+#include "base/error.h"
+#include "launch/console_uv.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+/* Where one stream of a worker goes. */
+struct ct_output_route {
+    bool console;
+    const char *file; /* appended to; NULL: none */
+};
+
+struct ct_outputs;
+
+/* For `workers` workers with two streams each. NULL without memory. */
+struct ct_outputs *ct_outputs_new(uv_loop_t *loop, struct ct_console *console, uint32_t workers);
+
+/* Open the stream of a worker; `*ret_fd` is the write end for the process, the caller's to close.
+ * CT_ECANTCREAT for a file that cannot be created, CT_EOS without descriptors. */
+int ct_output_open(struct ct_outputs *outputs, uint32_t worker, enum ct_console_stream stream,
+                   const char *prefix, const struct ct_output_route *route, int *ret_fd,
+                   struct ct_error *err);
+
+/* Read what the worker's pipes hold now, whatever the console's state: it has ended, its last words
+ * are wanted. */
+void ct_outputs_drain(struct ct_outputs *outputs, uint32_t worker);
+
+/* The same, then close them: unfinished lines are finished. */
+void ct_outputs_end(struct ct_outputs *outputs, uint32_t worker);
+
+/* Append the worker's last `lines` lines: those of standard error, or when it wrote none there,
+ * those of standard output. */
+void ct_outputs_tail(const struct ct_outputs *outputs, uint32_t worker, size_t lines,
+                     struct ct_buf *to);
+
+/* The console has room again. */
+void ct_outputs_room(struct ct_outputs *outputs);
+
+/* Close what is open and free it (the memory goes when the loop has closed the handles). */
+void ct_outputs_free(struct ct_outputs *outputs);
+
+#endif

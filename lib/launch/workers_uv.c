@@ -1,0 +1,459 @@
+/* See workers_uv.h.
+ *
+ *   SIGCHLD -> reap all -> likeliest cause first: read its last words, EXIT -> actions
+ *                       -> groups that are empty: GONE -> actions
+ *   timer   -> TICK -> actions */
+#include "launch/workers_uv.h"
+
+#include "base/assert.h"
+#include "launch/env.h"
+#include "launch/link_uv.h"
+#include "launch/spawn.h"
+#include "launch/supervise.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct worker {
+    uint32_t rank;
+    pid_t pid; /* and process group; 0: not started */
+    bool ended;
+    bool settled; /* the end was told to the supervisor */
+    bool gone;
+    struct ct_exit end;
+    struct ct_worker_link *link;
+    int fault_code;
+    char *fault; /* the sentence it announced, or NULL */
+};
+
+struct ct_workers {
+    uv_loop_t *loop;
+    uv_signal_t sigchld;
+    uv_timer_t timer;
+    struct ct_console *console;
+    struct ct_workers_callbacks callbacks;
+    struct ct_supervise sup;
+    struct ct_outputs *outputs;
+    struct worker *all;
+    uint32_t count;
+    int null_fd;
+    bool well;        /* no worker ended badly, none was stopped */
+    bool finish_late; /* on_finished is owed: it comes from the timer */
+    int handles;
+    void (*freed)(void *context);
+    void *freed_context;
+};
+
+/* ---- signals to process groups ----------------------------------------------------------------
+ */
+
+static void signal_group(const struct worker *worker, int signal)
+{
+    if (worker->pid > 0 && !worker->gone)
+        (void)kill(-worker->pid, signal);
+}
+
+static void terminate(struct ct_workers *workers)
+{
+    struct ct_message stop = {.type = CT_MSG_STOP, .stop.deadline_ms = workers->sup.grace_ms};
+
+    for (uint32_t i = 0; i < workers->count; i++) {
+        ct_workers_send(workers, i, &stop);
+        signal_group(&workers->all[i], SIGTERM);
+        signal_group(&workers->all[i], SIGCONT); /* a stopped process takes no signal but SIGKILL */
+    }
+}
+
+static void kill_all(struct ct_workers *workers)
+{
+    for (uint32_t i = 0; i < workers->count; i++)
+        signal_group(&workers->all[i], SIGKILL);
+}
+
+/* ---- actions ----------------------------------------------------------------------------------
+ */
+
+static void on_timer(uv_timer_t *timer);
+
+static void arm(struct ct_workers *workers)
+{
+    uint64_t deadline_ms = ct_supervise_deadline(&workers->sup);
+    uint64_t now_ms = uv_now(workers->loop);
+
+    if (workers->finish_late)
+        (void)uv_timer_start(&workers->timer, on_timer, 0, 0);
+    else if (deadline_ms == UINT64_MAX)
+        (void)uv_timer_stop(&workers->timer);
+    else
+        (void)uv_timer_start(&workers->timer, on_timer,
+                             deadline_ms > now_ms ? deadline_ms - now_ms : 0, 0);
+}
+
+static void blame(struct ct_workers *workers, const struct worker *worker)
+{
+    uint32_t local_rank = (uint32_t)(worker - workers->all);
+    struct ct_worker_failure failure = {
+        .rank = worker->rank,
+        .local_rank = local_rank,
+        .pid = worker->pid,
+        .end = worker->end,
+        .code = worker->fault_code,
+        .text = worker->fault,
+    };
+    struct ct_buf tail;
+
+    ct_buf_init(&tail, 0);
+    if (failure.text == NULL) {
+        ct_outputs_tail(workers->outputs, local_rank, CT_WORKER_LINES, &tail);
+        failure.text = ct_buf_str(&tail);
+    }
+    workers->callbacks.on_failure(workers->callbacks.context, &failure);
+    ct_buf_deinit(&tail);
+}
+
+/* "waiting for rank 1 (pid 4711) and 2 others to end after SIGTERM; SIGKILL in 9 s" */
+static void say(struct ct_workers *workers)
+{
+    const struct ct_supervise *sup = &workers->sup;
+    const struct worker *first = NULL;
+    struct ct_buf text;
+    uint32_t others = 0;
+
+    for (uint32_t i = 0; i < workers->count; i++) {
+        if (workers->all[i].gone)
+            continue;
+        others += first != NULL;
+        first = first != NULL ? first : &workers->all[i];
+    }
+    if (first == NULL)
+        return;
+    ct_buf_init(&text, 0);
+    (void)ct_buf_printf(&text, "waiting for rank %u (pid %d)", first->rank, (int)first->pid);
+    if (others > 0)
+        (void)ct_buf_printf(&text, " and %u other%s", others, others > 1 ? "s" : "");
+    if (sup->state == CT_SUP_STOPPING)
+        (void)ct_buf_printf(&text, " to end after SIGTERM; SIGKILL in %.0f s",
+                            (double)(sup->deadline_at_ms - uv_now(workers->loop)) / 1000);
+    else
+        (void)ct_buf_puts(&text, " to be removed by the kernel after SIGKILL");
+    workers->callbacks.on_waiting(workers->callbacks.context, ct_buf_str(&text));
+    ct_buf_deinit(&text);
+}
+
+/* The round is over: nothing of it stays but what was counted. */
+static void finish(struct ct_workers *workers)
+{
+    bool well = workers->well;
+
+    for (uint32_t i = 0; i < workers->count; i++) {
+        ct_outputs_end(workers->outputs, i);
+        ct_worker_link_free(workers->all[i].link);
+        free(workers->all[i].fault);
+    }
+    ct_outputs_free(workers->outputs);
+    free(workers->all);
+    workers->outputs = NULL;
+    workers->all = NULL;
+    workers->count = 0;
+    workers->finish_late = false;
+    arm(workers);
+    workers->callbacks.on_finished(workers->callbacks.context, well);
+}
+
+static void act(struct ct_workers *workers, unsigned actions, struct worker *worker)
+{
+    if (actions & (CT_SUP_DO_BLAME | CT_SUP_DO_TERM | CT_SUP_DO_KILL))
+        workers->well = false;
+    if (actions & CT_SUP_DO_SWEEP)
+        signal_group(worker, SIGKILL);
+    if ((actions & CT_SUP_DO_BLAME) && worker != NULL)
+        blame(workers, worker);
+    if (actions & CT_SUP_DO_TERM)
+        terminate(workers);
+    if (actions & CT_SUP_DO_KILL)
+        kill_all(workers);
+    if (actions & CT_SUP_DO_SAY)
+        say(workers);
+    arm(workers);
+    if (actions & CT_SUP_DO_FINISH)
+        finish(workers);
+}
+
+static void step(struct ct_workers *workers, enum ct_sup_event event, struct worker *worker)
+{
+    act(workers, ct_supervise_step(&workers->sup, uv_now(workers->loop), event, 0), worker);
+}
+
+/* ---- ends -------------------------------------------------------------------------------------
+ */
+
+static struct worker *find(struct ct_workers *workers, pid_t pid)
+{
+    for (uint32_t i = 0; i < workers->count; i++)
+        if (workers->all[i].pid == pid)
+            return &workers->all[i];
+    return NULL;
+}
+
+/* Wait for every child that has ended, ours and those left behind by ours. */
+static void reap(struct ct_workers *workers)
+{
+    int status;
+    pid_t pid;
+
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        struct worker *worker = find(workers, pid);
+
+        if (worker == NULL || worker->ended)
+            continue;
+        worker->ended = true;
+        worker->end = ct_exit_of(status);
+    }
+}
+
+/* An ended worker whose end was not yet told, the likeliest cause first; NULL when none is left. */
+static struct worker *next_ended(struct ct_workers *workers)
+{
+    struct worker *best = NULL;
+
+    for (uint32_t i = 0; i < workers->count; i++) {
+        struct worker *worker = &workers->all[i];
+
+        if (worker->ended && !worker->settled &&
+            (best == NULL || ct_exit_blame(worker->end) > ct_exit_blame(best->end)))
+            best = worker;
+    }
+    return best;
+}
+
+/* After SIGKILL nothing of the group can act any more; else it must be empty. */
+static bool is_gone(const struct ct_workers *workers, const struct worker *worker)
+{
+    return workers->sup.state == CT_SUP_KILLING || (kill(-worker->pid, 0) != 0 && errno == ESRCH);
+}
+
+static void settle(struct ct_workers *workers, struct worker *worker)
+{
+    bool swept = workers->sup.state == CT_SUP_RUNNING;
+
+    worker->settled = true;
+    ct_outputs_drain(workers->outputs, (uint32_t)(worker - workers->all));
+    ct_worker_link_drain(worker->link);
+    step(workers, ct_exit_ok(worker->end) ? CT_SUP_EXIT_OK : CT_SUP_EXIT_BAD, worker);
+    if (swept)
+        worker->gone = true;
+}
+
+/* Tell the supervisor who is gone; the last one ends the round, and with it the list. */
+static void count_gone(struct ct_workers *workers)
+{
+    uint32_t alive = 0;
+
+    for (uint32_t i = 0; i < workers->count; i++) {
+        struct worker *worker = &workers->all[i];
+
+        if (worker->settled && !worker->gone)
+            worker->gone = is_gone(workers, worker);
+        alive += worker->pid > 0 && !worker->gone;
+    }
+    for (uint32_t left = workers->sup.live; left > alive; left--)
+        step(workers, CT_SUP_GONE, NULL);
+}
+
+static void on_sigchld(uv_signal_t *handle, int signal)
+{
+    struct ct_workers *workers = handle->data;
+    struct worker *worker;
+
+    (void)signal;
+    reap(workers);
+    while ((worker = next_ended(workers)) != NULL)
+        settle(workers, worker);
+    count_gone(workers);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct ct_workers *workers = timer->data;
+
+    if (workers->finish_late) {
+        finish(workers);
+        return;
+    }
+    step(workers, CT_SUP_TICK, NULL);
+    count_gone(workers); /* those that ended before SIGKILL went to what they left behind */
+}
+
+/* ---- starting ---------------------------------------------------------------------------------
+ */
+
+static void on_link_message(void *context, uint32_t local_rank, const struct ct_message *message)
+{
+    struct ct_workers *workers = context;
+    struct worker *worker = &workers->all[local_rank];
+
+    if (message->type != CT_MSG_FAULT) {
+        workers->callbacks.on_message(workers->callbacks.context, local_rank, message);
+        return;
+    }
+    if (worker->fault != NULL)
+        return; /* the first counts */
+    worker->fault_code = message->fault.code;
+    worker->fault = strdup(message->fault.text);
+}
+
+static void on_link_broken(void *context, uint32_t local_rank, const struct ct_error *error)
+{
+    struct ct_workers *workers = context;
+    struct ct_log log;
+
+    ct_console_log(workers->console, &log, "ctrun");
+    ct_log_event(&log, CT_LOG_WARN, "worker_link",
+                 "the control link of rank %u is closed, the worker goes on without: %s",
+                 workers->all[local_rank].rank, error->text);
+}
+
+/* Start one worker; what it got is closed here in every case. */
+static int start_one(struct ct_workers *workers, const struct ct_workers_round *round,
+                     uint32_t local_rank, struct ct_error *err)
+{
+    const struct ct_worker_spec *spec = &round->specs[local_rank];
+    struct worker *worker = &workers->all[local_rank];
+    const struct ct_worker_link_callbacks callbacks = {
+        .context = workers,
+        .worker = local_rank,
+        .on_message = on_link_message,
+        .on_broken = on_link_broken,
+    };
+    struct ct_spawn spawn = {
+        .path = round->path,
+        .argv = round->argv,
+        .envp = spec->envp,
+        .fds = {workers->null_fd, -1, -1, -1, round->page_fd},
+        .cpus = spec->cpus,
+    };
+    int rc = 0;
+
+    worker->rank = spec->rank;
+    for (int i = 0; rc == 0 && i < CT_CONSOLE_STREAMS; i++)
+        rc = ct_output_open(workers->outputs, local_rank, (enum ct_console_stream)i, spec->prefix,
+                            &spec->routes[i], &spawn.fds[STDOUT_FILENO + i], err);
+    if (rc == 0)
+        rc = ct_worker_link_new(&worker->link, workers->loop, &callbacks, &spawn.fds[CT_CONTROL_FD],
+                                err);
+    if (rc == 0)
+        rc = ct_spawn(&spawn, &worker->pid, err);
+    for (int i = STDOUT_FILENO; i <= CT_CONTROL_FD; i++)
+        if (spawn.fds[i] >= 0)
+            (void)close(spawn.fds[i]);
+    return rc;
+}
+
+int ct_workers_start(struct ct_workers *workers, const struct ct_workers_round *round,
+                     struct ct_error *err)
+{
+    uint32_t started = 0;
+    int rc = 0;
+
+    CT_ASSERT(!ct_workers_running(workers) && round->count > 0);
+    workers->outputs = ct_outputs_new(workers->loop, workers->console, round->count);
+    workers->all = calloc(round->count, sizeof *workers->all);
+    if (workers->outputs == NULL || workers->all == NULL)
+        rc = ct_error_set(err, CT_ENOMEM, "out of memory for %u workers", round->count);
+    workers->count = rc == 0 ? round->count : 0;
+    workers->well = true;
+    unsigned actions = ct_supervise_step(&workers->sup, uv_now(workers->loop), CT_SUP_START, 0);
+    CT_ASSERT(actions == CT_SUP_DO_SPAWN);
+    while (rc == 0 && started < round->count) {
+        rc = start_one(workers, round, started, err);
+        started += rc == 0;
+    }
+    actions = ct_supervise_step(&workers->sup, uv_now(workers->loop),
+                                rc == 0 ? CT_SUP_STARTED : CT_SUP_START_FAILED, started);
+    workers->finish_late = (actions & CT_SUP_DO_FINISH) != 0;
+    act(workers, actions & ~(unsigned)CT_SUP_DO_FINISH, NULL);
+    return rc;
+}
+
+bool ct_workers_running(const struct ct_workers *workers)
+{
+    return workers->sup.state != CT_SUP_DONE || workers->finish_late;
+}
+
+void ct_workers_stop(struct ct_workers *workers)
+{
+    step(workers, CT_SUP_STOP, NULL);
+}
+
+void ct_workers_kill(struct ct_workers *workers)
+{
+    step(workers, CT_SUP_KILL, NULL);
+}
+
+void ct_workers_send(struct ct_workers *workers, uint32_t local_rank,
+                     const struct ct_message *message)
+{
+    if (local_rank < workers->count && workers->all[local_rank].link != NULL)
+        ct_worker_link_send(workers->all[local_rank].link, message);
+}
+
+void ct_workers_room(struct ct_workers *workers)
+{
+    if (workers->outputs != NULL)
+        ct_outputs_room(workers->outputs);
+}
+
+/* ---- birth and death --------------------------------------------------------------------------
+ */
+
+struct ct_workers *ct_workers_new(uv_loop_t *loop, struct ct_console *console, uint64_t grace_ms,
+                                  const struct ct_workers_callbacks *callbacks)
+{
+    struct ct_workers *workers = calloc(1, sizeof *workers);
+
+    if (workers == NULL)
+        return NULL;
+    workers->loop = loop;
+    workers->console = console;
+    workers->callbacks = *callbacks;
+    workers->null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    ct_supervise_init(&workers->sup, grace_ms);
+    (void)uv_signal_init(loop, &workers->sigchld);
+    (void)uv_timer_init(loop, &workers->timer);
+    workers->sigchld.data = workers;
+    workers->timer.data = workers;
+    (void)uv_signal_start(&workers->sigchld, on_sigchld, SIGCHLD);
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+    return workers;
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    struct ct_workers *workers = handle->data;
+    void (*freed)(void *context) = workers->freed;
+    void *context = workers->freed_context;
+
+    if (--workers->handles > 0)
+        return;
+    if (workers->null_fd >= 0)
+        (void)close(workers->null_fd);
+    free(workers);
+    if (freed != NULL)
+        freed(context);
+}
+
+void ct_workers_free(struct ct_workers *workers, void (*freed)(void *context), void *context)
+{
+    CT_ASSERT(!ct_workers_running(workers));
+    workers->freed = freed;
+    workers->freed_context = context;
+    workers->handles = 2;
+    uv_close((uv_handle_t *)&workers->sigchld, on_handle_closed);
+    uv_close((uv_handle_t *)&workers->timer, on_handle_closed);
+}

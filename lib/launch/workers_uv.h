@@ -1,0 +1,95 @@
+/* The workers of this node, one round after the other: started, watched, stopped.
+ *
+ *   ct_workers_start      processes, pipes and links exist
+ *        v                on_message       what native workers say
+ *   a bad exit            on_failure       the node's root failure; the others get SIGTERM
+ *   or ct_workers_stop    on_waiting       it takes longer than a second
+ *        v                                 after the grace: SIGKILL
+ *   no process is left    on_finished      the next round may start
+ *
+ * supervise.h decides; this file carries out. The agent becomes the reaper of whatever its workers
+ * leave behind. One object a process (it waits for all children), on the loop's thread; no callback
+ * comes from inside a call. */
+#ifndef CT_LAUNCH_WORKERS_UV_H
+#define CT_LAUNCH_WORKERS_UV_H
+
+#include "launch/affinity.h"
+#include "launch/console_uv.h"
+#include "launch/exit.h"
+#include "launch/output_uv.h"
+#include "wire/wire.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <uv.h>
+
+/* How many of a worker's last lines go into a failure. */
+enum { CT_WORKER_LINES = 20 };
+
+/* What differs from worker to worker. */
+struct ct_worker_spec {
+    uint32_t rank;
+    const char *prefix; /* of its lines */
+    char *const *envp;
+    const struct ct_cpus *cpus; /* NULL: all */
+    struct ct_output_route routes[CT_CONSOLE_STREAMS];
+};
+
+struct ct_workers_round {
+    const char *path;
+    char *const *argv;
+    int page_fd; /* of the control page; -1: none */
+    uint32_t count;
+    const struct ct_worker_spec *specs; /* of each local rank */
+};
+
+struct ct_worker_failure {
+    uint32_t rank, local_rank;
+    pid_t pid;
+    struct ct_exit end;
+    int code; /* of the error that it announced; 0: none */
+    const char
+        *text; /* that error's sentence, or its last lines; lives until the callback returns */
+};
+
+struct ct_workers_callbacks {
+    void *context;
+    void (*on_message)(void *context, uint32_t local_rank, const struct ct_message *message);
+    void (*on_failure)(void *context, const struct ct_worker_failure *failure);
+    void (*on_waiting)(void *context, const char *text);
+    /* `well`: every worker ended with status 0 by itself. */
+    void (*on_finished)(void *context, bool well);
+};
+
+struct ct_workers;
+
+/* Watch for children; `grace_ms` from SIGTERM to SIGKILL. NULL without memory. */
+struct ct_workers *ct_workers_new(uv_loop_t *loop, struct ct_console *console, uint64_t grace_ms,
+                                  const struct ct_workers_callbacks *callbacks);
+
+/* Start a round; only when none runs. Everything in `round` is copied or used up. 0, or the error
+ * of the first worker that could not be started; on_finished comes in either case. */
+int ct_workers_start(struct ct_workers *workers, const struct ct_workers_round *round,
+                     struct ct_error *err);
+
+/* Is a process of the round alive, or on_finished still to come? */
+bool ct_workers_running(const struct ct_workers *workers);
+
+/* End them: native workers are told, SIGTERM, after the grace SIGKILL. Nothing without a round. */
+void ct_workers_stop(struct ct_workers *workers);
+
+/* SIGKILL, at once. */
+void ct_workers_kill(struct ct_workers *workers);
+
+/* A message to one worker; dropped when it has ended. */
+void ct_workers_send(struct ct_workers *workers, uint32_t local_rank,
+                     const struct ct_message *message);
+
+/* The console has room again. */
+void ct_workers_room(struct ct_workers *workers);
+
+/* Free it; only when no round runs. `freed` (may be NULL) is the last callback. */
+void ct_workers_free(struct ct_workers *workers, void (*freed)(void *context), void *context);
+
+#endif

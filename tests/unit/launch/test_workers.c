@@ -1,0 +1,346 @@
+/* Real worker processes under a real loop: started, heard, stopped. */
+#include "launch/workers_uv.h"
+
+#include "base/assert.h"
+#include "base/fs.h"
+#include "launch/env.h"
+#include "tree.h"
+
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MAX_WORKERS = 8 };
+
+static struct node {
+    uv_loop_t loop;
+    struct ct_console *console;
+    struct ct_workers *workers;
+    struct tree tree;
+    int out, err; /* files that play the console */
+    struct ct_worker_spec specs[MAX_WORKERS];
+    struct ct_buf failure; /* "rank 1 status 3 signal 0 code 0: text" */
+    struct ct_buf messages;
+    unsigned failures, waits, finishes;
+    bool well;
+    uint32_t restart; /* rounds still to start when one has finished */
+    const struct ct_workers_round *again;
+    void (*on_message)(struct node *node);
+} node;
+
+static void on_message(void *context, uint32_t local_rank, const struct ct_message *message)
+{
+    struct node *n = context;
+
+    (void)ct_buf_printf(&n->messages, "%u: ", local_rank);
+    ct_wire_print(message, &n->messages);
+    (void)ct_buf_puts(&n->messages, "\n");
+    if (n->on_message != NULL)
+        n->on_message(n);
+}
+
+static void on_failure(void *context, const struct ct_worker_failure *failure)
+{
+    struct node *n = context;
+
+    n->failures++;
+    (void)ct_buf_printf(&n->failure, "rank %u status %d signal %d code %d: %s", failure->rank,
+                        failure->end.status, failure->end.signal, failure->code, failure->text);
+}
+
+static void on_waiting(void *context, const char *text)
+{
+    struct node *n = context;
+
+    cr_assert_not_null(strstr(text, "waiting for rank"));
+    n->waits++;
+}
+
+static void on_finished(void *context, bool well)
+{
+    struct node *n = context;
+
+    n->finishes++;
+    n->well = well;
+    if (n->restart > 0) {
+        n->restart--;
+        cr_assert_eq(ct_workers_start(n->workers, n->again, NULL), 0);
+        return;
+    }
+    ct_workers_free(n->workers, NULL, NULL);
+    ct_console_close(n->console, NULL, NULL);
+}
+
+static int open_file(const char *name)
+{
+    tree_file(&node.tree, name, "");
+    int fd = open(tree_path(&node.tree, name), O_RDWR | O_APPEND | O_CLOEXEC);
+    cr_assert_geq(fd, 0);
+    return fd;
+}
+
+static void set_up(void)
+{
+    memset(&node, 0, sizeof node);
+    tree_init(&node.tree);
+    ct_buf_init(&node.failure, 0);
+    ct_buf_init(&node.messages, 0);
+    cr_assert_eq(uv_loop_init(&node.loop), 0);
+    node.out = open_file("/out");
+    node.err = open_file("/err");
+    const struct ct_workers_callbacks callbacks = {&node, on_message, on_failure, on_waiting,
+                                                   on_finished};
+    node.console = ct_console_new(&node.loop, node.out, node.err, NULL, NULL);
+    node.workers = ct_workers_new(&node.loop, node.console, 10000, &callbacks);
+    cr_assert(node.console != NULL && node.workers != NULL);
+    static char path[] = "PATH=/usr/bin:/bin";
+    static char *env[] = {path, NULL};
+    static const char *const prefixes[] = {"[0:0] ", "[0:1] ", "[0:2] ", "[0:3] ",
+                                           "[0:4] ", "[0:5] ", "[0:6] ", "[0:7] "};
+    for (uint32_t i = 0; i < MAX_WORKERS; i++)
+        node.specs[i] = (struct ct_worker_spec){
+            .rank = i, .prefix = prefixes[i], .envp = env, .routes = {{true, NULL}, {true, NULL}}};
+}
+
+static void tear_down(void)
+{
+    cr_assert_eq(uv_loop_close(&node.loop), 0, "a handle was left open");
+    (void)close(node.out);
+    (void)close(node.err);
+    ct_buf_deinit(&node.failure);
+    ct_buf_deinit(&node.messages);
+    tree_deinit(&node.tree);
+}
+
+TestSuite(workers, .timeout = 30, .init = set_up, .fini = tear_down);
+
+static struct ct_workers_round round_of(const char *script, uint32_t count)
+{
+    static char shell[] = "sh", option[] = "-c";
+    static char *argv[] = {shell, option, NULL, NULL};
+
+    argv[2] = (char *)(uintptr_t)script;
+    return (struct ct_workers_round){
+        .path = "/bin/sh", .argv = argv, .page_fd = -1, .count = count, .specs = node.specs};
+}
+
+static void run(const char *script, uint32_t count)
+{
+    struct ct_workers_round round = round_of(script, count);
+    struct ct_error err = {0};
+
+    cr_assert_eq(ct_workers_start(node.workers, &round, &err), 0, "%s", err.text);
+    cr_assert_eq(uv_run(&node.loop, UV_RUN_DEFAULT), 0);
+    while (waitpid(-1, NULL, 0) > 0) /* what was swept up; a living child fails by the time limit */
+        continue;
+}
+
+/* What the file holds; static storage. */
+static const char *content(const char *name)
+{
+    static char text[1 << 20];
+    int fd = open(tree_path(&node.tree, name), O_RDONLY | O_CLOEXEC);
+    size_t used = 0;
+    ssize_t size;
+
+    cr_assert_geq(fd, 0, "%s is missing", name);
+    while ((size = read(fd, text + used, sizeof text - 1 - used)) > 0)
+        used += (size_t)size;
+    text[used] = '\0';
+    cr_assert_eq(close(fd), 0);
+    return text;
+}
+
+Test(workers, a_round_ends_well_when_every_worker_does)
+{
+    run("echo hello; echo oops >&2", 3);
+    cr_assert(node.finishes == 1 && node.well && node.failures == 0);
+    for (int i = 0; i < 3; i++) {
+        char line[32];
+
+        (void)snprintf(line, sizeof line, "[0:%d] hello\n", i);
+        cr_assert_not_null(strstr(content("/out"), line));
+        (void)snprintf(line, sizeof line, "[0:%d] oops\n", i);
+        cr_assert_not_null(strstr(content("/err"), line));
+    }
+}
+
+Test(workers, the_first_failure_is_told_with_its_last_lines_and_ends_the_others)
+{
+    node.specs[1].envp = (char *[]){(char[]){"FAIL=1"}, NULL};
+    run("if [ $FAIL ]; then echo good; echo bad >&2; exit 3; fi; read never </dev/tty; "
+        "while :; do :; done",
+        2);
+    cr_assert(node.finishes == 1 && !node.well && node.failures == 1);
+    cr_assert_str_eq(ct_buf_str(&node.failure), "rank 1 status 3 signal 0 code 0: bad\n");
+}
+
+Test(workers, a_signal_is_told_as_such_and_output_serves_when_nothing_went_to_errors)
+{
+    run("echo last words; kill -SEGV $$", 1);
+    cr_assert_str_eq(ct_buf_str(&node.failure), "rank 0 status 0 signal 11 code 0: last words\n");
+}
+
+Test(workers, one_that_ignores_sigterm_is_killed_after_the_grace)
+{
+    uint64_t before = uv_hrtime();
+
+    node.specs[0].envp = (char *[]){(char[]){"FAIL=1"}, NULL};
+    ct_workers_free(node.workers, NULL, NULL);
+    const struct ct_workers_callbacks callbacks = {&node, on_message, on_failure, on_waiting,
+                                                   on_finished};
+    node.workers = ct_workers_new(&node.loop, node.console, 1200, &callbacks);
+    char script[256];
+    (void)snprintf(script, sizeof script,
+                   "cd %s; if [ $FAIL ]; then until [ -e ready ]; do :; done; exit 1; fi; "
+                   "trap '' TERM; : >ready; while :; do sleep 0.05; done",
+                   node.tree.root);
+    run(script, 2);
+    double seconds = (double)(uv_hrtime() - before) / 1e9;
+    cr_assert(seconds > 1.1 && seconds < 10, "%f s", seconds);
+    cr_assert_eq(node.waits, 1u, "what lasts longer than a second is said");
+    cr_assert_eq(node.failures, 1u, "its end by our signal is no failure");
+}
+
+Test(workers, what_a_worker_leaves_behind_ends_with_it)
+{
+    run("cat /dev/zero >/dev/null & echo $!; exit 0", 1);
+    int pid = 0;
+    cr_assert_eq(sscanf(content("/out"), "[0:0] %d", &pid), 1);
+    cr_assert_eq(kill(pid, 0), -1, "%d lives", pid);
+    cr_assert(node.well);
+}
+
+/* A file with the frames of `messages`, for a script to send: cat FILE >&3. */
+static const char *frames_file(const struct ct_message *messages, uint32_t count)
+{
+    struct ct_buf frames;
+
+    ct_buf_init(&frames, 0);
+    for (uint32_t i = 0; i < count; i++)
+        cr_assert_eq(ct_wire_encode(&messages[i], i, &frames, NULL), 0);
+    int fd = open_file("/frames");
+    cr_assert_eq(ct_fs_write_all(fd, frames.data, frames.size), 0);
+    cr_assert_eq(close(fd), 0);
+    ct_buf_deinit(&frames);
+    return tree_path(&node.tree, "/frames");
+}
+
+static void stop(struct node *n)
+{
+    ct_workers_stop(n->workers);
+}
+
+Test(workers, children_of_a_stopping_worker_may_end_in_their_own_way)
+{
+    const struct ct_message ready = {.type = CT_MSG_PROGRESS};
+    char script[512];
+
+    /* The first process dies of SIGTERM at once, its child takes a moment to clean up. */
+    (void)snprintf(script, sizeof script,
+                   "sh -c \"trap 'echo cleaned up; exit' TERM; cat %s >&3; while :; do sleep 0.05; "
+                   "done\" & wait",
+                   frames_file(&ready, 1));
+    node.on_message = stop;
+    run(script, 1);
+    cr_assert_not_null(strstr(content("/out"), "cleaned up"), "%s", content("/out"));
+    cr_assert(!node.well && node.failures == 0);
+}
+
+Test(workers, a_worker_has_its_descriptors_and_no_others)
+{
+    int leaked = fcntl(STDERR_FILENO, F_DUPFD, 50); /* without close-on-exec */
+
+    run("ls /proc/self/fd; read line || echo no input; "
+        "tr '\\0' ' ' </proc/$$/stat | cut -d' ' -f1,5",
+        1);
+    (void)close(leaked);
+    const char *out = content("/out");
+    int pid, group;
+    /* 4 is the directory that ls reads. */
+    cr_assert_eq(strncmp(out, "[0:0] 0\n[0:0] 1\n[0:0] 2\n[0:0] 3\n[0:0] 4\n[0:0] no input\n", 55),
+                 0, "%s", out);
+    cr_assert_eq(
+        sscanf(strstr(out, "no input") + strlen("no input\n[0:0] "), "%d %d", &pid, &group), 2);
+    cr_assert_eq(pid, group, "a process group of its own");
+}
+
+Test(workers, files_get_the_stream_as_it_is)
+{
+    const char *file = tree_path(&node.tree, "/rank0.log");
+
+    node.specs[0].routes[CT_CONSOLE_OUT] = (struct ct_output_route){false, file};
+    node.specs[1].routes[CT_CONSOLE_OUT] = (struct ct_output_route){true, file};
+    run("printf 'a\\rb\\nno end'", 2);
+    cr_assert_str_eq(content("/rank0.log"), "a\rb\nno enda\rb\nno end");
+    cr_assert_str_eq(content("/out"), "[0:1] b\n[0:1] no end\n");
+}
+
+Test(workers, a_program_that_cannot_start_is_an_error_and_the_round_still_finishes)
+{
+    struct ct_workers_round round = round_of("", 2);
+    struct ct_error err = {0};
+
+    tree_file(&node.tree, "/junk", "\x01\x02");
+    cr_assert_eq(chmod(tree_path(&node.tree, "/junk"), 0755), 0);
+    round.path = tree_path(&node.tree, "/junk");
+    cr_assert_eq(ct_workers_start(node.workers, &round, &err), CT_ENOINPUT);
+    cr_assert_not_null(strstr(err.text, "#! line"), "%s", err.text);
+    cr_assert_eq(node.finishes, 0u, "not from inside the call");
+    cr_assert_eq(uv_run(&node.loop, UV_RUN_DEFAULT), 0);
+    cr_assert(node.finishes == 1 && !node.well && node.failures == 0);
+}
+
+Test(workers, rounds_follow_each_other)
+{
+    struct ct_workers_round round = round_of("echo again", 4);
+
+    node.restart = 3;
+    node.again = &round;
+    run("echo again", 4);
+    cr_assert_eq(node.finishes, 4u);
+    size_t lines = 0;
+    for (const char *at = content("/out"); (at = strchr(at, '\n')) != NULL; at++)
+        lines++;
+    cr_assert_eq(lines, 16u);
+}
+
+static void answer(struct node *n)
+{
+    struct ct_message reply = {.type = CT_MSG_STORE_REPLY, .store_reply = {.request = 5}};
+
+    if (n->finishes == 0 && strstr(ct_buf_str(&n->messages), "PROGRESS") != NULL)
+        ct_workers_send(n->workers, 0, &reply);
+}
+
+Test(workers, a_worker_talks_over_its_link_and_its_own_words_explain_its_end)
+{
+    static const struct ct_message said[] = {
+        {.type = CT_MSG_PROGRESS, .progress = {.step = 7}},
+        {.type = CT_MSG_FAULT, .fault = {.code = CT_EDATA, .text = "label 11 is out of range"}},
+    };
+    char script[512];
+
+    (void)snprintf(script, sizeof script, "cat %s >&3; head -c 4 <&3 >%s/reply; exit 65",
+                   frames_file(said, CT_COUNT(said)), node.tree.root);
+    node.on_message = answer;
+    run(script, 1);
+    cr_assert_not_null(strstr(ct_buf_str(&node.messages), "0: PROGRESS"));
+    cr_assert_str_eq(ct_buf_str(&node.failure),
+                     "rank 0 status 65 signal 0 code -1003: label 11 is out of range");
+    cr_assert_eq(strlen(content("/reply")), 4u, "the first bytes of an answer");
+}
+
+Test(workers, one_that_breaks_the_protocol_loses_the_link_not_its_life)
+{
+    run("echo this is no frame of ours >&3; echo alive", 1);
+    cr_assert(node.well);
+    cr_assert_not_null(strstr(content("/out"), "alive"));
+    cr_assert_not_null(strstr(content("/err"), "control link of rank 0 is closed"));
+}
