@@ -1,0 +1,237 @@
+/* See exec.h: what a caller sees; run.c does the running. */
+#include "collectives/exec/exec.h"
+
+#include "base/assert.h"
+#include "base/hash.h"
+#include "collectives/exec/run.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum { DIGEST_CHUNK_BYTES = 1 << 16 };
+
+struct ct_exec {
+    const struct ct_plan *plan;
+    struct ct_device *device;
+    struct ct_exec_options options;
+    char *arena;
+    struct ct_runner init, step, eval;
+    char chunk[DIGEST_CHUNK_BYTES]; /* on its way from the device to the digest */
+};
+
+/* ---- start and end -----------------------------------------------------------------------------
+ */
+
+/* Every rank must have the same plan: otherwise they would wait for each other for ever, or worse,
+ * add what does not belong together. */
+static int agree(const struct ct_plan *plan, struct ct_group *group, struct ct_error *err)
+{
+    int world = plan->options.world, rank = group == NULL ? 0 : ct_group_rank(group);
+    int size = group == NULL ? 1 : ct_group_size(group);
+
+    if (size != world)
+        return ct_error_set(err, CT_EUSAGE, "the plan is for %d ranks, the group has %d", world,
+                            size);
+    if (world == 1)
+        return 0;
+    uint64_t *hashes = calloc((size_t)world, sizeof *hashes);
+    if (hashes == NULL)
+        return ct_error_set(err, CT_ENOMEM, "no memory for the hashes of %d ranks", world);
+    hashes[rank] = plan->hash;
+    int code = ct_all_gather(group, ct_inplace(hashes, 1, CT_I64), NULL);
+    if (code != 0)
+        ct_error_set(err, code, "comparing plans: %s", ct_group_failure(group)->text);
+    for (int i = 1; i < world && code == 0; i++)
+        if (hashes[i] != hashes[0])
+            code =
+                ct_error_set(err, CT_EMISMATCH,
+                             "rank %d has another program (%016" PRIx64 ") than rank 0 (%016" PRIx64
+                             "): give every rank the same configuration and the same ctrun",
+                             i, hashes[i], hashes[0]);
+    free(hashes);
+    return code;
+}
+
+static int start(struct ct_exec *x, struct ct_error *err)
+{
+    struct {
+        struct ct_runner *runner;
+        const struct ct_plan_list *list;
+    } lists[] = {
+        {&x->init, &x->plan->init}, {&x->step, &x->plan->step}, {&x->eval, &x->plan->eval}};
+    void *arena;
+    int code = ct_device_alloc(x->device, x->plan->arena_bytes, &arena, err);
+
+    if (code != 0)
+        return code;
+    x->arena = arena;
+    for (size_t i = 0; i < CT_COUNT(lists) && code == 0; i++) {
+        *lists[i].runner =
+            (struct ct_runner){.plan = x->plan, .list = lists[i].list, .options = &x->options};
+        code = ct_runner_init(lists[i].runner, arena, err);
+    }
+    return code == 0 ? ct_runner_run(&x->init, err) : code;
+}
+
+int ct_exec_new(struct ct_exec **ret_exec, const struct ct_plan *plan,
+                const struct ct_exec_options *options, struct ct_error *err)
+{
+    int code = agree(plan, options->group, err);
+
+    if (code != 0)
+        return code;
+    struct ct_exec *x = calloc(1, sizeof *x);
+    if (x == NULL)
+        return ct_error_set(err, CT_ENOMEM, "no memory for an executor");
+    x->plan = plan;
+    x->device = options->device;
+    x->options = *options;
+    if (x->options.clock == NULL)
+        x->options.clock = &ct_clock_system;
+    code = start(x, err);
+    if (code != 0) {
+        ct_exec_free(x);
+        return code;
+    }
+    *ret_exec = x;
+    return 0;
+}
+
+void ct_exec_free(struct ct_exec *x)
+{
+    if (x == NULL)
+        return;
+    ct_runner_deinit(&x->init);
+    ct_runner_deinit(&x->step);
+    ct_runner_deinit(&x->eval);
+    ct_device_release(x->device, x->arena, x->plan->arena_bytes);
+    free(x);
+}
+
+/* ---- step and evaluation -----------------------------------------------------------------------
+ */
+
+static void put(struct ct_exec *x, const struct ct_plan_list *list, int value, const void *data)
+{
+    if (value != CT_NONE)
+        ct_device_copy_in(x->device, x->arena + ct_plan_offset(list, value), data,
+                          list->program.values[value].bytes);
+}
+
+static void get(struct ct_exec *x, const struct ct_plan_list *list, int value, void *data)
+{
+    ct_device_copy_out(x->device, data, x->arena + ct_plan_offset(list, value),
+                       list->program.values[value].bytes);
+}
+
+static double get_f64(struct ct_exec *x, const struct ct_plan_list *list, int value)
+{
+    double number;
+
+    get(x, list, value, &number);
+    return number;
+}
+
+int ct_exec_step(struct ct_exec *x, const struct ct_exec_step *args,
+                 struct ct_exec_result *ret_result, struct ct_error *err)
+{
+    const struct ct_plan_list *list = &x->plan->step;
+    double inv_valid = 1 / (double)args->valid_count, update = (double)args->update;
+
+    if (args->valid_count < 1 || args->update < 1)
+        return ct_error_set(err, CT_EUSAGE,
+                            "a step needs a row that counts and a number from 1 on");
+    put(x, list, list->io.x, args->x);
+    put(x, list, list->io.labels, args->labels);
+    put(x, list, list->io.inv_valid, &inv_valid);
+    put(x, list, list->io.lr, &args->lr);
+    put(x, list, list->io.update, &update);
+    int code = ct_runner_run(&x->step, err);
+    if (code != 0)
+        return code;
+    *ret_result = (struct ct_exec_result){
+        .loss = get_f64(x, list, list->io.loss) * inv_valid,
+        .correct = (int64_t)get_f64(x, list, list->io.correct),
+        .grad_norm = sqrt(get_f64(x, list, list->io.sumsq)),
+    };
+    return 0;
+}
+
+int ct_exec_eval(struct ct_exec *x, const struct ct_exec_eval *args, struct ct_exec_sums *ret_sums,
+                 struct ct_error *err)
+{
+    const struct ct_plan_list *list = &x->plan->eval;
+
+    put(x, list, list->io.x, args->x);
+    put(x, list, list->io.labels, args->labels);
+    int code = ct_runner_run(&x->eval, err);
+    if (code != 0)
+        return code;
+    ret_sums->loss = get_f64(x, list, list->io.loss);
+    ret_sums->correct = (int64_t)get_f64(x, list, list->io.correct);
+    if (args->logits != NULL)
+        get(x, list, list->io.logits, args->logits);
+    return 0;
+}
+
+/* ---- what survives steps -----------------------------------------------------------------------
+ */
+
+static const struct ct_plan_tensor *tensor_at(const struct ct_exec *x, int tensor, int count)
+{
+    CT_ASSERT(tensor >= 0 && tensor < count);
+    return &x->plan->tensors[tensor];
+}
+
+void ct_exec_read(struct ct_exec *x, int tensor, void *data)
+{
+    const struct ct_plan_tensor *t = tensor_at(x, tensor, x->plan->tensor_count);
+
+    ct_device_copy_out(x->device, data, x->arena + t->offset_bytes, t->bytes);
+}
+
+void ct_exec_write(struct ct_exec *x, int tensor, const void *data)
+{
+    const struct ct_plan_tensor *t = tensor_at(x, tensor, x->plan->tensor_count);
+
+    ct_device_copy_in(x->device, x->arena + t->offset_bytes, data, t->bytes);
+}
+
+void ct_exec_read_grad(struct ct_exec *x, int tensor, void *data)
+{
+    const struct ct_plan_tensor *t = tensor_at(x, tensor, x->plan->param_count);
+
+    ct_device_copy_out(x->device, data, x->arena + x->plan->state_bytes + t->offset_bytes,
+                       t->bytes);
+}
+
+void *ct_exec_state(struct ct_exec *x)
+{
+    return x->arena;
+}
+
+void *ct_exec_arena(struct ct_exec *x)
+{
+    return x->arena;
+}
+
+uint64_t ct_exec_digest(struct ct_exec *x)
+{
+    uint64_t digest = 0;
+
+    for (int i = 0; i < x->plan->tensor_count; i++) {
+        const struct ct_plan_tensor *t = &x->plan->tensors[i];
+        for (size_t at = 0; at < t->bytes; at += DIGEST_CHUNK_BYTES) {
+            size_t size = CT_MIN(t->bytes - at, (size_t)DIGEST_CHUNK_BYTES);
+            ct_device_copy_out(x->device, x->chunk, x->arena + t->offset_bytes + at, size);
+            digest = ct_hash64(x->chunk, size, digest);
+        }
+    }
+    return digest;
+}
+
+const struct ct_exec_event *ct_exec_trace(const struct ct_exec *x)
+{
+    return x->step.trace;
+}

@@ -1,0 +1,113 @@
+/* The executor: runs a plan on a device, with the other ranks of a group.
+ *
+ *     caller's thread     F0 B0 F1 B1 ......................... wait(1) clip update
+ *     comm thread                        reduce(0) reduce(1)
+ *                                        `- as soon as its bucket's last writer is done
+ *
+ * One arena holds everything (the plan says where); nothing is allocated after ct_exec_new. The
+ * comm thread exists when the plan overlaps and the world has more than one rank; between steps it
+ * sleeps and the group is free for the caller's own collectives.
+ *
+ * Failure. A collective that fails (CT_EREVOKED, CT_ETIMEOUT, ...) ends the step with that code.
+ * The update starts only after every reduction has succeeded, so parameters and moments are those
+ * of the last completed step, and the executor can be read (state, tensors) or freed; another step
+ * may be tried when the group works again.
+ *
+ * One thread calls; two executors may live in one process. */
+#ifndef CT_EXEC_EXEC_H
+#define CT_EXEC_EXEC_H
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "collectives/plan/plan.h"
+#include "ctrun.h"
+#include "tensor/device.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ct_exec;
+
+/* When an op ran. `start` and `end` count all starts and ends of both queues, so that order can be
+ * told without a clock. */
+struct ct_exec_event {
+    uint64_t start_ns, end_ns; /* the injected clock */
+    uint64_t start, end;       /* 1, 2, 3, ... within the step; 0: did not run */
+};
+
+struct ct_exec_options {
+    struct ct_device *device;     /* borrowed */
+    struct ct_group *group;       /* borrowed; NULL in a world of one */
+    uint64_t timeout_ms;          /* of each reduction; 0: the group's */
+    const struct ct_clock *clock; /* for the trace; NULL: the system's */
+    bool trace;                   /* record an event an op */
+    /* When set, called on the queue's thread before each op of a step: tests, fault injection. */
+    void (*before_op)(void *context, int op);
+    void *context;
+};
+
+struct ct_exec_step {
+    const void *x;         /* [accumulation * micro_rows, input], the model's dtype */
+    const int32_t *labels; /* [accumulation * micro_rows], -1 for rows that do not count */
+    int64_t valid_count;   /* rows that count in the global batch, > 0 */
+    double lr;
+    uint64_t update; /* 1 for the first one: AdamW's bias correction */
+};
+
+struct ct_exec_result {
+    double loss;      /* mean over the rows that count in the global batch */
+    int64_t correct;  /* of the global batch */
+    double grad_norm; /* of the global batch's gradient, before clipping */
+};
+
+struct ct_exec_eval {
+    const void *x;         /* [eval_rows, input] */
+    const int32_t *labels; /* [eval_rows], -1 for rows that do not count */
+    void *logits;          /* NULL, or gets [eval_rows, classes] */
+};
+
+/* Sums of one evaluation on this rank; add them up, reduce them over the group, then divide. */
+struct ct_exec_sums {
+    double loss;
+    int64_t correct;
+};
+
+/* An executor of `plan` (borrowed), with parameters initialised from the plan's seed and moments
+ * zero. Collective in a world of several: ranks compare the plan's hash, CT_EMISMATCH if it
+ * differs. CT_EUSAGE when the group is not the plan's world, CT_EUNSUPPORTED when the device lacks
+ * an op, CT_ENOMEM, CT_EOS, or what the collective said. */
+int ct_exec_new(struct ct_exec **ret_exec, const struct ct_plan *plan,
+                const struct ct_exec_options *options, struct ct_error *err);
+void ct_exec_free(struct ct_exec *exec);
+
+/* One step: forward, backward, reduction, update. Collective. 0, or the code of the collective that
+ * failed, with its sentence. */
+int ct_exec_step(struct ct_exec *exec, const struct ct_exec_step *args,
+                 struct ct_exec_result *ret_result, struct ct_error *err);
+
+/* Forward over plan->options.eval_rows rows (pad with label -1). No communication. */
+int ct_exec_eval(struct ct_exec *exec, const struct ct_exec_eval *args,
+                 struct ct_exec_sums *ret_sums, struct ct_error *err);
+
+/* Copy tensor number `tensor` of plan->tensors (its `bytes` bytes) out of the device or into it. */
+void ct_exec_read(struct ct_exec *exec, int tensor, void *data);
+void ct_exec_write(struct ct_exec *exec, int tensor, const void *data);
+
+/* The gradient of parameter number `tensor` as the last step left it: reduced, before clipping. */
+void ct_exec_read_grad(struct ct_exec *exec, int tensor, void *data);
+
+/* All that survives steps as one range on the device (plan->state_bytes), for broadcasts between
+ * steps. */
+void *ct_exec_state(struct ct_exec *exec);
+
+/* Its digest: XXH3 over the tensors in order, the same in every layout and world. */
+uint64_t ct_exec_digest(struct ct_exec *exec);
+
+/* The device's arena, plan->arena_bytes long, for checks of what a step touches. */
+void *ct_exec_arena(struct ct_exec *exec);
+
+/* The trace of the last step: an event for each op of plan->step; NULL without options.trace. */
+const struct ct_exec_event *ct_exec_trace(const struct ct_exec *exec);
+
+#endif

@@ -1,0 +1,260 @@
+/* See run.h. */
+#include "collectives/exec/run.h"
+
+#include "base/assert.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const enum ct_reduce_mode modes[] = {
+    [CT_PLAN_FAST] = CT_MODE_FAST,
+    [CT_PLAN_REPRODUCIBLE] = CT_MODE_REPRODUCIBLE,
+    [CT_PLAN_INVARIANT] = CT_MODE_INVARIANT,
+};
+
+/* ---- one op ------------------------------------------------------------------------------------
+ */
+
+static void stamp(struct ct_runner *r, uint64_t *ret_ns, uint64_t *ret_number)
+{
+    *ret_ns = ct_clock_mono_ns(r->options->clock);
+    *ret_number = atomic_fetch_add(&r->events, 1) + 1;
+}
+
+static int run_op(struct ct_runner *r, int i)
+{
+    const struct ct_program_op *op = &r->list->program.ops[i];
+    const struct ct_kernel_args *args = &r->args[i];
+    int code = 0;
+
+    if (r->options->before_op != NULL && r->list == &r->plan->step)
+        r->options->before_op(r->options->context, i);
+    if (r->trace != NULL)
+        stamp(r, &r->trace[i].start_ns, &r->trace[i].start);
+    if (op->kind == CT_OP_ALL_REDUCE) {
+        struct ct_options options = {.timeout_ms = r->options->timeout_ms,
+                                     .mode = modes[r->plan->options.reduce]};
+        size_t count = (size_t)ct_shape_elements(args->out[0].shape);
+        code = ct_all_reduce(r->options->group, ct_inplace(args->out[0].data, count, op->dtype),
+                             CT_REDUCE_SUM, &options);
+    } else {
+        ct_device_run(r->options->device, (enum ct_op_kind)op->kind, op->dtype, args);
+    }
+    if (r->trace != NULL)
+        stamp(r, &r->trace[i].end_ns, &r->trace[i].end);
+    return code;
+}
+
+/* ---- queues ------------------------------------------------------------------------------------
+ */
+
+static void note_failure(struct ct_runner *r, int code, int op)
+{
+    if (r->code == 0) {
+        r->code = code;
+        r->failed_op = op;
+    }
+    pthread_cond_broadcast(&r->changed);
+}
+
+/* Sleep until `wait` ops of the other queue are done. The code of a failure on either queue. */
+static int wait_for(struct ct_runner *r, int queue, int wait)
+{
+    pthread_mutex_lock(&r->mutex);
+    while (r->code == 0 && r->done[queue] < wait)
+        pthread_cond_wait(&r->changed, &r->mutex);
+    int code = r->code;
+    pthread_mutex_unlock(&r->mutex);
+    return code;
+}
+
+static void publish(struct ct_runner *r, int queue, int done)
+{
+    pthread_mutex_lock(&r->mutex);
+    r->done[queue] = done;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+static void run_queue(struct ct_runner *r, int queue)
+{
+    int done = 0;
+
+    for (int i = 0; i < r->list->program.op_count; i++) {
+        const struct ct_plan_slot *slot = &r->list->slot[i];
+        if (slot->queue != queue)
+            continue;
+        if (slot->wait > 0 && wait_for(r, CT_QUEUE_COUNT - 1 - queue, slot->wait) != 0)
+            return;
+        int code = run_op(r, i);
+        if (code != 0) {
+            pthread_mutex_lock(&r->mutex);
+            note_failure(r, code, i);
+            pthread_mutex_unlock(&r->mutex);
+            return;
+        }
+        done++;
+        if (r->signals[i])
+            publish(r, queue, done);
+    }
+}
+
+static void *comm_main(void *context)
+{
+    struct ct_runner *r = context;
+
+    pthread_mutex_lock(&r->mutex);
+    for (;;) {
+        while (!r->quit && r->ended == r->started)
+            pthread_cond_wait(&r->changed, &r->mutex);
+        if (r->quit)
+            break;
+        pthread_mutex_unlock(&r->mutex);
+        run_queue(r, CT_QUEUE_COMM);
+        pthread_mutex_lock(&r->mutex);
+        r->ended++;
+        pthread_cond_broadcast(&r->changed);
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return NULL;
+}
+
+static int describe(const struct ct_runner *r, struct ct_error *err)
+{
+    const struct ct_program *program = &r->list->program;
+    const struct ct_error *why = ct_group_failure(r->options->group);
+
+    if (r->code == 0)
+        return 0;
+    return ct_error_set(err, r->code, "reduction of %s: %s",
+                        program->values[program->ops[r->failed_op].out[0]].name,
+                        why->code != 0 ? why->text : ct_strerror(r->code));
+}
+
+int ct_runner_run(struct ct_runner *r, struct ct_error *err)
+{
+    pthread_mutex_lock(&r->mutex);
+    memset(r->done, 0, sizeof r->done);
+    r->code = 0;
+    atomic_store(&r->events, 0);
+    if (r->trace != NULL)
+        memset(r->trace, 0, (size_t)r->list->program.op_count * sizeof *r->trace);
+    r->started++;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->mutex);
+
+    run_queue(r, CT_QUEUE_COMPUTE);
+
+    pthread_mutex_lock(&r->mutex);
+    if (!r->threaded)
+        r->ended = r->started;
+    while (r->ended != r->started)
+        pthread_cond_wait(&r->changed, &r->mutex);
+    pthread_mutex_unlock(&r->mutex);
+    return describe(r, err);
+}
+
+/* ---- start and end -----------------------------------------------------------------------------
+ */
+
+static struct ct_tensor bound(const struct ct_plan_list *list, char *arena, int value)
+{
+    if (value == CT_NONE)
+        return (struct ct_tensor){0};
+    const struct ct_value *v = &list->program.values[value];
+    return (struct ct_tensor){v->dtype, v->shape, arena + ct_plan_offset(list, value)};
+}
+
+static int bind_op(struct ct_runner *r, char *arena, int i, struct ct_error *err)
+{
+    const struct ct_program_op *op = &r->list->program.ops[i];
+    struct ct_kernel_args *args = &r->args[i];
+    enum ct_dtype dtype;
+
+    args->attr = op->attr;
+    for (int k = 0; k < CT_OP_MAX_IN; k++)
+        args->in[k] = bound(r->list, arena, op->in[k]);
+    for (int k = 0; k < CT_OP_MAX_OUT; k++)
+        args->out[k] = bound(r->list, arena, op->out[k]);
+    if (!ct_op_is_comm(op->kind) &&
+        !ct_device_has(r->options->device, (enum ct_op_kind)op->kind, op->dtype))
+        return ct_error_set(err, CT_EUNSUPPORTED, "the device '%s' has no %s for %s",
+                            r->options->device->table->name, ct_rule_info(op->kind)->name,
+                            ct_dtype_name(op->dtype));
+    return ct_rule_complete(op->kind, args, &dtype, err);
+}
+
+/* Mark the ops that somebody waits for: the n-th of a queue for each wait of n on the other. */
+static bool find_signals(struct ct_runner *r)
+{
+    int count = r->list->program.op_count, position[CT_QUEUE_COUNT] = {0};
+    int *nth = malloc((size_t)count * CT_QUEUE_COUNT * sizeof *nth);
+    bool threaded = false;
+
+    CT_ASSERT(nth != NULL);
+    for (int i = 0; i < count; i++) {
+        int queue = r->list->slot[i].queue;
+        int wait = r->list->slot[i].wait;
+        threaded = threaded || queue == CT_QUEUE_COMM;
+        nth[queue * count + position[queue]++] = i;
+        if (wait > 0)
+            r->signals[nth[(CT_QUEUE_COUNT - 1 - queue) * count + wait - 1]] = true;
+    }
+    free(nth);
+    return threaded;
+}
+
+/* The thread takes no signals: those are for the program's own threads. */
+static int start_thread(struct ct_runner *r, struct ct_error *err)
+{
+    sigset_t all, old;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int rc = pthread_create(&r->thread, NULL, comm_main, r);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc != 0)
+        return ct_error_set(err, CT_EOS, "cannot start the communication thread: %s", strerror(rc));
+    r->threaded = true;
+    return 0;
+}
+
+int ct_runner_init(struct ct_runner *r, void *arena, struct ct_error *err)
+{
+    size_t count = (size_t)r->list->program.op_count;
+    int code = 0;
+
+    pthread_mutex_init(&r->mutex, NULL);
+    pthread_cond_init(&r->changed, NULL);
+    r->args = calloc(count, sizeof *r->args);
+    r->signals = calloc(count, sizeof *r->signals);
+    if (r->options->trace)
+        r->trace = calloc(count, sizeof *r->trace);
+    if (r->args == NULL || r->signals == NULL || (r->options->trace && r->trace == NULL))
+        return ct_error_set(err, CT_ENOMEM, "no memory for a list of %zu ops", count);
+    for (size_t i = 0; i < count && code == 0; i++)
+        code = bind_op(r, arena, (int)i, err);
+    if (code == 0 && find_signals(r))
+        code = start_thread(r, err);
+    return code;
+}
+
+void ct_runner_deinit(struct ct_runner *r)
+{
+    if (r->list == NULL)
+        return;
+    if (r->threaded) {
+        pthread_mutex_lock(&r->mutex);
+        r->quit = true;
+        pthread_cond_broadcast(&r->changed);
+        pthread_mutex_unlock(&r->mutex);
+        pthread_join(r->thread, NULL);
+    }
+    pthread_cond_destroy(&r->changed);
+    pthread_mutex_destroy(&r->mutex);
+    free(r->args);
+    free(r->signals);
+    free(r->trace);
+    memset(r, 0, sizeof *r);
+}

@@ -1,0 +1,51 @@
+/* Running one list on its queues. Inside of collectives/exec only.
+ *
+ *     ct_runner_init            starts the communication thread when the list needs one
+ *     ct_runner_run             runs the list once: the compute queue here, the other one there
+ *     ct_runner_deinit
+ *
+ * Counters order the queues: `done[q]` is how many ops of queue q are finished, an op that waits
+ * sleeps until the other queue's counter is high enough or a failure was noted. ct_runner_run
+ * returns when both queues are at rest, whatever happened. */
+#ifndef CT_EXEC_RUN_H
+#define CT_EXEC_RUN_H
+
+#include "collectives/exec/exec.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct ct_runner {
+    const struct ct_plan *plan;
+    const struct ct_plan_list *list;
+    const struct ct_exec_options *options;
+
+    struct ct_kernel_args *args; /* of each op, bound to memory */
+    bool *signals;               /* of each op: somebody of the other queue waits for it */
+    struct ct_exec_event *trace; /* of each op, or NULL */
+    atomic_uint_least64_t events;
+
+    pthread_t thread;
+    bool threaded; /* the communication thread lives; what follows is initialised */
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    /* Under the mutex: */
+    int done[CT_QUEUE_COUNT];
+    int code;         /* the first failure of this run */
+    int failed_op;    /* where */
+    uint64_t started; /* runs asked for */
+    uint64_t ended;   /* runs that the communication thread is through with */
+    bool quit;
+};
+
+/* Bind `list` to `arena`. `runner` is zero but for plan, list and options, and stays
+ * where it is. CT_EUNSUPPORTED when the device lacks an op, CT_ENOMEM, CT_EOS. */
+int ct_runner_init(struct ct_runner *runner, void *arena, struct ct_error *err);
+
+/* Also after a failed init, and for one that is all zero. */
+void ct_runner_deinit(struct ct_runner *runner);
+
+/* Run the list once. 0, or the first failure with its sentence. */
+int ct_runner_run(struct ct_runner *runner, struct ct_error *err);
+
+#endif

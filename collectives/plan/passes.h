@@ -1,0 +1,58 @@
+/* The passes of a plan, in the order they run; each takes what the one before left. Inside of
+ * collectives/plan only. All return 0 or a negative code with its sentence. */
+#ifndef CT_PLAN_PASSES_H
+#define CT_PLAN_PASSES_H
+
+#include "collectives/plan/plan.h"
+
+/* layout: the table of tensors, the flat range of parameters, sizes of state and gradients. */
+int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err);
+
+/* lists: the programs of plan->init, ->eval and ->step (without reductions). */
+int ct_plan_make_init(struct ct_plan *plan, const struct ct_model *model, uint64_t seed,
+                      struct ct_error *err);
+int ct_plan_make_eval(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err);
+int ct_plan_make_step(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err);
+
+/* buckets: cut the gradients into plan->buckets; with world > 1 put a reduction behind the last
+ * writer of each bucket and of the sums. */
+int ct_plan_make_buckets(struct ct_plan *plan, struct ct_error *err);
+
+/* memory: list->offset, peak_bytes and live_bytes. Parameters, states and gradients lie one behind
+ * the other from 0 on, as the layout says; everything else behind plan->grads_bytes, by lifetime.
+ */
+int ct_plan_place(const struct ct_plan *plan, struct ct_plan_list *list, struct ct_error *err);
+
+/* queues: list->slot. Reductions go to the communication queue when the plan overlaps; an op waits
+ * for the ops of the other queue whose bytes it touches. */
+int ct_plan_queue(const struct ct_plan *plan, struct ct_plan_list *list, struct ct_error *err);
+
+/* ---- shared by the passes ------------------------------------------------------------------- */
+
+/* Every value of a list starts at a multiple of this, as kernels like it. */
+enum { CT_PLAN_ALIGN = 64 };
+
+static inline size_t ct_plan_align(size_t bytes)
+{
+    return (bytes + CT_PLAN_ALIGN - 1) / CT_PLAN_ALIGN * CT_PLAN_ALIGN;
+}
+
+/* Bytes of the arena, [begin, end). */
+struct ct_range {
+    size_t begin, end;
+};
+
+static inline bool ct_range_meet(struct ct_range a, struct ct_range b)
+{
+    return a.begin < b.end && b.begin < a.end;
+}
+
+/* Where value `value` (not CT_NONE) of a placed list lies. */
+struct ct_range ct_plan_range(const struct ct_plan_list *list, int value);
+
+/* Whether two ops of a placed list touch the same bytes, at least one of them writing: then their
+ * order matters. */
+bool ct_plan_conflict(const struct ct_plan_list *list, const struct ct_program_op *a,
+                      const struct ct_program_op *b);
+
+#endif

@@ -1,0 +1,135 @@
+/* See plan.h: the options' checks and the order of the passes. */
+#include "collectives/plan/passes.h"
+
+#include "base/assert.h"
+#include "base/hash.h"
+
+#include <math.h>
+#include <string.h>
+
+#define PLAN_LIMIT_BYTES ((size_t)1 << 28)
+
+enum { MAX_ACCUMULATION = 1 << 16 };
+
+static int check_optim(const struct ct_optim_spec *optim, struct ct_error *err)
+{
+    if (!isfinite(optim->momentum) || optim->momentum < 0 || optim->momentum >= 1)
+        return ct_error_set(err, CT_ECONFIG, "optim.momentum is %g, must be in [0, 1)",
+                            optim->momentum);
+    if (!isfinite(optim->weight_decay) || optim->weight_decay < 0)
+        return ct_error_set(err, CT_ECONFIG, "optim.weight_decay is %g, must be >= 0",
+                            optim->weight_decay);
+    if (!isfinite(optim->clip) || optim->clip < 0)
+        return ct_error_set(err, CT_ECONFIG, "optim.clip is %g, must be >= 0 (0 does not clip)",
+                            optim->clip);
+    if (optim->type != CT_OPTIM_ADAMW)
+        return 0;
+    if (!(optim->beta1 >= 0 && optim->beta1 < 1) || !(optim->beta2 >= 0 && optim->beta2 < 1))
+        return ct_error_set(err, CT_ECONFIG, "optim.betas are %g and %g, must be in [0, 1)",
+                            optim->beta1, optim->beta2);
+    if (!isfinite(optim->eps) || optim->eps <= 0)
+        return ct_error_set(err, CT_ECONFIG, "optim.eps is %g, must be > 0", optim->eps);
+    return 0;
+}
+
+static int check_options(const struct ct_plan_options *options, struct ct_error *err)
+{
+    if (options->world < 1)
+        return ct_error_set(err, CT_ECONFIG, "a world of %d ranks is not possible", options->world);
+    if (options->accumulation < 1 || options->accumulation > MAX_ACCUMULATION)
+        return ct_error_set(err, CT_ECONFIG,
+                            "%d micro-batches a step, must be from 1 to %d: raise batch.micro",
+                            options->accumulation, MAX_ACCUMULATION);
+    if (options->bucket_bytes < 1 || options->first_bucket_bytes < 1)
+        return ct_error_set(err, CT_ECONFIG, "parallel.bucket and first_bucket must be > 0");
+    return check_optim(&options->optim, err);
+}
+
+/* What ranks must agree on: the lists, and how reductions add. */
+static uint64_t plan_hash(const struct ct_plan *plan)
+{
+    uint64_t parts[] = {
+        ct_program_hash(&plan->init.program), ct_program_hash(&plan->step.program),
+        ct_program_hash(&plan->eval.program), (uint64_t)plan->options.world,
+        (uint64_t)plan->options.reduce,
+    };
+
+    return ct_hash64(parts, sizeof parts, 0);
+}
+
+static int finish_list(struct ct_plan *plan, struct ct_plan_list *list, struct ct_error *err)
+{
+    int code = ct_plan_place(plan, list, err);
+
+    if (code == 0)
+        code = ct_plan_queue(plan, list, err);
+    if (code == 0)
+        code = ct_plan_verify(plan, list, err);
+    plan->arena_bytes = CT_MAX(plan->arena_bytes, list->peak_bytes);
+    return code;
+}
+
+static int run_passes(struct ct_plan *plan, const struct ct_model *model,
+                      const struct ct_model *eval_model, uint64_t seed, struct ct_error *err)
+{
+    struct ct_plan_list *lists[] = {&plan->init, &plan->step, &plan->eval};
+    int code = ct_plan_layout(plan, model, err);
+
+    if (code == 0)
+        code = ct_plan_make_init(plan, model, seed, err);
+    if (code == 0)
+        code = ct_plan_make_step(plan, model, err);
+    if (code == 0)
+        code = ct_plan_make_eval(plan, eval_model, err);
+    if (code == 0)
+        code = ct_plan_make_buckets(plan, err);
+    for (size_t i = 0; i < CT_COUNT(lists) && code == 0; i++)
+        code = finish_list(plan, lists[i], err);
+    if (code == 0)
+        plan->hash = plan_hash(plan);
+    return code;
+}
+
+int ct_plan_build(struct ct_plan *plan, const struct ct_model_spec *spec,
+                  const struct ct_plan_options *options, uint64_t seed, struct ct_error *err)
+{
+    struct ct_model model = {0}, eval_model = {0};
+
+    *plan = (struct ct_plan){.options = *options};
+    ct_arena_init(&plan->memory, PLAN_LIMIT_BYTES);
+    ct_program_init(&plan->init.program);
+    ct_program_init(&plan->step.program);
+    ct_program_init(&plan->eval.program);
+    if (plan->options.eval_rows == 0)
+        plan->options.eval_rows = options->micro_rows;
+
+    int code = check_options(options, err);
+    if (code == 0)
+        code = ct_model_build(&model, spec, options->micro_rows, err);
+    if (code == 0)
+        code = ct_model_build(&eval_model, spec, plan->options.eval_rows, err);
+    if (code == 0)
+        code = run_passes(plan, &model, &eval_model, seed, err);
+    ct_model_deinit(&model);
+    ct_model_deinit(&eval_model);
+    return code;
+}
+
+void ct_plan_deinit(struct ct_plan *plan)
+{
+    if (plan == NULL)
+        return;
+    ct_program_deinit(&plan->init.program);
+    ct_program_deinit(&plan->step.program);
+    ct_program_deinit(&plan->eval.program);
+    ct_arena_deinit(&plan->memory);
+    *plan = (struct ct_plan){0};
+}
+
+double ct_plan_wire_bytes(const struct ct_plan *plan)
+{
+    double world = plan->options.world;
+    double bytes = (double)plan->flat_bytes + 2 * sizeof(double);
+
+    return 2 * (world - 1) / world * bytes;
+}

@@ -1,0 +1,170 @@
+/* Plans: what one rank runs in a step, decided and proved before anything runs.
+ *
+ *     model ---> layout ---> step -----> buckets ----> memory ----> queues ----> verifier
+ *     (one       params,     A copies    reduce(k)     lifetimes    compute,     every read after
+ *     micro-     moments,    of the      after the     to offsets   comm, and    its writer, before
+ *     batch)     gradients   micro-      bucket's      in one       who waits    its reuser
+ *                flat        batch,      last writer   arena        for whom
+ *                            update
+ *
+ * Each pass edits or annotates the flat list; all of it is pure: no device, no socket, no clock.
+ * The result is the same on every rank, and its hash says so.
+ *
+ * Layout. Parameters lie in one flat range in reverse order (last layer first), and so do their
+ * gradients and moments at the same offsets: backward fills the gradients from the front, so a
+ * bucket of the reduction is a slice, and the optimizer is one kernel over a flat range.
+ *
+ *     params  [ p_L ... p_1 p_0 ]      arena [0, state_bytes): survives steps
+ *     moments [ m_L ... m_1 m_0 ] ...
+ *     grads   [ g_L ... g_1 g_0 ]      the reduced gradients of the last step
+ *               `bucket 0' `- bucket 1 ...
+ *     ...                              what a list needs while it runs, by lifetime
+ *
+ * A step is unrolled: its list holds the ops of all its micro-batches. The losses and counts of
+ * right rows are two sums in f64, reduced on their own as soon as the last forward pass is done. A
+ * loss is the sum over rows that count; gradients are scaled by 1 / (rows that count in the global
+ * batch), so every reduction is a plain SUM.
+ *
+ * Equality. With CT_PLAN_INVARIANT each micro-batch is a leaf of a binary tree: a rank adds its
+ * leaves as a binary counter carries, and the all-reduce continues the tree across ranks, so the
+ * same leaves give the same bits on 1, 2, 4, 8... ranks (accumulation a power of two). */
+#ifndef CT_PLAN_PLAN_H
+#define CT_PLAN_PLAN_H
+
+#include "base/arena.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "graph/model.h"
+#include "graph/program.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum ct_plan_reduce {
+    CT_PLAN_FAST,         /* gradients accumulate in place, the backend's quickest all-reduce */
+    CT_PLAN_REPRODUCIBLE, /* the same, in a fixed order: same layout, same bits */
+    CT_PLAN_INVARIANT     /* the tree above; costs log2(accumulation) gradient buffers */
+};
+
+enum ct_optim { CT_OPTIM_SGD, CT_OPTIM_ADAMW };
+
+struct ct_optim_spec {
+    enum ct_optim type;
+    double momentum;     /* sgd: 0 keeps no moment */
+    double beta1, beta2; /* adamw */
+    double eps;          /* adamw */
+    double weight_decay; /* sgd: added to the gradient; adamw: decoupled */
+    double clip;         /* the gradient's global norm is at most this; 0 leaves it alone */
+};
+
+struct ct_plan_options {
+    int world;
+    int64_t micro_rows; /* rows that a rank runs at a time */
+    int accumulation;   /* micro-batches a rank runs in a step */
+    int64_t eval_rows;  /* rows of one evaluation call; 0 takes micro_rows */
+    size_t bucket_bytes;
+    size_t first_bucket_bytes;
+    bool overlap; /* reduce beside the backward pass; false: on the compute queue */
+    enum ct_plan_reduce reduce;
+    struct ct_optim_spec optim;
+};
+
+enum ct_queue { CT_QUEUE_COMPUTE, CT_QUEUE_COMM, CT_QUEUE_COUNT };
+
+/* Where and when an op runs. An op starts when it is its turn on `queue` and, for the other queue,
+ * `wait` ops of that queue are done (0: no wait). */
+struct ct_plan_slot {
+    uint8_t queue;
+    int32_t wait;
+};
+
+/* The values that the host writes before a list and reads after it; CT_NONE where it has none. */
+struct ct_plan_io {
+    int x;         /* [rows, input]; the step's micro-batch m is the m-th block of micro_rows */
+    int labels;    /* i32 [rows], -1 for rows that do not count */
+    int inv_valid; /* f64 [1]: 1 / rows that count in the global batch */
+    int lr;        /* f64 [1] */
+    int update;    /* f64 [1]: the number of this update, from 1 (AdamW) */
+    int loss;      /* f64 [1]: sum over the rows that count; of the global batch in a step */
+    int correct;   /* f64 [1]: likewise */
+    int sumsq;     /* f64 [1]: squared norm of the gradient before clipping */
+    int logits;    /* [rows, classes] */
+};
+
+/* A program with its values placed and its ops queued; the arrays belong to program.arena. */
+struct ct_plan_list {
+    struct ct_program program;
+    struct ct_plan_io io;
+    size_t *offset;            /* of each root in the arena, bytes (see ct_plan_offset) */
+    struct ct_plan_slot *slot; /* of each op */
+    size_t peak_bytes; /* arena bytes that it needs, up to the last byte of the last value */
+    size_t live_bytes; /* the most that is live at once: no placement needs less */
+};
+
+/* A slice of the gradients that is reduced at once. */
+struct ct_bucket {
+    size_t offset_bytes; /* in the gradients */
+    size_t bytes;
+    int last_param, first_param; /* tensors[first_param .. last_param], last_param first */
+};
+
+/* A named tensor that survives steps: a parameter or a moment of one. */
+struct ct_plan_tensor {
+    const char *name; /* "layers.0.weight"; moments: "momentum.<name>", "exp_avg.<name>", ... */
+    bool is_param;
+    enum ct_dtype dtype;
+    struct ct_shape shape;
+    size_t offset_bytes; /* in the arena */
+    size_t bytes;
+};
+
+struct ct_plan {
+    struct ct_plan_options options;
+    struct ct_plan_list init; /* initial parameters; run once */
+    struct ct_plan_list step; /* a whole step: all micro-batches, reduction, update */
+    struct ct_plan_list eval; /* forward only, eval_rows rows */
+
+    struct ct_plan_tensor *tensors; /* parameters in the model's order, then their moments */
+    int tensor_count;
+    int param_count;
+    int moment_count; /* moments of each parameter: 0, 1 or 2 */
+    struct ct_bucket *buckets;
+    int bucket_count;
+
+    size_t flat_bytes;  /* of all parameters, padding included; gradients and moments likewise */
+    size_t state_bytes; /* flat_bytes * (1 + moment_count) */
+    size_t grads_bytes; /* where the gradients end: arena [state_bytes, grads_bytes) */
+    size_t arena_bytes; /* the high-water mark of the three lists */
+    uint64_t hash;      /* equal on ranks that may work together */
+    struct ct_arena memory; /* holds the plan's tables */
+};
+
+/* Plan the model for one rank of `options->world`. Runs every pass and the verifier (whose
+ * objection would be a bug of ours: CT_EBUG). 0, CT_ECONFIG with the sentence, or CT_ENOMEM. */
+int ct_plan_build(struct ct_plan *plan, const struct ct_model_spec *spec,
+                  const struct ct_plan_options *options, uint64_t seed, struct ct_error *err);
+void ct_plan_deinit(struct ct_plan *plan);
+
+/* The verifier: 0, or CT_EBUG with a sentence that names the two ops and the value. Proves for the
+ * list in hand, whatever made it, that
+ *   - queues only wait for what was queued before, so nothing deadlocks;
+ *   - two ops that touch the same bytes, one of them writing, are ordered by the queues;
+ *   - every read finds the bytes of its own value, all of them written, none overwritten since;
+ *   - with world > 1 every gradient is reduced exactly once, after its last writer, and the update
+ *     reads reduced bytes only. */
+int ct_plan_verify(const struct ct_plan *plan, const struct ct_plan_list *list,
+                   struct ct_error *err);
+
+/* Where a value of the list lies in the arena. */
+size_t ct_plan_offset(const struct ct_plan_list *list, int value);
+
+/* Bytes that one rank sends in a step when the all-reduces are rings: 2 (W - 1) / W of the
+ * gradients and sums. */
+double ct_plan_wire_bytes(const struct ct_plan *plan);
+
+/* Print for people: parameters, memory, buckets, bytes on the wire and FLOP of a step; with `ops`
+ * also every op of the step with its queue, waits and places. */
+void ct_plan_print(const struct ct_plan *plan, bool ops, struct ct_buf *buf);
+
+#endif

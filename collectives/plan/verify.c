@@ -1,0 +1,318 @@
+/* The verifier: see plan.h. It trusts no pass: it looks at the finished list, its offsets and its
+ * waits, and plays the list once from the first op to the last.
+ *
+ * The arena is cut at every border of a value into segments. Each segment has an owner, the root
+ * whose bytes it holds at the moment, and for gradients and sums whether these are reduced. A read
+ * must find its own root in every segment. That proves the order of the list right; that queues run
+ * it in an equivalent order follows when all conflicting ops on different queues are ordered by
+ * waits. */
+#include "collectives/plan/passes.h"
+
+#include "base/assert.h"
+
+#include <stdlib.h>
+
+enum segment_state {
+    SEGMENT_LOCAL,   /* this rank's own */
+    SEGMENT_REDUCED, /* summed over the ranks */
+    SEGMENT_PADDING  /* between parameters: zero on every rank, stays so */
+};
+
+struct segment {
+    size_t begin; /* ends where the next begins */
+    int owner;    /* a root, or CT_NONE: nothing was written */
+    uint8_t state;
+};
+
+struct verifier {
+    const struct ct_plan *plan;
+    const struct ct_plan_list *list;
+    struct segment *segments;
+    int segment_count;
+    struct ct_error *err;
+};
+
+static const struct ct_value *value_of(const struct verifier *v, int value)
+{
+    return &v->list->program.values[value];
+}
+
+static const char *op_name(const struct verifier *v, int op)
+{
+    return ct_rule_info(v->list->program.ops[op].kind)->name;
+}
+
+/* ---- segments ---------------------------------------------------------------------------------
+ */
+
+static int by_begin(const void *left, const void *right)
+{
+    const struct segment *a = left, *b = right;
+
+    return (a->begin > b->begin) - (a->begin < b->begin);
+}
+
+/* The segment that begins at `at`, which is a border. */
+static int segment_at(const struct verifier *v, size_t at)
+{
+    int low = 0, high = v->segment_count;
+
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (v->segments[middle].begin < at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static int cut_segments(struct verifier *v)
+{
+    int values = v->list->program.value_count, kept = 0;
+
+    v->segments = calloc((size_t)values * 2 + 1, sizeof *v->segments);
+    if (v->segments == NULL)
+        return ct_error_set(v->err, CT_ENOMEM, "no memory to verify %d values", values);
+    for (int i = 0; i < values; i++) {
+        struct ct_range range = ct_plan_range(v->list, i);
+        v->segments[2 * i].begin = range.begin;
+        v->segments[2 * i + 1].begin = range.end;
+    }
+    qsort(v->segments, (size_t)values * 2, sizeof *v->segments, by_begin);
+    for (int i = 0; i < values * 2; i++)
+        if (kept == 0 || v->segments[kept - 1].begin != v->segments[i].begin)
+            v->segments[kept++].begin = v->segments[i].begin;
+    v->segment_count = kept;
+    for (int i = 0; i < kept; i++)
+        v->segments[i].owner = CT_NONE;
+    return 0;
+}
+
+static void paint(struct verifier *v, struct ct_range range, int owner, enum segment_state state)
+{
+    for (int i = segment_at(v, range.begin);
+         i < v->segment_count && v->segments[i].begin < range.end; i++) {
+        v->segments[i].owner = owner;
+        v->segments[i].state = (uint8_t)state;
+    }
+}
+
+/* What the list finds in the arena: inputs, and what survived; of the gradients the padding only.
+ */
+static void paint_start(struct verifier *v)
+{
+    for (int i = 0; i < v->list->program.value_count; i++) {
+        const struct ct_value *value = value_of(v, i);
+        enum ct_value_kind kind = value->kind;
+        struct ct_range range = ct_plan_range(v->list, i);
+        if (value->root != i)
+            continue;
+        if (kind == CT_VALUE_PARAM || kind == CT_VALUE_STATE || kind == CT_VALUE_INPUT)
+            paint(v, range, i, SEGMENT_LOCAL);
+        if (kind != CT_VALUE_GRAD)
+            continue;
+        paint(v, range, i, SEGMENT_PADDING);
+        for (int p = 0; p < v->plan->param_count; p++) {
+            const struct ct_plan_tensor *tensor = &v->plan->tensors[p];
+            size_t begin = range.begin + tensor->offset_bytes;
+            paint(v, (struct ct_range){begin, begin + tensor->bytes}, CT_NONE, SEGMENT_LOCAL);
+        }
+    }
+}
+
+/* ---- one op ------------------------------------------------------------------------------------
+ */
+
+/* Every byte of `value` is there. */
+static int check_holds(const struct verifier *v, int value, const char *who, int op)
+{
+    struct ct_range range = ct_plan_range(v->list, value);
+    int root = value_of(v, value)->root;
+
+    for (int i = segment_at(v, range.begin);
+         i < v->segment_count && v->segments[i].begin < range.end; i++) {
+        int owner = v->segments[i].owner;
+        if (owner == root)
+            continue;
+        if (owner == CT_NONE)
+            return ct_error_set(v->err, CT_EBUG,
+                                "op %d (%s) reads '%s', of which byte %zu of the "
+                                "arena was never written",
+                                op, who, value_of(v, value)->name, v->segments[i].begin);
+        return ct_error_set(
+            v->err, CT_EBUG, "op %d (%s) reads '%s', but byte %zu of the arena holds '%s' by then",
+            op, who, value_of(v, value)->name, v->segments[i].begin, value_of(v, owner)->name);
+    }
+    return 0;
+}
+
+/* Whether some segment of `value` has `state`. */
+static bool any_state(const struct verifier *v, int value, enum segment_state state)
+{
+    struct ct_range range = ct_plan_range(v->list, value);
+
+    for (int i = segment_at(v, range.begin);
+         i < v->segment_count && v->segments[i].begin < range.end; i++)
+        if (v->segments[i].state == state)
+            return true;
+    return false;
+}
+
+static bool is_reducible(const struct verifier *v, int value)
+{
+    int root = value_of(v, value)->root;
+
+    return v->plan->options.world > 1 && v->list == &v->plan->step &&
+           (value_of(v, value)->kind == CT_VALUE_GRAD ||
+            root == value_of(v, v->list->io.loss)->root);
+}
+
+static int check_read(const struct verifier *v, int op, int value)
+{
+    const struct ct_program_op *o = &v->list->program.ops[op];
+    int code = check_holds(v, value, op_name(v, op), op);
+
+    if (code != 0 || !is_reducible(v, value))
+        return code;
+    if (ct_op_is_comm(o->kind) && any_state(v, value, SEGMENT_REDUCED))
+        return ct_error_set(v->err, CT_EBUG, "op %d (%s) reduces '%s' a second time", op,
+                            op_name(v, op), value_of(v, value)->name);
+    if (o->stage == CT_STAGE_UPDATE && any_state(v, value, SEGMENT_LOCAL))
+        return ct_error_set(v->err, CT_EBUG, "op %d (%s) reads '%s' before its reduction", op,
+                            op_name(v, op), value_of(v, value)->name);
+    return 0;
+}
+
+static int check_write(const struct verifier *v, int op, int value)
+{
+    if (!is_reducible(v, value) || ct_op_is_comm(v->list->program.ops[op].kind) ||
+        !any_state(v, value, SEGMENT_REDUCED))
+        return 0;
+    return ct_error_set(v->err, CT_EBUG, "op %d (%s) writes '%s' after its reduction", op,
+                        op_name(v, op), value_of(v, value)->name);
+}
+
+/* Outputs overlap nothing, except output 0 the input that the op may overwrite. */
+static int check_overlap(const struct verifier *v, int op)
+{
+    const struct ct_program_op *o = &v->list->program.ops[op];
+    int in_place = ct_rule_info(o->kind)->in_place;
+
+    for (int k = 0; k < CT_OP_MAX_OUT; k++) {
+        if (o->out[k] == CT_NONE)
+            continue;
+        struct ct_range out = ct_plan_range(v->list, o->out[k]);
+        for (int i = 0; i < CT_OP_MAX_IN; i++) {
+            if (o->in[i] == CT_NONE)
+                continue;
+            struct ct_range in = ct_plan_range(v->list, o->in[i]);
+            bool same = in.begin == out.begin && in.end == out.end;
+            if (!ct_range_meet(out, in) || (k == 0 && i == in_place && same))
+                continue;
+            return ct_error_set(v->err, CT_EBUG, "op %d (%s) writes '%s' over its operand '%s'", op,
+                                op_name(v, op), value_of(v, o->out[k])->name,
+                                value_of(v, o->in[i])->name);
+        }
+        for (int i = 0; i < k; i++)
+            if (o->out[i] != CT_NONE && ct_range_meet(out, ct_plan_range(v->list, o->out[i])))
+                return ct_error_set(v->err, CT_EBUG, "op %d (%s) writes '%s' over its result '%s'",
+                                    op, op_name(v, op), value_of(v, o->out[k])->name,
+                                    value_of(v, o->out[i])->name);
+    }
+    return 0;
+}
+
+static int play(struct verifier *v, int op)
+{
+    const struct ct_program_op *o = &v->list->program.ops[op];
+    bool updates = ct_program_op_updates(o);
+    int code = check_overlap(v, op);
+
+    for (int k = 0; k < CT_OP_MAX_IN && code == 0; k++)
+        if (o->in[k] != CT_NONE)
+            code = check_read(v, op, o->in[k]);
+    for (int k = 0; k < CT_OP_MAX_OUT && code == 0; k++) {
+        if (o->out[k] == CT_NONE)
+            continue;
+        /* An accumulation adds to output 0; further outputs are written anew. */
+        if (updates && (k == 0 || ct_rule_info(o->kind)->updates))
+            code = check_read(v, op, o->out[k]);
+        if (code == 0)
+            code = check_write(v, op, o->out[k]);
+    }
+    for (int k = 0; k < CT_OP_MAX_OUT && code == 0; k++)
+        if (o->out[k] != CT_NONE)
+            paint(v, ct_plan_range(v->list, o->out[k]), value_of(v, o->out[k])->root,
+                  ct_op_is_comm(o->kind) ? SEGMENT_REDUCED : SEGMENT_LOCAL);
+    return code;
+}
+
+/* ---- queues and the end ------------------------------------------------------------------------
+ */
+
+static int check_queues(const struct verifier *v)
+{
+    const struct ct_plan_slot *slot = v->list->slot;
+    const struct ct_program_op *ops = v->list->program.ops;
+    int queued[CT_QUEUE_COUNT] = {0}, known[CT_QUEUE_COUNT] = {0};
+
+    for (int i = 0; i < v->list->program.op_count; i++) {
+        int queue = slot[i].queue, other = CT_QUEUE_COUNT - 1 - queue;
+        if (slot[i].wait > queued[other])
+            return ct_error_set(v->err, CT_EBUG,
+                                "op %d (%s) waits for %d ops of the other queue, which has %d by "
+                                "then: a deadlock",
+                                i, op_name(v, i), slot[i].wait, queued[other]);
+        known[queue] = CT_MAX(known[queue], slot[i].wait);
+        int position = queued[other];
+        for (int j = i - 1; j >= 0 && position > known[queue]; j--) {
+            if (slot[j].queue == queue)
+                continue;
+            if (ct_plan_conflict(v->list, &ops[i], &ops[j]))
+                return ct_error_set(v->err, CT_EBUG,
+                                    "op %d (%s) does not wait for op %d (%s), which touches the "
+                                    "same bytes",
+                                    i, op_name(v, i), j, op_name(v, j));
+            position--;
+        }
+        queued[queue]++;
+    }
+    return 0;
+}
+
+/* What outlives the list is intact: outputs for the host, state for the next step. */
+static int check_end(const struct verifier *v)
+{
+    int count = v->list->program.op_count;
+
+    for (int i = 0; i < v->list->program.value_count; i++) {
+        const struct ct_value *value = value_of(v, i);
+        if (value->root != i || value->kind == CT_VALUE_INPUT || value->kind == CT_VALUE_TEMP)
+            continue;
+        int code = check_holds(v, i, "the end", count);
+        if (code != 0)
+            return code;
+        if (is_reducible(v, i) && any_state(v, i, SEGMENT_LOCAL))
+            return ct_error_set(v->err, CT_EBUG, "'%s' is not reduced", value->name);
+    }
+    return 0;
+}
+
+int ct_plan_verify(const struct ct_plan *plan, const struct ct_plan_list *list,
+                   struct ct_error *err)
+{
+    struct verifier v = {.plan = plan, .list = list, .err = err};
+    int code = cut_segments(&v);
+
+    if (code == 0) {
+        paint_start(&v);
+        code = check_queues(&v);
+    }
+    for (int i = 0; i < list->program.op_count && code == 0; i++)
+        code = play(&v, i);
+    if (code == 0)
+        code = check_end(&v);
+    free(v.segments);
+    return code;
+}

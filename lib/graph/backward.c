@@ -1,0 +1,232 @@
+/* Autodiff at build time: the program is walked from its last op to its first, and each op that the
+ * loss depends on emits the ops of its inputs' gradients (rule.def names the function).
+ *
+ *     forward    x -> linear -> h -> relu -> y -> linear -> z -> cross_entropy -> loss
+ *     backward   dW,db <- linear_dw <- dh <- relu_bw <- dy <- linear_dx <- dz <- cross_entropy_bw
+ *
+ * grad_of[v] is the value that holds the gradient of v so far. A value that is used several times
+ * receives several contributions: the first is stored, the others are added. */
+#include "graph/program.h"
+
+#include "base/assert.h"
+
+#include <stdlib.h>
+
+struct backward {
+    struct ct_program *program;
+    int *grad_of; /* by value: CT_NONE until a contribution came */
+    int *home;    /* by value: where the gradient of a parameter must end; CT_NONE for others */
+    bool *needed; /* by value: whether a parameter lies behind it */
+};
+
+typedef void (*backward_rule)(struct backward *b, const struct ct_program_op *op);
+
+static void emit_axpy(struct backward *b, int from, int to)
+{
+    struct ct_program_op op = ct_program_op(CT_OP_AXPY);
+
+    op.attr.alpha = 1;
+    op.in[0] = from;
+    op.out[0] = to;
+    ct_program_emit(b->program, op);
+}
+
+/* `op` computes a contribution to the gradient of `value`; its output is chosen here. */
+static void contribute(struct backward *b, int value, struct ct_program_op op)
+{
+    if (value == CT_NONE || !b->needed[value])
+        return;
+    bool first = b->grad_of[value] == CT_NONE;
+    int home = b->home[value];
+
+    if (home != CT_NONE && (first || ct_rule_accumulates(op.kind))) {
+        op.out[0] = home;
+        op.attr.accumulate = !first;
+        ct_program_emit(b->program, op);
+        b->grad_of[value] = home;
+        return;
+    }
+    int part = ct_program_emit(b->program, op);
+    if (home != CT_NONE) {
+        emit_axpy(b, part, home);
+    } else if (first) {
+        b->grad_of[value] = part;
+    } else {
+        struct ct_program_op add = ct_program_op(CT_OP_ADD);
+        add.in[0] = b->grad_of[value];
+        add.in[1] = part;
+        b->grad_of[value] = ct_program_emit(b->program, add);
+    }
+}
+
+/* The gradient of `value` grows by `dy` itself. */
+static void contribute_value(struct backward *b, int value, int dy)
+{
+    if (b->needed[value] && b->grad_of[value] == CT_NONE && b->home[value] == CT_NONE) {
+        b->grad_of[value] = dy;
+        return;
+    }
+    struct ct_program_op copy = ct_program_op(CT_OP_COPY);
+    copy.in[0] = dy;
+    contribute(b, value, copy);
+}
+
+/* An op of `kind` that reads a, c and d (CT_NONE for fewer). */
+static struct ct_program_op reads(int kind, int a, int c, int d, int e)
+{
+    struct ct_program_op op = ct_program_op(kind);
+
+    op.in[0] = a;
+    op.in[1] = c;
+    op.in[2] = d;
+    op.in[3] = e;
+    return op;
+}
+
+/* y = x W^T + b */
+static void backward_linear(struct backward *b, const struct ct_program_op *op)
+{
+    int dy = b->grad_of[op->out[0]];
+
+    contribute(b, op->in[1], reads(CT_OP_LINEAR_DW, dy, op->in[0], CT_NONE, CT_NONE));
+    contribute(b, op->in[2], reads(CT_OP_LINEAR_DB, dy, CT_NONE, CT_NONE, CT_NONE));
+    contribute(b, op->in[0], reads(CT_OP_LINEAR_DX, dy, op->in[1], CT_NONE, CT_NONE));
+}
+
+/* y = f(x): the backward op reads dy and `saved`, which is x or y. */
+static void backward_unary(struct backward *b, const struct ct_program_op *op, int kind, int saved)
+{
+    contribute(b, op->in[0], reads(kind, b->grad_of[op->out[0]], saved, CT_NONE, CT_NONE));
+}
+
+static void backward_relu(struct backward *b, const struct ct_program_op *op)
+{
+    backward_unary(b, op, CT_OP_RELU_BW, op->out[0]);
+}
+
+static void backward_gelu(struct backward *b, const struct ct_program_op *op)
+{
+    backward_unary(b, op, CT_OP_GELU_BW, op->in[0]);
+}
+
+static void backward_gelu_tanh(struct backward *b, const struct ct_program_op *op)
+{
+    backward_unary(b, op, CT_OP_GELU_TANH_BW, op->in[0]);
+}
+
+static void backward_tanh(struct backward *b, const struct ct_program_op *op)
+{
+    backward_unary(b, op, CT_OP_TANH_BW, op->out[0]);
+}
+
+static void backward_add(struct backward *b, const struct ct_program_op *op)
+{
+    contribute_value(b, op->in[0], b->grad_of[op->out[0]]);
+    contribute_value(b, op->in[1], b->grad_of[op->out[0]]);
+}
+
+static void backward_scale(struct backward *b, const struct ct_program_op *op)
+{
+    struct ct_program_op scale =
+        reads(CT_OP_SCALE, b->grad_of[op->out[0]], CT_NONE, CT_NONE, CT_NONE);
+
+    scale.attr.alpha = op->attr.alpha;
+    contribute(b, op->in[0], scale);
+}
+
+static void backward_copy(struct backward *b, const struct ct_program_op *op)
+{
+    contribute_value(b, op->in[0], b->grad_of[op->out[0]]);
+}
+
+static void backward_cross_entropy(struct backward *b, const struct ct_program_op *op)
+{
+    contribute(
+        b, op->in[0],
+        reads(CT_OP_CROSS_ENTROPY_BW, op->in[0], op->in[1], op->out[1], b->grad_of[op->out[0]]));
+}
+
+static void backward_mse(struct backward *b, const struct ct_program_op *op)
+{
+    contribute(b, op->in[0],
+               reads(CT_OP_MSE_BW, op->in[0], op->in[1], b->grad_of[op->out[0]], op->in[2]));
+}
+
+#define backward_none NULL
+static const backward_rule rules[CT_RULE_COUNT] = {
+#define RULE(name, flop, symbols, backward) [CT_OP_##name] = backward_##backward,
+#include "graph/rule.def"
+#undef RULE
+};
+#undef backward_none
+
+/* Mark what depends on a parameter, forward. */
+static void mark_needed(struct backward *b, int op_count)
+{
+    for (int i = 0; i < op_count; i++) {
+        const struct ct_program_op *op = &b->program->ops[i];
+        bool any = false;
+        if (rules[op->kind] == NULL)
+            continue;
+        for (int k = 0; k < CT_OP_MAX_IN; k++)
+            any = any || (op->in[k] != CT_NONE && b->needed[op->in[k]]);
+        if (any)
+            b->needed[op->out[0]] = true;
+    }
+}
+
+static void walk(struct backward *b, int op_count)
+{
+    for (int i = op_count - 1; i >= 0; i--) {
+        struct ct_program_op op = b->program->ops[i]; /* a copy: emitting moves the array */
+        if (rules[op.kind] != NULL && b->needed[op.out[0]] && b->grad_of[op.out[0]] != CT_NONE)
+            rules[op.kind](b, &op);
+    }
+}
+
+static bool prepare(struct backward *b, const struct ct_grad_pair *pairs, int pair_count)
+{
+    size_t count = (size_t)b->program->value_count;
+
+    b->grad_of = calloc(count, sizeof *b->grad_of);
+    b->home = calloc(count, sizeof *b->home);
+    b->needed = calloc(count, sizeof *b->needed);
+    if (b->grad_of == NULL || b->home == NULL || b->needed == NULL)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        b->grad_of[i] = b->home[i] = CT_NONE;
+    for (int i = 0; i < pair_count; i++) {
+        b->needed[pairs[i].param] = true;
+        b->home[pairs[i].param] = pairs[i].grad;
+    }
+    return true;
+}
+
+void ct_program_backward(struct ct_program *program, int loss, int scale,
+                         const struct ct_grad_pair *pairs, int pair_count)
+{
+    struct backward b = {.program = program};
+    int op_count = program->op_count;
+
+    if (program->error.code != 0)
+        return;
+    CT_ASSERT(loss >= 0 && loss < program->value_count);
+    if (!prepare(&b, pairs, pair_count)) {
+        ct_error_set(&program->error, CT_ENOMEM, "no memory to differentiate %d ops", op_count);
+        goto out;
+    }
+    mark_needed(&b, op_count);
+    b.grad_of[loss] = scale;
+    walk(&b, op_count);
+    for (int i = 0; i < pair_count; i++) {
+        if (b.grad_of[pairs[i].param] != CT_NONE)
+            continue;
+        struct ct_program_op zero = ct_program_op(CT_OP_FILL);
+        zero.out[0] = pairs[i].grad;
+        ct_program_emit(program, zero);
+    }
+out:
+    free(b.grad_of);
+    free(b.home);
+    free(b.needed);
+}

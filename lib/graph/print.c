@@ -1,0 +1,96 @@
+/* Programs as text, for people and for tests: see program.h. */
+#include "graph/program.h"
+
+#include "base/assert.h"
+
+#include <inttypes.h>
+#include <strings.h>
+
+static const char *const kind_names[] = {
+    [CT_VALUE_PARAM] = "param", [CT_VALUE_STATE] = "state",   [CT_VALUE_GRAD] = "grad",
+    [CT_VALUE_INPUT] = "input", [CT_VALUE_OUTPUT] = "output", [CT_VALUE_TEMP] = "temp",
+};
+_Static_assert(CT_COUNT(kind_names) == CT_VALUE_KIND_COUNT, "a name for every kind");
+
+static const char *const stage_names[] = {
+    [CT_STAGE_INIT] = "init",     [CT_STAGE_FORWARD] = "forward", [CT_STAGE_BACKWARD] = "backward",
+    [CT_STAGE_REDUCE] = "reduce", [CT_STAGE_UPDATE] = "update",
+};
+_Static_assert(CT_COUNT(stage_names) == CT_STAGE_COUNT, "a name for every stage");
+
+const char *ct_value_kind_name(enum ct_value_kind kind)
+{
+    CT_ASSERT((unsigned)kind < CT_VALUE_KIND_COUNT);
+    return kind_names[kind];
+}
+
+const char *ct_stage_name(enum ct_stage stage)
+{
+    CT_ASSERT((unsigned)stage < CT_STAGE_COUNT);
+    return stage_names[stage];
+}
+
+static void print_type(const struct ct_value *value, struct ct_buf *buf)
+{
+    char shape[96];
+
+    ct_buf_printf(buf, "%s%s", ct_dtype_name(value->dtype),
+                  ct_shape_print(value->shape, shape, sizeof shape));
+}
+
+static void print_attr(const struct ct_program_op *op, struct ct_buf *buf)
+{
+    const struct ct_op_info *info = ct_rule_info(op->kind);
+
+    for (int id = 0; id < CT_ATTR_COUNT; id++) {
+        if ((info->attributes & (uint32_t)1 << id) == 0)
+            continue;
+        const struct ct_attr_info *attr = ct_attr_info((enum ct_attr_id)id);
+        const void *at = (const char *)&op->attr + attr->offset;
+        if (attr->type == CT_ATTR_TYPE_double)
+            ct_buf_printf(buf, " %s=%g", attr->name, *(const double *)at);
+        else if (attr->type == CT_ATTR_TYPE_uint64_t)
+            ct_buf_printf(buf, " %s=%" PRIx64, attr->name, *(const uint64_t *)at);
+        else if (*(const bool *)at)
+            ct_buf_printf(buf, " %s", attr->name);
+    }
+}
+
+void ct_program_print_op(const struct ct_program *program, int op, struct ct_buf *buf)
+{
+    const struct ct_program_op *o = &program->ops[op];
+    const char *comma = " ";
+
+    ct_buf_puts(buf, ct_rule_info(o->kind)->name);
+    for (int i = 0; i < CT_OP_MAX_IN; i++) {
+        if (o->in[i] == CT_NONE)
+            continue;
+        ct_buf_printf(buf, "%s%%%d %s", comma, o->in[i], program->values[o->in[i]].name);
+        comma = ", ";
+    }
+    comma = " -> ";
+    for (int i = 0; i < CT_OP_MAX_OUT; i++) {
+        if (o->out[i] == CT_NONE)
+            continue;
+        ct_buf_printf(buf, "%s%%%d %s ", comma, o->out[i], program->values[o->out[i]].name);
+        print_type(&program->values[o->out[i]], buf);
+        comma = ", ";
+    }
+    print_attr(o, buf);
+}
+
+void ct_program_print(const struct ct_program *program, struct ct_buf *buf)
+{
+    for (int i = 0; i < program->value_count; i++) {
+        const struct ct_value *value = &program->values[i];
+        if (value->root != i)
+            continue;
+        ct_buf_printf(buf, "%%%d %s %s ", i, ct_value_kind_name(value->kind), value->name);
+        print_type(value, buf);
+        ct_buf_puts(buf, "\n");
+    }
+    for (int i = 0; i < program->op_count; i++) {
+        ct_program_print_op(program, i, buf);
+        ct_buf_puts(buf, "\n");
+    }
+}

@@ -1,0 +1,154 @@
+/* See rule.h. The operand strings of tensor/op.def say how sizes hang together; here they are read
+ * to make an op's outputs from its inputs, and to count. */
+#include "graph/rule.h"
+
+#include "base/assert.h"
+
+#include <ctype.h>
+#include <string.h>
+
+struct rule {
+    double flop;
+    const char *symbols;
+};
+
+static const struct rule rules[] = {
+#define RULE(name, flop, symbols, backward) [CT_OP_##name] = {flop, symbols},
+#include "graph/rule.def"
+#undef RULE
+};
+
+enum {
+#define RULE(name, flop, symbols, backward) ROW_##name,
+#include "graph/rule.def"
+#undef RULE
+    ROW_COUNT
+};
+_Static_assert((int)ROW_COUNT == (int)CT_RULE_COUNT, "rule.def has a row for every op");
+
+static const struct ct_op_info comm_ops[] = {
+    {.name = "all_reduce", .operands = "x[n] -> x[n]", .in_place = 0, .updates = true},
+};
+_Static_assert(CT_COUNT(comm_ops) == CT_RULE_COUNT - CT_OP_COUNT,
+               "a row for every communication op");
+
+const struct ct_op_info *ct_rule_info(int op)
+{
+    CT_ASSERT(op >= 0 && op < CT_RULE_COUNT);
+    return ct_op_is_comm(op) ? &comm_ops[op - CT_OP_COUNT] : ct_op_info((enum ct_op_kind)op);
+}
+
+bool ct_rule_accumulates(int op)
+{
+    return (ct_rule_info(op)->attributes & (uint32_t)1 << CT_ATTR_accumulate) != 0;
+}
+
+/* What the letters of an op's operands stand for. */
+struct binding {
+    int64_t size[128];     /* 0: not bound */
+    struct ct_shape shape; /* of the first operand [n], for results of "any shape" */
+    enum ct_dtype dtype;   /* T */
+    bool has_dtype;
+};
+
+static void bind(struct binding *binding, const struct ct_operand *operand,
+                 const struct ct_tensor *tensor)
+{
+    if (tensor->data == NULL)
+        return;
+    if (operand->dtype < 0 && !binding->has_dtype) {
+        binding->dtype = tensor->dtype;
+        binding->has_dtype = true;
+    }
+    if (operand->dims == 1 && binding->size[(unsigned char)operand->dim[0]] == 0) {
+        binding->size[(unsigned char)operand->dim[0]] = ct_shape_elements(tensor->shape);
+        binding->shape = tensor->shape;
+    } else if (operand->dims == 2) {
+        binding->size[(unsigned char)operand->dim[0]] = ct_shape_rows(tensor->shape);
+        binding->size[(unsigned char)operand->dim[1]] = ct_shape_columns(tensor->shape);
+    }
+}
+
+static void bind_all(int op, const struct ct_kernel_args *args, struct binding *binding,
+                     struct ct_operands *operands)
+{
+    *binding = (struct binding){.dtype = CT_F64}; /* scalars only: their own type */
+    ct_op_operands((enum ct_op_kind)op, operands);
+    for (int i = 0; i < operands->in_count; i++)
+        bind(binding, &operands->in[i], &args->in[i]);
+    for (int i = 0; i < operands->out_count; i++)
+        bind(binding, &operands->out[i], &args->out[i]);
+}
+
+static int64_t size_of(const struct binding *binding, char letter)
+{
+    return isdigit((unsigned char)letter) ? letter - '0' : binding->size[(unsigned char)letter];
+}
+
+/* Give `tensor` the type and shape that `operand` has under `binding`. */
+static int complete(int op, const struct binding *binding, const struct ct_operand *operand,
+                    struct ct_tensor *tensor, struct ct_error *err)
+{
+    static const char given; /* stands for memory that has no place yet */
+
+    for (int i = 0; i < operand->dims; i++)
+        if (size_of(binding, operand->dim[i]) == 0)
+            return ct_error_set(err, CT_EBUG, "%s: the size %c of output %s follows from no input",
+                                ct_rule_info(op)->name, operand->dim[i], operand->name);
+    tensor->dtype = operand->dtype < 0 ? binding->dtype : (enum ct_dtype)operand->dtype;
+    if (operand->dims == 2)
+        tensor->shape =
+            ct_shape2(size_of(binding, operand->dim[0]), size_of(binding, operand->dim[1]));
+    else if (operand->dim[0] == 'n')
+        tensor->shape = binding->shape;
+    else
+        tensor->shape = ct_shape1(size_of(binding, operand->dim[0]));
+    tensor->data = (void *)(uintptr_t)&given;
+    return 0;
+}
+
+static int complete_comm(int op, struct ct_kernel_args *args, enum ct_dtype *ret_dtype,
+                         struct ct_error *err)
+{
+    if (args->in[0].data == NULL || args->out[0].data == NULL ||
+        !ct_shape_equal(args->in[0].shape, args->out[0].shape) ||
+        args->in[0].dtype != args->out[0].dtype)
+        return ct_error_set(err, CT_EBUG, "%s: works in place, input and output must agree",
+                            ct_rule_info(op)->name);
+    *ret_dtype = args->in[0].dtype;
+    return 0;
+}
+
+int ct_rule_complete(int op, struct ct_kernel_args *args, enum ct_dtype *ret_dtype,
+                     struct ct_error *err)
+{
+    struct ct_operands operands;
+    struct binding binding;
+
+    if (ct_op_is_comm(op))
+        return complete_comm(op, args, ret_dtype, err);
+    bind_all(op, args, &binding, &operands);
+    for (int i = 0; i < operands.out_count; i++) {
+        if (args->out[i].data != NULL || operands.out[i].optional)
+            continue;
+        int code = complete(op, &binding, &operands.out[i], &args->out[i], err);
+        if (code != 0)
+            return code;
+    }
+    *ret_dtype = binding.dtype;
+    return ct_op_check((enum ct_op_kind)op, binding.dtype, args, err);
+}
+
+double ct_rule_flop(int op, const struct ct_kernel_args *args)
+{
+    struct ct_operands operands;
+    struct binding binding;
+    double flop = rules[op].flop;
+
+    if (ct_op_is_comm(op))
+        return 0;
+    bind_all(op, args, &binding, &operands);
+    for (const char *letter = rules[op].symbols; *letter != 0; letter++)
+        flop *= (double)size_of(&binding, *letter);
+    return flop;
+}

@@ -1,0 +1,219 @@
+/* See fixture.h. */
+#include "tests/unit/exec/fixture.h"
+
+#include "base/assert.h"
+#include "base/rng.h"
+#include "thread_world.h"
+
+#include <criterion/criterion.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const int64_t two_hidden[] = {9, 7};
+
+struct run run_default(void)
+{
+    return (struct run){
+        .spec = {.input = 6,
+                 .hidden = two_hidden,
+                 .hidden_count = 2,
+                 .classes = 4,
+                 .activation = CT_ACT_RELU,
+                 .loss = CT_LOSS_CROSS_ENTROPY,
+                 .dtype = CT_F32},
+        .options = {.world = 1,
+                    .micro_rows = 6,
+                    .accumulation = 4,
+                    .bucket_bytes = 512,
+                    .first_bucket_bytes = 128,
+                    .overlap = true,
+                    .reduce = CT_PLAN_INVARIANT,
+                    .optim = {.type = CT_OPTIM_SGD, .momentum = 0.9, .weight_decay = 1e-3}},
+        .seed = 5,
+        .lr = 0.1,
+        .steps = 4,
+    };
+}
+
+void fill_rows(const struct ct_model_spec *spec, int64_t first, int64_t rows, void *x,
+               int32_t *labels)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        uint32_t words[4];
+        ct_philox(99, (uint32_t[4]){(uint32_t)(first + i), 0, 0, 1}, words);
+        labels[i] = (int32_t)(words[0] % (uint32_t)spec->classes);
+        for (int64_t k = 0; k < spec->input; k++) {
+            ct_philox(99, (uint32_t[4]){(uint32_t)(first + i), (uint32_t)k, 0, 0}, words);
+            float value = 2 * ct_uniform_f32(words[0]) - 1 + 0.3f * (float)(labels[i] == k);
+            if (spec->dtype == CT_F64)
+                ((double *)x)[i * spec->input + k] = value;
+            else
+                ((float *)x)[i * spec->input + k] = value;
+        }
+    }
+}
+
+void rig_init(struct rig *rig, const struct run *run, struct ct_group *group)
+{
+    struct ct_cpu_options cpu = {.threads = 1};
+    struct ct_exec_options options = run->exec;
+    struct ct_error err = {0};
+
+    *rig = (struct rig){0};
+    cr_assert_eq(ct_plan_build(&rig->plan, &run->spec, &run->options, run->seed, &err), 0, "%s",
+                 err.text);
+    cr_assert_eq(ct_device_cpu_new(&cpu, &rig->device, &err), 0, "%s", err.text);
+    options.device = rig->device;
+    options.group = group;
+    cr_assert_eq(ct_exec_new(&rig->exec, &rig->plan, &options, &err), 0, "%s", err.text);
+}
+
+void rig_deinit(struct rig *rig)
+{
+    ct_exec_free(rig->exec);
+    ct_device_free(rig->device);
+    ct_plan_deinit(&rig->plan);
+}
+
+/* ---- a run -------------------------------------------------------------------------------------
+ */
+
+static double *read_all(struct rig *rig, int count, bool grads, int64_t *ret_count)
+{
+    int64_t total = 0;
+    double *all = NULL;
+
+    for (int i = 0; i < count; i++) {
+        const struct ct_plan_tensor *t = &rig->plan.tensors[i];
+        int64_t n = ct_shape_elements(t->shape);
+        char *data = malloc(t->bytes);
+        all = realloc(all, (size_t)(total + n) * sizeof *all);
+        cr_assert(data != NULL && all != NULL);
+        if (grads)
+            ct_exec_read_grad(rig->exec, i, data);
+        else
+            ct_exec_read(rig->exec, i, data);
+        for (int64_t k = 0; k < n; k++)
+            all[total + k] =
+                t->dtype == CT_F64 ? ((double *)(void *)data)[k] : ((float *)(void *)data)[k];
+        total += n;
+        free(data);
+    }
+    *ret_count = total;
+    return all;
+}
+
+static void keep_results(struct run *run, struct rig *rig)
+{
+    run->grads = read_all(rig, rig->plan.param_count, true, &run->grad_count);
+    run->state = read_all(rig, rig->plan.tensor_count, false, &run->state_count);
+    if (!run->exec.trace)
+        return;
+    size_t bytes = (size_t)rig->plan.step.program.op_count * sizeof *run->trace;
+    run->trace = malloc(bytes);
+    cr_assert_not_null(run->trace);
+    memcpy(run->trace, ct_exec_trace(rig->exec), bytes);
+}
+
+static void train(struct run *run, struct ct_group *group, int rank)
+{
+    const struct ct_plan_options *o = &run->options;
+    int64_t mine = o->accumulation * o->micro_rows, global = mine * o->world;
+    void *x = calloc((size_t)(mine * run->spec.input), ct_dtype_size(run->spec.dtype));
+    int32_t *labels = calloc((size_t)mine, sizeof *labels);
+    struct run local = *run;
+    struct rig rig;
+
+    cr_assert(x != NULL && labels != NULL);
+    if (rank != 0)
+        local.exec = (struct ct_exec_options){0};
+    rig_init(&rig, &local, group);
+    for (int step = 0; step < run->steps; step++) {
+        struct ct_exec_step args = {.x = x,
+                                    .labels = labels,
+                                    .valid_count = global - run->masked,
+                                    .lr = run->lr,
+                                    .update = (uint64_t)step + 1};
+        struct ct_exec_result result;
+        struct ct_error err = {0};
+        fill_rows(&run->spec, step * global + rank * mine, mine, x, labels);
+        for (int64_t i = 0; i < mine; i++)
+            if (rank * mine + i >= global - run->masked)
+                labels[i] = -1;
+        cr_assert_eq(ct_exec_step(rig.exec, &args, &result, &err), 0, "%s", err.text);
+        if (rank == 0) {
+            run->losses[step] = result.loss;
+            run->correct[step] = result.correct;
+            run->norms[step] = result.grad_norm;
+        }
+    }
+    run->digests[rank] = ct_exec_digest(rig.exec);
+    if (rank == 0)
+        keep_results(run, &rig);
+    rig_deinit(&rig);
+    free(x);
+    free(labels);
+}
+
+static int rank_body(struct ct_job *job, void *context)
+{
+    struct ct_group *group;
+    struct ct_error err = {0};
+
+    cr_assert_eq(ct_group_new(job, NULL, &group, &err), 0, "%s", err.text);
+    train(context, group, ct_group_rank(group));
+    ct_group_free(group);
+    return 0;
+}
+
+void run_train(struct run *run)
+{
+    struct ct_thread_world *world;
+
+    CT_ASSERT(run->steps <= FIXTURE_MAX_STEPS && run->options.world <= FIXTURE_MAX_WORLD);
+    if (run->options.world == 1) {
+        train(run, NULL, 0);
+        return;
+    }
+    cr_assert_eq(ct_thread_world_new(run->options.world, &world), 0);
+    cr_assert_eq(ct_thread_world_run(world, rank_body, run), 0);
+    ct_thread_world_free(world);
+}
+
+void run_deinit(struct run *run)
+{
+    free(run->grads);
+    free(run->state);
+    free(run->trace);
+    run->grads = run->state = NULL;
+    run->trace = NULL;
+}
+
+void assert_same_bits(const struct run *a, const struct run *b, const char *what)
+{
+    cr_assert_eq(a->steps, b->steps);
+    cr_assert_eq(a->state_count, b->state_count);
+    for (int i = 0; i < a->steps; i++) {
+        cr_assert_eq(a->losses[i], b->losses[i], "%s: loss of step %d: %.17g and %.17g", what, i,
+                     a->losses[i], b->losses[i]);
+        cr_assert_eq(a->correct[i], b->correct[i], "%s: count of step %d", what, i);
+        cr_assert_eq(a->norms[i], b->norms[i], "%s: norm of step %d", what, i);
+    }
+    for (int64_t i = 0; i < a->state_count; i++)
+        cr_assert_eq(a->state[i], b->state[i], "%s: element %lld: %.9g and %.9g", what,
+                     (long long)i, a->state[i], b->state[i]);
+    cr_assert_eq(a->digests[0], b->digests[0], "%s: digest", what);
+}
+
+double relative_l2(const double *a, const double *b, int64_t count)
+{
+    double difference = 0, norm = 0;
+
+    for (int64_t i = 0; i < count; i++) {
+        difference += (a[i] - b[i]) * (a[i] - b[i]);
+        norm += b[i] * b[i];
+    }
+    return sqrt(difference / norm);
+}

@@ -1,0 +1,64 @@
+/* Training runs for tests: a model, made-up data, a world of ranks as threads.
+ *
+ * Row i of the data is the same in every run: a run of W ranks, accumulation A and micro-batches of
+ * b rows takes rows s * G .. (s + 1) * G - 1 in step s, G = W * A * b, and rank r the r-th block of
+ * them. So runs with equal G train on the same batches. */
+#ifndef CT_TESTS_EXEC_FIXTURE_H
+#define CT_TESTS_EXEC_FIXTURE_H
+
+#include "collectives/exec/exec.h"
+
+enum { FIXTURE_MAX_STEPS = 32, FIXTURE_MAX_WORLD = 8 };
+
+struct run {
+    /* What to do. */
+    struct ct_model_spec spec;
+    struct ct_plan_options options; /* world 1 runs without a group */
+    uint64_t seed;
+    double lr;
+    int steps;
+    int64_t masked;              /* the last rows of each global batch that do not count */
+    struct ct_exec_options exec; /* device and group are filled in; of rank 0 only */
+
+    /* What came out; run_deinit frees it. */
+    double losses[FIXTURE_MAX_STEPS];
+    int64_t correct[FIXTURE_MAX_STEPS];
+    double norms[FIXTURE_MAX_STEPS];
+    uint64_t digests[FIXTURE_MAX_WORLD]; /* of each rank, at the end */
+    double
+        *grads; /* rank 0: all gradients of the last step, in f64, one parameter after the other */
+    double *state; /* rank 0: all tensors at the end */
+    int64_t grad_count, state_count;
+    struct ct_exec_event *trace; /* rank 0, when exec.trace is set */
+    void *shared;                /* the data, while it runs */
+};
+
+/* Defaults: a relu MLP 6-9-7-4 in f32, SGD with momentum, world 1, 4 micro-batches of 6 rows, 4
+ * steps, buckets of a few tensors, invariant reduction, overlap. */
+struct run run_default(void);
+
+/* Train. Aborts the test on failure. */
+void run_train(struct run *run);
+void run_deinit(struct run *run);
+
+/* Two runs have the same bits: losses, counts, norms and tensors. */
+void assert_same_bits(const struct run *a, const struct run *b, const char *what);
+
+/* |a - b| / |b| in the L2 norm. */
+double relative_l2(const double *a, const double *b, int64_t count);
+
+/* Rows first .. first + rows - 1 of the made-up data. */
+void fill_rows(const struct ct_model_spec *spec, int64_t first, int64_t rows, void *x,
+               int32_t *labels);
+
+/* One rank without a world: plan, device, executor. */
+struct rig {
+    struct ct_plan plan;
+    struct ct_device *device;
+    struct ct_exec *exec;
+};
+
+void rig_init(struct rig *rig, const struct run *run, struct ct_group *group);
+void rig_deinit(struct rig *rig);
+
+#endif

@@ -1,0 +1,267 @@
+/* E18: logits, loss, every gradient and ten losses of two optimizers equal PyTorch's within 1e-5
+ * (tests/golden/make_mlp.py says what the file holds). */
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "base/fs.h"
+#include "tests/unit/exec/fixture.h"
+
+#include <criterion/criterion.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(golden, .timeout = 30);
+
+enum { STEPS = 10, MAX_TENSORS = 64 };
+
+struct golden_tensor {
+    char name[64];
+    int64_t count;
+    double *values;
+};
+
+struct golden_case {
+    char name[64];
+    struct ct_model_spec spec;
+    int64_t hidden[8];
+    int64_t rows;
+    double clip;
+    struct golden_tensor tensors[MAX_TENSORS];
+    int tensor_count;
+};
+
+/* ---- reading the file --------------------------------------------------------------------------
+ */
+
+static int64_t integer(char **at)
+{
+    char *word = strtok_r(NULL, " ", at);
+
+    cr_assert_not_null(word);
+    return strtoll(word, NULL, 10);
+}
+
+static void expect(char **at, const char *word)
+{
+    cr_assert_str_eq(strtok_r(NULL, " ", at), word);
+}
+
+static void read_case(struct golden_case *c, char **at)
+{
+    strcpy(c->name, strtok_r(NULL, " ", at));
+    expect(at, "input");
+    c->spec = (struct ct_model_spec){.input = integer(at), .hidden = c->hidden, .dtype = CT_F32};
+    expect(at, "hidden");
+    c->spec.hidden_count = (int)integer(at);
+    for (int i = 0; i < c->spec.hidden_count; i++)
+        c->hidden[i] = integer(at);
+    expect(at, "classes");
+    c->spec.classes = integer(at);
+    expect(at, "activation");
+    c->spec.activation = (enum ct_activation)ct_activation_find(strtok_r(NULL, " ", at));
+    expect(at, "loss");
+    c->spec.loss = (enum ct_loss)ct_loss_find(strtok_r(NULL, " ", at));
+    expect(at, "rows");
+    c->rows = integer(at);
+    expect(at, "clip");
+    c->clip = strtod(strtok_r(NULL, " ", at), NULL);
+    c->tensor_count = 0;
+}
+
+static void read_tensor(struct golden_case *c, const char *name, char **at)
+{
+    struct golden_tensor *t = &c->tensors[c->tensor_count++];
+
+    CT_ASSERT(c->tensor_count <= MAX_TENSORS);
+    strcpy(t->name, name);
+    t->count = integer(at);
+    t->values = malloc((size_t)t->count * sizeof *t->values);
+    cr_assert_not_null(t->values);
+    for (int64_t i = 0; i < t->count; i++)
+        t->values[i] = strtod(strtok_r(NULL, " ", at), NULL);
+}
+
+static void free_case(struct golden_case *c)
+{
+    for (int i = 0; i < c->tensor_count; i++)
+        free(c->tensors[i].values);
+    c->tensor_count = 0;
+}
+
+/* Call `check` for each case of the file; returns their number. */
+static int each_case(void (*check)(const struct golden_case *c))
+{
+    struct ct_buf buf;
+    struct ct_error err = {0};
+    struct golden_case c = {0};
+    char *line_at = NULL;
+    int cases = 0;
+
+    ct_buf_init(&buf, 0);
+    cr_assert_eq(ct_fs_read("tests/golden/mlp.txt", 1 << 20, &buf, &err), 0, "%s", err.text);
+    for (char *line = strtok_r(buf.data, "\n", &line_at); line != NULL;
+         line = strtok_r(NULL, "\n", &line_at)) {
+        char *at = NULL, *word = strtok_r(line, " ", &at);
+        if (word[0] == '#')
+            continue;
+        if (strcmp(word, "case") != 0) {
+            read_tensor(&c, word, &at);
+            continue;
+        }
+        if (cases++ > 0)
+            check(&c);
+        free_case(&c);
+        read_case(&c, &at);
+    }
+    check(&c);
+    free_case(&c);
+    ct_buf_deinit(&buf);
+    return cases;
+}
+
+static const struct golden_tensor *find(const struct golden_case *c, const char *name)
+{
+    for (int i = 0; i < c->tensor_count; i++)
+        if (strcmp(c->tensors[i].name, name) == 0)
+            return &c->tensors[i];
+    cr_assert(false, "%s has no %s", c->name, name);
+    return NULL;
+}
+
+/* ---- comparing ---------------------------------------------------------------------------------
+ */
+
+/* The largest difference, relative to the tensor's largest value, stays below 1e-5. */
+static void assert_close(const struct golden_case *c, const char *name, const float *values)
+{
+    const struct golden_tensor *t = find(c, name);
+    double worst = 0, largest = 0;
+
+    for (int64_t i = 0; i < t->count; i++) {
+        worst = fmax(worst, fabs(values[i] - t->values[i]));
+        largest = fmax(largest, fabs(t->values[i]));
+    }
+    cr_assert_leq(worst, 1e-5 * largest, "%s: %s differs by %g of %g", c->name, name, worst,
+                  largest);
+}
+
+static float *floats(const struct golden_tensor *t)
+{
+    float *values = malloc((size_t)t->count * sizeof *values);
+
+    cr_assert_not_null(values);
+    for (int64_t i = 0; i < t->count; i++)
+        values[i] = (float)t->values[i];
+    return values;
+}
+
+static void load_params(struct rig *rig, const struct golden_case *c)
+{
+    for (int i = 0; i < rig->plan.param_count; i++) {
+        const struct golden_tensor *t = find(c, rig->plan.tensors[i].name);
+        float *values = floats(t);
+        cr_assert_eq((size_t)t->count * sizeof(float), rig->plan.tensors[i].bytes);
+        ct_exec_write(rig->exec, i, values);
+        free(values);
+    }
+}
+
+static int64_t valid_rows(const int32_t *labels, int64_t rows)
+{
+    int64_t valid = 0;
+
+    for (int64_t i = 0; i < rows; i++)
+        valid += labels[i] >= 0;
+    return valid;
+}
+
+/* The sums of gradients over the first batch, without any update behind them. */
+static void check_first_batch(struct rig *rig, const struct golden_case *c)
+{
+    float values[256];
+
+    for (int i = 0; i < rig->plan.param_count; i++) {
+        char name[96];
+        cr_assert_leq(rig->plan.tensors[i].bytes, sizeof values);
+        ct_exec_read_grad(rig->exec, i, values);
+        snprintf(name, sizeof name, "grad.%s", rig->plan.tensors[i].name);
+        assert_close(c, name, values);
+    }
+}
+
+static void check_eval(struct rig *rig, const struct golden_case *c, const float *x,
+                       const int32_t *labels)
+{
+    float logits[256], loss;
+    struct ct_exec_eval args = {.x = x, .labels = labels, .logits = logits};
+    struct ct_exec_sums sums;
+
+    cr_assert_leq(c->rows * c->spec.classes, 256);
+    cr_assert_eq(ct_exec_eval(rig->exec, &args, &sums, NULL), 0);
+    assert_close(c, "logits", logits);
+    loss = (float)(sums.loss / (double)valid_rows(labels, c->rows));
+    assert_close(c, "loss", &loss);
+}
+
+/* Ten steps; micro-batches of `rows / accumulation` must give the same. */
+static void check_optimizer(const struct golden_case *c, const struct ct_optim_spec *optim,
+                            double lr, const char *losses_name)
+{
+    struct run run = run_default();
+    struct rig rig;
+    float *x = floats(find(c, "x")), losses[STEPS], norms[STEPS];
+    const struct golden_tensor *label_values = find(c, "labels");
+    int32_t labels[STEPS * 16];
+
+    for (int64_t i = 0; i < label_values->count; i++)
+        labels[i] = (int32_t)label_values->values[i];
+    run.spec = c->spec;
+    run.options.accumulation = 1;
+    run.options.micro_rows = c->rows;
+    run.options.optim = *optim;
+    rig_init(&rig, &run, NULL);
+    load_params(&rig, c);
+    check_eval(&rig, c, x, labels);
+    for (int step = 0; step < STEPS; step++) {
+        struct ct_exec_step args = {.x = x + step * c->rows * c->spec.input,
+                                    .labels = labels + step * c->rows,
+                                    .lr = lr,
+                                    .update = (uint64_t)step + 1};
+        struct ct_exec_result result;
+        args.valid_count = valid_rows(args.labels, c->rows);
+        cr_assert_eq(ct_exec_step(rig.exec, &args, &result, NULL), 0);
+        if (step == 0)
+            check_first_batch(&rig, c);
+        losses[step] = (float)result.loss;
+        norms[step] = (float)result.grad_norm;
+    }
+    assert_close(c, losses_name, losses);
+    if (optim->type == CT_OPTIM_SGD)
+        assert_close(c, "norms.sgd", norms);
+    rig_deinit(&rig);
+    free(x);
+}
+
+static void check_case(const struct golden_case *c)
+{
+    struct ct_optim_spec sgd = {
+        .type = CT_OPTIM_SGD, .momentum = 0.9, .weight_decay = 1e-3, .clip = c->clip};
+    struct ct_optim_spec adamw = {.type = CT_OPTIM_ADAMW,
+                                  .beta1 = 0.9,
+                                  .beta2 = 0.999,
+                                  .eps = 1e-8,
+                                  .weight_decay = 0.01,
+                                  .clip = c->clip};
+
+    check_optimizer(c, &sgd, 0.1, "losses.sgd");
+    check_optimizer(c, &adamw, 0.01, "losses.adamw");
+    if (c->clip > 0)
+        cr_assert_gt(find(c, "norms.sgd")->values[0], c->clip, "the case does not clip");
+}
+
+Test(golden, logits_losses_and_gradients_equal_those_of_torch)
+{
+    cr_assert_eq(each_case(check_case), 6);
+}

@@ -1,0 +1,234 @@
+/* Autodiff: its ops, and its gradients against finite differences in f64. */
+#include "base/assert.h"
+#include "base/rng.h"
+#include "graph/model.h"
+#include "tests/unit/graph/interpret.h"
+
+#include <criterion/criterion.h>
+
+#include <math.h>
+#include <string.h>
+
+TestSuite(backward, .timeout = 30);
+
+static double uniform(struct ct_rng *rng)
+{
+    return (double)(ct_rng_next(rng) >> 11) / (double)(1ull << 52) - 1;
+}
+
+static double at(const struct interpreter *in, int value, int64_t i)
+{
+    return ((double *)interpreter_at(in, value))[i];
+}
+
+/* The largest difference between the gradient that the program computes for `param` and the central
+ * difference of the loss, relative to the largest gradient. */
+static double worst_difference(struct interpreter *in, const struct ct_model *model, int forward,
+                               struct ct_model_param param)
+{
+    const double h = 1e-5;
+    int64_t count = ct_shape_elements(in->program->values[param.value].shape);
+    double *p = interpreter_at(in, param.value), worst = 0, largest = 0;
+
+    for (int64_t i = 0; i < count; i++) {
+        double old = p[i], loss[2];
+        for (int side = 0; side < 2; side++) {
+            p[i] = old + (side == 0 ? -h : h);
+            interpreter_run(in, 0, forward);
+            loss[side] = at(in, model->loss, 0) * at(in, model->inv_valid, 0);
+        }
+        p[i] = old;
+        double difference = (loss[1] - loss[0]) / (2 * h);
+        worst = fmax(worst, fabs(difference - at(in, param.grad, i)));
+        largest = fmax(largest, fabs(difference));
+    }
+    cr_assert_gt(largest, 0);
+    return worst / largest;
+}
+
+static void check_model(const struct ct_model_spec *spec)
+{
+    enum { ROWS = 5 };
+    struct ct_model model;
+    struct ct_error err = {0};
+    struct interpreter in;
+    struct ct_rng rng;
+
+    cr_assert_eq(ct_model_build(&model, spec, ROWS, &err), 0, "%s", err.text);
+    interpreter_init(&in, &model.program);
+    ct_rng_init(&rng, 7);
+    for (int i = 0; i < model.param_count; i++) {
+        const struct ct_value *v = &model.program.values[model.params[i].value];
+        for (int64_t k = 0; k < ct_shape_elements(v->shape); k++)
+            ((double *)interpreter_at(&in, model.params[i].value))[k] =
+                model.params[i].init_bound * uniform(&rng);
+    }
+    for (int64_t i = 0; i < ROWS * spec->input; i++)
+        ((double *)interpreter_at(&in, model.x))[i] = uniform(&rng);
+    for (int i = 0; i < ROWS; i++)
+        ((int32_t *)interpreter_at(&in, model.labels))[i] =
+            i == 2 ? -1 : (int32_t)(i % spec->classes);
+    *(double *)interpreter_at(&in, model.inv_valid) = 1.0 / (ROWS - 1);
+    interpreter_run(&in, 0, model.program.op_count);
+    for (int i = 0; i < model.param_count; i++) {
+        double worst = worst_difference(&in, &model, model.forward_count, model.params[i]);
+        cr_assert_lt(worst, 1e-6, "%s, activation %d, loss %d: %g",
+                     model.program.values[model.params[i].value].name, spec->activation, spec->loss,
+                     worst);
+    }
+    interpreter_deinit(&in);
+    ct_model_deinit(&model);
+}
+
+Test(backward, gradients_of_every_model_equal_finite_differences)
+{
+    static const int64_t hidden[] = {6, 3};
+
+    for (int activation = 0; activation < CT_ACT_COUNT; activation++)
+        for (int loss = 0; loss < CT_LOSS_COUNT; loss++)
+            for (int layers = 0; layers <= 2; layers++)
+                check_model(&(struct ct_model_spec){.input = 4,
+                                                    .hidden = hidden,
+                                                    .hidden_count = layers,
+                                                    .classes = 3,
+                                                    .activation = (enum ct_activation)activation,
+                                                    .loss = (enum ct_loss)loss,
+                                                    .dtype = CT_F64});
+}
+
+/* ---- programs that no model makes: shared, scaled and unused parameters -----------------------
+ */
+
+struct graph {
+    struct ct_program program;
+    int x, target, scale, loss;
+};
+
+static int unary(struct ct_program *p, int kind, int a, double alpha)
+{
+    struct ct_program_op op = ct_program_op(kind);
+
+    op.in[0] = a;
+    op.attr.alpha = alpha;
+    return ct_program_emit(p, op);
+}
+
+static int binary(struct ct_program *p, int kind, int a, int b)
+{
+    struct ct_program_op op = ct_program_op(kind);
+
+    op.in[0] = a;
+    op.in[1] = b;
+    return ct_program_emit(p, op);
+}
+
+static void graph_init(struct graph *g)
+{
+    struct ct_program *p = &g->program;
+
+    ct_program_init(p);
+    g->x = ct_program_value(p, CT_VALUE_INPUT, CT_F64, ct_shape2(3, 2), "x");
+    g->target = ct_program_value(p, CT_VALUE_INPUT, CT_F64, ct_shape2(3, 2), "target");
+    g->scale = ct_program_value(p, CT_VALUE_INPUT, CT_F64, ct_shape1(1), "scale");
+}
+
+static struct ct_model_param param(struct graph *g, struct ct_shape shape, const char *name)
+{
+    return (struct ct_model_param){
+        .value = ct_program_value(&g->program, CT_VALUE_PARAM, CT_F64, shape, name),
+        .grad = ct_program_value(&g->program, CT_VALUE_GRAD, CT_F64, shape, "grad")};
+}
+
+/* Close with the squared error, differentiate, compare with finite differences. */
+static void check_graph(struct graph *g, int y, const struct ct_model_param *params, int count)
+{
+    struct ct_grad_pair pairs[4];
+    struct interpreter in;
+    struct ct_rng rng;
+
+    g->loss = binary(&g->program, CT_OP_MSE, y, g->target);
+    int forward = g->program.op_count;
+    for (int i = 0; i < count; i++)
+        pairs[i] = (struct ct_grad_pair){params[i].value, params[i].grad};
+    ct_program_backward(&g->program, g->loss, g->scale, pairs, count);
+    interpreter_init(&in, &g->program);
+    ct_rng_init(&rng, 3);
+    for (int i = 0; i < g->program.value_count; i++)
+        if (g->program.values[i].kind == CT_VALUE_PARAM ||
+            g->program.values[i].kind == CT_VALUE_INPUT)
+            for (int64_t k = 0; k < ct_shape_elements(g->program.values[i].shape); k++)
+                ((double *)interpreter_at(&in, i))[k] = uniform(&rng);
+    interpreter_run(&in, 0, g->program.op_count);
+    struct ct_model model = {.loss = g->loss, .inv_valid = g->scale};
+    for (int i = 0; i < count; i++)
+        cr_assert_lt(worst_difference(&in, &model, forward, params[i]), 1e-6);
+    interpreter_deinit(&in);
+    ct_program_deinit(&g->program);
+}
+
+Test(backward, a_parameter_used_twice_gets_the_sum)
+{
+    struct graph g;
+
+    graph_init(&g);
+    struct ct_model_param w = param(&g, ct_shape2(2, 2), "w");
+    int h = unary(&g.program, CT_OP_TANH, binary(&g.program, CT_OP_LINEAR, g.x, w.value), 0);
+    check_graph(&g, binary(&g.program, CT_OP_LINEAR, h, w.value), &w, 1);
+}
+
+Test(backward, a_value_used_twice_gets_the_sum)
+{
+    struct graph g;
+
+    graph_init(&g);
+    struct ct_model_param w = param(&g, ct_shape2(2, 2), "w");
+    int h = binary(&g.program, CT_OP_LINEAR, g.x, w.value);
+    int a = unary(&g.program, CT_OP_TANH, h, 0);
+    int b = unary(&g.program, CT_OP_SCALE, h, -1.5);
+    int c = unary(&g.program, CT_OP_COPY, b, 0);
+    check_graph(&g, binary(&g.program, CT_OP_ADD, a, c), &w, 1);
+}
+
+Test(backward, a_parameter_may_be_added_itself)
+{
+    struct graph g;
+
+    graph_init(&g);
+    struct ct_model_param p = param(&g, ct_shape2(3, 2), "p");
+    int twice = binary(&g.program, CT_OP_ADD, p.value, p.value);
+    check_graph(&g, binary(&g.program, CT_OP_ADD, twice, unary(&g.program, CT_OP_GELU, p.value, 0)),
+                &p, 1);
+}
+
+Test(backward, a_parameter_that_the_loss_does_not_see_gets_zero)
+{
+    struct graph g;
+    struct interpreter in;
+
+    graph_init(&g);
+    struct ct_model_param p = param(&g, ct_shape2(3, 2), "p");
+    g.loss = binary(&g.program, CT_OP_MSE, g.x, g.target);
+    ct_program_backward(&g.program, g.loss, g.scale, &(struct ct_grad_pair){p.value, p.grad}, 1);
+    interpreter_init(&in, &g.program);
+    memset(interpreter_at(&in, p.grad), 0xff, 6 * sizeof(double));
+    interpreter_run(&in, 0, g.program.op_count);
+    for (int i = 0; i < 6; i++)
+        cr_assert_eq(at(&in, p.grad, i), 0);
+    interpreter_deinit(&in);
+    ct_program_deinit(&g.program);
+}
+
+Test(backward, the_gradient_of_the_input_is_not_computed)
+{
+    static const int64_t hidden[] = {6};
+    struct ct_model model;
+    int dx = 0;
+
+    struct ct_model_spec spec = {
+        .input = 4, .hidden = hidden, .hidden_count = 1, .classes = 3, .dtype = CT_F32};
+    cr_assert_eq(ct_model_build(&model, &spec, 2, NULL), 0);
+    for (int i = 0; i < model.program.op_count; i++)
+        dx += model.program.ops[i].kind == CT_OP_LINEAR_DX;
+    cr_assert_eq(dx, 1, "one for the hidden layer, none for x");
+    ct_model_deinit(&model);
+}
