@@ -17,7 +17,7 @@
 
 enum {
     CT_GEMM_KC = 256,
-    CT_GEMM_WORKSPACE = 5 << 18, /* bytes that a running product may use, for packing */
+    CT_GEMM_WORKSPACE = 3 << 18, /* bytes that a running product may use, for packing */
 };
 
 /* One product. Element (i, k) of a is a[i * a_row + k * a_k], (k, j) of b is b[k * b_k + j *

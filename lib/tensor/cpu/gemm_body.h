@@ -27,10 +27,12 @@ enum {
     TILE_VECTORS = 2,
     TILE_WIDTH = LANES * TILE_VECTORS,
     BLOCK_ROWS = 16 * TILE_ROWS, /* of packed a: 16 tiles stay in the second-level cache */
-    BLOCK_COLUMNS = 1024,        /* of packed b */
+    BLOCK_COLUMNS = 512,         /* of packed b */
 };
-static_assert((BLOCK_ROWS + BLOCK_COLUMNS) * CT_GEMM_KC * sizeof(float) <= CT_GEMM_WORKSPACE,
-              "the packed blocks fit the workspace");
+static_assert(((BLOCK_ROWS + BLOCK_COLUMNS) * CT_GEMM_KC + LANES) * sizeof(float) <=
+                  CT_GEMM_WORKSPACE,
+              "the packed blocks and their slack fit the workspace");
+static_assert(TILE_ROWS <= LANES, "a sliver of a is one vector wide");
 static_assert(BLOCK_COLUMNS % TILE_WIDTH == 0, "blocks are whole slivers");
 
 /* ---- tiles -------------------------------------------------------------------------------------
@@ -106,20 +108,39 @@ static void (*const tiles[TILE_ROWS][TILE_VECTORS])(const struct tile *) = {
 /* ---- packing -----------------------------------------------------------------------------------
  */
 
+/* to[k * width + lane] = from[lane * lane_step + k] for `depth` <= LANES values of k. */
+static void pack_square(float *to, int64_t width, int64_t lanes, int64_t depth, const float *from,
+                        ptrdiff_t lane_step)
+{
+    vec r[LANES];
+    vmask mask = mask_first(depth);
+
+    for (int64_t lane = 0; lane < LANES; lane++)
+        r[lane] = lane < lanes ? vec_load_some(from + lane * lane_step, mask) : vec_all(0);
+    vec_transpose(r);
+    for (int64_t k = 0; k < depth; k++)
+        vec_store(to + k * width, r[k]);
+}
+
 /* to[k * width + lane] = from[lane * lane_step + k * k_step] for all k and the first `lanes` lanes;
- * one of the steps is 1. */
+ * one of the steps is 1. Whole vectors are stored: what lies behind the lanes of one k is written
+ * by the next k, belongs to no lane, or, at the very end, is the slack of the workspace. */
 static void pack(float *to, int64_t width, int64_t lanes, int64_t depth, const float *from,
                  ptrdiff_t lane_step, ptrdiff_t k_step)
 {
-    if (lane_step == 1) {
-        for (int64_t k = 0; k < depth; k++)
-            for (int64_t lane = 0; lane < lanes; lane++)
-                to[k * width + lane] = from[k * k_step + lane];
-        return;
+    for (int64_t lane = 0; lane < lanes; lane += LANES, to += LANES) {
+        int64_t some = CT_MIN(lanes - lane, LANES);
+        const float *first = from + lane * lane_step;
+        vmask mask = mask_first(some);
+
+        if (lane_step == 1)
+            for (int64_t k = 0; k < depth; k++)
+                vec_store(to + k * width, vec_load_some(first + k * k_step, mask));
+        else
+            for (int64_t k = 0; k < depth; k += LANES)
+                pack_square(to + k * width, width, some, CT_MIN(depth - k, LANES), first + k,
+                            lane_step);
     }
-    for (int64_t lane = 0; lane < lanes; lane++)
-        for (int64_t k = 0; k < depth; k++)
-            to[k * width + lane] = from[lane * lane_step + k];
 }
 
 /* ---- blocks ------------------------------------------------------------------------------------
@@ -206,10 +227,27 @@ static void run_block(const struct ct_gemm *g, struct block *block)
     }
 }
 
+/* Whether to copy a: rows a multiple of a page apart share cache sets, and a transposed a spreads
+ * each tile over CT_GEMM_KC pages, which hurts when it is read for many columns. */
+static bool worth_packing_a(const struct ct_gemm *g)
+{
+    return g->a_k == 1 ? g->a_row % 1024 == 0 && g->m > 1 : g->n >= 512;
+}
+
+/* Whether to copy b: always when its columns do not lie side by side, as vectors need them; else
+ * when many rows of c reuse the copy. */
+static bool worth_packing_b(const struct ct_gemm *g)
+{
+    return g->b_col != 1 || g->m > 256;
+}
+
 static void run(const struct ct_gemm *g, void *workspace)
 {
     float *memory = workspace;
-    struct block block = {.packed_a = memory, .packed_b = memory + BLOCK_ROWS * CT_GEMM_KC};
+    struct block block = {
+        .packed_b = worth_packing_b(g) ? memory : NULL,
+        .packed_a = worth_packing_a(g) ? memory + BLOCK_COLUMNS * CT_GEMM_KC : NULL,
+    };
 
     for (block.column = 0; block.column < g->n; block.column += BLOCK_COLUMNS) {
         block.columns = CT_MIN(g->n - block.column, BLOCK_COLUMNS);

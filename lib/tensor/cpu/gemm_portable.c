@@ -61,5 +61,17 @@ static inline vec vec_fma(vec a, vec b, vec c)
     return c;
 }
 
+/* Exchange rows and columns. */
+static inline void vec_transpose(vec r[LANES])
+{
+    for (int i = 0; i < LANES; i++)
+        for (int j = 0; j < i; j++) {
+            float swapped = r[i].lane[j];
+
+            r[i].lane[j] = r[j].lane[i];
+            r[j].lane[i] = swapped;
+        }
+}
+
 #define GEMM ct_gemm_portable
 #include "tensor/cpu/gemm_body.h"
