@@ -17,7 +17,7 @@ V ?= 0
 Q := $(if $(filter 1,$(V)),,@)
 
 # ---- modules: folder, dependencies, libraries ---------------------------------------------------
-MODULES := base wire config net launch tensor graph data train rdzv coll plan exec
+MODULES := base wire config net launch tensor graph data train rdzv coll plan exec trainer
 
 DIRS_base   := lib/base
 DIRS_wire   := lib/wire
@@ -32,6 +32,7 @@ DIRS_rdzv   := rendezvous
 DIRS_coll   := collectives collectives/backend
 DIRS_plan   := collectives/plan
 DIRS_exec   := collectives/exec
+DIRS_trainer := cmd/ctworker/trainer
 
 DEPS_base   :=
 DEPS_wire   := base
@@ -46,6 +47,7 @@ DEPS_rdzv   := base wire net
 DEPS_coll   := base wire
 DEPS_plan   := base tensor graph
 DEPS_exec   := base wire tensor graph coll plan
+DEPS_trainer := base config data train tensor graph coll plan exec
 
 LIBS_base   := -lm
 LIBS_config := -lyaml
@@ -57,7 +59,7 @@ LIBS_train  := -ljansson
 PROGRAMS := ctrun ctrund ctworker
 USES_ctrun    := config launch rdzv
 USES_ctrund   := rdzv
-USES_ctworker := config data train exec
+USES_ctworker := trainer
 
 # ---- flags --------------------------------------------------------------------------------------
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes \
