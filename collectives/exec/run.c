@@ -28,10 +28,10 @@ static int run_op(struct ct_runner *r, int i)
     const struct ct_kernel_args *args = &r->args[i];
     int code = 0;
 
-    if (r->options->before_op != NULL && r->list == &r->plan->step)
-        r->options->before_op(r->options->context, i);
     if (r->trace != NULL)
         stamp(r, &r->trace[i].start_ns, &r->trace[i].start);
+    if (r->options->before_op != NULL && r->list == &r->plan->step)
+        r->options->before_op(r->options->context, i);
     if (op->kind == CT_OP_ALL_REDUCE) {
         struct ct_options options = {.timeout_ms = r->options->timeout_ms,
                                      .mode = modes[r->plan->options.reduce]};

@@ -12,18 +12,33 @@ static const char *const reduce_names[] = {
     [CT_PLAN_INVARIANT] = "invariant",
 };
 
+/* `amount` in the largest of the units, each `factor` times the one before, that keeps it above 1.
+ */
+static const char *scaled(double amount, double factor, const char *const *units, char text[32])
+{
+    int unit = 0;
+
+    while (amount >= factor && units[unit + 1] != NULL) {
+        amount /= factor;
+        unit++;
+    }
+    snprintf(text, 32, unit == 0 ? "%.0f %s" : "%.2f %s", amount, units[unit]);
+    return text;
+}
+
 /* "1.50 MB"; powers of 1024, as options are given. */
 static const char *bytes_text(double bytes, char text[32])
 {
-    static const char *const units[] = {"B", "KB", "MB", "GB", "TB"};
-    size_t unit = 0;
+    static const char *const units[] = {"B", "KB", "MB", "GB", "TB", NULL};
 
-    while (bytes >= 1024 && unit + 1 < CT_COUNT(units)) {
-        bytes /= 1024;
-        unit++;
-    }
-    snprintf(text, 32, unit == 0 ? "%.0f %s" : "%.2f %s", bytes, units[unit]);
-    return text;
+    return scaled(bytes, 1024, units, text);
+}
+
+static const char *flop_text(double flop, char text[32])
+{
+    static const char *const units[] = {"FLOP", "KFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", NULL};
+
+    return scaled(flop, 1000, units, text);
 }
 
 static int64_t parameter_count(const struct ct_plan *plan)
@@ -96,7 +111,7 @@ void ct_plan_print(const struct ct_plan *plan, bool ops, struct ct_buf *buf)
                   reduce_names[o->reduce], o->overlap ? "beside backward" : "in line",
                   o->world > 1 ? plan->bucket_count : 0, bytes_text(ct_plan_wire_bytes(plan), a));
     print_buckets(plan, buf);
-    ct_buf_printf(buf, "work         %.3g GFLOP a rank and step\n", step_flop(plan) / 1e9);
+    ct_buf_printf(buf, "work         %s a rank and step\n", flop_text(step_flop(plan), a));
     ct_buf_printf(buf, "hash         %016" PRIx64 "\n", plan->hash);
     if (ops)
         print_ops(plan, buf);

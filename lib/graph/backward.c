@@ -83,13 +83,13 @@ static struct ct_program_op reads(int kind, int a, int c, int d, int e)
     return op;
 }
 
-/* y = x W^T + b */
+/* y = x W^T + b. The bias comes first, as it does when parameters are walked from the last. */
 static void backward_linear(struct backward *b, const struct ct_program_op *op)
 {
     int dy = b->grad_of[op->out[0]];
 
-    contribute(b, op->in[1], reads(CT_OP_LINEAR_DW, dy, op->in[0], CT_NONE, CT_NONE));
     contribute(b, op->in[2], reads(CT_OP_LINEAR_DB, dy, CT_NONE, CT_NONE, CT_NONE));
+    contribute(b, op->in[1], reads(CT_OP_LINEAR_DW, dy, op->in[0], CT_NONE, CT_NONE));
     contribute(b, op->in[0], reads(CT_OP_LINEAR_DX, dy, op->in[1], CT_NONE, CT_NONE));
 }
 

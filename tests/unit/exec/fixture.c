@@ -46,7 +46,7 @@ void fill_rows(const struct ct_model_spec *spec, int64_t first, int64_t rows, vo
         labels[i] = (int32_t)(words[0] % (uint32_t)spec->classes);
         for (int64_t k = 0; k < spec->input; k++) {
             ct_philox(99, (uint32_t[4]){(uint32_t)(first + i), (uint32_t)k, 0, 0}, words);
-            float value = 2 * ct_uniform_f32(words[0]) - 1 + 0.3f * (float)(labels[i] == k);
+            float value = 2 * ct_uniform_f32(words[0]) - 1 + (float)(labels[i] == k);
             if (spec->dtype == CT_F64)
                 ((double *)x)[i * spec->input + k] = value;
             else

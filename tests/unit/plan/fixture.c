@@ -1,0 +1,40 @@
+/* See fixture.h. */
+#include "tests/unit/plan/fixture.h"
+
+#include <criterion/criterion.h>
+
+static const int64_t two_hidden[] = {9, 7};
+
+const struct ct_model_spec plan_spec = {.input = 6,
+                                        .hidden = two_hidden,
+                                        .hidden_count = 2,
+                                        .classes = 4,
+                                        .activation = CT_ACT_RELU,
+                                        .loss = CT_LOSS_CROSS_ENTROPY,
+                                        .dtype = CT_F32};
+
+const struct ct_plan_options plan_options = {
+    .world = 4,
+    .micro_rows = 5,
+    .accumulation = 4,
+    .bucket_bytes = 512,
+    .first_bucket_bytes = 128,
+    .overlap = true,
+    .reduce = CT_PLAN_INVARIANT,
+    .optim = {.type = CT_OPTIM_SGD, .momentum = 0.9, .clip = 1},
+};
+
+void plan_init(struct ct_plan *plan, const struct ct_plan_options *options)
+{
+    struct ct_error err = {0};
+
+    cr_assert_eq(ct_plan_build(plan, &plan_spec, options, 1, &err), 0, "%s", err.text);
+}
+
+int find_op(const struct ct_plan *plan, int kind, int nth)
+{
+    for (int i = 0; i < plan->step.program.op_count; i++)
+        if (plan->step.program.ops[i].kind == kind && nth-- == 0)
+            return i;
+    return -1;
+}

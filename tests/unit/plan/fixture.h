@@ -1,0 +1,18 @@
+/* A plan for tests: a relu MLP 6-9-7-4, SGD with momentum, 4 ranks, 4 micro-batches of 5 rows,
+ * small buckets, invariant. */
+#ifndef CT_TESTS_PLAN_FIXTURE_H
+#define CT_TESTS_PLAN_FIXTURE_H
+
+#include "collectives/plan/passes.h"
+#include "collectives/plan/plan.h"
+
+extern const struct ct_model_spec plan_spec;
+extern const struct ct_plan_options plan_options;
+
+/* Build the plan; aborts the test on failure. */
+void plan_init(struct ct_plan *plan, const struct ct_plan_options *options);
+
+/* The number of the `nth` op (from 0) of `kind` in the step's list; -1 when there is none. */
+int find_op(const struct ct_plan *plan, int kind, int nth);
+
+#endif
