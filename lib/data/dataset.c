@@ -12,7 +12,7 @@
 static const struct ct_source *const sources[] = {&ct_source_csv, &ct_source_idx};
 
 /* The key of the fixed shuffle behind a split: part of what a split means, never to change. */
-enum { SPLIT_KEY = 0x5EED };
+enum { SPLIT_KEY = 0 };
 
 const char *ct_data_format(size_t index)
 {

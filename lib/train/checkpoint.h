@@ -59,7 +59,8 @@ int ct_ckpt_save(const struct ct_ckpt_save *save, char ret_path[PATH_MAX], struc
 int ct_ckpt_latest(const char *dir, char ret_path[PATH_MAX], struct ct_error *err);
 
 /* Read the state of the checkpoint directory `path` and check every file's size and checksum.
- * CT_ENOINPUT (no checkpoint there), CT_EDATA (which file, what is wrong). */
+ * CT_ENOINPUT (nothing there), CT_EDATA (no checkpoint; or which file,
+ * and what is wrong with it). */
 int ct_ckpt_open(const char *path, struct ct_ckpt_state *ret, struct ct_error *err);
 
 /* Fill the tensors of `files` from the checkpoint; names, types and shapes must match exactly.

@@ -91,11 +91,15 @@ int ct_ckpt_open(const char *path, struct ct_ckpt_state *ret, struct ct_error *e
 
     if (code != 0)
         return code;
+    if (access(path, F_OK) != 0)
+        return ct_error_set(err, CT_ENOINPUT, "checkpoint %s: cannot be read: %s", path,
+                            strerror(errno));
+    if (access(state_path, F_OK) != 0)
+        return ct_error_set(err, CT_EDATA, "%s: is no checkpoint: it holds no %s", path,
+                            CT_CKPT_STATE);
     ct_buf_init(&text, 0);
     code = ct_fs_read(state_path, STATE_LIMIT, &text, err);
-    if (code != 0)
-        (void)ct_error_prefix(err, "no checkpoint at %s", path);
-    else
+    if (code == 0)
         code = ct_ckpt_state_parse(&state, &sums, state_path, &text, err);
     ct_buf_deinit(&text);
 

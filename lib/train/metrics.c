@@ -156,16 +156,15 @@ int ct_metrics_new(struct ct_metrics **ret, const struct ct_metrics_options *opt
 
 static void print_record(struct ct_buf *buf, const struct ct_metric_record *record, double time)
 {
-    (void)ct_buf_printf(buf, "{\"v\": %d, \"kind\": ", CT_METRICS_VERSION);
+    (void)ct_buf_printf(buf, "{\"v\":%d,\"kind\":", CT_METRICS_VERSION);
     ct_json_string(buf, record->kind);
-    (void)ct_buf_printf(buf,
-                        ", \"step\": %" PRIu64 ", \"epoch\": %" PRIu64 ", \"time\": ", record->step,
+    (void)ct_buf_printf(buf, ",\"step\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"time\":", record->step,
                         record->epoch);
     ct_json_number(buf, time);
     for (size_t i = 0; i < CT_METRIC_COUNT; i++) {
         if (!record->has[i])
             continue;
-        (void)ct_buf_printf(buf, ", \"%s\": ", metrics_table[i].key);
+        (void)ct_buf_printf(buf, ",\"%s\":", metrics_table[i].key);
         ct_json_number(buf, record->value[i]);
     }
     (void)ct_buf_puts(buf, "}\n");

@@ -1,7 +1,7 @@
 /* Metrics: one record an event, to metrics.jsonl and to TensorBoard event files.
  *
- *   {"v": 1, "kind": "train", "step": 40, "epoch": 1, "time": 1700000000.25, "loss": 0.31, ...}
- *   {"v": 1, "kind": "eval", "step": 45, ..., "accuracy": 0.97, "correct": 349, "rows": 360}
+ *   {"v":1,"kind":"train","step":40,"epoch":1,"time":1700000000.25,"loss":0.31,...}
+ *   {"v":1,"kind":"eval","step":45,...,"accuracy":0.97,"correct":349,"rows":360}
  *
  * `step` counts completed steps. Which keys there are is in metric.def. A resumed run cuts
  * metrics.jsonl behind the step it resumes from, and tells TensorBoard to do the same, so no step

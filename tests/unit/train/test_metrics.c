@@ -48,9 +48,9 @@ static void expect_lines(const char *want)
     ct_buf_deinit(&text);
 }
 
-#define LINE(kind, step)                                  \
-    "{\"v\": 1, \"kind\": \"" kind "\", \"step\": " #step \
-    ", \"epoch\": 1, \"time\": 1700000000.25, \"loss\": 0.25}\n"
+#define LINE(kind, step)                             \
+    "{\"v\":1,\"kind\":\"" kind "\",\"step\":" #step \
+    ",\"epoch\":1,\"time\":1700000000.25,\"loss\":0.25}\n"
 
 Test(metrics, a_record_is_one_line_with_its_values)
 {
@@ -64,8 +64,8 @@ Test(metrics, a_record_is_one_line_with_its_values)
     cr_assert_eq(ct_metrics_write(metrics, &record, &err), 0, "%s", err.text);
     cr_assert_str_eq(ct_metrics_path(metrics), folder_path("run/metrics.jsonl"));
     ct_metrics_free(metrics);
-    expect_lines("{\"v\": 1, \"kind\": \"eval\", \"step\": 45, \"epoch\": 2, \"time\": "
-                 "1700000000.25, \"loss\": null, \"accuracy\": 0.1, \"rows\": 360}\n");
+    expect_lines("{\"v\":1,\"kind\":\"eval\",\"step\":45,\"epoch\":2,\"time\":1700000000.25,"
+                 "\"loss\":null,\"accuracy\":0.1,\"rows\":360}\n");
 }
 
 Test(metrics, a_resumed_run_repeats_no_step)
@@ -85,7 +85,7 @@ Test(metrics, a_resumed_run_repeats_no_step)
 Test(metrics, a_line_torn_by_a_crash_is_cut)
 {
     struct ct_metrics *metrics = open_metrics(0, false);
-    static const char torn[] = LINE("train", 10) LINE("eval", 10) "{\"v\": 1, \"kind\": \"tra";
+    static const char torn[] = LINE("train", 10) LINE("eval", 10) "{\"v\":1,\"kind\":\"tra";
 
     ct_metrics_free(metrics);
     folder_write(folder_path("run/metrics.jsonl"), torn, sizeof torn - 1);

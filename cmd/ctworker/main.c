@@ -1,0 +1,155 @@
+/* ctworker: trains what a YAML file describes, as one rank of a ctrun job or alone.
+ *
+ *   ctrun --nproc_per_node 2 configs/digits_mlp.yaml      two of them
+ *   ctworker configs/digits_mlp.yaml                      one, without a launcher
+ *
+ * Exit status: 0; 128 + n after a stop by signal n; else that of the error (base/error.def). */
+#include "trainer/loop.h"
+#include "trainer/setup.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static const char usage[] = "usage: ctworker [--section.key=value ...] FILE.yaml\n"
+                            "Trains what the file describes, as one process; see ctrun(1) for "
+                            "several.\n";
+
+/* Is there an agent to talk to? */
+static bool has_agent(void)
+{
+    return getenv("CTRUN_CONTROL_FD") != NULL;
+}
+
+/* The first worker of a node speaks for all when they fail for the same reason. */
+static bool speaks_for_node(void)
+{
+    const char *local_rank = getenv("LOCAL_RANK");
+
+    return !has_agent() || local_rank == NULL || strcmp(local_rank, "0") == 0;
+}
+
+static int load_config(struct ct_config *cfg, int argc, char **argv, struct ct_error *err)
+{
+    const struct ct_config_input in = {
+        .argc = argc - 1, .argv = argv + 1, .env = environ, .command_needed = true};
+    struct ct_config_errors errs = {0};
+    int code = ct_config_load(cfg, &in, &errs);
+    struct ct_buf text;
+
+    if (code == 0 && !cfg->command.help && !cfg->command.version && cfg->command.file == NULL)
+        return ct_error_set(err, CT_EUSAGE, "ctworker trains a YAML file, and %s is none",
+                            cfg->command.program);
+    if (code == 0)
+        return 0;
+    ct_buf_init(&text, 0);
+    ct_config_errors_write(&errs, "ctworker: ", &text);
+    if (speaks_for_node())
+        (void)fputs(ct_buf_str(&text), stderr);
+    ct_buf_deinit(&text);
+    err->text[0] = '\0';
+    return code;
+}
+
+static bool should_print(const struct ct_worker *worker)
+{
+    switch (worker->scope) {
+    case CT_SCOPE_NODE:
+        return worker->me->local_rank == 0;
+    case CT_SCOPE_JOB:
+        return worker->me->rank == 0;
+    case CT_SCOPE_RANK:
+        break;
+    }
+    return true;
+}
+
+/* Tell agent and user what went wrong. The agent hears it first: peers that notice must not be
+ * taken for the cause. */
+static void report_failure(const struct ct_worker *worker, int code, struct ct_error *err)
+{
+    if (err->text[0] == '\0')
+        (void)ct_error_set(err, code, "%s", ct_strerror(code));
+    err->code = code;
+    (void)ct_job_failure(worker->job, err);
+    if (should_print(worker))
+        ct_log_event(worker->log, CT_LOG_ERROR, ct_error_name(code), "%s", err->text);
+}
+
+/* Set up and train. A stop in the middle is no failure. */
+static int train(struct ct_worker *worker, bool *ret_stopped, struct ct_error *err)
+{
+    int code = ct_setup(worker, err);
+
+    if (code == 0)
+        return ct_loop_run(worker, ret_stopped, err);
+    if (!ct_stop_is_secondary(code))
+        return code;
+    *ret_stopped = ct_stop_wait(worker->stop, worker->job, CT_STOP_GRACE_MS);
+    return *ret_stopped ? 0 : code;
+}
+
+/* The whole life of a rank; the exit status. */
+static int work(struct ct_worker *worker)
+{
+    struct ct_error err = {0};
+    bool stopped = false;
+    int code = train(worker, &stopped, &err);
+
+    if (code == 0)
+        ct_report_summary(worker, stopped);
+    else
+        report_failure(worker, code, &err);
+    ct_setup_undo(worker);
+    if (code != 0)
+        return ct_exit_status(code);
+    return stopped ? 128 + worker->stop->signal : 0;
+}
+
+static int run(const struct ct_config *cfg, struct ct_error *err)
+{
+    const int stderr_fd = STDERR_FILENO;
+    struct ct_log log;
+    struct ct_stop stop;
+    struct ct_worker *worker = calloc(1, sizeof *worker);
+
+    if (worker == NULL)
+        return ct_exit_status(ct_error_set(err, CT_ENOMEM, "out of memory"));
+    ct_stop_init(&stop);
+    ct_log_init_fd(&log, "ctworker", &stderr_fd);
+    log.level = (enum ct_log_level)cfg->log.level;
+    log.json = cfg->log.format == CT_CONFIG_LOG_FORMAT_JSON;
+    worker->cfg = cfg;
+    worker->log = &log;
+    worker->clock = &ct_clock_system;
+    worker->stop = &stop;
+    worker->report.alone = !has_agent();
+    int code = ct_job_open(&worker->job, err);
+    int status = ct_exit_status(code);
+    if (code == 0) {
+        worker->me = ct_job_assignment(worker->job);
+        status = work(worker);
+        ct_job_close(worker->job);
+    }
+    free(worker);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct ct_config cfg = {0};
+    struct ct_error err = {0};
+    int status = ct_exit_status(load_config(&cfg, argc, argv, &err));
+
+    if (status == 0 && (cfg.command.help || cfg.command.version))
+        (void)fputs(usage, stdout);
+    else if (status == 0)
+        status = run(&cfg, &err);
+    if (err.text[0] != '\0' && speaks_for_node())
+        (void)fprintf(stderr, "ctworker: error: %s\n", err.text);
+    ct_config_deinit(&cfg);
+    return status;
+}

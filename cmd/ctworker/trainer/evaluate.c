@@ -1,0 +1,38 @@
+/* See evaluate.h. */
+#include "evaluate.h"
+
+#include "base/assert.h"
+
+enum { LOSS, CORRECT, SUMS };
+
+int ct_evaluate(struct ct_worker *worker, struct ct_evaluation *ret, struct ct_error *err)
+{
+    const struct ct_batch_buffer *buffer = &worker->eval_buffer;
+    const struct ct_exec_eval args = {.x = buffer->features, .labels = buffer->labels};
+    double sums[SUMS] = {0};
+    int code = 0;
+
+    CT_ASSERT(worker->eval.rows > 0);
+    for (uint64_t at = 0; code == 0 && at < worker->eval.rows;) {
+        struct ct_exec_sums part = {0};
+        at = ct_sampler_fill(&worker->eval_sampler, &worker->eval, &worker->eval_share, at, buffer)
+                 .next;
+        code = ct_exec_eval(worker->exec, &args, &part, err);
+        sums[LOSS] += part.loss;
+        sums[CORRECT] += (double)part.correct;
+    }
+    if (code == 0 && worker->group != NULL) {
+        const struct ct_options options = {.mode = CT_MODE_REPRODUCIBLE};
+        code =
+            ct_all_reduce(worker->group, ct_inplace(sums, SUMS, CT_F64), CT_REDUCE_SUM, &options);
+        if (code != 0 && err != NULL)
+            *err = *ct_group_failure(worker->group);
+    }
+    if (code != 0)
+        return code;
+    *ret = (struct ct_evaluation){.step = worker->step,
+                                  .rows = worker->eval.rows,
+                                  .correct = (uint64_t)sums[CORRECT],
+                                  .loss = sums[LOSS] / (double)worker->eval.rows};
+    return 0;
+}

@@ -1,0 +1,131 @@
+/* See loop.h.
+ *
+ *   next batch -> step -> report -> [replicas] -> [evaluate] -> [save] -> stop? -> ...
+ *
+ * A stop needs no agreement between ranks: each ends after the step it is in, and a rank that waits
+ * for one that has gone gets CT_ECLOSED, with its state still that of the last completed step. All
+ * states are equal, so whatever step rank 0 stands at is a checkpoint of the whole job. */
+#include "loop.h"
+
+#include "agree.h"
+#include "evaluate.h"
+#include "resume.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* What is due after a step. */
+struct due {
+    bool epoch_ends;
+    bool last;
+};
+
+static bool is_due(struct ct_config_interval every, const struct ct_worker *worker,
+                   const struct due *due)
+{
+    if (every.count <= 0)
+        return false;
+    if (every.unit == CT_CONFIG_STEPS)
+        return worker->step % (uint64_t)every.count == 0;
+    return due->epoch_ends && worker->position / worker->train.rows % (uint64_t)every.count == 0;
+}
+
+static int run_step(struct ct_worker *worker, const struct ct_prefetch_batch *batch,
+                    struct ct_error *err)
+{
+    struct ct_exec_result result = {0};
+    const struct ct_exec_step args = {.x = batch->features,
+                                      .labels = batch->labels,
+                                      .valid_count = (int64_t)batch->batch.valid,
+                                      .lr = ct_schedule_lr(&worker->schedule, worker->step),
+                                      .update = worker->step + 1};
+    int code = ct_exec_step(worker->exec, &args, &result, err);
+
+    if (code != 0)
+        return code;
+    worker->step++;
+    worker->position = batch->batch.next;
+    if (!isfinite(result.loss)) {
+        worker->scope = CT_SCOPE_JOB;
+        return ct_error_set(err, CT_EDIVERGED,
+                            "the loss of step %" PRIu64
+                            " is %f: the training diverged; lower optim.lr or set optim.clip",
+                            worker->step, result.loss);
+    }
+    const struct due due = {.epoch_ends = worker->position % worker->train.rows == 0,
+                            .last = worker->step == worker->steps};
+    const struct ct_step_report step = {.samples = batch->batch.valid,
+                                        .loss = result.loss,
+                                        .grad_norm = result.grad_norm,
+                                        .lr = args.lr,
+                                        .logged = due.last ||
+                                                  is_due(worker->cfg->log.every, worker, &due)};
+    return ct_report_step(worker, &step, err);
+}
+
+static int evaluate(struct ct_worker *worker, struct ct_error *err)
+{
+    struct ct_evaluation evaluation;
+    int code = ct_evaluate(worker, &evaluation, err);
+
+    return code != 0 ? code : ct_report_evaluation(worker, &evaluation, err);
+}
+
+/* What follows a completed step. */
+static int after_step(struct ct_worker *worker, struct ct_error *err)
+{
+    const struct ct_config *cfg = worker->cfg;
+    const struct due due = {.epoch_ends = worker->position % worker->train.rows == 0,
+                            .last = worker->step >= worker->steps};
+    int code = 0;
+
+    if (cfg->check.replicas > 0 && worker->step % (uint64_t)cfg->check.replicas == 0)
+        code = ct_agree_replicas(worker, err);
+    if (code == 0 && worker->eval.rows > 0 && (due.last || is_due(cfg->eval.every, worker, &due)))
+        code = evaluate(worker, err);
+    if (code == 0 && (due.last || is_due(cfg->checkpoint.every, worker, &due)))
+        code = ct_resume_save(worker, err);
+    return code;
+}
+
+static int train(struct ct_worker *worker, struct ct_prefetch *prefetch, struct ct_error *err)
+{
+    int code = 0;
+
+    while (code == 0 && worker->step < worker->steps &&
+           !ct_stop_requested(worker->stop, worker->job)) {
+        struct ct_prefetch_batch batch = ct_prefetch_next(prefetch);
+        code = run_step(worker, &batch, err);
+        if (code == 0)
+            code = after_step(worker, err);
+    }
+    return code;
+}
+
+/* Steps until the last one, a stop or a failure. */
+static int train_from_here(struct ct_worker *worker, struct ct_error *err)
+{
+    const struct ct_prefetch_options options = {
+        .sampler = worker->sampler, .share = worker->share, .position = worker->position};
+    struct ct_prefetch *prefetch = NULL;
+    int code = ct_prefetch_new(&prefetch, &worker->train, &options, err);
+
+    if (code == 0)
+        code = train(worker, prefetch, err);
+    ct_prefetch_free(prefetch);
+    return code;
+}
+
+int ct_loop_run(struct ct_worker *worker, bool *ret_stopped, struct ct_error *err)
+{
+    int code = 0;
+
+    if (worker->step < worker->steps)
+        code = train_from_here(worker, err);
+    else if (worker->eval.rows > 0)
+        code = evaluate(worker, err);
+    bool gone = ct_stop_is_secondary(code);
+    *ret_stopped = (code == 0 ? worker->step < worker->steps : gone) &&
+                   ct_stop_wait(worker->stop, worker->job, gone ? CT_STOP_GRACE_MS : 0);
+    return *ret_stopped ? ct_resume_save(worker, err) : code;
+}

@@ -1,0 +1,190 @@
+/* See report.h. */
+#include "report.h"
+
+#include "train/metrics.h"
+#include "worker.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* How often progress is sent to an agent, and shown on a terminal; the window of the speed. */
+enum { AGENT_MS = 100, TERMINAL_MS = 1000, WINDOW_MS = 500 };
+
+int ct_report_open(struct ct_worker *worker, struct ct_error *err)
+{
+    struct ct_report *report = &worker->report;
+    const struct ct_config *cfg = worker->cfg;
+
+    report->active = worker->me->rank == 0;
+    report->started_ns = report->mark_ns = ct_clock_mono_ns(worker->clock);
+    report->first_step = worker->step;
+    if (!report->active)
+        return 0;
+    const struct ct_metrics_options options = {.dir = worker->run_dir.path,
+                                               .jsonl = cfg->log.jsonl,
+                                               .tensorboard = cfg->log.tensorboard,
+                                               .resumed_step = worker->step,
+                                               .clock = worker->clock};
+    return ct_metrics_new(&report->metrics, &options, err);
+}
+
+void ct_report_close(struct ct_worker *worker)
+{
+    ct_metrics_free(worker->report.metrics);
+    worker->report.metrics = NULL;
+}
+
+static double seconds_since(const struct ct_worker *worker, uint64_t start_ns)
+{
+    return (double)(ct_clock_mono_ns(worker->clock) - start_ns) * 1e-9;
+}
+
+/* Samples a second since the last mark, when the window is long enough to tell. */
+static void measure(struct ct_worker *worker)
+{
+    struct ct_report *report = &worker->report;
+    double seconds = seconds_since(worker, report->mark_ns);
+
+    if (report->samples_per_s > 0 && seconds < WINDOW_MS * 1e-3)
+        return;
+    report->samples_per_s = (double)(report->samples - report->mark_samples) / (seconds + 1e-9);
+    report->mark_ns = ct_clock_mono_ns(worker->clock);
+    report->mark_samples = report->samples;
+}
+
+static struct ct_progress progress_of(const struct ct_worker *worker,
+                                      const struct ct_step_report *step)
+{
+    const struct ct_report *report = &worker->report;
+    double per_step =
+        seconds_since(worker, report->started_ns) / (double)(worker->step - report->first_step);
+
+    return (struct ct_progress){.epoch = ct_worker_epoch(worker),
+                                .epochs = ct_worker_epochs(worker),
+                                .step = worker->step,
+                                .steps = worker->steps,
+                                .loss = step->loss,
+                                .samples_per_s = report->samples_per_s,
+                                .learning_rate = step->lr,
+                                .eta_s = per_step * (double)(worker->steps - worker->step)};
+}
+
+/* One line for who runs the trainer without ctrun. */
+static void show_line(const struct ct_progress *p)
+{
+    (void)printf("epoch %" PRIu64 "/%" PRIu64 "  step %" PRIu64 "/%" PRIu64
+                 "  loss %.4f  %.0f samples/s  %.0f s left\n",
+                 p->epoch, p->epochs, p->step, p->steps, p->loss, p->samples_per_s, p->eta_s);
+    (void)fflush(stdout);
+}
+
+static void show_progress(struct ct_worker *worker, const struct ct_step_report *step)
+{
+    struct ct_report *report = &worker->report;
+    uint64_t now = ct_clock_mono_ns(worker->clock);
+    uint64_t pause_ms = report->alone ? TERMINAL_MS : AGENT_MS;
+
+    if (now - report->shown_ns < pause_ms * 1000000 && worker->step != worker->steps)
+        return;
+    report->shown_ns = now;
+    measure(worker);
+    struct ct_progress progress = progress_of(worker, step);
+    if (report->alone)
+        show_line(&progress);
+    else
+        (void)ct_job_progress(worker->job, &progress);
+}
+
+int ct_report_step(struct ct_worker *worker, const struct ct_step_report *step,
+                   struct ct_error *err)
+{
+    struct ct_report *report = &worker->report;
+
+    report->samples += step->samples;
+    report->loss = step->loss;
+    if (!report->active)
+        return 0;
+    show_progress(worker, step);
+    if (!step->logged)
+        return 0;
+    measure(worker);
+    struct ct_metric_record record = {
+        .kind = "train", .step = worker->step, .epoch = ct_worker_epoch(worker)};
+    ct_metric_put(&record, CT_METRIC_LOSS, step->loss);
+    ct_metric_put(&record, CT_METRIC_LR, step->lr);
+    ct_metric_put(&record, CT_METRIC_GRAD_NORM, step->grad_norm);
+    ct_metric_put(&record, CT_METRIC_SAMPLES_PER_S, report->samples_per_s);
+    ct_metric_put(&record, CT_METRIC_SAMPLES, (double)worker->position);
+    return ct_metrics_write(report->metrics, &record, err);
+}
+
+int ct_report_evaluation(struct ct_worker *worker, const struct ct_evaluation *evaluation,
+                         struct ct_error *err)
+{
+    struct ct_report *report = &worker->report;
+
+    report->evaluation = *evaluation;
+    report->evaluated = true;
+    if (!report->active)
+        return 0;
+    struct ct_metric_record record = {
+        .kind = "eval", .step = worker->step, .epoch = ct_worker_epoch(worker)};
+    ct_metric_put(&record, CT_METRIC_LOSS, evaluation->loss);
+    ct_metric_put(&record, CT_METRIC_ACCURACY,
+                  (double)evaluation->correct / (double)evaluation->rows);
+    ct_metric_put(&record, CT_METRIC_CORRECT, (double)evaluation->correct);
+    ct_metric_put(&record, CT_METRIC_ROWS, (double)evaluation->rows);
+    return ct_metrics_write(report->metrics, &record, err);
+}
+
+static void print_result(const struct ct_worker *worker, bool stopped, struct ct_buf *text)
+{
+    const struct ct_report *report = &worker->report;
+    const struct ct_evaluation *e = &report->evaluation;
+    double seconds = seconds_since(worker, report->started_ns);
+    uint64_t done = worker->step - report->first_step;
+
+    if (stopped)
+        (void)ct_buf_printf(text, "stopped after step %" PRIu64 " of %" PRIu64 "\n", worker->step,
+                            worker->steps);
+    if (report->evaluated)
+        (void)ct_buf_printf(text, "accuracy    %.2f %% (%" PRIu64 " of %" PRIu64 "), loss %.4f%s\n",
+                            100.0 * (double)e->correct / (double)e->rows, e->correct, e->rows,
+                            e->loss, e->step != worker->step ? ", at the last evaluation" : "");
+    else if (done > 0)
+        (void)ct_buf_printf(text, "loss        %.4f in the last step\n", report->loss);
+    if (done > 0)
+        (void)ct_buf_printf(text,
+                            "throughput  %.0f samples/s: %" PRIu64 " steps on %d worker%s in "
+                            "%.2f s\n",
+                            (double)report->samples / (seconds + 1e-9), done, worker->me->world,
+                            worker->me->world > 1 ? "s" : "", seconds);
+    else if (!stopped)
+        (void)ct_buf_printf(text,
+                            "training    complete already at step %" PRIu64
+                            ": raise train.epochs or train.steps, or set checkpoint.resume to "
+                            "none\n",
+                            worker->step);
+}
+
+void ct_report_summary(struct ct_worker *worker, bool stopped)
+{
+    const struct ct_report *report = &worker->report;
+    struct ct_buf text;
+
+    if (!report->active)
+        return;
+    ct_buf_init(&text, 0);
+    print_result(worker, stopped, &text);
+    if (report->checkpoint[0] != '\0')
+        (void)ct_buf_printf(&text, "checkpoint  %s\n", report->checkpoint);
+    const char *metrics = ct_metrics_path(report->metrics);
+    if (metrics[0] != '\0')
+        (void)ct_buf_printf(&text, "metrics     %s\n", metrics);
+    if (report->alone)
+        (void)fputs(ct_buf_str(&text), stdout);
+    else
+        (void)ct_job_summary(worker->job, ct_buf_str(&text));
+    ct_buf_deinit(&text);
+}

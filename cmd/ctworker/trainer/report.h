@@ -1,0 +1,64 @@
+/* What rank 0 tells the world: progress to the agent (or the terminal), metrics to files, a summary
+ * at the end. Other ranks keep a report that does nothing. */
+#ifndef CT_WORKER_REPORT_H
+#define CT_WORKER_REPORT_H
+
+#include "base/error.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct ct_worker;
+struct ct_metrics;
+
+/* The result of one evaluation. */
+struct ct_evaluation {
+    uint64_t step; /* after which it was made */
+    uint64_t rows;
+    uint64_t correct;
+    double loss; /* mean over the rows */
+};
+
+/* The result of one step. */
+struct ct_step_report {
+    uint64_t samples; /* of this step */
+    double loss;
+    double grad_norm;
+    double lr;
+    bool logged; /* it goes to the metrics */
+};
+
+struct ct_report {
+    bool active; /* rank 0 */
+    bool alone;  /* no agent: lines go to the terminal */
+    struct ct_metrics *metrics;
+    uint64_t started_ns, first_step;
+    uint64_t samples;  /* since the start */
+    uint64_t shown_ns; /* the last progress */
+    uint64_t mark_ns;  /* where the speed is measured from */
+    uint64_t mark_samples;
+    double samples_per_s; /* over the last window */
+    double loss;          /* of the last step */
+    bool evaluated;
+    struct ct_evaluation evaluation; /* the last one */
+    char checkpoint[PATH_MAX];       /* the last one, "" when none */
+    uint64_t checkpoint_step;
+};
+
+/* Open the metrics and start the clock: after the step to go on from is known. */
+int ct_report_open(struct ct_worker *worker, struct ct_error *err);
+void ct_report_close(struct ct_worker *worker);
+
+/* After each completed step. CT_EIO when metrics cannot be written. */
+int ct_report_step(struct ct_worker *worker, const struct ct_step_report *step,
+                   struct ct_error *err);
+
+/* After each evaluation. */
+int ct_report_evaluation(struct ct_worker *worker, const struct ct_evaluation *evaluation,
+                         struct ct_error *err);
+
+/* The closing lines; `stopped` when the training was asked to end early. */
+void ct_report_summary(struct ct_worker *worker, bool stopped);
+
+#endif

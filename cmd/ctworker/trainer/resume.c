@@ -1,0 +1,158 @@
+/* See resume.h. */
+#include "resume.h"
+
+#include "base/assert.h"
+#include "base/str.h"
+#include "train/checkpoint.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* What rank 0 tells the others, as words of one broadcast. */
+enum word { CODE, FOUND, STEP, POSITION, WORDS };
+
+/* The newest checkpoint of `dir` into `path`; *ret_found is false when there is none. */
+static int find_newest(const char *dir, char path[PATH_MAX], bool *ret_found, struct ct_error *err)
+{
+    int code = dir[0] != '\0' ? ct_ckpt_latest(dir, path, err) : CT_ENOTFOUND;
+
+    *ret_found = code == 0;
+    return code == CT_ENOTFOUND ? 0 : code;
+}
+
+/* Did this run write the checkpoint at `path`? */
+static bool is_own(const struct ct_worker *worker, const char *path)
+{
+    struct ct_ckpt_state state;
+
+    return ct_ckpt_open(path, &state, NULL) == 0 && strcmp(state.run_id, worker->run_dir.run) == 0;
+}
+
+/* Which checkpoint to go on from. */
+static int choose(const struct ct_worker *worker, char path[PATH_MAX], bool *ret_found,
+                  struct ct_error *err)
+{
+    const char *dir = worker->cfg->checkpoint.dir;
+    const char *resume = worker->cfg->checkpoint.resume;
+    int code = find_newest(dir, path, ret_found, err);
+
+    if (code != 0 || strcmp(resume, "auto") == 0)
+        return code;
+    if (worker->me->restart_count > 0 && *ret_found && is_own(worker, path))
+        return 0;
+    *ret_found = strcmp(resume, "none") != 0;
+    if (!*ret_found)
+        return 0;
+    /* A folder of checkpoints stands for its newest one. */
+    if (ct_ckpt_latest(resume, path, NULL) != 0 && !ct_str_copy(path, PATH_MAX, resume))
+        return ct_error_set(err, CT_ECONFIG, "checkpoint.resume %.64s...: longer than %d bytes",
+                            resume, PATH_MAX);
+    return 0;
+}
+
+/* Say what may surprise when the configuration changed since the checkpoint. */
+static void compare_settings(const struct ct_worker *worker, const struct ct_ckpt_state *state)
+{
+    if (state->seed != (uint64_t)worker->cfg->seed)
+        ct_log_event(worker->log, CT_LOG_WARN, "resume_seed",
+                     "the checkpoint was made with seed %" PRIu64 ", this run has seed %" PRId64
+                     ": the order of samples changes",
+                     state->seed, worker->cfg->seed);
+    if (state->global_batch != worker->batch.global)
+        ct_log_event(worker->log, CT_LOG_WARN, "resume_batch",
+                     "the checkpoint was made with batch.global %" PRIu64 ", this run has %u",
+                     state->global_batch, worker->batch.global);
+}
+
+static int load(struct ct_worker *worker, const char *path, struct ct_error *err)
+{
+    struct ct_ckpt_state state;
+    int code = ct_ckpt_open(path, &state, err);
+
+    if (code == 0)
+        code = ct_ckpt_load(path, worker->snapshot.files, CT_SNAPSHOT_FILES, err);
+    if (code != 0)
+        return code;
+    ct_snapshot_put(&worker->snapshot, &worker->plan, worker->exec);
+    worker->step = state.step;
+    worker->position = state.position;
+    (void)ct_str_copy(worker->report.checkpoint, PATH_MAX, path);
+    worker->report.checkpoint_step = state.step;
+    compare_settings(worker, &state);
+    ct_log_event(worker->log, CT_LOG_INFO, "resume",
+                 "going on from %s, step %" PRIu64 " of %" PRIu64, path, state.step, worker->steps);
+    return 0;
+}
+
+/* Give rank 0's state to the others. */
+static int share(struct ct_worker *worker, struct ct_error *err)
+{
+    struct ct_data state = ct_inplace(ct_exec_state(worker->exec), worker->plan.state_bytes, CT_U8);
+    int code = ct_broadcast(worker->group, state, 0, NULL);
+
+    if (code != 0 && err != NULL)
+        *err = *ct_group_failure(worker->group);
+    return code;
+}
+
+int ct_resume(struct ct_worker *worker, struct ct_error *err)
+{
+    char path[PATH_MAX];
+    bool found = false;
+    int code = 0;
+
+    if (worker->me->rank == 0) {
+        code = choose(worker, path, &found, err);
+        if (code == 0 && found)
+            code = load(worker, path, err);
+    }
+    worker->scope = CT_SCOPE_JOB;
+    if (worker->group == NULL)
+        return code;
+    int64_t words[WORDS] = {code, found, (int64_t)worker->step, (int64_t)worker->position};
+    int sent = ct_broadcast(worker->group, ct_inplace(words, WORDS, CT_I64), 0, NULL);
+    if (code != 0)
+        return code;
+    worker->scope = CT_SCOPE_RANK;
+    if (sent != 0) {
+        if (err != NULL)
+            *err = *ct_group_failure(worker->group);
+        return sent;
+    }
+    if (words[CODE] != 0) {
+        worker->scope = CT_SCOPE_JOB;
+        return ct_error_set(err, (int)words[CODE], "rank 0 cannot go on from the checkpoint");
+    }
+    worker->step = (uint64_t)words[STEP];
+    worker->position = (uint64_t)words[POSITION];
+    return words[FOUND] != 0 ? share(worker, err) : 0;
+}
+
+int ct_resume_save(struct ct_worker *worker, struct ct_error *err)
+{
+    const struct ct_config *cfg = worker->cfg;
+    struct ct_report *report = &worker->report;
+
+    if (worker->me->rank != 0 || cfg->checkpoint.dir[0] == '\0' ||
+        (report->checkpoint[0] != '\0' && report->checkpoint_step == worker->step))
+        return 0;
+    struct ct_ckpt_save save = {
+        .dir = cfg->checkpoint.dir,
+        .state = {.step = worker->step,
+                  .position = worker->position,
+                  .seed = (uint64_t)cfg->seed,
+                  .config_hash = ct_config_hash(cfg),
+                  .program_hash = worker->plan.hash,
+                  .global_batch = worker->batch.global,
+                  .world = (uint64_t)worker->me->world},
+        .files = worker->snapshot.files,
+        .file_count = CT_SNAPSHOT_FILES,
+        .keep = (uint32_t)cfg->checkpoint.keep,
+    };
+    (void)ct_str_copy(save.state.run_id, sizeof save.state.run_id, worker->run_dir.run);
+    ct_snapshot_take(&worker->snapshot, &worker->plan, worker->exec);
+    int code = ct_ckpt_save(&save, report->checkpoint, err);
+    if (code == 0)
+        report->checkpoint_step = worker->step;
+    return code;
+}

@@ -1,0 +1,182 @@
+/* See harness.h. */
+#include "harness.h"
+
+#include "base/assert.h"
+#include "base/fs.h"
+#include "base/rng.h"
+#include "base/str.h"
+#include "cmd/ctworker/trainer/loop.h"
+#include "cmd/ctworker/trainer/setup.h"
+#include "collectives/job.h"
+#include "thread_world.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ROWS = 44, WIDTH = 6, CLASSES = 3 };
+
+static char folder[PATH_MAX], before[PATH_MAX];
+
+/* 44 * 0.8 = 35 rows in batches of 8: the last batch of an epoch has 3. */
+static const char yaml[] = "seed: 5\n"
+                           "model: {type: mlp, hidden: [10], classes: 3}\n"
+                           "data:\n"
+                           "  train: {format: csv, path: train.csv, split: [0, 0.8]}\n"
+                           "  eval: {format: csv, path: train.csv, split: [0.8, 1]}\n"
+                           "optim: {type: adamw, lr: 2e-2, clip: 1.0}\n"
+                           "schedule: {type: cosine, warmup: 4}\n"
+                           "batch: {global: 8, micro: 2}\n"
+                           "parallel: {reduce: invariant, bucket: 256, first_bucket: 64}\n"
+                           "train: {epochs: 4}\n"
+                           "checkpoint: {dir: ckpt, every: 1 epoch, keep: 0}\n"
+                           "log: {every: 1, dir: run}\n";
+
+void harness_enter(void)
+{
+    struct ct_rng rng;
+    FILE *file;
+
+    cr_assert_not_null(getcwd(before, sizeof before));
+    (void)strcpy(folder, "/tmp/ct_worker_XXXXXX");
+    cr_assert_not_null(mkdtemp(folder));
+    cr_assert_eq(chdir(folder), 0);
+    file = fopen("train.csv", "w");
+    cr_assert_not_null(file);
+    ct_rng_init(&rng, 1);
+    for (int row = 0; row < ROWS; row++) {
+        for (int i = 0; i < WIDTH; i++)
+            (void)fprintf(file, "%.3f,",
+                          (double)ct_rng_below(&rng, 1000) / 1000 + (i == row % CLASSES));
+        (void)fprintf(file, "%d\n", row % CLASSES);
+    }
+    cr_assert_eq(fclose(file), 0);
+}
+
+void harness_leave(void)
+{
+    cr_assert_eq(chdir(before), 0);
+    (void)ct_fs_remove_tree(folder);
+}
+
+/* A clock that counts completed steps by the calls that rank 0 makes, and asks for a stop. */
+struct stopper {
+    const struct ct_worker *worker;
+    struct ct_stop *stop;
+    uint64_t at;
+};
+
+static uint64_t stopping_ns(void *context)
+{
+    const struct stopper *stopper = context;
+
+    if (stopper->at != 0 && stopper->worker->step >= stopper->at)
+        stopper->stop->signal = SIGTERM;
+    return ct_clock_mono_ns(&ct_clock_system);
+}
+
+static uint64_t wall_ns(void *context)
+{
+    (void)context;
+    return ct_clock_wall_ns(&ct_clock_system);
+}
+
+static void load_config(struct ct_config *cfg, const struct training *training, bool odd)
+{
+    char *argv[HARNESS_OPTIONS + 2];
+    int argc = 0;
+    struct ct_config_errors errs = {0};
+
+    for (int i = 0; training->options[i] != NULL; i++)
+        argv[argc++] = (char *)(uintptr_t)training->options[i];
+    if (odd && training->odd_option != NULL)
+        argv[argc++] = (char *)(uintptr_t)training->odd_option;
+    const struct ct_config_input in = {.yaml_path = "test.yaml",
+                                       .yaml_text = yaml,
+                                       .yaml_size = sizeof yaml - 1,
+                                       .argc = argc,
+                                       .argv = argv};
+    int code = ct_config_load(cfg, &in, &errs);
+    if (code != 0)
+        (void)fprintf(stderr, "harness: %s\n", errs.at[0].text);
+    CT_ASSERT(code == 0);
+}
+
+static void keep_results(struct training *training, const struct ct_worker *worker)
+{
+    int rank = worker->me->rank;
+
+    training->scope[rank] = worker->scope;
+    training->step[rank] = worker->step;
+    training->position[rank] = worker->position;
+    training->evaluation[rank] = worker->report.evaluation;
+    if (worker->exec != NULL)
+        training->digest[rank] = ct_exec_digest(worker->exec);
+    if (rank == 0)
+        (void)ct_str_copy(training->checkpoint, sizeof training->checkpoint,
+                          worker->report.checkpoint);
+}
+
+/* One rank's life, as in main.c. */
+static int body(struct ct_job *job, void *context)
+{
+    struct training *training = context;
+    const struct ct_assignment *me = ct_job_assignment(job);
+    bool last = me->rank == training->world - 1;
+    struct ct_config cfg = {0};
+    struct ct_stop stop = {.signal = 0};
+    struct ct_worker worker = {.job = job, .me = me, .cfg = &cfg, .stop = &stop};
+    struct stopper stopper = {&worker, &stop, training->stop_step};
+    const struct ct_clock clock = {stopping_ns, wall_ns, &stopper};
+    struct ct_error *err = &training->error[me->rank];
+
+    (void)sigemptyset(&stop.signals);
+    worker.clock = &clock;
+    load_config(&cfg, training, last);
+    int code = ct_setup(&worker, err);
+    if (code == 0 && last && training->tamper != NULL)
+        training->tamper(&worker);
+    if (code == 0)
+        code = ct_loop_run(&worker, &training->stopped[me->rank], err);
+    training->code[me->rank] = code;
+    keep_results(training, &worker);
+    ct_setup_undo(&worker);
+    ct_config_deinit(&cfg);
+    return code;
+}
+
+void harness_run(struct training *training)
+{
+    struct ct_thread_world *world = NULL;
+
+    cr_assert(training->world >= 1 && training->world <= HARNESS_RANKS);
+    cr_assert_eq(ct_thread_world_new(training->world, &world), 0);
+    for (int rank = 0; rank < training->world; rank++)
+        ct_thread_world_job(world, rank)->assignment.restart_count = training->restart_count;
+    (void)ct_thread_world_run(world, body, training);
+    ct_thread_world_free(world);
+}
+
+uint64_t harness_train(struct training *training)
+{
+    harness_run(training);
+    for (int rank = 0; rank < training->world; rank++) {
+        cr_assert_eq(training->code[rank], 0, "rank %d: %s", rank, training->error[rank].text);
+        cr_assert_eq(training->digest[rank], training->digest[0], "rank %d has other bits", rank);
+        cr_assert_eq(training->step[rank], training->step[0]);
+    }
+    return training->digest[0];
+}
+
+struct ct_buf harness_read(const char *path)
+{
+    struct ct_buf buf;
+    struct ct_error err = {0};
+
+    ct_buf_init(&buf, 0);
+    cr_assert_eq(ct_fs_read(path, 1 << 24, &buf, &err), 0, "%s", err.text);
+    return buf;
+}

@@ -1,0 +1,326 @@
+/* Whole trainings: the world changes no bit, resuming changes no bit, failures reach every rank.
+ *
+ * Rows E1, E8, E9, E10 (data parallel), E14, E15 and E16 of the equivalence table. */
+#include "harness.h"
+
+#include "base/fs.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+TestSuite(trainer, .init = harness_enter, .fini = harness_leave, .timeout = 60);
+
+Test(trainer, one_two_and_four_ranks_give_the_same_bits_in_invariant_mode)
+{
+    struct training one = {.world = 1, .options = {"--checkpoint.dir=one"}};
+    struct training two = {.world = 2, .options = {"--checkpoint.dir=two"}};
+    struct training four = {.world = 4, .options = {"--checkpoint.dir=four"}};
+    struct training other = {.world = 1, .options = {"--checkpoint.dir=x", "--seed=6"}};
+    uint64_t bits = harness_train(&one);
+
+    cr_assert_eq(one.step[0], 20, "4 epochs of 5 batches, the last one of each with 3 of 8 rows");
+    cr_assert_eq(one.position[0], 4 * 35);
+    cr_assert_eq(harness_train(&two), bits);
+    cr_assert_eq(harness_train(&four), bits);
+    cr_assert_eq(two.evaluation[1].correct, one.evaluation[0].correct);
+    cr_assert_neq(harness_train(&other), bits, "another seed, other bits");
+}
+
+/* The value of `key` in the last record of metrics.jsonl that has it. */
+static double last_metric(const char *path, const char *key)
+{
+    struct ct_buf text = harness_read(path);
+    const char *at = NULL;
+
+    for (const char *next = strstr(text.data, key); next != NULL; next = strstr(next + 1, key))
+        at = next + strlen(key);
+    cr_assert_not_null(at, "no %s in %s", key, path);
+    double value = strtod(at, NULL);
+    ct_buf_deinit(&text);
+    return value;
+}
+
+Test(trainer, every_mode_and_world_gives_the_same_loss_within_rounding)
+{
+    static const struct {
+        int world;
+        const char *reduce, *global, *micro;
+    } layouts[] = {
+        {1, "fast", "12", "12"}, {2, "fast", "12", "3"},         {3, "fast", "12", "4"},
+        {3, "fast", "12", "2"},  {4, "reproducible", "12", "3"}, {3, "invariant", "12", "4"},
+    };
+    double want = 0;
+
+    for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
+        char reduce[40], global[40], micro[40];
+        struct training training = {
+            .world = layouts[i].world,
+            .options = {reduce, global, micro, "--optim.type=sgd", "--checkpoint.resume=none"}};
+        (void)snprintf(reduce, sizeof reduce, "--parallel.reduce=%s", layouts[i].reduce);
+        (void)snprintf(global, sizeof global, "--batch.global=%s", layouts[i].global);
+        (void)snprintf(micro, sizeof micro, "--batch.micro=%s", layouts[i].micro);
+        (void)harness_train(&training);
+        double loss = last_metric("run/metrics.jsonl", "\"loss\":");
+        if (i == 0)
+            want = loss;
+        cr_assert_lt(fabs(loss - want) / want, 2e-6, "layout %zu: %.9g, not %.9g", i, loss, want);
+    }
+    cr_assert_gt(want, 0.1);
+}
+
+/* A training of `world` ranks is cut at step 10 and continued by `next_world` ranks. */
+static void cut_and_continue(int world, int next_world, const char *optim, const char *momentum)
+{
+    struct training whole = {.world = world,
+                             .options = {"--checkpoint.dir=whole", "--checkpoint.resume=none",
+                                         "--checkpoint.every=10", optim, momentum}};
+    struct training rest = {.world = next_world,
+                            .options = {"--checkpoint.dir=rest",
+                                        "--checkpoint.resume=whole/step_00000010", optim,
+                                        momentum}};
+    uint64_t bits = harness_train(&whole);
+
+    cr_assert_eq(harness_train(&rest), bits);
+    cr_assert_eq(rest.step[0], whole.step[0]);
+    cr_assert_eq(rest.position[next_world - 1], whole.position[0]);
+    cr_assert_eq(ct_fs_remove_tree("whole"), 0);
+    cr_assert_eq(ct_fs_remove_tree("rest"), 0);
+}
+
+Test(trainer, a_resumed_training_equals_the_uninterrupted_one)
+{
+    cut_and_continue(1, 1, "--optim.type=adamw", "--optim.momentum=0");
+    cut_and_continue(2, 2, "--optim.type=adamw", "--optim.momentum=0");
+    cut_and_continue(2, 2, "--optim.type=sgd", "--optim.momentum=0.9");
+    cut_and_continue(1, 1, "--optim.type=sgd", "--optim.momentum=0");
+}
+
+Test(trainer, another_world_continues_with_the_same_bits)
+{
+    cut_and_continue(2, 4, "--optim.type=adamw", "--optim.momentum=0");
+    cut_and_continue(4, 1, "--optim.type=adamw", "--optim.momentum=0");
+}
+
+static void expect_equal_files(const char *a, const char *b)
+{
+    struct ct_buf first = harness_read(a), second = harness_read(b);
+
+    cr_assert_eq(first.size, second.size);
+    cr_assert_eq(memcmp(first.data, second.data, first.size), 0, "%s and %s differ", a, b);
+    ct_buf_deinit(&first);
+    ct_buf_deinit(&second);
+}
+
+Test(trainer, checkpoints_do_not_know_the_world)
+{
+    struct training one = {.world = 1, .options = {"--checkpoint.dir=one"}};
+    struct training four = {.world = 4, .options = {"--checkpoint.dir=four"}};
+
+    (void)harness_train(&one);
+    (void)harness_train(&four);
+    expect_equal_files("one/step_00000015/model.safetensors",
+                       "four/step_00000015/model.safetensors");
+    expect_equal_files("one/step_00000020/optim.safetensors",
+                       "four/step_00000020/optim.safetensors");
+}
+
+Test(trainer, a_stopped_training_is_saved_and_goes_on_with_the_same_bits)
+{
+    struct training whole = {.world = 1, .options = {"--checkpoint.dir=whole"}};
+    struct training stopped = {.world = 1, .stop_step = 7};
+    struct training rest = {.world = 2};
+    uint64_t bits = harness_train(&whole);
+
+    (void)harness_train(&stopped);
+    cr_assert(stopped.stopped[0]);
+    cr_assert_eq(stopped.step[0], 7);
+    cr_assert_str_eq(stopped.checkpoint, "ckpt/step_00000007");
+    cr_assert_eq(harness_train(&rest), bits);
+    cr_assert(!rest.stopped[0]);
+}
+
+/* How many lines of the metrics hold `part`. */
+static int metric_lines(const char *part)
+{
+    struct ct_buf text = harness_read("run/metrics.jsonl");
+    int count = 0;
+
+    for (const char *at = strstr(text.data, part); at != NULL; at = strstr(at + 1, part))
+        count++;
+    ct_buf_deinit(&text);
+    return count;
+}
+
+Test(trainer, no_step_appears_twice_in_the_metrics)
+{
+    struct training first = {.world = 1, .options = {"--checkpoint.every=10"}, .stop_step = 13};
+    struct training again = {.world = 1, .options = {"--checkpoint.resume=ckpt/step_00000010"}};
+
+    (void)harness_train(&first);
+    cr_assert_eq(metric_lines("\"kind\":\"train\""), 13);
+    (void)harness_train(&again);
+    cr_assert_eq(metric_lines("\"kind\":\"train\""), 20);
+    for (int step = 1; step <= 20; step++) {
+        char part[48];
+        (void)snprintf(part, sizeof part, "\"kind\":\"train\",\"step\":%d,", step);
+        cr_assert_eq(metric_lines(part), 1, "step %d", step);
+    }
+    cr_assert_eq(metric_lines("\"kind\":\"eval\""), 4, "one an epoch");
+}
+
+Test(trainer, a_finished_training_is_evaluated_and_left_alone)
+{
+    struct training first = {.world = 2};
+    struct training again = {.world = 2};
+    uint64_t bits = harness_train(&first);
+
+    cr_assert_eq(harness_train(&again), bits);
+    cr_assert_eq(again.step[0], 20);
+    cr_assert_eq(again.evaluation[0].correct, first.evaluation[0].correct);
+    cr_assert_str_eq(again.checkpoint, "ckpt/step_00000020");
+}
+
+Test(trainer, a_restart_goes_on_from_its_own_checkpoint_even_with_resume_none)
+{
+    struct training whole = {.world = 1,
+                             .options = {"--checkpoint.dir=whole", "--checkpoint.resume=none"}};
+    struct training first = {
+        .world = 1, .options = {"--checkpoint.resume=none", "--log.dir=own"}, .stop_step = 8};
+    struct training again = {
+        .world = 1, .restart_count = 1, .options = {"--checkpoint.resume=none", "--log.dir=own"}};
+    uint64_t bits = harness_train(&whole);
+
+    (void)harness_train(&first);
+    cr_assert_eq(harness_train(&again), bits);
+    struct ct_buf text = harness_read("own/metrics.jsonl");
+    cr_assert_not_null(strstr(text.data, "\"step\":1,"), "the restart continued, it did not begin");
+    ct_buf_deinit(&text);
+}
+
+Test(trainer, a_restart_takes_no_older_run_for_its_own)
+{
+    struct training older = {.world = 1, .options = {"--seed=9"}};
+    struct training first = {
+        .world = 1,
+        .options = {"--checkpoint.resume=none", "--checkpoint.every=0", "--log.dir=own"},
+        .tamper = NULL};
+    struct training again = {
+        .world = 1,
+        .restart_count = 1,
+        .options = {"--checkpoint.resume=none", "--checkpoint.dir=other", "--log.dir=own"}};
+
+    (void)harness_train(&older);
+    uint64_t bits = harness_train(&first);
+    cr_assert_eq(rename("ckpt/step_00000020", "ckpt/step_00000019"), 0);
+    (void)harness_train(&older); /* ckpt holds a checkpoint of another run alone */
+    cr_assert_eq(rename("ckpt", "other"), 0);
+    cr_assert_eq(harness_train(&again), bits, "it began anew");
+}
+
+static void change_a_weight(struct ct_worker *worker)
+{
+    float bias[10];
+
+    cr_assert_leq(worker->plan.tensors[1].bytes, sizeof bias);
+    ct_exec_read(worker->exec, 1, bias);
+    bias[0] += 1.0f / 4096;
+    ct_exec_write(worker->exec, 1, bias);
+}
+
+Test(trainer, a_replica_that_drifts_is_found_and_named)
+{
+    struct training training = {.world = 3,
+                                .options = {"--check.replicas=2", "--batch.global=12"},
+                                .tamper = change_a_weight};
+
+    harness_run(&training);
+    for (int rank = 0; rank < 3; rank++) {
+        cr_assert_eq(training.code[rank], CT_EDIVERGED, "%s", training.error[rank].text);
+        cr_assert_not_null(
+            strstr(training.error[rank].text, "after step 2 the parameters of rank 2"), "%s",
+            training.error[rank].text);
+        cr_assert_eq(training.scope[rank], CT_SCOPE_JOB);
+    }
+    cr_assert_eq(ct_exit_status(CT_EDIVERGED), 93);
+}
+
+/* Every rank ends with `code` and a sentence that holds `part`. */
+static void expect_all(struct training *training, int code, const char *part)
+{
+    harness_run(training);
+    for (int rank = 0; rank < training->world; rank++) {
+        cr_assert_eq(training->code[rank], code, "rank %d: %d %s", rank, training->code[rank],
+                     training->error[rank].text);
+        cr_assert_not_null(strstr(training->error[rank].text, part), "rank %d: %s", rank,
+                           training->error[rank].text);
+    }
+}
+
+Test(trainer, ranks_with_another_configuration_are_refused)
+{
+    struct training training = {.world = 2, .odd_option = "--optim.lr=3e-2"};
+
+    expect_all(&training, CT_EMISMATCH, "rank 1 has another shared part of the configuration");
+}
+
+Test(trainer, ranks_with_other_data_are_refused)
+{
+    struct training training = {.world = 2, .odd_option = "--data.train.path=odd.csv"};
+    struct ct_buf text = harness_read("train.csv");
+    struct ct_error err = {0};
+
+    text.data[2] = text.data[2] == '7' ? '8' : '7';
+    cr_assert_eq(ct_fs_replace("odd.csv", text.data, text.size, &err), 0);
+    ct_buf_deinit(&text);
+    expect_all(&training, CT_EMISMATCH, "rank 1 has another training data");
+}
+
+Test(trainer, a_checkpoint_that_rank_0_cannot_load_ends_all_ranks_with_its_code)
+{
+    struct training good = {.world = 1};
+    struct training other = {.world = 2, .options = {"--model.hidden=11"}};
+
+    (void)harness_train(&good);
+    harness_run(&other);
+    cr_assert_eq(other.code[0], CT_EDATA);
+    cr_assert_not_null(strstr(other.error[0].text, "of another model"), "%s", other.error[0].text);
+    cr_assert_eq(other.code[1], CT_EDATA);
+    cr_assert_eq(other.scope[0], CT_SCOPE_JOB);
+    cr_assert_eq(other.scope[1], CT_SCOPE_JOB);
+}
+
+Test(trainer, bad_batches_and_data_are_told_before_anybody_waits)
+{
+    struct training batch = {.world = 3};
+    struct training input = {.world = 2, .options = {"--model.input=7"}};
+    struct training missing = {.world = 2, .options = {"--data.eval.path=none.csv"}};
+
+    expect_all(&batch, CT_ECONFIG, "batch.global 8 does not divide into 3 workers");
+    expect_all(&input, CT_EDATA, "model.input is 7, but train.csv has 6 features");
+    expect_all(&missing, CT_ENOINPUT, "none.csv: cannot be opened: No such file");
+    cr_assert_eq(batch.scope[0], CT_SCOPE_NODE);
+}
+
+Test(trainer, a_diverging_training_ends_with_the_step_and_advice)
+{
+    struct training training = {.world = 2,
+                                .options = {"--optim.type=sgd", "--optim.lr=1000", "--optim.clip=0",
+                                            "--model.loss=mse", "--schedule.warmup=0",
+                                            "--train.epochs=40"}};
+
+    expect_all(&training, CT_EDIVERGED, "the training diverged; lower optim.lr or set optim.clip");
+}
+
+Test(trainer, a_run_leaves_its_configuration_behind)
+{
+    struct training training = {.world = 1, .options = {"--optim.lr=0.0125"}};
+
+    (void)harness_train(&training);
+    struct ct_buf text = harness_read("run/config.yaml");
+    cr_assert_not_null(strstr(text.data, "lr: 0.0125"));
+    ct_buf_deinit(&text);
+}
