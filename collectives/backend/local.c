@@ -1,0 +1,220 @@
+/* See local.h: the segment's layout, flags, the bell, and the end of a group. */
+#include "backend/local.h"
+
+#include "base/assert.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PAGE = 4096, SPINS = 2000, SPINS_CROWDED = 20 };
+
+static size_t round_up(size_t size, size_t unit)
+{
+    return (size + unit - 1) / unit * unit;
+}
+
+struct ct_local *ct_local_new(const struct ct_setup *setup)
+{
+    struct ct_local *local = calloc(1, sizeof *local);
+    size_t size = (size_t)setup->size;
+
+    if (local == NULL)
+        return NULL;
+    local->sources = calloc(size, sizeof *local->sources);
+    if (local->sources == NULL) {
+        free(local);
+        return NULL;
+    }
+    local->rank = setup->rank;
+    local->size = setup->size;
+    local->missing = -1;
+    local->round = 1;
+    local->fd = -1;
+    local->chunk_bytes = round_up(setup->tuning.local_chunk_bytes, 64 * size);
+    local->result_bytes = round_up(local->chunk_bytes / size, 64);
+    local->flat_bytes = setup->tuning.local_flat_bytes;
+    local->slot_bytes = round_up(setup->tuning.local_ring_bytes, 64);
+    local->area_bytes = round_up(2 * (local->chunk_bytes + local->result_bytes), PAGE);
+    local->ring_bytes =
+        round_up(sizeof(struct ct_segment_ring) +
+                     CT_RING_SLOTS * (sizeof(struct ct_segment_slot) + local->slot_bytes),
+                 PAGE);
+    local->areas_at =
+        round_up(sizeof(struct ct_segment_head) + size * sizeof(struct ct_segment_line), PAGE);
+    local->rings_at = local->areas_at + size * local->area_bytes;
+    local->total_bytes = local->rings_at + size * size * local->ring_bytes;
+    return local;
+}
+
+static void read_affinity(uint64_t *cpus)
+{
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    (void)sched_getaffinity(0, sizeof set, &set);
+    _Static_assert(CT_CPU_WORDS * sizeof *cpus == sizeof set, "a bit a core");
+    memcpy(cpus, &set, sizeof set);
+}
+
+void ct_local_attach(struct ct_local *local, void *memory)
+{
+    local->head = memory;
+    read_affinity(ct_local_line(local, local->rank)->cpus);
+}
+
+char *ct_local_stage(const struct ct_local *local, int rank, uint64_t round)
+{
+    return (char *)local->head + local->areas_at + (size_t)rank * local->area_bytes +
+           (round & 1) * local->chunk_bytes;
+}
+
+char *ct_local_result(const struct ct_local *local, int rank, uint64_t round)
+{
+    return (char *)local->head + local->areas_at + (size_t)rank * local->area_bytes +
+           2 * local->chunk_bytes + (round & 1) * local->result_bytes;
+}
+
+struct ct_segment_line *ct_local_line(const struct ct_local *local, int rank)
+{
+    return (struct ct_segment_line *)(local->head + 1) + rank;
+}
+
+struct ct_segment_ring *ct_local_ring(const struct ct_local *local, int from, int to)
+{
+    size_t index = (size_t)from * (size_t)local->size + (size_t)to;
+
+    return (void *)((char *)local->head + local->rings_at + index * local->ring_bytes);
+}
+
+/* Spinning helps when each rank has a core of its own; who may run where is known once all are
+ * attached. */
+void ct_local_settle(void *state)
+{
+    struct ct_local *local = state;
+    int cores = 0;
+
+    for (int word = 0; word < CT_CPU_WORDS; word++) {
+        uint64_t cpus = 0;
+
+        for (int i = 0; i < local->size; i++)
+            cpus |= ct_local_line(local, i)->cpus[word];
+        cores += __builtin_popcountll(cpus);
+    }
+    local->crowded = local->size > cores;
+    if (local->fd >= 0)
+        (void)close(local->fd);
+    local->fd = -1;
+}
+
+/* ---- waiting ---------------------------------------------------------------------------------*/
+
+int ct_local_spins(const void *state)
+{
+    const struct ct_local *local = state;
+
+    return local->crowded ? SPINS_CROWDED : SPINS;
+}
+
+/* A waiter counts itself in before it looks for the last time, and a poster looks at the count
+ * after it has posted; all four accesses are sequentially consistent, so one of the two sees the
+ * other. */
+void ct_local_notify(const struct ct_local *local)
+{
+    if (atomic_load(&local->head->sleepers) == 0)
+        return;
+    atomic_fetch_add(&local->head->bell, 1);
+    (void)syscall(SYS_futex, &local->head->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+uint32_t ct_local_arm(void *state)
+{
+    struct ct_local *local = state;
+
+    atomic_fetch_add(&local->head->sleepers, 1);
+    return atomic_load(&local->head->bell);
+}
+
+void ct_local_park(void *state, uint32_t armed, uint64_t timeout_ns)
+{
+    struct ct_local *local = state;
+    struct timespec limit = {.tv_sec = (time_t)(timeout_ns / 1000000000u),
+                             .tv_nsec = (long)(timeout_ns % 1000000000u)};
+
+    if (timeout_ns > 0)
+        (void)syscall(SYS_futex, &local->head->bell, FUTEX_WAIT, armed, &limit, NULL, 0);
+    atomic_fetch_sub(&local->head->sleepers, 1);
+}
+
+int ct_local_arrived(struct ct_local *local, int rank, uint64_t round, struct ct_error *err)
+{
+    struct ct_segment_line *line = ct_local_line(local, rank);
+
+    if (atomic_load(&line->posted) >= round)
+        return 1;
+    local->missing = rank;
+    if (atomic_load(&line->left) == 0 || atomic_load(&line->posted) >= round)
+        return 0;
+    return ct_error_set(err, CT_ECLOSED, "rank %d has closed the group", rank);
+}
+
+int ct_local_missing(void *state, const struct ct_task *task)
+{
+    const struct ct_local *local = state;
+
+    return task->call.kind == CT_CALL_SEND || task->call.kind == CT_CALL_RECV ? task->call.peer
+                                                                              : local->missing;
+}
+
+/* ---- progress and the end --------------------------------------------------------------------*/
+
+int ct_local_progress(void *state, struct ct_task *task, struct ct_error *err)
+{
+    struct ct_local *local = state;
+    int failure = atomic_load(&local->head->failure);
+
+    if (failure != 0)
+        return ct_error_set(err, failure, "rank %d ended the group: %s",
+                            atomic_load(&local->head->failed_rank), ct_strerror(failure));
+    if (task->call.kind == CT_CALL_SEND || task->call.kind == CT_CALL_RECV)
+        return ct_local_transfer(local, task, err);
+    return ct_local_collective(local, task, err);
+}
+
+/* The first failure counts; `failed_rank` is a hint for people. */
+void ct_local_fail(void *state, int code)
+{
+    struct ct_local *local = state;
+    int32_t none = 0;
+
+    if (atomic_load(&local->head->failure) == 0) {
+        atomic_store(&local->head->failed_rank, local->rank);
+        (void)atomic_compare_exchange_strong(&local->head->failure, &none, code);
+    }
+    ct_local_notify(local);
+}
+
+void ct_local_revoke(void *state)
+{
+    ct_local_fail(state, CT_EREVOKED);
+}
+
+void ct_local_close(void *state)
+{
+    struct ct_local *local = state;
+
+    if (local->head != NULL) {
+        atomic_store(&ct_local_line(local, local->rank)->left, 1);
+        ct_local_notify(local);
+    }
+    if (local->fd >= 0)
+        (void)close(local->fd);
+    local->release(local);
+    free(local->sources);
+    free(local);
+}

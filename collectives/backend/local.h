@@ -1,0 +1,104 @@
+/* The engine of backends thread and shm: ranks that share memory.
+ *
+ * The segment, the same bytes at each member:
+ *
+ *   head     bell and sleepers (for waiters), failure (the first one, for all)
+ *   line i   rank i's flag `posted`, its signatures, written by rank i alone
+ *   area i   rank i's stage[2] and result[2], written by rank i alone
+ *   ring s,r a queue of slots from rank s to rank r, for send and recv
+ *
+ * Collectives go in rounds, counted over the life of the group; all members agree on the number n.
+ * In a round a rank writes its stage, posts n, waits until the others have posted n, and reads.
+ *
+ *   rule 1   a rank posts n only after it has read all it wants of rounds < n
+ *   rule 2   a rank writes for round n only after all have posted n - 1
+ *
+ * so what was written for round n - 2 is not being read any more, and two buffers, chosen by the
+ * parity of n, are enough: a collective costs one flag round a chunk.
+ *
+ * An all_reduce above the flat size is a pipeline: in round k a rank stages chunk k and hands out
+ * its share of chunk k - 1; then it reads the other shares of chunk k - 1 and reduces its own share
+ * of chunk k. Each element is added by one rank, in the mode's order: all get the same bits. */
+#ifndef CT_COLL_LOCAL_H
+#define CT_COLL_LOCAL_H
+
+#include "backend.h"
+
+struct ct_segment_head {
+    uint64_t token[2];                  /* random: the segment is the one that was meant */
+    _Alignas(64) _Atomic uint32_t bell; /* futex word */
+    _Atomic uint32_t sleepers;
+    _Alignas(64) _Atomic int32_t failure;
+    _Atomic int32_t failed_rank;
+};
+
+enum { CT_CPU_WORDS = 16 };
+
+struct ct_segment_line {
+    _Alignas(128) _Atomic uint64_t posted;
+    struct ct_signature signature[2]; /* of the call that began in the round of this parity */
+    _Atomic uint32_t left;            /* the rank has closed the group */
+    uint64_t cpus[CT_CPU_WORDS];      /* where the rank may run */
+};
+
+/* One slot of a ring; its bytes follow. */
+struct ct_segment_slot {
+    _Alignas(64) struct ct_signature signature;
+    uint64_t bytes;
+};
+
+struct ct_segment_ring {
+    _Alignas(64) _Atomic uint64_t head; /* slots filled, by the sender */
+    _Alignas(64) _Atomic uint64_t tail; /* slots emptied, by the receiver */
+};
+
+enum { CT_RING_SLOTS = 4 };
+
+struct ct_local {
+    struct ct_segment_head *head;
+    int rank, size;
+    size_t chunk_bytes, result_bytes, flat_bytes, slot_bytes;
+    size_t areas_at, area_bytes, rings_at, ring_bytes, total_bytes;
+    uint64_t round;                          /* the next round of collectives */
+    int missing;                             /* whom the last look did not find */
+    bool crowded;                            /* more ranks than cores */
+    const void **sources;                    /* room for a reduction's operands */
+    void (*release)(struct ct_local *local); /* give the memory back */
+    void *owner;                             /* for `release` */
+    int fd;                                  /* shm: the memfd until all have mapped it; or -1 */
+};
+
+/* The state of one member; its layout is computed, `head` is NULL. NULL without memory. */
+struct ct_local *ct_local_new(const struct ct_setup *setup);
+
+/* Begin to use the segment at `memory` (zeroed at first, total_bytes long). */
+void ct_local_attach(struct ct_local *local, void *memory);
+
+/* ---- between the files of the engine ---- */
+char *ct_local_stage(const struct ct_local *local, int rank, uint64_t round);
+char *ct_local_result(const struct ct_local *local, int rank, uint64_t round);
+struct ct_segment_line *ct_local_line(const struct ct_local *local, int rank);
+struct ct_segment_ring *ct_local_ring(const struct ct_local *local, int from, int to);
+
+/* Wake whoever sleeps; after each store that others wait for. */
+void ct_local_notify(const struct ct_local *local);
+
+/* 1 when the flag of `rank` has reached `round`; 0 not yet; CT_ECLOSED when it never will. */
+int ct_local_arrived(struct ct_local *local, int rank, uint64_t round, struct ct_error *err);
+
+/* Advance a collective; a send or a receive. As ct_backend.progress. */
+int ct_local_collective(struct ct_local *local, struct ct_task *task, struct ct_error *err);
+int ct_local_transfer(struct ct_local *local, struct ct_task *task, struct ct_error *err);
+
+/* ---- the functions of struct ct_backend ---- */
+void ct_local_settle(void *state);
+int ct_local_progress(void *state, struct ct_task *task, struct ct_error *err);
+int ct_local_spins(const void *state);
+uint32_t ct_local_arm(void *state);
+void ct_local_park(void *state, uint32_t armed, uint64_t timeout_ns);
+int ct_local_missing(void *state, const struct ct_task *task);
+void ct_local_fail(void *state, int code);
+void ct_local_revoke(void *state);
+void ct_local_close(void *state);
+
+#endif

@@ -1,0 +1,91 @@
+/* Backend self: a group of one. Every operation is a copy, or nothing. */
+#include "backend.h"
+
+#include <string.h>
+
+static bool suits(const struct ct_setup *setup)
+{
+    return setup->size == 1;
+}
+
+static int prepare(const struct ct_setup *setup, struct ct_blob *ret_blob, void **ret_state,
+                   struct ct_error *err)
+{
+    (void)setup;
+    (void)ret_blob;
+    (void)err;
+    *ret_state = NULL;
+    return 0;
+}
+
+static int connect(void *state, const struct ct_setup *setup, const struct ct_blob *blobs,
+                   struct ct_error *err)
+{
+    (void)state;
+    (void)setup;
+    (void)blobs;
+    (void)err;
+    return 0;
+}
+
+static void nothing(void *state)
+{
+    (void)state;
+}
+
+static int progress(void *state, struct ct_task *task, struct ct_error *err)
+{
+    (void)state;
+    (void)err;
+    if (task->call.send != task->call.recv && task->call.count > 0)
+        memcpy(task->call.recv, task->call.send, ct_call_bytes(&task->call));
+    return 1;
+}
+
+static int spins(const void *state)
+{
+    (void)state;
+    return 0;
+}
+
+static uint32_t arm(void *state)
+{
+    (void)state;
+    return 0;
+}
+
+static void park(void *state, uint32_t armed, uint64_t timeout_ns)
+{
+    (void)state;
+    (void)armed;
+    (void)timeout_ns;
+}
+
+static int missing(void *state, const struct ct_task *task)
+{
+    (void)state;
+    (void)task;
+    return -1;
+}
+
+static void fail(void *state, int code)
+{
+    (void)state;
+    (void)code;
+}
+
+const struct ct_backend ct_backend_self = {
+    .name = "self",
+    .suits = suits,
+    .prepare = prepare,
+    .connect = connect,
+    .settle = nothing,
+    .progress = progress,
+    .spins = spins,
+    .arm = arm,
+    .park = park,
+    .missing = missing,
+    .fail = fail,
+    .revoke = nothing,
+    .close = nothing,
+};

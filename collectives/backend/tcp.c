@@ -1,0 +1,283 @@
+/* See tcp.h: connections, single messages, and the end of a group. */
+#include "backend/tcp.h"
+
+#include "backend/tcp_mesh.h"
+#include "base/assert.h"
+#include "base/bytes.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { HEADER_MAGIC = 0x63746d31, SPINS = 20, SCRATCH_BYTES = 8 << 20, BLOCK_MIN = 16 << 10 };
+
+/* ---- creation --------------------------------------------------------------------------------*/
+
+static bool suits(const struct ct_setup *setup)
+{
+    return setup->size > 1;
+}
+
+static void close_group(void *state)
+{
+    struct ct_tcp *tcp = state;
+
+    for (int i = 0; tcp->fds != NULL && i < CT_LANES * tcp->size; i++)
+        if (tcp->fds[i] >= 0)
+            (void)close(tcp->fds[i]);
+    if (tcp->listener >= 0)
+        (void)close(tcp->listener);
+    free(tcp->fds);
+    free(tcp->schedule.step);
+    free(tcp->moves);
+    free(tcp->greeted);
+    free(tcp->scratch);
+    free(tcp->sources);
+    free(tcp->headers);
+    free(tcp->wanted);
+    free(tcp->polls);
+    free(tcp);
+}
+
+/* With many ranks the blocks shrink, so that the slots stay within bounds. */
+static size_t block_size(const struct ct_setup *setup)
+{
+    size_t most = CT_MAX(SCRATCH_BYTES / (2 * (size_t)setup->size), (size_t)BLOCK_MIN);
+
+    return (CT_MIN(setup->tuning.tcp_block_bytes, most) + 63) / 64 * 64;
+}
+
+static bool allocate(struct ct_tcp *tcp)
+{
+    size_t size = (size_t)tcp->size, steps = (size_t)ct_schedule_capacity(tcp->size);
+
+    tcp->fds = malloc(CT_LANES * size * sizeof *tcp->fds);
+    tcp->schedule.step = calloc(steps, sizeof *tcp->schedule.step);
+    tcp->schedule.capacity = (int)steps;
+    tcp->moves = calloc(steps, sizeof *tcp->moves);
+    tcp->greeted = calloc(2 * size, sizeof *tcp->greeted);
+    tcp->scratch = aligned_alloc(64, 2 * size * tcp->block_bytes);
+    tcp->sources = calloc(size, sizeof *tcp->sources);
+    tcp->headers = calloc(size, CT_TCP_HEADER);
+    tcp->wanted = calloc(CT_LANES * size, sizeof *tcp->wanted);
+    tcp->polls = calloc(CT_LANES * size, sizeof *tcp->polls);
+    for (size_t i = 0; tcp->fds != NULL && i < CT_LANES * size; i++)
+        tcp->fds[i] = -1;
+    return tcp->fds != NULL && tcp->schedule.step != NULL && tcp->moves != NULL &&
+           tcp->greeted != NULL && tcp->scratch != NULL && tcp->sources != NULL &&
+           tcp->headers != NULL && tcp->wanted != NULL && tcp->polls != NULL;
+}
+
+static int prepare(const struct ct_setup *setup, struct ct_blob *ret_blob, void **ret_state,
+                   struct ct_error *err)
+{
+    struct ct_tcp *tcp = calloc(1, sizeof *tcp);
+    struct ct_mesh_address address = {0};
+
+    if (tcp == NULL)
+        return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", setup->size);
+    *ret_state = tcp;
+    tcp->rank = setup->rank;
+    tcp->size = setup->size;
+    tcp->listener = -1;
+    tcp->tuning = setup->tuning;
+    tcp->block_bytes = block_size(setup);
+    tcp->tuning.tcp_flat_bytes = CT_MIN(setup->tuning.tcp_flat_bytes, tcp->block_bytes);
+    if (!allocate(tcp))
+        return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", setup->size);
+    int code = ct_mesh_listen(setup, &address, &tcp->listener, err);
+    memcpy(ret_blob->data, &address, sizeof address);
+    return code;
+}
+
+static int connect_group(void *state, const struct ct_setup *setup, const struct ct_blob *blobs,
+                         struct ct_error *err)
+{
+    struct ct_tcp *tcp = state;
+
+    return ct_mesh_connect(setup, tcp->listener, blobs, tcp->fds, err);
+}
+
+static void settle(void *state)
+{
+    struct ct_tcp *tcp = state;
+
+    (void)close(tcp->listener);
+    tcp->listener = -1;
+}
+
+/* ---- messages --------------------------------------------------------------------------------*/
+
+void ct_tcp_write_header(unsigned char *header, int code, uint64_t call,
+                         struct ct_signature signature)
+{
+    ct_put_le32(header, HEADER_MAGIC);
+    ct_put_le32(header + 4, (uint32_t)code);
+    ct_put_le64(header + 8, call);
+    ct_put_le64(header + 16, signature.count);
+    ct_put_le64(header + 24, signature.rest);
+}
+
+int ct_tcp_check_header(const struct ct_tcp *tcp, const unsigned char *header, int peer,
+                        uint64_t call, struct ct_signature signature, struct ct_error *err)
+{
+    int code = (int)ct_get_le32(header + 4);
+    struct ct_signature theirs = {ct_get_le64(header + 16), ct_get_le64(header + 24)};
+
+    if (ct_get_le32(header) != HEADER_MAGIC || code > 0)
+        return ct_error_set(err, CT_EPROTOCOL, "rank %d sent what is no header", peer);
+    if (code != 0)
+        return ct_error_set(err, code, "rank %d ended the group: %s", peer, ct_strerror(code));
+    if (ct_get_le64(header + 8) != call || !ct_signature_equal(theirs, signature))
+        return ct_signature_mismatch(signature, tcp->rank, theirs, peer, err);
+    return 0;
+}
+
+static int closed(const struct ct_tcp_move *move, int error, struct ct_error *err)
+{
+    if (error == 0)
+        return ct_error_set(err, CT_ECLOSED, "rank %d has closed its connection", move->peer);
+    return ct_error_set(err, CT_ECLOSED, "the connection with rank %d is lost: %s", move->peer,
+                        strerrordesc_np(error));
+}
+
+int ct_tcp_attempt(struct ct_tcp *tcp, int lane, struct ct_tcp_move *move, struct ct_error *err)
+{
+    int index = lane * tcp->size + move->peer;
+    short event = move->out ? POLLOUT : POLLIN;
+
+    tcp->wanted[index] &= (short)~event;
+    while (move->header_left + move->left > 0) {
+        struct iovec parts[2] = {
+            {move->header + CT_TCP_HEADER - move->header_left, move->header_left},
+            {move->data, move->left}};
+        bool headless = move->header_left == 0;
+        struct msghdr message = {.msg_iov = parts + (headless ? 1 : 0),
+                                 .msg_iovlen = headless ? 1 : 2};
+        ssize_t done = move->out ? sendmsg(tcp->fds[index], &message, MSG_DONTWAIT | MSG_NOSIGNAL)
+                                 : recvmsg(tcp->fds[index], &message, MSG_DONTWAIT);
+
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0 && errno == EAGAIN) {
+            tcp->wanted[index] |= event;
+            return 0;
+        }
+        if (done <= 0)
+            return closed(move, done < 0 ? errno : 0, err);
+        size_t first = CT_MIN((size_t)done, move->header_left);
+        move->header_left -= first;
+        move->left -= (size_t)done - first;
+        move->data += (size_t)done - first;
+    }
+    return 1;
+}
+
+/* ---- waiting ---------------------------------------------------------------------------------*/
+
+static int progress(void *state, struct ct_task *task, struct ct_error *err)
+{
+    if (task->call.kind == CT_CALL_SEND || task->call.kind == CT_CALL_RECV)
+        return ct_tcp_transfer(state, task, err);
+    return ct_tcp_collective(state, task, err);
+}
+
+static int spins(const void *state)
+{
+    (void)state;
+    return SPINS;
+}
+
+static uint32_t arm(void *state)
+{
+    (void)state;
+    return 0;
+}
+
+/* Level-triggered, and only for what the last attempt could not do: nothing is missed, and nothing
+ * wakes that nobody waits for. */
+static void park(void *state, uint32_t armed, uint64_t timeout_ns)
+{
+    struct ct_tcp *tcp = state;
+    struct timespec limit = {.tv_sec = (time_t)(timeout_ns / 1000000000u),
+                             .tv_nsec = (long)(timeout_ns % 1000000000u)};
+    nfds_t count = 0;
+
+    (void)armed;
+    if (timeout_ns == 0)
+        return;
+    for (int i = 0; i < CT_LANES * tcp->size; i++)
+        if (tcp->wanted[i] != 0)
+            tcp->polls[count++] = (struct pollfd){.fd = tcp->fds[i], .events = tcp->wanted[i]};
+    (void)ppoll(tcp->polls, count, &limit, NULL);
+}
+
+static int missing(void *state, const struct ct_task *task)
+{
+    const struct ct_tcp *tcp = state;
+
+    if (task->call.kind == CT_CALL_SEND || task->call.kind == CT_CALL_RECV)
+        return task->call.peer;
+    for (int i = 0; i < tcp->move_count; i++)
+        if (!tcp->moves[i].over && !tcp->moves[i].out)
+            return tcp->moves[i].peer;
+    return -1;
+}
+
+/* ---- the end ---------------------------------------------------------------------------------*/
+
+/* May a header be sent to `peer` now? Not behind one of this call, where data is expected. */
+static bool between_messages(const struct ct_tcp *tcp, int peer)
+{
+    if (!tcp->busy || tcp->greeted[peer] != tcp->call)
+        return true;
+    for (int i = 0; i < tcp->move_count; i++)
+        if (tcp->moves[i].out && tcp->moves[i].peer == peer)
+            return tcp->moves[i].header_left == CT_TCP_HEADER;
+    return false;
+}
+
+/* A parting word to those who await a header next, so that they know why; for the others, and at
+ * any rate, the end of the stream. */
+static void fail(void *state, int code)
+{
+    struct ct_tcp *tcp = state;
+    unsigned char header[CT_TCP_HEADER];
+
+    ct_tcp_write_header(header, code, 0, (struct ct_signature){0, 0});
+    for (int peer = 0; peer < tcp->size; peer++) {
+        if (peer == tcp->rank)
+            continue;
+        if (between_messages(tcp, peer))
+            (void)send(tcp->fds[peer], header, sizeof header, MSG_DONTWAIT | MSG_NOSIGNAL);
+        for (int lane = 0; lane < CT_LANES; lane++)
+            (void)shutdown(tcp->fds[lane * tcp->size + peer], SHUT_WR);
+    }
+}
+
+/* The group's thread sees its own flag within a slice, and closes: this is what others see. */
+static void revoke_group(void *state)
+{
+    (void)state;
+}
+
+const struct ct_backend ct_backend_tcp = {
+    .name = "tcp",
+    .suits = suits,
+    .prepare = prepare,
+    .connect = connect_group,
+    .settle = settle,
+    .progress = progress,
+    .spins = spins,
+    .arm = arm,
+    .park = park,
+    .missing = missing,
+    .fail = fail,
+    .revoke = revoke_group,
+    .close = close_group,
+};

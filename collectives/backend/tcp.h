@@ -1,0 +1,72 @@
+/* The engine of backend tcp: schedules (schedule.h) carried out over a full mesh of connections.
+ *
+ * A collective is cut into chunks, and goes in waves: in wave w, chunk c is in phase w - c of its
+ * schedule, so that the chunks under way are each in another phase and all links are busy.
+ *
+ *     wave 0   chunk 0 phase 0
+ *     wave 1   chunk 0 phase 1   chunk 1 phase 0
+ *     wave 2                     chunk 1 phase 1   chunk 2 phase 0   ...
+ *
+ * All sends and receives of a wave run at once, straight from and into the caller's buffers; when
+ * they are over its reductions are made, then comes the next wave. Both ends of a connection list
+ * the messages of a wave in the same order, so bytes need no labels: only the first message of a
+ * call between two ranks, in each direction, carries a header, by which they compare their calls.
+ */
+#ifndef CT_COLL_TCP_H
+#define CT_COLL_TCP_H
+
+#include "backend.h"
+#include "schedule.h"
+
+enum { CT_TCP_HEADER = 32 };
+
+/* One message of the current wave. */
+struct ct_tcp_move {
+    int peer;
+    bool out;
+    bool over;
+    size_t header_left;
+    size_t left;
+    char *data; /* the next byte to go, or to come */
+    unsigned char header[CT_TCP_HEADER];
+};
+
+struct ct_tcp {
+    int rank, size;
+    int listener; /* while the group forms; then -1 */
+    int *fds;     /* [lane][peer] */
+    struct ct_tuning tuning;
+
+    /* the collective under way */
+    bool busy;
+    uint64_t call; /* counts them */
+    size_t block_bytes, chunk_bytes, chunks;
+    struct ct_schedule schedule;
+    struct ct_tcp_move *moves;
+    int move_count;
+    uint64_t *greeted; /* [out, in][peer]: the last call whose header was listed */
+    char *scratch;     /* two sets of slots */
+    const void **sources;
+
+    unsigned char *headers; /* of the messages that are coming in, one a peer */
+    short *wanted;          /* [lane][peer]: the poll events that would help */
+    struct pollfd *polls;
+};
+
+/* A header: what was called, or why the sender ends the group (code != 0). */
+void ct_tcp_write_header(unsigned char *header, int code, uint64_t call,
+                         struct ct_signature signature);
+
+/* Compare a header from `peer` with the own call: 0, CT_EMISMATCH, or the peer's code. */
+int ct_tcp_check_header(const struct ct_tcp *tcp, const unsigned char *header, int peer,
+                        uint64_t call, struct ct_signature signature, struct ct_error *err);
+
+/* One attempt to move header and data on a lane; counts what is left down. 1 all moved, 0 not yet,
+ * or CT_ECLOSED. */
+int ct_tcp_attempt(struct ct_tcp *tcp, int lane, struct ct_tcp_move *move, struct ct_error *err);
+
+/* As ct_backend.progress. */
+int ct_tcp_collective(struct ct_tcp *tcp, struct ct_task *task, struct ct_error *err);
+int ct_tcp_transfer(struct ct_tcp *tcp, struct ct_task *task, struct ct_error *err);
+
+#endif

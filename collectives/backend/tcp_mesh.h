@@ -1,0 +1,41 @@
+/* The connections of backend tcp: two between each pair of ranks, one for collectives and one for
+ * send and recv, so that neither waits behind the other.
+ *
+ *   listen     on the node's address (loopback when all members share the node), a free port
+ *   dial       every lower rank, twice; and be dialled by every higher one
+ *
+ *   dialler -> listener   HELLO: magic, run, generation, group, from, to, lane, first half of
+ * secret listener -> dialler   ANSWER: magic, second half of the secret
+ *
+ * The secret is drawn by member 0 for this group and travels through the store, which is
+ * authenticated; whoever does not know it is hung up on, and cannot keep others from connecting.
+ * The data itself is neither encrypted nor signed. */
+#ifndef CT_COLL_TCP_MESH_H
+#define CT_COLL_TCP_MESH_H
+
+#include "backend.h"
+
+#include <sys/socket.h>
+
+enum ct_lane { CT_LANE_COLLECTIVE, CT_LANE_TRANSFER, CT_LANES };
+
+enum { CT_SECRET_BYTES = 32 };
+
+/* What a member tells the others: where it listens, and member 0 the secret. */
+struct ct_mesh_address {
+    struct sockaddr_storage socket;
+    uint32_t socket_bytes;
+    unsigned char secret[CT_SECRET_BYTES];
+};
+_Static_assert(sizeof(struct ct_mesh_address) <= CT_BLOB_BYTES, "fits the blob");
+
+/* Listen for this member; `*ret_fd` is the listener. 0, or an error with its sentence. */
+int ct_mesh_listen(const struct ct_setup *setup, struct ct_mesh_address *ret_address, int *ret_fd,
+                   struct ct_error *err);
+
+/* Make all connections: fds[lane * size + peer], -1 for this rank itself; on failure some may be
+ * open. Waits until the setup's deadline at most. */
+int ct_mesh_connect(const struct ct_setup *setup, int listener, const struct ct_blob *blobs,
+                    int *fds, struct ct_error *err);
+
+#endif

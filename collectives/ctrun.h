@@ -1,0 +1,242 @@
+/* ctrun.h: what a worker program links to take part in a job.
+ *
+ *     struct ct_job *job;                          one process's membership in the current round
+ *     struct ct_group *group;                      the ranks that communicate with each other
+ *     struct ct_error err = {0};
+ *
+ *     if (ct_job_open(&job, &err) != 0 || ct_group_new(job, NULL, &group, &err) != 0)
+ *         ...                                      err.text says what, where, and the remedy
+ *     ct_all_reduce(group, ct_inplace(x, n, CT_F32), CT_REDUCE_AVG, NULL);
+ *     ct_group_free(group);
+ *     ct_job_close(job);
+ *
+ * Threads: a job may be used from several threads. Of a group, one thread at a time may start, test
+ * and wait; ct_group_revoke alone may be called from any thread at any moment. Different groups are
+ * independent of each other.
+ *
+ * Order: every member of a group starts the same collectives in the same order. A member that does
+ * not gets CT_EMISMATCH wherever the difference can be seen, and never a silent wrong result.
+ *
+ * Progress: there is no hidden thread. A started operation advances inside calls on its group
+ * (start, test, wait); whoever wants overlap gives the group a thread of its own.
+ *
+ * Nothing hangs: each wait ends with 0 or one of
+ *     CT_ETIMEOUT    the call's timeout passed: a member is slow, stuck or never came
+ *     CT_EREVOKED    the round is over (a member was lost, or ct_group_revoke)
+ *     CT_ECLOSED     a member closed the group or its connection broke
+ *     CT_EMISMATCH   members called different operations, sizes, types, roots or tags
+ * After any of these the group is broken: its buffers hold anything, each later call returns the
+ * same code at once, and ct_group_failure has the sentence. CT_EUSAGE and CT_ELIMIT say that the
+ * call itself was wrong; nothing was started and the group lives on. */
+#ifndef CTRUN_H
+#define CTRUN_H
+
+#include "base/dtype.h"
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ct_job;
+struct ct_group;
+struct ct_request;
+
+/* ---- the job ---------------------------------------------------------------------------------*/
+
+/* This process's place in the round. Strings belong to the job. */
+struct ct_assignment {
+    const char *run_id;
+    uint64_t generation; /* the round's number; only grows */
+    uint64_t lineage;    /* the generation whose state the job continues; 0: none yet */
+    uint64_t base_step;  /* the step of that state */
+    int base_rank;       /* who holds it; -1: nobody, start from a checkpoint or from scratch */
+    int rank, world;
+    int local_rank, local_world;
+    int node_rank, nnodes;
+    int restart_count;
+};
+
+/* Where the training stands, for the operator's progress line. NaN or 0 where not known. */
+struct ct_progress {
+    uint64_t epoch, epochs;
+    uint64_t step, steps;
+    double loss;
+    double samples_per_s;
+    double learning_rate;
+    double eta_s;
+};
+
+/* The state this process holds: the most advanced survivor's is taken over by the next round. */
+struct ct_ready {
+    bool survivable; /* may this process live on into another round? */
+    uint64_t lineage;
+    uint64_t step;
+    uint64_t digest;
+};
+
+/* Join the job: from the descriptors in CTRUN_CONTROL_FD and CTRUN_PAGE_FD that the agent left, or,
+ * without them, a job of world size 1 of its own. Waits for the assignment. 0, or an error with its
+ * sentence. */
+int ct_job_open(struct ct_job **ret_job, struct ct_error *err);
+
+/* Leave. Groups made from the job must be freed before. NULL is fine. */
+void ct_job_close(struct ct_job *job);
+
+/* Valid until ct_job_close. */
+const struct ct_assignment *ct_job_assignment(const struct ct_job *job);
+
+/* Tell the agent; each returns 0 or the code of a broken link, and does nothing in a job of its
+ * own. `summary` is the closing text of rank 0, printed by the agent. `failure` is the sentence of
+ * the error that this process is about to exit with. */
+int ct_job_progress(struct ct_job *job, const struct ct_progress *progress);
+int ct_job_summary(struct ct_job *job, const char *text);
+int ct_job_failure(struct ct_job *job, const struct ct_error *failure);
+int ct_job_ready(struct ct_job *job, const struct ct_ready *ready);
+
+/* Did the agent ask for a clean stop? Then *ret_deadline_ms (may be NULL) is the time it gives,
+ * from the moment it asked. Never blocks. */
+bool ct_job_stop_requested(struct ct_job *job, uint64_t *ret_deadline_ms);
+
+/* Is the round over? Every operation of its groups returns CT_EREVOKED then. One atomic load. */
+bool ct_job_revoked(const struct ct_job *job);
+
+/* ---- groups ----------------------------------------------------------------------------------*/
+
+/* All zero means: every rank of the job, best backend, ten minutes. */
+struct ct_group_options {
+    const char *name;    /* the same at each member, and of one living group only; NULL: "world" */
+    const int *ranks;    /* the members' ranks in the job, ascending; NULL: all */
+    int nranks;          /* how many lie in `ranks` */
+    const char *backend; /* "auto" (or NULL), "self", "thread", "shm", "tcp" */
+    uint64_t timeout_ms; /* of the creation and of each call that names none; 0: 600 000 */
+};
+
+/* Make a group: collective, every member calls it. The backend is the first of the table that suits
+ * and that every member could open. 0, or an error with its sentence: CT_EUNSUPPORTED when the
+ * backend asked for by name is not possible here, CT_ETIMEOUT naming a rank that did not come. */
+int ct_group_new(struct ct_job *job, const struct ct_group_options *options,
+                 struct ct_group **ret_group, struct ct_error *err);
+
+/* Free it. Requests still open are dropped; members that wait for this one get CT_ECLOSED. Not
+ * collective. NULL is fine. */
+void ct_group_free(struct ct_group *group);
+
+int ct_group_rank(const struct ct_group *group); /* within the group, 0 .. size - 1 */
+int ct_group_size(const struct ct_group *group);
+const char *ct_group_backend(const struct ct_group *group);
+
+/* End every operation of this group, here at once and at the other members as soon as they can
+ * notice, with CT_EREVOKED (or CT_ECLOSED across machines). Any thread, any number of times. */
+void ct_group_revoke(struct ct_group *group);
+
+/* Why the group is broken: code 0 and an empty text while it is not. By the group's thread. */
+const struct ct_error *ct_group_failure(const struct ct_group *group);
+
+/* ---- operations ------------------------------------------------------------------------------*/
+
+/* Averages divide the sum once, at the end (integers: towards zero). The maximum of anything and
+ * NaN is NaN. Integer sums wrap. bf16 is summed in f32 and rounded once. */
+enum ct_reduce { CT_REDUCE_SUM, CT_REDUCE_AVG, CT_REDUCE_MAX };
+
+/* In which order values are added. In each mode all ranks get the same bits.
+ *     FAST          what is fastest here; may depend on the size and on the backend
+ *     REPRODUCIBLE  rank order, ((x0 + x1) + x2) + ...: the same on each backend and at each size
+ *     INVARIANT     a binary tree over the ranks, distance 1 first: x[i] += x[i + d] for
+ *                   d = 1, 2, 4, ... and i a multiple of 2d, where rank i + d exists. With leaves
+ *                   accumulated by the same tree, worlds of 1, 2, 4, 8, ... give equal bits. */
+enum ct_reduce_mode { CT_MODE_FAST, CT_MODE_REPRODUCIBLE, CT_MODE_INVARIANT };
+
+/* Options of one call; NULL or all zero: the group's timeout, tag 0, FAST. A tag is compared
+ * between the members, it does not reorder messages. */
+struct ct_options {
+    uint64_t timeout_ms; /* bounds ct_wait and the blocking forms from their call */
+    uint32_t tag;
+    enum ct_reduce_mode mode;
+};
+
+/* The data of a call. `send` == NULL means in place: the input lies in `recv`. Buffers need the
+ * alignment of their element, nothing more, and may be NULL when count is 0. */
+struct ct_data {
+    const void *send;
+    void *recv;
+    size_t count; /* elements, as said at each operation */
+    enum ct_dtype dtype;
+};
+
+static inline struct ct_data ct_inplace(void *buffer, size_t count, enum ct_dtype dtype)
+{
+    struct ct_data data = {NULL, buffer, count, dtype};
+    return data;
+}
+
+static inline struct ct_data ct_from_to(const void *send, void *recv, size_t count,
+                                        enum ct_dtype dtype)
+{
+    struct ct_data data = {send, recv, count, dtype};
+    return data;
+}
+
+/* Blocking forms: start and wait in one call.
+ *
+ *                   send            recv            in place: the input lies at
+ * all_reduce        count           count           recv
+ * broadcast         count (root)    count           recv (root)
+ * all_gather        count           size * count    recv + rank * count
+ * reduce_scatter    size * count    count           recv holds size * count; the result lies at
+ *                                                   recv + rank * count, other parts are undefined
+ * send              count           -               recv may hold the data when send is NULL
+ * recv              -               count
+ *
+ * send and recv match in order, for each pair and direction; a message of another size, type or tag
+ * is a mismatch. A send may return before the matching recv. Reductions: F32 F64 BF16 I64 I32 U8;
+ * other operations: every type. Buffers of different arguments must not overlap. */
+int ct_all_reduce(struct ct_group *group, struct ct_data data, enum ct_reduce reduce,
+                  const struct ct_options *options);
+int ct_broadcast(struct ct_group *group, struct ct_data data, int root,
+                 const struct ct_options *options);
+int ct_all_gather(struct ct_group *group, struct ct_data data, const struct ct_options *options);
+int ct_reduce_scatter(struct ct_group *group, struct ct_data data, enum ct_reduce reduce,
+                      const struct ct_options *options);
+int ct_send(struct ct_group *group, struct ct_data data, int to, const struct ct_options *options);
+int ct_recv(struct ct_group *group, struct ct_data data, int from,
+            const struct ct_options *options);
+int ct_barrier(struct ct_group *group, const struct ct_options *options);
+
+/* Handle forms: start, then ct_test or ct_wait exactly until one says that it is over; this gives
+ * the request back. The buffers belong to the operation meanwhile. Collectives run in the order of
+ * their start; sends and receives run beside them and beside those of other peers. At most
+ * CT_REQUESTS_MAX are open at a time in a group: one more is CT_ELIMIT. Nothing is allocated. */
+enum { CT_REQUESTS_MAX = 64 };
+
+int ct_all_reduce_start(struct ct_group *group, struct ct_data data, enum ct_reduce reduce,
+                        const struct ct_options *options, struct ct_request **ret_request);
+int ct_broadcast_start(struct ct_group *group, struct ct_data data, int root,
+                       const struct ct_options *options, struct ct_request **ret_request);
+int ct_all_gather_start(struct ct_group *group, struct ct_data data,
+                        const struct ct_options *options, struct ct_request **ret_request);
+int ct_reduce_scatter_start(struct ct_group *group, struct ct_data data, enum ct_reduce reduce,
+                            const struct ct_options *options, struct ct_request **ret_request);
+int ct_send_start(struct ct_group *group, struct ct_data data, int to,
+                  const struct ct_options *options, struct ct_request **ret_request);
+int ct_recv_start(struct ct_group *group, struct ct_data data, int from,
+                  const struct ct_options *options, struct ct_request **ret_request);
+int ct_barrier_start(struct ct_group *group, const struct ct_options *options,
+                     struct ct_request **ret_request);
+
+/* Advance what can advance without blocking. 1: over, well; 0: not yet; negative: over, with an
+ * error. The timeout counts from the start here. */
+int ct_test(struct ct_request *request);
+
+/* Block until it is over. 0 or a negative code. */
+int ct_wait(struct ct_request *request);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

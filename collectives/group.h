@@ -1,0 +1,42 @@
+/* A group from the inside: its requests, and creation with tuning for tests. */
+#ifndef CT_COLL_GROUP_H
+#define CT_COLL_GROUP_H
+
+#include "backend.h"
+
+struct ct_request {
+    struct ct_group *group;
+    struct ct_request *next_free;
+    struct ct_task task;
+    uint64_t timeout_ms;
+    uint64_t first_test_ns; /* 0: not tested yet */
+    bool over;
+    int code; /* when over */
+};
+
+struct ct_group {
+    struct ct_job *job;
+    const struct ct_backend *backend;
+    void *state;
+    int rank, size;
+    int *ranks; /* of the members, in the job */
+    uint64_t timeout_ms;
+    _Atomic bool revoked;
+    struct ct_error failure;
+    struct ct_request *free;
+    struct ct_request *queue[CT_REQUESTS_MAX]; /* not over, in the order of their start */
+    int queued;
+    uint64_t moves; /* of all tasks: what a waiter watches */
+    struct ct_request requests[CT_REQUESTS_MAX];
+};
+
+/* As ct_group_new, with sizes that reach the rare paths. */
+int ct_group_new_tuned(struct ct_job *job, const struct ct_group_options *options,
+                       const struct ct_tuning *tuning, struct ct_group **ret_group,
+                       struct ct_error *err);
+
+/* End all that is open, and all that will be started, with `code`; the sentence is in
+ * group->failure already. */
+void ct_group_break(struct ct_group *group, int code);
+
+#endif

@@ -1,0 +1,32 @@
+/* A job from the inside: what groups need to know of it. */
+#ifndef CT_COLL_JOB_H
+#define CT_COLL_JOB_H
+
+#include "ctrun.h"
+#include "kv.h"
+#include "wire/control_page.h"
+
+struct ct_job_link; /* the worker's link to its agent; job_link.h */
+struct ct_thread_world;
+
+/* Where ranks live: node i holds ranks first_rank .. first_rank + slots - 1. */
+struct ct_job_node {
+    int first_rank;
+    int slots;
+    char address[256]; /* where other nodes reach its workers; "" when only loopback does */
+};
+
+struct ct_job {
+    struct ct_assignment assignment;
+    struct ct_job_node *nodes;          /* assignment.nnodes of them, ascending by rank */
+    struct ct_kv kv;                    /* no functions in a job of its own */
+    const struct ct_control_page *page; /* may be NULL: never revoked */
+    struct ct_job_link *link;           /* NULL without an agent */
+    struct ct_thread_world *world;      /* ranks are threads of this process; else NULL */
+    char run_id[129];
+};
+
+/* The node of a rank. */
+const struct ct_job_node *ct_job_node(const struct ct_job *job, int rank);
+
+#endif

@@ -1,0 +1,179 @@
+/* See job_link.h. */
+#include "job_link.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* SLICE_MS: how often a wait looks at the control page. GRACE_MS: what the agent may take longer
+ * than the wait that it was asked for. */
+enum { SEND_MS = 5000, SLICE_MS = 10, GRACE_MS = 5000, ARENA_BYTES = 4 << 20 };
+
+struct ct_job_link *ct_job_link_new(int fd, const struct ct_control_page *page)
+{
+    struct ct_job_link *link = calloc(1, sizeof *link);
+
+    if (link == NULL)
+        return NULL;
+    ct_link_init(&link->link, fd, CT_FROM_AGENT);
+    link->page = page;
+    (void)pthread_mutex_init(&link->sending, NULL);
+    (void)pthread_mutex_init(&link->receiving, NULL);
+    return link;
+}
+
+void ct_job_link_free(struct ct_job_link *link)
+{
+    if (link == NULL)
+        return;
+    (void)close(link->link.fd);
+    ct_link_deinit(&link->link);
+    (void)pthread_mutex_destroy(&link->sending);
+    (void)pthread_mutex_destroy(&link->receiving);
+    free(link);
+}
+
+int ct_job_link_send(struct ct_job_link *link, const struct ct_message *message)
+{
+    (void)pthread_mutex_lock(&link->sending);
+    int code = ct_link_send(&link->link, message, SEND_MS, NULL);
+    (void)pthread_mutex_unlock(&link->sending);
+    return code;
+}
+
+int ct_job_link_assignment(struct ct_job_link *link, struct ct_arena *arena,
+                           struct ct_msg_assign *ret_assign, struct ct_error *err)
+{
+    struct ct_message message = {0};
+    int code;
+
+    do
+        code = ct_link_receive(&link->link, -1, arena, &message, err);
+    while (code == 0 && message.type != CT_MSG_ASSIGN);
+    if (code != 0)
+        return code;
+    link->generation = message.assign.generation;
+    *ret_assign = message.assign;
+    return 0;
+}
+
+/* What comes unasked. Replies to requests that were given up are dropped. */
+static void take_in(struct ct_job_link *link, const struct ct_message *message)
+{
+    if (message->type != CT_MSG_STOP)
+        return;
+    atomic_store(&link->stop_deadline_ms, message->stop.deadline_ms);
+    atomic_store(&link->stop, true);
+}
+
+void ct_job_link_poll(struct ct_job_link *link)
+{
+    struct ct_message message;
+    struct ct_arena arena;
+
+    if (pthread_mutex_trylock(&link->receiving) != 0)
+        return;
+    ct_arena_init(&arena, ARENA_BYTES);
+    while (ct_link_receive(&link->link, 0, &arena, &message, NULL) == 0)
+        take_in(link, &message);
+    ct_arena_deinit(&arena);
+    (void)pthread_mutex_unlock(&link->receiving);
+}
+
+/* ---- the store -------------------------------------------------------------------------------*/
+
+/* Receive until the reply to `request` is there. */
+static int await_reply(struct ct_job_link *link, uint64_t request, uint64_t timeout_ms,
+                       struct ct_arena *arena, struct ct_msg_store_reply *ret_reply)
+{
+    uint64_t deadline_ms = ct_clock_mono_ms(&ct_clock_system) + timeout_ms;
+
+    for (;;) {
+        struct ct_message message;
+        int code = ct_link_receive(&link->link, SLICE_MS, arena, &message, NULL);
+
+        if (code == 0 && message.type == CT_MSG_STORE_REPLY &&
+            message.store_reply.request == request) {
+            *ret_reply = message.store_reply;
+            return message.store_reply.code;
+        }
+        if (code == 0)
+            take_in(link, &message);
+        else if (code != CT_ETIMEOUT)
+            return code;
+        if (ct_control_page_revoked(link->page, link->generation))
+            return CT_EREVOKED;
+        if (ct_clock_mono_ms(&ct_clock_system) >= deadline_ms)
+            return CT_ETIMEOUT;
+    }
+}
+
+/* One request and its reply; `value` (may be NULL) takes the reply's bytes. */
+static int ask(struct ct_job_link *link, struct ct_message *message, uint64_t *request,
+               struct ct_kv_value *value, int64_t *ret_number)
+{
+    struct ct_msg_store_reply reply = {0};
+    uint64_t timeout_ms = GRACE_MS;
+    struct ct_arena arena;
+    int code;
+
+    ct_arena_init(&arena, ARENA_BYTES);
+    (void)pthread_mutex_lock(&link->receiving);
+    if (message->type == CT_MSG_STORE_WAIT)
+        timeout_ms += message->store_wait.timeout_ms;
+    *request = ++link->next_request;
+    code = ct_job_link_send(link, message);
+    if (code == 0)
+        code = await_reply(link, *request, timeout_ms, &arena, &reply);
+    if (code == 0 && value != NULL) {
+        if (reply.value.size > value->size)
+            code = CT_ELIMIT;
+        else if (reply.value.size > 0)
+            memcpy(value->data, reply.value.data, reply.value.size);
+        value->size = reply.value.size;
+    }
+    if (code == 0 && ret_number != NULL)
+        *ret_number = reply.number;
+    (void)pthread_mutex_unlock(&link->receiving);
+    ct_arena_deinit(&arena);
+    return code;
+}
+
+static int kv_set(void *context, const char *key, const void *value, size_t size)
+{
+    struct ct_job_link *link = context;
+    struct ct_message message = {.type = CT_MSG_STORE_SET,
+                                 .store_set = {.generation = link->generation,
+                                               .key = key,
+                                               .value = {.data = value, .size = size}}};
+
+    return ask(link, &message, &message.store_set.request, NULL, NULL);
+}
+
+static int kv_wait(void *context, const char *key, struct ct_kv_value *value, uint64_t timeout_ms)
+{
+    struct ct_job_link *link = context;
+    struct ct_message message = {.type = CT_MSG_STORE_WAIT,
+                                 .store_wait = {.generation = link->generation,
+                                                .key = key,
+                                                .timeout_ms = timeout_ms > 0 ? timeout_ms : 1}};
+
+    return ask(link, &message, &message.store_wait.request, value, NULL);
+}
+
+static int kv_add(void *context, const char *key, int64_t delta, int64_t *ret_value)
+{
+    struct ct_job_link *link = context;
+    struct ct_message message = {
+        .type = CT_MSG_STORE_ADD,
+        .store_add = {.generation = link->generation, .key = key, .delta = delta}};
+
+    return ask(link, &message, &message.store_add.request, NULL, ret_value);
+}
+
+struct ct_kv ct_job_link_kv(struct ct_job_link *link)
+{
+    return (struct ct_kv){kv_set, kv_wait, kv_add, link};
+}

@@ -1,0 +1,44 @@
+/* The worker's link to its agent: messages of wire.def on the inherited descriptor.
+ *
+ * Any thread may tell and ask. One lock orders what is sent; another makes store requests one at a
+ * time, and its holder is the only one who receives. */
+#ifndef CT_COLL_JOB_LINK_H
+#define CT_COLL_JOB_LINK_H
+
+#include "ctrun.h"
+#include "kv.h"
+#include "wire/control_page.h"
+#include "wire/link.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct ct_job_link {
+    struct ct_link link;
+    const struct ct_control_page *page; /* may be NULL */
+    uint64_t generation;
+    pthread_mutex_t sending;
+    pthread_mutex_t receiving;
+    uint64_t next_request;
+    _Atomic bool stop;
+    _Atomic uint64_t stop_deadline_ms;
+};
+
+/* A link on `fd`, which it owns from here on; `page` is borrowed. NULL without memory. */
+struct ct_job_link *ct_job_link_new(int fd, const struct ct_control_page *page);
+void ct_job_link_free(struct ct_job_link *link);
+
+/* Wait for ASSIGN. `ret_assign` points into the link and into `arena` until something else is
+ * received. */
+int ct_job_link_assignment(struct ct_job_link *link, struct ct_arena *arena,
+                           struct ct_msg_assign *ret_assign, struct ct_error *err);
+
+int ct_job_link_send(struct ct_job_link *link, const struct ct_message *message);
+
+/* Take in what has arrived, unless another thread is at it. Never blocks. */
+void ct_job_link_poll(struct ct_job_link *link);
+
+/* The agent's store, as groups use it. */
+struct ct_kv ct_job_link_kv(struct ct_job_link *link);
+
+#endif

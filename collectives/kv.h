@@ -1,0 +1,30 @@
+/* The store as groups see it while they form: a few small values, one key space a round.
+ *
+ * Two implementations: the worker's link to its agent (job_link.c), and a table in this process
+ * (thread_world.c). May be called from several threads. */
+#ifndef CT_COLL_KV_H
+#define CT_COLL_KV_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { CT_KV_VALUE_MAX = 1024 * 1024 };
+
+/* Room for a value; `size` becomes its length. */
+struct ct_kv_value {
+    void *data;
+    size_t size;
+};
+
+struct ct_kv {
+    /* Set or replace. 0 or a negative code. */
+    int (*set)(void *context, const char *key, const void *value, size_t size);
+    /* Wait until `key` exists, for `timeout_ms` at most, and copy its value. 0, CT_ETIMEOUT,
+     * CT_EREVOKED, or CT_ELIMIT when it does not fit. */
+    int (*wait)(void *context, const char *key, struct ct_kv_value *value, uint64_t timeout_ms);
+    /* Add to an integer that begins at 0, and give its new value. */
+    int (*add)(void *context, const char *key, int64_t delta, int64_t *ret_value);
+    void *context;
+};
+
+#endif

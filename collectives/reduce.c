@@ -1,0 +1,55 @@
+/* See reduce.h. The instruction set is chosen by what the processor says, on each call: this is a
+ * load and a compare. */
+#include "reduce.h"
+
+#include "base/assert.h"
+#include "reduce_table.h"
+
+const struct ct_reduce_kernels *ct_reduce_isa(int isa)
+{
+    if (isa == 0)
+        return &ct_reduce_portable;
+    if (isa == 1 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return &ct_reduce_avx2;
+    if (isa == 2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        return &ct_reduce_avx512;
+    return NULL;
+}
+
+bool ct_reduce_supports(enum ct_dtype dtype)
+{
+    return dtype < CT_DTYPE_COUNT && ct_reduce_portable.of[dtype].sum != NULL;
+}
+
+bool ct_reduce_in_own_type(enum ct_dtype dtype)
+{
+    return dtype == CT_F32 || dtype == CT_F64 || dtype == CT_I64 || dtype == CT_I32;
+}
+
+void ct_reduce_with(const struct ct_reduce_kernels *kernels, const struct ct_reduction *how,
+                    void *dst, const void *const *source, int sources, size_t count)
+{
+    const struct ct_reduce_row *row = &kernels->of[how->dtype];
+    struct ct_reduce_args args = {
+        .dst = dst, .source = source, .sources = sources, .divisor = how->divisor, .count = count};
+
+    CT_ASSERT(ct_reduce_supports(how->dtype));
+    CT_ASSERT(sources >= 1 && sources <= CT_REDUCE_SOURCES_MAX);
+    if (how->reduce == CT_REDUCE_MAX)
+        row->max(&args);
+    else if (how->order == CT_ORDER_TREE)
+        row->tree(&args);
+    else
+        row->sum(&args);
+}
+
+void ct_reduce(const struct ct_reduction *how, void *dst, const void *const *source, int sources,
+               size_t count)
+{
+    const struct ct_reduce_kernels *kernels = NULL;
+
+    for (int isa = CT_REDUCE_ISAS - 1; kernels == NULL; isa--)
+        kernels = ct_reduce_isa(isa);
+    ct_reduce_with(kernels, how, dst, source, sources, count);
+}

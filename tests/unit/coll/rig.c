@@ -1,0 +1,52 @@
+/* See rig.h. */
+#include "rig.h"
+
+#include <stdio.h>
+
+const struct ct_tuning tiny = {.local_chunk_bytes = 64,
+                               .local_flat_bytes = 64,
+                               .local_ring_bytes = 64,
+                               .tcp_block_bytes = 64,
+                               .tcp_flat_bytes = 64,
+                               .tcp_chain_bytes = 128};
+const char *const rig_backends[3] = {"thread", "shm", "tcp"};
+const int rig_worlds[6] = {1, 2, 3, 4, 5, 8};
+
+struct run {
+    struct rig *rig;
+    int (*body)(struct ct_group *group, struct rig *rig);
+};
+
+static int run_rank(struct ct_job *job, void *context)
+{
+    struct run *run = context;
+    struct rig *rig = run->rig;
+    uint64_t timeout_ms = rig->timeout_ms != 0 ? rig->timeout_ms : 30000;
+    struct ct_group_options options = {.backend = rig->backend, .timeout_ms = 30000};
+    struct ct_group *group = NULL;
+    struct ct_error err = {0};
+
+    if (ct_group_new_tuned(job, &options, &rig->tuning, &group, &err) != 0) {
+        fprintf(stderr, "rank %d: %s\n", ct_job_assignment(job)->rank, err.text);
+        return __LINE__;
+    }
+    group->timeout_ms = timeout_ms;
+    int line = run->body(group, rig);
+    if (line != 0)
+        fprintf(stderr, "rank %d of %d, %s: line %d; %s\n", ct_group_rank(group), rig->world,
+                ct_group_backend(group), line, ct_group_failure(group)->text);
+    ct_group_free(group);
+    return line;
+}
+
+int rig_run(struct rig *rig, int (*body)(struct ct_group *group, struct rig *rig))
+{
+    struct run run = {rig, body};
+
+    if (ct_thread_world_new(rig->world, &rig->threads) != 0)
+        return __LINE__;
+    int line = ct_thread_world_run(rig->threads, run_rank, &run);
+    ct_thread_world_free(rig->threads);
+    rig->threads = NULL;
+    return line;
+}

@@ -1,0 +1,32 @@
+/* A rig: a group on a given backend, made by ranks that are threads of the test.
+ *
+ * A body runs once a rank and returns 0, or the line where it found something wrong (criterion's
+ * assertions belong to the test's own thread). */
+#ifndef TEST_COLL_RIG_H
+#define TEST_COLL_RIG_H
+
+#include "collectives/group.h"
+#include "ctrun.h"
+#include "thread_world.h"
+
+struct rig {
+    const char *backend; /* NULL: auto */
+    int world;
+    uint64_t timeout_ms; /* of the group's calls; 0: half a minute */
+    struct ct_tuning tuning;
+    void *shared;                    /* for the body */
+    struct ct_thread_world *threads; /* while the bodies run */
+};
+
+/* Sizes so small that a few hundred elements take every path. */
+extern const struct ct_tuning tiny;
+
+/* Make the world and the group, run `body`, take all down. The first non-zero return by rank; a
+ * group that does not form is a line of this file. */
+int rig_run(struct rig *rig, int (*body)(struct ct_group *group, struct rig *rig));
+
+/* The backends that several ranks can have, and the worlds of the conformance test. */
+extern const char *const rig_backends[3];
+extern const int rig_worlds[6];
+
+#endif
