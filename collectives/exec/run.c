@@ -123,10 +123,10 @@ static void *comm_main(void *context)
 static int describe(const struct ct_runner *r, struct ct_error *err)
 {
     const struct ct_program *program = &r->list->program;
-    const struct ct_error *why = ct_group_failure(r->options->group);
 
     if (r->code == 0)
         return 0;
+    const struct ct_error *why = ct_group_failure(r->options->group);
     return ct_error_set(err, r->code, "reduction of %s: %s",
                         program->values[program->ops[r->failed_op].out[0]].name,
                         why->code != 0 ? why->text : ct_strerror(r->code));

@@ -23,8 +23,8 @@ int ct_plan_make_buckets(struct ct_plan *plan, struct ct_error *err);
  */
 int ct_plan_place(const struct ct_plan *plan, struct ct_plan_list *list, struct ct_error *err);
 
-/* queues: list->slot. Reductions go to the communication queue when the plan overlaps; an op waits
- * for the ops of the other queue whose bytes it touches. */
+/* queues: list->slot. Reductions go to the communication queue when the plan overlaps and has
+ * several buckets; an op waits for the ops of the other queue whose bytes it touches. */
 int ct_plan_queue(const struct ct_plan *plan, struct ct_plan_list *list, struct ct_error *err);
 
 /* ---- shared by the passes ------------------------------------------------------------------- */

@@ -65,7 +65,7 @@ struct ct_plan_options {
     int64_t eval_rows;  /* rows of one evaluation call; 0 takes micro_rows */
     size_t bucket_bytes;
     size_t first_bucket_bytes;
-    bool overlap; /* reduce beside the backward pass; false: on the compute queue */
+    bool overlap; /* reduce beside the backward pass (several buckets); false: between its ops */
     enum ct_plan_reduce reduce;
     struct ct_optim_spec optim;
 };

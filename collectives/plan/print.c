@@ -108,7 +108,8 @@ void ct_plan_print(const struct ct_plan *plan, bool ops, struct ct_buf *buf)
                   bytes_text((double)(plan->arena_bytes - plan->grads_bytes), a),
                   bytes_text((double)plan->step.live_bytes, b));
     ct_buf_printf(buf, "reduction    %s, %s, %d buckets, %s sent a rank and step (ring)\n",
-                  reduce_names[o->reduce], o->overlap ? "beside backward" : "in line",
+                  reduce_names[o->reduce],
+                  o->overlap && plan->bucket_count > 1 ? "beside backward" : "in line",
                   o->world > 1 ? plan->bucket_count : 0, bytes_text(ct_plan_wire_bytes(plan), a));
     print_buckets(plan, buf);
     ct_buf_printf(buf, "work         %s a rank and step\n", flop_text(step_flop(plan), a));

@@ -41,6 +41,7 @@ int ct_plan_queue(const struct ct_plan *plan, struct ct_plan_list *list, struct 
 {
     const struct ct_program *program = &list->program;
     int count = program->op_count;
+    bool beside = plan->options.overlap && plan->bucket_count > 1;
     int queued[CT_QUEUE_COUNT] = {0}; /* ops so far */
     int known[CT_QUEUE_COUNT] = {0};  /* ops of the other queue that are waited for already */
 
@@ -49,7 +50,7 @@ int ct_plan_queue(const struct ct_plan *plan, struct ct_plan_list *list, struct 
         return ct_error_set(err, CT_ENOMEM, "no memory to queue %d ops", count);
     for (int i = 0; i < count; i++) {
         const struct ct_program_op *op = &program->ops[i];
-        bool comm = ct_op_is_comm(op->kind) && plan->options.overlap;
+        bool comm = ct_op_is_comm(op->kind) && beside;
         int queue = comm ? CT_QUEUE_COMM : CT_QUEUE_COMPUTE;
         int other = comm ? CT_QUEUE_COMPUTE : CT_QUEUE_COMM;
         int position = queued[other];

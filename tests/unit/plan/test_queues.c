@@ -43,17 +43,31 @@ Test(queues, backward_waits_for_no_reduction_and_the_update_for_all)
     ct_plan_deinit(&plan);
 }
 
-Test(queues, without_overlap_there_is_one_queue_and_no_wait)
+static void expect_one_queue(const struct ct_plan_options *options)
 {
-    struct ct_plan_options options = plan_options;
     struct ct_plan plan;
 
-    options.overlap = false;
-    plan_init(&plan, &options);
+    plan_init(&plan, options);
     cr_assert_neq(find_op(&plan, CT_OP_ALL_REDUCE, 0), -1);
     for (int i = 0; i < plan.step.program.op_count; i++) {
         cr_assert_eq(plan.step.slot[i].queue, CT_QUEUE_COMPUTE);
         cr_assert_eq(plan.step.slot[i].wait, 0);
     }
     ct_plan_deinit(&plan);
+}
+
+Test(queues, without_overlap_there_is_one_queue_and_no_wait)
+{
+    struct ct_plan_options options = plan_options;
+
+    options.overlap = false;
+    expect_one_queue(&options);
+}
+
+Test(queues, a_single_bucket_has_nothing_to_run_beside)
+{
+    struct ct_plan_options options = plan_options;
+
+    options.first_bucket_bytes = options.bucket_bytes = 1 << 20;
+    expect_one_queue(&options);
 }
