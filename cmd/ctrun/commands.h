@@ -1,0 +1,16 @@
+/* The subcommands of ctrun, one file each. Every function gets its own name in argv[0] and returns
+ * the exit status. */
+#ifndef CT_CTRUN_COMMANDS_H
+#define CT_CTRUN_COMMANDS_H
+
+/* run_cmd.c: start the workers of a job on this node. */
+int ct_cmd_run(int argc, char **argv);
+
+/* key_cmd.c: make a job key. */
+int ct_cmd_key(int argc, char **argv);
+
+/* main.c: what ctrun can do; its version. */
+int ct_cmd_help(int argc, char **argv);
+int ct_cmd_version(int argc, char **argv);
+
+#endif

@@ -1,0 +1,197 @@
+/* See host_uv.h. */
+#include "host_uv.h"
+
+#include "base/assert.h"
+#include "base/fs.h"
+#include "base/str.h"
+#include "launch/env.h"
+#include "net/address.h"
+#include "net/endpoint.h"
+
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { DEFAULT_PORT = 29400 };
+
+/* ---- alone ------------------------------------------------------------------------------------
+ */
+
+/* A new directory that only this user may enter, for one socket. */
+static int make_private_dir(struct host *host, const struct job *job, struct ct_error *err)
+{
+    static const char *const variables[] = {"XDG_RUNTIME_DIR", "TMPDIR"};
+    int error = 0;
+
+    for (size_t i = 0; i <= CT_COUNT(variables); i++) {
+        const char *base = i < CT_COUNT(variables) ? ct_env_find(job->env, variables[i]) : "/tmp";
+
+        if (base == NULL || base[0] != '/' || strlen(base) > 64)
+            continue;
+        (void)snprintf(host->dir, sizeof host->dir, "%s/ctrun-XXXXXX", base);
+        if (mkdtemp(host->dir) != NULL)
+            return 0;
+        error = errno;
+    }
+    host->dir[0] = '\0';
+    return ct_error_set(err, CT_ECANTCREAT,
+                        "no directory for ctrun's socket can be made under XDG_RUNTIME_DIR, TMPDIR "
+                        "or /tmp: %s",
+                        ct_strerror(-error));
+}
+
+static int start_alone(struct host *host, uv_loop_t *loop, const struct job *job,
+                       const struct ct_log *log, struct ct_error *err)
+{
+    struct ct_rdzv_server_options options = {.listen_count = 1, .log = log};
+    int rc = make_private_dir(host, job, err);
+
+    if (rc != 0)
+        return rc;
+    (void)snprintf(host->endpoint, sizeof host->endpoint, "unix:%s/rdzv", host->dir);
+    (void)ct_str_copy(host->address, sizeof host->address, "127.0.0.1");
+    options.listen[0] = host->endpoint;
+    return ct_rdzv_server_start(&host->server, loop, &options, err);
+}
+
+/* ---- among nodes ------------------------------------------------------------------------------
+ */
+
+/* The address that a packet to `to` would be sent from; nothing is sent. */
+static bool source_address(const struct sockaddr *to, char text[CT_ADDRESS_TEXT])
+{
+    struct sockaddr_storage from;
+    socklen_t size = sizeof from;
+    int fd = socket(to->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool found = fd >= 0 && connect(fd, to, ct_address_size(to)) == 0 &&
+                 getsockname(fd, (struct sockaddr *)&from, &size) == 0;
+
+    if (fd >= 0)
+        (void)close(fd);
+    if (found)
+        (void)ct_address_host((const struct sockaddr *)&from, text);
+    return found;
+}
+
+/* For a server on all interfaces: the first address that is not loopback. */
+static void interface_address(char text[CT_ADDRESS_TEXT])
+{
+    struct ifaddrs *list;
+
+    (void)ct_str_copy(text, CT_ADDRESS_TEXT, "127.0.0.1");
+    if (getifaddrs(&list) != 0)
+        return;
+    for (const struct ifaddrs *at = list; at != NULL; at = at->ifa_next) {
+        if (at->ifa_addr == NULL || at->ifa_addr->sa_family != AF_INET ||
+            (at->ifa_flags & IFF_LOOPBACK) || !(at->ifa_flags & IFF_UP))
+            continue;
+        (void)ct_address_host(at->ifa_addr, text);
+        break;
+    }
+    freeifaddrs(list);
+}
+
+/* How other nodes reach this one: as asked for, or as seen on the way to the endpoint. Numbers
+ * only: a name that is good here may mean nothing elsewhere. */
+static int find_address(const struct ct_endpoint *endpoint, const struct job *job,
+                        char text[CT_ADDRESS_TEXT], struct ct_error *err)
+{
+    struct sockaddr_storage numeric[2];
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
+    bool ok;
+
+    if (job->cfg.launch.local_addr[0] != '\0') {
+        (void)ct_str_copy(text, CT_ADDRESS_TEXT, job->cfg.launch.local_addr);
+        return 0;
+    }
+    if (endpoint->is_unix || endpoint->host[0] == '\0') {
+        interface_address(text);
+        return 0;
+    }
+    if (ct_address_numeric(endpoint->host, 1, numeric) > 0) {
+        ok = source_address((const struct sockaddr *)&numeric[0], text);
+    } else {
+        int rc = getaddrinfo(endpoint->host, "1", &hints, &found);
+
+        if (rc != 0)
+            return ct_error_set(err, CT_EUSAGE,
+                                "the host \"%s\" of rdzv_endpoint cannot be resolved here: %s; "
+                                "give its address",
+                                endpoint->host, gai_strerror(rc));
+        ok = source_address(found->ai_addr, text);
+        freeaddrinfo(found);
+    }
+    if (!ok)
+        return ct_error_set(err, CT_EUNAVAILABLE,
+                            "there is no route from here to %s, the host of rdzv_endpoint: %s",
+                            endpoint->host, ct_strerror(-errno));
+    return 0;
+}
+
+/* The endpoint as the user gave it: rdzv_endpoint, or master_addr and master_port. */
+static int read_endpoint(const struct job *job, struct ct_endpoint *ret_endpoint,
+                         struct ct_error *err)
+{
+    const struct ct_config *cfg = &job->cfg;
+
+    if (cfg->launch.rdzv_endpoint[0] != '\0')
+        return ct_endpoint_parse(cfg->launch.rdzv_endpoint, DEFAULT_PORT, ret_endpoint, err);
+    if (cfg->launch.master_addr[0] != '\0')
+        return ct_endpoint_parse(cfg->launch.master_addr, (int)cfg->launch.master_port,
+                                 ret_endpoint, err);
+    return ct_error_set(err, CT_EUSAGE,
+                        "%lld nodes need a place to meet: give all of them the same "
+                        "--rdzv_endpoint HOST:PORT (HOST is one of them, or runs ctrund)",
+                        (long long)cfg->launch.nnodes.max);
+}
+
+static int start_among(struct host *host, uv_loop_t *loop, const struct job *job,
+                       const struct ct_log *log, struct ct_error *err)
+{
+    struct ct_rdzv_server_options options = {.listen_count = 1, .log = log};
+    struct ct_endpoint endpoint;
+    struct ct_error bind_error = {0};
+    int rc = read_endpoint(job, &endpoint, err);
+
+    if (rc == 0)
+        rc = find_address(&endpoint, job, host->address, err);
+    if (rc != 0)
+        return rc;
+    (void)ct_endpoint_print(&endpoint, host->endpoint);
+    if (job->cfg.launch.node_rank > 0)
+        return 0;
+    options.listen[0] = host->endpoint;
+    options.key_file = job->cfg.launch.key_file[0] != '\0' ? job->cfg.launch.key_file : NULL;
+    rc = ct_rdzv_server_start(&host->server, loop, &options, &bind_error);
+    if (rc == CT_EUNAVAILABLE) {
+        ct_log_event(log, CT_LOG_DEBUG, "rdzv_join", "joining the rendezvous at %s: %s",
+                     host->endpoint, bind_error.text);
+        return 0;
+    }
+    if (rc != 0)
+        return ct_error_set(err, rc, "%s", bind_error.text);
+    (void)ct_str_copy(host->endpoint, sizeof host->endpoint,
+                      ct_rdzv_server_endpoint(host->server, 0));
+    return 0;
+}
+
+int host_start(struct host *host, uv_loop_t *loop, const struct job *job, const struct ct_log *log,
+               struct ct_error *err)
+{
+    *host = (struct host){.server = NULL};
+    return job->alone ? start_alone(host, loop, job, log, err)
+                      : start_among(host, loop, job, log, err);
+}
+
+void host_deinit(struct host *host)
+{
+    if (host->dir[0] != '\0')
+        (void)ct_fs_remove_tree(host->dir);
+    host->dir[0] = '\0';
+}

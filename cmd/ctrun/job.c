@@ -1,0 +1,119 @@
+/* See job.h. */
+#include "job.h"
+
+#include "base/assert.h"
+#include "launch/env.h"
+#include "launch/nproc.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ARENA_BYTES = 16 << 20 };
+
+static int decide_program(struct job *job, char *const *args, struct ct_error *err)
+{
+    const struct ct_config_command *command = &job->cfg.command;
+    static char *const nothing[] = {NULL};
+    char self[4096];
+    ssize_t size = readlink("/proc/self/exe", self, sizeof self - 1);
+
+    self[CT_MAX(size, 0)] = '\0';
+    const struct ct_program_request request = {
+        .yaml = command->file,
+        .name = command->program,
+        .args = command->file != NULL    ? args
+                : command->arg_count > 0 ? command->args
+                                         : nothing,
+        .no_python = job->cfg.launch.no_python,
+        .module = job->cfg.launch.module,
+        .worker = job->cfg.launch.worker,
+        .self = self,
+        .env = job->env,
+    };
+    return ct_program_decide(&request, &job->arena, &job->program, err);
+}
+
+static int decide_workers(struct job *job, struct ct_error *err)
+{
+    struct ct_cpus allowed = {{0}};
+    const char *omp = ct_env_find(job->env, "OMP_NUM_THREADS");
+
+    (void)ct_cpus_allowed(&allowed);
+    const struct ct_host_view host = {
+        .root = "",
+        .cpus = ct_cpus_available("", &allowed),
+        .cuda_visible_devices = ct_env_find(job->env, "CUDA_VISIBLE_DEVICES"),
+    };
+    int rc = ct_nproc_resolve(job->cfg.launch.nproc_per_node, &host, &job->slots, err);
+    if (rc != 0) {
+        char origin[256];
+        return ct_error_prefix(
+            err, "%s",
+            ct_config_origin_text(ct_config_origin(&job->cfg, &job->cfg.launch.nproc_per_node),
+                                  origin, sizeof origin));
+    }
+    job->omp_threads = omp == NULL ? ct_omp_threads(host.cpus, job->slots) : 0;
+    /* A single worker has all CPUs anyway, and shares need a CPU each. */
+    if (job->cfg.launch.cpu_affinity != CT_CONFIG_AFFINITY_AUTO || job->slots == 1 ||
+        job->slots > ct_cpus_count(&allowed))
+        return 0;
+    job->cpu_order = ct_arena_array(&job->arena, CT_CPUS_MAX, sizeof *job->cpu_order);
+    if (job->cpu_order == NULL)
+        return ct_error_set(err, CT_ENOMEM, "out of memory for the order of CPUs");
+    job->cpu_count = ct_cpus_order("", &allowed, job->cpu_order);
+    return 0;
+}
+
+/* LOG_DIR/JOB, or nothing when no stream goes to a file. torchrun's --redirects works without a
+ * folder; so it does here, with one under /tmp. */
+static int decide_log_dir(struct job *job, struct ct_error *err)
+{
+    const struct ct_config *cfg = &job->cfg;
+    const char *base = cfg->launch.log_dir;
+    bool asked = strcmp(cfg->launch.redirects, "0") != 0 || strcmp(cfg->launch.tee, "0") != 0;
+
+    job->log_dir = "";
+    if (base[0] == '\0' && !asked)
+        return 0;
+    if (base[0] == '\0') {
+        char *made = ct_arena_strdup(&job->arena, "/tmp/ctrun-logs-XXXXXX");
+        if (made == NULL || mkdtemp(made) == NULL)
+            return ct_error_set(err, CT_ECANTCREAT,
+                                "no folder for log files could be made under /tmp; give --log_dir");
+        base = made;
+    }
+    char *name = ct_arena_strdup(&job->arena, cfg->launch.rdzv_id);
+    for (char *at = name; at != NULL && *at != '\0'; at++)
+        if (*at == '/')
+            *at = '_';
+    job->log_dir = name != NULL ? ct_arena_printf(&job->arena, "%s/%s", base, name) : NULL;
+    return job->log_dir != NULL ? 0 : ct_error_set(err, CT_ENOMEM, "out of memory");
+}
+
+int job_decide(struct job *job, char *const *args, char *const *env, struct ct_error *err)
+{
+    const struct ct_config *cfg = &job->cfg;
+    char host[256] = "localhost";
+    int rc;
+
+    ct_arena_init(&job->arena, ARENA_BYTES);
+    job->env = env;
+    (void)gethostname(host, sizeof host - 1);
+    job->host = ct_arena_strdup(&job->arena, host);
+    job->alone = cfg->launch.standalone ||
+                 (cfg->launch.nnodes.max == 1 && cfg->launch.rdzv_endpoint[0] == '\0');
+    job->config_hash = cfg->command.file != NULL ? ct_config_hash(cfg) : 0;
+    rc = decide_program(job, args, err);
+    if (rc == 0)
+        rc = decide_workers(job, err);
+    if (rc == 0)
+        rc = decide_log_dir(job, err);
+    return rc;
+}
+
+void job_deinit(struct job *job)
+{
+    ct_arena_deinit(&job->arena);
+    ct_config_deinit(&job->cfg);
+}

@@ -1,0 +1,36 @@
+/* What this node is to do, decided before anything is started: the configuration, the program, the
+ * number of workers, their CPUs. */
+#ifndef CT_CTRUN_JOB_H
+#define CT_CTRUN_JOB_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "config/config.h"
+#include "launch/affinity.h"
+#include "launch/program.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct job {
+    struct ct_config cfg;
+    struct ct_arena arena; /* of what is decided here */
+    struct ct_program program;
+    char *const *env;     /* of this process */
+    const char *host;     /* this node's name */
+    const char *log_dir;  /* of the job's log files, "" for none */
+    uint64_t config_hash; /* of what must be equal on all nodes; 0: nothing */
+    uint32_t slots;       /* workers on this node */
+    uint32_t omp_threads; /* each */
+    uint16_t *cpu_order;  /* NULL: workers are not pinned */
+    uint32_t cpu_count;
+    bool alone; /* one node that meets nobody */
+};
+
+/* Decide from a loaded configuration: `job->cfg` is filled, all else is zero. `args` are ctrun's
+ * own arguments, for the trainer of YAML files. 0, or the error with its sentence. */
+int job_decide(struct job *job, char *const *args, char *const *env, struct ct_error *err);
+
+void job_deinit(struct job *job);
+
+#endif

@@ -1,0 +1,83 @@
+/* ctrun: one worker a device on every node, watched over. A table of subcommands; without one,
+ * `run` is meant. */
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "base/version.h"
+#include "commands.h"
+#include "config/config.h"
+#include "config_cmd.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *usage;
+    const char *help;
+} commands[] = {
+    {"run", ct_cmd_run, "[OPTIONS] train.yaml | script.py | PROGRAM [ARGS]",
+     "start the workers of a job on this node (what `ctrun` does without a subcommand)"},
+    {"config", ct_cmd_config, "[OPTIONS] FILE",
+     "what a configuration comes to, and what may be in one"},
+    {"key", ct_cmd_key, "new FILE", "make the key that the nodes of a job share"},
+    {"help", ct_cmd_help, "", "this"},
+    {"version", ct_cmd_version, "", "the version"},
+};
+
+int ct_cmd_version(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    (void)puts("ctrun " CT_VERSION);
+    return 0;
+}
+
+int ct_cmd_help(int argc, char **argv)
+{
+    struct ct_buf options;
+
+    (void)argc;
+    (void)argv;
+    (void)puts("ctrun starts one worker a device on every node, gives each its rank and watches "
+               "over them.\n");
+    for (size_t i = 0; i < CT_COUNT(commands); i++)
+        (void)printf("  ctrun %s %s\n      %s\n", commands[i].name, commands[i].usage,
+                     commands[i].help);
+    (void)puts("\nOptions of run:");
+    ct_buf_init(&options, 0);
+    ct_config_help(false, &options);
+    (void)fputs(ct_buf_str(&options), stdout);
+    ct_buf_deinit(&options);
+    return fflush(stdout) == 0 ? 0 : 1;
+}
+
+/* What the program that started ctrun may have left in an odd state. */
+static void tidy_process(void)
+{
+    sigset_t none;
+    int fd;
+
+    do { /* descriptors 0 to 2 exist, so that no other file gets these numbers */
+        fd = open("/dev/null", O_RDWR);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        (void)close(fd);
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+}
+
+int main(int argc, char **argv)
+{
+    tidy_process();
+    if (argc < 2)
+        return ct_cmd_help(argc, argv);
+    for (size_t i = 0; i < CT_COUNT(commands); i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    return ct_cmd_run(argc, argv);
+}

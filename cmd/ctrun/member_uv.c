@@ -1,0 +1,302 @@
+/* This node as a member of the job: what the rendezvous asks for, what its workers do. */
+#include "node_state_uv.h"
+
+#include "base/assert.h"
+#include "base/str.h"
+#include "round.h"
+
+#include <string.h>
+
+/* ---- between rounds ---------------------------------------------------------------------------
+ */
+
+/* No worker of this node acts any more in anything older than the round that is being made. */
+static void promise(struct node *node)
+{
+    port_renew(&node->port);
+    const struct ct_prepared prepared = {
+        .generation = node->preparing,
+        .port = node->port.number,
+    };
+    node->preparing = 0;
+    ct_agent_prepared(node->agent, &prepared);
+}
+
+static void on_prepare(void *context, uint64_t generation, enum ct_rdzv_reason reason,
+                       bool at_boundary)
+{
+    struct node *node = context;
+
+    (void)reason;
+    (void)at_boundary; /* no worker lives on into the next round: the sooner they stop the better */
+    if (node->ending)
+        return;
+    ct_control_page_revoke(node->page, generation - 1);
+    node->preparing = generation;
+    if (ct_workers_running(node->workers))
+        ct_workers_stop(node->workers);
+    else
+        promise(node);
+}
+
+static void on_revoke(void *context, uint64_t generation, enum ct_rdzv_reason reason)
+{
+    struct node *node = context;
+
+    (void)reason;
+    ct_control_page_revoke(node->page, generation);
+    ct_workers_stop(node->workers);
+}
+
+/* ---- a round ----------------------------------------------------------------------------------
+ */
+
+/* Tell the rendezvous: a worker failed, or could not be started (pid 0, `code` says why). */
+static void tell_failure(struct node *node, const struct ct_worker_failure *failure)
+{
+    struct ct_rdzv_failure told = {
+        .generation = node->round->generation,
+        .code = failure->code != 0 ? failure->code : CT_EWORKER,
+        .rank = (int32_t)failure->rank,
+        .local_rank = (int32_t)failure->local_rank,
+        .pid = (int32_t)failure->pid,
+        .status = failure->end.signal != 0 ? -1 : failure->end.status,
+        .signal = failure->end.signal,
+
+    };
+    size_t length = strlen(failure->text), room = sizeof told.text - 1;
+    const char *text = failure->text;
+
+    if (length > room) { /* the last lines that fit */
+        const char *newline = strchr(text + (length - room), '\n');
+
+        text = newline != NULL && newline[1] != '\0' ? newline + 1 : text + (length - room);
+    }
+    (void)ct_str_copy(told.text, sizeof told.text, text);
+    ct_agent_failure(node->agent, &told);
+}
+
+static void start_failed(struct node *node, const struct ct_error *error)
+{
+    const struct ct_worker_failure failure = {
+        .rank = node->round->nodes[node->round->self].first_rank,
+        .end = {.status = ct_exit_status(error->code)},
+        .code = error->code,
+        .text = error->text,
+    };
+
+    words_failure(node, &failure);
+    tell_failure(node, &failure);
+}
+
+static void on_round(void *context, const struct ct_round *round)
+{
+    struct node *node = context;
+    const struct job *job = node->job;
+    uint32_t restarts_before = node->restarts;
+    struct ct_workers_round start = {
+        .path = job->program.path,
+        .argv = job->program.argv,
+        .page_fd = node->page_fd,
+        .count = job->slots,
+    };
+    struct ct_error err = {0};
+
+    if (node->ending || node->stopped_by != 0)
+        return;
+    CT_ASSERT(!ct_workers_running(node->workers));
+    node->round = round;
+    node->restarts = round->restarts;
+    words_waiting(node, NULL);
+    if (round->restarts > restarts_before)
+        words_restart(node);
+    ct_arena_deinit(&node->round_arena);
+    const struct ct_wire_place *places = round_places(round, &node->round_arena);
+    int rc = places == NULL ? ct_error_set(&err, CT_ENOMEM, "out of memory for the table of nodes")
+                            : round_specs(job, round, &node->round_arena, &start.specs, &err);
+    if (rc == 0)
+        rc = ct_workers_start(node->workers, &start, &err);
+    if (rc != 0) {
+        start_failed(node, &err);
+        return;
+    }
+    node->running = round->generation;
+    for (uint32_t i = 0; i < job->slots; i++) {
+        struct ct_message assign = round_assign(job, round, places, i);
+        ct_workers_send(node->workers, i, &assign);
+    }
+}
+
+static void on_failure(void *context, const struct ct_worker_failure *failure)
+{
+    struct node *node = context;
+
+    if (node->ending)
+        return;
+    words_failure(node, failure);
+    if (node->agent != NULL)
+        tell_failure(node, failure);
+}
+
+static void on_finished(void *context, bool well)
+{
+    struct node *node = context;
+    uint64_t generation = node->running;
+
+    node->running = 0;
+    if (node->agent != NULL && well && generation != 0)
+        ct_agent_done(node->agent, generation);
+    if (node->agent != NULL && node->preparing != 0)
+        promise(node);
+    node_advance(node);
+}
+
+static void on_stopping(void *context, const char *text)
+{
+    struct node *node = context;
+
+    ct_log_event(&node->log, CT_LOG_INFO, "waiting", "%s", text);
+}
+
+/* ---- what workers say -------------------------------------------------------------------------
+ */
+
+static void reply(struct node *node, uint32_t local_rank, uint64_t request, int code)
+{
+    const struct ct_message message = {
+        .type = CT_MSG_STORE_REPLY,
+        .store_reply = {.request = request, .generation = node->running, .code = code},
+    };
+
+    ct_workers_send(node->workers, local_rank, &message);
+}
+
+/* The number that a store request of a worker carries. */
+static uint64_t request_of(const struct ct_message *message)
+{
+    switch (message->type) {
+    case CT_MSG_STORE_SET:
+        return message->store_set.request;
+    case CT_MSG_STORE_GET:
+        return message->store_get.request;
+    case CT_MSG_STORE_ADD:
+        return message->store_add.request;
+    case CT_MSG_STORE_CAS:
+        return message->store_cas.request;
+    case CT_MSG_STORE_WAIT:
+        return message->store_wait.request;
+    default:
+        return message->store_delete.request;
+    }
+}
+
+static void pass_on(struct node *node, uint32_t local_rank, const struct ct_message *message)
+{
+    const struct ct_call call = {local_rank, request_of(message), node->running};
+    struct ct_call back;
+    uint64_t number;
+    int rc = node->agent != NULL ? ct_calls_add(&node->calls, &call, &number) : CT_ECLOSED;
+
+    if (rc == 0) {
+        rc = ct_agent_store(node->agent, number, message);
+        if (rc != 0)
+            (void)ct_calls_take(&node->calls, number, &back);
+    }
+    if (rc != 0)
+        reply(node, local_rank, call.request, rc);
+}
+
+static void on_store_reply(void *context, const struct ct_msg_store_reply *answer)
+{
+    struct node *node = context;
+    struct ct_message message = {.type = CT_MSG_STORE_REPLY, .store_reply = *answer};
+    struct ct_call call;
+
+    if (!ct_calls_take(&node->calls, answer->request, &call) || call.generation != node->running)
+        return;
+    message.store_reply.request = call.request;
+    ct_workers_send(node->workers, call.local_rank, &message);
+}
+
+static void on_message(void *context, uint32_t local_rank, const struct ct_message *message)
+{
+    struct node *node = context;
+
+    switch (message->type) {
+    case CT_MSG_STORE_SET:
+    case CT_MSG_STORE_GET:
+    case CT_MSG_STORE_ADD:
+    case CT_MSG_STORE_CAS:
+    case CT_MSG_STORE_WAIT:
+    case CT_MSG_STORE_DELETE:
+        pass_on(node, local_rank, message);
+        break;
+    case CT_MSG_PROGRESS:
+        words_progress(node, &message->progress);
+        if (node->agent != NULL && node->running != 0)
+            ct_agent_progress(node->agent, &message->progress);
+        break;
+    case CT_MSG_SUMMARY:
+        words_summary(node, message->summary.text);
+        break;
+    default: /* READY: it was told its place when it was started */
+        break;
+    }
+}
+
+/* ---- the rendezvous ---------------------------------------------------------------------------
+ */
+
+static void on_waiting(void *context, const char *text)
+{
+    words_waiting(context, text);
+}
+
+static void on_closed(void *context, const struct ct_rdzv_result *result)
+{
+    struct node *node = context;
+
+    node->result = *result;
+    node_end(node, NULL);
+}
+
+static void on_released(void *context)
+{
+    node_end(context, NULL);
+}
+
+static void on_link(void *context, bool connected, const char *why)
+{
+    struct node *node = context;
+
+    if (connected)
+        ct_log_event(&node->log, CT_LOG_INFO, "rdzv_link", "the rendezvous is back");
+    else if (!node->ending)
+        ct_log_event(&node->log, CT_LOG_WARN, "rdzv_link",
+                     "the rendezvous at %s is gone, the workers go on meanwhile: %s",
+                     node->host.endpoint, why);
+}
+
+static void on_failed(void *context, const struct ct_error *error)
+{
+    node_end(context, error);
+}
+
+const struct ct_agent_callbacks member_agent_callbacks = {
+    .on_waiting = on_waiting,
+    .on_prepare = on_prepare,
+    .on_revoke = on_revoke,
+    .on_round = on_round,
+    .on_store_reply = on_store_reply,
+    .on_closed = on_closed,
+    .on_released = on_released,
+    .on_link = on_link,
+    .on_failed = on_failed,
+};
+
+const struct ct_workers_callbacks member_workers_callbacks = {
+    .on_message = on_message,
+    .on_failure = on_failure,
+    .on_waiting = on_stopping,
+    .on_finished = on_finished,
+};

@@ -1,0 +1,94 @@
+/* The state of the node agent, shared by its files:
+ *
+ *   node_uv.c    birth, the end, signals
+ *   member_uv.c  what the rendezvous asks for, what workers do
+ *   words_uv.c   what the user is told */
+#ifndef CT_CTRUN_NODE_STATE_UV_H
+#define CT_CTRUN_NODE_STATE_UV_H
+
+#include "base/log.h"
+#include "host_uv.h"
+#include "job.h"
+#include "launch/calls.h"
+#include "launch/console_uv.h"
+#include "launch/progress.h"
+#include "launch/workers_uv.h"
+#include "port.h"
+#include "rendezvous/agent_uv.h"
+#include "wire/control_page.h"
+
+enum { NODE_SIGNALS = 4 };
+
+/* The last failure on this node: the rendezvous keeps a shorter text of it. */
+struct node_failure {
+    uint64_t generation; /* 0: none */
+    int32_t rank;
+    struct ct_buf who; /* "rank 1 (...) exited with status 3" */
+    struct ct_buf text;
+};
+
+struct node {
+    const struct job *job;
+    uv_loop_t loop;
+    struct ct_log log;
+    struct ct_log server_log; /* of the rendezvous, when it is hosted here */
+    struct ct_console *console;
+    struct ct_workers *workers;
+    struct ct_agent *agent; /* NULL once it was told to stop */
+    struct host host;
+    struct ct_control_page *page;
+    int page_fd;
+    struct port port;
+    struct ct_calls calls;
+
+    const struct ct_round *round; /* the last one committed, the agent's */
+    uint32_t restarts;            /* up to it */
+    struct ct_arena round_arena;
+    uint64_t running;   /* generation that workers act in; 0: none */
+    uint64_t preparing; /* generation that waits for this node's promise; 0: none */
+    struct node_failure failure;
+
+    struct ct_progress_pace pace;
+    uv_timer_t notice; /* a wait gets long */
+    char waiting[512]; /* what for; "" for nothing */
+
+    uv_signal_t signals[NODE_SIGNALS];
+    int stopped_by; /* the first signal, 0 for none */
+    uint64_t stopped_at_ms;
+    uint32_t stopped_count; /* workers that ran then */
+    bool hurry;             /* a second signal: nothing is waited for */
+
+    bool ending; /* the outcome is known */
+    bool agent_stopped;
+    bool server_stopping;
+    bool told;   /* the closing words are said */
+    bool closed; /* all handles are being closed */
+    uint64_t ending_at_ms;
+    uv_timer_t linger;            /* looks again while other nodes leave, or limits a wait */
+    struct ct_rdzv_result result; /* when `error.code` is 0 */
+    int32_t cause_node;           /* the root cause's node, -1: unknown */
+    struct ct_error error;
+    int status;
+};
+
+/* member_uv.c */
+extern const struct ct_agent_callbacks member_agent_callbacks;     /* context: the node */
+extern const struct ct_workers_callbacks member_workers_callbacks; /* context: the node */
+
+/* node_uv.c: the outcome is known (error: this node has no way on; else node->result). */
+void node_end(struct node *node, const struct ct_error *error);
+
+/* Do the next step of the end that is possible now. */
+void node_advance(struct node *node);
+
+/* words_uv.c */
+/* Say what is waited for, once it takes longer than a second; NULL: nothing any more. */
+void words_waiting(struct node *node, const char *text);
+void words_progress(struct node *node, const struct ct_msg_progress *message);
+void words_summary(struct node *node, const char *text);
+void words_failure(struct node *node, const struct ct_worker_failure *failure);
+void words_restart(struct node *node);
+void words_keep_cause(struct node *node); /* while the round is still known */
+void words_closing(struct node *node);
+
+#endif

@@ -1,0 +1,290 @@
+/* See node_uv.h. Birth, signals, and the end, which is a list of things to wait for in order:
+ * the agent has said good-bye -> no worker lives -> closing words -> other nodes have left the
+ * rendezvous that is hosted here -> server, handles, console are closed -> uv_run returns. */
+#include "node_uv.h"
+
+#include "base/assert.h"
+#include "node_state_uv.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    STOP_ANSWER_MS = 500,    /* how long a stop waits for the rendezvous to agree */
+    LINGER_LOOK_MS = 5,      /* how often to look whether other nodes have left */
+    LINGER_MS = 10000,       /* how long they may take */
+    ROUND_BYTES = 256 << 20, /* environments and tables of one round */
+};
+
+static const int end_signals[NODE_SIGNALS] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+
+/* ---- the end ----------------------------------------------------------------------------------
+ */
+
+static void on_agent_stopped(void *context)
+{
+    struct node *node = context;
+
+    node->agent_stopped = true;
+    node_advance(node);
+}
+
+static void on_server_stopped(void *context)
+{
+    struct node *node = context;
+
+    node->host.server = NULL;
+    node_advance(node);
+}
+
+static int outcome(const struct node *node)
+{
+    if (node->stopped_by != 0)
+        return 128 + node->stopped_by;
+    if (node->error.code != 0)
+        return ct_exit_status(node->error.code);
+    return node->result.status;
+}
+
+void node_end(struct node *node, const struct ct_error *error)
+{
+    if (node->ending)
+        return;
+    node->ending = true;
+    node->ending_at_ms = uv_now(&node->loop);
+    if (error != NULL)
+        node->error = *error;
+    node->status = outcome(node);
+    words_waiting(node, NULL);
+    words_keep_cause(node);
+    ct_control_page_revoke(node->page, UINT64_MAX - 1);
+    ct_workers_stop(node->workers);
+    if (node->agent != NULL)
+        ct_agent_stop(node->agent, on_agent_stopped);
+    else
+        node->agent_stopped = true;
+    node->agent = NULL;
+    node->round = NULL; /* it was the agent's */
+    node_advance(node);
+}
+
+static void on_linger(uv_timer_t *timer)
+{
+    struct node *node = timer->data;
+
+    if (!node->ending)
+        node_end(node, NULL); /* the rendezvous did not answer a stop */
+    else
+        node_advance(node);
+}
+
+/* Other nodes still learn from the server here that the job is over. */
+static bool others_are_here(struct node *node)
+{
+    size_t links = ct_rdzv_server_links(node->host.server);
+    uint64_t waited_ms = uv_now(&node->loop) - node->ending_at_ms;
+    char text[96];
+
+    if (links == 0 || node->hurry || waited_ms > LINGER_MS)
+        return false;
+    (void)snprintf(text, sizeof text, "waiting for %zu other node%s to leave the rendezvous here",
+                   links, links == 1 ? "" : "s");
+    words_waiting(node, text);
+    (void)uv_timer_start(&node->linger, on_linger, LINGER_LOOK_MS, 0);
+    return true;
+}
+
+static void close_all(struct node *node)
+{
+    node->closed = true;
+    words_waiting(node, NULL);
+    for (int i = 0; i < NODE_SIGNALS; i++)
+        uv_close((uv_handle_t *)&node->signals[i], NULL);
+    uv_close((uv_handle_t *)&node->notice, NULL);
+    uv_close((uv_handle_t *)&node->linger, NULL);
+    ct_workers_free(node->workers, NULL, NULL);
+    ct_console_close(node->console, NULL, NULL);
+}
+
+void node_advance(struct node *node)
+{
+    if (node->stopped_by != 0 && !node->ending && !ct_workers_running(node->workers)) {
+        /* The job is stopped here; give the rendezvous a moment to say so to everybody. */
+        (void)uv_timer_start(&node->linger, on_linger, node->hurry ? 0 : STOP_ANSWER_MS, 0);
+        return;
+    }
+    if (!node->ending || node->closed || !node->agent_stopped || ct_workers_running(node->workers))
+        return;
+    if (!node->told) {
+        node->told = true;
+        words_closing(node);
+    }
+    if (node->host.server != NULL) {
+        if (node->server_stopping || others_are_here(node))
+            return;
+        node->server_stopping = true;
+        ct_rdzv_server_stop(node->host.server, on_server_stopped, node);
+        return;
+    }
+    close_all(node);
+}
+
+/* ---- signals ----------------------------------------------------------------------------------
+ */
+
+/* The first stops the job (on a node of an elastic job all but Ctrl-C: this node), the second kills
+ * what is left. */
+static void on_signal(uv_signal_t *handle, int signal)
+{
+    struct node *node = handle->data;
+    const struct ct_config *cfg = &node->job->cfg;
+    bool elastic = cfg->launch.nnodes.min < cfg->launch.nnodes.max;
+
+    if (node->stopped_by != 0 || node->ending) {
+        node->hurry = true;
+        ct_workers_kill(node->workers);
+        node_advance(node);
+        return;
+    }
+    node->stopped_by = signal;
+    node->stopped_at_ms = uv_now(&node->loop);
+    node->stopped_count = ct_workers_running(node->workers) ? node->job->slots : 0;
+    ct_control_page_revoke(node->page, UINT64_MAX - 1);
+    ct_workers_stop(node->workers);
+    if (node->agent != NULL)
+        ct_agent_leave(node->agent,
+                       elastic && signal != SIGINT ? CT_RDZV_LEAVE_DRAIN : CT_RDZV_LEAVE_STOP);
+    node_advance(node);
+}
+
+/* A signal that was ignored when ctrun was started (nohup, a shell's background) stays ignored. */
+static void watch_signals(struct node *node)
+{
+    for (int i = 0; i < NODE_SIGNALS; i++) {
+        struct sigaction before;
+
+        (void)uv_signal_init(&node->loop, &node->signals[i]);
+        node->signals[i].data = node;
+        if (sigaction(end_signals[i], NULL, &before) == 0 && before.sa_handler == SIG_IGN)
+            continue;
+        (void)uv_signal_start(&node->signals[i], on_signal, end_signals[i]);
+    }
+}
+
+/* ---- birth ------------------------------------------------------------------------------------
+ */
+
+static void on_room(void *context)
+{
+    struct node *node = context;
+
+    if (node->workers != NULL)
+        ct_workers_room(node->workers);
+}
+
+static int open_node(struct node *node, struct ct_error *err)
+{
+    struct ct_workers_callbacks callbacks = member_workers_callbacks;
+    const struct ct_config *cfg = &node->job->cfg;
+
+    callbacks.context = node;
+    node->console = ct_console_new(&node->loop, STDOUT_FILENO, STDERR_FILENO, on_room, node);
+    if (node->console == NULL)
+        return ct_error_set(err, CT_ENOMEM, "out of memory");
+    ct_console_log(node->console, &node->log, "ctrun");
+    node->log.level = (enum ct_log_level)cfg->log.level;
+    node->log.json = cfg->log.format == CT_CONFIG_LOG_FORMAT_JSON;
+    node->workers =
+        ct_workers_new(&node->loop, node->console, (uint64_t)cfg->launch.grace_ms, &callbacks);
+    if (node->workers == NULL)
+        return ct_error_set(err, CT_ENOMEM, "out of memory");
+    watch_signals(node);
+    (void)uv_timer_init(&node->loop, &node->notice);
+    (void)uv_timer_init(&node->loop, &node->linger);
+    node->notice.data = node;
+    node->linger.data = node;
+    return ct_control_page_new(&node->page, &node->page_fd, err);
+}
+
+static int join(struct node *node, struct ct_error *err)
+{
+    const struct job *job = node->job;
+    const struct ct_config *cfg = &job->cfg;
+    struct ct_agent_callbacks callbacks = member_agent_callbacks;
+    struct ct_agent_options options = {
+        .run_id = cfg->launch.rdzv_id,
+        .host = job->host,
+        .role = cfg->launch.role,
+        .slots = job->slots,
+        .node_rank = (int32_t)cfg->launch.node_rank,
+        .slurm_node = -1,
+        .params = ct_rdzv_params_default,
+    };
+    /* What the server tells an operator of a daemon is too much beside a job's own words. */
+    node->server_log = node->log;
+    if (node->log.level > CT_LOG_DEBUG)
+        node->server_log.level = CT_MAX(node->log.level, CT_LOG_WARN);
+    int rc = host_start(&node->host, &node->loop, job, &node->server_log, err);
+
+    if (rc != 0)
+        return rc;
+    callbacks.context = node;
+    options.endpoint = node->host.endpoint;
+    options.address = node->host.address;
+    options.key_file = cfg->launch.key_file[0] != '\0' && !job->alone ? cfg->launch.key_file : NULL;
+    options.params.nodes_min = job->alone ? 1 : (uint32_t)cfg->launch.nnodes.min;
+    options.params.nodes_max = job->alone ? 1 : (uint32_t)cfg->launch.nnodes.max;
+    options.params.max_restarts = (uint32_t)cfg->launch.max_restarts;
+    options.params.join_timeout_ms = (uint32_t)cfg->launch.join_timeout_ms;
+    options.params.last_call_ms = (uint32_t)cfg->launch.last_call_ms;
+    options.params.lease_ms = (uint32_t)cfg->launch.lease_ms;
+    options.params.prepare_ms += (uint32_t)cfg->launch.grace_ms;
+    options.params.config_hash = job->config_hash;
+    return ct_agent_start(&node->agent, &node->loop, &options, &callbacks, err);
+}
+
+static void free_node(struct node *node)
+{
+    port_release(&node->port);
+    host_deinit(&node->host);
+    ct_calls_deinit(&node->calls);
+    ct_arena_deinit(&node->round_arena);
+    ct_buf_deinit(&node->failure.who);
+    ct_buf_deinit(&node->failure.text);
+    if (node->page != NULL) {
+        ct_control_page_unmap(node->page);
+        (void)close(node->page_fd);
+    }
+}
+
+int node_run(const struct job *job)
+{
+    struct node *node = calloc(1, sizeof *node);
+    struct ct_error err = {0};
+    int status;
+
+    if (node == NULL || uv_loop_init(&node->loop) != 0) {
+        free(node);
+        return ct_exit_status(CT_ENOMEM);
+    }
+    node->job = job;
+    node->page_fd = -1;
+    node->port.fd = -1;
+    ct_arena_init(&node->round_arena, ROUND_BYTES);
+    ct_calls_init(&node->calls);
+    ct_buf_init(&node->failure.who, 0);
+    ct_buf_init(&node->failure.text, 0);
+    int rc = open_node(node, &err);
+    if (rc == 0)
+        rc = join(node, &err);
+    if (rc != 0)
+        node_end(node, &err);
+    (void)uv_run(&node->loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&node->loop);
+    free_node(node);
+    status = node->status;
+    free(node);
+    return status;
+}

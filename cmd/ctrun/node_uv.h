@@ -1,0 +1,20 @@
+/* The node agent: joins the rendezvous, runs this node's workers round after round, tells the user.
+ *
+ *   host, join
+ *     v  on_prepare(g)     everything older is revoked; workers are stopped; then the promise
+ *     v  on_round(g)       workers start, each is told its place
+ *     v  a worker fails    FAILURE; the others stop; prepare(g+1) or the end follows
+ *     v  all end well      DONE
+ *     v  on_closed         the job is over
+ *   the end: leave, workers gone, other nodes gone (where this one hosts), words, exit status
+ *
+ * A signal (INT, TERM, HUP, QUIT) stops the workers and the job; a second one kills at once. */
+#ifndef CT_CTRUN_NODE_UV_H
+#define CT_CTRUN_NODE_UV_H
+
+#include "job.h"
+
+/* Run the job on this node to its end; the exit status of ctrun. */
+int node_run(const struct job *job);
+
+#endif

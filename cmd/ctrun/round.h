@@ -1,0 +1,24 @@
+/* A committed round, as this node's workers see it: their environments, output, CPUs, and the
+ * message that tells a native worker its place. */
+#ifndef CT_CTRUN_ROUND_H
+#define CT_CTRUN_ROUND_H
+
+#include "job.h"
+#include "launch/workers_uv.h"
+#include "rendezvous/agent_uv.h"
+
+/* The worker of each slot, in `arena`. 0; CT_ECANTCREAT (log folder); CT_ENOMEM. */
+int round_specs(const struct job *job, const struct ct_round *round, struct ct_arena *arena,
+                const struct ct_worker_spec **ret_specs, struct ct_error *err);
+
+/* The nodes of the round for ASSIGN messages, in `arena`; NULL without memory. */
+const struct ct_wire_place *round_places(const struct ct_round *round, struct ct_arena *arena);
+
+/* The ASSIGN message of worker `local_rank`, with `places` from round_places. */
+struct ct_message round_assign(const struct job *job, const struct ct_round *round,
+                               const struct ct_wire_place *places, uint32_t local_rank);
+
+/* The place in the round of the node that has `rank`, -1 when none has. */
+int32_t round_node_of(const struct ct_round *round, int32_t rank);
+
+#endif

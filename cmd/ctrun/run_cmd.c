@@ -1,0 +1,62 @@
+/* ctrun run: read the configuration, decide what this node does, do it. */
+#include "commands.h"
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "job.h"
+#include "node_uv.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+/* Errors and notes of the configuration, to standard error. */
+static void complain(const struct ct_config_errors *errs, bool notes)
+{
+    struct ct_buf text;
+
+    ct_buf_init(&text, 0);
+    ct_config_errors_write(errs, "ctrun: error: ", &text);
+    if (notes)
+        ct_config_notes_write(errs, "ctrun: note: ", &text);
+    (void)ct_fs_write_all(STDERR_FILENO, ct_buf_str(&text), text.size);
+    ct_buf_deinit(&text);
+}
+
+static int run(struct job *job, char **argv)
+{
+    struct ct_error err = {0};
+    int rc = job_decide(job, argv + 1, environ, &err);
+
+    if (rc == 0)
+        return node_run(job);
+    (void)fprintf(stderr, "ctrun: error: %s\n", err.text);
+    return ct_exit_status(rc);
+}
+
+int ct_cmd_run(int argc, char **argv)
+{
+    struct job job = {.slots = 0};
+    struct ct_config_errors errs = {0};
+    const struct ct_config_input input = {
+        .argc = argc - 1,
+        .argv = argv + 1,
+        .env = environ,
+        .command_needed = true,
+    };
+    int status;
+    int rc = ct_config_load(&job.cfg, &input, &errs);
+
+    if (rc != 0) {
+        complain(&errs, false);
+        status = ct_exit_status(rc);
+    } else if (job.cfg.command.help) {
+        status = ct_cmd_help(1, argv);
+    } else if (job.cfg.command.version) {
+        status = ct_cmd_version(1, argv);
+    } else {
+        complain(&errs, job.cfg.log.level <= CT_CONFIG_LEVEL_INFO);
+        status = run(&job, argv);
+    }
+    job_deinit(&job);
+    return status;
+}

@@ -1,0 +1,166 @@
+/* What the user is told while the job runs and when it ends. */
+#include "node_state_uv.h"
+
+#include "base/str.h"
+#include "launch/summary.h"
+#include "round.h"
+
+#include <string.h>
+
+enum { WAIT_MS = 1000 };
+
+static void on_notice(uv_timer_t *timer)
+{
+    struct node *node = timer->data;
+
+    ct_log_event(&node->log, CT_LOG_INFO, "waiting", "%s", node->waiting);
+}
+
+void words_waiting(struct node *node, const char *text)
+{
+    if (text == NULL || text[0] == '\0') {
+        node->waiting[0] = '\0';
+        (void)uv_timer_stop(&node->notice);
+        return;
+    }
+    if (strcmp(node->waiting, text) == 0)
+        return;
+    (void)ct_str_copy(node->waiting, sizeof node->waiting, text);
+    (void)uv_timer_start(&node->notice, on_notice, WAIT_MS, 0);
+}
+
+/* Lines of the job itself go to standard output, as they are. */
+static void put_lines(struct node *node, const char *text)
+{
+    struct ct_buf *lines = ct_console_lines(node->console, CT_CONSOLE_OUT);
+    size_t length = strlen(text);
+
+    (void)ct_buf_append(lines, text, length);
+    if (length == 0 || text[length - 1] != '\n')
+        (void)ct_buf_puts(lines, "\n");
+    ct_console_flush(node->console);
+}
+
+void words_progress(struct node *node, const struct ct_msg_progress *message)
+{
+    const struct ct_progress progress = {
+        .epoch = message->epoch,
+        .epochs = message->epochs,
+        .step = message->step,
+        .steps = message->steps,
+        .loss = message->loss,
+        .samples_per_s = message->samples_per_s,
+        .learning_rate = message->learning_rate,
+        .eta_s = message->eta_s,
+    };
+    struct ct_buf line;
+
+    node->pace.live = ct_console_is_live(node->console);
+    if (!ct_progress_due(&node->pace, &progress, uv_now(&node->loop)))
+        return;
+    ct_buf_init(&line, 0);
+    ct_progress_print(&progress, &line);
+    if (node->pace.live)
+        ct_console_live(node->console, ct_buf_str(&line));
+    else
+        put_lines(node, ct_buf_str(&line));
+    ct_buf_deinit(&line);
+}
+
+void words_summary(struct node *node, const char *text)
+{
+    ct_console_live(node->console, "");
+    put_lines(node, text);
+}
+
+/* Keep what happened, in full. */
+void words_failure(struct node *node, const struct ct_worker_failure *failure)
+{
+    const struct ct_casualty casualty = {
+        .rank = (int32_t)failure->rank,
+        .local_rank = (int32_t)failure->local_rank,
+        .node = (int32_t)node->round->self,
+        .pid = (int32_t)failure->pid,
+        .status = failure->end.status,
+        .signal = failure->end.signal,
+        .host = node->job->host,
+        .text = failure->text,
+    };
+
+    node->failure.generation = node->round->generation;
+    node->failure.rank = (int32_t)failure->rank;
+    ct_buf_clear(&node->failure.who);
+    ct_buf_clear(&node->failure.text);
+    ct_casualty_print(&casualty, &node->failure.who);
+    (void)ct_buf_puts(&node->failure.text, failure->text);
+}
+
+void words_restart(struct node *node)
+{
+    const char *who = "a worker of another node failed";
+
+    if (node->failure.generation != 0 && node->failure.generation + 1 == node->round->generation)
+        who = ct_buf_str(&node->failure.who);
+    ct_console_live(node->console, "");
+    ct_log_event(&node->log, CT_LOG_WARN, "restart", "%s; restart %u of %u follows", who,
+                 node->round->restarts, node->round->max_restarts);
+}
+
+/* ---- the end ----------------------------------------------------------------------------------
+ */
+
+void words_keep_cause(struct node *node)
+{
+    const struct ct_rdzv_failure *cause = &node->result.cause;
+
+    node->cause_node = -1;
+    if (node->round != NULL && cause->generation == node->round->generation)
+        node->cause_node = round_node_of(node->round, cause->rank);
+}
+
+static void tell_failure(struct node *node)
+{
+    const struct ct_rdzv_failure *cause = &node->result.cause;
+    bool ours = cause->rank >= 0 && node->failure.generation == cause->generation &&
+                node->failure.rank == cause->rank;
+    const struct ct_casualty casualty = {
+        .rank = cause->rank,
+        .local_rank = cause->local_rank,
+        .node = node->cause_node,
+        .pid = cause->pid,
+        .status = cause->status,
+        .signal = cause->signal,
+        .host = cause->host,
+        .text = ours ? ct_buf_str(&node->failure.text) : cause->text,
+    };
+    struct ct_buf *lines = ct_console_lines(node->console, CT_CONSOLE_ERR);
+
+    if (!node->log.json) {
+        ct_summary_failed(node->job->cfg.launch.rdzv_id, &casualty, node->result.restarts,
+                          (uint32_t)node->job->cfg.launch.max_restarts, node->status, lines);
+        ct_console_flush(node->console);
+        return;
+    }
+    struct ct_buf who;
+    ct_buf_init(&who, 0);
+    ct_casualty_print(&casualty, &who);
+    ct_log_event(&node->log, CT_LOG_ERROR, "job_failed", "%s", ct_buf_str(&who));
+    ct_buf_deinit(&who);
+}
+
+void words_closing(struct node *node)
+{
+    char name[32];
+
+    ct_console_live(node->console, "");
+    if (node->stopped_by != 0)
+        ct_log_event(&node->log, CT_LOG_INFO, "stopped",
+                     "stopped by %s; %u worker%s ended within %.1f s",
+                     ct_signal_name(node->stopped_by, name, sizeof name), node->stopped_count,
+                     node->stopped_count == 1 ? "" : "s",
+                     (double)(uv_now(&node->loop) - node->stopped_at_ms) / 1000);
+    else if (node->error.code != 0)
+        ct_log_event(&node->log, CT_LOG_ERROR, "failed", "%s", node->error.text);
+    else if (node->result.code != 0)
+        tell_failure(node);
+}

@@ -1,0 +1,36 @@
+/* Store requests of workers on their way: who asked, under which number of its own.
+ *
+ * The agent sends all its workers' requests over one link, under numbers of its own, and must give
+ * each answer back to the asker with the asker's number. A worker of an older round gets no answer
+ * any more. One thread; grows to CT_CALLS_MAX open requests. */
+#ifndef CT_LAUNCH_CALLS_H
+#define CT_LAUNCH_CALLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { CT_CALLS_MAX = 16384 };
+
+struct ct_call {
+    uint32_t local_rank;
+    uint64_t request;    /* the worker's number */
+    uint64_t generation; /* of the worker's round */
+};
+
+struct ct_calls {
+    struct ct_call *at; /* by number; `local_rank` of a free one is the next free one's number */
+    bool *open;
+    uint32_t room, used, free; /* `free` is UINT32_MAX when none is */
+};
+
+void ct_calls_init(struct ct_calls *calls);
+void ct_calls_deinit(struct ct_calls *calls);
+
+/* Remember `call`; its number. 0, CT_ELIMIT when too many are open, CT_ENOMEM. */
+int ct_calls_add(struct ct_calls *calls, const struct ct_call *call, uint64_t *ret_number);
+
+/* Forget number `number` and give back what it was; false when it is not open. */
+bool ct_calls_take(struct ct_calls *calls, uint64_t number, struct ct_call *ret_call);
+
+#endif
