@@ -1,0 +1,95 @@
+/* Parts of a ROUND become a struct ct_round; its strings lie in the assembly's arena. */
+#include "rendezvous/assembly.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ARENA_BYTES = 32 << 20 };
+
+struct ct_assembly *ct_assembly_new(void)
+{
+    struct ct_assembly *assembly = calloc(1, sizeof(*assembly));
+    if (assembly != NULL)
+        ct_arena_init(&assembly->arena, ARENA_BYTES);
+    return assembly;
+}
+
+void ct_assembly_free(struct ct_assembly *assembly)
+{
+    if (assembly == NULL)
+        return;
+    ct_arena_deinit(&assembly->arena);
+    free(assembly);
+}
+
+/* Begin with the first part; false without memory. */
+static bool begin(struct ct_assembly *assembly, const struct ct_msg_round *part)
+{
+    ct_arena_deinit(&assembly->arena);
+    ct_arena_init(&assembly->arena, ARENA_BYTES);
+    assembly->received = 0;
+    assembly->round = (struct ct_round){
+        .generation = part->generation,
+        .epoch = part->epoch,
+        .restarts = part->restart_count,
+        .lineage = part->lineage,
+        .base_step = part->base_step,
+        .base_digest = part->base_digest,
+        .base_node = part->base_node,
+        .self = UINT32_MAX,
+        .node_count = part->node_count,
+        .world = part->world,
+    };
+    assembly->nodes = ct_arena_array(&assembly->arena, part->node_count, sizeof(*assembly->nodes));
+    assembly->round.nodes = assembly->nodes;
+    return assembly->nodes != NULL;
+}
+
+static bool add_node(struct ct_assembly *assembly, const struct ct_wire_node *node,
+                     struct ct_id self)
+{
+    struct ct_arena *arena = &assembly->arena;
+    uint32_t index = assembly->received++;
+    struct ct_round_node *to = &assembly->nodes[index];
+    *to = (struct ct_round_node){
+        .id = node->incarnation,
+        .host = ct_arena_strdup(arena, node->host),
+        .address = ct_arena_strdup(arena, node->address),
+        .role = ct_arena_strdup(arena, node->role),
+        .slots = node->slots,
+        .first_rank = node->first_rank,
+        .port = node->port,
+        .survivor = node->survivor != 0,
+    };
+    if (node->incarnation.high == self.high && node->incarnation.low == self.low)
+        assembly->round.self = index;
+    return to->host != NULL && to->address != NULL && to->role != NULL;
+}
+
+int ct_assembly_add(struct ct_assembly *assembly, const struct ct_msg_round *part,
+                    struct ct_id self, struct ct_error *err)
+{
+    if (part->first == 0 && part->node_count > 0 && part->node_count <= CT_WIRE_NODES) {
+        if (!begin(assembly, part))
+            return ct_error_set(err, CT_ENOMEM, "no memory for a round of %u nodes",
+                                part->node_count);
+    }
+    const struct ct_round *round = &assembly->round;
+    if (part->generation != round->generation || part->first != assembly->received)
+        return 0;
+    if (part->node_count != round->node_count || part->nodes.count == 0 ||
+        part->nodes.count > round->node_count - assembly->received)
+        return ct_error_set(err, CT_EPROTOCOL, "the parts of round %" PRIu64 " do not fit together",
+                            part->generation);
+    for (uint32_t i = 0; i < part->nodes.count; i++)
+        if (!add_node(assembly, &part->nodes.data[i], self))
+            return ct_error_set(err, CT_ENOMEM, "no memory for a round of %u nodes",
+                                part->node_count);
+    if (assembly->received < round->node_count)
+        return 0;
+    if (round->self == UINT32_MAX || round->base_node >= (int32_t)round->node_count)
+        return ct_error_set(err, CT_EPROTOCOL, "round %" PRIu64 " does not list this node",
+                            part->generation);
+    return 1;
+}

@@ -1,0 +1,58 @@
+/* The memory of a job: everything that it will ever need, taken once. */
+#include "rendezvous/core_state.h"
+
+#include "base/assert.h"
+#include "base/str.h"
+
+#include <stdlib.h>
+
+/* Members beyond MAX are spares: a quarter of the job, at least 8. */
+static size_t capacity_for(uint32_t nodes_max)
+{
+    return nodes_max + CT_MAX(8u, nodes_max / 4);
+}
+
+struct ct_rdzv *ct_rdzv_new(const char *name, const struct ct_rdzv_params *params, uint64_t epoch,
+                            uint64_t now_ms)
+{
+    CT_ASSERT(ct_rdzv_params_check(params, NULL) == 0);
+    struct ct_rdzv *job = calloc(1, sizeof(*job));
+    if (job == NULL)
+        return NULL;
+    ct_str_copy(job->name, sizeof(job->name), name);
+    job->params = *params;
+    job->now_ms = now_ms;
+    job->epoch = epoch;
+    job->capacity = capacity_for(params->nodes_max);
+    job->members = calloc(job->capacity, sizeof(*job->members));
+    job->order = calloc(job->capacity, sizeof(*job->order));
+    job->holder = calloc(job->capacity + params->nodes_max, sizeof(*job->holder));
+    job->roster.places = calloc(params->nodes_max, sizeof(*job->roster.places));
+    job->next.places = calloc(params->nodes_max, sizeof(*job->next.places));
+    if (job->members == NULL || job->order == NULL || job->holder == NULL ||
+        job->roster.places == NULL || job->next.places == NULL) {
+        ct_rdzv_free(job);
+        return NULL;
+    }
+    job->count[CT_RDZV_FREE] = job->capacity;
+    for (size_t i = 0; i < job->capacity; i++)
+        job->members[i].place = -1;
+    job->roster.base_node = -1;
+    job->join_until_ms = now_ms + params->join_timeout_ms;
+    job->grow_until_ms = UINT64_MAX;
+    job->retry_ms = UINT64_MAX;
+    job->scan_ms = UINT64_MAX;
+    return job;
+}
+
+void ct_rdzv_free(struct ct_rdzv *job)
+{
+    if (job == NULL)
+        return;
+    free(job->members);
+    free(job->order);
+    free(job->holder);
+    free(job->roster.places);
+    free(job->next.places);
+    free(job);
+}

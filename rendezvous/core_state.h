@@ -1,0 +1,144 @@
+/* What a job is made of, for the files of the core alone (core.c, members.c, rounds.c, ranks.c,
+ * core_text.c, core_check.c, journal.c). */
+#ifndef CT_RENDEZVOUS_CORE_STATE_H
+#define CT_RENDEZVOUS_CORE_STATE_H
+
+#include "rendezvous/core.h"
+
+enum {
+    CT_RDZV_NAME_BYTES = 129,
+    CT_RDZV_FLAPS = 64,             /* hosts whose losses are remembered */
+    CT_RDZV_PERSIST_RETRY_MS = 500, /* until a record that could not be kept is tried again */
+};
+
+/* How often a host was lost lately, to keep it out of running rounds for a while. */
+struct ct_rdzv_flap {
+    uint64_t host_hash;
+    uint64_t lost_ms; /* the last time */
+    uint32_t count;   /* times within an hour of each other */
+};
+
+struct ct_rdzv {
+    char name[CT_RDZV_NAME_BYTES];
+    struct ct_rdzv_params params;
+    enum ct_rdzv_phase phase;
+    uint64_t now_ms;
+    uint64_t epoch;
+    uint64_t generation; /* highest reserved */
+    uint32_t restarts;
+
+    /* The change under way (PREPARE, PAUSED, LAST_CALL): why, and how urgent. */
+    enum ct_rdzv_reason reason;
+    bool at_boundary;
+
+    /* The failure that is being repaired. An incident lasts from a failure to the next committed
+     * round and costs one restart, however much breaks meanwhile. */
+    bool charged;
+    bool has_cause;
+    struct ct_rdzv_failure cause;
+
+    /* Durability: the record that is waited for, 0 when none is. */
+    enum ct_rdzv_record pending;
+    uint64_t record_seq;
+    uint64_t retry_ms; /* when to ask again, UINT64_MAX: it is under way */
+
+    uint64_t join_until_ms;
+    uint64_t call_until_ms;
+    uint64_t prepare_until_ms;
+    uint64_t grow_until_ms;
+    uint64_t running_since_ms;
+    uint64_t scan_ms; /* no lease ends before; a lower bound, so that heartbeats cost nothing */
+
+    struct ct_rdzv_member *members;
+    size_t capacity;
+    size_t count[CT_RDZV_MEMBER_STATES];
+    uint64_t join_serial;
+
+    struct ct_rdzv_roster roster; /* last committed */
+    struct ct_rdzv_roster next;   /* being committed */
+    uint32_t done_count; /* places of the roster that are done, their members here or gone */
+
+    uint32_t *order; /* scratch: member numbers, capacity */
+    int32_t *holder; /* scratch: member of each place, capacity + nodes_max */
+    struct ct_rdzv_flap flaps[CT_RDZV_FLAPS];
+    struct ct_rdzv_result result;
+    struct ct_rdzv_actions *out; /* of the step under way */
+};
+
+/* ---- core.c ---- */
+struct ct_rdzv_action *ct_rdzv_push(struct ct_rdzv *job, enum ct_rdzv_action_kind kind,
+                                    uint64_t link);
+void ct_rdzv_announce(struct ct_rdzv *job, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void ct_rdzv_set_phase(struct ct_rdzv *job, enum ct_rdzv_phase phase);
+void ct_rdzv_set_member(struct ct_rdzv *job, struct ct_rdzv_member *member,
+                        enum ct_rdzv_member_state state);
+void ct_rdzv_persist(struct ct_rdzv *job, enum ct_rdzv_record record);
+
+/* Ask a member, or all that have not promised, for the promise of job->generation. */
+void ct_rdzv_push_prepare(struct ct_rdzv *job, uint64_t link);
+
+/* ---- members.c: who is here ---- */
+void ct_rdzv_on_join(struct ct_rdzv *job, const struct ct_rdzv_event *event);
+void ct_rdzv_on_heartbeat(struct ct_rdzv *job, struct ct_rdzv_member *member,
+                          const struct ct_rdzv_event *event);
+void ct_rdzv_on_leave(struct ct_rdzv *job, struct ct_rdzv_member *member, enum ct_rdzv_leave how);
+void ct_rdzv_on_disconnect(struct ct_rdzv *job, struct ct_rdzv_member *member);
+
+/* Give every lease `gap_ms` more: the daemon itself was away. */
+void ct_rdzv_extend_leases(struct ct_rdzv *job, uint64_t gap_ms);
+
+/* Lose the members whose lease is over. */
+void ct_rdzv_scan_leases(struct ct_rdzv *job);
+
+/* Members that a round made now could have (leaving ones do not count). */
+size_t ct_rdzv_candidates(const struct ct_rdzv *job);
+
+/* A newcomer that may be taken into a running round now. */
+bool ct_rdzv_is_eligible(const struct ct_rdzv *job, const struct ct_rdzv_member *member);
+
+/* A leaving member has promised, or is in no round: it may go. */
+void ct_rdzv_release(struct ct_rdzv *job, struct ct_rdzv_member *member);
+
+/* ---- rounds.c: how rounds follow each other ---- */
+
+/* LOBBY, PAUSED, LAST_CALL: look whether there are enough. `newcomer`: somebody just joined. */
+void ct_rdzv_gather(struct ct_rdzv *job, bool newcomer);
+
+/* A running round is over because of `reason`: PREPARE the next, or PAUSED. */
+void ct_rdzv_change(struct ct_rdzv *job, enum ct_rdzv_reason reason, bool at_boundary);
+
+/* PREPARE: take newcomers in while there is room. */
+void ct_rdzv_draft(struct ct_rdzv *job);
+
+/* PREPARE: go on when everybody has promised; PAUSED when too few are left. */
+void ct_rdzv_advance(struct ct_rdzv *job);
+
+/* RUNNING: set the time at which newcomers are taken in. */
+void ct_rdzv_plan_growth(struct ct_rdzv *job);
+
+/* A member is gone that was in state `was` (its place and names are still readable). */
+void ct_rdzv_lost(struct ct_rdzv *job, const struct ct_rdzv_member *member,
+                  enum ct_rdzv_member_state was, const char *why);
+
+void ct_rdzv_on_prepared(struct ct_rdzv *job, struct ct_rdzv_member *member,
+                         const struct ct_rdzv_event *event);
+void ct_rdzv_on_failure(struct ct_rdzv *job, struct ct_rdzv_member *member,
+                        const struct ct_rdzv_failure *failure);
+void ct_rdzv_on_done(struct ct_rdzv *job, struct ct_rdzv_member *member, uint64_t generation);
+void ct_rdzv_on_persisted(struct ct_rdzv *job);
+void ct_rdzv_round_tick(struct ct_rdzv *job);
+
+/* End the job; `cause` may be NULL. */
+void ct_rdzv_close(struct ct_rdzv *job, int code, int status, const struct ct_rdzv_failure *cause);
+
+/* ---- ranks.c: who gets which ranks (pure functions of the members) ---- */
+
+/* Fill job->next from the members that have promised. */
+void ct_rdzv_assign(struct ct_rdzv *job);
+
+/* Choose the base among them into job->next. CT_EDIVERGED with the sentence when two hold
+ * different states of the same step. */
+int ct_rdzv_choose_base(struct ct_rdzv *job, struct ct_error *err);
+
+#endif

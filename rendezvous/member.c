@@ -1,0 +1,571 @@
+/* The agent's end of the node link; the picture is in member.h.
+ *
+ * Two things are kept apart: the connection (phase) and the node's place in the rounds (asked,
+ * acting, done). A lost connection changes nothing about the place; when it is back, WELCOME says
+ * whether the daemon sees the place in the same way. */
+#include "rendezvous/member.h"
+
+#include "base/assert.h"
+#include "base/str.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    AUTONOMY_MS = 600 * 1000, /* how long the workers go on without a daemon */
+    FIRST_HEARTBEAT_MS = 200, /* after WELCOME: brings what the job waits for */
+    RETRY_MS = 100,           /* between connections, and jitter as much again */
+};
+
+void ct_member_init(struct ct_member *member, const struct ct_agent_options *options,
+                    const struct ct_agent_callbacks *callbacks, const struct ct_member_io *io,
+                    uint64_t seed)
+{
+    *member = (struct ct_member){
+        .options = *options,
+        .on = *callbacks,
+        .io = *io,
+        .phase = CT_MEMBER_DOWN,
+        .connect_ms = UINT64_MAX,
+    };
+    ct_rng_init(&member->rng, seed);
+    ct_relay_init(&member->relay);
+}
+
+void ct_member_deinit(struct ct_member *member)
+{
+    ct_relay_deinit(&member->relay);
+    ct_assembly_free(member->assembly);
+    ct_assembly_free(member->current);
+    member->assembly = member->current = NULL;
+}
+
+/* ---- saying ---- */
+
+static void send(struct ct_member *member, const struct ct_message *message)
+{
+    member->io.send(member->io.context, message);
+}
+
+/* relay.c sends through this. */
+static void send_request(void *context, const struct ct_message *message)
+{
+    send(context, message);
+}
+
+static void send_hello(struct ct_member *member)
+{
+    const struct ct_agent_options *o = &member->options;
+    struct ct_message message = {
+        .type = CT_MSG_HELLO,
+        .hello = {.generation = member->heard,
+                  .protocol = CT_WIRE_PROTOCOL,
+                  .job = o->run_id,
+                  .host = o->host,
+                  .incarnation = o->id,
+                  .role = "agent",
+                  .epoch = member->epoch},
+    };
+    send(member, &message);
+}
+
+static void send_join(struct ct_member *member)
+{
+    const struct ct_agent_options *o = &member->options;
+    struct ct_message message = {
+        .type = CT_MSG_JOIN,
+        .join = {.generation = member->heard,
+                 .seq = ++member->seq,
+                 .acting = member->acting,
+                 .incarnation = o->id,
+                 .slots = o->slots,
+                 .node_rank = o->node_rank,
+                 .slurm_node = o->slurm_node,
+                 .nodes_min = o->params.nodes_min,
+                 .nodes_max = o->params.nodes_max,
+                 .max_restarts = o->params.max_restarts,
+                 .host = o->host,
+                 .address = o->address,
+                 .role = o->role != NULL ? o->role : "default",
+                 .join_timeout_ms = o->params.join_timeout_ms,
+                 .last_call_ms = o->params.last_call_ms,
+                 .lease_ms = o->params.lease_ms,
+                 .prepare_ms = o->params.prepare_ms,
+                 .grow_ms = o->params.grow_ms,
+                 .config_hash = o->params.config_hash,
+                 .survivable = o->survivable},
+    };
+    send(member, &message);
+}
+
+static void send_heartbeat(struct ct_member *member)
+{
+    struct ct_message message = {
+        .type = CT_MSG_HEARTBEAT,
+        .heartbeat = {.generation = member->heard,
+                      .seq = ++member->seq,
+                      .acting = member->acting,
+                      .step = member->step},
+    };
+    send(member, &message);
+}
+
+static void send_prepared(struct ct_member *member)
+{
+    const struct ct_prepared *p = &member->prepared;
+    struct ct_message message = {
+        .type = CT_MSG_PREPARED,
+        .prepared = {.generation = p->generation,
+                     .seq = ++member->seq,
+                     .lineage = p->lineage,
+                     .step = p->step,
+                     .digest = p->digest,
+                     .port = p->port},
+    };
+    send(member, &message);
+}
+
+static void send_failure(struct ct_member *member)
+{
+    const struct ct_rdzv_failure *f = &member->failure;
+    struct ct_message message = {
+        .type = CT_MSG_FAILURE,
+        .failure = {.generation = f->generation,
+                    .seq = ++member->seq,
+                    .rank = f->rank,
+                    .local_rank = f->local_rank,
+                    .pid = f->pid,
+                    .status = f->status,
+                    .signal = f->signal,
+                    .code = f->code,
+                    .host = f->host,
+                    .text = f->text},
+    };
+    send(member, &message);
+}
+
+static void send_done(struct ct_member *member)
+{
+    struct ct_message message = {
+        .type = CT_MSG_DONE,
+        .done = {.generation = member->done, .seq = ++member->seq},
+    };
+    send(member, &message);
+}
+
+static void send_leave(struct ct_member *member)
+{
+    struct ct_message message = {
+        .type = CT_MSG_LEAVE,
+        .leave = {.generation = member->heard, .seq = ++member->seq, .how = (uint8_t)member->leave},
+    };
+    send(member, &message);
+}
+
+/* All that the daemon may not know, to a daemon that sees this node in `state`. */
+static void repeat(struct ct_member *member, enum ct_rdzv_member_state state)
+{
+    bool in_round = state == CT_RDZV_ACTING || state == CT_RDZV_DONE;
+    if (state == CT_RDZV_ASKED && member->has_prepared)
+        send_prepared(member);
+    if (member->has_failure && (in_round || state == CT_RDZV_ASKED))
+        send_failure(member);
+    if (member->done > 0 && state == CT_RDZV_ACTING && member->done == member->acting)
+        send_done(member);
+    if (member->leaves)
+        send_leave(member);
+}
+
+/* ---- the connection ---- */
+
+static void reply(void *context, const struct ct_msg_store_reply *answer)
+{
+    struct ct_member *member = context;
+    if (member->muted)
+        return;
+    member->on.on_store_reply(member->on.context, answer);
+}
+
+static void connect(struct ct_member *member)
+{
+    uint64_t limit = member->was_joined ? AUTONOMY_MS : member->options.params.join_timeout_ms;
+    if (member->give_up_ms == UINT64_MAX)
+        member->give_up_ms = member->now_ms + limit;
+    member->phase = CT_MEMBER_CONNECTING;
+    uint64_t left = member->give_up_ms - CT_MIN(member->give_up_ms, member->now_ms);
+    member->io.connect(member->io.context, CT_MAX(left, (uint64_t)1));
+}
+
+/* Jitter spreads the nodes of a daemon that came back. */
+static void connect_later(struct ct_member *member, uint64_t wait_ms)
+{
+    member->phase = CT_MEMBER_DOWN;
+    member->connect_ms = member->now_ms + wait_ms + ct_rng_below(&member->rng, wait_ms + 1);
+}
+
+static void set_waiting(struct ct_member *member, const char *text)
+{
+    if (strcmp(member->waiting, text) == 0)
+        return;
+    ct_str_copy(member->waiting, sizeof(member->waiting), text);
+    member->on.on_waiting(member->on.context, text[0] != '\0' ? member->waiting : NULL);
+}
+
+static void over(struct ct_member *member)
+{
+    member->phase = CT_MEMBER_OVER;
+    member->io.disconnect(member->io.context);
+    ct_relay_revoke(&member->relay, UINT64_MAX, reply, member);
+}
+
+static void fail(struct ct_member *member, const struct ct_error *error)
+{
+    struct ct_error copy = *error;
+    over(member);
+    member->on.on_failed(member->on.context, &copy);
+}
+
+void ct_member_stop(struct ct_member *member)
+{
+    member->muted = true;
+    if (member->phase != CT_MEMBER_OVER)
+        over(member);
+}
+
+void ct_member_waiting(struct ct_member *member, const char *text)
+{
+    if (member->phase == CT_MEMBER_CONNECTING && !member->was_joined)
+        set_waiting(member, text);
+}
+
+void ct_member_start(struct ct_member *member, uint64_t now_ms)
+{
+    CT_ASSERT(member->phase == CT_MEMBER_DOWN);
+    member->now_ms = now_ms;
+    member->give_up_ms = UINT64_MAX;
+    connect(member);
+}
+
+void ct_member_connected(struct ct_member *member, uint64_t now_ms)
+{
+    if (member->phase != CT_MEMBER_CONNECTING)
+        return;
+    member->now_ms = now_ms;
+    member->phase = CT_MEMBER_JOINING;
+    member->answered_ms = now_ms;
+    send_hello(member);
+    send_join(member);
+}
+
+/* The connection ended. Try again, unless that is of no use. */
+static void connection_lost(struct ct_member *member, const struct ct_error *why)
+{
+    bool was_joined = member->phase == CT_MEMBER_JOINED;
+    member->last_error = *why;
+    ct_relay_broken(&member->relay, reply, member);
+    if (was_joined && !member->link_told) {
+        member->link_told = true;
+        member->on.on_link(member->on.context, false, why->text);
+    }
+    if (member->phase == CT_MEMBER_OVER)
+        return; /* a callback ended it */
+    if (why->code == CT_EAUTH || member->give_up_ms <= member->now_ms)
+        fail(member, &member->last_error);
+    else
+        connect_later(member, was_joined ? 0 : RETRY_MS);
+}
+
+void ct_member_disconnected(struct ct_member *member, uint64_t now_ms, const struct ct_error *why)
+{
+    if (member->phase == CT_MEMBER_OVER || member->phase == CT_MEMBER_DOWN)
+        return;
+    member->now_ms = now_ms;
+    connection_lost(member, why);
+}
+
+/* ---- what the daemon says ---- */
+
+/* The round that the workers are in is over. */
+static void revoke(struct ct_member *member, enum ct_rdzv_reason reason)
+{
+    uint64_t generation = member->acting;
+    member->acting = 0;
+    member->asked = 0;
+    member->has_prepared = false;
+    member->has_failure = false;
+    member->done = 0;
+    if (generation == 0)
+        return;
+    ct_relay_revoke(&member->relay, generation, reply, member);
+    member->on.on_revoke(member->on.context, generation, reason);
+}
+
+static void on_welcome(struct ct_member *member, const struct ct_msg_welcome *m)
+{
+    if (member->phase != CT_MEMBER_JOINING)
+        return;
+    member->phase = CT_MEMBER_JOINED;
+    member->epoch = CT_MAX(member->epoch, m->epoch);
+    member->was_joined = true;
+    member->give_up_ms = UINT64_MAX;
+    uint64_t period = ct_rdzv_heartbeat_ms(member->options.params.lease_ms);
+    member->heartbeat_ms = member->now_ms + CT_MIN(period, (uint64_t)FIRST_HEARTBEAT_MS);
+    if (member->link_told) {
+        member->link_told = false;
+        member->on.on_link(member->on.context, true, "");
+    }
+    if (member->acting > 0 && member->acting != m->generation)
+        revoke(member, CT_RDZV_REASON_LOST);
+    ct_relay_flush(&member->relay, send_request, member);
+    if (member->leaves)
+        send_leave(member);
+}
+
+static void on_refuse(struct ct_member *member, const struct ct_msg_refuse *m)
+{
+    ct_error_set(&member->last_error, m->code, "%s", m->text);
+    if (m->retry_ms == 0 || member->give_up_ms <= member->now_ms) {
+        fail(member, &member->last_error);
+        return;
+    }
+    set_waiting(member, m->text);
+    member->io.disconnect(member->io.context);
+    connect_later(member, m->retry_ms);
+}
+
+static void on_prepare(struct ct_member *member, const struct ct_msg_prepare *m)
+{
+    enum ct_rdzv_reason reason = m->cause < CT_RDZV_REASONS ? m->cause : CT_RDZV_REASON_FORM;
+    if (m->generation == member->asked) {
+        if (member->has_prepared)
+            send_prepared(member);
+        if (member->has_prepared || !member->asked_at_boundary || m->at_boundary != 0)
+            return;
+    } else if (m->generation <= member->heard) {
+        return;
+    }
+    bool again = m->generation == member->asked;
+    member->heard = m->generation;
+    member->asked = m->generation;
+    member->asked_at_boundary = m->at_boundary != 0;
+    if (!again)
+        member->has_prepared = false;
+    if (!member->asked_at_boundary)
+        ct_relay_revoke(&member->relay, m->generation - 1, reply, member);
+    member->on.on_prepare(member->on.context, m->generation, reason, member->asked_at_boundary);
+}
+
+static void on_round(struct ct_member *member, const struct ct_msg_round *m)
+{
+    if (m->generation != member->asked || !member->has_prepared)
+        return;
+    struct ct_error err = {0};
+    if (member->assembly == NULL)
+        member->assembly = ct_assembly_new();
+    int rc = member->assembly == NULL
+                 ? ct_error_set(&err, CT_ENOMEM, "no memory for a round")
+                 : ct_assembly_add(member->assembly, m, member->options.id, &err);
+    if (rc < 0)
+        fail(member, &err);
+    if (rc != 1)
+        return;
+    ct_assembly_free(member->current);
+    member->current = member->assembly;
+    member->assembly = NULL;
+    member->current->round.max_restarts = member->options.params.max_restarts;
+    ct_relay_revoke(&member->relay, m->generation - 1, reply, member);
+    member->acting = m->generation;
+    member->asked = 0;
+    member->has_prepared = false;
+    member->has_failure = false;
+    member->done = 0;
+    set_waiting(member, "");
+    member->on.on_round(member->on.context, &member->current->round);
+}
+
+static void on_ack(struct ct_member *member, const struct ct_msg_heartbeat_ack *m)
+{
+    if (m->seq > member->seq || m->state >= CT_RDZV_MEMBER_STATES)
+        return;
+    set_waiting(member, m->waiting);
+    if (member->phase == CT_MEMBER_JOINED)
+        repeat(member, m->state);
+}
+
+static void on_close(struct ct_member *member, const struct ct_msg_close *m)
+{
+    struct ct_rdzv_result result = {
+        .code = m->code,
+        .status = m->status,
+        .generation = m->generation,
+        .restarts = m->restart_count,
+        .cause = {.generation = m->generation,
+                  .code = m->code,
+                  .rank = m->rank,
+                  .local_rank = m->local_rank,
+                  .pid = m->pid,
+                  .status = m->worker_status,
+                  .signal = m->signal},
+    };
+    ct_str_copy(result.cause.host, sizeof(result.cause.host), m->host);
+    ct_str_copy(result.cause.text, sizeof(result.cause.text), m->text);
+    over(member);
+    member->on.on_closed(member->on.context, &result);
+}
+
+void ct_member_message(struct ct_member *member, uint64_t now_ms, const struct ct_message *message)
+{
+    if (member->phase != CT_MEMBER_JOINING && member->phase != CT_MEMBER_JOINED)
+        return;
+    member->now_ms = now_ms;
+    member->answered_ms = now_ms;
+    switch (message->type) {
+    case CT_MSG_WELCOME:
+        on_welcome(member, &message->welcome);
+        break;
+    case CT_MSG_REFUSE:
+        on_refuse(member, &message->refuse);
+        break;
+    case CT_MSG_PREPARE:
+        on_prepare(member, &message->prepare);
+        break;
+    case CT_MSG_ROUND:
+        on_round(member, &message->round);
+        break;
+    case CT_MSG_REVOKE:
+        if (message->revoke.generation >= member->acting)
+            revoke(member, message->revoke.cause < CT_RDZV_REASONS ? message->revoke.cause
+                                                                   : CT_RDZV_REASON_LOST);
+        break;
+    case CT_MSG_HEARTBEAT_ACK:
+        on_ack(member, &message->heartbeat_ack);
+        break;
+    case CT_MSG_CLOSE:
+        on_close(member, &message->close);
+        break;
+    case CT_MSG_RELEASE:
+        over(member);
+        member->on.on_released(member->on.context);
+        break;
+    case CT_MSG_STORE_REPLY:
+        (void)ct_relay_answer(&member->relay, &message->store_reply, reply, member);
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- time ---- */
+
+/* How long the daemon may be silent before the connection counts as dead. */
+static uint64_t silence_ms(const struct ct_member *member)
+{
+    return member->options.params.lease_ms;
+}
+
+uint64_t ct_member_deadline(const struct ct_member *member)
+{
+    switch (member->phase) {
+    case CT_MEMBER_DOWN:
+        return member->connect_ms;
+    case CT_MEMBER_JOINING:
+        return member->answered_ms + silence_ms(member);
+    case CT_MEMBER_JOINED:
+        return CT_MIN(member->heartbeat_ms, member->answered_ms + silence_ms(member));
+    default:
+        return UINT64_MAX;
+    }
+}
+
+void ct_member_tick(struct ct_member *member, uint64_t now_ms)
+{
+    uint64_t due = ct_member_deadline(member);
+    if (due > now_ms)
+        return;
+    uint64_t period = ct_rdzv_heartbeat_ms(member->options.params.lease_ms);
+    if (now_ms - due > period)
+        member->answered_ms += now_ms - due; /* this agent was away: answers may lie waiting */
+    member->now_ms = now_ms;
+    if (member->phase == CT_MEMBER_DOWN) {
+        connect(member);
+        return;
+    }
+    if (now_ms - CT_MIN(now_ms, member->answered_ms) >= silence_ms(member)) {
+        struct ct_error why = {0};
+        ct_error_set(&why, CT_ETIMEOUT, "the rendezvous did not answer for %" PRIu64 " ms",
+                     silence_ms(member));
+        member->io.disconnect(member->io.context);
+        connection_lost(member, &why);
+        return;
+    }
+    if (member->phase == CT_MEMBER_JOINED && member->heartbeat_ms <= now_ms) {
+        uint64_t jitter = ct_rng_below(&member->rng, period * 2 / 5 + 1);
+        member->heartbeat_ms = now_ms + CT_MAX(period * 4 / 5 + jitter, (uint64_t)1);
+        send_heartbeat(member);
+    }
+}
+
+/* ---- what the node says ---- */
+
+void ct_member_prepared(struct ct_member *member, const struct ct_prepared *prepared)
+{
+    if (prepared->generation != member->asked || member->asked == 0 ||
+        member->phase == CT_MEMBER_OVER)
+        return;
+    member->prepared = *prepared;
+    member->has_prepared = true;
+    member->acting = 0;
+    member->has_failure = false;
+    member->done = 0;
+    if (member->phase == CT_MEMBER_JOINED)
+        send_prepared(member);
+}
+
+void ct_member_progress(struct ct_member *member, const struct ct_msg_progress *progress)
+{
+    struct ct_message message = {.type = CT_MSG_PROGRESS, .progress = *progress};
+    if (progress->generation != member->acting)
+        return;
+    member->step = progress->step;
+    if (member->phase == CT_MEMBER_JOINED)
+        send(member, &message);
+}
+
+void ct_member_failure(struct ct_member *member, const struct ct_rdzv_failure *failure)
+{
+    if (failure->generation != member->acting || member->acting == 0 || member->has_failure)
+        return;
+    member->failure = *failure;
+    ct_str_copy(member->failure.host, sizeof(member->failure.host), member->options.host);
+    member->has_failure = true;
+    if (member->phase == CT_MEMBER_JOINED)
+        send_failure(member);
+}
+
+void ct_member_done(struct ct_member *member, uint64_t generation)
+{
+    if (generation != member->acting || member->acting == 0)
+        return;
+    member->done = generation;
+    if (member->phase == CT_MEMBER_JOINED)
+        send_done(member);
+}
+
+void ct_member_leave(struct ct_member *member, enum ct_rdzv_leave how)
+{
+    if (member->leaves && member->leave == CT_RDZV_LEAVE_STOP)
+        return;
+    member->leaves = true;
+    member->leave = how;
+    if (member->phase == CT_MEMBER_JOINED)
+        send_leave(member);
+}
+
+int ct_member_store(struct ct_member *member, uint64_t request, const struct ct_message *op)
+{
+    int rc =
+        member->phase == CT_MEMBER_OVER ? CT_ECLOSED : ct_relay_add(&member->relay, request, op);
+    if (rc == 0 && member->phase == CT_MEMBER_JOINED)
+        ct_relay_flush(&member->relay, send_request, member);
+    return rc;
+}

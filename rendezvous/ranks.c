@@ -1,0 +1,175 @@
+/* Who gets which ranks, and whose state the round starts from.
+ *
+ * Survivors keep their order. A newcomer takes the place of somebody who is gone: its own earlier
+ * place (same node rank asked for, or same host) first, then one with as many slots, then any. More
+ * newcomers go to the end; places that stay empty are closed up. So a replacement disturbs nobody's
+ * rank, a larger round numbers the new ranks last, a smaller one keeps the order.
+ *
+ *      before:   A B C D      gone: B C      new: E       after:   A E D
+ *
+ * Newcomers are ordered by the node rank they asked for, then by their Slurm node number, then by
+ * the natural order of their host names (node2 before node10), then by arrival. */
+#include "rendezvous/core_state.h"
+
+#include "base/assert.h"
+#include "base/str.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Numbers that were given come before those that were not. */
+static int compare_optional(int32_t a, int32_t b)
+{
+    if ((a < 0) != (b < 0))
+        return a < 0 ? 1 : -1;
+    return (a > b) - (a < b);
+}
+
+static int by_key(const void *left, const void *right, void *context)
+{
+    const struct ct_rdzv_member *members = context;
+    const struct ct_rdzv_member *a = &members[*(const uint32_t *)left];
+    const struct ct_rdzv_member *b = &members[*(const uint32_t *)right];
+    int order = compare_optional(a->node_rank, b->node_rank);
+    if (order == 0)
+        order = compare_optional(a->slurm_node, b->slurm_node);
+    if (order == 0)
+        order = ct_natural_compare(a->host, b->host);
+    if (order == 0)
+        order = (a->joined > b->joined) - (a->joined < b->joined);
+    return order;
+}
+
+enum fit { FIT_SAME_NODE, FIT_SAME_SLOTS, FIT_ANY, FITS };
+
+static bool fits(const struct ct_rdzv_place *place, const struct ct_rdzv_member *member,
+                 enum fit fit)
+{
+    switch (fit) {
+    case FIT_SAME_NODE:
+        return place->slots == member->slots &&
+               (member->node_rank >= 0 ? place->node_rank == member->node_rank
+                                       : strcmp(place->host, member->host) == 0);
+    case FIT_SAME_SLOTS:
+        return place->slots == member->slots;
+    default:
+        return true;
+    }
+}
+
+/* Put newcomers (their numbers in job->order) into the empty places of the last round; those who
+ * found one are marked UINT32_MAX. */
+static void fill_holes(struct ct_rdzv *job, size_t newcomers)
+{
+    for (enum fit fit = 0; fit < FITS; fit++) {
+        for (uint32_t place = 0; place < job->roster.count; place++) {
+            for (size_t i = 0; i < newcomers && job->holder[place] < 0; i++) {
+                uint32_t number = job->order[i];
+                if (number == UINT32_MAX ||
+                    !fits(&job->roster.places[place], &job->members[number], fit))
+                    continue;
+                job->holder[place] = (int32_t)number;
+                job->order[i] = UINT32_MAX;
+            }
+        }
+    }
+}
+
+static void fill_place(struct ct_rdzv_place *place, const struct ct_rdzv_member *member,
+                       uint32_t first_rank)
+{
+    *place = (struct ct_rdzv_place){
+        .id = member->id,
+        .slots = member->slots,
+        .first_rank = first_rank,
+        .node_rank = member->node_rank,
+        .port = member->port,
+        .survivor = member->place >= 0,
+    };
+    ct_str_copy(place->host, sizeof(place->host), member->host);
+    ct_str_copy(place->address, sizeof(place->address), member->address);
+    ct_str_copy(place->role, sizeof(place->role), member->role);
+}
+
+void ct_rdzv_assign(struct ct_rdzv *job)
+{
+    uint32_t places = job->roster.count;
+    size_t newcomers = 0;
+    for (uint32_t i = 0; i < places; i++)
+        job->holder[i] = -1;
+    for (size_t i = 0; i < job->capacity; i++) {
+        const struct ct_rdzv_member *member = &job->members[i];
+        if (member->state != CT_RDZV_PROMISED)
+            continue;
+        if (member->place >= 0)
+            job->holder[member->place] = (int32_t)i;
+        else
+            job->order[newcomers++] = (uint32_t)i;
+    }
+    qsort_r(job->order, newcomers, sizeof(*job->order), by_key, job->members);
+    fill_holes(job, newcomers);
+    for (size_t i = 0; i < newcomers; i++)
+        if (job->order[i] != UINT32_MAX)
+            job->holder[places++] = (int32_t)job->order[i];
+
+    struct ct_rdzv_roster *next = &job->next;
+    next->generation = job->generation;
+    next->count = 0;
+    next->world = 0;
+    for (uint32_t i = 0; i < places; i++) {
+        if (job->holder[i] < 0)
+            continue;
+        CT_ASSERT(next->count < job->params.nodes_max);
+        const struct ct_rdzv_member *member = &job->members[job->holder[i]];
+        fill_place(&next->places[next->count], member, next->world);
+        job->holder[next->count] = job->holder[i];
+        next->world += member->slots;
+        next->count++;
+    }
+}
+
+/* The oldest lineage that is still the job's history. A member of the last round that holds the
+ * state of an older one proves that nobody took a step in the last one: each step needs all. */
+static uint64_t oldest_lineage(const struct ct_rdzv *job)
+{
+    for (uint32_t i = 0; i < job->next.count; i++) {
+        const struct ct_rdzv_member *member = &job->members[job->holder[i]];
+        if (member->place >= 0 && member->lineage > 0 && member->lineage < job->roster.generation)
+            return job->roster.lineage;
+    }
+    return job->roster.generation;
+}
+
+int ct_rdzv_choose_base(struct ct_rdzv *job, struct ct_error *err)
+{
+    struct ct_rdzv_roster *next = &job->next;
+    next->base_node = -1;
+    next->lineage = next->base_step = next->base_digest = 0;
+    uint64_t oldest = oldest_lineage(job);
+    for (uint32_t i = 0; i < next->count; i++) {
+        const struct ct_rdzv_member *member = &job->members[job->holder[i]];
+        if (member->lineage == 0 || member->lineage < oldest ||
+            member->lineage > job->roster.generation)
+            continue;
+        bool newer = member->lineage != next->lineage ? member->lineage > next->lineage
+                                                      : member->step > next->base_step;
+        if (next->base_node >= 0 && !newer)
+            continue;
+        next->base_node = (int32_t)i;
+        next->lineage = member->lineage;
+        next->base_step = member->step;
+        next->base_digest = member->digest;
+    }
+    for (uint32_t i = 0; next->base_node >= 0 && i < next->count; i++) {
+        const struct ct_rdzv_member *member = &job->members[job->holder[i]];
+        if (member->lineage == next->lineage && member->step == next->base_step &&
+            member->digest != next->base_digest && member->digest != 0 && next->base_digest != 0)
+            return ct_error_set(err, CT_EDIVERGED,
+                                "hosts %s and %s hold different states of step "
+                                "%" PRIu64 ": digests %016" PRIx64 " and %016" PRIx64,
+                                next->places[next->base_node].host, member->host, member->step,
+                                next->base_digest, member->digest);
+    }
+    return 0;
+}

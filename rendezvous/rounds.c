@@ -1,0 +1,512 @@
+/* How rounds follow each other; the picture is in core.h.
+ *
+ * Nothing is told before it is durable: begin() reserves a generation and PREPARE goes out when the
+ * record is kept; commit() writes the roster and ROUND goes out when that is kept. Until COMMIT the
+ * roster is open: whoever is lost is left out and whoever joins is asked too, so a burst of losses
+ * or joins costs one generation, not one each. */
+#include "rendezvous/core_state.h"
+
+#include "base/assert.h"
+#include "base/str.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SPACING = 5 }; /* between two growths, in units of grow_ms */
+
+/* ---- the end ---- */
+
+void ct_rdzv_close(struct ct_rdzv *job, int code, int status, const struct ct_rdzv_failure *cause)
+{
+    CT_ASSERT(job->phase != CT_RDZV_CLOSING && job->phase != CT_RDZV_CLOSED);
+    job->result = (struct ct_rdzv_result){
+        .code = code,
+        .status = status,
+        .generation = job->roster.generation,
+        .restarts = job->restarts,
+        .cause = {.rank = -1, .local_rank = -1},
+    };
+    if (cause != NULL)
+        job->result.cause = *cause;
+    ct_rdzv_set_phase(job, CT_RDZV_CLOSING);
+    ct_rdzv_persist(job, CT_RDZV_RECORD_CLOSE);
+    ct_rdzv_announce(job, "the job ends with status %d%s%s", status, cause ? ": " : "",
+                     cause ? cause->text : "");
+}
+
+static bool is_over(const struct ct_rdzv *job)
+{
+    return job->phase == CT_RDZV_CLOSING || job->phase == CT_RDZV_CLOSED;
+}
+
+/* ---- failures and the budget ---- */
+
+/* A worker that ended because a peer was gone: the peer is the cause, should it be heard of. */
+static bool is_consequence(const struct ct_rdzv_failure *failure)
+{
+    return failure->rank >= 0 && (failure->code == CT_EREVOKED || failure->code == CT_ENODE_LOST ||
+                                  failure->code == CT_ETIMEOUT);
+}
+
+static int status_of(const struct ct_rdzv_failure *failure)
+{
+    if (failure->signal > 0)
+        return 128 + failure->signal;
+    return failure->status > 0 ? failure->status : ct_exit_status(failure->code);
+}
+
+/* The failure that a lost node is. */
+static struct ct_rdzv_failure loss_of(const struct ct_rdzv *job,
+                                      const struct ct_rdzv_member *member, const char *why)
+{
+    struct ct_rdzv_failure failure = {
+        .generation = job->roster.generation,
+        .code = CT_ENODE_LOST,
+        .rank = -1,
+        .local_rank = -1,
+    };
+    ct_str_copy(failure.host, sizeof(failure.host), member->host);
+    (void)snprintf(failure.text, sizeof(failure.text), "node %d (host %s) was lost: %s",
+                   member->place, member->host, why);
+    return failure;
+}
+
+/* The job is to end over a consequence: a node whose connection just closed is the better cause. */
+static void blame_silent_node(struct ct_rdzv *job)
+{
+    for (size_t i = 0; i < job->capacity && is_consequence(&job->cause); i++) {
+        const struct ct_rdzv_member *member = &job->members[i];
+        if (member->state == CT_RDZV_ACTING && member->link == 0)
+            job->cause = loss_of(job, member, "its connection closed");
+    }
+}
+
+/* Charge the incident to the budget, once. False: that was one too many, and the job is closing. */
+static bool survives(struct ct_rdzv *job, const struct ct_rdzv_failure *failure)
+{
+    if (!job->has_cause || (is_consequence(&job->cause) && !is_consequence(failure))) {
+        job->cause = *failure;
+        job->has_cause = true;
+    }
+    if (job->charged)
+        return true;
+    if (job->restarts >= job->params.max_restarts) {
+        blame_silent_node(job);
+        ct_rdzv_close(job, job->cause.code, status_of(&job->cause), &job->cause);
+        return false;
+    }
+    job->charged = true;
+    job->restarts++;
+    return true;
+}
+
+/* ---- gathering ---- */
+
+static enum ct_rdzv_phase waiting_phase(const struct ct_rdzv *job)
+{
+    return job->roster.generation > 0 ? CT_RDZV_PAUSED : CT_RDZV_LOBBY;
+}
+
+static void begin(struct ct_rdzv *job, enum ct_rdzv_reason reason, bool at_boundary)
+{
+    job->generation++;
+    job->reason = reason;
+    job->at_boundary = at_boundary;
+    job->done_count = 0;
+    ct_rdzv_set_phase(job, CT_RDZV_PREPARE);
+    ct_rdzv_persist(job, CT_RDZV_RECORD_RESERVE);
+    for (size_t i = 0; i < job->capacity; i++) {
+        struct ct_rdzv_member *member = &job->members[i];
+        bool survivor = member->state == CT_RDZV_STANDBY && member->place >= 0;
+        if (member->state == CT_RDZV_ACTING || member->state == CT_RDZV_DONE || survivor)
+            ct_rdzv_set_member(job, member, CT_RDZV_ASKED);
+    }
+    ct_rdzv_draft(job);
+    ct_rdzv_announce(job, "round %" PRIu64 " is being made (%s)", job->generation,
+                     ct_rdzv_reason_name(reason));
+}
+
+/* Too few are left: everybody waits where it is, and nobody acts. */
+static void pause(struct ct_rdzv *job, enum ct_rdzv_reason reason)
+{
+    for (size_t i = 0; i < job->capacity; i++) {
+        struct ct_rdzv_member *member = &job->members[i];
+        if (member->state != CT_RDZV_FREE && member->state != CT_RDZV_STANDBY)
+            ct_rdzv_set_member(job, member, CT_RDZV_STANDBY);
+    }
+    job->reason = reason;
+    job->pending = 0;
+    job->retry_ms = UINT64_MAX;
+    job->join_until_ms = job->now_ms + job->params.join_timeout_ms;
+    ct_rdzv_set_phase(job, waiting_phase(job));
+    if (job->phase != CT_RDZV_PAUSED)
+        return;
+    struct ct_rdzv_action *action = ct_rdzv_push(job, CT_RDZV_DO_REVOKE, CT_RDZV_ALL);
+    action->generation = job->roster.generation;
+    action->reason = reason;
+    ct_rdzv_announce(job, "too few nodes are left: the job waits for others");
+}
+
+void ct_rdzv_gather(struct ct_rdzv *job, bool newcomer)
+{
+    if (job->phase != CT_RDZV_LOBBY && job->phase != CT_RDZV_PAUSED &&
+        job->phase != CT_RDZV_LAST_CALL)
+        return;
+    const struct ct_rdzv_params *p = &job->params;
+    size_t count = ct_rdzv_candidates(job);
+    if (count < p->nodes_min) {
+        if (job->phase == CT_RDZV_LAST_CALL)
+            ct_rdzv_set_phase(job, waiting_phase(job));
+        return;
+    }
+    if (job->phase != CT_RDZV_LAST_CALL) {
+        ct_rdzv_set_phase(job, CT_RDZV_LAST_CALL);
+        newcomer = true;
+    }
+    if (newcomer)
+        job->call_until_ms = job->now_ms + p->last_call_ms;
+    bool complete = count >= p->nodes_max || p->nodes_min == p->nodes_max;
+    if (complete || job->call_until_ms <= job->now_ms)
+        begin(job, job->roster.generation > 0 ? job->reason : CT_RDZV_REASON_FORM, false);
+}
+
+/* ---- PREPARE ---- */
+
+/* Members that the round being made will have: asked or promised, and not leaving. */
+static size_t drafted(const struct ct_rdzv *job)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < job->capacity; i++) {
+        const struct ct_rdzv_member *member = &job->members[i];
+        count += (member->state == CT_RDZV_ASKED || member->state == CT_RDZV_PROMISED) &&
+                 !member->leaving;
+    }
+    return count;
+}
+
+static int by_joined(const void *a, const void *b, void *context)
+{
+    const struct ct_rdzv_member *members = context;
+    uint64_t ja = members[*(const uint32_t *)a].joined;
+    uint64_t jb = members[*(const uint32_t *)b].joined;
+    return (ja > jb) - (ja < jb);
+}
+
+void ct_rdzv_draft(struct ct_rdzv *job)
+{
+    size_t have = drafted(job);
+    size_t waiting = 0;
+    for (size_t i = 0; i < job->capacity; i++)
+        if (ct_rdzv_is_eligible(job, &job->members[i]) ||
+            (have < job->params.nodes_min && job->members[i].state == CT_RDZV_STANDBY &&
+             !job->members[i].leaving))
+            job->order[waiting++] = (uint32_t)i;
+    qsort_r(job->order, waiting, sizeof(*job->order), by_joined, job->members);
+    size_t room = job->params.nodes_max - CT_MIN(have, job->params.nodes_max);
+    size_t taken = CT_MIN(waiting, room);
+    for (size_t i = 0; i < taken; i++)
+        ct_rdzv_set_member(job, &job->members[job->order[i]], CT_RDZV_ASKED);
+    if (taken > 0 && job->pending == 0)
+        ct_rdzv_push_prepare(job, taken > 1 ? CT_RDZV_ALL : job->members[job->order[0]].link);
+}
+
+static void prepare_all(struct ct_rdzv *job)
+{
+    job->prepare_until_ms = job->now_ms + job->params.prepare_ms;
+    ct_rdzv_push_prepare(job, CT_RDZV_ALL);
+}
+
+/* The step boundary will not be reached: stop at once. */
+static void hurry(struct ct_rdzv *job, enum ct_rdzv_reason reason)
+{
+    if (!job->at_boundary)
+        return;
+    job->at_boundary = false;
+    job->reason = reason;
+    if (job->pending == 0)
+        prepare_all(job);
+}
+
+void ct_rdzv_advance(struct ct_rdzv *job)
+{
+    if (job->phase != CT_RDZV_PREPARE)
+        return;
+    if (drafted(job) < job->params.nodes_min) {
+        pause(job, job->reason);
+        return;
+    }
+    if (job->pending != 0 || job->count[CT_RDZV_ASKED] > 0)
+        return;
+    struct ct_error err = {0};
+    ct_rdzv_assign(job);
+    if (ct_rdzv_choose_base(job, &err) != 0) {
+        struct ct_rdzv_failure cause = {
+            .generation = job->roster.generation, .code = err.code, .rank = -1, .local_rank = -1};
+        ct_str_copy(cause.text, sizeof(cause.text), err.text);
+        ct_rdzv_close(job, err.code, ct_exit_status(err.code), &cause);
+        return;
+    }
+    ct_rdzv_set_phase(job, CT_RDZV_COMMIT);
+    ct_rdzv_persist(job, CT_RDZV_RECORD_COMMIT);
+}
+
+void ct_rdzv_on_prepared(struct ct_rdzv *job, struct ct_rdzv_member *member,
+                         const struct ct_rdzv_event *event)
+{
+    if (job->phase != CT_RDZV_PREPARE || event->generation != job->generation ||
+        (member->state != CT_RDZV_ASKED && member->state != CT_RDZV_PROMISED))
+        return;
+    member->lineage = event->lineage;
+    member->step = event->step;
+    member->digest = event->digest;
+    member->port = event->port;
+    if (member->state == CT_RDZV_ASKED)
+        ct_rdzv_set_member(job, member, CT_RDZV_PROMISED);
+    if (member->leaving)
+        ct_rdzv_release(job, member);
+    ct_rdzv_advance(job);
+}
+
+/* ---- COMMIT ---- */
+
+/* The roster is durable: its members act, with whatever happened since then seen to at once. */
+static void start_round(struct ct_rdzv *job)
+{
+    struct ct_rdzv_roster old = job->roster;
+    job->roster = job->next;
+    job->next = old;
+    for (size_t i = 0; i < job->capacity; i++)
+        job->members[i].place = -1;
+    for (uint32_t i = 0; i < job->roster.count; i++)
+        if (job->holder[i] >= 0)
+            job->members[job->holder[i]].place = (int32_t)i;
+    for (size_t i = 0; i < job->capacity; i++)
+        if (job->members[i].state == CT_RDZV_PROMISED)
+            ct_rdzv_set_member(job, &job->members[i], CT_RDZV_ACTING);
+
+    ct_rdzv_set_phase(job, CT_RDZV_RUNNING);
+    job->charged = false;
+    job->has_cause = false;
+    job->running_since_ms = job->now_ms;
+    ct_rdzv_push(job, CT_RDZV_DO_ROUND, CT_RDZV_ALL)->generation = job->roster.generation;
+    ct_rdzv_announce(job, "round %" PRIu64 " runs with %u nodes, %u ranks", job->roster.generation,
+                     job->roster.count, job->roster.world);
+}
+
+/* Somebody was lost or wants to leave while the roster was being made durable. */
+static void see_to_late_news(struct ct_rdzv *job)
+{
+    for (uint32_t i = 0; i < job->roster.count; i++) {
+        int32_t holder = job->holder[i];
+        if (holder >= 0)
+            continue;
+        struct ct_rdzv_member gone = {.place = (int32_t)i, .node_rank = -1};
+        ct_str_copy(gone.host, sizeof(gone.host), job->roster.places[i].host);
+        ct_rdzv_lost(job, &gone, CT_RDZV_ACTING, "it went while the round was made");
+        if (job->phase != CT_RDZV_RUNNING)
+            return;
+    }
+    for (size_t i = 0; i < job->capacity; i++) {
+        if (job->members[i].state == CT_RDZV_ACTING && job->members[i].leaving) {
+            ct_rdzv_change(job, CT_RDZV_REASON_LEAVE, true);
+            return;
+        }
+    }
+    ct_rdzv_plan_growth(job);
+}
+
+void ct_rdzv_on_persisted(struct ct_rdzv *job)
+{
+    enum ct_rdzv_record record = job->pending;
+    job->pending = 0;
+    job->retry_ms = UINT64_MAX;
+    switch (record) {
+    case CT_RDZV_RECORD_RESERVE:
+        prepare_all(job);
+        ct_rdzv_advance(job);
+        break;
+    case CT_RDZV_RECORD_COMMIT:
+        start_round(job);
+        see_to_late_news(job);
+        break;
+    case CT_RDZV_RECORD_CLOSE:
+        ct_rdzv_set_phase(job, CT_RDZV_CLOSED);
+        ct_rdzv_push(job, CT_RDZV_DO_CLOSE, CT_RDZV_ALL);
+        break;
+    }
+}
+
+/* ---- RUNNING ---- */
+
+void ct_rdzv_change(struct ct_rdzv *job, enum ct_rdzv_reason reason, bool at_boundary)
+{
+    CT_ASSERT(job->phase == CT_RDZV_RUNNING);
+    job->grow_until_ms = UINT64_MAX;
+    if (ct_rdzv_candidates(job) >= job->params.nodes_min)
+        begin(job, reason, at_boundary);
+    else
+        pause(job, reason);
+}
+
+void ct_rdzv_plan_growth(struct ct_rdzv *job)
+{
+    size_t acting = job->count[CT_RDZV_ACTING];
+    if (job->phase != CT_RDZV_RUNNING || job->done_count > 0 || acting >= job->params.nodes_max)
+        return;
+    uint64_t spaced = job->running_since_ms + (uint64_t)SPACING * job->params.grow_ms;
+    for (size_t i = 0; i < job->capacity; i++) {
+        const struct ct_rdzv_member *member = &job->members[i];
+        if (member->state != CT_RDZV_STANDBY || member->leaving)
+            continue;
+        uint64_t ripe = CT_MAX(member->eligible_ms, job->now_ms + job->params.grow_ms);
+        job->grow_until_ms = CT_MIN(job->grow_until_ms, CT_MAX(ripe, spaced));
+    }
+}
+
+void ct_rdzv_lost(struct ct_rdzv *job, const struct ct_rdzv_member *member,
+                  enum ct_rdzv_member_state was, const char *why)
+{
+    bool counts = member->place >= 0 && !member->leaving && was != CT_RDZV_DONE;
+    if (was != CT_RDZV_DONE && !is_over(job))
+        ct_rdzv_announce(job, "node %s is lost: %s", member->host, why);
+    for (uint32_t i = 0; job->phase == CT_RDZV_COMMIT && i < job->next.count; i++)
+        if (job->holder[i] >= 0 && &job->members[job->holder[i]] == member)
+            job->holder[i] = -1;
+
+    struct ct_rdzv_failure failure;
+    switch (job->phase) {
+    case CT_RDZV_LOBBY:
+    case CT_RDZV_LAST_CALL:
+    case CT_RDZV_PAUSED:
+        ct_rdzv_gather(job, false);
+        break;
+    case CT_RDZV_PREPARE:
+        failure = loss_of(job, member, why);
+        if (counts && !survives(job, &failure))
+            return;
+        if (member->place >= 0)
+            hurry(job, CT_RDZV_REASON_LOST);
+        ct_rdzv_draft(job);
+        ct_rdzv_advance(job);
+        break;
+    case CT_RDZV_RUNNING:
+        if (was != CT_RDZV_ACTING)
+            break;
+        failure = loss_of(job, member, why);
+        if (member->leaving || survives(job, &failure))
+            ct_rdzv_change(job, member->leaving ? CT_RDZV_REASON_LEAVE : CT_RDZV_REASON_LOST,
+                           false);
+        break;
+    case CT_RDZV_COMMIT: /* seen to when the roster is durable */
+    default:
+        break;
+    }
+}
+
+void ct_rdzv_on_failure(struct ct_rdzv *job, struct ct_rdzv_member *member,
+                        const struct ct_rdzv_failure *failure)
+{
+    if (member->place < 0 || failure->generation != job->roster.generation)
+        return;
+    if (job->phase == CT_RDZV_RUNNING) {
+        if (survives(job, failure))
+            ct_rdzv_change(job, CT_RDZV_REASON_FAILURE, false);
+    } else if (job->phase == CT_RDZV_PREPARE && member->state == CT_RDZV_ASKED) {
+        if (survives(job, failure))
+            hurry(job, CT_RDZV_REASON_FAILURE);
+    }
+}
+
+void ct_rdzv_on_done(struct ct_rdzv *job, struct ct_rdzv_member *member, uint64_t generation)
+{
+    if (member->state != CT_RDZV_ACTING || generation != job->roster.generation)
+        return;
+    ct_rdzv_set_member(job, member, CT_RDZV_DONE);
+    job->grow_until_ms = UINT64_MAX;
+    if (++job->done_count == job->roster.count)
+        ct_rdzv_close(job, 0, 0, NULL);
+}
+
+/* ---- clocks ---- */
+
+/* MIN was not reached in time: say who is there and who is missing. */
+static void give_up_waiting(struct ct_rdzv *job)
+{
+    struct ct_rdzv_failure cause = {
+        .generation = job->roster.generation, .code = CT_ETIMEOUT, .rank = -1, .local_rank = -1};
+    char waiting[1024];
+    ct_rdzv_describe(job, waiting, sizeof(waiting));
+    (void)snprintf(cause.text, sizeof(cause.text),
+                   "gave up after %u.%03u s: %s; start the missing nodes or raise --join_timeout",
+                   job->params.join_timeout_ms / 1000, job->params.join_timeout_ms % 1000, waiting);
+    if (job->has_cause) {
+        size_t used = strlen(cause.text);
+        (void)snprintf(cause.text + used, sizeof(cause.text) - used,
+                       " (the job stopped when %.600s)", job->cause.text);
+    }
+    ct_rdzv_close(job, CT_ETIMEOUT, ct_exit_status(CT_ETIMEOUT), &cause);
+}
+
+/* Those who did not stop their workers in time are given up. */
+static void give_up_asking(struct ct_rdzv *job)
+{
+    if (job->at_boundary) {
+        hurry(job, job->reason);
+        return;
+    }
+    job->prepare_until_ms = UINT64_MAX;
+    for (size_t i = 0; i < job->capacity && job->phase == CT_RDZV_PREPARE; i++) {
+        struct ct_rdzv_member *member = &job->members[i];
+        if (member->state != CT_RDZV_ASKED)
+            continue;
+        char why[128];
+        (void)snprintf(why, sizeof(why), "it did not stop its workers within %u ms",
+                       job->params.prepare_ms);
+        member->link = 0;
+        ct_rdzv_set_member(job, member, CT_RDZV_FREE);
+        ct_rdzv_lost(job, member, CT_RDZV_ASKED, why);
+    }
+}
+
+/* Newcomers are due, if they are still here. */
+static void grow(struct ct_rdzv *job)
+{
+    job->grow_until_ms = UINT64_MAX;
+    for (size_t i = 0; i < job->capacity; i++) {
+        if (ct_rdzv_is_eligible(job, &job->members[i])) {
+            ct_rdzv_change(job, CT_RDZV_REASON_GROW, true);
+            return;
+        }
+    }
+    ct_rdzv_plan_growth(job);
+}
+
+void ct_rdzv_round_tick(struct ct_rdzv *job)
+{
+    switch (job->phase) {
+    case CT_RDZV_LOBBY:
+    case CT_RDZV_PAUSED:
+        if (job->join_until_ms > job->now_ms)
+            break;
+        if (job->count[CT_RDZV_FREE] < job->capacity || job->roster.generation > 0)
+            give_up_waiting(job);
+        else
+            job->join_until_ms = UINT64_MAX;
+        break;
+    case CT_RDZV_LAST_CALL:
+        ct_rdzv_gather(job, false);
+        break;
+    case CT_RDZV_PREPARE:
+        if (job->pending == 0 && job->prepare_until_ms <= job->now_ms)
+            give_up_asking(job);
+        break;
+    case CT_RDZV_RUNNING:
+        if (job->grow_until_ms <= job->now_ms)
+            grow(job);
+        break;
+    default:
+        break;
+    }
+}

@@ -1,0 +1,307 @@
+/* service.h on a loop: listeners, connections, one timer. */
+#include "rendezvous/server_uv.h"
+
+#include "base/assert.h"
+#include "net/conn_uv.h"
+#include "net/key.h"
+#include "net/listen_uv.h"
+#include "rendezvous/service.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    IDLE_MS = 120 * 1000,            /* a connection without a byte: no agent is that quiet */
+    QUEUE_BYTES = CT_WIRE_VALUE * 2, /* that may wait for one agent */
+};
+
+/* A connection's user pointer is the server until it is open, then its peer; both begin with the
+ * server, so that a callback can tell. */
+struct ct_rdzv_server {
+    struct ct_rdzv_server *self;
+    uv_loop_t *loop;
+    uv_timer_t timer;
+    uint64_t armed_ms; /* when the timer fires, UINT64_MAX: it does not */
+    struct ct_service *service;
+    struct ct_listener *listeners[CT_RDZV_LISTENERS_LIMIT];
+    char endpoints[CT_RDZV_LISTENERS_LIMIT][CT_ENDPOINT_TEXT];
+    size_t listener_count;
+    struct peer *peers; /* open connections */
+    const struct ct_clock *clock;
+    const struct ct_log *log;
+    bool stopping;
+    bool timer_closed;
+    void (*stopped)(void *context);
+    void *stopped_context;
+};
+
+struct peer {
+    struct ct_rdzv_server *server;
+    struct peer *next, *prev;
+    struct ct_conn *conn;
+    uint64_t link;
+};
+
+static uint64_t now_ms(const struct ct_rdzv_server *server)
+{
+    return ct_clock_mono_ms(server->clock);
+}
+
+static void on_timer(uv_timer_t *timer);
+
+/* Let the timer fire when the service wants it, at the latest. Firing early costs a look. */
+static void rearm(struct ct_rdzv_server *server)
+{
+    uint64_t due = ct_service_deadline(server->service);
+    if (server->stopping || due >= server->armed_ms)
+        return;
+    uint64_t now = now_ms(server);
+    server->armed_ms = due;
+    (void)uv_timer_start(&server->timer, on_timer, due > now ? due - now : 0, 0);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct ct_rdzv_server *server = timer->data;
+    server->armed_ms = UINT64_MAX;
+    ct_service_tick(server->service, now_ms(server));
+    rearm(server);
+}
+
+/* ---- what the service does ---- */
+
+static void io_send(void *context, void *peer, const struct ct_message *message)
+{
+    struct ct_rdzv_server *server = context;
+    const struct peer *to = peer;
+    struct ct_error err = {0};
+    int rc = ct_conn_send(to->conn, message, &err);
+    if (rc != 0 && rc != CT_ECLOSED)
+        ct_log_event(server->log, CT_LOG_ERROR, "send_failed", "to %s: %s", ct_conn_peer(to->conn),
+                     err.text);
+}
+
+static void io_close(void *context, void *peer, int code, const char *sentence)
+{
+    struct ct_rdzv_server *server = context;
+    const struct peer *to = peer;
+    ct_log_event(server->log, CT_LOG_WARN, "link_closed", "%s: %s", ct_conn_peer(to->conn),
+                 sentence);
+    ct_conn_close(to->conn, code, sentence);
+}
+
+static bool io_is_for(void *context, void *peer, const char *job)
+{
+    (void)context;
+    return ct_conn_is_for(((const struct peer *)peer)->conn, job);
+}
+
+static void io_announce(void *context, const char *job, const char *sentence)
+{
+    const struct ct_rdzv_server *server = context;
+    ct_log_event(server->log, CT_LOG_INFO, "job", "job %s: %s", job, sentence);
+}
+
+/* ---- connections ---- */
+
+static struct peer *peer_of(const struct ct_conn *conn)
+{
+    struct peer *peer = ct_conn_user(conn);
+    return (void *)peer->server == (void *)peer ? NULL : peer;
+}
+
+static void on_open(struct ct_conn *conn)
+{
+    struct ct_rdzv_server *server = ct_conn_user(conn);
+    struct peer *peer = calloc(1, sizeof(*peer));
+    uint64_t link = peer != NULL ? ct_service_open(server->service, peer) : 0;
+    if (link == 0) {
+        free(peer);
+        ct_conn_close(conn, CT_ELIMIT, "this rendezvous has no room for more connections");
+        return;
+    }
+    *peer = (struct peer){.server = server, .next = server->peers, .conn = conn, .link = link};
+    if (server->peers != NULL)
+        server->peers->prev = peer;
+    server->peers = peer;
+    ct_conn_set_user(conn, peer);
+}
+
+static void on_message(struct ct_conn *conn, const struct ct_message *message)
+{
+    struct peer *peer = peer_of(conn);
+    if (peer == NULL)
+        return;
+    struct ct_rdzv_server *server = peer->server;
+    ct_service_message(server->service, now_ms(server), peer->link, message);
+    rearm(server);
+}
+
+static void free_when_done(struct ct_rdzv_server *server)
+{
+    if (!server->stopping || !server->timer_closed || server->peers != NULL)
+        return;
+    void (*stopped)(void *context) = server->stopped;
+    void *context = server->stopped_context;
+    ct_service_free(server->service);
+    free(server);
+    if (stopped != NULL)
+        stopped(context);
+}
+
+static void on_close(struct ct_conn *conn, const struct ct_error *why)
+{
+    struct peer *peer = peer_of(conn);
+    (void)why;
+    if (peer == NULL)
+        return;
+    struct ct_rdzv_server *server = peer->server;
+    if (peer->prev != NULL)
+        peer->prev->next = peer->next;
+    else
+        server->peers = peer->next;
+    if (peer->next != NULL)
+        peer->next->prev = peer->prev;
+    uint64_t link = peer->link;
+    free(peer);
+    ct_service_closed(server->service, now_ms(server), link);
+    rearm(server);
+    free_when_done(server);
+}
+
+static void on_refused(void *user, const char *peer, const struct ct_error *why)
+{
+    const struct ct_rdzv_server *server = user;
+    ct_log_event(server->log, CT_LOG_WARN, "peer_refused", "%s: %s", peer, why->text);
+}
+
+static const struct ct_conn_callbacks callbacks = {
+    .on_open = on_open,
+    .on_message = on_message,
+    .on_close = on_close,
+};
+
+/* ---- starting and stopping ---- */
+
+static int listen_on(struct ct_rdzv_server *server, const char *text, const struct ct_key *key,
+                     uint32_t links_max, struct ct_error *err)
+{
+    struct ct_endpoint endpoint;
+    int rc = ct_endpoint_parse(text, -1, &endpoint, err);
+    if (rc != 0)
+        return rc;
+    struct ct_listener_options options = {
+        .conn = {.from = CT_FROM_NODE, .key = key, .queue_limit = QUEUE_BYTES, .idle_ms = IDLE_MS},
+        .max_connections = links_max,
+        .on_refused = on_refused,
+    };
+    size_t index = server->listener_count;
+    rc = ct_listener_start(server->loop, &endpoint, &options, &callbacks, server,
+                           &server->listeners[index], err);
+    if (rc != 0)
+        return rc;
+    (void)ct_endpoint_print(ct_listener_endpoint(server->listeners[index]),
+                            server->endpoints[index]);
+    server->listener_count++;
+    return 0;
+}
+
+static int listen_on_all(struct ct_rdzv_server *server,
+                         const struct ct_rdzv_server_options *options, struct ct_error *err)
+{
+    struct ct_key key = {0};
+    uint32_t links_max = options->links_max != 0 ? options->links_max : 65536;
+    int rc = 0;
+    if (options->listen_count == 0 || options->listen_count > CT_RDZV_LISTENERS_LIMIT)
+        return ct_error_set(err, CT_EUSAGE, "1 to %d endpoints can be listened on, not %zu",
+                            CT_RDZV_LISTENERS_LIMIT, options->listen_count);
+    if (options->key_file != NULL)
+        rc = ct_net_key_load(options->key_file, &key, err);
+    for (size_t i = 0; rc == 0 && i < options->listen_count; i++)
+        rc = listen_on(server, options->listen[i], options->key_file != NULL ? &key : NULL,
+                       links_max, err);
+    ct_net_key_wipe(&key);
+    return rc;
+}
+
+int ct_rdzv_server_start(struct ct_rdzv_server **ret_server, uv_loop_t *loop,
+                         const struct ct_rdzv_server_options *options, struct ct_error *err)
+{
+    struct ct_rdzv_server *server = calloc(1, sizeof(*server));
+    if (server == NULL)
+        return ct_error_set(err, CT_ENOMEM, "no memory for the rendezvous");
+    server->self = server;
+    server->loop = loop;
+    server->clock = options->clock != NULL ? options->clock : &ct_clock_system;
+    server->log = options->log;
+    server->armed_ms = UINT64_MAX;
+    struct ct_service_limits limits = {.jobs = options->jobs_max, .links = options->links_max};
+    struct ct_service_io io = {
+        .context = server,
+        .send = io_send,
+        .close = io_close,
+        .is_for = io_is_for,
+        .announce = io_announce,
+    };
+    server->service = ct_service_new(&limits, &io, 1);
+    (void)uv_timer_init(loop, &server->timer);
+    server->timer.data = server;
+    int rc = server->service != NULL ? listen_on_all(server, options, err)
+                                     : ct_error_set(err, CT_ENOMEM, "no memory for the rendezvous");
+    if (rc != 0) {
+        ct_rdzv_server_stop(server, NULL, NULL);
+        return rc;
+    }
+    *ret_server = server;
+    return 0;
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+    struct ct_rdzv_server *server = handle->data;
+    server->timer_closed = true;
+    free_when_done(server);
+}
+
+void ct_rdzv_server_stop(struct ct_rdzv_server *server, void (*stopped)(void *context),
+                         void *context)
+{
+    if (server == NULL)
+        return;
+    CT_ASSERT(!server->stopping);
+    server->stopping = true;
+    server->stopped = stopped;
+    server->stopped_context = context;
+    for (size_t i = 0; i < server->listener_count; i++)
+        ct_listener_stop(server->listeners[i]);
+    for (struct peer *peer = server->peers, *next; peer != NULL; peer = next) {
+        next = peer->next;
+        ct_conn_close(peer->conn, CT_ECLOSED, "the rendezvous stops");
+    }
+    uv_close((uv_handle_t *)&server->timer, on_timer_closed);
+}
+
+const char *ct_rdzv_server_endpoint(const struct ct_rdzv_server *server, size_t index)
+{
+    return index < server->listener_count ? server->endpoints[index] : NULL;
+}
+
+size_t ct_rdzv_server_jobs(const struct ct_rdzv_server *server)
+{
+    return ct_service_jobs(server->service);
+}
+
+size_t ct_rdzv_server_links(const struct ct_rdzv_server *server)
+{
+    return ct_service_links(server->service);
+}
+
+void ct_rdzv_server_describe(const struct ct_rdzv_server *server, struct ct_buf *out)
+{
+    ct_service_describe(server->service, out);
+}
+
+void ct_rdzv_server_metrics(const struct ct_rdzv_server *server, struct ct_buf *out)
+{
+    ct_service_metrics(server->service, out);
+}

@@ -1,0 +1,476 @@
+/* Links and jobs, and the way of a message through them; see service.h.
+ *
+ * A link's number holds its place in the table (low 20 bits) and a serial number, so that a late
+ * answer for a closed link finds nobody. */
+#include "rendezvous/service_state.h"
+
+#include "base/assert.h"
+#include "base/str.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEFAULT_JOBS = 1024, DEFAULT_LINKS = 65536, DEFAULT_OPEN_REQUESTS = 8192 };
+
+/* ---- links ---- */
+
+struct ct_service *ct_service_new(const struct ct_service_limits *limits,
+                                  const struct ct_service_io *io, uint64_t epoch)
+{
+    struct ct_service *service = calloc(1, sizeof(*service));
+    if (service == NULL)
+        return NULL;
+    if (limits != NULL)
+        service->limits = *limits;
+    if (service->limits.jobs == 0)
+        service->limits.jobs = DEFAULT_JOBS;
+    if (service->limits.links == 0)
+        service->limits.links = DEFAULT_LINKS;
+    if (service->limits.open_requests == 0)
+        service->limits.open_requests = DEFAULT_OPEN_REQUESTS;
+    CT_ASSERT(service->limits.links <= CT_SERVICE_SLOT_MASK);
+    service->io = *io;
+    service->epoch = epoch;
+    return service;
+}
+
+static void free_job(struct ct_service_job *job)
+{
+    ct_store_free(job->store);
+    ct_rdzv_free(job->core);
+    free(job);
+}
+
+void ct_service_free(struct ct_service *service)
+{
+    if (service == NULL)
+        return;
+    for (struct ct_service_job *job = service->jobs, *next; job != NULL; job = next) {
+        next = job->next;
+        free_job(job);
+    }
+    free(service->links);
+    free(service);
+}
+
+static bool grow_links(struct ct_service *service)
+{
+    uint32_t room = CT_MIN(CT_MAX(16u, service->link_room * 2), service->limits.links);
+    if (room == service->link_room)
+        return false;
+    struct ct_service_link *links = realloc(service->links, room * sizeof(*links));
+    if (links == NULL)
+        return false;
+    memset(links + service->link_room, 0, (room - service->link_room) * sizeof(*links));
+    service->links = links;
+    service->link_room = room;
+    return true;
+}
+
+uint64_t ct_service_open(struct ct_service *service, void *peer)
+{
+    uint32_t slot = service->first_free;
+    while (slot < service->link_room && service->links[slot].number != 0)
+        slot++;
+    if (slot == service->link_room && !grow_links(service))
+        return 0;
+    service->first_free = slot + 1;
+    service->link_count++;
+    struct ct_service_link *link = &service->links[slot];
+    *link = (struct ct_service_link){.number = ++service->serial << CT_SERVICE_SLOT_BITS | slot,
+                                     .peer = peer,
+                                     .member = UINT32_MAX};
+    return link->number;
+}
+
+struct ct_service_link *ct_service_link_of(const struct ct_service *service, uint64_t number)
+{
+    uint64_t slot = number & CT_SERVICE_SLOT_MASK;
+    if (number == 0 || slot >= service->link_room || service->links[slot].number != number)
+        return NULL;
+    return &service->links[slot];
+}
+
+void ct_service_send(struct ct_service *service, uint64_t number, const struct ct_message *message)
+{
+    const struct ct_service_link *link = ct_service_link_of(service, number);
+    if (link != NULL)
+        service->io.send(service->io.context, link->peer, message);
+}
+
+void ct_service_drop(struct ct_service *service, uint64_t number, int code, const char *sentence)
+{
+    const struct ct_service_link *link = ct_service_link_of(service, number);
+    if (link != NULL)
+        service->io.close(service->io.context, link->peer, code, sentence);
+}
+
+static void free_link(struct ct_service *service, struct ct_service_link *link)
+{
+    uint32_t slot = (uint32_t)(link - service->links);
+    *link = (struct ct_service_link){0};
+    service->first_free = CT_MIN(service->first_free, slot);
+    service->link_count--;
+}
+
+/* ---- jobs ---- */
+
+static struct ct_service_job *find_job(const struct ct_service *service, const char *name)
+{
+    struct ct_service_job *job = service->jobs;
+    while (job != NULL && strcmp(ct_rdzv_name(job->core), name) != 0)
+        job = job->next;
+    return job;
+}
+
+/* The store answers a link: a number in the reply table of wire.def. */
+static void on_reply(void *context, uint64_t client, const struct ct_msg_store_reply *reply)
+{
+    struct ct_service_job *job = context;
+    struct ct_service_link *link = ct_service_link_of(job->service, client);
+    if (link == NULL)
+        return;
+    if (link->open_requests > 0)
+        link->open_requests--;
+    struct ct_message message = {.type = CT_MSG_STORE_REPLY, .store_reply = *reply};
+    ct_service_send(job->service, client, &message);
+}
+
+static struct ct_service_job *add_job(struct ct_service *service, struct ct_rdzv *core)
+{
+    struct ct_service_job *job = core != NULL ? calloc(1, sizeof(*job)) : NULL;
+    if (job == NULL) {
+        ct_rdzv_free(core);
+        return NULL;
+    }
+    job->service = service;
+    job->core = core;
+    job->store = ct_store_new(NULL, on_reply, job);
+    if (job->store == NULL) {
+        free_job(job);
+        return NULL;
+    }
+    job->next = service->jobs;
+    service->jobs = job;
+    service->job_count++;
+    return job;
+}
+
+static bool has_links(const struct ct_service *service, const struct ct_service_job *job)
+{
+    for (uint32_t i = 0; i < service->link_room; i++)
+        if (service->links[i].number != 0 && service->links[i].job == job)
+            return true;
+    return false;
+}
+
+/* Forget the job when nothing about it is worth keeping. */
+static void reap(struct ct_service *service, struct ct_service_job *job)
+{
+    if (!ct_rdzv_is_idle(job->core) || has_links(service, job))
+        return;
+    struct ct_service_job **at = &service->jobs;
+    while (*at != job)
+        at = &(*at)->next;
+    *at = job->next;
+    service->job_count--;
+    free_job(job);
+}
+
+/* ---- what comes in ---- */
+
+void ct_service_refuse(struct ct_service *service, uint64_t link, int code, uint32_t retry_ms,
+                       const char *sentence)
+{
+    struct ct_message message = {
+        .type = CT_MSG_REFUSE,
+        .refuse = {.code = code, .retry_ms = retry_ms, .text = sentence},
+    };
+    ct_service_send(service, link, &message);
+    ct_service_drop(service, link, code, sentence);
+}
+
+static void violation(struct ct_service *service, struct ct_service_link *link,
+                      const char *sentence)
+{
+    ct_service_drop(service, link->number, CT_EPROTOCOL, sentence);
+}
+
+static void on_hello(struct ct_service *service, struct ct_service_link *link,
+                     const struct ct_msg_hello *hello)
+{
+    char text[512];
+    if (link->hello) {
+        violation(service, link, "a second HELLO");
+    } else if (hello->protocol != CT_WIRE_PROTOCOL) {
+        (void)snprintf(text, sizeof(text),
+                       "host %s speaks protocol %u, this rendezvous speaks %d: install the same "
+                       "version of ctrun on all nodes",
+                       hello->host, hello->protocol, CT_WIRE_PROTOCOL);
+        ct_service_refuse(service, link->number, CT_EPROTOCOL, 0, text);
+    } else if (!service->io.is_for(service->io.context, link->peer, hello->job)) {
+        (void)snprintf(text, sizeof(text), "host %s has no key for job %s", hello->host,
+                       hello->job);
+        ct_service_refuse(service, link->number, CT_EAUTH, 0, text);
+    } else if (hello->epoch > service->epoch) {
+        (void)snprintf(text, sizeof(text),
+                       "host %s has followed epoch %" PRIu64 " of the rendezvous of job %s, this "
+                       "one is in epoch %" PRIu64 ": two daemons serve one job, stop this one",
+                       hello->host, hello->epoch, hello->job, service->epoch);
+        ct_service_refuse(service, link->number, CT_EFENCED, 0, text);
+    } else {
+        link->hello = true;
+        link->id = hello->incarnation;
+        ct_str_copy(link->job_name, sizeof(link->job_name), hello->job);
+    }
+}
+
+static uint32_t clamp_u32(uint64_t value)
+{
+    return (uint32_t)CT_MIN(value, (uint64_t)UINT32_MAX / 2);
+}
+
+static struct ct_rdzv_params params_of(const struct ct_msg_join *m)
+{
+    return (struct ct_rdzv_params){
+        .nodes_min = m->nodes_min,
+        .nodes_max = m->nodes_max,
+        .max_restarts = m->max_restarts,
+        .join_timeout_ms = clamp_u32(m->join_timeout_ms),
+        .last_call_ms = clamp_u32(m->last_call_ms),
+        .lease_ms = clamp_u32(m->lease_ms),
+        .prepare_ms = clamp_u32(m->prepare_ms),
+        .grow_ms = clamp_u32(m->grow_ms),
+        .config_hash = m->config_hash,
+    };
+}
+
+/* The job that a JOIN means, begun if there is none; NULL when it was refused. */
+static struct ct_service_job *demand_job(struct ct_service *service, uint64_t now_ms,
+                                         const struct ct_service_link *link,
+                                         const struct ct_rdzv_params *params)
+{
+    struct ct_service_job *job = find_job(service, link->job_name);
+    if (job != NULL)
+        return job;
+    struct ct_error err = {0};
+    if (ct_rdzv_params_check(params, &err) == 0) {
+        if (service->job_count < service->limits.jobs)
+            job = add_job(service, ct_rdzv_new(link->job_name, params, service->epoch, now_ms));
+        if (job == NULL)
+            ct_error_set(&err, CT_ELIMIT,
+                         "this rendezvous serves %u jobs and has no room for one "
+                         "more",
+                         service->job_count);
+    }
+    if (job == NULL)
+        ct_service_refuse(service, link->number, err.code, 0, err.text);
+    return job;
+}
+
+static void on_join(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
+                    const struct ct_msg_join *m)
+{
+    if (m->incarnation.high != link->id.high || m->incarnation.low != link->id.low) {
+        violation(service, link, "JOIN of another incarnation than HELLO's");
+        return;
+    }
+    struct ct_rdzv_join join = {
+        .id = m->incarnation,
+        .params = params_of(m),
+        .slots = m->slots,
+        .node_rank = m->node_rank,
+        .slurm_node = m->slurm_node,
+        .survivable = m->survivable != 0,
+        .promised = m->generation,
+        .acting = m->acting,
+        .host = m->host,
+        .address = m->address,
+        .role = m->role,
+    };
+    if (link->job == NULL)
+        link->job = demand_job(service, now_ms, link, &join.params);
+    if (link->job == NULL)
+        return;
+    struct ct_rdzv_event event = {
+        .kind = CT_RDZV_ON_JOIN, .link = link->number, .seq = m->seq, .join = &join};
+    ct_service_step(link->job, now_ms, &event);
+}
+
+static void failure_of(const struct ct_msg_failure *m, struct ct_rdzv_failure *ret_failure)
+{
+    *ret_failure = (struct ct_rdzv_failure){
+        .generation = m->generation,
+        .code = m->code != 0 ? m->code : CT_EWORKER,
+        .rank = m->rank,
+        .local_rank = m->local_rank,
+        .pid = m->pid,
+        .status = m->status,
+        .signal = m->signal,
+    };
+    ct_str_copy(ret_failure->host, sizeof(ret_failure->host), m->host);
+    ct_str_copy(ret_failure->text, sizeof(ret_failure->text), m->text);
+}
+
+static void on_heartbeat(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
+                         const struct ct_msg_heartbeat *m)
+{
+    struct ct_rdzv_event event = {
+        .kind = CT_RDZV_ON_HEARTBEAT,
+        .member = link->member,
+        .link = link->number,
+        .seq = m->seq,
+        .generation = m->acting,
+        .promised = m->generation,
+        .step = m->step,
+    };
+    uint64_t number = link->number;
+    const struct ct_rdzv *core = link->job->core;
+    bool is_member =
+        link->member < ct_rdzv_capacity(core) && ct_rdzv_member(core, link->member)->link == number;
+    if (is_member)
+        ct_service_step(link->job, now_ms, &event);
+    else
+        ct_service_drop(service, number, CT_EFENCED,
+                        "the node is not a member any more: it was not heard in time");
+}
+
+/* A message of a link that has a job. */
+static void on_member_message(struct ct_service *service, uint64_t now_ms,
+                              struct ct_service_link *link, const struct ct_message *message)
+{
+    struct ct_rdzv_failure failure;
+    struct ct_rdzv_event event = {.member = link->member, .link = link->number};
+    switch (message->type) {
+    case CT_MSG_HEARTBEAT:
+        on_heartbeat(service, now_ms, link, &message->heartbeat);
+        return;
+    case CT_MSG_PROGRESS:
+        link->job->progress = message->progress;
+        return;
+    case CT_MSG_PREPARED:
+        event.kind = CT_RDZV_ON_PREPARED;
+        event.seq = message->prepared.seq;
+        event.generation = message->prepared.generation;
+        event.lineage = message->prepared.lineage;
+        event.step = message->prepared.step;
+        event.digest = message->prepared.digest;
+        event.port = message->prepared.port;
+        break;
+    case CT_MSG_FAILURE:
+        failure_of(&message->failure, &failure);
+        event.kind = CT_RDZV_ON_FAILURE;
+        event.seq = message->failure.seq;
+        event.failure = &failure;
+        break;
+    case CT_MSG_DONE:
+        event.kind = CT_RDZV_ON_DONE;
+        event.seq = message->done.seq;
+        event.generation = message->done.generation;
+        break;
+    case CT_MSG_LEAVE:
+        event.kind = CT_RDZV_ON_LEAVE;
+        event.seq = message->leave.seq;
+        event.leave =
+            message->leave.how == CT_RDZV_LEAVE_STOP ? CT_RDZV_LEAVE_STOP : CT_RDZV_LEAVE_DRAIN;
+        break;
+    default:
+        violation(service, link, "a message that an agent does not send");
+        return;
+    }
+    ct_service_step(link->job, now_ms, &event);
+}
+
+static void on_store(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
+                     const struct ct_message *message)
+{
+    if (link->open_requests >= service->limits.open_requests) {
+        violation(service, link, "too many store requests wait for an answer");
+        return;
+    }
+    link->open_requests++;
+    ct_store_request(link->job->store, now_ms, link->number, message);
+}
+
+void ct_service_message(struct ct_service *service, uint64_t now_ms, uint64_t number,
+                        const struct ct_message *message)
+{
+    struct ct_service_link *link = ct_service_link_of(service, number);
+    if (link == NULL)
+        return;
+    if (message->type == CT_MSG_HELLO)
+        on_hello(service, link, &message->hello);
+    else if (!link->hello)
+        violation(service, link, "a message before HELLO");
+    else if (message->type == CT_MSG_JOIN)
+        on_join(service, now_ms, link, &message->join);
+    else if (link->job == NULL)
+        violation(service, link, "a message before JOIN");
+    else if (ct_store_is_request(message))
+        on_store(service, now_ms, link, message);
+    else
+        on_member_message(service, now_ms, link, message);
+}
+
+void ct_service_closed(struct ct_service *service, uint64_t now_ms, uint64_t number)
+{
+    struct ct_service_link *link = ct_service_link_of(service, number);
+    if (link == NULL)
+        return;
+    struct ct_service_job *job = link->job;
+    struct ct_rdzv_event event = {
+        .kind = CT_RDZV_ON_DISCONNECT, .member = link->member, .link = number};
+    free_link(service, link);
+    if (job == NULL)
+        return;
+    ct_store_forget(job->store, number);
+    ct_service_step(job, now_ms, &event);
+    reap(service, job);
+}
+
+/* ---- time ---- */
+
+void ct_service_tick(struct ct_service *service, uint64_t now_ms)
+{
+    const struct ct_rdzv_event tick = {.kind = CT_RDZV_ON_TICK};
+    for (struct ct_service_job *job = service->jobs, *next; job != NULL; job = next) {
+        next = job->next;
+        ct_store_tick(job->store, now_ms);
+        if (ct_rdzv_deadline(job->core) > now_ms)
+            continue;
+        ct_service_step(job, now_ms, &tick);
+        reap(service, job);
+    }
+}
+
+uint64_t ct_service_deadline(const struct ct_service *service)
+{
+    uint64_t due = UINT64_MAX;
+    for (const struct ct_service_job *job = service->jobs; job != NULL; job = job->next) {
+        due = CT_MIN(due, ct_rdzv_deadline(job->core));
+        due = CT_MIN(due, ct_store_deadline(job->store));
+    }
+    return due;
+}
+
+/* ---- looking at it ---- */
+
+size_t ct_service_jobs(const struct ct_service *service)
+{
+    return service->job_count;
+}
+
+size_t ct_service_links(const struct ct_service *service)
+{
+    return service->link_count;
+}
+
+const struct ct_rdzv *ct_service_job(const struct ct_service *service, size_t index)
+{
+    const struct ct_service_job *job = service->jobs;
+    while (job != NULL && index-- > 0)
+        job = job->next;
+    return job != NULL ? job->core : NULL;
+}

@@ -1,0 +1,236 @@
+/* Actions of a job's core become messages and records. */
+#include "rendezvous/journal.h"
+#include "rendezvous/service_state.h"
+
+#include "base/assert.h"
+
+#include <string.h>
+
+static void send_to(struct ct_service_job *job, uint64_t link, const struct ct_message *message)
+{
+    ct_service_send(job->service, link, message);
+}
+
+/* The connected members whose state is in `states` (a bit set), or the one behind `link`. */
+static void send_to_members(struct ct_service_job *job, uint64_t link, unsigned states,
+                            const struct ct_message *message)
+{
+    if (link != CT_RDZV_ALL) {
+        send_to(job, link, message);
+        return;
+    }
+    for (size_t i = 0; i < ct_rdzv_capacity(job->core); i++) {
+        const struct ct_rdzv_member *member = ct_rdzv_member(job->core, i);
+        if (states >> member->state & 1u && member->link != 0)
+            send_to(job, member->link, message);
+    }
+}
+
+enum {
+    ANY = (1 << CT_RDZV_MEMBER_STATES) - 1 - (1 << CT_RDZV_FREE),
+    ASKED = 1 << CT_RDZV_ASKED,
+    IN_ROUND = 1 << CT_RDZV_ACTING | 1 << CT_RDZV_DONE,
+};
+
+/* The roster in as many parts as it needs. */
+static void send_round(struct ct_service_job *job, uint64_t link)
+{
+    _Static_assert(CT_RDZV_HOST_BYTES <= 256 && CT_RDZV_ADDRESS_BYTES <= 256 &&
+                       CT_RDZV_ROLE_BYTES <= 65,
+                   "what a place holds fits the fields of wire.def");
+    const struct ct_rdzv_roster *roster = ct_rdzv_roster(job->core);
+    for (uint32_t first = 0; first < roster->count; first += CT_WIRE_PART) {
+        struct ct_wire_node nodes[CT_WIRE_PART];
+        uint32_t count = CT_MIN(roster->count - first, (uint32_t)CT_WIRE_PART);
+        for (uint32_t i = 0; i < count; i++) {
+            const struct ct_rdzv_place *place = &roster->places[first + i];
+            nodes[i] = (struct ct_wire_node){
+                .index = first + i,
+                .incarnation = place->id,
+                .host = place->host,
+                .address = place->address,
+                .port = place->port,
+                .slots = place->slots,
+                .first_rank = place->first_rank,
+                .role = place->role,
+                .survivor = place->survivor,
+            };
+        }
+        struct ct_message message = {
+            .type = CT_MSG_ROUND,
+            .round = {.generation = roster->generation,
+                      .epoch = job->service->epoch,
+                      .restart_count = ct_rdzv_restarts(job->core),
+                      .lineage = roster->lineage,
+                      .base_step = roster->base_step,
+                      .base_digest = roster->base_digest,
+                      .base_node = roster->base_node,
+                      .world = roster->world,
+                      .node_count = roster->count,
+                      .first = first},
+        };
+        message.round.nodes.data = nodes;
+        message.round.nodes.count = count;
+        send_to_members(job, link, IN_ROUND, &message);
+    }
+}
+
+static void send_welcome(struct ct_service_job *job, const struct ct_rdzv_action *action)
+{
+    struct ct_service_link *link = ct_service_link_of(job->service, action->link);
+    if (link == NULL)
+        return;
+    link->member = action->member;
+    struct ct_message message = {
+        .type = CT_MSG_WELCOME,
+        .welcome = {.generation = action->generation,
+                    .epoch = job->service->epoch,
+                    .protocol = CT_WIRE_PROTOCOL,
+                    .version = ""},
+    };
+    send_to(job, action->link, &message);
+}
+
+/* Who waits for what, at most CT_SERVICE_WAITING_MS old: thousands of members ask each second. */
+static const char *waiting(struct ct_service_job *job, uint64_t now_ms,
+                           enum ct_rdzv_member_state state)
+{
+    enum ct_rdzv_phase phase = ct_rdzv_phase(job->core);
+    if (phase == CT_RDZV_RUNNING && state != CT_RDZV_STANDBY)
+        return "";
+    bool fresh = job->waiting[0] != '\0' && job->waiting_phase == phase &&
+                 now_ms - job->waiting_ms < CT_SERVICE_WAITING_MS;
+    if (!fresh) {
+        ct_rdzv_describe(job->core, job->waiting, sizeof(job->waiting));
+        job->waiting_ms = now_ms;
+        job->waiting_phase = phase;
+    }
+    return job->waiting;
+}
+
+static void send_ack(struct ct_service_job *job, uint64_t now_ms,
+                     const struct ct_rdzv_action *action)
+{
+    struct ct_message message = {
+        .type = CT_MSG_HEARTBEAT_ACK,
+        .heartbeat_ack = {.generation = action->generation,
+                          .epoch = job->service->epoch,
+                          .seq = action->seq,
+                          .state = (uint8_t)action->member_state,
+                          .waiting = waiting(job, now_ms, action->member_state)},
+    };
+    send_to(job, action->link, &message);
+}
+
+static void send_close(struct ct_service_job *job, uint64_t link)
+{
+    const struct ct_rdzv_result *result = ct_rdzv_result(job->core);
+    struct ct_message message = {
+        .type = CT_MSG_CLOSE,
+        .close = {.generation = result->generation,
+                  .status = result->status,
+                  .code = result->code,
+                  .restart_count = result->restarts,
+                  .rank = result->cause.rank,
+                  .local_rank = result->cause.local_rank,
+                  .pid = result->cause.pid,
+                  .worker_status = result->cause.status,
+                  .signal = result->cause.signal,
+                  .host = result->cause.host,
+                  .text = result->cause.text},
+    };
+    send_to_members(job, link, ANY, &message);
+}
+
+/* Returns 0 or why the record was not kept. */
+static int persist(struct ct_service_job *job, const struct ct_rdzv_action *action)
+{
+    struct ct_buf record;
+    if (job->service->io.persist == NULL)
+        return 0;
+    ct_buf_init(&record, CT_JOURNAL_RECORD_LIMIT);
+    ct_journal_job_record(job->core, action->record, &record);
+    int rc = record.failed
+                 ? CT_ENOMEM
+                 : job->service->io.persist(job->service->io.context, record.data, record.size);
+    ct_buf_deinit(&record);
+    return rc;
+}
+
+static void carry_out(struct ct_service_job *job, uint64_t now_ms,
+                      const struct ct_rdzv_action *action)
+{
+    struct ct_service *service = job->service;
+    struct ct_message message = {0};
+    switch (action->kind) {
+    case CT_RDZV_DO_WELCOME:
+        send_welcome(job, action);
+        break;
+    case CT_RDZV_DO_REFUSE:
+        ct_service_refuse(service, action->link, action->code, action->retry_ms, action->text);
+        break;
+    case CT_RDZV_DO_PREPARE:
+        if (!action->at_boundary)
+            ct_store_revoke(job->store);
+        message.type = CT_MSG_PREPARE;
+        message.prepare = (struct ct_msg_prepare){.generation = action->generation,
+                                                  .at_boundary = action->at_boundary,
+                                                  .cause = (uint8_t)action->reason,
+                                                  .reason = ct_rdzv_reason_name(action->reason)};
+        send_to_members(job, action->link, ASKED, &message);
+        break;
+    case CT_RDZV_DO_ROUND:
+        if (action->link == CT_RDZV_ALL)
+            ct_store_begin(job->store, action->generation);
+        send_round(job, action->link);
+        break;
+    case CT_RDZV_DO_REVOKE:
+        ct_store_revoke(job->store);
+        message.type = CT_MSG_REVOKE;
+        message.revoke = (struct ct_msg_revoke){.generation = action->generation,
+                                                .cause = (uint8_t)action->reason,
+                                                .reason = ct_rdzv_reason_name(action->reason)};
+        send_to_members(job, action->link, ANY, &message);
+        break;
+    case CT_RDZV_DO_ACK:
+        send_ack(job, now_ms, action);
+        break;
+    case CT_RDZV_DO_RELEASE:
+        message.type = CT_MSG_RELEASE;
+        message.release.generation = ct_rdzv_generation(job->core);
+        send_to(job, action->link, &message);
+        break;
+    case CT_RDZV_DO_CLOSE:
+        ct_store_revoke(job->store);
+        send_close(job, action->link);
+        break;
+    case CT_RDZV_DO_ANNOUNCE:
+        service->io.announce(service->io.context, ct_rdzv_name(job->core), action->text);
+        break;
+    case CT_RDZV_DO_PERSIST: /* the caller's */
+        break;
+    }
+}
+
+void ct_service_step(struct ct_service_job *job, uint64_t now_ms, const struct ct_rdzv_event *first)
+{
+    struct ct_rdzv_event event = *first;
+    bool again = true;
+    while (again) {
+        struct ct_rdzv_actions actions;
+        again = false;
+        ct_rdzv_step(job->core, now_ms, &event, &actions);
+        for (size_t i = 0; i < actions.count; i++) {
+            const struct ct_rdzv_action *action = &actions.list[i];
+            carry_out(job, now_ms, action);
+            if (action->kind != CT_RDZV_DO_PERSIST)
+                continue;
+            int rc = persist(job, action);
+            event = (struct ct_rdzv_event){
+                .kind = rc == 0 ? CT_RDZV_ON_PERSISTED : CT_RDZV_ON_PERSIST_FAILED,
+                .seq = action->seq,
+            };
+            again = true;
+        }
+    }
+}

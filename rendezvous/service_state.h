@@ -1,0 +1,66 @@
+/* What the service is made of, for service.c and service_send.c alone. */
+#ifndef CT_RENDEZVOUS_SERVICE_STATE_H
+#define CT_RENDEZVOUS_SERVICE_STATE_H
+
+#include "rendezvous/service.h"
+
+enum {
+    CT_SERVICE_SLOT_BITS = 20,
+    CT_SERVICE_SLOT_MASK = (1 << CT_SERVICE_SLOT_BITS) - 1,
+    CT_SERVICE_WAITING_MS = 200, /* how old the sentence of who waits for what may be */
+};
+
+struct ct_service_job;
+
+struct ct_service_link {
+    uint64_t number; /* 0: the slot is free */
+    void *peer;
+    struct ct_service_job *job;
+    struct ct_id id;
+    uint32_t member; /* in the job's core */
+    uint32_t open_requests;
+    bool hello;
+    char job_name[129];
+};
+
+struct ct_service_job {
+    struct ct_service_job *next;
+    struct ct_service *service;
+    struct ct_rdzv *core;
+    struct ct_store *store;
+    struct ct_msg_progress progress; /* the newest */
+    uint64_t waiting_ms;             /* when `waiting` was written */
+    enum ct_rdzv_phase waiting_phase;
+    char waiting[1000];
+};
+
+struct ct_service {
+    struct ct_service_limits limits;
+    struct ct_service_io io;
+    uint64_t epoch;
+    struct ct_service_job *jobs;
+    uint32_t job_count;
+    struct ct_service_link *links;
+    uint32_t link_room;
+    uint32_t link_count;
+    uint32_t first_free; /* no free slot before */
+    uint64_t serial;
+};
+
+struct ct_service_link *ct_service_link_of(const struct ct_service *service, uint64_t number);
+
+/* Send to a link, or close it, if it is still there. */
+void ct_service_send(struct ct_service *service, uint64_t link, const struct ct_message *message);
+void ct_service_drop(struct ct_service *service, uint64_t link, int code, const char *sentence);
+
+void ct_service_refuse(struct ct_service *service, uint64_t link, int code, uint32_t retry_ms,
+                       const char *sentence);
+
+/* ---- service_send.c ---- */
+
+/* Give `event` to the job's core and carry out its actions, and those that follow from records
+ * being kept. */
+void ct_service_step(struct ct_service_job *job, uint64_t now_ms,
+                     const struct ct_rdzv_event *event);
+
+#endif

@@ -1,0 +1,331 @@
+#include "scene.h"
+
+#include "base/str.h"
+
+#include <criterion/criterion.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+void scene_init(struct scene *s, uint32_t nodes_min, uint32_t nodes_max, uint32_t max_restarts)
+{
+    memset(s, 0, sizeof(*s));
+    s->params = ct_rdzv_params_default;
+    s->params.nodes_min = nodes_min;
+    s->params.nodes_max = nodes_max;
+    s->params.max_restarts = max_restarts;
+    s->params.join_timeout_ms = 60000;
+    s->job = ct_rdzv_new("demo", &s->params, 1, 0);
+    cr_assert_not_null(s->job);
+    ct_buf_init(&s->transcript, 0);
+}
+
+void scene_deinit(struct scene *s)
+{
+    ct_rdzv_free(s->job);
+    ct_buf_deinit(&s->transcript);
+}
+
+struct scene_host *scene_host(struct scene *s, const char *name)
+{
+    for (size_t i = 0; i < s->host_count; i++)
+        if (strcmp(s->hosts[i].name, name) == 0)
+            return &s->hosts[i];
+    cr_assert(s->host_count < SCENE_HOSTS);
+    struct scene_host *host = &s->hosts[s->host_count++];
+    ct_str_copy(host->name, sizeof(host->name), name);
+    host->id = (struct ct_id){.high = s->host_count, .low = 1};
+    return host;
+}
+
+static struct scene_host *host_of_link(struct scene *s, uint64_t link)
+{
+    for (size_t i = 0; i < s->host_count; i++)
+        if (s->hosts[i].link == link && link != 0)
+            return &s->hosts[i];
+    return NULL;
+}
+
+static void write_line(struct scene *s, const char *line)
+{
+    if (!s->quiet)
+        (void)ct_buf_printf(&s->transcript, "[%5" PRIu64 "] %s\n", s->now_ms, line);
+}
+
+/* What a living agent would know after the action. */
+static void apply(struct scene *s, const struct ct_rdzv_action *action)
+{
+    for (size_t i = 0; i < s->host_count; i++) {
+        struct scene_host *host = &s->hosts[i];
+        if (host->link == 0 || (action->link != CT_RDZV_ALL && action->link != host->link))
+            continue;
+        const struct ct_rdzv_member *member = ct_rdzv_member(s->job, host->member);
+        switch (action->kind) {
+        case CT_RDZV_DO_WELCOME:
+            host->member = action->member;
+            host->refused = 0;
+            if (host->acting != action->generation)
+                host->acting = 0;
+            break;
+        case CT_RDZV_DO_REFUSE:
+            host->refused = action->code;
+            ct_str_copy(host->refusal, sizeof(host->refusal), action->text);
+            host->link = 0;
+            break;
+        case CT_RDZV_DO_PREPARE:
+            if (member->link == host->link && action->generation > host->promised)
+                host->promised = action->generation;
+            break;
+        case CT_RDZV_DO_ROUND:
+            if (member->link == host->link && member->place >= 0)
+                host->acting = action->generation;
+            break;
+        case CT_RDZV_DO_REVOKE:
+            host->acting = 0;
+            break;
+        case CT_RDZV_DO_RELEASE:
+            host->released = true;
+            host->acting = 0;
+            break;
+        case CT_RDZV_DO_CLOSE:
+            host->closed = true;
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+/* A roster, once committed, stays; survivors keep their order in the next. */
+static void check_history(struct scene *s)
+{
+    const struct ct_rdzv_roster *roster = ct_rdzv_roster(s->job);
+    cr_assert(ct_rdzv_generation(s->job) >= s->last_generation);
+    cr_assert(ct_rdzv_restarts(s->job) >= s->last_restarts);
+    s->last_generation = ct_rdzv_generation(s->job);
+    s->last_restarts = ct_rdzv_restarts(s->job);
+    if (roster->generation == s->committed) {
+        for (uint32_t i = 0; i < roster->count; i++)
+            cr_assert(roster->places[i].id.high == s->roster[i].high);
+        return;
+    }
+    size_t after = 0;
+    for (uint32_t i = 0; i < roster->count; i++) {
+        for (size_t k = 0; k < s->roster_count; k++) {
+            if (roster->places[i].id.high != s->roster[k].high ||
+                roster->places[i].id.low != s->roster[k].low)
+                continue;
+            cr_assert(k >= after, "a survivor changed its place among survivors");
+            after = k + 1;
+        }
+    }
+    s->committed = roster->generation;
+    s->rounds_seen++;
+    s->roster_count = roster->count;
+    for (uint32_t i = 0; i < roster->count; i++)
+        s->roster[i] = roster->places[i].id;
+}
+
+static bool is_shown(const struct scene *s, enum ct_rdzv_action_kind kind)
+{
+    return s->verbose || (kind != CT_RDZV_DO_ACK && kind != CT_RDZV_DO_ANNOUNCE &&
+                          kind != CT_RDZV_DO_WELCOME && kind != CT_RDZV_DO_PERSIST);
+}
+
+static void step(struct scene *s, const struct ct_rdzv_event *event)
+{
+    char line[4096];
+    bool own = event->kind == CT_RDZV_ON_TICK || event->kind == CT_RDZV_ON_PERSISTED ||
+               event->kind == CT_RDZV_ON_HEARTBEAT;
+    ct_rdzv_event_print(s->job, event, line, sizeof(line));
+    if (s->verbose || !own)
+        write_line(s, line);
+    struct ct_rdzv_actions actions;
+    ct_rdzv_step(s->job, s->now_ms, event, &actions);
+    uint64_t record = 0;
+    for (size_t i = 0; i < actions.count; i++) {
+        const struct ct_rdzv_action *action = &actions.list[i];
+        ct_rdzv_action_print(s->job, action, line, sizeof(line));
+        if (is_shown(s, action->kind))
+            write_line(s, line);
+        apply(s, action);
+        if (action->kind == CT_RDZV_DO_PERSIST)
+            record = action->seq;
+    }
+    struct ct_error err = {0};
+    cr_assert_eq(ct_rdzv_check(s->job, &err), 0, "%s", err.text);
+    check_history(s);
+    if (record == 0)
+        return;
+    if (s->disk == DISK_SLOW) {
+        s->record = record;
+        return;
+    }
+    struct ct_rdzv_event answer = {.kind = s->disk == DISK_GOOD ? CT_RDZV_ON_PERSISTED
+                                                                : CT_RDZV_ON_PERSIST_FAILED,
+                                   .seq = record};
+    step(s, &answer);
+}
+
+void scene_disk(struct scene *s, enum scene_disk disk)
+{
+    s->disk = disk;
+    if (disk != DISK_GOOD || s->record == 0)
+        return;
+    struct ct_rdzv_event answer = {.kind = CT_RDZV_ON_PERSISTED, .seq = s->record};
+    s->record = 0;
+    step(s, &answer);
+}
+
+static struct ct_rdzv_event event_of(struct scene *s, const char *name,
+                                     enum ct_rdzv_event_kind kind)
+{
+    struct scene_host *host = scene_host(s, name);
+    return (struct ct_rdzv_event){
+        .kind = kind, .member = host->member, .link = host->link, .seq = ++host->seq};
+}
+
+void scene_join_as(struct scene *s, const char *name, uint32_t slots, int32_t node_rank)
+{
+    struct scene_host *host = scene_host(s, name);
+    struct ct_rdzv_join join = {
+        .id = host->id,
+        .params = s->params,
+        .slots = slots,
+        .node_rank = node_rank,
+        .slurm_node = -1,
+        .promised = host->promised,
+        .acting = host->acting,
+        .host = name,
+        .address = "",
+        .role = "default",
+    };
+    host->link = ++s->next_link;
+    host->released = false;
+    struct ct_rdzv_event event = {
+        .kind = CT_RDZV_ON_JOIN, .link = host->link, .seq = ++host->seq, .join = &join};
+    step(s, &event);
+}
+
+void scene_join(struct scene *s, const char *name)
+{
+    scene_join_as(s, name, 2, -1);
+}
+
+void scene_beat(struct scene *s, const char *name)
+{
+    struct ct_rdzv_event event = event_of(s, name, CT_RDZV_ON_HEARTBEAT);
+    event.generation = scene_host(s, name)->acting;
+    event.promised = scene_host(s, name)->promised;
+    step(s, &event);
+}
+
+void scene_prepared(struct scene *s, const char *name, uint64_t lineage, uint64_t at)
+{
+    struct ct_rdzv_event event = event_of(s, name, CT_RDZV_ON_PREPARED);
+    event.generation = scene_host(s, name)->promised;
+    event.lineage = lineage;
+    event.step = at;
+    event.digest = lineage * 1000 + at;
+    step(s, &event);
+}
+
+void scene_all_prepared(struct scene *s)
+{
+    for (size_t i = 0; i < s->host_count; i++) {
+        const struct scene_host *host = &s->hosts[i];
+        if (host->link != 0 && ct_rdzv_member(s->job, host->member)->link == host->link &&
+            ct_rdzv_member(s->job, host->member)->state == CT_RDZV_ASKED)
+            scene_prepared(s, host->name, 0, 0);
+    }
+}
+
+void scene_fail(struct scene *s, const char *name, int status, int signal)
+{
+    struct ct_rdzv_failure failure = {
+        .generation = scene_host(s, name)->acting,
+        .code = CT_EWORKER,
+        .rank = 1,
+        .status = status,
+        .signal = signal,
+    };
+    ct_str_copy(failure.host, sizeof(failure.host), name);
+    ct_str_copy(failure.text, sizeof(failure.text), "worker died");
+    struct ct_rdzv_event event = event_of(s, name, CT_RDZV_ON_FAILURE);
+    event.failure = &failure;
+    step(s, &event);
+}
+
+void scene_done(struct scene *s, const char *name)
+{
+    struct ct_rdzv_event event = event_of(s, name, CT_RDZV_ON_DONE);
+    event.generation = scene_host(s, name)->acting;
+    step(s, &event);
+}
+
+void scene_leave(struct scene *s, const char *name, enum ct_rdzv_leave how)
+{
+    struct ct_rdzv_event event = event_of(s, name, CT_RDZV_ON_LEAVE);
+    event.leave = how;
+    step(s, &event);
+}
+
+void scene_cut(struct scene *s, const char *name)
+{
+    struct ct_rdzv_event event = event_of(s, name, CT_RDZV_ON_DISCONNECT);
+    scene_host(s, name)->link = 0;
+    step(s, &event);
+}
+
+void scene_new_self(struct scene *s, const char *name)
+{
+    struct scene_host *host = scene_host(s, name);
+    host->id.low++;
+    host->acting = host->promised = 0;
+    host->seq = 0;
+}
+
+void scene_at(struct scene *s, uint64_t now_ms, bool beats)
+{
+    const struct ct_rdzv_event tick = {.kind = CT_RDZV_ON_TICK};
+    uint64_t period = ct_rdzv_heartbeat_ms(s->params.lease_ms);
+    while (s->now_ms < now_ms) {
+        uint64_t due = ct_rdzv_deadline(s->job);
+        uint64_t beat = beats ? (s->now_ms / period + 1) * period : UINT64_MAX;
+        s->now_ms = now_ms;
+        if (due < s->now_ms)
+            s->now_ms = due;
+        if (beat < s->now_ms)
+            s->now_ms = beat;
+        for (size_t i = 0; s->now_ms == beat && i < s->host_count; i++)
+            if (s->hosts[i].link != 0 && !s->hosts[i].closed && !s->hosts[i].released)
+                scene_beat(s, s->hosts[i].name);
+        if (ct_rdzv_deadline(s->job) <= s->now_ms)
+            step(s, &tick);
+    }
+    (void)host_of_link;
+}
+
+const char *scene_roster(const struct scene *s, char text[512])
+{
+    const struct ct_rdzv_roster *roster = ct_rdzv_roster(s->job);
+    text[0] = '\0';
+    for (uint32_t i = 0; i < roster->count; i++) {
+        size_t used = strlen(text);
+        (void)snprintf(text + used, 512 - used, "%s%s:%u", i > 0 ? " " : "", roster->places[i].host,
+                       roster->places[i].first_rank);
+    }
+    return text;
+}
+
+void scene_expect(struct scene *s, const char *golden)
+{
+    cr_assert_str_eq(ct_buf_str(&s->transcript), golden, "transcript is:\n%s\nexpected:\n%s",
+                     ct_buf_str(&s->transcript), golden);
+    scene_forget(s);
+}
+
+void scene_forget(struct scene *s)
+{
+    ct_buf_clear(&s->transcript);
+}
