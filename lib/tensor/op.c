@@ -166,8 +166,13 @@ int ct_op_check(enum ct_op_kind op, enum ct_dtype dtype, const struct ct_kernel_
             rc = ct_error_set(err, CT_EBUG, "%s: takes %d inputs, more are given", ops[op].name,
                               operands.in_count);
     }
-    for (int i = 0; i < operands.out_count && rc == 0; i++)
-        rc = check_operand(&check, &operands.out[i], &args->out[i]);
+    for (int i = 0; i < CT_OP_MAX_OUT && rc == 0; i++) {
+        if (i < operands.out_count)
+            rc = check_operand(&check, &operands.out[i], &args->out[i]);
+        else if (args->out[i].data != NULL)
+            rc = ct_error_set(err, CT_EBUG, "%s: gives %d outputs, more are asked for",
+                              ops[op].name, operands.out_count);
+    }
     if (rc == 0 && op == CT_OP_SGD && args->attr.momentum != 0 && args->out[1].data == NULL)
         rc = ct_error_set(err, CT_EBUG, "sgd: momentum needs operand buffer");
     return rc;

@@ -23,7 +23,9 @@ void kit_deinit(struct kit *kit)
 
 double kit_uniform(struct kit *kit, double low, double high)
 {
-    return low + (high - low) * ((double)(ct_rng_next(&kit->rng) >> 11) * 0x1p-53);
+    double share = (double)(ct_rng_next(&kit->rng) >> 11) * 0x1p-53;
+
+    return low == high ? low : low + (high - low) * share;
 }
 
 struct ct_tensor kit_tensor(struct kit *kit, enum ct_dtype dtype, struct ct_shape shape)

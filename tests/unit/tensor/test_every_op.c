@@ -53,3 +53,96 @@ Test(every_op, gives_the_same_bits_on_every_instruction_set_thread_count_and_ali
         for (size_t i = 0; i < CT_COUNT(sizes); i++)
             compare_op((enum ct_op_kind)op, sizes[i]);
 }
+
+Test(every_op, gives_the_same_bits_in_place)
+{
+    for (int op = 0; op < CT_OP_COUNT; op++) {
+        int in = ct_op_info((enum ct_op_kind)op)->in_place;
+        struct kit kit;
+
+        if (in < 0)
+            continue;
+        kit_init(&kit, 100);
+        struct ct_kernel_args args = kit_args(&kit, (enum ct_op_kind)op, CT_F32, sizes[2]);
+        struct ct_kernel_args in_place = kit_copy_args(&kit, &args);
+
+        in_place.out[0] = in_place.in[in];
+        kit_run(CT_CPU_AUTO, 1, (enum ct_op_kind)op, CT_F32, &args);
+        kit_run(CT_CPU_AUTO, 1, (enum ct_op_kind)op, CT_F32, &in_place);
+        kit_same_bytes(&in_place.out[0], &args.out[0], ct_op_info((enum ct_op_kind)op)->name);
+        kit_deinit(&kit);
+    }
+}
+
+Test(every_op, changes_no_input)
+{
+    for (int op = 0; op < CT_OP_COUNT; op++) {
+        struct kit kit;
+
+        kit_init(&kit, 200);
+        struct ct_kernel_args args = kit_args(&kit, (enum ct_op_kind)op, CT_F32, sizes[2]);
+        struct ct_kernel_args before = kit_copy_args(&kit, &args);
+
+        kit_run(CT_CPU_AUTO, 1, (enum ct_op_kind)op, CT_F32, &args);
+        for (int i = 0; i < CT_OP_MAX_IN; i++)
+            if (args.in[i].data != NULL)
+                kit_same_bytes(&args.in[i], &before.in[i], ct_op_info((enum ct_op_kind)op)->name);
+        kit_deinit(&kit);
+    }
+}
+
+/* Floating operands as double, labels and scalars as they are. */
+static struct ct_kernel_args as_f64(struct kit *kit, const struct ct_kernel_args *args)
+{
+    struct ct_kernel_args copy = kit_copy_args(kit, args);
+
+    for (int i = 0; i < CT_OP_MAX_IN; i++)
+        if (args->in[i].data != NULL && args->in[i].dtype == CT_F32)
+            copy.in[i] = kit_copy(kit, &args->in[i], CT_F64);
+    for (int i = 0; i < CT_OP_MAX_OUT; i++)
+        if (args->out[i].data != NULL && args->out[i].dtype == CT_F32)
+            copy.out[i] = kit_copy(kit, &args->out[i], CT_F64);
+    return copy;
+}
+
+Test(every_op, agrees_with_itself_in_double)
+{
+    for (int op = 0; op < CT_OP_COUNT; op++) {
+        const struct kit_sizes short_sums = {40, 33, 8, 17, 1025};
+        struct kit kit;
+
+        kit_init(&kit, 300);
+        struct ct_kernel_args args = kit_args(&kit, (enum ct_op_kind)op, CT_F32, short_sums);
+        struct ct_kernel_args wide = as_f64(&kit, &args);
+
+        kit_run(CT_CPU_AUTO, 1, (enum ct_op_kind)op, CT_F32, &args);
+        kit_run(CT_CPU_AUTO, 1, (enum ct_op_kind)op, CT_F64, &wide);
+        for (int i = 0; i < CT_OP_MAX_OUT; i++)
+            if (args.out[i].data != NULL)
+                kit_near(&args.out[i], &wide.out[i], 1e-5, ct_op_info((enum ct_op_kind)op)->name);
+        kit_deinit(&kit);
+    }
+}
+
+Test(every_op, that_accumulates_adds_to_what_is_there)
+{
+    for (int op = 0; op < CT_OP_COUNT; op++) {
+        struct kit kit;
+
+        if ((ct_op_info((enum ct_op_kind)op)->attributes & 1u << CT_ATTR_accumulate) == 0)
+            continue;
+        kit_init(&kit, 400);
+        struct ct_kernel_args args = kit_args(&kit, (enum ct_op_kind)op, CT_F32, sizes[2]);
+        struct ct_kernel_args more = kit_copy_args(&kit, &args);
+
+        more.attr.accumulate = true;
+        kit_run(CT_CPU_AUTO, 1, (enum ct_op_kind)op, CT_F32, &args);
+        struct ct_tensor start = kit_copy(&kit, &more.out[0], more.out[0].dtype);
+
+        kit_run(CT_CPU_AUTO, 1, (enum ct_op_kind)op, CT_F32, &more);
+        for (int64_t i = 0; i < ct_shape_elements(start.shape); i++)
+            kit_set(&start, i, kit_get(&start, i) + kit_get(&args.out[0], i));
+        kit_near(&more.out[0], &start, 1e-6, ct_op_info((enum ct_op_kind)op)->name);
+        kit_deinit(&kit);
+    }
+}

@@ -1,0 +1,75 @@
+/* The vector functions beside libm: the errors that the README of lib/tensor states. */
+#include "tensor/cpu/math_f32.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+
+TestSuite(math, .timeout = 60);
+
+enum { STRIDE = 1009 }; /* every 1009th float: each power of two, some 8,000 of its values */
+
+static float exp_at(float x)
+{
+    return exp_f32(x);
+}
+
+static float tanh_at(float x)
+{
+    return tanh_f32(x);
+}
+
+static float erf_at(float x)
+{
+    return erf_f32(x);
+}
+
+/* The worst error in [low, high] in units of the last place of the exact value. */
+static double worst_ulp(float (*f)(float), double (*exact)(double), float low, float high)
+{
+    double worst = 0;
+
+    for (uint64_t bits = 0; bits <= UINT32_MAX; bits += STRIDE) {
+        float x = f32_from_bits((uint32_t)bits);
+
+        if (!(x >= low && x <= high) || x == 0)
+            continue;
+        double want = exact((double)x), unit = ldexp(1, ilogb(want) - 23);
+
+        if (fabs(want) >= 0x1p-126)
+            worst = fmax(worst, fabs((double)f(x) - want) / unit);
+    }
+    return worst;
+}
+
+Test(math, errors_stay_below_one_and_a_half_units)
+{
+    cr_assert_leq(worst_ulp(exp_at, exp, -86.9f, 88.72f), 1.5);
+    cr_assert_leq(worst_ulp(tanh_at, tanh, -20, 20), 1.5);
+    cr_assert_leq(worst_ulp(erf_at, erf, -6, 6), 1.5);
+}
+
+Test(math, exp_goes_to_zero_and_infinity)
+{
+    cr_assert_eq(exp_at(0), 1);
+    cr_assert_eq(exp_at(-88), 0);
+    cr_assert_eq(exp_at(-INFINITY), 0);
+    cr_assert_eq(exp_at(89), INFINITY);
+    cr_assert_eq(exp_at(INFINITY), INFINITY);
+    cr_assert(exp_at(88.72f) < INFINITY);
+    cr_assert(exp_at(-86.9f) > 0);
+    cr_assert(isnan(exp_at(NAN)));
+}
+
+Test(math, tanh_and_erf_are_odd_and_end_at_one)
+{
+    for (float x = 0.01f; x < 30; x *= 1.3f) {
+        cr_assert_eq(tanh_at(-x), -tanh_at(x));
+        cr_assert_eq(erf_at(-x), -erf_at(x));
+        cr_assert_leq(tanh_at(x), 1);
+        cr_assert_leq(erf_at(x), 1);
+    }
+    cr_assert_eq(tanh_at(INFINITY), 1);
+    cr_assert_eq(erf_at(INFINITY), 1);
+    cr_assert_eq(tanh_at(0), 0);
+    cr_assert(isnan(tanh_at(NAN)) && isnan(erf_at(NAN)));
+}
