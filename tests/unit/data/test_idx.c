@@ -100,6 +100,8 @@ Test(idx, every_broken_file_is_named)
          "labels: a label has 2 elements, not one"},
         {BYTES(IMAGES), BYTES("\0\0\x08\x01\0\0\0\3\7\0\12"), CT_EDATA,
          "labels: item 2: label 10 is out of range 0..9"},
+        {BYTES(IMAGES), BYTES(LABELS "x"), CT_EDATA,
+         "labels: holds more bytes than its header says"},
         {BYTES("\0\0\x0D\x01\0\0\0\3\0\0\0\0\x7f\xc0\0\0\0\0\0\0"), BYTES(LABELS), CT_EDATA,
          "images: item 1, element 0 is not a finite f32 number"},
     };

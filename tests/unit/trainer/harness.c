@@ -35,25 +35,29 @@ static const char yaml[] = "seed: 5\n"
                            "checkpoint: {dir: ckpt, every: 1 epoch, keep: 0}\n"
                            "log: {every: 1, dir: run}\n";
 
-void harness_enter(void)
+void harness_write_rows(const char *path, int rows)
 {
     struct ct_rng rng;
-    FILE *file;
+    FILE *file = fopen(path, "w");
 
-    cr_assert_not_null(getcwd(before, sizeof before));
-    (void)strcpy(folder, "/tmp/ct_worker_XXXXXX");
-    cr_assert_not_null(mkdtemp(folder));
-    cr_assert_eq(chdir(folder), 0);
-    file = fopen("train.csv", "w");
     cr_assert_not_null(file);
     ct_rng_init(&rng, 1);
-    for (int row = 0; row < ROWS; row++) {
+    for (int row = 0; row < rows; row++) {
         for (int i = 0; i < WIDTH; i++)
             (void)fprintf(file, "%.3f,",
                           (double)ct_rng_below(&rng, 1000) / 1000 + (i == row % CLASSES));
         (void)fprintf(file, "%d\n", row % CLASSES);
     }
     cr_assert_eq(fclose(file), 0);
+}
+
+void harness_enter(void)
+{
+    cr_assert_not_null(getcwd(before, sizeof before));
+    (void)strcpy(folder, "/tmp/ct_worker_XXXXXX");
+    cr_assert_not_null(mkdtemp(folder));
+    cr_assert_eq(chdir(folder), 0);
+    harness_write_rows("train.csv", ROWS);
 }
 
 void harness_leave(void)
@@ -110,6 +114,7 @@ static void keep_results(struct training *training, const struct ct_worker *work
     int rank = worker->me->rank;
 
     training->scope[rank] = worker->scope;
+    training->first_step[rank] = worker->report.first_step;
     training->step[rank] = worker->step;
     training->position[rank] = worker->position;
     training->evaluation[rank] = worker->report.evaluation;

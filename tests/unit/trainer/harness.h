@@ -20,6 +20,7 @@ struct training {
     struct ct_error error[HARNESS_RANKS];
     enum ct_worker_scope scope[HARNESS_RANKS];
     bool stopped[HARNESS_RANKS];
+    uint64_t first_step[HARNESS_RANKS]; /* completed before this training began */
     uint64_t step[HARNESS_RANKS];
     uint64_t position[HARNESS_RANKS];
     uint64_t digest[HARNESS_RANKS]; /* parameters and moments at the end */
@@ -31,6 +32,9 @@ struct training {
  * classes that a small model can learn. */
 void harness_enter(void);
 void harness_leave(void);
+
+/* Write such a file of `rows` rows. */
+void harness_write_rows(const char *path, int rows);
 
 /* Run it on all ranks; results only. */
 void harness_run(struct training *training);

@@ -191,34 +191,78 @@ Test(trainer, a_restart_goes_on_from_its_own_checkpoint_even_with_resume_none)
     struct training first = {
         .world = 1, .options = {"--checkpoint.resume=none", "--log.dir=own"}, .stop_step = 8};
     struct training again = {
-        .world = 1, .restart_count = 1, .options = {"--checkpoint.resume=none", "--log.dir=own"}};
+        .world = 2, .restart_count = 1, .options = {"--checkpoint.resume=none", "--log.dir=own"}};
     uint64_t bits = harness_train(&whole);
 
     (void)harness_train(&first);
     cr_assert_eq(harness_train(&again), bits);
-    struct ct_buf text = harness_read("own/metrics.jsonl");
-    cr_assert_not_null(strstr(text.data, "\"step\":1,"), "the restart continued, it did not begin");
-    ct_buf_deinit(&text);
+    cr_assert_eq(again.first_step[0], 8);
+    cr_assert_eq(again.first_step[1], 8);
 }
 
 Test(trainer, a_restart_takes_no_older_run_for_its_own)
 {
-    struct training older = {.world = 1, .options = {"--seed=9"}};
-    struct training first = {
-        .world = 1,
-        .options = {"--checkpoint.resume=none", "--checkpoint.every=0", "--log.dir=own"},
-        .tamper = NULL};
+    struct training older = {.world = 1, .stop_step = 12};
     struct training again = {
-        .world = 1,
-        .restart_count = 1,
-        .options = {"--checkpoint.resume=none", "--checkpoint.dir=other", "--log.dir=own"}};
+        .world = 1, .restart_count = 1, .options = {"--checkpoint.resume=none", "--log.dir=own"}};
 
     (void)harness_train(&older);
-    uint64_t bits = harness_train(&first);
-    cr_assert_eq(rename("ckpt/step_00000020", "ckpt/step_00000019"), 0);
-    (void)harness_train(&older); /* ckpt holds a checkpoint of another run alone */
-    cr_assert_eq(rename("ckpt", "other"), 0);
-    cr_assert_eq(harness_train(&again), bits, "it began anew");
+    (void)harness_train(&again);
+    cr_assert_eq(again.first_step[0], 0, "it began anew");
+    again.options[0] = "--checkpoint.resume=auto";
+    (void)harness_train(&again);
+    cr_assert_eq(again.first_step[0], 20, "auto takes any");
+}
+
+/* The parameters in a checkpoint's model.safetensors, as bytes behind its header. */
+static const float *parameters(const struct ct_buf *file, size_t *ret_count)
+{
+    size_t head = 8 + ct_get_le64(file->data);
+
+    *ret_count = (file->size - head) / sizeof(float);
+    return (const float *)(const void *)(file->data + head);
+}
+
+Test(trainer, the_first_adamw_step_moves_weights_by_the_learning_rate)
+{
+    struct training still = {.world = 1,
+                             .options = {"--optim.lr=0", "--schedule.warmup=0", "--train.steps=1",
+                                         "--checkpoint.dir=still"}};
+    struct training moved = {.world = 1,
+                             .options = {"--optim.lr=0.03125", "--schedule.type=constant",
+                                         "--schedule.warmup=0", "--train.steps=1",
+                                         "--checkpoint.dir=moved"}};
+    size_t count = 0;
+    float largest = 0;
+
+    (void)harness_train(&still);
+    (void)harness_train(&moved);
+    struct ct_buf a = harness_read("still/step_00000001/model.safetensors");
+    struct ct_buf b = harness_read("moved/step_00000001/model.safetensors");
+    const float *x = parameters(&a, &count), *y = parameters(&b, &count);
+    for (size_t i = 0; i < count; i++)
+        largest = fmaxf(largest, fabsf(x[i] - y[i]));
+    cr_assert_float_eq(largest, 0.03125f, 1e-5f, "%g", (double)largest);
+    ct_buf_deinit(&a);
+    ct_buf_deinit(&b);
+}
+
+Test(trainer, evaluations_of_many_batches_count_every_row_once)
+{
+    struct training one = {.world = 1,
+                           .options = {"--data.eval.path=many.csv", "--data.eval.split=0,1"}};
+    struct training three = {
+        .world = 3,
+        .options = {"--data.eval.path=many.csv", "--data.eval.split=0,1", "--batch.global=12"}};
+
+    harness_write_rows("many.csv", 1300);
+    (void)harness_train(&one);
+    cr_assert_eq(one.evaluation[0].rows, 1300);
+    (void)harness_train(&three); /* finished already: evaluates the same parameters */
+    cr_assert_eq(three.step[0], one.step[0]);
+    cr_assert_eq(three.evaluation[2].correct, one.evaluation[0].correct);
+    cr_assert_float_eq(three.evaluation[2].loss, one.evaluation[0].loss, 1e-9);
+    cr_assert_gt(one.evaluation[0].correct, 1000, "%lu", one.evaluation[0].correct);
 }
 
 static void change_a_weight(struct ct_worker *worker)
