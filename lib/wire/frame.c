@@ -7,6 +7,7 @@
 #include <string.h>
 
 enum {
+    MAGIC_BYTES = 4,
     UNREAD_LIMIT = 1 << 20, /* bytes that may pile up behind the frame in progress */
     KEEP_BYTES = 256 << 10, /* a larger empty buffer is given back */
 };
@@ -37,20 +38,26 @@ int ct_frame_reader_push(struct ct_frame_reader *reader, const void *data, size_
     return ct_buf_append(buf, data, size);
 }
 
-/* What a peer is whose first bytes are not ours. */
-static const char *guess(const unsigned char *bytes)
+/* The peer's bytes are not ours: what is it? */
+static int refuse_stranger(const unsigned char *bytes, struct ct_error *err)
 {
-    if ((bytes[0] == 0x16 || bytes[0] == 0x15) && bytes[1] == 3)
-        return "it speaks TLS: it has a key file, this side has none";
-    if (memcmp(bytes, "GET ", 4) == 0 || memcmp(bytes, "POST", 4) == 0 ||
-        memcmp(bytes, "HTTP", 4) == 0)
-        return "it speaks HTTP";
-    if (memcmp(bytes, "CTR", 3) == 0)
-        return "it is another version of ctrun";
-    return "it is not ctrun";
+    const char *guess = "it is not ctrun";
+    int code = CT_EPROTOCOL;
+
+    if ((bytes[0] == 0x16 || bytes[0] == 0x15) && bytes[1] == 3) {
+        guess = "it speaks TLS: it has a key file, this side has none";
+        code = CT_EAUTH;
+    } else if (memcmp(bytes, "GET ", 4) == 0 || memcmp(bytes, "POST", 4) == 0 ||
+               memcmp(bytes, "HTTP", 4) == 0) {
+        guess = "it speaks HTTP";
+    } else if (memcmp(bytes, "CTR", 3) == 0) {
+        guess = "it is another version of ctrun";
+    }
+    return ct_error_set(err, code, "the peer sent %02x %02x %02x %02x instead of a frame: %s",
+                        bytes[0], bytes[1], bytes[2], bytes[3], guess);
 }
 
-/* May a frame with this header follow? */
+/* May a frame with this header, whose magic is right, follow? */
 static int judge(const struct ct_frame_reader *reader, const unsigned char *header,
                  struct ct_error *err)
 {
@@ -59,10 +66,6 @@ static int judge(const struct ct_frame_reader *reader, const unsigned char *head
     uint32_t sequence = ct_get_le32(header + 12);
     const struct ct_wire_shape *shape = ct_wire_shape_of(type);
 
-    if (ct_get_le32(header) != CT_WIRE_MAGIC)
-        return ct_error_set(err, CT_EPROTOCOL,
-                            "the peer sent %02x %02x %02x %02x instead of a frame: %s", header[0],
-                            header[1], header[2], header[3], guess(header));
     if (ct_get_le16(header + 10) != 0)
         return ct_error_set(err, CT_EPROTOCOL, "a frame has the unknown flags 0x%x",
                             ct_get_le16(header + 10));
@@ -87,9 +90,13 @@ int ct_frame_reader_next(struct ct_frame_reader *reader, struct ct_frame *ret_fr
 
     if (reader->failed != 0)
         return ct_error_set(err, reader->failed, "the stream of frames is broken");
-    if (size < CT_WIRE_HEADER)
+    if (size < MAGIC_BYTES)
         return 0;
     const unsigned char *at = (const unsigned char *)reader->buf.data + reader->start;
+    if (ct_get_le32(at) != CT_WIRE_MAGIC)
+        return reader->failed = refuse_stranger(at, err);
+    if (size < CT_WIRE_HEADER)
+        return 0;
     reader->failed = judge(reader, at, err);
     if (reader->failed != 0)
         return reader->failed;

@@ -1,8 +1,9 @@
 /* Frames out of a byte stream that arrives in pieces of any size.
  *
- * Push what came, then call next until it returns 0. A header is judged as soon as its 16 bytes are
- * there: magic, flags, type, direction, length and sequence, in this order. The buffer grows with
- * the bytes that arrived, never by an announced length, and is given back after a large frame. */
+ * Push what came, then call next until it returns 0. The magic is judged as soon as its 4 bytes are
+ * there, the header with its 16: flags, type, direction, length and sequence, in this order. The
+ * buffer grows with the bytes that arrived, never by an announced length, and is given back after a
+ * large frame. */
 #ifndef CT_WIRE_FRAME_H
 #define CT_WIRE_FRAME_H
 
@@ -32,7 +33,8 @@ void ct_frame_reader_deinit(struct ct_frame_reader *reader);
 int ct_frame_reader_push(struct ct_frame_reader *reader, const void *data, size_t size);
 
 /* 1 and a frame (a view until the next call on the reader); 0 when more bytes are needed;
- * CT_EPROTOCOL or CT_ELIMIT for a frame that must not be: the stream is lost, close it. */
+ * CT_EPROTOCOL, CT_ELIMIT or (the peer speaks TLS) CT_EAUTH for what must not be: the stream is
+ * lost, close it. */
 int ct_frame_reader_next(struct ct_frame_reader *reader, struct ct_frame *ret_frame,
                          struct ct_error *err);
 

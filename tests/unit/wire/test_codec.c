@@ -103,6 +103,10 @@ Test(codec, no_payload_cut_anywhere_is_taken)
             int code = ct_wire_decode(&frame, &lists, &got, NULL);
             free(cut);
             cr_assert_eq(code, CT_EPROTOCOL, "%s cut to %zu bytes", shape->name, size);
+            /* And once with the rest still behind it: it must not be looked at. */
+            frame.payload = whole.payload;
+            code = ct_wire_decode(&frame, &lists, &got, NULL);
+            cr_assert_eq(code, CT_EPROTOCOL, "%s cut to %zu bytes", shape->name, size);
         }
         ct_arena_deinit(&lists);
     }

@@ -1,0 +1,39 @@
+/* Socket addresses as text, and binding. */
+#ifndef CT_NET_ADDRESS_H
+#define CT_NET_ADDRESS_H
+
+#include "base/error.h"
+#include "net/endpoint.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+/* Room for an IPv4 or IPv6 address in digits, in brackets and with a port. */
+enum { CT_ADDRESS_TEXT = 64 };
+
+/* The address in digits, without and with its port; IPv4 inside IPv6 as IPv4. Never a name. */
+const char *ct_address_host(const struct sockaddr *address, char text[CT_ADDRESS_TEXT]);
+const char *ct_address_print(const struct sockaddr *address, char text[CT_ADDRESS_TEXT]);
+
+uint16_t ct_address_port(const struct sockaddr *address);
+socklen_t ct_address_size(const struct sockaddr *address);
+bool ct_address_is_loopback(const struct sockaddr *address);
+
+/* The addresses that need no resolver: digits, and "localhost" (127.0.0.1, ::1). Fills up to two
+ * and returns how many; 0 when `host` is a name to be looked up. */
+int ct_address_numeric(const char *host, uint16_t port, struct sockaddr_storage ret_addresses[2]);
+
+/* A socket bound to `endpoint`, and the endpoint with the port that it got. Names are looked up
+ * here and now. `open_to_all` allows addresses beyond loopback. An AF_UNIX socket's directory is
+ * made with mode 0700, or must have it; a socket file that nobody listens on is replaced. 0;
+ * CT_EAUTH without `open_to_all`; CT_EUNAVAILABLE (in use, not an address of this machine);
+ * CT_EUSAGE (unknown name); CT_ECANTCREAT (socket file or directory). */
+int ct_address_bind(const struct ct_endpoint *endpoint, bool open_to_all, int *ret_fd,
+                    struct ct_endpoint *ret_bound, struct ct_error *err);
+
+/* The user at the other end of a connected AF_UNIX socket: 0 when it is this user or root, CT_EAUTH
+ * otherwise. */
+int ct_address_check_peer_user(int fd, struct ct_error *err);
+
+#endif

@@ -1,0 +1,122 @@
+/* What conn_uv.c, dial_uv.c and listen_uv.c share: the connection from inside.
+ *
+ *   dial_uv.c     finds and connects the stream (client)        -> ct_conn_begin
+ *   listen_uv.c   accepts the stream (server)                   -> ct_conn_begin
+ *   conn_uv.c     handshake, messages in, deadlines, the end
+ *   conn_out_uv.c messages out, the orderly end */
+#ifndef CT_NET_CONN_INNER_UV_H
+#define CT_NET_CONN_INNER_UV_H
+
+#include "net/address.h"
+#include "net/conn_uv.h"
+#include "net/tls.h"
+#include "wire/frame.h"
+
+struct ct_dial;
+
+enum ct_conn_state {
+    CT_CONN_CONNECTING, /* `dial` works; io may be absent */
+    CT_CONN_HANDSHAKE,  /* TLS; a client may still fall back to CONNECTING */
+    CT_CONN_OPEN,
+    CT_CONN_CLOSING, /* write out, shut down, wait for the peer's end; nothing is delivered */
+    CT_CONN_ENDED,   /* handles close, then on_close and free */
+};
+
+/* Bytes of the buffer that reads go through: one half from the network, one half decrypted. */
+enum { CT_CONN_CHUNK = 64 << 10 };
+
+struct ct_conn {
+    union {
+        uv_handle_t handle;
+        uv_stream_t stream;
+        uv_tcp_t tcp;
+        uv_pipe_t pipe;
+    } io;
+    bool io_exists; /* initialised, and its close callback has not run */
+    uv_timer_t timer;
+    bool timer_exists;
+    uv_loop_t *loop;
+
+    enum ct_conn_state state;
+    struct ct_conn_callbacks callbacks;
+    void *user;
+    bool announced; /* the owner knows it: on_close is due */
+    struct ct_conn_options options;
+    struct ct_error why; /* of the end */
+
+    struct ct_dial *dial; /* client, until OPEN */
+    uv_connect_t connect;
+    struct ct_tls *tls; /* NULL in clear */
+
+    struct ct_frame_reader reader;
+    struct ct_arena lists; /* of the message being delivered */
+    char *chunk;           /* 2 * CT_CONN_CHUNK; the listener's, or (client) its own */
+
+    struct ct_buf plain;  /* a frame before encryption */
+    struct ct_buf out;    /* collected */
+    struct ct_buf flying; /* in `write` */
+    uv_write_t write;
+    bool writing;
+    uv_shutdown_t shutdown;
+    bool shut;
+    uint32_t next_sequence;
+
+    uint64_t began_ms;   /* the state's begin: HANDSHAKE, OPEN, CLOSING */
+    uint64_t message_ms; /* when the message in progress began */
+    uint64_t heard_ms;   /* the peer's last byte */
+    uint64_t armed_ms;   /* when the timer fires; 0: not armed */
+    bool proven;         /* its first message has come */
+
+    char peer[CT_ENDPOINT_TEXT];
+    char local_host[CT_ADDRESS_TEXT];
+
+    struct ct_listener *listener;  /* server side */
+    struct ct_conn *older, *newer; /* among the listener's unproven ones */
+    char peer_host[CT_ADDRESS_TEXT];
+    uint64_t accepted_ms;
+};
+
+/* A connection without a stream yet, its options filled up with the defaults. NULL without memory.
+ */
+struct ct_conn *ct_conn_alloc(uv_loop_t *loop, const struct ct_conn_options *options,
+                              const struct ct_conn_callbacks *callbacks, void *user);
+
+/* The stream in `io` is connected: go to HANDSHAKE (with a key) or OPEN. */
+void ct_conn_begin(struct ct_conn *conn, const struct ct_key *key);
+
+/* The end, at once and without a word to the peer. `why` is copied and prefixed with the peer. */
+void ct_conn_end(struct ct_conn *conn, const struct ct_error *why);
+
+/* Close the stream while the connection lives on (a failed try); ct_dial_stream_closed follows. */
+void ct_conn_drop_stream(struct ct_conn *conn);
+
+/* The stream failed under us with a libuv error, or UV_EOF. */
+void ct_conn_stream_failed(struct ct_conn *conn, int status);
+
+/* Have the timer fire at the state's next deadline or before. */
+void ct_conn_arm(struct ct_conn *conn);
+
+/* ---- conn_out_uv.c ---- */
+/* Hand `out` to the kernel as far as it takes it, and the rest to one uv_write. */
+void ct_conn_flush(struct ct_conn *conn);
+
+/* Leave with `why`: write out what is queued, tell the peer by the end of the stream, and wait for
+ * its end, because bytes of it that nobody reads would make the kernel reset the connection and
+ * take our last words with it. */
+void ct_conn_leave(struct ct_conn *conn, const struct ct_error *why);
+
+/* ---- dial_uv.c ---- */
+/* The stream is closed: try again or pause. */
+void ct_dial_stream_closed(struct ct_dial *dial);
+/* A try that had connected failed in the handshake in a way that another try may mend. */
+void ct_dial_retry(struct ct_dial *dial, const struct ct_error *why);
+/* The dial's work is over; frees itself. NULL is fine. */
+void ct_dial_end(struct ct_dial *dial);
+
+/* ---- listen_uv.c ---- */
+/* The connection's first message has come. */
+void ct_listener_proven(struct ct_listener *listener, struct ct_conn *conn);
+/* The connection is about to be freed. */
+void ct_listener_gone(struct ct_listener *listener, struct ct_conn *conn);
+
+#endif

@@ -1,0 +1,448 @@
+/* Connections; see conn_uv.h.
+ *
+ * In:   bytes -> [TLS] -> frame reader -> message -> on_message
+ * Out:  conn_out_uv.c */
+#include "net/conn_inner_uv.h"
+
+#include "base/assert.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+enum {
+    LISTS_BYTES = 16 << 20, /* records of one message, decoded */
+    LINGER_MS = 1000,       /* how long a closed connection waits for the peer's end */
+};
+
+/* ---- options, birth ---- */
+
+static void set_default(uint32_t *value, uint32_t otherwise)
+{
+    if (*value == 0)
+        *value = otherwise;
+}
+
+struct ct_conn *ct_conn_alloc(uv_loop_t *loop, const struct ct_conn_options *options,
+                              const struct ct_conn_callbacks *callbacks, void *user)
+{
+    struct ct_conn *conn = calloc(1, sizeof(*conn));
+
+    if (conn == NULL)
+        return NULL;
+    conn->loop = loop;
+    conn->callbacks = *callbacks;
+    conn->user = user;
+    conn->options = *options;
+    conn->options.key = NULL; /* whoever begins passes it on */
+    conn->options.job = NULL;
+    set_default(&conn->options.frame_limit, CT_WIRE_VALUE);
+    set_default(&conn->options.handshake_ms, 5000);
+    set_default(&conn->options.first_ms, 5000);
+    set_default(&conn->options.message_ms, 10000);
+    set_default(&conn->options.user_timeout_ms, 5000);
+    set_default(&conn->options.connect_ms, 60000);
+    set_default(&conn->options.retry_ms, 500);
+    if (conn->options.queue_limit == 0)
+        conn->options.queue_limit = 1 << 20;
+    ct_frame_reader_init(&conn->reader, options->from, conn->options.frame_limit);
+    ct_arena_init(&conn->lists, LISTS_BYTES);
+    uv_timer_init(loop, &conn->timer);
+    conn->timer.data = conn;
+    conn->timer_exists = true;
+    return conn;
+}
+
+/* ---- the end ---- */
+
+/* All handles are closed: the last callback. */
+static void free_conn(struct ct_conn *conn)
+{
+    if (conn->io_exists || conn->timer_exists)
+        return;
+    if (conn->announced)
+        conn->callbacks.on_close(conn, &conn->why);
+    if (conn->listener != NULL)
+        ct_listener_gone(conn->listener, conn);
+    else
+        free(conn->chunk);
+    ct_tls_free(conn->tls);
+    ct_frame_reader_deinit(&conn->reader);
+    ct_arena_deinit(&conn->lists);
+    ct_buf_deinit(&conn->plain);
+    ct_buf_deinit(&conn->out);
+    ct_buf_deinit(&conn->flying);
+    free(conn);
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+    struct ct_conn *conn = handle->data;
+
+    conn->timer_exists = false;
+    free_conn(conn);
+}
+
+static void on_stream_closed(uv_handle_t *handle)
+{
+    struct ct_conn *conn = handle->data;
+
+    conn->io_exists = false;
+    if (conn->state == CT_CONN_ENDED)
+        free_conn(conn);
+    else
+        ct_dial_stream_closed(conn->dial);
+}
+
+static void close_stream(struct ct_conn *conn)
+{
+    if (conn->io_exists && !uv_is_closing(&conn->io.handle))
+        uv_close(&conn->io.handle, on_stream_closed);
+}
+
+void ct_conn_end(struct ct_conn *conn, const struct ct_error *why)
+{
+    if (conn->state == CT_CONN_ENDED)
+        return;
+    if (conn->state != CT_CONN_CLOSING) { /* else the reason is known already */
+        conn->why = *why;
+        ct_error_prefix(&conn->why, "%s", conn->peer);
+    }
+    conn->state = CT_CONN_ENDED;
+    ct_dial_end(conn->dial);
+    conn->dial = NULL;
+    close_stream(conn);
+    uv_close((uv_handle_t *)&conn->timer, on_timer_closed);
+}
+
+static void end_with(struct ct_conn *conn, int code, const char *sentence)
+{
+    struct ct_error why = {0};
+
+    ct_error_set(&why, code, "%s", sentence);
+    ct_conn_end(conn, &why);
+}
+
+void ct_conn_drop_stream(struct ct_conn *conn)
+{
+    conn->state = CT_CONN_CONNECTING;
+    ct_tls_free(conn->tls);
+    conn->tls = NULL;
+    ct_buf_clear(&conn->out);
+    uv_timer_stop(&conn->timer);
+    conn->armed_ms = 0;
+    CT_ASSERT(conn->io_exists);
+    close_stream(conn);
+}
+
+void ct_conn_stream_failed(struct ct_conn *conn, int status)
+{
+    struct ct_error why = {0};
+    bool inside = ct_frame_reader_inside(&conn->reader);
+
+    if (status == UV_EOF)
+        ct_error_set(&why, CT_ECLOSED, "the peer has closed the connection%s",
+                     conn->state == CT_CONN_HANDSHAKE ? " during the TLS handshake"
+                     : inside                         ? " in the midst of a message"
+                                                      : "");
+    else if (status == UV_ECONNRESET || status == UV_EPIPE)
+        ct_error_set(&why, CT_ECLOSED, "the peer has reset the connection");
+    else if (status == UV_ETIMEDOUT)
+        ct_error_set(&why, CT_ETIMEOUT, "the peer does not answer any more");
+    else
+        ct_error_set(&why, status, "the connection failed: %s", uv_strerror(status));
+    if (conn->state == CT_CONN_HANDSHAKE && conn->dial != NULL)
+        ct_dial_retry(conn->dial, &why);
+    else
+        ct_conn_end(conn, &why);
+}
+
+/* ---- deadlines ---- */
+
+struct deadline {
+    uint64_t at_ms; /* UINT64_MAX: none */
+    uint32_t limit_ms;
+    const char *crime;
+};
+
+static void earlier(struct deadline *nearest, uint64_t from_ms, uint32_t limit_ms,
+                    const char *crime)
+{
+    if (limit_ms != 0 && from_ms + limit_ms < nearest->at_ms)
+        *nearest = (struct deadline){from_ms + limit_ms, limit_ms, crime};
+}
+
+/* What the peer must do next, and by when. */
+static struct deadline next_deadline(const struct ct_conn *conn)
+{
+    struct deadline nearest = {.at_ms = UINT64_MAX};
+
+    switch (conn->state) {
+    case CT_CONN_HANDSHAKE:
+        earlier(&nearest, conn->began_ms, conn->options.handshake_ms,
+                "did not finish the TLS handshake");
+        break;
+    case CT_CONN_OPEN:
+        if (conn->listener != NULL && !conn->proven)
+            earlier(&nearest, conn->began_ms, conn->options.first_ms, "sent no message");
+        if (ct_frame_reader_inside(&conn->reader))
+            earlier(&nearest, conn->message_ms, conn->options.message_ms,
+                    "did not finish a message that it had begun");
+        earlier(&nearest, conn->heard_ms, conn->options.idle_ms, "said nothing");
+        break;
+    case CT_CONN_CLOSING:
+        earlier(&nearest, conn->began_ms, conn->shut ? LINGER_MS : conn->options.message_ms,
+                "did not take the last messages");
+        break;
+    default:
+        break;
+    }
+    return nearest;
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct ct_conn *conn = timer->data;
+    struct deadline deadline = next_deadline(conn);
+    struct ct_error why = {0};
+
+    conn->armed_ms = 0;
+    if (deadline.at_ms > uv_now(conn->loop)) {
+        ct_conn_arm(conn);
+        return;
+    }
+    ct_error_set(&why, CT_ETIMEOUT, "the peer %s within %u ms", deadline.crime, deadline.limit_ms);
+    if (conn->state == CT_CONN_HANDSHAKE && conn->dial != NULL)
+        ct_dial_retry(conn->dial, &why);
+    else
+        ct_conn_end(conn, &why);
+}
+
+/* Have the timer fire at the next deadline or before: a later deadline needs no work now. */
+void ct_conn_arm(struct ct_conn *conn)
+{
+    struct deadline deadline = next_deadline(conn);
+    uint64_t now_ms = uv_now(conn->loop);
+
+    if (deadline.at_ms == UINT64_MAX || (conn->armed_ms != 0 && conn->armed_ms <= deadline.at_ms))
+        return;
+    conn->armed_ms = deadline.at_ms;
+    uv_timer_start(&conn->timer, on_timer, deadline.at_ms > now_ms ? deadline.at_ms - now_ms : 0,
+                   0);
+}
+
+/* ---- in ---- */
+
+static void open_conn(struct ct_conn *conn)
+{
+    conn->state = CT_CONN_OPEN;
+    conn->began_ms = conn->heard_ms = uv_now(conn->loop);
+    ct_dial_end(conn->dial);
+    conn->dial = NULL;
+    conn->announced = true;
+    if (conn->callbacks.on_open != NULL)
+        conn->callbacks.on_open(conn);
+}
+
+/* The peer broke the rules of wire or TLS. */
+static void refuse(struct ct_conn *conn, const struct ct_error *why)
+{
+    const struct ct_buf *heard = &conn->reader.buf;
+
+    if (conn->tls == NULL && why->code == CT_EAUTH && heard->size > 0 && heard->data[0] == 0x16)
+        (void)ct_buf_append(&conn->out, ct_tls_alert, CT_TLS_ALERT);
+    ct_conn_leave(conn, why);
+}
+
+static void deliver(struct ct_conn *conn, const struct ct_frame *frame)
+{
+    struct ct_message message;
+    struct ct_error err = {0};
+
+    if (ct_wire_decode(frame, &conn->lists, &message, &err) != 0) {
+        refuse(conn, &err);
+        return;
+    }
+    if (!conn->proven) {
+        conn->proven = true;
+        if (conn->listener != NULL)
+            ct_listener_proven(conn->listener, conn);
+    }
+    conn->callbacks.on_message(conn, &message);
+    ct_arena_deinit(&conn->lists);
+}
+
+/* Plain bytes of the peer. */
+static void take(struct ct_conn *conn, const char *data, size_t size)
+{
+    struct ct_frame frame;
+    struct ct_error err = {0};
+    bool was_inside = ct_frame_reader_inside(&conn->reader);
+    int code = ct_frame_reader_push(&conn->reader, data, size);
+
+    if (code != 0)
+        ct_error_set(&err, code, "no room for what the peer sends");
+    while (code == 0 && conn->state == CT_CONN_OPEN) {
+        code = ct_frame_reader_next(&conn->reader, &frame, &err);
+        if (code <= 0)
+            break;
+        deliver(conn, &frame);
+        was_inside = false;
+        code = 0;
+    }
+    if (code < 0 && conn->state == CT_CONN_OPEN)
+        refuse(conn, &err);
+    if (!was_inside)
+        conn->message_ms = uv_now(conn->loop);
+}
+
+/* Let TLS work on what came: handshake, then plain bytes. */
+static void turn_tls(struct ct_conn *conn)
+{
+    struct ct_error err = {0};
+    char *plain = conn->chunk + CT_CONN_CHUNK;
+    long count;
+
+    do {
+        count = ct_tls_read(conn->tls, plain, CT_CONN_CHUNK, &err);
+        if (ct_tls_drain(conn->tls, &conn->out) != 0)
+            count = ct_error_set(&err, CT_ENOMEM, "no memory for the TLS handshake");
+        if (count >= 0 && conn->state == CT_CONN_HANDSHAKE && ct_tls_ready(conn->tls)) {
+            ct_conn_flush(conn);
+            if (conn->state == CT_CONN_HANDSHAKE)
+                open_conn(conn);
+        }
+        if (count > 0 && conn->state == CT_CONN_OPEN)
+            take(conn, plain, (size_t)count);
+    } while (count > 0 && conn->state == CT_CONN_OPEN);
+    if (conn->state != CT_CONN_HANDSHAKE && conn->state != CT_CONN_OPEN)
+        return;
+    if (count == CT_ECLOSED)
+        ct_conn_stream_failed(conn, UV_EOF);
+    else if (count < 0)
+        ct_conn_leave(conn, &err); /* an alert for the peer is in `out` */
+    else
+        ct_conn_flush(conn);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
+{
+    struct ct_conn *conn = stream->data;
+
+    if (count == 0)
+        return;
+    if (count < 0) {
+        ct_conn_stream_failed(conn, (int)count);
+        return;
+    }
+    if (conn->state == CT_CONN_CLOSING)
+        return;
+    conn->heard_ms = uv_now(conn->loop);
+    if (conn->tls == NULL)
+        take(conn, buf->base, (size_t)count);
+    else if (ct_tls_feed(conn->tls, buf->base, (size_t)count) != 0)
+        end_with(conn, CT_ENOMEM, "no memory for what the peer sends");
+    else
+        turn_tls(conn);
+    if (conn->state != CT_CONN_ENDED)
+        ct_conn_arm(conn);
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    struct ct_conn *conn = handle->data;
+
+    (void)suggested;
+    *buf = uv_buf_init(conn->chunk, CT_CONN_CHUNK);
+}
+
+/* ---- the connected stream
+ * ------------------------------------------------------------------------ */
+
+static void set_tcp_options(struct ct_conn *conn)
+{
+    struct sockaddr_storage address;
+    int size = sizeof(address), fd;
+
+    uv_tcp_nodelay(&conn->io.tcp, 1);
+    if (uv_fileno(&conn->io.handle, &fd) == 0)
+        setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &conn->options.user_timeout_ms,
+                   sizeof(conn->options.user_timeout_ms));
+    if (uv_tcp_getsockname(&conn->io.tcp, (struct sockaddr *)&address, &size) == 0)
+        ct_address_host((const struct sockaddr *)&address, conn->local_host);
+}
+
+void ct_conn_begin(struct ct_conn *conn, const struct ct_key *key)
+{
+    struct ct_error err = {0};
+    bool is_tcp = conn->io.handle.type == UV_TCP;
+    int fd, code = 0;
+
+    if (is_tcp)
+        set_tcp_options(conn);
+    else if (uv_fileno(&conn->io.handle, &fd) == 0)
+        code = ct_address_check_peer_user(fd, &err);
+    if (code == 0 && is_tcp && key != NULL)
+        code = ct_tls_new(&conn->tls, conn->listener != NULL, key, conn->options.job, &err);
+    if (code == 0) {
+        code = uv_read_start(&conn->io.stream, on_alloc, on_read);
+        if (code != 0)
+            ct_error_set(&err, code, "cannot read from the peer: %s", uv_strerror(code));
+    }
+    if (code != 0) {
+        ct_conn_end(conn, &err);
+        return;
+    }
+    conn->heard_ms = conn->began_ms = uv_now(conn->loop);
+    if (conn->tls == NULL) {
+        open_conn(conn);
+    } else {
+        conn->state = CT_CONN_HANDSHAKE;
+        turn_tls(conn); /* a client's first words */
+    }
+    if (conn->state != CT_CONN_ENDED)
+        ct_conn_arm(conn);
+}
+
+/* ---- small questions
+ * ----------------------------------------------------------------------------- */
+
+void *ct_conn_user(const struct ct_conn *conn)
+{
+    return conn->user;
+}
+
+void ct_conn_set_user(struct ct_conn *conn, void *user)
+{
+    conn->user = user;
+}
+
+const char *ct_conn_peer(const struct ct_conn *conn)
+{
+    return conn->peer;
+}
+
+const char *ct_conn_local_host(const struct ct_conn *conn)
+{
+    return conn->local_host;
+}
+
+bool ct_conn_is_for(const struct ct_conn *conn, const char *job)
+{
+    return conn->tls == NULL || ct_tls_is_for(conn->tls, job);
+}
+
+bool ct_conn_is_open(const struct ct_conn *conn)
+{
+    return conn->state == CT_CONN_OPEN;
+}
+
+void ct_conn_set_idle(struct ct_conn *conn, uint32_t idle_ms)
+{
+    conn->options.idle_ms = idle_ms;
+    if (conn->state == CT_CONN_OPEN)
+        ct_conn_arm(conn);
+}

@@ -1,0 +1,368 @@
+/* A small HTTP server; see http_uv.h.
+ *
+ *   accept -> read until the blank line -> handler -> write head and body -> shut down -> close */
+#include "net/http_uv.h"
+
+#include "net/address.h"
+
+#include "base/assert.h"
+#include "base/str.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    REQUEST_BYTES = 8192,
+    BACKLOG = 128,
+    BODY_BYTES = 8 << 20,
+};
+
+union stream {
+    uv_handle_t handle;
+    uv_stream_t stream;
+    uv_tcp_t tcp;
+    uv_pipe_t pipe;
+};
+
+struct client {
+    union stream io;
+    uv_timer_t timer;
+    unsigned handles;
+    struct ct_http_server *server;
+    struct client *next, **link;
+    char request[REQUEST_BYTES + 1];
+    size_t size;
+    bool answered;  /* the answer is being written */
+    bool written;   /* it is: the client's end is awaited */
+    bool peer_done; /* the client has ended its side */
+    struct ct_buf head, body;
+    uv_write_t write;
+    uv_shutdown_t shutdown;
+    char rest[256]; /* what comes behind the request: not looked at */
+};
+
+struct ct_http_server {
+    union stream io;
+    uv_loop_t *loop;
+    struct ct_endpoint endpoint;
+    struct ct_http_options options;
+    struct client *clients;
+    unsigned count;
+    bool stopped, closed;
+};
+
+/* ---- the end
+ * ------------------------------------------------------------------------------------- */
+
+static void free_server(struct ct_http_server *server)
+{
+    if (server->stopped && server->closed && server->count == 0)
+        free(server);
+}
+
+static void on_client_closed(uv_handle_t *handle)
+{
+    struct client *client = handle->data;
+    struct ct_http_server *server = client->server;
+
+    if (--client->handles > 0)
+        return;
+    *client->link = client->next;
+    if (client->next != NULL)
+        client->next->link = client->link;
+    ct_buf_deinit(&client->head);
+    ct_buf_deinit(&client->body);
+    free(client);
+    server->count--;
+    free_server(server);
+}
+
+static void end_client(struct client *client)
+{
+    if (uv_is_closing(&client->io.handle))
+        return;
+    uv_close(&client->io.handle, on_client_closed);
+    uv_close((uv_handle_t *)&client->timer, on_client_closed);
+}
+
+static void on_server_closed(uv_handle_t *handle)
+{
+    struct ct_http_server *server = handle->data;
+
+    server->closed = true;
+    free_server(server);
+}
+
+void ct_http_stop(struct ct_http_server *server)
+{
+    if (server->stopped)
+        return;
+    server->stopped = true;
+    if (server->endpoint.is_unix)
+        unlink(server->endpoint.path);
+    for (struct client *client = server->clients; client != NULL; client = client->next)
+        end_client(client);
+    uv_close(&server->io.handle, on_server_closed);
+}
+
+static void on_timer(uv_timer_t *timer);
+
+/* ---- the answer
+ * ---------------------------------------------------------------------------------- */
+
+static void on_shutdown(uv_shutdown_t *request, int status)
+{
+    if (status != 0)
+        end_client(request->data);
+}
+
+/* All is written: wait for the client's end, lest the kernel reset what it has not read yet. */
+static void on_written(uv_write_t *request, int status)
+{
+    struct client *client = request->data;
+
+    client->written = true;
+    client->shutdown.data = client;
+    if (status != 0 || client->peer_done ||
+        uv_shutdown(&client->shutdown, &client->io.stream, on_shutdown) != 0)
+        end_client(client);
+}
+
+static const char *reason_of(int status)
+{
+    static const struct {
+        int status;
+        const char *reason;
+    } reasons[] = {
+        {200, "OK"},
+        {400, "Bad Request"},
+        {404, "Not Found"},
+        {405, "Method Not Allowed"},
+        {408, "Request Timeout"},
+        {431, "Request Header Fields Too Large"},
+        {500, "Internal Server Error"},
+        {503, "Service Unavailable"},
+    };
+
+    for (size_t i = 0; i < CT_COUNT(reasons); i++)
+        if (reasons[i].status == status)
+            return reasons[i].reason;
+    return "Unknown";
+}
+
+/* Send what `answer` holds (its body is taken over). */
+static void respond(struct client *client, struct ct_http_answer *answer)
+{
+    if (answer->body.failed) {
+        ct_buf_clear(&answer->body);
+        answer->status = 500;
+        ct_buf_puts(&answer->body, "the answer is too large\n");
+    }
+    client->answered = true;
+    client->body = answer->body;
+    ct_buf_printf(&client->head,
+                  "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
+                  "Cache-Control: no-store\r\nConnection: close\r\n\r\n",
+                  answer->status, reason_of(answer->status), answer->content_type,
+                  client->body.size);
+    if (client->head.failed) {
+        end_client(client);
+        return;
+    }
+    uv_buf_t bytes[] = {uv_buf_init(client->head.data, (unsigned)client->head.size),
+                        uv_buf_init(client->body.data, (unsigned)client->body.size)};
+    unsigned count = client->body.size > 0 ? 2 : 1;
+    client->write.data = client;
+    uv_timer_start(&client->timer, on_timer, client->server->options.request_ms, 0);
+    if (uv_write(&client->write, &client->io.stream, bytes, count, on_written) != 0)
+        end_client(client);
+}
+
+static struct ct_http_answer new_answer(int status)
+{
+    struct ct_http_answer answer = {.status = status, .content_type = "text/plain; charset=utf-8"};
+
+    ct_buf_init(&answer.body, BODY_BYTES);
+    return answer;
+}
+
+static void respond_error(struct client *client, int status)
+{
+    struct ct_http_answer answer = new_answer(status);
+
+    ct_buf_printf(&answer.body, "%d %s\n", status, reason_of(status));
+    respond(client, &answer);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct client *client = timer->data;
+
+    if (client->answered)
+        end_client(client);
+    else
+        respond_error(client, 408);
+}
+
+/* ---- the request
+ * --------------------------------------------------------------------------------- */
+
+/* "GET /path?query HTTP/1.x": cut out the path. 200, or the status of what is wrong. */
+static int parse(char *request, char **ret_path)
+{
+    char *line_end = strstr(request, "\r\n");
+    char *path = strchr(request, ' ');
+    char *version = path != NULL && path < line_end ? strchr(path + 1, ' ') : NULL;
+
+    if (version == NULL || version > line_end || path[1] != '/' ||
+        !ct_starts_with(version + 1, "HTTP/1."))
+        return 400;
+    *path++ = '\0';
+    *version = '\0';
+    if (strcmp(request, "GET") != 0)
+        return 405;
+    path[strcspn(path, "?#")] = '\0';
+    *ret_path = path;
+    return 200;
+}
+
+static void handle(struct client *client)
+{
+    struct ct_http_answer answer = new_answer(200);
+    char *path = NULL;
+    int status = parse(client->request, &path);
+
+    if (status != 200) {
+        respond_error(client, status);
+        return;
+    }
+    client->server->options.handler(client->server->options.user, path, &answer);
+    respond(client, &answer);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
+{
+    struct client *client = stream->data;
+
+    (void)buf;
+    if (count == UV_EOF && client->answered && !client->written)
+        client->peer_done = true; /* it has asked, and still listens */
+    else if (count < 0)
+        end_client(client);
+    if (count <= 0 || client->answered)
+        return;
+    client->size += (size_t)count;
+    client->request[client->size] = '\0';
+    if (strstr(client->request, "\r\n\r\n") != NULL)
+        handle(client);
+    else if (memchr(client->request, '\0', client->size) != NULL)
+        respond_error(client, 400);
+    else if (client->size == REQUEST_BYTES)
+        respond_error(client, 431);
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    struct client *client = handle->data;
+
+    (void)suggested;
+    if (client->answered)
+        *buf = uv_buf_init(client->rest, sizeof(client->rest));
+    else
+        *buf =
+            uv_buf_init(client->request + client->size, (unsigned)(REQUEST_BYTES - client->size));
+}
+
+/* ---- accepting
+ * ----------------------------------------------------------------------------------- */
+
+static void init_stream(struct ct_http_server *server, union stream *io, void *data)
+{
+    if (server->endpoint.is_unix)
+        uv_pipe_init(server->loop, &io->pipe, 0);
+    else
+        uv_tcp_init(server->loop, &io->tcp);
+    io->handle.data = data;
+}
+
+/* A peer on AF_UNIX must be of this user. */
+static bool may_ask(struct client *client)
+{
+    int fd;
+
+    return !client->server->endpoint.is_unix ||
+           (uv_fileno(&client->io.handle, &fd) == 0 && ct_address_check_peer_user(fd, NULL) == 0);
+}
+
+static void on_connection(uv_stream_t *stream, int status)
+{
+    struct ct_http_server *server = stream->data;
+    struct client *client = status == 0 ? calloc(1, sizeof(*client)) : NULL;
+
+    if (client == NULL)
+        return;
+    client->server = server;
+    init_stream(server, &client->io, client);
+    uv_timer_init(server->loop, &client->timer);
+    client->timer.data = client;
+    client->handles = 2;
+    client->next = server->clients;
+    client->link = &server->clients;
+    if (client->next != NULL)
+        client->next->link = &client->next;
+    server->clients = client;
+    server->count++;
+    if (uv_accept(stream, &client->io.stream) != 0 || !may_ask(client) ||
+        server->count > 2 * server->options.connections ||
+        uv_read_start(&client->io.stream, on_alloc, on_read) != 0) {
+        end_client(client);
+        return;
+    }
+    uv_timer_start(&client->timer, on_timer, server->options.request_ms, 0);
+    if (server->count > server->options.connections)
+        respond_error(client, 503);
+}
+
+int ct_http_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
+                  const struct ct_http_options *options, struct ct_http_server **ret_server,
+                  struct ct_error *err)
+{
+    struct ct_http_server *server = calloc(1, sizeof(*server));
+    int fd, status;
+
+    if (server == NULL)
+        return ct_error_set(err, CT_ENOMEM, "no memory for an HTTP server");
+    int code = ct_address_bind(endpoint, false, &fd, &server->endpoint, err);
+    if (code != 0) {
+        free(server);
+        return code;
+    }
+    server->loop = loop;
+    server->options = *options;
+    if (server->options.request_ms == 0)
+        server->options.request_ms = 5000;
+    if (server->options.connections == 0)
+        server->options.connections = 32;
+    init_stream(server, &server->io, server);
+    status =
+        endpoint->is_unix ? uv_pipe_open(&server->io.pipe, fd) : uv_tcp_open(&server->io.tcp, fd);
+    if (status != 0)
+        close(fd);
+    else
+        status = uv_listen(&server->io.stream, BACKLOG, on_connection);
+    if (status != 0) {
+        char text[CT_ENDPOINT_TEXT];
+        ct_http_stop(server); /* frees it when the loop has run */
+        return ct_error_set(err, CT_EUNAVAILABLE, "cannot listen on %s: %s",
+                            ct_endpoint_print(endpoint, text), uv_strerror(status));
+    }
+    *ret_server = server;
+    return 0;
+}
+
+const struct ct_endpoint *ct_http_endpoint(const struct ct_http_server *server)
+{
+    return &server->endpoint;
+}

@@ -1,0 +1,103 @@
+/* See key.h. */
+#include "net/key.h"
+
+#include "base/fs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int fill_random(unsigned char *to, size_t size)
+{
+    while (size > 0) {
+        ssize_t count = getrandom(to, size, 0);
+        if (count < 0 && errno != EINTR)
+            return -errno;
+        if (count > 0) {
+            to += count;
+            size -= (size_t)count;
+        }
+    }
+    return 0;
+}
+
+int ct_net_key_new(const char *path, struct ct_error *err)
+{
+    struct ct_key key;
+    int code = fill_random(key.secret, sizeof(key.secret));
+
+    if (code != 0)
+        return ct_error_set(err, CT_ECANTCREAT, "no random bytes for a key: %s", strerror(-code));
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        ct_net_key_wipe(&key);
+        if (errno == EEXIST)
+            return ct_error_set(err, CT_ECANTCREAT,
+                                "key file %s exists already: remove it first, or name another",
+                                path);
+        return ct_error_set(err, CT_ECANTCREAT, "cannot create key file %s: %s", path,
+                            strerror(errno));
+    }
+    code = ct_fs_write_all(fd, key.secret, sizeof(key.secret));
+    ct_net_key_wipe(&key);
+    if (code == 0 && fsync(fd) != 0)
+        code = -errno;
+    if (close(fd) != 0 && code == 0)
+        code = -errno;
+    if (code == 0)
+        return 0;
+    unlink(path);
+    return ct_error_set(err, CT_ECANTCREAT, "cannot write key file %s: %s", path, strerror(-code));
+}
+
+/* Is the open file what a key file must be? */
+static int judge(const char *path, const struct stat *stat, struct ct_error *err)
+{
+    if (!S_ISREG(stat->st_mode))
+        return ct_error_set(err, CT_EAUTH, "key file %s is no regular file", path);
+    if (stat->st_uid != geteuid() && stat->st_uid != 0)
+        return ct_error_set(err, CT_EAUTH, "key file %s belongs to user %u, not to you (%u)", path,
+                            (unsigned)stat->st_uid, (unsigned)geteuid());
+    if ((stat->st_mode & 077) != 0)
+        return ct_error_set(err, CT_EAUTH,
+                            "key file %s is open to others (mode %04o): chmod 600 %s", path,
+                            (unsigned)(stat->st_mode & 07777), path);
+    if (stat->st_size != CT_KEY_BYTES)
+        return ct_error_set(err, CT_EAUTH,
+                            "key file %s has %lld bytes, a key has %d: make one with `ctrun key`",
+                            path, (long long)stat->st_size, CT_KEY_BYTES);
+    return 0;
+}
+
+int ct_net_key_load(const char *path, struct ct_key *ret_key, struct ct_error *err)
+{
+    struct ct_key key;
+    struct stat stat;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not hang us */
+
+    if (fd < 0)
+        return ct_error_set(err, CT_ENOINPUT, "cannot open key file %s: %s", path, strerror(errno));
+    int code = fstat(fd, &stat) != 0
+                   ? ct_error_set(err, CT_ENOINPUT, "cannot look at key file %s: %s", path,
+                                  strerror(errno))
+                   : judge(path, &stat, err);
+    if (code == 0) {
+        ssize_t count = read(fd, key.secret, sizeof(key.secret));
+        if (count == CT_KEY_BYTES)
+            *ret_key = key;
+        else
+            code = ct_error_set(err, CT_ENOINPUT, "cannot read key file %s: %s", path,
+                                count < 0 ? strerror(errno) : "it got shorter");
+        ct_net_key_wipe(&key);
+    }
+    close(fd);
+    return code;
+}
+
+void ct_net_key_wipe(struct ct_key *key)
+{
+    explicit_bzero(key, sizeof(*key));
+}

@@ -1,0 +1,26 @@
+/* The job key: 32 random bytes in a file that its owner alone can read.
+ *
+ * Both ends of a link prove that they hold the key (tls.h); it never travels. It is never a
+ * password: a captured handshake would let an attacker test guesses. */
+#ifndef CT_NET_KEY_H
+#define CT_NET_KEY_H
+
+#include "base/error.h"
+
+enum { CT_KEY_BYTES = 32 };
+
+struct ct_key {
+    unsigned char secret[CT_KEY_BYTES];
+};
+
+/* Write a new key to `path`, which must not exist, with mode 0600. 0; CT_ECANTCREAT. */
+int ct_net_key_new(const char *path, struct ct_error *err);
+
+/* Read the key in `path`: a regular file of 32 bytes, owned by this user or root, closed to group
+ * and others. 0; CT_ENOINPUT when it cannot be read; CT_EAUTH when it is not such a file. */
+int ct_net_key_load(const char *path, struct ct_key *ret_key, struct ct_error *err);
+
+/* Overwrite the secret so that the compiler keeps the writes. */
+void ct_net_key_wipe(struct ct_key *key);
+
+#endif

@@ -1,0 +1,48 @@
+/* Listening: accept connections that prove themselves.
+ *
+ * Who may come:
+ *     AF_UNIX   a socket in a directory of mode 0700 (made if it is missing), peers of this user or
+ * root loopback  anybody on the machine; with a key: who holds it beyond    who holds the key;
+ * without one, listening there is refused
+ *
+ * A connection is unproven until its first message has arrived. Unproven ones are counted: at most
+ * `max_unproven`, and `max_unproven_per_address` of one TCP address. At the limit the oldest gives
+ * way once it is 250 ms old; until then newcomers wait in the kernel's backlog (total) or are
+ * closed (of one address). So silent peers cannot keep others out. */
+#ifndef CT_NET_LISTEN_UV_H
+#define CT_NET_LISTEN_UV_H
+
+#include "net/conn_uv.h"
+
+struct ct_listener;
+
+struct ct_listener_options {
+    struct ct_conn_options conn;       /* of accepted connections; conn.key protects the listener */
+    uint32_t max_unproven;             /* default 256 */
+    uint32_t max_unproven_per_address; /* default 32 */
+    uint32_t max_connections;          /* in all; default 16384. Above, newcomers are closed */
+    /* Told about refused and failed peers (may be NULL), at most once in 10 s a peer address. */
+    void (*on_refused)(void *user, const char *peer, const struct ct_error *why);
+};
+
+/* Bind and listen. Accepted connections get `callbacks` and start with `user` as theirs: on_open is
+ * called when the peer is let in (TLS done, user checked). 0; CT_EUNAVAILABLE when the address is
+ * in use or not here; CT_EAUTH for a bind beyond loopback without a key; CT_EUSAGE for a name that
+ * does not resolve; CT_ECANTCREAT for the socket's directory. */
+int ct_listener_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
+                      const struct ct_listener_options *options,
+                      const struct ct_conn_callbacks *callbacks, void *user,
+                      struct ct_listener **ret_listener, struct ct_error *err);
+
+/* What it listens on, with the real port. */
+const struct ct_endpoint *ct_listener_endpoint(const struct ct_listener *listener);
+
+/* Connections that live, and those among them that are unproven. */
+uint32_t ct_listener_connections(const struct ct_listener *listener);
+uint32_t ct_listener_unproven(const struct ct_listener *listener);
+
+/* Listen no more and remove the unix socket; accepted connections live on (the owner closes them).
+ * The listener frees itself when the loop has run and its last connection is gone. */
+void ct_listener_stop(struct ct_listener *listener);
+
+#endif

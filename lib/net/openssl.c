@@ -1,0 +1,52 @@
+/* See openssl.h. */
+#include "net/openssl.h"
+
+#include "base/assert.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct ct_openssl library; /* written once by load */
+static char missing[256];         /* why it is not there; "" when it is */
+
+static const struct {
+    const char *name;
+    size_t offset;
+} functions[] = {
+#define SSL_FUNCTION(name) {#name, offsetof(struct ct_openssl, name)},
+#include "net/openssl.def"
+#undef SSL_FUNCTION
+};
+
+static void load(void)
+{
+    void *handle = dlopen("libssl.so.3", RTLD_NOW | RTLD_LOCAL);
+
+    if (handle == NULL) {
+        snprintf(missing, sizeof(missing), "%s", dlerror());
+        return;
+    }
+    for (size_t i = 0; i < CT_COUNT(functions); i++) {
+        void *function = dlsym(handle, functions[i].name);
+        if (function == NULL) {
+            snprintf(missing, sizeof(missing), "%s is not in libssl.so.3", functions[i].name);
+            return;
+        }
+        memcpy((char *)&library + functions[i].offset, &function, sizeof(function));
+    }
+}
+
+int ct_openssl_get(const struct ct_openssl **ret_ssl, struct ct_error *err)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, load);
+    if (missing[0] != '\0')
+        return ct_error_set(err, CT_EUNSUPPORTED,
+                            "a key needs OpenSSL 3 (package libssl3), which does not load: %s",
+                            missing);
+    *ret_ssl = &library;
+    return 0;
+}

@@ -1,0 +1,76 @@
+/* See psk.h. */
+#include "net/psk.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define PREFIX "ctrun/1 agent "
+
+enum { HASH_BYTES = 32, TAG_TEXT = CT_TLS_TAG - 1 };
+
+static void hmac(const struct ct_openssl *ssl, const void *key, size_t key_size, const void *data,
+                 size_t size, unsigned char ret_mac[HASH_BYTES])
+{
+    unsigned length = HASH_BYTES;
+
+    ssl->HMAC(ssl->EVP_sha256(), key, (int)key_size, data, size, ret_mac, &length);
+}
+
+static void print_tag(const unsigned char *hash, char ret_tag[CT_TLS_TAG])
+{
+    for (int i = 0; i < TAG_TEXT / 2; i++)
+        snprintf(ret_tag + 2 * i, 3, "%02x", hash[i]);
+}
+
+void ct_psk_key_tag(const struct ct_openssl *ssl, const struct ct_key *key,
+                    char ret_tag[CT_TLS_TAG])
+{
+    static const char label[] = "ctrun/1 key tag";
+    unsigned char mac[HASH_BYTES];
+
+    hmac(ssl, key->secret, CT_KEY_BYTES, label, strlen(label), mac);
+    print_tag(mac, ret_tag);
+}
+
+void ct_psk_job_tag(const struct ct_openssl *ssl, const char *job, char ret_tag[CT_TLS_TAG])
+{
+    unsigned char hash[HASH_BYTES];
+
+    ssl->SHA256((const unsigned char *)job, strlen(job), hash);
+    print_tag(hash, ret_tag);
+}
+
+void ct_psk_name(const char *key_tag, const char *job_tag, char ret_name[CT_PSK_NAME])
+{
+    snprintf(ret_name, CT_PSK_NAME, PREFIX "%s %s", key_tag, job_tag);
+}
+
+static bool take_tag(const char *text, char ret_tag[CT_TLS_TAG])
+{
+    memcpy(ret_tag, text, TAG_TEXT);
+    ret_tag[TAG_TEXT] = '\0';
+    return strspn(ret_tag, "0123456789abcdef") == TAG_TEXT;
+}
+
+bool ct_psk_parse(const void *name, size_t size, char ret_key_tag[CT_TLS_TAG],
+                  char ret_job_tag[CT_TLS_TAG])
+{
+    const char *text = name;
+    const size_t prefix = strlen(PREFIX);
+
+    return size == prefix + TAG_TEXT + 1 + TAG_TEXT && memcmp(text, PREFIX, prefix) == 0 &&
+           text[prefix + TAG_TEXT] == ' ' && take_tag(text + prefix, ret_key_tag) &&
+           take_tag(text + prefix + TAG_TEXT + 1, ret_job_tag);
+}
+
+void ct_psk_derive(const struct ct_openssl *ssl, const struct ct_key *key, const char *key_tag,
+                   const char *job_tag, unsigned char ret_psk[CT_PSK_BYTES])
+{
+    unsigned char extracted[HASH_BYTES];
+    char info[CT_PSK_NAME];
+
+    hmac(ssl, job_tag, TAG_TEXT, key->secret, CT_KEY_BYTES, extracted);
+    int size = snprintf(info, sizeof(info), PREFIX "%s\x01", key_tag);
+    hmac(ssl, extracted, sizeof(extracted), info, (size_t)size, ret_psk);
+    explicit_bzero(extracted, sizeof(extracted));
+}

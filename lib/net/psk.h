@@ -1,0 +1,30 @@
+/* Keys derived from the job key; see tls.h for what they are for. */
+#ifndef CT_NET_PSK_H
+#define CT_NET_PSK_H
+
+#include "net/key.h"
+#include "net/openssl.h"
+#include "net/tls.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { CT_PSK_BYTES = 32, CT_PSK_NAME = 64 };
+
+/* The identity that a client sends for a key and a job, terminated. */
+void ct_psk_name(const char *key_tag, const char *job_tag, char ret_name[CT_PSK_NAME]);
+
+/* Read such an identity of `size` bytes: its two tags. False when it is none. */
+bool ct_psk_parse(const void *name, size_t size, char ret_key_tag[CT_TLS_TAG],
+                  char ret_job_tag[CT_TLS_TAG]);
+
+/* The TLS key of a job: HKDF-SHA256 (RFC 5869) with one block of output. */
+void ct_psk_derive(const struct ct_openssl *ssl, const struct ct_key *key, const char *key_tag,
+                   const char *job_tag, unsigned char ret_psk[CT_PSK_BYTES]);
+
+/* The names by which a key and a job travel. */
+void ct_psk_key_tag(const struct ct_openssl *ssl, const struct ct_key *key,
+                    char ret_tag[CT_TLS_TAG]);
+void ct_psk_job_tag(const struct ct_openssl *ssl, const char *job, char ret_tag[CT_TLS_TAG]);
+
+#endif

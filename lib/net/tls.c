@@ -1,0 +1,336 @@
+/* OpenSSL between two memory BIOs; see tls.h.
+ *
+ *   feed -> in (BIO) -> SSL_read -> plain text        plain text -> SSL_write -> out (BIO) -> drain
+ */
+#include "net/tls.h"
+
+#include "net/psk.h"
+
+#include "base/assert.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WRITE_PIECE = 64 << 10 };
+
+struct ct_tls {
+    const struct ct_openssl *ssl; /* the library */
+    SSL *end;
+    BIO *in, *out; /* owned by `end` */
+    struct ct_key key;
+    bool server;
+    bool ready;
+    bool stranger;            /* the peer opened with something that is not TLS */
+    unsigned char opening[3]; /* the peer's first bytes */
+    size_t opening_size;
+    char key_tag[CT_TLS_TAG];
+    char job_tag[CT_TLS_TAG];  /* the client's job; on a server known once a client named it */
+    char peer_key[CT_TLS_TAG]; /* on a server: the other key that a client offered; "" */
+    char name[CT_PSK_NAME];    /* on a client: the identity it sends */
+};
+
+const unsigned char ct_tls_alert[CT_TLS_ALERT] = {0x15, 3, 3, 0, 2, 2, 40};
+
+/* The library's cipher suite TLS_AES_128_GCM_SHA256, to which an external key is bound by its hash.
+ */
+static const unsigned char psk_suite[] = {0x13, 0x01};
+
+static SSL_SESSION *session_for(struct ct_tls *tls, const char *job_tag)
+{
+    const struct ct_openssl *ssl = tls->ssl;
+    unsigned char psk[CT_PSK_BYTES];
+    SSL_SESSION *session = ssl->SSL_SESSION_new();
+    const SSL_CIPHER *cipher = ssl->SSL_CIPHER_find(tls->end, psk_suite);
+
+    ct_psk_derive(ssl, &tls->key, tls->key_tag, job_tag, psk);
+    if (session != NULL && (cipher == NULL || !ssl->SSL_SESSION_set_cipher(session, cipher) ||
+                            !ssl->SSL_SESSION_set1_master_key(session, psk, sizeof(psk)) ||
+                            !ssl->SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION))) {
+        ssl->SSL_SESSION_free(session);
+        session = NULL;
+    }
+    explicit_bzero(psk, sizeof(psk));
+    return session;
+}
+
+static struct ct_tls *tls_of(SSL *end)
+{
+    const struct ct_openssl *ssl = NULL;
+    int code = ct_openssl_get(&ssl, NULL);
+
+    CT_ASSERT(code == 0);
+    return ssl->SSL_get_ex_data(end, 0);
+}
+
+/* OpenSSL asks a client for its key. */
+static int use_session(SSL *end, const EVP_MD *hash, const unsigned char **ret_name,
+                       size_t *ret_size, SSL_SESSION **ret_session)
+{
+    struct ct_tls *tls = tls_of(end);
+
+    (void)hash; /* both suites that we offer use SHA-256 */
+    *ret_session = session_for(tls, tls->job_tag);
+    *ret_name = (const unsigned char *)tls->name;
+    *ret_size = strlen(tls->name);
+    return *ret_session != NULL;
+}
+
+/* OpenSSL asks a server for the key that a client named. None: the handshake fails, for there are
+ * no certificates to go on with. */
+static int find_session(SSL *end, const unsigned char *name, size_t size, SSL_SESSION **ret_session)
+{
+    struct ct_tls *tls = tls_of(end);
+    char key_tag[CT_TLS_TAG], job_tag[CT_TLS_TAG];
+
+    *ret_session = NULL;
+    if (!ct_psk_parse(name, size, key_tag, job_tag))
+        return 1;
+    if (strcmp(key_tag, tls->key_tag) != 0) {
+        memcpy(tls->peer_key, key_tag, sizeof(key_tag));
+        return 1;
+    }
+    memcpy(tls->job_tag, job_tag, sizeof(job_tag));
+    *ret_session = session_for(tls, job_tag);
+    return *ret_session != NULL;
+}
+
+/* One context serves all connections of the process: it holds settings and no secrets. */
+static SSL_CTX *context;
+
+static void make_context(void)
+{
+    const struct ct_openssl *ssl = NULL;
+    char groups[] = "X25519";
+
+    if (ct_openssl_get(&ssl, NULL) != 0)
+        return;
+    SSL_CTX *made = ssl->SSL_CTX_new(ssl->TLS_method());
+    if (made == NULL)
+        return;
+    ssl->SSL_CTX_set_options(made, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION);
+    ssl->SSL_CTX_ctrl(made, SSL_CTRL_MODE, SSL_MODE_RELEASE_BUFFERS, NULL);
+    ssl->SSL_CTX_ctrl(made, SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_OFF, NULL);
+    ssl->SSL_CTX_set_psk_use_session_callback(made, use_session);
+    ssl->SSL_CTX_set_psk_find_session_callback(made, find_session);
+    if (!ssl->SSL_CTX_ctrl(made, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, NULL) ||
+        !ssl->SSL_CTX_ctrl(made, SSL_CTRL_SET_GROUPS_LIST, 0, groups) ||
+        !ssl->SSL_CTX_set_num_tickets(made, 0) ||
+        !ssl->SSL_CTX_set_ciphersuites(made,
+                                       "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256")) {
+        ssl->SSL_CTX_free(made);
+        return;
+    }
+    context = made;
+}
+
+/* The SSL object between its two BIOs. */
+static int open_end(struct ct_tls *tls)
+{
+    const struct ct_openssl *ssl = tls->ssl;
+
+    tls->end = ssl->SSL_new(context);
+    if (tls->end == NULL)
+        return CT_ENOMEM;
+    tls->in = ssl->BIO_new(ssl->BIO_s_mem());
+    tls->out = ssl->BIO_new(ssl->BIO_s_mem());
+    ssl->SSL_set_bio(tls->end, tls->in, tls->out);
+    if (tls->in == NULL || tls->out == NULL || !ssl->SSL_set_ex_data(tls->end, 0, tls))
+        return CT_ENOMEM;
+    if (tls->server) {
+        ssl->SSL_set_accept_state(tls->end);
+    } else {
+        ssl->SSL_set_connect_state(tls->end);
+        ssl->SSL_set_verify(tls->end, SSL_VERIFY_PEER, NULL); /* a certificate is no key of ours */
+    }
+    return 0;
+}
+
+int ct_tls_new(struct ct_tls **ret_tls, bool server, const struct ct_key *key, const char *job,
+               struct ct_error *err)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    const struct ct_openssl *ssl = NULL;
+    int code = ct_openssl_get(&ssl, err);
+
+    if (code != 0)
+        return code;
+    pthread_once(&once, make_context);
+    if (context == NULL)
+        return ct_error_set(err, CT_EUNSUPPORTED, "this OpenSSL knows no TLS 1.3 with X25519");
+    struct ct_tls *tls = calloc(1, sizeof(*tls));
+    if (tls == NULL)
+        return ct_error_set(err, CT_ENOMEM, "no memory for a TLS connection");
+    tls->ssl = ssl;
+    tls->server = server;
+    tls->key = *key;
+    ct_psk_key_tag(ssl, key, tls->key_tag);
+    if (!server) {
+        ct_psk_job_tag(ssl, job, tls->job_tag);
+        ct_psk_name(tls->key_tag, tls->job_tag, tls->name);
+    }
+    code = open_end(tls);
+    if (code != 0) {
+        ct_tls_free(tls);
+        return ct_error_set(err, code, "no memory for a TLS connection");
+    }
+    *ret_tls = tls;
+    return 0;
+}
+
+void ct_tls_free(struct ct_tls *tls)
+{
+    if (tls == NULL)
+        return;
+    tls->ssl->SSL_free(tls->end);
+    ct_net_key_wipe(&tls->key);
+    free(tls);
+}
+
+/* A TLS peer opens with a handshake record, or with an alert. */
+static bool opens_with_tls(const struct ct_tls *tls)
+{
+    return (tls->opening[0] == 0x16 || tls->opening[0] == 0x15) &&
+           (tls->opening_size < 2 || tls->opening[1] == 3);
+}
+
+int ct_tls_feed(struct ct_tls *tls, const void *data, size_t size)
+{
+    for (size_t i = 0; i < size && tls->opening_size < sizeof(tls->opening); i++)
+        tls->opening[tls->opening_size++] = ((const unsigned char *)data)[i];
+    if (size == 0 || tls->stranger)
+        return 0;
+    if (!opens_with_tls(tls)) {
+        tls->stranger = true;
+        return tls->ssl->BIO_write(tls->out, ct_tls_alert, CT_TLS_ALERT) > 0 ? 0 : CT_ENOMEM;
+    }
+    CT_ASSERT(size <= INT_MAX);
+    return tls->ssl->BIO_write(tls->in, data, (int)size) == (int)size ? 0 : CT_ENOMEM;
+}
+
+static int refuse_stranger(const struct ct_tls *tls, struct ct_error *err)
+{
+    if (memcmp(tls->opening, "CTR", tls->opening_size) == 0)
+        return ct_error_set(err, CT_EAUTH,
+                            "the peer speaks in clear: it has no key file, this side has one");
+    return ct_error_set(err, CT_EPROTOCOL, "the peer opened with the byte %02x: it speaks no TLS",
+                        tls->opening[0]);
+}
+
+/* The handshake ended badly; OpenSSL has left its reason in the queue. */
+static int refuse_handshake(const struct ct_tls *tls, struct ct_error *err)
+{
+    unsigned long last = tls->ssl->ERR_peek_last_error();
+    const char *reason = tls->ssl->ERR_reason_error_string(last);
+
+    if (tls->peer_key[0] != '\0')
+        return ct_error_set(err, CT_EAUTH,
+                            "the peer has another key (tag %s, this side's is %s): give both ends "
+                            "the same key file",
+                            tls->peer_key, tls->key_tag);
+    switch (ERR_GET_REASON(last)) {
+    case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
+    case SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER:
+    case SSL_R_TLSV1_ALERT_DECRYPT_ERROR:
+        return ct_error_set(err, CT_EAUTH,
+                            "the peer did not accept this side's key (tag %s): it has another key "
+                            "file, or none",
+                            tls->key_tag);
+    default:
+        return ct_error_set(err, CT_EAUTH, "the TLS handshake failed: %s",
+                            reason != NULL ? reason : "no reason given");
+    }
+}
+
+/* 1 when done, 0 when more input is needed. */
+static int shake_hands(struct ct_tls *tls, struct ct_error *err)
+{
+    tls->ssl->ERR_clear_error();
+    int result = tls->ssl->SSL_do_handshake(tls->end);
+    if (result != 1)
+        return tls->ssl->SSL_get_error(tls->end, result) == SSL_ERROR_WANT_READ
+                   ? 0
+                   : refuse_handshake(tls, err);
+    /* Belt and braces: without certificates nothing else than our key can have led here. */
+    if (!tls->ssl->SSL_session_reused(tls->end))
+        return ct_error_set(err, CT_EAUTH, "the peer proved no key");
+    tls->ready = true;
+    ct_net_key_wipe(&tls->key);
+    return 1;
+}
+
+long ct_tls_read(struct ct_tls *tls, void *to, size_t room, struct ct_error *err)
+{
+    if (tls->stranger)
+        return refuse_stranger(tls, err);
+    if (!tls->ready) {
+        int code = shake_hands(tls, err);
+        if (code <= 0)
+            return code;
+    }
+    tls->ssl->ERR_clear_error();
+    int result = tls->ssl->SSL_read(tls->end, to, (int)CT_MIN(room, (size_t)INT_MAX));
+    if (result > 0)
+        return result;
+    switch (tls->ssl->SSL_get_error(tls->end, result)) {
+    case SSL_ERROR_WANT_READ:
+        return 0;
+    case SSL_ERROR_ZERO_RETURN:
+        return ct_error_set(err, CT_ECLOSED, "the peer has closed the connection");
+    default: {
+        const char *reason = tls->ssl->ERR_reason_error_string(tls->ssl->ERR_peek_last_error());
+        return ct_error_set(err, CT_EPROTOCOL, "the TLS stream is damaged: %s",
+                            reason != NULL ? reason : "no reason given");
+    }
+    }
+}
+
+int ct_tls_write(struct ct_tls *tls, const void *data, size_t size, struct ct_buf *out,
+                 struct ct_error *err)
+{
+    CT_ASSERT(tls->ready);
+    tls->ssl->ERR_clear_error();
+    for (size_t done = 0; done < size;) { /* in pieces: a memory BIO keeps the room it once had */
+        int piece = (int)CT_MIN(size - done, (size_t)WRITE_PIECE);
+        if (tls->ssl->SSL_write(tls->end, (const char *)data + done, piece) != piece ||
+            ct_tls_drain(tls, out) != 0)
+            return ct_error_set(err, CT_ENOMEM, "no memory to encrypt %zu bytes", size);
+        done += (size_t)piece;
+    }
+    return 0;
+}
+
+int ct_tls_drain(struct ct_tls *tls, struct ct_buf *out)
+{
+    long size = tls->ssl->BIO_ctrl(tls->out, BIO_CTRL_PENDING, 0, NULL);
+
+    if (size <= 0)
+        return 0;
+    void *to = ct_buf_reserve(out, (size_t)size);
+    if (to == NULL)
+        return CT_ENOMEM;
+    int count = tls->ssl->BIO_read(tls->out, to, (int)size);
+    CT_ASSERT(count == size);
+    out->size += (size_t)size;
+    return 0;
+}
+
+bool ct_tls_ready(const struct ct_tls *tls)
+{
+    return tls->ready;
+}
+
+bool ct_tls_is_for(const struct ct_tls *tls, const char *job)
+{
+    char tag[CT_TLS_TAG];
+
+    ct_psk_job_tag(tls->ssl, job, tag);
+    return strcmp(tag, tls->job_tag) == 0;
+}
+
+void ct_tls_close(struct ct_tls *tls)
+{
+    if (tls->ready)
+        tls->ssl->SSL_shutdown(tls->end);
+}

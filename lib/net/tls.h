@@ -1,0 +1,73 @@
+/* TLS 1.3 with an external pre-shared key, as a filter over buffers: no socket, no loop.
+ *
+ *            ct_tls_feed           ct_tls_read
+ *   network ------------>  engine ------------> frames
+ *           <------------         <------------
+ *            ct_tls_drain,         ct_tls_write
+ *            ct_tls_write
+ *
+ * Both ends derive the session key from the job key:
+ *     PSK = HKDF-SHA256(secret, salt = job tag, info = "ctrun/1 agent " + key tag)
+ * and the client names it in clear as "ctrun/1 agent <key tag> <job tag>". A tag is the first 8
+ * bytes of a SHA-256 in hex: it tells which key or job is meant and nothing of the secret. So a
+ * server with one key serves many jobs, and a client of job A is never taken for one of job B.
+ *
+ * Settings: TLS 1.3 only, PSK with an ephemeral X25519 exchange (recorded traffic stays closed when
+ * the key leaks later), AES-128-GCM or ChaCha20-Poly1305 with SHA-256, no tickets, no early data,
+ * no certificates, so a handshake without the PSK cannot end well.
+ *
+ * libssl is loaded when the first engine is made: a program that uses no key pays nothing. */
+#ifndef CT_NET_TLS_H
+#define CT_NET_TLS_H
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "net/key.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum {
+    CT_TLS_TAG = 17,  /* 16 hex digits and a terminator */
+    CT_TLS_ALERT = 7, /* bytes of an alert in clear */
+};
+
+/* The fatal alert "handshake failure" in clear: what a peer understands that opens with TLS where
+ * none is spoken, and what tells a peer that opens in clear that TLS is. */
+extern const unsigned char ct_tls_alert[CT_TLS_ALERT];
+
+struct ct_tls;
+
+/* One end of a connection; `key` is copied. `job` is what a client connects for; a server passes
+ * NULL and takes every job. 0; CT_EUNSUPPORTED when libssl is missing; CT_ENOMEM. */
+int ct_tls_new(struct ct_tls **ret_tls, bool server, const struct ct_key *key, const char *job,
+               struct ct_error *err);
+void ct_tls_free(struct ct_tls *tls);
+
+/* Bytes from the network; what they cause is seen by read and drain. 0 or CT_ENOMEM. */
+int ct_tls_feed(struct ct_tls *tls, const void *data, size_t size);
+
+/* Go on with the handshake, then decrypt up to `room` bytes. Returns their number, 0 when more
+ * input is needed; CT_ECLOSED after the peer's orderly end; CT_EAUTH when the handshake failed,
+ * CT_EPROTOCOL when it is no TLS or was tampered with (the sentence says what the peer seems to
+ * be). */
+long ct_tls_read(struct ct_tls *tls, void *to, size_t room, struct ct_error *err);
+
+/* Append `data` encrypted to `out`. Allowed once ct_tls_ready. 0 or CT_ENOMEM. */
+int ct_tls_write(struct ct_tls *tls, const void *data, size_t size, struct ct_buf *out,
+                 struct ct_error *err);
+
+/* Append what the engine itself has for the network: handshake, alert, close-notify. 0 or
+ * CT_ENOMEM. */
+int ct_tls_drain(struct ct_tls *tls, struct ct_buf *out);
+
+/* Is the handshake done? Then the peer holds the key. */
+bool ct_tls_ready(const struct ct_tls *tls);
+
+/* May the peer speak for `job`? On a server: the job whose key it proved. */
+bool ct_tls_is_for(const struct ct_tls *tls, const char *job);
+
+/* Orderly end: leaves a close-notify for drain. */
+void ct_tls_close(struct ct_tls *tls);
+
+#endif

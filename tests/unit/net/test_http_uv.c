@@ -1,0 +1,192 @@
+/* The HTTP server: one GET, one answer, and bounds on everything. */
+#include "net_test.h"
+
+#include "net/http_uv.h"
+
+#include "base/assert.h"
+
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static struct ct_http_server *server;
+static char text[4096];
+
+static void answer(void *user, const char *path, struct ct_http_answer *out)
+{
+    cr_assert_eq(user, &net);
+    if (strcmp(path, "/metrics") == 0) {
+        ct_buf_puts(&out->body, "ctrun_world_size 8\n");
+    } else if (strcmp(path, "/large") == 0) {
+        out->content_type = "application/octet-stream";
+        for (int i = 0; i < 9000; i++) /* 9 MB, above the limit */
+            ct_buf_append(&out->body, text, 1000);
+    } else if (strcmp(path, "/big") == 0) {
+        for (int i = 0; i < 2000; i++) /* 8 MB, below it */
+            ct_buf_append(&out->body, text, 4000);
+    } else {
+        out->status = 404;
+    }
+}
+
+static void start(uint32_t request_ms, uint32_t connections)
+{
+    const struct ct_endpoint endpoint = {.host = "127.0.0.1"};
+    const struct ct_http_options options = {answer, &net, request_ms, connections};
+    struct ct_error err = {0};
+
+    net_set_up();
+    cr_assert_eq(ct_http_start(&net.loop, &endpoint, &options, &server, &err), 0, "%s", err.text);
+}
+
+static void set_up(void)
+{
+    start(0, 0);
+}
+
+static void tear_down(void)
+{
+    ct_http_stop(server);
+    net_tear_down();
+}
+
+TestSuite(http, .init = set_up, .fini = tear_down, .timeout = 60);
+
+static int dial(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons(ct_http_endpoint(server)->port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    cr_assert_eq(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    return fd;
+}
+
+/* Send `request`, return the whole answer. */
+static const char *ask(const char *request)
+{
+    int fd = dial();
+
+    cr_assert_eq(write(fd, request, strlen(request)), (ssize_t)strlen(request));
+    net_raw_read_all(fd, text, sizeof(text));
+    close(fd);
+    return text;
+}
+
+Test(http, a_get_is_answered_with_what_the_handler_wrote)
+{
+    cr_assert_str_eq(ask("GET /metrics?x=1 HTTP/1.1\r\nHost: x\r\n\r\n"),
+                     "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\n"
+                     "Content-Length: 19\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
+                     "ctrun_world_size 8\n");
+}
+
+Test(http, what_breaks_the_rules_gets_its_status)
+{
+    static const struct {
+        const char *request;
+        int status;
+    } rows[] = {
+        {"GET /nothing HTTP/1.1\r\n\r\n", 404},     {"POST /metrics HTTP/1.1\r\n\r\n", 405},
+        {"GET metrics HTTP/1.1\r\n\r\n", 400},      {"GET /metrics\r\n\r\n", 400},
+        {"GET /metrics SPDY/1\r\n\r\n", 400},       {"\r\n\r\n", 400},
+        {"GET\r\n /metrics HTTP/1.1\r\n\r\n", 400}, {"GET /large HTTP/1.1\r\n\r\n", 500},
+    };
+
+    for (size_t i = 0; i < CT_COUNT(rows); i++) {
+        int status = 0;
+        cr_assert_eq(sscanf(ask(rows[i].request), "HTTP/1.1 %d ", &status), 1);
+        cr_assert_eq(status, rows[i].status, "%s", rows[i].request);
+    }
+}
+
+Test(http, a_request_in_pieces_is_put_together)
+{
+    static const char request[] = "GET /metrics HTTP/1.1\r\n\r\n";
+    int fd = dial();
+
+    for (size_t i = 0; i < strlen(request); i++) {
+        cr_assert_eq(write(fd, request + i, 1), 1);
+        uv_run(&net.loop, UV_RUN_NOWAIT);
+    }
+    net_raw_read_all(fd, text, sizeof(text));
+    close(fd);
+    cr_assert(strstr(text, "200 OK") != NULL);
+}
+
+Test(http, a_request_without_end_is_too_large)
+{
+    static char request[20000];
+
+    memset(request, 'a', sizeof(request) - 1);
+    cr_assert(strstr(ask(request), "431 Request Header Fields Too Large") != NULL, "%s", text);
+}
+
+Test(http, a_large_answer_arrives_whole)
+{
+    int fd = dial();
+    size_t size = 0, count;
+    static char chunk[1 << 16];
+
+    cr_assert_eq(write(fd, "GET /big HTTP/1.1\r\n\r\n", 21), 21);
+    shutdown(fd, SHUT_WR);
+    do { /* net_raw_read_all stops when its room is used up */
+        count = net_raw_read_all(fd, chunk, sizeof(chunk));
+        size += count;
+    } while (count == sizeof(chunk) - 1);
+    close(fd);
+    cr_assert_gt(size, 8000000);
+}
+
+Test(http, a_slow_request_is_told_so)
+{
+    tear_down();
+    start(30, 0);
+    int fd = dial();
+    cr_assert_eq(write(fd, "GET /met", 8), 8);
+    net_raw_read_all(fd, text, sizeof(text));
+    close(fd);
+    cr_assert(strstr(text, "408 Request Timeout") != NULL, "%s", text);
+}
+
+Test(http, above_the_number_of_connections_it_is_busy)
+{
+    int fds[2];
+
+    tear_down();
+    start(0, 1);
+    fds[0] = dial();
+    fds[1] = dial();
+    net_raw_read_all(fds[1], text, sizeof(text));
+    cr_assert(strstr(text, "503 Service Unavailable") != NULL, "%s", text);
+    close(fds[0]);
+    close(fds[1]);
+}
+
+Test(http, beyond_loopback_it_does_not_listen)
+{
+    const struct ct_endpoint endpoint = {.host = "0.0.0.0"};
+    const struct ct_http_options options = {.handler = answer};
+    struct ct_http_server *other = NULL;
+    struct ct_error err = {0};
+
+    cr_assert_eq(ct_http_start(&net.loop, &endpoint, &options, &other, &err), CT_EAUTH);
+    cr_assert_null(other);
+}
+
+Test(http, stopping_ends_what_is_open)
+{
+    int fd = dial();
+
+    uv_run(&net.loop, UV_RUN_NOWAIT);
+    ct_http_stop(server);
+    net_raw_read_all(fd, text, sizeof(text));
+    close(fd);
+    net_tear_down(); /* nothing is left in the loop */
+    start(0, 0);
+}
