@@ -42,7 +42,8 @@ struct ct_exec_options {
     uint64_t timeout_ms;          /* of each reduction; 0: the group's */
     const struct ct_clock *clock; /* for the trace; NULL: the system's */
     bool trace;                   /* record an event an op */
-    /* When set, called on the queue's thread as each op of a step starts: tests, injected faults. */
+    /* When set, called on the queue's thread as each op of a step starts: tests, injected faults.
+     */
     void (*before_op)(void *context, int op);
     void *context;
 };

@@ -5,7 +5,6 @@
 
 #include <criterion/criterion.h>
 
-#include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -346,23 +345,6 @@ Test(exec, the_arena_is_used_to_the_last_byte_that_the_plan_says)
             cr_assert_eq(high_water(&rig, &run), rig.plan.arena_bytes);
             rig_deinit(&rig);
         }
-}
-
-Test(exec, a_step_allocates_nothing)
-{
-    struct run run = run_default();
-    struct rig rig;
-    struct ct_exec_result result;
-
-    rig_init(&rig, &run, NULL);
-    step_once(&rig, &run, &result);
-    struct mallinfo2 before = mallinfo2();
-    for (int i = 0; i < 50; i++)
-        step_once(&rig, &run, &result);
-    struct mallinfo2 after = mallinfo2();
-    cr_assert_eq(after.uordblks, before.uordblks);
-    cr_assert_eq(after.arena, before.arena);
-    rig_deinit(&rig);
 }
 
 /* ---- refusals ----------------------------------------------------------------------------------
