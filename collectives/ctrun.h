@@ -63,7 +63,7 @@ struct ct_assignment {
 
 /* Where the training stands, for the operator's progress line. NaN or 0 where not known. */
 struct ct_progress {
-    uint64_t epoch, epochs;
+    uint64_t epoch, epochs; /* from 0; how many */
     uint64_t step, steps;
     double loss;
     double samples_per_s;

@@ -1,0 +1,208 @@
+/* The mesh of backend tcp: who is let in. */
+#include "backend/tcp_mesh.h"
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "thread_world.h"
+
+#include <criterion/criterion.h>
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+TestSuite(mesh, .timeout = 30);
+
+enum { RANKS = 2, HELLO = 56 };
+
+/* Two members whose halves of the handshake run in this process. */
+struct pair {
+    struct ct_thread_world *world;
+    struct ct_setup setups[RANKS];
+    struct ct_blob blobs[RANKS];
+    int listeners[RANKS];
+    int fds[RANKS][CT_LANES * RANKS];
+    int codes[RANKS];
+    struct ct_error errs[RANKS];
+};
+
+static const int both[] = {0, 1};
+
+static void pair_init(struct pair *pair, uint64_t timeout_ms)
+{
+    uint64_t now = ct_clock_mono_ns(&ct_clock_system);
+
+    memset(pair, 0, sizeof *pair);
+    cr_assert_eq(ct_thread_world_new(RANKS, &pair->world), 0);
+    for (int i = 0; i < RANKS; i++) {
+        struct ct_mesh_address address = {0};
+
+        pair->setups[i] = (struct ct_setup){.job = ct_thread_world_job(pair->world, i),
+                                            .key = "world/1",
+                                            .rank = i,
+                                            .size = RANKS,
+                                            .ranks = both,
+                                            .deadline_ns = now + timeout_ms * 1000000u};
+        memset(pair->fds[i], -1, sizeof pair->fds[i]);
+        cr_assert_eq(
+            ct_mesh_listen(&pair->setups[i], &address, &pair->listeners[i], &pair->errs[i]), 0);
+        memcpy(pair->blobs[i].data, &address, sizeof address);
+    }
+}
+
+static void pair_deinit(struct pair *pair)
+{
+    for (int i = 0; i < RANKS; i++) {
+        for (int k = 0; k < CT_LANES * RANKS; k++)
+            if (pair->fds[i][k] >= 0)
+                (void)close(pair->fds[i][k]);
+        (void)close(pair->listeners[i]);
+    }
+    ct_thread_world_free(pair->world);
+}
+
+static void connect_rank(struct pair *pair, int rank)
+{
+    pair->codes[rank] = ct_mesh_connect(&pair->setups[rank], pair->listeners[rank], pair->blobs,
+                                        pair->fds[rank], &pair->errs[rank]);
+}
+
+static void *connect_rank_0(void *pair)
+{
+    connect_rank(pair, 0);
+    return NULL;
+}
+
+static int dial_rank_0(const struct pair *pair)
+{
+    struct ct_mesh_address address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    memcpy(&address, pair->blobs[0].data, sizeof address);
+    cr_assert_geq(fd, 0);
+    cr_assert_eq(connect(fd, (struct sockaddr *)&address.socket, address.socket_bytes), 0);
+    return fd;
+}
+
+/* 0 when the other end hung up. */
+static ssize_t answer_on(int fd)
+{
+    char answer[64];
+    ssize_t got = recv(fd, answer, sizeof answer, 0);
+
+    return got < 0 ? 0 : got;
+}
+
+static void write_hello(const struct pair *pair, unsigned char *hello, uint32_t from)
+{
+    struct ct_mesh_address address;
+
+    memcpy(&address, pair->blobs[0].data, sizeof address);
+    memset(hello, 0, HELLO);
+    ct_put_le32(hello, 0x636f6c31);
+    ct_put_le32(hello + 32, from);
+    memcpy(hello + 40, address.secret, 16);
+}
+
+Test(mesh, strangers_are_hung_up_on_and_members_get_through)
+{
+    struct pair pair;
+    pthread_t thread;
+    unsigned char hello[HELLO];
+    int silent, junk, impostor;
+
+    pair_init(&pair, 20000);
+    cr_assert_eq(pthread_create(&thread, NULL, connect_rank_0, &pair), 0);
+    silent = dial_rank_0(&pair);
+    junk = dial_rank_0(&pair);
+    memset(hello, 'x', sizeof hello);
+    cr_assert_eq(send(junk, hello, sizeof hello, MSG_NOSIGNAL), HELLO);
+    cr_assert_eq(answer_on(junk), 0);
+    impostor = dial_rank_0(&pair); /* knows the secret, but is of another run and group */
+    write_hello(&pair, hello, 1);
+    cr_assert_eq(send(impostor, hello, sizeof hello, MSG_NOSIGNAL), HELLO);
+    cr_assert_eq(answer_on(impostor), 0);
+    connect_rank(&pair, 1);
+    (void)pthread_join(thread, NULL);
+    cr_assert_eq(pair.codes[0], 0, "%s", pair.errs[0].text);
+    cr_assert_eq(pair.codes[1], 0, "%s", pair.errs[1].text);
+    cr_assert_eq(answer_on(silent), 0);
+    (void)close(silent);
+    (void)close(junk);
+    (void)close(impostor);
+    pair_deinit(&pair);
+}
+
+Test(mesh, many_silent_guests_do_not_keep_members_out)
+{
+    enum { GUESTS = 100 };
+    struct pair pair;
+    pthread_t thread;
+    int guests[GUESTS];
+
+    pair_init(&pair, 20000);
+    for (int i = 0; i < GUESTS; i++)
+        guests[i] = dial_rank_0(&pair);
+    cr_assert_eq(pthread_create(&thread, NULL, connect_rank_0, &pair), 0);
+    connect_rank(&pair, 1);
+    (void)pthread_join(thread, NULL);
+    cr_assert_eq(pair.codes[0] | pair.codes[1], 0, "%s %s", pair.errs[0].text, pair.errs[1].text);
+    for (int i = 0; i < GUESTS; i++)
+        (void)close(guests[i]);
+    pair_deinit(&pair);
+}
+
+/* Something that took over the port: it answers, but cannot know what. */
+static void *answer_with_junk(void *argument)
+{
+    const struct pair *pair = argument;
+    struct pollfd entry = {.fd = pair->listeners[0], .events = POLLIN};
+    unsigned char junk[64] = {0};
+
+    (void)poll(&entry, 1, 10000);
+    int fd = accept4(pair->listeners[0], NULL, NULL, SOCK_CLOEXEC);
+    (void)recv(fd, junk, HELLO, MSG_WAITALL);
+    (void)send(fd, junk, 20, MSG_NOSIGNAL);
+    (void)recv(fd, junk, 1, 0);
+    (void)close(fd);
+    return NULL;
+}
+
+Test(mesh, a_listener_without_the_secret_is_not_believed)
+{
+    struct pair pair;
+    pthread_t thread;
+
+    pair_init(&pair, 20000);
+    cr_assert_eq(pthread_create(&thread, NULL, answer_with_junk, &pair), 0);
+    connect_rank(&pair, 1);
+    (void)pthread_join(thread, NULL);
+    cr_assert_eq(pair.codes[1], CT_EUNAVAILABLE);
+    cr_assert_not_null(strstr(pair.errs[1].text, "is not that rank"), "%s", pair.errs[1].text);
+    pair_deinit(&pair);
+}
+
+Test(mesh, a_member_that_does_not_come_is_a_timeout_with_its_name)
+{
+    struct pair pair;
+
+    pair_init(&pair, 50);
+    connect_rank(&pair, 0);
+    cr_assert_eq(pair.codes[0], CT_ETIMEOUT);
+    cr_assert_not_null(strstr(pair.errs[0].text, "rank 1"));
+    pair_deinit(&pair);
+}
+
+Test(mesh, nobody_listening_is_said_with_the_address)
+{
+    struct pair pair;
+
+    pair_init(&pair, 5000);
+    (void)close(pair.listeners[0]);
+    pair.listeners[0] = -1;
+    connect_rank(&pair, 1);
+    cr_assert_eq(pair.codes[1], CT_EUNAVAILABLE);
+    cr_assert_not_null(strstr(pair.errs[1].text, "rank 0 at 127.0.0.1 port"));
+    pair_deinit(&pair);
+}

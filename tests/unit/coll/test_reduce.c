@@ -1,0 +1,169 @@
+/* Reductions: orders, special values, and that every instruction set gives the same bits. */
+#include "reduce.h"
+
+#include "base/assert.h"
+#include "reference.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(reduce, .timeout = 30);
+
+enum { COUNT = 203, SOURCES = 11 };
+
+static const enum ct_dtype dtypes[] = {CT_F32, CT_F64, CT_BF16, CT_I64, CT_I32, CT_U8};
+
+struct inputs {
+    char *memory[SOURCES];
+    const void *sources[SOURCES];
+};
+
+/* Each source starts one element off a cache line. */
+static void inputs_new(struct inputs *inputs, enum ct_dtype dtype)
+{
+    size_t size = ct_dtype_size(dtype);
+
+    for (int i = 0; i < SOURCES; i++) {
+        char *memory = malloc((COUNT + 1) * size);
+
+        CT_ASSERT(memory != NULL);
+        for (size_t k = 0; k < COUNT; k++)
+            reference_input(dtype, i, k, memory + (k + 1) * size);
+        inputs->memory[i] = memory;
+        inputs->sources[i] = memory + size;
+    }
+}
+
+static void inputs_free(struct inputs *inputs)
+{
+    for (int i = 0; i < SOURCES; i++)
+        free(inputs->memory[i]);
+}
+
+static void check_against_reference(const struct ct_reduce_kernels *kernels,
+                                    const struct inputs *inputs, const struct ct_reduction *how,
+                                    int sources)
+{
+    size_t size = ct_dtype_size(how->dtype);
+    unsigned char got[COUNT * 8], expected[8];
+
+    ct_reduce_with(kernels, how, got, inputs->sources, sources, COUNT);
+    for (size_t k = 0; k < COUNT; k++) {
+        reference_reduce(how->dtype, how->reduce, how->order == CT_ORDER_TREE, sources, k,
+                         expected);
+        cr_assert_arr_eq(got + k * size, expected, size, "%s, %d sources, element %zu",
+                         ct_dtype_name(how->dtype), sources, k);
+    }
+}
+
+Test(reduce, every_instruction_set_gives_the_bits_of_the_reference)
+{
+    for (size_t d = 0; d < CT_COUNT(dtypes); d++) {
+        struct inputs inputs;
+
+        inputs_new(&inputs, dtypes[d]);
+        for (int isa = 0; isa < CT_REDUCE_ISAS; isa++)
+            for (int variant = 0; variant < 6; variant++) {
+                struct ct_reduction how = {.dtype = dtypes[d],
+                                           .reduce = (enum ct_reduce)(variant / 2),
+                                           .order = (enum ct_reduce_order)(variant % 2)};
+
+                for (int sources = 1; sources <= SOURCES && ct_reduce_isa(isa) != NULL; sources++) {
+                    how.divisor = how.reduce == CT_REDUCE_AVG ? sources : 1;
+                    check_against_reference(ct_reduce_isa(isa), &inputs, &how, sources);
+                }
+            }
+        inputs_free(&inputs);
+    }
+}
+
+Test(reduce, the_result_may_replace_a_source)
+{
+    float a[COUNT], b[COUNT];
+    const void *sources[] = {a, b};
+    struct ct_reduction how = {.dtype = CT_F32, .reduce = CT_REDUCE_SUM};
+
+    for (int i = 0; i < COUNT; i++) {
+        a[i] = (float)i;
+        b[i] = 1.0f;
+    }
+    ct_reduce(&how, b, sources, 2, COUNT);
+    for (int i = 0; i < COUNT; i++)
+        cr_assert_eq(b[i], (float)i + 1.0f);
+}
+
+Test(reduce, a_maximum_with_nan_is_nan_wherever_it_stands)
+{
+    struct ct_reduction how = {.dtype = CT_F64, .reduce = CT_REDUCE_MAX};
+
+    for (int place = 0; place < 3; place++) {
+        double x[3] = {1.0, 3.0, 2.0}, result;
+        const void *sources[] = {&x[0], &x[1], &x[2]};
+
+        ct_reduce(&how, &result, sources, 3, 1);
+        cr_assert_eq(result, 3.0);
+        x[place] = NAN;
+        ct_reduce(&how, &result, sources, 3, 1);
+        cr_assert(isnan(result));
+    }
+}
+
+/* 256 + 1 + 1: bf16 has 8 bits, so adding with a rounding each time would stay at 256. */
+Test(reduce, bf16_is_rounded_once)
+{
+    uint16_t x[3] = {ct_bf16_from_f32(256.0f), ct_bf16_from_f32(1.0f), ct_bf16_from_f32(1.0f)};
+    const void *sources[] = {&x[0], &x[1], &x[2]};
+    struct ct_reduction how = {.dtype = CT_BF16, .reduce = CT_REDUCE_SUM};
+    uint16_t result;
+
+    ct_reduce(&how, &result, sources, 3, 1);
+    cr_assert_eq(ct_bf16_to_f32(result), 258.0f);
+}
+
+Test(reduce, integers_wrap_and_averages_go_towards_zero)
+{
+    int64_t big[2] = {INT64_MAX, 1}, small[2] = {-4, -3}, result;
+    const void *wrap[] = {&big[0], &big[1]}, *divide[] = {&small[0], &small[1]};
+    struct ct_reduction how = {.dtype = CT_I64, .reduce = CT_REDUCE_SUM};
+
+    ct_reduce(&how, &result, wrap, 2, 1);
+    cr_assert_eq(result, INT64_MIN);
+    how.reduce = CT_REDUCE_AVG;
+    how.divisor = 2;
+    ct_reduce(&how, &result, divide, 2, 1);
+    cr_assert_eq(result, -3);
+}
+
+/* Four leaves a rank on two ranks, two on four, one on eight: the same tree over all eight. */
+Test(reduce, trees_over_aligned_blocks_make_one_tree)
+{
+    struct ct_reduction how = {.dtype = CT_F32, .reduce = CT_REDUCE_SUM, .order = CT_ORDER_TREE};
+    float leaves[8], whole;
+    const void *sources[8];
+
+    for (int i = 0; i < 8; i++) {
+        reference_input(CT_F32, i, 5, &leaves[i]);
+        sources[i] = &leaves[i];
+    }
+    ct_reduce(&how, &whole, sources, 8, 1);
+    for (int ranks = 2; ranks <= 4; ranks *= 2) {
+        float partial[4], total;
+        const void *partials[4];
+
+        for (int r = 0; r < ranks; r++) {
+            ct_reduce(&how, &partial[r], sources + r * (8 / ranks), 8 / ranks, 1);
+            partials[r] = &partial[r];
+        }
+        ct_reduce(&how, &total, partials, ranks, 1);
+        cr_assert_arr_eq(&total, &whole, sizeof whole);
+    }
+}
+
+Test(reduce, types_that_are_not_added_in_themselves_are_known)
+{
+    cr_assert(ct_reduce_supports(CT_BF16) && !ct_reduce_in_own_type(CT_BF16));
+    cr_assert(ct_reduce_supports(CT_U8) && !ct_reduce_in_own_type(CT_U8));
+    cr_assert(!ct_reduce_supports(CT_F16) && !ct_reduce_supports(CT_BOOL));
+}
