@@ -73,7 +73,7 @@ struct ct_config_command {
     const char *program; /* the program (or module) that is no YAML file, or NULL */
     char *const *args;   /* what follows the program, or follows "--" after a YAML file */
     int arg_count;
-    bool help;    /* -h or --help was met: nothing behind it was read, nothing was checked */
+    bool help;    /* -h or --help was met: nothing else counts, loading succeeds */
     bool version; /* the same for --version */
 };
 

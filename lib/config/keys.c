@@ -90,12 +90,13 @@ size_t ct_config_key_index(const struct ct_config_key *key)
 const struct ct_config_key *ct_config_key_of(const struct ct_config *cfg, const void *member)
 {
     size_t offset = (size_t)((const char *)member - (const char *)cfg);
+    const struct ct_config_key *found = NULL;
 
-    for (size_t i = 0; i < CT_CONFIG_KEYS; i++)
+    for (size_t i = 0; i < CT_CONFIG_KEYS && found == NULL; i++)
         if (ct_config_keys[i].offset == offset)
-            return &ct_config_keys[i];
-    CT_ASSERT(!"a member of struct ct_config that a key describes");
-    return NULL;
+            found = &ct_config_keys[i];
+    CT_ASSERT(found != NULL);
+    return found;
 }
 
 const char *ct_config_last_name(const char *path)

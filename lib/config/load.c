@@ -197,8 +197,10 @@ int ct_config_load(struct ct_config *cfg, const struct ct_config_input *in,
     set_defaults(&loader);
     if (in->argv != NULL)
         ct_config_read_command_line(&loader);
-    if (cfg->command.help || cfg->command.version)
+    if (cfg->command.help || cfg->command.version) {
+        *errs = (struct ct_config_errors){0}; /* who asks for help is not scolded */
         return 0;
+    }
     if (in->yaml_path != NULL || in->yaml_text != NULL)
         cfg->command.file = in->yaml_path != NULL ? in->yaml_path : "(text)";
     if (cfg->command.file != NULL)

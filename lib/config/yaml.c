@@ -118,10 +118,11 @@ static const char *scalar_text(struct reader *r, const char *subject)
     struct ct_config_origin origin = place_of(r, &r->event.start_mark);
     const char *text = (const char *)r->event.data.scalar.value;
     size_t length = r->event.data.scalar.length;
+    char shown[CT_CONFIG_SHOWN_ROOM];
 
     if (r->event.data.scalar.tag != NULL) {
-        ct_config_complain(r->loader, &origin, subject, "has a tag (%.40s); remove it",
-                           (const char *)r->event.data.scalar.tag);
+        ct_config_complain(r->loader, &origin, subject, "has a tag (%s); remove it",
+                           ct_config_shown((const char *)r->event.data.scalar.tag, shown));
         return NULL;
     }
     if (memchr(text, '\0', length) != NULL) {

@@ -1,0 +1,89 @@
+/* Rules across keys: what a training needs, and when a rule keeps quiet. */
+#include "config_test.h"
+
+#include "base/assert.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+TestSuite(checks, .timeout = 30);
+
+#define MODEL "model: {classes: 10}\n"
+#define DATA "data: {train: {path: d.csv}}\n"
+
+static const struct {
+    const char *yaml, *complaints;
+} cases[] = {
+    {MODEL DATA, ""},
+    {"seed: 1\n", "a.yaml: model.classes is missing: say how many classes the labels have\n"
+                  "a.yaml: data.train.path is missing: format csv reads it\n"},
+    {DATA "model: {classes: 1}\n",
+     "a.yaml:2:18: model.classes must be at least 2 with this loss\n"},
+    {DATA "model: {classes: 1, loss: mse}\n", ""},
+    {MODEL "data: {train: {format: idx}}\n",
+     "a.yaml: data.train.images is missing: format idx reads it\n"
+     "a.yaml: data.train.labels is missing: format idx reads it\n"},
+    {MODEL "data: {train: {format: idx, images: i, labels: l}}\n", ""},
+    {MODEL "data: {train: {format: idx, images: i, labels: l, path: p}}\n",
+     "a.yaml:2:57: data.train.path is given, but format idx does not read it\n"},
+    {MODEL "data: {train: {path: d}, eval: {labels: l}}\n",
+     "a.yaml: data.eval.path is missing: format csv reads it\n"
+     "a.yaml:2:41: data.eval.labels is given, but format csv does not read it\n"},
+    {MODEL "data: {train: {path: d}, eval: {format: idx, labels: l}}\n",
+     "a.yaml: data.eval.images is missing: format idx reads it\n"},
+    {MODEL "data: {train: {path: d}, eval: {format: idx}}\n", ""},
+    {MODEL "data: {train: {path: d, split: [0.5, 0.5]}}\n",
+     "a.yaml:2:32: data.train.split must go from a smaller to a larger fraction, not from 0.5 to "
+     "0.5\n"},
+    {MODEL DATA "batch: {global: 64, micro: 24}\n",
+     "a.yaml:3:28: batch.micro must divide batch.global (64), which 24 does not; 16 would\n"},
+    {MODEL DATA "batch: {global: 64, micro: 100}\n",
+     "a.yaml:3:28: batch.micro must divide batch.global (64), which 100 does not; 64 would\n"},
+    {MODEL DATA "batch: {global: 64, micro: 16}\n", ""},
+    {MODEL DATA "train: {epochs: 0}\n", "a.yaml:3:17: train.epochs and train.steps are both 0; one "
+                                        "of them must say how long to train\n"},
+    {MODEL DATA "train: {epochs: 0, steps: 5}\n", ""},
+    {MODEL DATA "train: {steps: 5}\nschedule: {warmup: 6}\n",
+     "a.yaml:4:20: schedule.warmup is longer than the whole training (train.steps is 5)\n"},
+    {MODEL DATA "launch: {module: true}\n",
+     "a.yaml:3:18: launch.module is for programs, but a.yaml is a YAML file\n"},
+    {MODEL DATA "launch: {nnodes: 3:2, nproc_per_node: 0}\n",
+     "a.yaml:3:18: launch.nnodes has a MIN above its MAX (3:2); turn them round\n"
+     "a.yaml:3:39: launch.nproc_per_node must be a number from 1 to 4096, cpu, gpu or auto, not "
+     "\"0\"\n"},
+    /* A rule keeps quiet about keys that are wrong already, and about what may be misspelt. */
+    {MODEL DATA "batch: {global: x, micro: 24}\n",
+     "a.yaml:3:17: batch.global wants a whole number, not \"x\"\n"},
+    {"model: {clases: 10}\n" DATA,
+     "a.yaml:1:9: unknown key model.clases; did you mean model.classes?\n"},
+};
+
+Test(checks, each_rule_blames_the_key_that_breaks_it)
+{
+    for (size_t i = 0; i < CT_COUNT(cases); i++) {
+        struct loaded *l = load_yaml(cases[i].yaml);
+        cr_assert_str_eq(complaints(l), cases[i].complaints, "\"%s\":\n%s", cases[i].yaml,
+                         complaints(l));
+        unload(l);
+    }
+}
+
+Test(checks, programs_need_no_model)
+{
+    static const char *const argv[] = {"--batch.micro=5", "train.py", NULL};
+    struct loaded *l = load_argv(argv);
+
+    cr_assert_str_eq(complaints(l), "");
+    unload(l);
+}
+
+Test(checks, a_rule_names_the_option_that_broke_it)
+{
+    static const char *const argv[] = {"--batch.micro=5", NULL};
+    struct loaded *l = load(&(struct given){.yaml = MODEL DATA, .argv = argv});
+
+    cr_assert_str_eq(complaints(l),
+                     "--batch.micro must divide batch.global (32), which 5 does not; 4 would\n");
+    cr_assert_eq(l->code, CT_EUSAGE);
+    unload(l);
+}
