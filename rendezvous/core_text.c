@@ -210,7 +210,7 @@ static const char *who(const struct ct_rdzv *job, uint64_t link, char room[32])
     if (link == CT_RDZV_ALL)
         return "all";
     for (size_t i = 0; i < job->capacity; i++)
-        if (job->members[i].state != CT_RDZV_FREE && job->members[i].link == link)
+        if (job->members[i].link == link)
             return job->members[i].host;
     (void)snprintf(room, 32, "link%" PRIu64, link);
     return room;

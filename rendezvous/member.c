@@ -138,6 +138,7 @@ static void send_failure(struct ct_member *member)
                     .status = f->status,
                     .signal = f->signal,
                     .code = f->code,
+                    .fatal = f->fatal,
                     .host = f->host,
                     .text = f->text},
     };

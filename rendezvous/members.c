@@ -107,7 +107,6 @@ size_t ct_rdzv_candidates(const struct ct_rdzv *job)
 void ct_rdzv_release(struct ct_rdzv *job, struct ct_rdzv_member *member)
 {
     ct_rdzv_push(job, CT_RDZV_DO_RELEASE, member->link);
-    member->link = 0;
     ct_rdzv_set_member(job, member, CT_RDZV_FREE);
 }
 
@@ -350,7 +349,6 @@ void ct_rdzv_extend_leases(struct ct_rdzv *job, uint64_t gap_ms)
 static void drop(struct ct_rdzv *job, struct ct_rdzv_member *member, const char *why)
 {
     enum ct_rdzv_member_state was = member->state;
-    member->link = 0;
     ct_rdzv_set_member(job, member, CT_RDZV_FREE);
     if (member->place >= 0 && was != CT_RDZV_DONE)
         note_loss(job, member->host);

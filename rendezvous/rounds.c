@@ -83,12 +83,17 @@ static void blame_silent_node(struct ct_rdzv *job)
     }
 }
 
-/* Charge the incident to the budget, once. False: that was one too many, and the job is closing. */
+/* Charge the incident to the budget, once. False: the job is closing, because that was one too many
+ * or because the failure is fatal. */
 static bool survives(struct ct_rdzv *job, const struct ct_rdzv_failure *failure)
 {
     if (!job->has_cause || (is_consequence(&job->cause) && !is_consequence(failure))) {
         job->cause = *failure;
         job->has_cause = true;
+    }
+    if (failure->fatal) {
+        ct_rdzv_close(job, failure->code, status_of(failure), failure);
+        return false;
     }
     if (job->charged)
         return true;
@@ -413,7 +418,8 @@ void ct_rdzv_on_failure(struct ct_rdzv *job, struct ct_rdzv_member *member,
     if (job->phase == CT_RDZV_RUNNING) {
         if (survives(job, failure))
             ct_rdzv_change(job, CT_RDZV_REASON_FAILURE, false);
-    } else if (job->phase == CT_RDZV_PREPARE && member->state == CT_RDZV_ASKED) {
+    } else if (job->phase == CT_RDZV_PREPARE &&
+               (member->state == CT_RDZV_ASKED || failure->fatal)) {
         if (survives(job, failure))
             hurry(job, CT_RDZV_REASON_FAILURE);
     }
@@ -464,7 +470,6 @@ static void give_up_asking(struct ct_rdzv *job)
         char why[128];
         (void)snprintf(why, sizeof(why), "it did not stop its workers within %u ms",
                        job->params.prepare_ms);
-        member->link = 0;
         ct_rdzv_set_member(job, member, CT_RDZV_FREE);
         ct_rdzv_lost(job, member, CT_RDZV_ASKED, why);
     }

@@ -2,6 +2,7 @@
 #include "rendezvous/server_uv.h"
 
 #include "base/assert.h"
+#include "base/str.h"
 #include "net/conn_uv.h"
 #include "net/key.h"
 #include "net/listen_uv.h"
@@ -29,6 +30,7 @@ struct ct_rdzv_server {
     struct peer *peers; /* open connections */
     const struct ct_clock *clock;
     const struct ct_log *log;
+    char only_job[129];
     bool stopping;
     bool timer_closed;
     void (*stopped)(void *context);
@@ -235,7 +237,13 @@ int ct_rdzv_server_start(struct ct_rdzv_server **ret_server, uv_loop_t *loop,
     server->clock = options->clock != NULL ? options->clock : &ct_clock_system;
     server->log = options->log;
     server->armed_ms = UINT64_MAX;
-    struct ct_service_limits limits = {.jobs = options->jobs_max, .links = options->links_max};
+    if (options->only_job != NULL)
+        ct_str_copy(server->only_job, sizeof(server->only_job), options->only_job);
+    struct ct_service_limits limits = {
+        .jobs = options->jobs_max,
+        .links = options->links_max,
+        .only_job = options->only_job != NULL ? server->only_job : NULL,
+    };
     struct ct_service_io io = {
         .context = server,
         .send = io_send,

@@ -26,6 +26,7 @@ struct ct_rdzv_server_options {
     const char *listen[CT_RDZV_LISTENERS_LIMIT]; /* "host:port" (port 0: any) or "unix:/path" */
     size_t listen_count;
     const char *key_file; /* NULL: none; then only loopback and AF_UNIX may be listened on */
+    const char *only_job; /* the one job that it serves; NULL: any */
     uint32_t jobs_max;    /* 0: 1024 */
     uint32_t links_max;   /* connections; 0: 65536 */
     const struct ct_clock *clock; /* NULL: the machine's */

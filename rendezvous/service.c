@@ -202,8 +202,16 @@ static void on_hello(struct ct_service *service, struct ct_service_link *link,
                      const struct ct_msg_hello *hello)
 {
     char text[512];
+    const char *only = service->limits.only_job;
     if (link->hello) {
         violation(service, link, "a second HELLO");
+    } else if (only != NULL && strcmp(only, hello->job) != 0) {
+        (void)snprintf(
+            text, sizeof(text),
+            "this rendezvous serves job %s alone, host %s asks for job %s: give all nodes "
+            "one --rdzv_id, or use a ctrund for many jobs",
+            only, hello->host, hello->job);
+        ct_service_refuse(service, link->number, CT_EUSAGE, 0, text);
     } else if (hello->protocol != CT_WIRE_PROTOCOL) {
         (void)snprintf(text, sizeof(text),
                        "host %s speaks protocol %u, this rendezvous speaks %d: install the same "
@@ -309,6 +317,7 @@ static void failure_of(const struct ct_msg_failure *m, struct ct_rdzv_failure *r
         .pid = m->pid,
         .status = m->status,
         .signal = m->signal,
+        .fatal = m->fatal != 0,
     };
     ct_str_copy(ret_failure->host, sizeof(ret_failure->host), m->host);
     ct_str_copy(ret_failure->text, sizeof(ret_failure->text), m->text);
@@ -328,9 +337,10 @@ static void on_heartbeat(struct ct_service *service, uint64_t now_ms, struct ct_
     };
     uint64_t number = link->number;
     const struct ct_rdzv *core = link->job->core;
-    bool is_member =
-        link->member < ct_rdzv_capacity(core) && ct_rdzv_member(core, link->member)->link == number;
-    if (is_member)
+    const struct ct_rdzv_member *member = NULL;
+    if (link->member < ct_rdzv_capacity(core))
+        member = ct_rdzv_member(core, link->member);
+    if (member != NULL && member->state != CT_RDZV_FREE && member->link == number)
         ct_service_step(link->job, now_ms, &event);
     else
         ct_service_drop(service, number, CT_EFENCED,

@@ -48,6 +48,7 @@ struct ct_service_limits {
     uint32_t jobs;          /* 0: 1024 */
     uint32_t links;         /* 0: 65536 */
     uint32_t open_requests; /* store requests of one link that wait for an answer; 0: 8192 */
+    const char *only_job;   /* the one job that may be served (outlives the service); NULL: any */
 };
 
 /* A service without jobs, in its `epoch`th tenure (1 without a journal). NULL without memory. */

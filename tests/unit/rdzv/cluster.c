@@ -94,7 +94,7 @@ static void on_failed(void *context, const struct ct_error *error)
 
 /* ---- starting and stopping ---- */
 
-void cluster_init(struct cluster *c, bool tcp, uint32_t nodes_min, uint32_t nodes_max)
+static void init(struct cluster *c, bool tcp, const char *only_job)
 {
     memset(c, 0, sizeof(*c));
     cr_assert_eq(uv_loop_init(&c->loop), 0);
@@ -105,15 +105,26 @@ void cluster_init(struct cluster *c, bool tcp, uint32_t nodes_min, uint32_t node
         ct_str_copy(listen, sizeof(listen), "127.0.0.1:0");
     else
         (void)snprintf(listen, sizeof(listen), "unix:%s/rdzv", c->dir);
-    struct ct_rdzv_server_options options = {.listen = {listen}, .listen_count = 1};
+    struct ct_rdzv_server_options options = {
+        .listen = {listen}, .listen_count = 1, .only_job = only_job};
     struct ct_error err = {0};
     cr_assert_eq(ct_rdzv_server_start(&c->server, &c->loop, &options, &err), 0, "%s", err.text);
     ct_str_copy(c->endpoint, sizeof(c->endpoint), ct_rdzv_server_endpoint(c->server, 0));
     c->params = ct_rdzv_params_default;
-    c->params.nodes_min = nodes_min;
-    c->params.nodes_max = nodes_max;
     c->params.last_call_ms = 50;
     c->params.lease_ms = 1000;
+}
+
+void cluster_init(struct cluster *c, bool tcp, uint32_t nodes_min, uint32_t nodes_max)
+{
+    init(c, tcp, NULL);
+    c->params.nodes_min = nodes_min;
+    c->params.nodes_max = nodes_max;
+}
+
+void cluster_init_for(struct cluster *c, const char *only_job)
+{
+    init(c, false, only_job);
 }
 
 static struct node *add(struct cluster *c, const char *host, int32_t node_rank, const char *run_id)

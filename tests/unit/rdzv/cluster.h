@@ -48,6 +48,7 @@ struct cluster {
 
 /* A server on an AF_UNIX socket in a fresh directory, or on a loopback port. */
 void cluster_init(struct cluster *c, bool tcp, uint32_t nodes_min, uint32_t nodes_max);
+void cluster_init_for(struct cluster *c, const char *only_job);
 void cluster_deinit(struct cluster *c);
 
 /* Start an agent; its index. */

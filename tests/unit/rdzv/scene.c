@@ -38,14 +38,6 @@ struct scene_host *scene_host(struct scene *s, const char *name)
     return host;
 }
 
-static struct scene_host *host_of_link(struct scene *s, uint64_t link)
-{
-    for (size_t i = 0; i < s->host_count; i++)
-        if (s->hosts[i].link == link && link != 0)
-            return &s->hosts[i];
-    return NULL;
-}
-
 static void write_line(struct scene *s, const char *line)
 {
     if (!s->quiet)
@@ -248,6 +240,7 @@ void scene_fail(struct scene *s, const char *name, int status, int signal)
         .rank = 1,
         .status = status,
         .signal = signal,
+        .fatal = scene_host(s, name)->fatal,
     };
     ct_str_copy(failure.host, sizeof(failure.host), name);
     ct_str_copy(failure.text, sizeof(failure.text), "worker died");
@@ -303,7 +296,6 @@ void scene_at(struct scene *s, uint64_t now_ms, bool beats)
         if (ct_rdzv_deadline(s->job) <= s->now_ms)
             step(s, &tick);
     }
-    (void)host_of_link;
 }
 
 const char *scene_roster(const struct scene *s, char text[512])
@@ -328,4 +320,18 @@ void scene_expect(struct scene *s, const char *golden)
 void scene_forget(struct scene *s)
 {
     ct_buf_clear(&s->transcript);
+}
+
+void scene_run(struct scene *s, const char *hosts)
+{
+    char names[256];
+    char *rest = NULL;
+    strcpy(names, hosts);
+    for (char *name = strtok_r(names, " ", &rest); name != NULL; name = strtok_r(NULL, " ", &rest))
+        scene_join(s, name);
+    if (ct_rdzv_phase(s->job) == CT_RDZV_LAST_CALL)
+        scene_at(s, s->now_ms + s->params.last_call_ms, true);
+    scene_all_prepared(s);
+    cr_assert_eq(ct_rdzv_phase(s->job), CT_RDZV_RUNNING);
+    scene_forget(s);
 }

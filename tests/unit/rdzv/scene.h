@@ -26,6 +26,7 @@ struct scene_host {
     uint64_t promised;
     bool released;
     bool closed;
+    bool fatal;  /* its failures are */
     int refused; /* the code, 0: not */
     char refusal[512];
 };
@@ -74,6 +75,10 @@ void scene_leave(struct scene *s, const char *host, enum ct_rdzv_leave how);
 void scene_cut(struct scene *s, const char *host);
 void scene_new_self(struct scene *s, const char *host); /* the next join is another incarnation */
 void scene_disk(struct scene *s, enum scene_disk disk); /* GOOD answers what waits */
+
+/* Let these hosts (a space between names) join with 2 slots each and form a round; the transcript
+ * of that is forgotten. */
+void scene_run(struct scene *s, const char *hosts);
 
 /* "a:0 b:2": hosts of the committed round with their first ranks. */
 const char *scene_roster(const struct scene *s, char text[512]);

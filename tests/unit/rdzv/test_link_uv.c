@@ -173,6 +173,22 @@ Test(link, a_job_that_is_never_complete_ends_and_says_who_is_missing)
     cluster_deinit(&c);
 }
 
+static bool second_has_failed(const struct cluster *c)
+{
+    return c->nodes[1].failed;
+}
+
+Test(link, a_server_of_one_job_refuses_another)
+{
+    struct cluster c;
+    cluster_init_for(&c, "mine");
+    (void)cluster_add_for(&c, "a", "mine");
+    struct node *b = cluster_add_for(&c, "b", "yours");
+    cr_assert(cluster_until(&c, second_has_failed));
+    cr_assert_not_null(strstr(b->error.text, "serves job mine alone"), "%s", b->error.text);
+    cluster_deinit(&c);
+}
+
 Test(link, one_server_serves_many_jobs)
 {
     struct cluster c;
