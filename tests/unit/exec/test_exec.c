@@ -126,20 +126,26 @@ Test(exec, tensors_written_back_continue_bit_for_bit)
     rig_deinit(&b);
 }
 
-Test(exec, the_digest_sees_every_tensor)
+Test(exec, the_digest_sees_every_byte_of_every_tensor)
 {
+    static const int64_t wide[] = {5000, 7}; /* a weight of 140,000 bytes */
+    static char data[150000];
     struct run run = run_default();
     struct rig rig;
-    char data[1024];
 
+    run.spec.hidden = wide;
     rig_init(&rig, &run, NULL);
     uint64_t before = ct_exec_digest(rig.exec);
     for (int i = 0; i < rig.plan.tensor_count; i++) {
+        size_t bytes = rig.plan.tensors[i].bytes, at[] = {0, bytes / 2, bytes - 1};
+        cr_assert_leq(bytes, sizeof data);
         ct_exec_read(rig.exec, i, data);
-        data[rig.plan.tensors[i].bytes - 1] ^= 1;
-        ct_exec_write(rig.exec, i, data);
-        cr_assert_neq(ct_exec_digest(rig.exec), before, "%s", rig.plan.tensors[i].name);
-        data[rig.plan.tensors[i].bytes - 1] ^= 1;
+        for (size_t k = 0; k < CT_COUNT(at); k++) {
+            data[at[k]] ^= 1;
+            ct_exec_write(rig.exec, i, data);
+            cr_assert_neq(ct_exec_digest(rig.exec), before, "%s", rig.plan.tensors[i].name);
+            data[at[k]] ^= 1;
+        }
         ct_exec_write(rig.exec, i, data);
         cr_assert_eq(ct_exec_digest(rig.exec), before);
     }

@@ -87,6 +87,21 @@ Test(plan, equal_options_have_equal_hashes_and_others_do_not)
     ct_plan_deinit(&same);
 }
 
+Test(plan, the_hash_sees_the_mode_where_the_lists_are_equal)
+{
+    struct ct_plan_options options = plan_options;
+    struct ct_plan fast, reproducible;
+
+    options.reduce = CT_PLAN_FAST;
+    plan_init(&fast, &options);
+    options.reduce = CT_PLAN_REPRODUCIBLE;
+    plan_init(&reproducible, &options);
+    cr_assert_eq(ct_program_hash(&fast.step.program), ct_program_hash(&reproducible.step.program));
+    cr_assert_neq(fast.hash, reproducible.hash);
+    ct_plan_deinit(&fast);
+    ct_plan_deinit(&reproducible);
+}
+
 Test(plan, what_cannot_be_planned_is_refused_with_the_key)
 {
     struct ct_plan_options rows[8];
