@@ -229,6 +229,46 @@ Test(optim, sumsq_is_exact_to_double_precision_at_every_size)
     kit_deinit(&kit);
 }
 
+/* A leaf of 1024 elements: lane l adds elements l, l + 16, ...; lanes fold 8, 4, 2, 1. */
+static double leaf_sum(const float *x, int64_t count)
+{
+    double lane[16] = {0};
+
+    for (int64_t i = 0; i < count; i++)
+        lane[i % 16] += (double)x[i] * (double)x[i];
+    for (int width = 8; width > 0; width /= 2)
+        for (int l = 0; l < width; l++)
+            lane[l] += lane[l + width];
+    return lane[0];
+}
+
+static double tree_sum(const float *x, int64_t count)
+{
+    int64_t half = 1024;
+
+    if (count <= half)
+        return leaf_sum(x, count);
+    while (half * 2 < count)
+        half *= 2;
+    return tree_sum(x, half) + tree_sum(x + half, count - half);
+}
+
+Test(optim, sumsq_is_one_tree_whatever_the_segments_and_threads)
+{
+    static const int64_t counts[] = {1024, 2049, 5000, 140001, 201001, 210001, 300001, 330001};
+    struct kit kit;
+
+    kit_init(&kit, 9);
+    for (size_t i = 0; i < CT_COUNT(counts); i++) {
+        struct ct_tensor x = kit_random(&kit, CT_F32, ct_shape1(counts[i]), -1, 1);
+
+        for (int threads = 1; threads <= 7; threads += 3)
+            cr_assert_eq(sumsq(&x, threads), tree_sum(x.data, counts[i]), "%lld elements",
+                         (long long)counts[i]);
+    }
+    kit_deinit(&kit);
+}
+
 Test(optim, sumsq_of_large_gradients_does_not_overflow_and_shows_nan)
 {
     struct kit kit;
