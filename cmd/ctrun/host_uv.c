@@ -49,7 +49,8 @@ static int make_private_dir(struct host *host, const struct job *job, struct ct_
 static int start_alone(struct host *host, uv_loop_t *loop, const struct job *job,
                        const struct ct_log *log, struct ct_error *err)
 {
-    struct ct_rdzv_server_options options = {.listen_count = 1, .log = log};
+    struct ct_rdzv_server_options options = {
+        .listen_count = 1, .only_job = job->cfg.launch.rdzv_id, .log = log};
     int rc = make_private_dir(host, job, err);
 
     if (rc != 0)
@@ -154,7 +155,8 @@ static int read_endpoint(const struct job *job, struct ct_endpoint *ret_endpoint
 static int start_among(struct host *host, uv_loop_t *loop, const struct job *job,
                        const struct ct_log *log, struct ct_error *err)
 {
-    struct ct_rdzv_server_options options = {.listen_count = 1, .log = log};
+    struct ct_rdzv_server_options options = {
+        .listen_count = 1, .only_job = job->cfg.launch.rdzv_id, .log = log};
     struct ct_endpoint endpoint;
     struct ct_error bind_error = {0};
     int rc = read_endpoint(job, &endpoint, err);

@@ -74,9 +74,7 @@ static void tidy_process(void)
 int main(int argc, char **argv)
 {
     tidy_process();
-    if (argc < 2)
-        return ct_cmd_help(argc, argv);
-    for (size_t i = 0; i < CT_COUNT(commands); i++)
+    for (size_t i = 0; argc > 1 && i < CT_COUNT(commands); i++)
         if (strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run(argc - 1, argv + 1);
     return ct_cmd_run(argc, argv);

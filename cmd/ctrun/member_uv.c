@@ -52,7 +52,7 @@ static void on_revoke(void *context, uint64_t generation, enum ct_rdzv_reason re
  */
 
 /* Tell the rendezvous: a worker failed, or could not be started (pid 0, `code` says why). */
-static void tell_failure(struct node *node, const struct ct_worker_failure *failure)
+static void tell_failure(struct node *node, const struct ct_worker_failure *failure, bool final)
 {
     struct ct_rdzv_failure told = {
         .generation = node->round->generation,
@@ -62,7 +62,7 @@ static void tell_failure(struct node *node, const struct ct_worker_failure *fail
         .pid = (int32_t)failure->pid,
         .status = failure->end.signal != 0 ? -1 : failure->end.status,
         .signal = failure->end.signal,
-
+        .fatal = final,
     };
     size_t length = strlen(failure->text), room = sizeof told.text - 1;
     const char *text = failure->text;
@@ -86,7 +86,7 @@ static void start_failed(struct node *node, const struct ct_error *error)
     };
 
     words_failure(node, &failure);
-    tell_failure(node, &failure);
+    tell_failure(node, &failure, true);
 }
 
 static void on_round(void *context, const struct ct_round *round)
@@ -135,7 +135,7 @@ static void on_failure(void *context, const struct ct_worker_failure *failure)
         return;
     words_failure(node, failure);
     if (node->agent != NULL)
-        tell_failure(node, failure);
+        tell_failure(node, failure, ct_exit_is_final(failure->end, node->job->program.native));
 }
 
 static void on_finished(void *context, bool well)

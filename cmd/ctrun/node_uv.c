@@ -87,7 +87,7 @@ static bool others_are_here(struct node *node)
     uint64_t waited_ms = uv_now(&node->loop) - node->ending_at_ms;
     char text[96];
 
-    if (links == 0 || node->hurry || waited_ms > LINGER_MS)
+    if (node->job->alone || links == 0 || node->hurry || waited_ms > LINGER_MS)
         return false;
     (void)snprintf(text, sizeof text, "waiting for %zu other node%s to leave the rendezvous here",
                    links, links == 1 ? "" : "s");

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-enum { CT_NPROC_MAX = 1024 };
+enum { CT_NPROC_MAX = 4096 };
 
 /* What is looked at; tests give their own. */
 struct ct_host_view {
@@ -18,7 +18,7 @@ struct ct_host_view {
     const char *cuda_visible_devices; /* NULL: unset, all are visible */
 };
 
-/* `text` as a number of workers, 1..CT_NPROC_MAX. 0, or CT_EUSAGE for a wrong text and
+/* `text` as a number of workers, 1 to CT_NPROC_MAX. 0, or CT_EUSAGE for a wrong text and
  * CT_EUNAVAILABLE when "gpu" finds none. */
 int ct_nproc_resolve(const char *text, const struct ct_host_view *host, uint32_t *ret_nproc,
                      struct ct_error *err);

@@ -61,7 +61,9 @@ void ct_casualty_print(const struct ct_casualty *casualty, struct ct_buf *to)
     if (casualty->pid > 0)
         (void)ct_buf_printf(to, ", pid %d", casualty->pid);
     (void)ct_buf_puts(to, ") ");
-    if (casualty->signal != 0)
+    if (casualty->pid <= 0)
+        (void)ct_buf_puts(to, "could not be started");
+    else if (casualty->signal != 0)
         (void)ct_buf_printf(to, "was killed by signal %d (%s)", casualty->signal,
                             ct_signal_name(casualty->signal, name, sizeof name));
     else
@@ -97,7 +99,9 @@ void ct_summary_failed(const char *run_id, const struct ct_casualty *cause, uint
     if (hint != NULL)
         (void)ct_buf_printf(to, "  hint: %s\n", hint);
     (void)ct_buf_puts(to, "ctrun: ");
-    if (max_restarts > 0)
+    if (cause->rank >= 0 && restarts < max_restarts)
+        (void)ct_buf_puts(to, "not restarted, it would end the same way; ");
+    else if (max_restarts > 0)
         (void)ct_buf_printf(to, "%u of %u restarts were used; ", restarts, max_restarts);
     (void)ct_buf_printf(to, "exit status %d\n", exit_status);
 }

@@ -20,7 +20,7 @@ struct ct_casualty {
     int32_t rank;       /* -1: not a worker (a lost node, a timeout) */
     int32_t local_rank; /* -1 likewise */
     int32_t node;       /* place in the round, -1: unknown */
-    int32_t pid;        /* 0: unknown */
+    int32_t pid;        /* 0: it could not be started */
     int32_t status;     /* exit status, when signal is 0 */
     int32_t signal;
     const char *host; /* "" when unknown */

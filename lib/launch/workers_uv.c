@@ -138,7 +138,7 @@ static void say(struct ct_workers *workers)
     if (others > 0)
         (void)ct_buf_printf(&text, " and %u other%s", others, others > 1 ? "s" : "");
     if (sup->state == CT_SUP_STOPPING)
-        (void)ct_buf_printf(&text, " to end after SIGTERM; SIGKILL in %.0f s",
+        (void)ct_buf_printf(&text, " to end after SIGTERM; SIGKILL in %.1f s",
                             (double)(sup->deadline_at_ms - uv_now(workers->loop)) / 1000);
     else
         (void)ct_buf_puts(&text, " to be removed by the kernel after SIGKILL");

@@ -47,12 +47,12 @@ static uint32_t resolve(const char *text, const char *visible)
 Test(nproc, a_number_is_taken_as_it_is)
 {
     cr_assert_eq(resolve("1", NULL), 1u);
-    cr_assert_eq(resolve("1024", NULL), 1024u);
+    cr_assert_eq(resolve("4096", NULL), 4096u);
 }
 
 Test(nproc, anything_else_is_refused_with_what_it_takes)
 {
-    static const char *const texts[] = {"0", "-1", "1025", "", "two", "gpus", "3x", "1.5", "0x2"};
+    static const char *const texts[] = {"0", "-1", "4097", "", "two", "gpus", "3x", "1.5", "0x2"};
     struct ct_host_view host = {tree.root, 6, NULL};
 
     for (size_t i = 0; i < CT_COUNT(texts); i++) {

@@ -46,12 +46,21 @@ Test(summary, the_first_failure_is_named_with_its_last_lines)
 
 Test(summary, an_exit_status_is_given_as_it_was)
 {
-    struct ct_casualty cause = {.local_rank = 0, .node = -1, .status = 3, .host = "", .text = ""};
+    struct ct_casualty cause = {.node = -1, .pid = 7, .status = 3, .host = "", .text = ""};
 
     ct_summary_failed("none", &cause, 0, 0, 3, &out);
     cr_assert_str_eq(ct_buf_str(&out),
-                     "ctrun: job failed: rank 0 (local rank 0) exited with status 3\n"
+                     "ctrun: job failed: rank 0 (local rank 0, pid 7) exited with status 3\n"
                      "ctrun: exit status 3\n");
+}
+
+Test(summary, one_that_never_ran_could_not_be_started)
+{
+    struct ct_casualty cause = {.rank = 2, .local_rank = 2, .node = 0, .status = 66, .host = "h"};
+
+    ct_casualty_print(&cause, &out);
+    cr_assert_str_eq(ct_buf_str(&out),
+                     "rank 2 (node 0, host h, local rank 2) could not be started");
 }
 
 Test(summary, a_failure_that_is_no_workers_is_its_sentence)
@@ -62,6 +71,15 @@ Test(summary, a_failure_that_is_no_workers_is_its_sentence)
     ct_summary_failed("x", &cause, 0, 1, 79, &out);
     cr_assert_str_eq(ct_buf_str(&out), "ctrun: job \"x\" failed: node n7 was lost\n"
                                        "ctrun: 0 of 1 restarts were used; exit status 79\n");
+}
+
+Test(summary, restarts_left_over_are_explained)
+{
+    struct ct_casualty cause = {.pid = 7, .status = 65, .host = "", .text = ""};
+
+    ct_summary_failed("none", &cause, 0, 3, 65, &out);
+    cr_assert_not_null(strstr(ct_buf_str(&out),
+                              "ctrun: not restarted, it would end the same way; exit status 65\n"));
 }
 
 Test(summary, signals_have_names)
