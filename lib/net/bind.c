@@ -171,7 +171,7 @@ static int bind_tcp(const struct ct_endpoint *endpoint, bool open_to_all, int *r
         if (!open_to_all && !ct_address_is_loopback(address))
             return ct_error_set(err, CT_EAUTH,
                                 "refusing to listen on %s without a key: others can reach it; make "
-                                "a key with `ctrun key FILE` and pass --key_file FILE on every "
+                                "a key with `ctrun key new FILE` and pass --key_file FILE on every "
                                 "node",
                                 where);
         code = bind_address(address, ret_fd);

@@ -29,7 +29,7 @@ const char *proc_program(const char *name)
 {
     static char paths[4][PATH_MAX];
     static unsigned next;
-    const char *folder = getenv("CTRUN_TEST_BIN");
+    const char *folder = getenv("TEST_PROGRAMS");
     char *path = paths[next++ % 4];
 
     (void)snprintf(path, PATH_MAX, "%s/%s", folder != NULL ? folder : "build/release/bin", name);

@@ -20,7 +20,7 @@ struct proc {
     double started_s;
 };
 
-/* Path of a program under test ("ctrun"); from CTRUN_TEST_BIN or build/release/bin. Static. */
+/* Path of a program under test ("ctrun"); from TEST_PROGRAMS or build/release/bin. Static. */
 const char *proc_program(const char *name);
 
 /* Start `argv` (NULL-terminated; argv[0] is looked up in PATH unless it has a slash). `env` are

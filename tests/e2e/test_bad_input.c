@@ -1,0 +1,223 @@
+/* Bad input: each gets one clear sentence and its documented exit status, and starts nothing. */
+#include "e2e.h"
+
+#include "base/assert.h"
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+TestSuite(bad_input, .init = e2e_enter, .fini = e2e_leave, .timeout = 60);
+
+static const char good[] = "model: {type: mlp, hidden: [8], classes: 10}\n"
+                           "data:\n"
+                           "  train: {format: csv, path: data.csv, scale: 0.0625}\n"
+                           "batch: {global: 2}\n"
+                           "train: {steps: 2}\n"
+                           "checkpoint: {dir: ckpt}\n"
+                           "log: {dir: run}\n";
+
+static const char rows[] = "1,2,3\n4,5,1\n7,8,9\n2,2,0\n";
+
+/* What ctrun is given, the status, and words that the sentence must have. */
+static const struct bad_case {
+    const char *name;
+    const char *yaml; /* written to bad.yaml when not NULL */
+    const char *argv[8];
+    int status;
+    const char *words[3];
+} cases[] = {
+    {"no argument", NULL, {NULL}, 2, {"program"}},
+    {"missing file", NULL, {"none.yaml"}, 2, {"none.yaml", "No such file"}},
+    {"directory", NULL, {"dir.yaml"}, 2, {"dir.yaml", "directory"}},
+    {"missing program", NULL, {"--no-python", "./nosuch"}, 66, {"nosuch"}},
+    {"binary junk",
+     "\x7f"
+     "ELF\x02\x01\x01\x00\xff\xfe",
+     {"bad.yaml"},
+     2,
+     {"bad.yaml"}},
+    {"empty file", "", {"bad.yaml"}, 2, {"bad.yaml"}},
+    {"tabs", "model:\n\ttype: mlp\n", {"bad.yaml"}, 2, {"bad.yaml:2:1", "tab"}},
+    {"unknown key", "model: {hiden: [8]}\n", {"bad.yaml"}, 2, {"bad.yaml:1:9", "hiden", "hidden"}},
+    {"unknown section", "modle: {hidden: [8]}\n", {"bad.yaml"}, 2, {"bad.yaml:1:1", "model"}},
+    {"wrong type", "optim: {lr: fast}\n", {"bad.yaml"}, 2, {"bad.yaml:1:13", "fast"}},
+    {"out of range", "optim: {lr: -1}\n", {"bad.yaml"}, 2, {"bad.yaml:1:13", "optim.lr", "-1"}},
+    {"duplicate key", "seed: 1\nseed: 2\n", {"bad.yaml"}, 2, {"bad.yaml:2:1", "seed"}},
+    {"two documents", "seed: 1\n---\nseed: 2\n", {"bad.yaml"}, 2, {"bad.yaml"}},
+    {"alias bomb", "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n", {"bad.yaml"}, 2, {"bad.yaml"}},
+    {"zero workers", NULL, {"--nproc_per_node", "0", "/bin/true"}, 2, {"nproc_per_node", "0"}},
+    {"no GPUs here", NULL, {"--nproc_per_node", "gpus", "/bin/true"}, 2, {"nproc_per_node"}},
+    {"nodes reversed", NULL, {"--nnodes", "3:2", "/bin/true"}, 2, {"nnodes", "3:2"}},
+    {"nodes not a number", NULL, {"--nnodes", "many", "/bin/true"}, 2, {"nnodes", "many"}},
+    {"unknown option", NULL, {"--nproc_per_nod", "2", "/bin/true"}, 2, {"nproc_per_nod"}},
+    {"value missing", NULL, {"--nnodes"}, 2, {"nnodes"}},
+    {"rank without nodes", NULL, {"--node_rank", "3", "/bin/true"}, 2, {"node_rank"}},
+    {"two nodes, nowhere to meet", NULL, {"--nnodes", "2", "/bin/true"}, 2, {"rdzv_endpoint"}},
+    {"port too large",
+     NULL,
+     {"--nnodes", "2", "--rdzv_endpoint", "127.0.0.1:99999", "/bin/true"},
+     2,
+     {"99999"}},
+    {"unresolvable host",
+     NULL,
+     {"--nnodes", "2", "--node_rank", "1", "--rdzv_endpoint", "no-such-host.invalid:29400",
+      "--join_timeout=1s", "/bin/true"},
+     2,
+     {"no-such-host.invalid"}},
+    {"listening beyond this machine without a key",
+     NULL,
+     {"--nnodes", "2", "--node_rank", "0", "--rdzv_endpoint", "0.0.0.0:0", "/bin/true"},
+     77,
+     {"key"}},
+};
+
+ParameterizedTestParameters(bad_input, ctrun_says_what_is_wrong)
+{
+    static int indices[CT_COUNT(cases)];
+
+    for (size_t i = 0; i < CT_COUNT(cases); i++)
+        indices[i] = (int)i;
+    return cr_make_param_array(int, indices, CT_COUNT(cases));
+}
+
+static int lines_of(const char *text)
+{
+    return e2e_count(text, "\n");
+}
+
+ParameterizedTest(int *index, bad_input, ctrun_says_what_is_wrong)
+{
+    const struct bad_case *bad = &cases[*index];
+    const char *argv[16] = {proc_program("ctrun")};
+    struct proc run;
+
+    if (bad->yaml != NULL)
+        (void)e2e_write("bad.yaml", bad->yaml);
+    cr_assert_eq(system("mkdir -p dir.yaml"), 0);
+    for (int i = 0; i < 8 && bad->argv[i] != NULL; i++)
+        argv[i + 1] = bad->argv[i];
+    int status = proc_run(&run, argv, NULL, 30);
+    cr_assert_eq(status, bad->status, "%s: status %d:\n%s", bad->name, status,
+                 ct_buf_str(&run.text));
+    for (int i = 0; i < 3 && bad->words[i] != NULL; i++)
+        cr_assert_not_null(strstr(ct_buf_str(&run.text), bad->words[i]), "%s: no \"%s\" in:\n%s",
+                           bad->name, bad->words[i], ct_buf_str(&run.text));
+    cr_assert_leq(lines_of(ct_buf_str(&run.text)), 5, "%s", ct_buf_str(&run.text));
+    cr_assert_lt(run.seconds, 5);
+    proc_free(&run);
+}
+
+/* What is wrong in data and checkpoints: the file's content, the status, the words. */
+static const struct data_case {
+    const char *name;
+    const char *csv;
+    const char *extra; /* one more option */
+    int status;
+    const char *words[3];
+} data_cases[] = {
+    {"unreadable data", NULL, NULL, 66, {"data.csv", "No such file"}},
+    {"not a number", "1,2,3\n4,x,1\n", NULL, 65, {"data.csv:2", "x"}},
+    {"NaN in data", "1,2,3\nnan,5,1\n", NULL, 65, {"data.csv:2", "nan"}},
+    {"infinity in data", "1,2,3\n4,inf,1\n", NULL, 65, {"data.csv:2", "inf"}},
+    {"label out of range", "1,2,3\n4,5,10\n", NULL, 65, {"data.csv:2", "10"}},
+    {"negative label", "1,2,3\n4,5,-1\n", NULL, 65, {"data.csv:2", "-1"}},
+    {"label not whole", "1,2,3\n4,5,1.5\n", NULL, 65, {"data.csv:2", "1.5"}},
+    {"ragged row", "1,2,3\n4,5\n", NULL, 65, {"data.csv:2"}},
+    {"empty data", "", NULL, 65, {"data.csv"}},
+    {"batch that does not divide", rows, "--batch.global=3", 2, {"batch", "3"}},
+    {"features differ", rows, "--model.input=7", 65, {"model.input is 7", "2 features"}},
+    {"checkpoint that is none", rows, "--checkpoint.resume=data.csv", 65, {"data.csv"}},
+    {"checkpoint that is not there", rows, "--checkpoint.resume=nosuch", 66, {"nosuch"}},
+};
+
+ParameterizedTestParameters(bad_input, the_trainer_says_what_is_wrong)
+{
+    static int indices[CT_COUNT(data_cases)];
+
+    for (size_t i = 0; i < CT_COUNT(data_cases); i++)
+        indices[i] = (int)i;
+    return cr_make_param_array(int, indices, CT_COUNT(data_cases));
+}
+
+ParameterizedTest(int *index, bad_input, the_trainer_says_what_is_wrong)
+{
+    const struct data_case *bad = &data_cases[*index];
+    const char *config = e2e_write("good.yaml", good);
+    struct proc run;
+
+    if (bad->csv != NULL)
+        (void)e2e_write("data.csv", bad->csv);
+    int status = e2e_run(&run, "--nproc_per_node", "2", "--max_restarts", "3",
+                         bad->extra != NULL ? bad->extra : "--seed=1", config, NULL);
+    cr_assert_eq(status, bad->status, "%s: status %d:\n%s", bad->name, status,
+                 ct_buf_str(&run.text));
+    for (int i = 0; i < 3 && bad->words[i] != NULL; i++)
+        cr_assert_not_null(strstr(ct_buf_str(&run.text), bad->words[i]), "%s: no \"%s\" in:\n%s",
+                           bad->name, bad->words[i], ct_buf_str(&run.text));
+    cr_assert_eq(e2e_count(ct_buf_str(&run.text), bad->words[0]) > 4, 0,
+                 "the sentence is not repeated without end:\n%s", ct_buf_str(&run.text));
+    cr_assert_lt(run.seconds, 5, "what cannot get better is not tried again");
+    proc_free(&run);
+}
+
+Test(bad_input, every_error_of_a_file_is_reported)
+{
+    struct proc run;
+    const char *config = e2e_write("bad.yaml", "seed: x\noptim: {lr: y}\nbatch: {globl: 3}\n");
+
+    cr_assert_eq(e2e_run(&run, config, NULL), 2);
+    e2e_said(&run, "bad.yaml:1:7");
+    e2e_said(&run, "bad.yaml:2:13");
+    e2e_said(&run, "bad.yaml:3:9");
+    proc_free(&run);
+}
+
+Test(bad_input, the_checked_configuration_is_good_when_nothing_is_wrong)
+{
+    struct proc run;
+    const char *config = e2e_write("good.yaml", good);
+
+    (void)e2e_write("data.csv", rows);
+    cr_assert_eq(e2e_run(&run, "--nproc_per_node", "2", config, NULL), 0, "%s",
+                 ct_buf_str(&run.text));
+    proc_free(&run);
+}
+
+Test(bad_input, a_yaml_file_above_one_mebibyte_is_refused)
+{
+    struct proc run;
+    static char large[1200000];
+
+    memset(large, '#', sizeof large - 2);
+    cr_assert_eq(e2e_run(&run, e2e_write("large.yaml", large), NULL), 2);
+    e2e_said(&run, "large.yaml");
+    cr_assert_lt(run.seconds, 2);
+    proc_free(&run);
+}
+
+Test(bad_input, a_yaml_file_nested_too_deeply_is_refused)
+{
+    struct proc run;
+    char deep[400] = "";
+
+    memset(deep, '[', 200);
+    cr_assert_eq(e2e_run(&run, e2e_write("deep.yaml", deep), NULL), 2);
+    e2e_said(&run, "deep.yaml");
+    proc_free(&run);
+}
+
+Test(bad_input, a_misspelt_variable_of_ours_is_named)
+{
+    struct proc run;
+    const char *const argv[] = {proc_program("ctrun"), "/bin/true", NULL};
+    const char *const env[] = {"CTRUN_OPTIM_LRR=3", NULL};
+
+    cr_assert_eq(proc_run(&run, argv, env, 10), 2);
+    e2e_said(&run, "CTRUN_OPTIM_LRR");
+    e2e_said(&run, "CTRUN_OPTIM_LR");
+    proc_free(&run);
+}
