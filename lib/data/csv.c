@@ -10,6 +10,7 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,7 +41,8 @@ static const char *show(const struct field *field, char text[MAX_VALUE])
 
     for (size_t i = 0; i < length; i++)
         text[i] = isprint((unsigned char)field->at[i]) ? field->at[i] : '?';
-    (void)strcpy(text + length, field->at + length < field->end ? "..." : "");
+    (void)snprintf(text + length, MAX_VALUE - length, "%s",
+                   field->at + length < field->end ? "..." : "");
     return text;
 }
 
@@ -153,8 +155,8 @@ static int parse_fields(struct csv *csv, const char *at, const char *end, struct
     float *features = rows->features + rows->rows * rows->width;
     size_t column = 0;
 
-    for (const char *next = at; next != NULL; column++) {
-        struct field field = take_field(next, end, &next);
+    for (; at != NULL; column++) {
+        struct field field = take_field(at, end, &at);
         double value = 0;
         field.column = column;
         if (column >= csv->columns)

@@ -70,6 +70,7 @@ static int take_part(struct ct_rows *rows, size_t first, size_t end, struct ct_e
         ct_rows_deinit(&part);
         return code;
     }
+    CT_ASSERT(part.features != NULL && part.labels != NULL && part.room >= end - first);
     for (size_t i = first; i < end; i++) {
         size_t from = (size_t)ct_permute(i, rows->rows, SPLIT_KEY);
         memcpy(part.features + part.rows * part.width, rows->features + from * rows->width,

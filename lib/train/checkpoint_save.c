@@ -189,7 +189,7 @@ static int refuse(const char *dir, const char *path, int code, struct ct_error *
 
 int ct_ckpt_save(const struct ct_ckpt_save *save, char ret_path[PATH_MAX], struct ct_error *err)
 {
-    char name[32], path[PATH_MAX], temporary[PATH_MAX], latest[PATH_MAX];
+    char name[32], line[40], path[PATH_MAX], temporary[PATH_MAX], latest[PATH_MAX];
     int code = ct_fs_make_dirs(save->dir, err);
 
     if (code != 0)
@@ -211,8 +211,8 @@ int ct_ckpt_save(const struct ct_ckpt_save *save, char ret_path[PATH_MAX], struc
         (void)ct_fs_remove_tree(temporary);
         return refuse(save->dir, path, code, err);
     }
-    (void)strcat(name, "\n");
-    code = ct_fs_replace(latest, name, strlen(name), err);
+    int length = snprintf(line, sizeof line, "%s\n", name);
+    code = ct_fs_replace(latest, line, (size_t)length, err);
     if (code != 0)
         return code;
     prune(save->dir, save->state.step, save->keep);

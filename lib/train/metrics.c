@@ -36,7 +36,9 @@ struct ct_metrics {
 
 static double wall_s(const struct ct_metrics *metrics)
 {
-    return (double)(ct_clock_wall_ns(metrics->clock) / 1000) * 1e-6;
+    uint64_t microseconds = ct_clock_wall_ns(metrics->clock) / 1000;
+
+    return (double)microseconds * 1e-6;
 }
 
 /* The step of a line of metrics.jsonl; false when it is no record. */

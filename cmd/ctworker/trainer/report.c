@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How often progress is sent to an agent, and shown on a terminal; the window of the speed. */
-enum { AGENT_MS = 100, TERMINAL_MS = 1000, WINDOW_MS = 500 };
+/* How often progress is sent to an agent, and shown on a terminal; the windows of the speed. */
+enum { AGENT_MS = 100, TERMINAL_MS = 1000, FIRST_WINDOW_MS = 50, WINDOW_MS = 500 };
 
 int ct_report_open(struct ct_worker *worker, struct ct_error *err)
 {
@@ -18,6 +18,7 @@ int ct_report_open(struct ct_worker *worker, struct ct_error *err)
 
     report->active = worker->me->rank == 0;
     report->started_ns = report->mark_ns = ct_clock_mono_ns(worker->clock);
+    report->shown_ns = report->alone ? report->started_ns : 0;
     report->first_step = worker->step;
     if (!report->active)
         return 0;
@@ -40,17 +41,22 @@ static double seconds_since(const struct ct_worker *worker, uint64_t start_ns)
     return (double)(ct_clock_mono_ns(worker->clock) - start_ns) * 1e-9;
 }
 
-/* Samples a second since the last mark, when the window is long enough to tell. */
+/* Samples a second: over the last window; after the last step over the whole training; 0 before
+ * there is anything to tell. */
 static void measure(struct ct_worker *worker)
 {
     struct ct_report *report = &worker->report;
     double seconds = seconds_since(worker, report->mark_ns);
+    bool first = report->samples_per_s == 0;
 
-    if (report->samples_per_s > 0 && seconds < WINDOW_MS * 1e-3)
-        return;
-    report->samples_per_s = (double)(report->samples - report->mark_samples) / (seconds + 1e-9);
-    report->mark_ns = ct_clock_mono_ns(worker->clock);
-    report->mark_samples = report->samples;
+    if (worker->step == worker->steps) {
+        report->samples_per_s =
+            (double)report->samples / (seconds_since(worker, report->started_ns) + 1e-9);
+    } else if (seconds >= (first ? FIRST_WINDOW_MS : WINDOW_MS) * 1e-3) {
+        report->samples_per_s = (double)(report->samples - report->mark_samples) / seconds;
+        report->mark_ns = ct_clock_mono_ns(worker->clock);
+        report->mark_samples = report->samples;
+    }
 }
 
 static struct ct_progress progress_of(const struct ct_worker *worker,
@@ -60,7 +66,7 @@ static struct ct_progress progress_of(const struct ct_worker *worker,
     double per_step =
         seconds_since(worker, report->started_ns) / (double)(worker->step - report->first_step);
 
-    return (struct ct_progress){.epoch = ct_worker_epoch(worker),
+    return (struct ct_progress){.epoch = ct_worker_epoch(worker) - 1,
                                 .epochs = ct_worker_epochs(worker),
                                 .step = worker->step,
                                 .steps = worker->steps,
@@ -75,7 +81,7 @@ static void show_line(const struct ct_progress *p)
 {
     (void)printf("epoch %" PRIu64 "/%" PRIu64 "  step %" PRIu64 "/%" PRIu64
                  "  loss %.4f  %.0f samples/s  %.0f s left\n",
-                 p->epoch, p->epochs, p->step, p->steps, p->loss, p->samples_per_s, p->eta_s);
+                 p->epoch + 1, p->epochs, p->step, p->steps, p->loss, p->samples_per_s, p->eta_s);
     (void)fflush(stdout);
 }
 
@@ -114,7 +120,8 @@ int ct_report_step(struct ct_worker *worker, const struct ct_step_report *step,
     ct_metric_put(&record, CT_METRIC_LOSS, step->loss);
     ct_metric_put(&record, CT_METRIC_LR, step->lr);
     ct_metric_put(&record, CT_METRIC_GRAD_NORM, step->grad_norm);
-    ct_metric_put(&record, CT_METRIC_SAMPLES_PER_S, report->samples_per_s);
+    if (report->samples_per_s > 0)
+        ct_metric_put(&record, CT_METRIC_SAMPLES_PER_S, report->samples_per_s);
     ct_metric_put(&record, CT_METRIC_SAMPLES, (double)worker->position);
     return ct_metrics_write(report->metrics, &record, err);
 }

@@ -14,6 +14,7 @@ int ct_snapshot_init(struct ct_snapshot *ret, const struct ct_plan *plan, struct
 
     for (size_t i = 0; i < count; i++)
         bytes += plan->tensors[i].bytes;
+    CT_ASSERT(bytes > 0);
     struct ct_snapshot snapshot = {.tensors = calloc(count, sizeof *snapshot.tensors),
                                    .memory = malloc(bytes)};
     if (snapshot.tensors == NULL || snapshot.memory == NULL) {
