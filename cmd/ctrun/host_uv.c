@@ -172,8 +172,7 @@ static int start_among(struct host *host, uv_loop_t *loop, const struct job *job
     options.key_file = job->cfg.launch.key_file[0] != '\0' ? job->cfg.launch.key_file : NULL;
     rc = ct_rdzv_server_start(&host->server, loop, &options, &bind_error);
     if (rc == CT_EUNAVAILABLE) {
-        ct_log_event(log, CT_LOG_DEBUG, "rdzv_join", "joining the rendezvous at %s: %s",
-                     host->endpoint, bind_error.text);
+        host->unbound = bind_error;
         return 0;
     }
     if (rc != 0)

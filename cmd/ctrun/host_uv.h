@@ -18,6 +18,7 @@ struct host {
     char endpoint[320];            /* for ct_agent_start */
     char address[64];              /* at which other nodes reach this one */
     char dir[128];                 /* of the socket, "" for none */
+    struct ct_error unbound;       /* why it is not hosted here, when that was tried */
 };
 
 /* 0; or what stands in the way: CT_EAUTH (beyond loopback without a key), CT_EUSAGE. */

@@ -279,7 +279,13 @@ static void on_link(void *context, bool connected, const char *why)
 
 static void on_failed(void *context, const struct ct_error *error)
 {
-    node_end(context, error);
+    struct node *node = context;
+    struct ct_error why = *error;
+
+    if (node->host.unbound.code != 0)
+        (void)ct_error_set(&why, error->code, "%s; nor could it be hosted here: %s", error->text,
+                           node->host.unbound.text);
+    node_end(node, &why);
 }
 
 const struct ct_agent_callbacks member_agent_callbacks = {

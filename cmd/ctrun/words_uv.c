@@ -161,6 +161,8 @@ void words_closing(struct node *node)
                      (double)(uv_now(&node->loop) - node->stopped_at_ms) / 1000);
     else if (node->error.code != 0)
         ct_log_event(&node->log, CT_LOG_ERROR, "failed", "%s", node->error.text);
+    else if (node->result.code == CT_ECLOSED) /* by its user, from another node */
+        ct_log_event(&node->log, CT_LOG_INFO, "stopped", "%s", node->result.cause.text);
     else if (node->result.code != 0)
         tell_failure(node);
 }

@@ -71,9 +71,9 @@ void ct_progress_print(const struct ct_progress *p, struct ct_buf *to)
         ct_progress_print_rate(p->samples_per_s, to);
         (void)ct_buf_puts(to, " samples/s  ");
     }
-    (void)ct_buf_printf(to, "lr %.3g", p->learning_rate);
     if (p->eta_s >= 0) {
-        (void)ct_buf_puts(to, "  left ");
         ct_progress_print_time(p->eta_s, to);
+        (void)ct_buf_puts(to, " left  ");
     }
+    (void)ct_buf_printf(to, "lr %.3g", p->learning_rate);
 }

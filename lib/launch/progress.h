@@ -3,7 +3,7 @@
  * On a terminal one live line is drawn over and over; elsewhere a plain line is written every
  * CT_PROGRESS_PLAIN_MS, and when an epoch ends if the last line is CT_PROGRESS_EPOCH_MS old.
  *
- *   epoch 3/20  step 140/1000  loss 0.3124  52.1k samples/s  lr 0.001  left 0:12
+ *   epoch 3/20  step 140/1000  loss 0.3124  52.1k samples/s  0:12 left  lr 0.001
  *
  * Pure: numbers and time in, text out. */
 #ifndef CT_LAUNCH_PROGRESS_H
@@ -41,7 +41,8 @@ struct ct_progress_pace {
 bool ct_progress_due(struct ct_progress_pace *pace, const struct ct_progress *progress,
                      uint64_t now_ms);
 
-/* Append the line, without prefix and newline. */
+/* Append the line, without prefix and newline; what matters most comes first, as a narrow terminal
+ * shows only the beginning. */
 void ct_progress_print(const struct ct_progress *progress, struct ct_buf *to);
 
 /* "0:07", "12:34", "1:02:03", "3d 4:05:06". */

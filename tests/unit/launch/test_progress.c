@@ -35,7 +35,7 @@ Test(progress, a_line_tells_epoch_step_loss_speed_and_time_left)
 {
     ct_progress_print(&usual, &out);
     cr_assert_str_eq(ct_buf_str(&out), "epoch 3/20  step 140/1000  loss 0.3124  52.1k samples/s  "
-                                       "lr 0.001  left 0:12");
+                                       "0:12 left  lr 0.001");
 }
 
 Test(progress, what_is_unknown_is_left_out)
