@@ -181,10 +181,12 @@ static void check_command(struct ct_config_loader *loader)
     static const struct ct_config_origin origin = {.layer = CT_CONFIG_DEFAULT};
     const struct ct_config_command *command = &loader->cfg->command;
 
-    if (loader->in->command_needed && command->file == NULL && command->program == NULL)
-        ct_config_complain(loader, &origin, "",
-                           "nothing to run: give a YAML file or a program, for instance "
-                           "ctrun --nproc_per_node 2 configs/digits_mlp.yaml");
+    if (!loader->in->command_needed || command->file != NULL || command->program != NULL)
+        return;
+    ct_config_complain(loader, &origin, "",
+                       "nothing to %s: give a YAML file%s, for instance configs/digits_mlp.yaml",
+                       loader->in->file_only ? "show" : "run",
+                       loader->in->file_only ? "" : " or a program");
 }
 
 int ct_config_load(struct ct_config *cfg, const struct ct_config_input *in,

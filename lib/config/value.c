@@ -422,6 +422,20 @@ static void write_quantity(struct ct_buf *to, int64_t value, const struct unit *
     (void)ct_buf_printf(to, "%" PRId64 "%s", value / units->size, units->name);
 }
 
+/* Readers of YAML 1.1 take 1e-08 for text: a number has a point. */
+static void write_real(struct ct_buf *to, double value)
+{
+    struct ct_buf digits = {0};
+
+    ct_json_number(&digits, value);
+    const char *text = ct_buf_str(&digits);
+    size_t mantissa = strcspn(text, "e");
+    bool pointless = text[mantissa] == 'e' && memchr(text, '.', mantissa) == NULL;
+    (void)ct_buf_append(to, text, mantissa);
+    (void)ct_buf_printf(to, "%s%s", pointless ? ".0" : "", text + mantissa);
+    ct_buf_deinit(&digits);
+}
+
 /* Plain when no YAML reader could take it for anything but this text, else in quotes. */
 static void write_text(struct ct_buf *to, const char *text)
 {
@@ -455,7 +469,7 @@ void ct_config_value_write(const struct ct_config_key *key, const union ct_confi
         (void)ct_buf_printf(to, "%" PRId64, any->integer);
         break;
     case CT_CONFIG_TYPE_F64:
-        ct_json_number(to, any->real);
+        write_real(to, any->real);
         break;
     case CT_CONFIG_TYPE_STR:
     case CT_CONFIG_TYPE_INPUT:
@@ -479,9 +493,9 @@ void ct_config_value_write(const struct ct_config_key *key, const union ct_confi
         break;
     case CT_CONFIG_TYPE_PAIR:
         (void)ct_buf_puts(to, "[");
-        ct_json_number(to, any->pair.at[0]);
+        write_real(to, any->pair.at[0]);
         (void)ct_buf_puts(to, ", ");
-        ct_json_number(to, any->pair.at[1]);
+        write_real(to, any->pair.at[1]);
         (void)ct_buf_puts(to, "]");
         break;
     case CT_CONFIG_TYPE_INTERVAL:

@@ -18,7 +18,7 @@ static const struct {
     const char *complaints;
 } refused[] = {
     {{NULL},
-     "nothing to run: give a YAML file or a program, for instance ctrun --nproc_per_node 2 "
+     "nothing to run: give a YAML file or a program, for instance "
      "configs/digits_mlp.yaml\n"},
     {{"--nproc_per_node", "0", "x"},
      "--nproc_per_node must be a number from 1 to 4096, cpu, gpu or auto, not \"0\"\n"},
@@ -213,6 +213,20 @@ Test(command_line, every_key_is_an_option_with_dashes_too)
         cr_assert_eq(l->cfg.origins[i].layer, CT_CONFIG_COMMAND_LINE, "%s", dashed);
         unload(l);
     }
+}
+
+Test(command_line, where_only_a_file_will_do_any_name_is_one)
+{
+    static const char *const none[] = {NULL}, *const named[] = {"no-such-file", NULL};
+    struct loaded *l =
+        load(&(struct given){.argv = none, .command_needed = true, .file_only = true});
+
+    cr_assert_str_eq(complaints(l), "nothing to show: give a YAML file, for instance "
+                                    "configs/digits_mlp.yaml\n");
+    unload(l);
+    l = load(&(struct given){.argv = named, .file_only = true});
+    cr_assert_str_eq(complaints(l), "no-such-file: cannot be opened: No such file or directory\n");
+    unload(l);
 }
 
 Test(command_line, help_and_version_stop_everything)
