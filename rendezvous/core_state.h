@@ -88,6 +88,9 @@ void ct_rdzv_on_disconnect(struct ct_rdzv *job, struct ct_rdzv_member *member);
 /* Give every lease `gap_ms` more: the daemon itself was away. */
 void ct_rdzv_extend_leases(struct ct_rdzv *job, uint64_t gap_ms);
 
+/* CLOSED: members that cannot be told now are kept, for as long as an agent looks for its daemon. */
+void ct_rdzv_keep_untold(struct ct_rdzv *job);
+
 /* Lose the members whose lease is over. */
 void ct_rdzv_scan_leases(struct ct_rdzv *job);
 

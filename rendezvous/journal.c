@@ -1,99 +1,96 @@
-/* Records of jobs as bytes: a kind, the run id, then what the kind needs. Numbers are
- * little-endian, a string is u16 length and bytes. */
+/* Records with checksums, and the walk through them. */
 #include "rendezvous/journal.h"
 
-#include "rendezvous/core_state.h"
+#include "base/hash.h"
 
+#include <inttypes.h>
+#include <stdbool.h>
 #include <string.h>
 
-static void put_u32(struct ct_buf *out, uint32_t value)
+enum {
+    MAGIC = 0x314a5443, /* "CTJ1" */
+    AT_LENGTH = 4,
+    AT_SEQ = 8,
+    AT_PREVIOUS = 16,
+    AT_CRC = 20,
+};
+
+static uint32_t crc_of(const unsigned char *record, size_t payload_size)
 {
-    unsigned char bytes[4];
-    ct_put_le32(bytes, value);
-    (void)ct_buf_append(out, bytes, sizeof(bytes));
+    uint32_t crc = ct_crc32c(0, record, AT_CRC);
+    return ct_crc32c(crc, record + CT_JOURNAL_HEADER, payload_size);
 }
 
-static void put_u64(struct ct_buf *out, uint64_t value)
+void ct_journal_frame(struct ct_journal_tail *tail, const void *payload, size_t size,
+                      struct ct_buf *out)
 {
-    unsigned char bytes[8];
-    ct_put_le64(bytes, value);
-    (void)ct_buf_append(out, bytes, sizeof(bytes));
+    unsigned char *record = ct_buf_reserve(out, CT_JOURNAL_HEADER + size);
+    if (record == NULL)
+        return;
+    tail->seq++;
+    ct_put_le32(record, MAGIC);
+    ct_put_le32(record + AT_LENGTH, (uint32_t)size);
+    ct_put_le64(record + AT_SEQ, tail->seq);
+    ct_put_le32(record + AT_PREVIOUS, tail->crc);
+    memcpy(record + CT_JOURNAL_HEADER, payload, size);
+    tail->crc = crc_of(record, size);
+    ct_put_le32(record + AT_CRC, tail->crc);
+    out->size += CT_JOURNAL_HEADER + size;
 }
 
-static void put_str(struct ct_buf *out, const char *text)
+/* A whole and sound record at `at`? Its payload's size. */
+static bool is_record(const unsigned char *at, size_t left, size_t *ret_size)
 {
-    unsigned char bytes[2];
-    size_t size = strlen(text);
-    ct_put_le16(bytes, (uint16_t)size);
-    (void)ct_buf_append(out, bytes, sizeof(bytes));
-    (void)ct_buf_append(out, text, size);
+    if (left < CT_JOURNAL_HEADER || ct_get_le32(at) != MAGIC)
+        return false;
+    size_t size = ct_get_le32(at + AT_LENGTH);
+    if (size > CT_JOURNAL_RECORD_LIMIT || size > left - CT_JOURNAL_HEADER ||
+        crc_of(at, size) != ct_get_le32(at + AT_CRC))
+        return false;
+    *ret_size = size;
+    return true;
 }
 
-static void put_params(struct ct_buf *out, const struct ct_rdzv_params *params)
+/* Is there a sound record anywhere in the bytes? Then what is before it was not torn but damaged.
+ */
+static bool has_record(const unsigned char *at, size_t left)
 {
-    const uint32_t numbers[] = {
-        params->nodes_min,    params->nodes_max, params->max_restarts, params->join_timeout_ms,
-        params->last_call_ms, params->lease_ms,  params->prepare_ms,   params->grow_ms,
-    };
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-        put_u32(out, numbers[i]);
-    put_u64(out, params->config_hash);
+    size_t size;
+    for (; left >= CT_JOURNAL_HEADER; at++, left--)
+        if (is_record(at, left, &size))
+            return true;
+    return false;
 }
 
-static void put_roster(struct ct_buf *out, const struct ct_rdzv_roster *roster)
+int ct_journal_scan(const void *data, size_t size, ct_journal_each_fn each, void *context,
+                    struct ct_journal_tail *ret_tail, size_t *ret_valid, struct ct_error *err)
 {
-    put_u64(out, roster->generation);
-    put_u64(out, roster->lineage);
-    put_u64(out, roster->base_step);
-    put_u64(out, roster->base_digest);
-    put_u32(out, (uint32_t)roster->base_node);
-    put_u32(out, roster->count);
-    for (uint32_t i = 0; i < roster->count; i++) {
-        const struct ct_rdzv_place *place = &roster->places[i];
-        put_u64(out, place->id.high);
-        put_u64(out, place->id.low);
-        put_u32(out, place->slots);
-        put_u32(out, (uint32_t)place->node_rank);
-        put_u32(out, place->port);
-        put_u32(out, place->survivor);
-        put_str(out, place->host);
-        put_str(out, place->address);
-        put_str(out, place->role);
+    const unsigned char *bytes = data;
+    struct ct_journal_tail tail = {0};
+    size_t at = 0;
+    size_t payload_size;
+    while (is_record(bytes + at, size - at, &payload_size)) {
+        const unsigned char *record = bytes + at;
+        uint64_t seq = ct_get_le64(record + AT_SEQ);
+        bool chained =
+            at == 0 || (seq == tail.seq + 1 && ct_get_le32(record + AT_PREVIOUS) == tail.crc);
+        if (!chained)
+            return ct_error_set(err, CT_EDATA,
+                                "record %" PRIu64 " at byte %zu does not follow "
+                                "record %" PRIu64 ": part of the journal is missing",
+                                seq, at, tail.seq);
+        int rc = each(context, record + CT_JOURNAL_HEADER, payload_size, err);
+        if (rc != 0)
+            return rc;
+        tail = (struct ct_journal_tail){.seq = seq, .crc = ct_get_le32(record + AT_CRC)};
+        at += CT_JOURNAL_HEADER + payload_size;
     }
-}
-
-static void put_result(struct ct_buf *out, const struct ct_rdzv_result *result)
-{
-    const struct ct_rdzv_failure *cause = &result->cause;
-    const int32_t numbers[] = {
-        result->code,      result->status, cause->code,   cause->rank,
-        cause->local_rank, cause->pid,     cause->status, cause->signal,
-    };
-    put_u64(out, result->generation);
-    put_u32(out, result->restarts);
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-        put_u32(out, (uint32_t)numbers[i]);
-    put_str(out, cause->host);
-    put_str(out, cause->text);
-}
-
-void ct_journal_job_record(const struct ct_rdzv *job, enum ct_rdzv_record record,
-                           struct ct_buf *out)
-{
-    unsigned char kind = (unsigned char)record;
-    (void)ct_buf_append(out, &kind, 1);
-    put_str(out, job->name);
-    switch (record) {
-    case CT_RDZV_RECORD_RESERVE:
-        put_params(out, &job->params);
-        put_u64(out, job->generation);
-        put_u32(out, job->restarts);
-        break;
-    case CT_RDZV_RECORD_COMMIT:
-        put_roster(out, &job->next);
-        break;
-    case CT_RDZV_RECORD_CLOSE:
-        put_result(out, &job->result);
-        break;
-    }
+    if (at < size && has_record(bytes + at + 1, size - at - 1))
+        return ct_error_set(err, CT_EDATA,
+                            "the journal is damaged at byte %zu, behind record "
+                            "%" PRIu64 ", and goes on after that",
+                            at, tail.seq);
+    *ret_tail = tail;
+    *ret_valid = at;
+    return 0;
 }

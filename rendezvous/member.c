@@ -291,8 +291,6 @@ static void revoke(struct ct_member *member, enum ct_rdzv_reason reason)
 {
     uint64_t generation = member->acting;
     member->acting = 0;
-    member->asked = 0;
-    member->has_prepared = false;
     member->has_failure = false;
     member->done = 0;
     if (generation == 0)

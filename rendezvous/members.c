@@ -18,6 +18,7 @@ enum {
     FLAP_WINDOW_MS = 3600 * 1000, /* losses further apart are not flapping */
     FLAP_FIRST_MS = 10 * 1000,    /* pause after the second loss; doubles with each */
     FLAP_LAST_MS = 1800 * 1000,
+    UNTOLD_MS = 630 * 1000, /* an agent gives up after 600 s */
 };
 
 static bool same_id(struct ct_id a, struct ct_id b)
@@ -251,7 +252,7 @@ static void repeat_for(struct ct_rdzv *job, struct ct_rdzv_member *member, uint6
     } else if (member->state == CT_RDZV_STANDBY && member->leaving) {
         ct_rdzv_release(job, member);
         ct_rdzv_gather(job, false);
-    } else if (member->state == CT_RDZV_STANDBY && acting > 0) {
+    } else if (member->state == CT_RDZV_STANDBY && acting > 0 && job->pending == 0) {
         struct ct_rdzv_action *action = ct_rdzv_push(job, CT_RDZV_DO_REVOKE, member->link);
         action->generation = job->roster.generation;
         action->reason = job->reason;
@@ -291,9 +292,9 @@ void ct_rdzv_on_join(struct ct_rdzv *job, const struct ct_rdzv_event *event)
     }
     if (join->promised > job->generation) {
         refuse(job, event->link, CT_EFENCED, 0,
-               "the rendezvous knows job %s up to round %" PRIu64
-               ", but host %s was in round %" PRIu64 " already: the daemon was restarted without "
-               "its journal (ctrund --journal keeps one)",
+               "the rendezvous knows job %s up to round %" PRIu64 ", but host %s was in round "
+               "%" PRIu64 " already: the job has ended meanwhile, or the daemon was restarted "
+               "without its journal (ctrund --journal keeps one)",
                job->name, job->generation, join->host, join->promised);
         return;
     }
@@ -313,6 +314,7 @@ void ct_rdzv_on_join(struct ct_rdzv *job, const struct ct_rdzv_event *event)
         member = add(job, join);
     member->link = event->link;
     member->seq = event->seq;
+    member->presumed = false;
     renew_lease(job, member);
     welcome(job, member);
     if (is_new) {
@@ -341,6 +343,15 @@ void ct_rdzv_extend_leases(struct ct_rdzv *job, uint64_t gap_ms)
     for (size_t i = 0; i < job->capacity; i++)
         if (job->members[i].state != CT_RDZV_FREE)
             job->members[i].lease_until_ms += gap_ms;
+}
+
+void ct_rdzv_keep_untold(struct ct_rdzv *job)
+{
+    for (size_t i = 0; i < job->capacity; i++) {
+        struct ct_rdzv_member *member = &job->members[i];
+        if (member->state != CT_RDZV_FREE && member->link == 0)
+            member->lease_until_ms = job->now_ms + UNTOLD_MS;
+    }
 }
 
 /* ---- going ---- */

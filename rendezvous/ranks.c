@@ -1,9 +1,10 @@
 /* Who gets which ranks, and whose state the round starts from.
  *
- * Survivors keep their order. A newcomer takes the place of somebody who is gone: its own earlier
- * place (same node rank asked for, or same host) first, then one with as many slots, then any. More
- * newcomers go to the end; places that stay empty are closed up. So a replacement disturbs nobody's
- * rank, a larger round numbers the new ranks last, a smaller one keeps the order.
+ * Survivors keep their order. A newcomer takes the place of somebody who is gone: its own (it was
+ * lost and came back) or its node's (same node rank asked for, or same host) first, then one with
+ * as many slots, then any. More newcomers go to the end; places that stay empty are closed up. So a
+ * replacement disturbs nobody's rank, a larger round numbers the new ranks last, a smaller one
+ * keeps the order.
  *
  *      before:   A B C D      gone: B C      new: E       after:   A E D
  *
@@ -41,12 +42,14 @@ static int by_key(const void *left, const void *right, void *context)
     return order;
 }
 
-enum fit { FIT_SAME_NODE, FIT_SAME_SLOTS, FIT_ANY, FITS };
+enum fit { FIT_ITSELF, FIT_SAME_NODE, FIT_SAME_SLOTS, FIT_ANY, FITS };
 
 static bool fits(const struct ct_rdzv_place *place, const struct ct_rdzv_member *member,
                  enum fit fit)
 {
     switch (fit) {
+    case FIT_ITSELF:
+        return place->id.high == member->id.high && place->id.low == member->id.low;
     case FIT_SAME_NODE:
         return place->slots == member->slots &&
                (member->node_rank >= 0 ? place->node_rank == member->node_rank

@@ -133,6 +133,13 @@ static void begin(struct ct_rdzv *job, enum ct_rdzv_reason reason, bool at_bound
                      ct_rdzv_reason_name(reason));
 }
 
+static void revoke_all(struct ct_rdzv *job)
+{
+    struct ct_rdzv_action *action = ct_rdzv_push(job, CT_RDZV_DO_REVOKE, CT_RDZV_ALL);
+    action->generation = job->roster.generation;
+    action->reason = job->reason;
+}
+
 /* Too few are left: everybody waits where it is, and nobody acts. */
 static void pause(struct ct_rdzv *job, enum ct_rdzv_reason reason)
 {
@@ -142,16 +149,18 @@ static void pause(struct ct_rdzv *job, enum ct_rdzv_reason reason)
             ct_rdzv_set_member(job, member, CT_RDZV_STANDBY);
     }
     job->reason = reason;
-    job->pending = 0;
-    job->retry_ms = UINT64_MAX;
     job->join_until_ms = job->now_ms + job->params.join_timeout_ms;
     ct_rdzv_set_phase(job, waiting_phase(job));
     if (job->phase != CT_RDZV_PAUSED)
         return;
-    struct ct_rdzv_action *action = ct_rdzv_push(job, CT_RDZV_DO_REVOKE, CT_RDZV_ALL);
-    action->generation = job->roster.generation;
-    action->reason = reason;
     ct_rdzv_announce(job, "too few nodes are left: the job waits for others");
+    if (job->generation == job->roster.generation) {
+        /* A daemon that comes back must know that this round was given up. */
+        job->generation++;
+        ct_rdzv_persist(job, CT_RDZV_RECORD_RESERVE);
+    } else if (job->pending == 0) {
+        revoke_all(job);
+    }
 }
 
 void ct_rdzv_gather(struct ct_rdzv *job, bool newcomer)
@@ -329,8 +338,12 @@ void ct_rdzv_on_persisted(struct ct_rdzv *job)
     job->retry_ms = UINT64_MAX;
     switch (record) {
     case CT_RDZV_RECORD_RESERVE:
-        prepare_all(job);
-        ct_rdzv_advance(job);
+        if (job->phase == CT_RDZV_PREPARE) {
+            prepare_all(job);
+            ct_rdzv_advance(job);
+        } else if (job->roster.generation > 0) {
+            revoke_all(job);
+        }
         break;
     case CT_RDZV_RECORD_COMMIT:
         start_round(job);
@@ -338,6 +351,7 @@ void ct_rdzv_on_persisted(struct ct_rdzv *job)
         break;
     case CT_RDZV_RECORD_CLOSE:
         ct_rdzv_set_phase(job, CT_RDZV_CLOSED);
+        ct_rdzv_keep_untold(job);
         ct_rdzv_push(job, CT_RDZV_DO_CLOSE, CT_RDZV_ALL);
         break;
     }
@@ -373,7 +387,10 @@ void ct_rdzv_plan_growth(struct ct_rdzv *job)
 void ct_rdzv_lost(struct ct_rdzv *job, const struct ct_rdzv_member *member,
                   enum ct_rdzv_member_state was, const char *why)
 {
-    bool counts = member->place >= 0 && !member->leaving && was != CT_RDZV_DONE;
+    /* Whether a node left in order before the daemon restarted in mid-change is not known any more.
+     */
+    bool doubtful = member->presumed && job->reason == CT_RDZV_REASON_RESTART;
+    bool counts = member->place >= 0 && !member->leaving && !doubtful;
     if (was != CT_RDZV_DONE && !is_over(job))
         ct_rdzv_announce(job, "node %s is lost: %s", member->host, why);
     for (uint32_t i = 0; job->phase == CT_RDZV_COMMIT && i < job->next.count; i++)

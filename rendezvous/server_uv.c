@@ -1,4 +1,4 @@
-/* service.h on a loop: listeners, connections, one timer. */
+/* service.h on a loop: listeners, connections, one timer, and the journal. */
 #include "rendezvous/server_uv.h"
 
 #include "base/assert.h"
@@ -6,6 +6,8 @@
 #include "net/conn_uv.h"
 #include "net/key.h"
 #include "net/listen_uv.h"
+#include "rendezvous/journal_file.h"
+#include "rendezvous/records.h"
 #include "rendezvous/service.h"
 
 #include <stdio.h>
@@ -24,6 +26,8 @@ struct ct_rdzv_server {
     uv_timer_t timer;
     uint64_t armed_ms; /* when the timer fires, UINT64_MAX: it does not */
     struct ct_service *service;
+    struct ct_journal_file *journal; /* NULL: none */
+    bool journal_failed;             /* told once */
     struct ct_listener *listeners[CT_RDZV_LISTENERS_LIMIT];
     char endpoints[CT_RDZV_LISTENERS_LIMIT][CT_ENDPOINT_TEXT];
     size_t listener_count;
@@ -104,6 +108,56 @@ static void io_announce(void *context, const char *job, const char *sentence)
     ct_log_event(server->log, CT_LOG_INFO, "job", "job %s: %s", job, sentence);
 }
 
+/* ---- the journal ---- */
+
+static int io_persist(void *context, const void *record, size_t size)
+{
+    struct ct_rdzv_server *server = context;
+    struct ct_error err = {0};
+    int rc = ct_journal_append(server->journal, record, size, &err);
+    if ((rc != 0) != server->journal_failed)
+        ct_log_event(server->log, rc != 0 ? CT_LOG_ERROR : CT_LOG_INFO, "journal", "%s",
+                     rc != 0 ? err.text : "the journal can be written again");
+    server->journal_failed = rc != 0;
+    return rc;
+}
+
+static int on_replay(void *context, const void *record, size_t size, struct ct_error *err)
+{
+    struct ct_rdzv_server *server = context;
+    return ct_service_restore(server->service, now_ms(server), record, size, err);
+}
+
+static void on_snapshot(void *context, ct_journal_emit_fn emit, void *emit_context)
+{
+    const struct ct_rdzv_server *server = context;
+    ct_service_snapshot(server->service, emit, emit_context);
+}
+
+/* Read the journal and begin the next tenure, which is durable before anybody is served. */
+static int restore(struct ct_rdzv_server *server, const char *dir, struct ct_error *err)
+{
+    struct ct_journal_options options = {
+        .dir = dir, .replay = on_replay, .snapshot = on_snapshot, .context = server};
+    int rc = ct_journal_open(&server->journal, &options, err);
+    if (rc != 0)
+        return rc;
+    uint64_t epoch = ct_service_epoch(server->service) + 1;
+    struct ct_buf record;
+    ct_buf_init(&record, 0);
+    ct_record_write_epoch(epoch, &record);
+    rc = ct_journal_append(server->journal, record.data, record.size, err);
+    ct_buf_deinit(&record);
+    if (rc == 0) {
+        ct_service_restored(server->service, epoch);
+        ct_log_event(server->log, CT_LOG_INFO, "journal",
+                     "epoch %llu with %zu jobs of the journal "
+                     "in %s",
+                     (unsigned long long)epoch, ct_service_jobs(server->service), dir);
+    }
+    return rc;
+}
+
 /* ---- connections ---- */
 
 static struct peer *peer_of(const struct ct_conn *conn)
@@ -146,6 +200,7 @@ static void free_when_done(struct ct_rdzv_server *server)
     void (*stopped)(void *context) = server->stopped;
     void *context = server->stopped_context;
     ct_service_free(server->service);
+    ct_journal_close(server->journal);
     free(server);
     if (stopped != NULL)
         stopped(context);
@@ -249,17 +304,24 @@ int ct_rdzv_server_start(struct ct_rdzv_server **ret_server, uv_loop_t *loop,
         .send = io_send,
         .close = io_close,
         .is_for = io_is_for,
+        .persist = options->journal != NULL ? io_persist : NULL,
         .announce = io_announce,
     };
-    server->service = ct_service_new(&limits, &io, 1);
+    server->service = ct_service_new(&limits, &io, options->journal != NULL ? 0 : 1);
     (void)uv_timer_init(loop, &server->timer);
     server->timer.data = server;
-    int rc = server->service != NULL ? listen_on_all(server, options, err)
-                                     : ct_error_set(err, CT_ENOMEM, "no memory for the rendezvous");
+    int rc = 0;
+    if (server->service == NULL)
+        rc = ct_error_set(err, CT_ENOMEM, "no memory for the rendezvous");
+    if (rc == 0 && options->journal != NULL)
+        rc = restore(server, options->journal, err);
+    if (rc == 0)
+        rc = listen_on_all(server, options, err);
     if (rc != 0) {
         ct_rdzv_server_stop(server, NULL, NULL);
         return rc;
     }
+    rearm(server);
     *ret_server = server;
     return 0;
 }

@@ -26,6 +26,7 @@ struct ct_rdzv_server_options {
     const char *listen[CT_RDZV_LISTENERS_LIMIT]; /* "host:port" (port 0: any) or "unix:/path" */
     size_t listen_count;
     const char *key_file; /* NULL: none; then only loopback and AF_UNIX may be listened on */
+    const char *journal;  /* directory of the journal; NULL: nothing outlives this server */
     const char *only_job; /* the one job that it serves; NULL: any */
     uint32_t jobs_max;    /* 0: 1024 */
     uint32_t links_max;   /* connections; 0: 65536 */
@@ -33,7 +34,7 @@ struct ct_rdzv_server_options {
     const struct ct_log *log;     /* NULL: silent */
 };
 
-/* Bind and listen. On failure nothing is left and `err` names address and reason.
+/* Bind, replay the journal, listen. On failure nothing is left and `err` names address and reason.
  */
 int ct_rdzv_server_start(struct ct_rdzv_server **ret_server, uv_loop_t *loop,
                          const struct ct_rdzv_server_options *options, struct ct_error *err);

@@ -2,6 +2,7 @@
  *
  * A link's number holds its place in the table (low 20 bits) and a serial number, so that a late
  * answer for a closed link finds nobody. */
+#include "rendezvous/records.h"
 #include "rendezvous/service_state.h"
 
 #include "base/assert.h"
@@ -117,7 +118,7 @@ static void free_link(struct ct_service *service, struct ct_service_link *link)
 
 /* ---- jobs ---- */
 
-static struct ct_service_job *find_job(const struct ct_service *service, const char *name)
+struct ct_service_job *ct_service_find_job(const struct ct_service *service, const char *name)
 {
     struct ct_service_job *job = service->jobs;
     while (job != NULL && strcmp(ct_rdzv_name(job->core), name) != 0)
@@ -138,7 +139,7 @@ static void on_reply(void *context, uint64_t client, const struct ct_msg_store_r
     ct_service_send(job->service, client, &message);
 }
 
-static struct ct_service_job *add_job(struct ct_service *service, struct ct_rdzv *core)
+struct ct_service_job *ct_service_add_job(struct ct_service *service, struct ct_rdzv *core)
 {
     struct ct_service_job *job = core != NULL ? calloc(1, sizeof(*job)) : NULL;
     if (job == NULL) {
@@ -166,17 +167,30 @@ static bool has_links(const struct ct_service *service, const struct ct_service_
     return false;
 }
 
-/* Forget the job when nothing about it is worth keeping. */
-static void reap(struct ct_service *service, struct ct_service_job *job)
+void ct_service_remove_job(struct ct_service *service, struct ct_service_job *job)
 {
-    if (!ct_rdzv_is_idle(job->core) || has_links(service, job))
-        return;
     struct ct_service_job **at = &service->jobs;
     while (*at != job)
         at = &(*at)->next;
     *at = job->next;
     service->job_count--;
     free_job(job);
+}
+
+/* Forget the job when nothing about it is worth keeping. A journal that cannot be told so now will
+ * bring the job back, closed, and it is forgotten again. */
+static void reap(struct ct_service *service, struct ct_service_job *job)
+{
+    if (!ct_rdzv_is_idle(job->core) || has_links(service, job))
+        return;
+    if (service->io.persist != NULL && ct_rdzv_generation(job->core) > 0) {
+        struct ct_buf record;
+        ct_buf_init(&record, 0);
+        ct_record_write_forget(ct_rdzv_name(job->core), &record);
+        (void)service->io.persist(service->io.context, record.data, record.size);
+        ct_buf_deinit(&record);
+    }
+    ct_service_remove_job(service, job);
 }
 
 /* ---- what comes in ---- */
@@ -260,13 +274,14 @@ static struct ct_service_job *demand_job(struct ct_service *service, uint64_t no
                                          const struct ct_service_link *link,
                                          const struct ct_rdzv_params *params)
 {
-    struct ct_service_job *job = find_job(service, link->job_name);
+    struct ct_service_job *job = ct_service_find_job(service, link->job_name);
     if (job != NULL)
         return job;
     struct ct_error err = {0};
     if (ct_rdzv_params_check(params, &err) == 0) {
         if (service->job_count < service->limits.jobs)
-            job = add_job(service, ct_rdzv_new(link->job_name, params, service->epoch, now_ms));
+            job = ct_service_add_job(service,
+                                     ct_rdzv_new(link->job_name, params, service->epoch, now_ms));
         if (job == NULL)
             ct_error_set(&err, CT_ELIMIT,
                          "this rendezvous serves %u jobs and has no room for one "

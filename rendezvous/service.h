@@ -51,10 +51,24 @@ struct ct_service_limits {
     const char *only_job;   /* the one job that may be served (outlives the service); NULL: any */
 };
 
-/* A service without jobs, in its `epoch`th tenure (1 without a journal). NULL without memory. */
+/* A service without jobs, in tenure `epoch` (1 without a journal). NULL without memory. */
 struct ct_service *ct_service_new(const struct ct_service_limits *limits,
                                   const struct ct_service_io *io, uint64_t epoch);
 void ct_service_free(struct ct_service *service);
+
+/* Replay one record of the journal; when all are replayed, begin with ct_service_restored: the jobs
+ * wait for their nodes to come back. CT_EDATA, CT_EPROTOCOL or CT_ELIMIT with the sentence. */
+int ct_service_restore(struct ct_service *service, uint64_t now_ms, const void *record, size_t size,
+                       struct ct_error *err);
+void ct_service_restored(struct ct_service *service, uint64_t epoch);
+
+/* The records that a new journal would have to hold instead of all so far, one call each. */
+void ct_service_snapshot(const struct ct_service *service,
+                         void (*emit)(void *context, const void *record, size_t size),
+                         void *context);
+
+/* The epoch of the newest tenure replayed so far; 0: none. */
+uint64_t ct_service_epoch(const struct ct_service *service);
 
 /* A connection is open: its number, never 0 and never used again; 0 when there are too many. */
 uint64_t ct_service_open(struct ct_service *service, void *peer);

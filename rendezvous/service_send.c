@@ -1,5 +1,6 @@
 /* Actions of a job's core become messages and records. */
 #include "rendezvous/journal.h"
+#include "rendezvous/records.h"
 #include "rendezvous/service_state.h"
 
 #include "base/assert.h"
@@ -149,7 +150,7 @@ static int persist(struct ct_service_job *job, const struct ct_rdzv_action *acti
     if (job->service->io.persist == NULL)
         return 0;
     ct_buf_init(&record, CT_JOURNAL_RECORD_LIMIT);
-    ct_journal_job_record(job->core, action->record, &record);
+    ct_record_write_job(job->core, action->record, &record);
     int rc = record.failed
                  ? CT_ENOMEM
                  : job->service->io.persist(job->service->io.context, record.data, record.size);

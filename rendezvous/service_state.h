@@ -56,6 +56,12 @@ void ct_service_drop(struct ct_service *service, uint64_t link, int code, const 
 void ct_service_refuse(struct ct_service *service, uint64_t link, int code, uint32_t retry_ms,
                        const char *sentence);
 
+struct ct_service_job *ct_service_find_job(const struct ct_service *service, const char *name);
+
+/* A job around `core`, which it takes over (and frees on failure; NULL is a failure). */
+struct ct_service_job *ct_service_add_job(struct ct_service *service, struct ct_rdzv *core);
+void ct_service_remove_job(struct ct_service *service, struct ct_service_job *job);
+
 /* ---- service_send.c ---- */
 
 /* Give `event` to the job's core and carry out its actions, and those that follow from records

@@ -51,6 +51,7 @@ struct ct_store {
     void *context;
     uint64_t generation;
     bool revoked;
+    bool lost;
     struct entry **buckets;
     size_t bucket_count; /* a power of two */
     size_t keys;
@@ -400,6 +401,10 @@ void ct_store_request(struct ct_store *store, uint64_t now_ms, uint64_t client,
         answer_code(store, client, request, CT_EREVOKED);
         return;
     }
+    if (store->lost) {
+        answer_code(store, client, request, CT_ECLOSED);
+        return;
+    }
     switch (op->type) {
     case CT_MSG_STORE_SET:
         do_set(store, client, &op->store_set);
@@ -459,6 +464,13 @@ void ct_store_begin(struct ct_store *store, uint64_t generation)
     clear(store);
     store->generation = generation;
     store->revoked = false;
+    store->lost = false;
+}
+
+void ct_store_lose(struct ct_store *store, uint64_t generation)
+{
+    ct_store_begin(store, generation);
+    store->lost = true;
 }
 
 void ct_store_free(struct ct_store *store)

@@ -54,6 +54,10 @@ void ct_store_begin(struct ct_store *store, uint64_t generation);
 /* Answer all waiters CT_EREVOKED, and every later request of this generation too. */
 void ct_store_revoke(struct ct_store *store);
 
+/* The key space of `generation` is lost (the daemon restarted): every request of it is answered
+ * CT_ECLOSED until the next begins. */
+void ct_store_lose(struct ct_store *store, uint64_t generation);
+
 /* One request (a STORE_... message) of `client`, the caller's number for the asker. It is answered
  * by `reply`, now or later, exactly once, unless the client is forgotten first. A request of
  * another generation than the store's is answered CT_EREVOKED. */

@@ -85,6 +85,7 @@ static int start(struct daemon *daemon, const struct ct_ctrund_options *options,
     struct ct_rdzv_server_options server = {
         .listen_count = options->listen_count,
         .key_file = options->key_file,
+        .journal = options->journal,
         .log = &daemon->log,
     };
     for (size_t i = 0; i < options->listen_count; i++)

@@ -13,6 +13,7 @@ struct ct_ctrund_options {
     const char *listen[CT_CTRUND_LISTEN_LIMIT + 1]; /* one more, for the one too many */
     size_t listen_count;
     const char *key_file;
+    const char *journal;
     const char *port_file;
     const char *status;
     const char *log_level;

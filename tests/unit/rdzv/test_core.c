@@ -234,11 +234,11 @@ Test(core, below_min_the_survivors_wait_for_a_replacement_that_takes_the_hole)
     scene_expect(&s, "[ 5000] > b DISCONNECT\n"
                      "[ 5100] < all REVOKE g1 (a node was lost)\n"
                      "[ 6000] > x JOIN slots=2\n"
-                     "[ 6000] < all PREPARE g2 (a node was lost)\n"
-                     "[ 6000] > a PREPARED g2 lineage=0 step=0\n"
-                     "[ 6000] > c PREPARED g2 lineage=0 step=0\n"
-                     "[ 6000] > x PREPARED g2 lineage=0 step=0\n"
-                     "[ 6000] < all ROUND g2 world=6 [a:0 x:2 c:4]\n");
+                     "[ 6000] < all PREPARE g3 (a node was lost)\n"
+                     "[ 6000] > a PREPARED g3 lineage=0 step=0\n"
+                     "[ 6000] > c PREPARED g3 lineage=0 step=0\n"
+                     "[ 6000] > x PREPARED g3 lineage=0 step=0\n"
+                     "[ 6000] < all ROUND g3 world=6 [a:0 x:2 c:4]\n");
     cr_assert_eq(ct_rdzv_restarts(s.job), 1);
     scene_deinit(&s);
 }

@@ -67,7 +67,7 @@ Test(core_edges, a_daemon_that_forgot_its_rounds_is_found_out)
     scene_host(&s, "a")->promised = 5;
     scene_join(&s, "a");
     cr_assert_eq(scene_host(&s, "a")->refused, CT_EFENCED);
-    cr_assert_not_null(strstr(scene_host(&s, "a")->refusal, "restarted without its journal"));
+    cr_assert_not_null(strstr(scene_host(&s, "a")->refusal, "was in round 5 already"));
     scene_deinit(&s);
 }
 

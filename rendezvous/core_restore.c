@@ -1,0 +1,84 @@
+/* A job as the journal knows it, for a daemon that came back.
+ *
+ * The members of the last round are presumed to be alive and at work: they are members without a
+ * connection, with a lease that leaves them time to find the daemon again. If nothing changed
+ * meanwhile no worker notices. A generation that was reserved but has no roster was perhaps
+ * promised by some: it is given up, and a newer one is made. */
+#include "rendezvous/core_state.h"
+
+#include "base/assert.h"
+#include "base/str.h"
+
+#include <string.h>
+
+enum { GRACE_MS = 5000 }; /* beyond the lease, to find the daemon again */
+
+void ct_rdzv_restore_reserve(struct ct_rdzv *job, uint64_t generation, uint32_t restarts,
+                             bool charged)
+{
+    job->generation = generation;
+    job->restarts = restarts;
+    job->charged = charged;
+}
+
+int ct_rdzv_restore_commit(struct ct_rdzv *job, const struct ct_rdzv_roster *roster,
+                           uint32_t restarts, struct ct_error *err)
+{
+    job->restarts = CT_MAX(job->restarts, restarts);
+    if (roster->count > job->params.nodes_max || roster->generation > job->generation)
+        return ct_error_set(err, CT_EDATA, "a round of job %s does not fit the job", job->name);
+    struct ct_rdzv_place *places = job->roster.places;
+    memcpy(places, roster->places, roster->count * sizeof(*places));
+    job->roster = *roster;
+    job->roster.places = places;
+    if (roster->generation == job->generation)
+        job->charged = false;
+    return 0;
+}
+
+void ct_rdzv_restore_close(struct ct_rdzv *job, const struct ct_rdzv_result *result)
+{
+    job->result = *result;
+    job->phase = CT_RDZV_CLOSED;
+}
+
+static void presume(struct ct_rdzv *job, uint32_t place_number, enum ct_rdzv_member_state state)
+{
+    const struct ct_rdzv_place *place = &job->roster.places[place_number];
+    struct ct_rdzv_member *member = &job->members[place_number];
+    *member = (struct ct_rdzv_member){
+        .state = CT_RDZV_FREE,
+        .id = place->id,
+        .heard_ms = job->now_ms,
+        .lease_until_ms = job->now_ms + job->params.lease_ms + GRACE_MS,
+        .joined = ++job->join_serial,
+        .node_rank = place->node_rank,
+        .slurm_node = -1,
+        .place = (int32_t)place_number,
+        .slots = place->slots,
+        .port = place->port,
+        .presumed = true,
+    };
+    ct_str_copy(member->host, sizeof(member->host), place->host);
+    ct_str_copy(member->address, sizeof(member->address), place->address);
+    ct_str_copy(member->role, sizeof(member->role), place->role);
+    ct_rdzv_set_member(job, member, state);
+    job->scan_ms = CT_MIN(job->scan_ms, member->lease_until_ms);
+}
+
+void ct_rdzv_restored(struct ct_rdzv *job)
+{
+    bool is_whole = job->roster.generation == job->generation || job->phase == CT_RDZV_CLOSED;
+    for (uint32_t i = 0; i < job->roster.count; i++)
+        presume(job, i, is_whole ? CT_RDZV_ACTING : CT_RDZV_STANDBY);
+    job->running_since_ms = job->now_ms;
+    if (job->phase == CT_RDZV_CLOSED || job->roster.generation == 0)
+        return;
+    if (is_whole) {
+        job->phase = CT_RDZV_RUNNING;
+        return;
+    }
+    job->phase = CT_RDZV_LAST_CALL; /* whose end begins the next round with the first tick */
+    job->call_until_ms = job->now_ms;
+    job->reason = CT_RDZV_REASON_RESTART;
+}
