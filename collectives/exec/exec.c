@@ -20,8 +20,7 @@ struct ct_exec {
     char chunk[DIGEST_CHUNK_BYTES]; /* on its way from the device to the digest */
 };
 
-/* ---- start and end -----------------------------------------------------------------------------
- */
+/* ---- start and end -------------------------------------------------------------------------- */
 
 /* Every rank must have the same plan: otherwise they would wait for each other for ever, or worse,
  * add what does not belong together. */
@@ -53,25 +52,26 @@ static int agree(const struct ct_plan *plan, struct ct_group *group, struct ct_e
     return code;
 }
 
-static int start(struct ct_exec *x, struct ct_error *err)
+static int start(struct ct_exec *exec, struct ct_error *err)
 {
     struct {
         struct ct_runner *runner;
         const struct ct_plan_list *list;
-    } lists[] = {
-        {&x->init, &x->plan->init}, {&x->step, &x->plan->step}, {&x->eval, &x->plan->eval}};
+    } lists[] = {{&exec->init, &exec->plan->init},
+                 {&exec->step, &exec->plan->step},
+                 {&exec->eval, &exec->plan->eval}};
     void *arena;
-    int code = ct_device_alloc(x->device, x->plan->arena_bytes, &arena, err);
+    int code = ct_device_alloc(exec->device, exec->plan->arena_bytes, &arena, err);
 
     if (code != 0)
         return code;
-    x->arena = arena;
+    exec->arena = arena;
     for (size_t i = 0; i < CT_COUNT(lists) && code == 0; i++) {
-        *lists[i].runner =
-            (struct ct_runner){.plan = x->plan, .list = lists[i].list, .options = &x->options};
+        *lists[i].runner = (struct ct_runner){
+            .plan = exec->plan, .list = lists[i].list, .options = &exec->options};
         code = ct_runner_init(lists[i].runner, arena, err);
     }
-    return code == 0 ? ct_runner_run(&x->init, err) : code;
+    return code == 0 ? ct_runner_run(&exec->init, err) : code;
 }
 
 int ct_exec_new(struct ct_exec **ret_exec, const struct ct_plan *plan,
@@ -81,157 +81,155 @@ int ct_exec_new(struct ct_exec **ret_exec, const struct ct_plan *plan,
 
     if (code != 0)
         return code;
-    struct ct_exec *x = calloc(1, sizeof *x);
-    if (x == NULL)
+    struct ct_exec *exec = calloc(1, sizeof *exec);
+    if (exec == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for an executor");
-    x->plan = plan;
-    x->device = options->device;
-    x->options = *options;
-    if (x->options.clock == NULL)
-        x->options.clock = &ct_clock_system;
-    code = start(x, err);
+    exec->plan = plan;
+    exec->device = options->device;
+    exec->options = *options;
+    if (exec->options.clock == NULL)
+        exec->options.clock = &ct_clock_system;
+    code = start(exec, err);
     if (code != 0) {
-        ct_exec_free(x);
+        ct_exec_free(exec);
         return code;
     }
-    *ret_exec = x;
+    *ret_exec = exec;
     return 0;
 }
 
-void ct_exec_free(struct ct_exec *x)
+void ct_exec_free(struct ct_exec *exec)
 {
-    if (x == NULL)
+    if (exec == NULL)
         return;
-    ct_runner_deinit(&x->init);
-    ct_runner_deinit(&x->step);
-    ct_runner_deinit(&x->eval);
-    ct_device_release(x->device, x->arena, x->plan->arena_bytes);
-    free(x);
+    ct_runner_deinit(&exec->init);
+    ct_runner_deinit(&exec->step);
+    ct_runner_deinit(&exec->eval);
+    ct_device_release(exec->device, exec->arena, exec->plan->arena_bytes);
+    free(exec);
 }
 
-/* ---- step and evaluation -----------------------------------------------------------------------
- */
+/* ---- step and evaluation -------------------------------------------------------------------- */
 
-static void put(struct ct_exec *x, const struct ct_plan_list *list, int value, const void *data)
+static void put(struct ct_exec *exec, const struct ct_plan_list *list, int value, const void *data)
 {
     if (value != CT_NONE)
-        ct_device_copy_in(x->device, x->arena + ct_plan_offset(list, value), data,
+        ct_device_copy_in(exec->device, exec->arena + ct_plan_offset(list, value), data,
                           list->program.values[value].bytes);
 }
 
-static void get(struct ct_exec *x, const struct ct_plan_list *list, int value, void *data)
+static void get(struct ct_exec *exec, const struct ct_plan_list *list, int value, void *data)
 {
-    ct_device_copy_out(x->device, data, x->arena + ct_plan_offset(list, value),
+    ct_device_copy_out(exec->device, data, exec->arena + ct_plan_offset(list, value),
                        list->program.values[value].bytes);
 }
 
-static double get_f64(struct ct_exec *x, const struct ct_plan_list *list, int value)
+static double get_f64(struct ct_exec *exec, const struct ct_plan_list *list, int value)
 {
     double number;
 
-    get(x, list, value, &number);
+    get(exec, list, value, &number);
     return number;
 }
 
-int ct_exec_step(struct ct_exec *x, const struct ct_exec_step *args,
+int ct_exec_step(struct ct_exec *exec, const struct ct_exec_step *args,
                  struct ct_exec_result *ret_result, struct ct_error *err)
 {
-    const struct ct_plan_list *list = &x->plan->step;
+    const struct ct_plan_list *list = &exec->plan->step;
     double inv_valid = 1 / (double)args->valid_count, update = (double)args->update;
 
     if (args->valid_count < 1 || args->update < 1)
         return ct_error_set(err, CT_EUSAGE,
                             "a step needs a row that counts and a number from 1 on");
-    put(x, list, list->io.x, args->x);
-    put(x, list, list->io.labels, args->labels);
-    put(x, list, list->io.inv_valid, &inv_valid);
-    put(x, list, list->io.lr, &args->lr);
-    put(x, list, list->io.update, &update);
-    int code = ct_runner_run(&x->step, err);
+    put(exec, list, list->io.x, args->x);
+    put(exec, list, list->io.labels, args->labels);
+    put(exec, list, list->io.inv_valid, &inv_valid);
+    put(exec, list, list->io.lr, &args->lr);
+    put(exec, list, list->io.update, &update);
+    int code = ct_runner_run(&exec->step, err);
     if (code != 0)
         return code;
     *ret_result = (struct ct_exec_result){
-        .loss = get_f64(x, list, list->io.loss) * inv_valid,
-        .correct = (int64_t)get_f64(x, list, list->io.correct),
-        .grad_norm = sqrt(get_f64(x, list, list->io.sumsq)),
+        .loss = get_f64(exec, list, list->io.loss) * inv_valid,
+        .correct = (int64_t)get_f64(exec, list, list->io.correct),
+        .grad_norm = sqrt(get_f64(exec, list, list->io.sumsq)),
     };
     return 0;
 }
 
-int ct_exec_eval(struct ct_exec *x, const struct ct_exec_eval *args, struct ct_exec_sums *ret_sums,
-                 struct ct_error *err)
+int ct_exec_eval(struct ct_exec *exec, const struct ct_exec_eval *args,
+                 struct ct_exec_sums *ret_sums, struct ct_error *err)
 {
-    const struct ct_plan_list *list = &x->plan->eval;
+    const struct ct_plan_list *list = &exec->plan->eval;
 
-    put(x, list, list->io.x, args->x);
-    put(x, list, list->io.labels, args->labels);
-    int code = ct_runner_run(&x->eval, err);
+    put(exec, list, list->io.x, args->x);
+    put(exec, list, list->io.labels, args->labels);
+    int code = ct_runner_run(&exec->eval, err);
     if (code != 0)
         return code;
-    ret_sums->loss = get_f64(x, list, list->io.loss);
-    ret_sums->correct = (int64_t)get_f64(x, list, list->io.correct);
+    ret_sums->loss = get_f64(exec, list, list->io.loss);
+    ret_sums->correct = (int64_t)get_f64(exec, list, list->io.correct);
     if (args->logits != NULL)
-        get(x, list, list->io.logits, args->logits);
+        get(exec, list, list->io.logits, args->logits);
     return 0;
 }
 
-/* ---- what survives steps -----------------------------------------------------------------------
- */
+/* ---- what survives steps -------------------------------------------------------------------- */
 
-static const struct ct_plan_tensor *tensor_at(const struct ct_exec *x, int tensor, int count)
+static const struct ct_plan_tensor *tensor_at(const struct ct_exec *exec, int tensor, int count)
 {
     CT_ASSERT(tensor >= 0 && tensor < count);
-    return &x->plan->tensors[tensor];
+    return &exec->plan->tensors[tensor];
 }
 
-void ct_exec_read(struct ct_exec *x, int tensor, void *data)
+void ct_exec_read(struct ct_exec *exec, int tensor, void *data)
 {
-    const struct ct_plan_tensor *t = tensor_at(x, tensor, x->plan->tensor_count);
+    const struct ct_plan_tensor *t = tensor_at(exec, tensor, exec->plan->tensor_count);
 
-    ct_device_copy_out(x->device, data, x->arena + t->offset_bytes, t->bytes);
+    ct_device_copy_out(exec->device, data, exec->arena + t->offset_bytes, t->bytes);
 }
 
-void ct_exec_write(struct ct_exec *x, int tensor, const void *data)
+void ct_exec_write(struct ct_exec *exec, int tensor, const void *data)
 {
-    const struct ct_plan_tensor *t = tensor_at(x, tensor, x->plan->tensor_count);
+    const struct ct_plan_tensor *t = tensor_at(exec, tensor, exec->plan->tensor_count);
 
-    ct_device_copy_in(x->device, x->arena + t->offset_bytes, data, t->bytes);
+    ct_device_copy_in(exec->device, exec->arena + t->offset_bytes, data, t->bytes);
 }
 
-void ct_exec_read_grad(struct ct_exec *x, int tensor, void *data)
+void ct_exec_read_grad(struct ct_exec *exec, int tensor, void *data)
 {
-    const struct ct_plan_tensor *t = tensor_at(x, tensor, x->plan->param_count);
+    const struct ct_plan_tensor *t = tensor_at(exec, tensor, exec->plan->param_count);
 
-    ct_device_copy_out(x->device, data, x->arena + x->plan->state_bytes + t->offset_bytes,
+    ct_device_copy_out(exec->device, data, exec->arena + exec->plan->state_bytes + t->offset_bytes,
                        t->bytes);
 }
 
-void *ct_exec_state(struct ct_exec *x)
+void *ct_exec_state(struct ct_exec *exec)
 {
-    return x->arena;
+    return exec->arena;
 }
 
-void *ct_exec_arena(struct ct_exec *x)
+void *ct_exec_arena(struct ct_exec *exec)
 {
-    return x->arena;
+    return exec->arena;
 }
 
-uint64_t ct_exec_digest(struct ct_exec *x)
+uint64_t ct_exec_digest(struct ct_exec *exec)
 {
     uint64_t digest = 0;
 
-    for (int i = 0; i < x->plan->tensor_count; i++) {
-        const struct ct_plan_tensor *t = &x->plan->tensors[i];
+    for (int i = 0; i < exec->plan->tensor_count; i++) {
+        const struct ct_plan_tensor *t = &exec->plan->tensors[i];
         for (size_t at = 0; at < t->bytes; at += DIGEST_CHUNK_BYTES) {
             size_t size = CT_MIN(t->bytes - at, (size_t)DIGEST_CHUNK_BYTES);
-            ct_device_copy_out(x->device, x->chunk, x->arena + t->offset_bytes + at, size);
-            digest = ct_hash64(x->chunk, size, digest);
+            ct_device_copy_out(exec->device, exec->chunk, exec->arena + t->offset_bytes + at, size);
+            digest = ct_hash64(exec->chunk, size, digest);
         }
     }
     return digest;
 }
 
-const struct ct_exec_event *ct_exec_trace(const struct ct_exec *x)
+const struct ct_exec_event *ct_exec_trace(const struct ct_exec *exec)
 {
-    return x->step.trace;
+    return exec->step.trace;
 }

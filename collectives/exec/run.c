@@ -13,8 +13,7 @@ static const enum ct_reduce_mode modes[] = {
     [CT_PLAN_INVARIANT] = CT_MODE_INVARIANT,
 };
 
-/* ---- one op ------------------------------------------------------------------------------------
- */
+/* ---- one op --------------------------------------------------------------------------------- */
 
 static void stamp(struct ct_runner *r, uint64_t *ret_ns, uint64_t *ret_number)
 {
@@ -46,8 +45,7 @@ static int run_op(struct ct_runner *r, int i)
     return code;
 }
 
-/* ---- queues ------------------------------------------------------------------------------------
- */
+/* ---- queues --------------------------------------------------------------------------------- */
 
 static void note_failure(struct ct_runner *r, int code, int op)
 {
@@ -155,8 +153,7 @@ int ct_runner_run(struct ct_runner *r, struct ct_error *err)
     return describe(r, err);
 }
 
-/* ---- start and end -----------------------------------------------------------------------------
- */
+/* ---- start and end -------------------------------------------------------------------------- */
 
 static struct ct_tensor bound(const struct ct_plan_list *list, char *arena, int value)
 {

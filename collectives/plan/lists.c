@@ -115,7 +115,7 @@ static int finish(struct maker *mk, const char *which, struct ct_error *err)
     return error->code == 0 ? 0 : ct_error_set(err, error->code, "%s: %s", which, error->text);
 }
 
-/* ---- copying ops ----------------------------------------------------------------------------- */
+/* ---- copying ops ---------------------------------------------------------------------------- */
 
 /* The list's value for the model's; a temporary is made at its first use. */
 static int mapped(struct maker *mk, int value)
@@ -210,8 +210,7 @@ static void copy_ops(struct maker *mk, int count, int micro, bool adding)
     }
 }
 
-/* ---- the tree of micro-batches ----------------------------------------------------------------
- */
+/* ---- the tree of micro-batches -------------------------------------------------------------- */
 
 static void find_last_writers(struct maker *mk)
 {
@@ -268,7 +267,7 @@ static const struct yield *close_tree(struct maker *mk)
     return &mk->result;
 }
 
-/* ---- the step -------------------------------------------------------------------------------- */
+/* ---- the step ------------------------------------------------------------------------------- */
 
 static int scalar_input(struct maker *mk, const char *name)
 {
@@ -318,7 +317,7 @@ static void micro_batches(struct maker *mk)
 }
 
 /* Norm, clipping, optimizer: each one kernel over the flat range. */
-static void update(struct maker *mk, int grads, int params, const int *moments)
+static void update(struct maker *mk, int grads, int params, const int *moments, int count)
 {
     const struct ct_optim_spec *optim = &mk->plan->options.optim;
     struct ct_program_op sumsq = ct_program_op(CT_OP_SUMSQ);
@@ -341,7 +340,7 @@ static void update(struct maker *mk, int grads, int params, const int *moments)
     op.in[2] = adamw ? mk->list->io.update : scale;
     op.in[3] = adamw ? scale : CT_NONE;
     op.out[0] = params;
-    for (int i = 0; i < mk->plan->moment_count; i++)
+    for (int i = 0; i < count; i++)
         op.out[1 + i] = moments[i];
     op.attr.weight_decay = optim->weight_decay;
     op.attr.momentum = adamw ? 0 : optim->momentum;
@@ -355,8 +354,9 @@ int ct_plan_make_step(struct ct_plan *plan, const struct ct_model *model, struct
 {
     struct maker mk = maker_of(plan, model, &plan->step);
     static const char *const names[] = {"moments0", "moments1"};
-    int moments[2] = {CT_NONE, CT_NONE};
+    int moments[CT_COUNT(names)];
 
+    CT_ASSERT((size_t)plan->moment_count <= CT_COUNT(names));
     if (mk.program->error.code == 0) {
         int params = mk.program->values[mk.params[0]].root;
         for (int i = 0; i < plan->moment_count; i++)
@@ -369,13 +369,12 @@ int ct_plan_make_step(struct ct_plan *plan, const struct ct_model *model, struct
             ct_program_value(mk.program, CT_VALUE_OUTPUT, CT_F64, ct_shape1(1), "sumsq");
         step_inputs(&mk);
         micro_batches(&mk);
-        update(&mk, grads, params, moments);
+        update(&mk, grads, params, moments, plan->moment_count);
     }
     return finish(&mk, "step", err);
 }
 
-/* ---- evaluation and start ---------------------------------------------------------------------
- */
+/* ---- evaluation and start ------------------------------------------------------------------- */
 
 int ct_plan_make_eval(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err)
 {

@@ -42,8 +42,7 @@ static const char *op_name(const struct verifier *v, int op)
     return ct_rule_info(v->list->program.ops[op].kind)->name;
 }
 
-/* ---- segments ---------------------------------------------------------------------------------
- */
+/* ---- segments ------------------------------------------------------------------------------- */
 
 static int by_begin(const void *left, const void *right)
 {
@@ -121,8 +120,7 @@ static void paint_start(struct verifier *v)
     }
 }
 
-/* ---- one op ------------------------------------------------------------------------------------
- */
+/* ---- one op --------------------------------------------------------------------------------- */
 
 /* Every byte of `value` is there. */
 static int check_holds(const struct verifier *v, int value, const char *who, int op)
@@ -248,8 +246,7 @@ static int play(struct verifier *v, int op)
     return code;
 }
 
-/* ---- queues and the end ------------------------------------------------------------------------
- */
+/* ---- queues and the end --------------------------------------------------------------------- */
 
 static int check_queues(const struct verifier *v)
 {

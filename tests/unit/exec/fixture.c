@@ -77,8 +77,7 @@ void rig_deinit(struct rig *rig)
     ct_plan_deinit(&rig->plan);
 }
 
-/* ---- a run -------------------------------------------------------------------------------------
- */
+/* ---- a run ---------------------------------------------------------------------------------- */
 
 static double *read_all(struct rig *rig, int count, bool grads, int64_t *ret_count)
 {

@@ -167,8 +167,7 @@ Test(ddp, a_partial_batch_equals_the_single_process_on_its_rows)
     run_deinit(&tree);
 }
 
-/* ---- E19: overlap is real ----------------------------------------------------------------------
- */
+/* ---- E19: overlap is real ------------------------------------------------------------------- */
 
 /* Holds the last backward op of rank 0 back until the first bucket's reduction has started: a
  * serial executor would never get there. */

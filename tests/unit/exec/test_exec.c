@@ -39,8 +39,7 @@ static void step_once(struct rig *rig, const struct run *run, struct ct_exec_res
     cr_assert_eq(ct_exec_step(rig->exec, &args, ret_result, &err), 0, "%s", err.text);
 }
 
-/* ---- initial values ----------------------------------------------------------------------------
- */
+/* ---- initial values ------------------------------------------------------------------------- */
 
 Test(exec, initial_values_depend_on_seed_and_name_alone)
 {
@@ -94,8 +93,7 @@ Test(exec, initial_values_are_uniform_within_the_bound)
     }
 }
 
-/* ---- state -------------------------------------------------------------------------------------
- */
+/* ---- state ---------------------------------------------------------------------------------- */
 
 Test(exec, tensors_written_back_continue_bit_for_bit)
 {
@@ -152,8 +150,7 @@ Test(exec, the_digest_sees_every_byte_of_every_tensor)
     rig_deinit(&rig);
 }
 
-/* ---- evaluation --------------------------------------------------------------------------------
- */
+/* ---- evaluation ----------------------------------------------------------------------------- */
 
 Test(exec, evaluation_counts_rows_and_leaves_the_state_alone)
 {
@@ -225,8 +222,7 @@ Test(exec, training_lowers_the_loss)
     run_deinit(&run);
 }
 
-/* ---- E12: clipping by the global norm ----------------------------------------------------------
- */
+/* ---- E12: clipping by the global norm ------------------------------------------------------- */
 
 static double norm_of(const double *values, int64_t count)
 {
@@ -312,8 +308,7 @@ Test(exec, infinite_and_undefined_inputs_show_in_loss_and_norm)
     }
 }
 
-/* ---- E20: memory -------------------------------------------------------------------------------
- */
+/* ---- E20: memory ---------------------------------------------------------------------------- */
 
 /* The highest byte of the arena that a step or an evaluation changes, from two poisons. */
 static size_t high_water(struct rig *rig, const struct run *run)
@@ -353,8 +348,7 @@ Test(exec, the_arena_is_used_to_the_last_byte_that_the_plan_says)
         }
 }
 
-/* ---- refusals ----------------------------------------------------------------------------------
- */
+/* ---- refusals ------------------------------------------------------------------------------- */
 
 Test(exec, a_step_without_rows_is_refused)
 {

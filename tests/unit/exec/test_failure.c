@@ -133,8 +133,7 @@ Test(failure, a_member_that_never_comes_is_a_timeout)
     }
 }
 
-/* ---- ranks that plan differently ---------------------------------------------------------------
- */
+/* ---- ranks that plan differently ------------------------------------------------------------ */
 
 static int mismatch_body(struct ct_job *job, void *context)
 {

@@ -32,8 +32,7 @@ struct golden_case {
     int tensor_count;
 };
 
-/* ---- reading the file --------------------------------------------------------------------------
- */
+/* ---- reading the file ----------------------------------------------------------------------- */
 
 static int64_t integer(char **at)
 {
@@ -130,8 +129,7 @@ static const struct golden_tensor *find(const struct golden_case *c, const char 
     return NULL;
 }
 
-/* ---- comparing ---------------------------------------------------------------------------------
- */
+/* ---- comparing ------------------------------------------------------------------------------ */
 
 /* The largest difference, relative to the tensor's largest value, stays below 1e-5. */
 static void assert_close(const struct golden_case *c, const char *name, const float *values)

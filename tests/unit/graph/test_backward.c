@@ -96,8 +96,7 @@ Test(backward, gradients_of_every_model_equal_finite_differences)
                                                     .dtype = CT_F64});
 }
 
-/* ---- programs that no model makes: shared, scaled and unused parameters -----------------------
- */
+/* ---- programs that no model makes: shared, scaled and unused parameters --------------------- */
 
 struct graph {
     struct ct_program program;
