@@ -9,7 +9,8 @@
 
 #define PLAN_LIMIT_BYTES ((size_t)1 << 28)
 
-enum { MAX_ACCUMULATION = 1 << 16 };
+/* A step is unrolled: more micro-batches than this make a list of a hundred thousand ops. */
+enum { MAX_ACCUMULATION = 4096 };
 
 static int check_optim(const struct ct_optim_spec *optim, struct ct_error *err)
 {

@@ -104,11 +104,17 @@ Test(plan, the_hash_sees_the_mode_where_the_lists_are_equal)
 
 Test(plan, what_cannot_be_planned_is_refused_with_the_key)
 {
-    struct ct_plan_options rows[8];
-    static const char *const says[] = {"a world of 0 ranks",        "0 micro-batches a step",
-                                       "the micro-batch is 0",      "parallel.bucket",
-                                       "optim.momentum is 1",       "optim.clip is -1",
-                                       "optim.weight_decay is nan", "optim.betas are 0.9 and 1"};
+    struct ct_plan_options rows[9];
+    static const char *const says[] = {
+        "a world of 0 ranks",
+        "0 micro-batches a step",
+        "the micro-batch is 0",
+        "parallel.bucket",
+        "optim.momentum is 1",
+        "optim.clip is -1",
+        "optim.weight_decay is nan",
+        "optim.betas are 0.9 and 1",
+        "4097 micro-batches a step, must be from 1 to 4096: raise batch.micro"};
 
     for (size_t i = 0; i < CT_COUNT(rows); i++)
         rows[i] = plan_options;
@@ -121,6 +127,7 @@ Test(plan, what_cannot_be_planned_is_refused_with_the_key)
     rows[6].optim.weight_decay = NAN;
     rows[7].optim =
         (struct ct_optim_spec){.type = CT_OPTIM_ADAMW, .beta1 = 0.9, .beta2 = 1, .eps = 1e-8};
+    rows[8].accumulation = 4097;
     for (size_t i = 0; i < CT_COUNT(rows); i++) {
         struct ct_plan plan;
         struct ct_error err = {0};
