@@ -3,17 +3,18 @@
  *     gemm [--isa portable|avx2|avx512] [--openblas FILE] [--coretype NAME] [--ms N]
  *
  * For each layer shape and each of the three products of a linear layer, both run in turns for N
- * milliseconds. A line gives the GFLOP/s of each (from the fastest quarter of the turns, since the
- * machine may be busy) and their ratio. OpenBLAS chooses its kernels unless --coretype names them
+ * milliseconds of this thread's time. A line gives the GFLOP/s of each (the lower quartile of the
+ * turns' times, since the machine may be busy) and their ratio. OpenBLAS chooses its kernels unless
+ * --coretype names them
  * ("Haswell" is its AVX2). Without libopenblas only ours is measured. */
 #include "base/assert.h"
-#include "base/clock.h"
 #include "tensor/device.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef void cblas_sgemm_fn(int order, int trans_a, int trans_b, int m, int n, int k, float alpha,
                             const float *a, int lda, const float *b, int ldb, float beta, float *c,
@@ -74,14 +75,23 @@ static void run_theirs(struct bench *b, enum ct_op_kind op)
         b->sgemm(ROW_MAJOR, TRANS, NO_TRANS, n, k, m, 1, b->y, n, b->x, k, 0, b->out, k);
 }
 
+/* Time that this thread ran, whatever else the machine does. */
+static double thread_ns(void)
+{
+    struct timespec now;
+
+    CT_ASSERT(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) == 0);
+    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
 static double time_ns(struct bench *b, enum ct_op_kind op,
                       void (*run)(struct bench *, enum ct_op_kind), int repeat)
 {
-    uint64_t start = ct_clock_mono_ns(&ct_clock_system);
+    double start = thread_ns();
 
     for (int i = 0; i < repeat; i++)
         run(b, op);
-    return (double)(ct_clock_mono_ns(&ct_clock_system) - start) / repeat;
+    return (thread_ns() - start) / repeat;
 }
 
 static int compare(const void *a, const void *b)
@@ -98,7 +108,7 @@ static double typical(double *times, int count)
     return times[count / 4];
 }
 
-static double measure(struct bench *b, enum ct_op_kind op, const char *name)
+static void measure(struct bench *b, enum ct_op_kind op, const char *name)
 {
     double flop = 2.0 * b->m * b->n * b->k;
     int repeat = (int)(4e6 / flop) + 1, turns = 0;
@@ -117,7 +127,6 @@ static double measure(struct bench *b, enum ct_op_kind op, const char *name)
     if (b->sgemm != NULL)
         printf("  %8.1f  %5.2f", flop / theirs, theirs / ours);
     printf("\n");
-    return theirs / ours;
 }
 
 static float *filled(int64_t count)
@@ -139,7 +148,7 @@ static void run_shape(struct bench *b, size_t shape)
     b->y = filled(m * n);
     b->out = filled(CT_MAX(CT_MAX(m * k, n * k), m * n));
     for (size_t i = 0; i < CT_COUNT(products); i++)
-        (void)measure(b, products[i].op, products[i].name);
+        measure(b, products[i].op, products[i].name);
     free(b->x);
     free(b->w);
     free(b->y);

@@ -10,6 +10,7 @@
 #include "base/assert.h"
 #include "base/rng.h"
 #include "tensor/cpu/cpu.h"
+#include "tensor/cpu/log.h"
 
 #include <math.h>
 #include <string.h>
@@ -252,7 +253,7 @@ static double cross_entropy(const struct ct_kernel_args *args, int64_t first, in
             continue;
         CT_ASSERT(label < columns);
         T max = row_max(x, columns);
-        double log_sum = log(row_sum_exp(x, columns, max));
+        double log_sum = log_of(row_sum_exp(x, columns, max));
 
         stats[0] = max;
         stats[1] = (T)log_sum;

@@ -1,4 +1,5 @@
 /* The vector functions beside libm: the errors that the README of lib/tensor states. */
+#include "tensor/cpu/log.h"
 #include "tensor/cpu/math_f32.h"
 
 #include <criterion/criterion.h>
@@ -72,4 +73,17 @@ Test(math, tanh_and_erf_are_odd_and_end_at_one)
     cr_assert_eq(erf_at(INFINITY), 1);
     cr_assert_eq(tanh_at(0), 0);
     cr_assert(isnan(tanh_at(NAN)) && isnan(erf_at(NAN)));
+}
+
+Test(math, log_is_two_units_from_exact_at_most)
+{
+    for (double above = 1e-9; above < 1e9; above *= 1.0003) {
+        long double want = log1pl((long double)(1 + above) - 1),
+                    unit = ldexpl(1, ilogbl(want) - 52);
+
+        cr_assert_leq(fabsl((long double)log_of(1 + above) - want), 2 * unit, "log(1 + %g)", above);
+    }
+    cr_assert_eq(log_of(1), 0);
+    cr_assert_eq(log_of(INFINITY), INFINITY);
+    cr_assert(isnan(log_of(NAN)));
 }
