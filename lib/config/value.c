@@ -64,19 +64,34 @@ const char *ct_config_shown(const char *text, char room[CT_CONFIG_SHOWN_ROOM])
 /* One word as a number of the scalar `type`. Exact: a long double holds every int64_t. */
 static int parse_number(enum ct_config_type type, const char *word, long double *ret_number)
 {
+    long double number = 0;
     int64_t integer = 0;
     uint64_t quantity = 0;
     double real = 0;
     int code = CT_EUSAGE;
 
-    if (type == CT_CONFIG_TYPE_INT && (code = ct_parse_i64(word, &integer)) == 0)
-        *ret_number = integer;
-    else if (type == CT_CONFIG_TYPE_F64 && (code = ct_parse_f64(word, &real)) == 0)
-        *ret_number = real;
-    else if (type == CT_CONFIG_TYPE_DURATION && (code = ct_parse_duration_ms(word, &quantity)) == 0)
-        *ret_number = quantity;
-    else if (type == CT_CONFIG_TYPE_BYTES && (code = ct_parse_bytes(word, &quantity)) == 0)
-        *ret_number = quantity;
+    switch (type) {
+    case CT_CONFIG_TYPE_INT:
+        code = ct_parse_i64(word, &integer);
+        number = integer;
+        break;
+    case CT_CONFIG_TYPE_F64:
+        code = ct_parse_f64(word, &real);
+        number = real;
+        break;
+    case CT_CONFIG_TYPE_DURATION:
+        code = ct_parse_duration_ms(word, &quantity);
+        number = quantity;
+        break;
+    case CT_CONFIG_TYPE_BYTES:
+        code = ct_parse_bytes(word, &quantity);
+        number = quantity;
+        break;
+    default:
+        break;
+    }
+    if (code == 0)
+        *ret_number = number;
     return code;
 }
 
@@ -162,7 +177,7 @@ static int number(const struct parser *p, const char *word, long double *ret_num
 {
     char shown[CT_CONFIG_SHOWN_ROOM];
     struct ct_buf range;
-    long double value;
+    long double value = 0;
 
     if (parse_number(types[p->key->type].scalar, word, &value) != 0)
         return unwanted(p, word);
@@ -180,7 +195,7 @@ static int number(const struct parser *p, const char *word, long double *ret_num
 
 static int integer(const struct parser *p, const char *word, int64_t *ret_integer)
 {
-    long double value;
+    long double value = 0;
     int code = number(p, word, &value);
 
     if (code == 0)
@@ -289,7 +304,7 @@ static int parse_ints(const struct parser *p, const struct ct_config_value *valu
 static int parse_pair(const struct parser *p, const struct ct_config_value *value,
                       struct ct_config_pair *ret)
 {
-    long double at[2];
+    long double at[2] = {0, 0};
 
     if (value->count != 2)
         return ct_error_set(p->err, CT_ECONFIG, "wants %s, not %zu of them",
@@ -325,7 +340,7 @@ int ct_config_value_parse(const struct ct_config_key *key, const struct ct_confi
 {
     struct parser p = {key, err};
     const char *word = value->count > 0 ? value->items[0] : "";
-    long double real;
+    long double real = 0;
     int code = check_shape(&p, value);
 
     if (code != 0)

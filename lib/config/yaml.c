@@ -353,7 +353,9 @@ static void read_document(struct reader *r)
     }
     read_mapping(r, "");
     r->loader->unreadable = r->over;
-    if (advance(r) && advance(r) && r->event.type != YAML_STREAM_END_EVENT) {
+    if (!advance(r)) /* the end of the document */
+        return;
+    if (advance(r) && r->event.type != YAML_STREAM_END_EVENT) {
         origin = place_of(r, &r->event.start_mark);
         ct_config_complain(r->loader, &origin, "", "a second document begins here; one is enough");
     }
