@@ -113,12 +113,11 @@ static int run(const struct ct_config *cfg, struct ct_error *err)
 {
     const int stderr_fd = STDERR_FILENO;
     struct ct_log log;
-    struct ct_stop stop;
+    struct ct_stop stop = {.signal = 0};
     struct ct_worker *worker = calloc(1, sizeof *worker);
 
     if (worker == NULL)
         return ct_exit_status(ct_error_set(err, CT_ENOMEM, "out of memory"));
-    ct_stop_init(&stop);
     ct_log_init_fd(&log, "ctworker", &stderr_fd);
     log.level = (enum ct_log_level)cfg->log.level;
     log.json = cfg->log.format == CT_CONFIG_LOG_FORMAT_JSON;

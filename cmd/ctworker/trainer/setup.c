@@ -172,9 +172,10 @@ static int set_up_alone(struct ct_worker *worker, struct ct_error *err)
         code = set_evaluation(worker, err);
     if (code == 0)
         code = build_plan(worker, err);
-    if (code == 0)
-        code = ct_device_cpu_new(NULL, &worker->device, err);
-    return code;
+    if (code != 0)
+        return code;
+    ct_stop_init(worker->stop);
+    return ct_device_cpu_new(NULL, &worker->device, err);
 }
 
 static int join_group(struct ct_worker *worker, struct ct_error *err)

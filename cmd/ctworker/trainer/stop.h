@@ -14,7 +14,8 @@ struct ct_stop {
     int signal; /* the one that came; SIGTERM for the agent's message; 0: none yet */
 };
 
-/* Block the signals. Call before any thread is started. */
+/* Block the signals: from now on they are requests, before they end the process as usual. Call
+ * before any thread is started, and after what may take long without looking here. */
 void ct_stop_init(struct ct_stop *stop);
 
 /* Has a stop been asked for? Never blocks. `job` may be NULL. */

@@ -138,7 +138,6 @@ static int body(struct ct_job *job, void *context)
     const struct ct_clock clock = {stopping_ns, wall_ns, &stopper};
     struct ct_error *err = &training->error[me->rank];
 
-    (void)sigemptyset(&stop.signals);
     worker.clock = &clock;
     load_config(&cfg, training, last);
     int code = ct_setup(&worker, err);

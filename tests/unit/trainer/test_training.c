@@ -359,6 +359,16 @@ Test(trainer, a_diverging_training_ends_with_the_step_and_advice)
     expect_all(&training, CT_EDIVERGED, "the training diverged; lower optim.lr or set optim.clip");
 }
 
+Test(trainer, without_log_dir_the_run_is_named_after_its_file)
+{
+    struct training training = {.world = 1, .options = {"--log.dir="}};
+    struct stat info;
+
+    (void)harness_train(&training);
+    cr_assert_eq(stat("runs/test/config.yaml", &info), 0);
+    cr_assert_eq(stat("runs/test/metrics.jsonl", &info), 0);
+}
+
 Test(trainer, a_run_leaves_its_configuration_behind)
 {
     struct training training = {.world = 1, .options = {"--optim.lr=0.0125"}};
