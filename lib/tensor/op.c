@@ -43,8 +43,7 @@ int ct_op_find(const char *name)
     return -1;
 }
 
-/* ---- reading "name:type[D,D]?" ----------------------------------------------------------------
- */
+/* ---- reading "name:type[D,D]?" -------------------------------------------------------------- */
 
 static const char *parse_word(const char *at, char *word, size_t room)
 {
@@ -103,8 +102,7 @@ void ct_op_operands(enum ct_op_kind op, struct ct_operands *ret_operands)
     }
 }
 
-/* ---- holding operands to it --------------------------------------------------------------------
- */
+/* ---- holding operands to it ----------------------------------------------------------------- */
 
 struct check {
     enum ct_op_kind op;

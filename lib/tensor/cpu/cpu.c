@@ -8,8 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* ---- instruction sets --------------------------------------------------------------------------
- */
+/* ---- instruction sets ----------------------------------------------------------------------- */
 
 static bool runs_anywhere(void)
 {
@@ -52,8 +51,7 @@ const char *ct_cpu_isa_name(enum ct_cpu_isa isa)
     return (size_t)isa < CT_COUNT(sets) ? sets[isa].name : "absent";
 }
 
-/* ---- memory ------------------------------------------------------------------------------------
- */
+/* ---- memory --------------------------------------------------------------------------------- */
 
 enum { HUGE_PAGE = 2 << 20 };
 
@@ -83,8 +81,7 @@ static void cpu_copy(struct ct_device *device, void *to, const void *from, size_
         memcpy(to, from, bytes);
 }
 
-/* ---- ops ---------------------------------------------------------------------------------------
- */
+/* ---- ops ------------------------------------------------------------------------------------ */
 
 /* How an op's work is cut: by elements of output 0 or input 0, by rows of input 0 or output 0, by
  * columns of input 0, not at all, or as a matrix product. */
@@ -195,8 +192,7 @@ static void cpu_run(struct ct_device *device, enum ct_op_kind op, enum ct_dtype 
     }
 }
 
-/* ---- making ------------------------------------------------------------------------------------
- */
+/* ---- making --------------------------------------------------------------------------------- */
 
 static void cpu_free(struct ct_device *device)
 {

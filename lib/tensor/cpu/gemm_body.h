@@ -35,8 +35,7 @@ static_assert(((BLOCK_ROWS + BLOCK_COLUMNS) * CT_GEMM_KC + LANES) * sizeof(float
 static_assert(TILE_ROWS <= LANES, "a sliver of a is one vector wide");
 static_assert(BLOCK_COLUMNS % TILE_WIDTH == 0, "blocks are whole slivers");
 
-/* ---- tiles -------------------------------------------------------------------------------------
- */
+/* ---- tiles ---------------------------------------------------------------------------------- */
 
 /* One tile: c[rows][columns] (+)= a[rows][k] b[k][columns] (+ bias). */
 struct tile {
@@ -105,8 +104,7 @@ static void (*const tiles[TILE_ROWS][TILE_VECTORS])(const struct tile *) = {
 #define TILE_ENTRY(rows) {tile_##rows##_1, tile_##rows##_2},
     EACH_TILE_HEIGHT(TILE_ENTRY)};
 
-/* ---- packing -----------------------------------------------------------------------------------
- */
+/* ---- packing -------------------------------------------------------------------------------- */
 
 /* to[k * width + lane] = from[lane * lane_step + k] for `depth` <= LANES values of k. */
 static void pack_square(float *to, int64_t width, int64_t lanes, int64_t depth, const float *from,
@@ -143,8 +141,7 @@ static void pack(float *to, int64_t width, int64_t lanes, int64_t depth, const f
     }
 }
 
-/* ---- blocks ------------------------------------------------------------------------------------
- */
+/* ---- blocks --------------------------------------------------------------------------------- */
 
 /* A block of c: rows row .. row + rows - 1, columns likewise, products k .. k + depth - 1. */
 struct block {

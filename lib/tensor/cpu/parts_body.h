@@ -1,12 +1,11 @@
 /* The parts of all ops but the matrix products, for one element type and instruction set.
  *
- * The file that includes this defines T (float or double), EXP, TANH, ERF for it, and KERNELS, the
- * name of the table that it fills, with GEMM, the table of its matrix products; and VECTORS when
- * loops are to become vector code. Everything is a plain loop: EACH says that its turns are
+ * The file that includes this defines T (float or double); EXP, TANH, ERF, SQRT for it; KERNELS,
+ * the name of the table that it fills, with GEMM, the table of its matrix products; and VECTORS
+ * when loops are to become vector code. Everything is a plain loop: EACH says that its turns are
  * independent (operands may be the same buffer, never a shifted one). Sums keep LANES partial sums,
  * lane l taking the elements l, l + LANES, ..., and fold them 8, 4, 2, 1: the same additions at any
- * vector width.
- */
+ * vector width. */
 #include "base/assert.h"
 #include "base/rng.h"
 #include "tensor/cpu/cpu.h"
@@ -36,8 +35,7 @@ static double scalar(const struct ct_kernel_args *args, int i, double absent)
     return args->in[i].data == NULL ? absent : *(const double *)args->in[i].data;
 }
 
-/* ---- element-wise ------------------------------------------------------------------------------
- */
+/* ---- element-wise --------------------------------------------------------------------------- */
 
 /* A part that maps one input, or two, with a function of the elements. */
 #define MAP1(op, f)                                                                 \
@@ -145,8 +143,7 @@ static void fill(const struct ct_kernel_args *args, int64_t first, int64_t count
     EACH(i, count) y[i] = alpha;
 }
 
-/* ---- linear_db: by columns, rows added in the order of a matrix product (gemm.h) ----------------
- */
+/* ---- linear_db: by columns, rows added in the order of a matrix product (gemm.h) ------------ */
 
 static void add_row_block(T *total, const T *dy, int64_t rows, int64_t row_size, int64_t columns)
 {
@@ -173,8 +170,7 @@ static void linear_db(const struct ct_kernel_args *args, int64_t first, int64_t 
     }
 }
 
-/* ---- cross entropy -----------------------------------------------------------------------------
- */
+/* ---- cross entropy -------------------------------------------------------------------------- */
 
 static inline T larger(T a, T b)
 {
@@ -285,8 +281,7 @@ static void cross_entropy_bw(const struct ct_kernel_args *args, int64_t first, i
     }
 }
 
-/* ---- other losses and counts -------------------------------------------------------------------
- */
+/* ---- other losses and counts ---------------------------------------------------------------- */
 
 static bool masked(const struct ct_tensor *labels, int64_t row)
 {
@@ -361,8 +356,7 @@ static double correct(const struct ct_kernel_args *args, int64_t first, int64_t 
     return (double)right;
 }
 
-/* ---- norm and optimizers -----------------------------------------------------------------------
- */
+/* ---- norm and optimizers -------------------------------------------------------------------- */
 
 static double sumsq(const struct ct_kernel_args *args, int64_t first, int64_t count)
 {
@@ -454,8 +448,7 @@ static void adamw(const struct ct_kernel_args *args, int64_t first, int64_t coun
     }
 }
 
-/* ---- initialisation: element e uses word e % 4 of the philox block e / 4 ------------------------
- */
+/* ---- initialisation: element e uses word e % 4 of the philox block e / 4 -------------------- */
 
 static void block_words(uint64_t key, uint64_t element, uint32_t words[4])
 {

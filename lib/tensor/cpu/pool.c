@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -76,6 +77,19 @@ static void *worker_main(void *argument)
     }
 }
 
+/* Workers take no signals: those are for the program's own threads. */
+static void start_workers(struct ct_pool *pool)
+{
+    sigset_t all, before;
+
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (pool->started < pool->threads - 1 &&
+           pthread_create(&pool->workers[pool->started], NULL, worker_main, pool) == 0)
+        pool->started++;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 struct ct_pool *ct_pool_new(int threads)
 {
     CT_ASSERT(threads >= 1 && threads <= CT_POOL_MAX_THREADS);
@@ -87,11 +101,8 @@ struct ct_pool *ct_pool_new(int threads)
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->wake, NULL);
     pool->workers = calloc((size_t)threads, sizeof *pool->workers);
-    while (pool->workers != NULL && pool->started < threads - 1) {
-        if (pthread_create(&pool->workers[pool->started], NULL, worker_main, pool) != 0)
-            break;
-        pool->started++;
-    }
+    if (pool->workers != NULL)
+        start_workers(pool);
     if (pool->started == threads - 1 && pool->workers != NULL)
         return pool;
     ct_pool_free(pool);

@@ -115,8 +115,7 @@ struct ct_tensor kit_labels(struct kit *kit, int64_t rows, int64_t classes)
     return labels;
 }
 
-/* ---- operands from op.def ----------------------------------------------------------------------
- */
+/* ---- operands from op.def ------------------------------------------------------------------- */
 
 static int64_t size_of(char letter, struct kit_sizes sizes)
 {
@@ -193,8 +192,7 @@ struct ct_kernel_args kit_copy_args(struct kit *kit, const struct ct_kernel_args
     return copy;
 }
 
-/* ---- running and comparing ---------------------------------------------------------------------
- */
+/* ---- running and comparing ------------------------------------------------------------------ */
 
 struct ct_device *kit_device(enum ct_cpu_isa isa, int threads)
 {
