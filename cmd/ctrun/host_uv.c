@@ -135,6 +135,20 @@ static int find_address(const struct ct_endpoint *endpoint, const struct job *jo
     return 0;
 }
 
+/* Debian's /etc/hosts gives a machine's own name an address of loopback. */
+static void warn_of_loopback(const struct ct_endpoint *endpoint, const char *address,
+                             const struct ct_log *log)
+{
+    struct sockaddr_storage numeric[2];
+
+    if (ct_starts_with(address, "127.") && !endpoint->is_unix &&
+        ct_address_numeric(endpoint->host, 1, numeric) == 0)
+        ct_log_event(log, CT_LOG_WARN, "rdzv_loopback",
+                     "the name %s means this machine alone here (see /etc/hosts): other machines "
+                     "cannot reach it; give the address as rdzv_endpoint",
+                     endpoint->host);
+}
+
 /* The endpoint as the user gave it: rdzv_endpoint, or master_addr and master_port. */
 static int read_endpoint(const struct job *job, struct ct_endpoint *ret_endpoint,
                          struct ct_error *err)
@@ -157,7 +171,7 @@ static int start_among(struct host *host, uv_loop_t *loop, const struct job *job
 {
     struct ct_rdzv_server_options options = {
         .listen_count = 1, .only_job = job->cfg.launch.rdzv_id, .log = log};
-    struct ct_endpoint endpoint;
+    struct ct_endpoint endpoint = {.port = 0};
     struct ct_error bind_error = {0};
     int rc = read_endpoint(job, &endpoint, err);
 
@@ -168,6 +182,7 @@ static int start_among(struct host *host, uv_loop_t *loop, const struct job *job
     (void)ct_endpoint_print(&endpoint, host->endpoint);
     if (job->cfg.launch.node_rank > 0)
         return 0;
+    warn_of_loopback(&endpoint, host->address, log);
     options.listen[0] = host->endpoint;
     options.key_file = job->cfg.launch.key_file[0] != '\0' ? job->cfg.launch.key_file : NULL;
     rc = ct_rdzv_server_start(&host->server, loop, &options, &bind_error);

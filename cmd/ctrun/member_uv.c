@@ -76,10 +76,11 @@ static void tell_failure(struct node *node, const struct ct_worker_failure *fail
     ct_agent_failure(node->agent, &told);
 }
 
-static void start_failed(struct node *node, const struct ct_error *error)
+static void start_failed(struct node *node, uint32_t local_rank, const struct ct_error *error)
 {
     const struct ct_worker_failure failure = {
-        .rank = node->round->nodes[node->round->self].first_rank,
+        .rank = node->round->nodes[node->round->self].first_rank + local_rank,
+        .local_rank = local_rank,
         .end = {.status = ct_exit_status(error->code)},
         .code = error->code,
         .text = error->text,
@@ -101,6 +102,7 @@ static void on_round(void *context, const struct ct_round *round)
         .count = job->slots,
     };
     struct ct_error err = {0};
+    uint32_t failed = 0;
 
     if (node->ending || node->stopped_by != 0)
         return;
@@ -115,9 +117,9 @@ static void on_round(void *context, const struct ct_round *round)
     int rc = places == NULL ? ct_error_set(&err, CT_ENOMEM, "out of memory for the table of nodes")
                             : round_specs(job, round, &node->round_arena, &start.specs, &err);
     if (rc == 0)
-        rc = ct_workers_start(node->workers, &start, &err);
+        rc = ct_workers_start(node->workers, &start, &failed, &err);
     if (rc != 0) {
-        start_failed(node, &err);
+        start_failed(node, failed, &err);
         return;
     }
     node->running = round->generation;
@@ -144,8 +146,10 @@ static void on_finished(void *context, bool well)
     uint64_t generation = node->running;
 
     node->running = 0;
-    if (node->agent != NULL && well && generation != 0)
+    if (node->agent != NULL && well && generation != 0) {
         ct_agent_done(node->agent, generation);
+        words_waiting(node, "the workers of this node are done; waiting for the other nodes");
+    }
     if (node->agent != NULL && node->preparing != 0)
         promise(node);
     node_advance(node);

@@ -51,6 +51,8 @@ struct node {
     struct ct_progress_pace pace;
     uv_timer_t notice; /* a wait gets long */
     char waiting[512]; /* what for; "" for nothing */
+    uint64_t waiting_since_ms;
+    uint64_t waiting_said_ms; /* when something was last said about waiting */
 
     uv_signal_t signals[NODE_SIGNALS];
     int stopped_by; /* the first signal, 0 for none */
@@ -82,7 +84,7 @@ void node_end(struct node *node, const struct ct_error *error);
 void node_advance(struct node *node);
 
 /* words_uv.c */
-/* Say what is waited for, once it takes longer than a second; NULL: nothing any more. */
+/* Say what is waited for once that takes a second, changes once a second; NULL: nothing more. */
 void words_waiting(struct node *node, const char *text);
 void words_progress(struct node *node, const struct ct_msg_progress *message);
 void words_summary(struct node *node, const char *text);

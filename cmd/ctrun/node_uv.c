@@ -7,6 +7,7 @@
 #include "node_state_uv.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -222,6 +223,8 @@ static int join(struct node *node, struct ct_error *err)
         .slurm_node = -1,
         .params = ct_rdzv_params_default,
     };
+    char waiting[400];
+
     /* What the server tells an operator of a daemon is too much beside a job's own words. */
     node->server_log = node->log;
     if (node->log.level > CT_LOG_DEBUG)
@@ -230,6 +233,9 @@ static int join(struct node *node, struct ct_error *err)
 
     if (rc != 0)
         return rc;
+    (void)snprintf(waiting, sizeof waiting, "waiting for the rendezvous at %s",
+                   node->host.endpoint);
+    words_waiting(node, waiting);
     callbacks.context = node;
     options.endpoint = node->host.endpoint;
     options.address = node->host.address;

@@ -1,6 +1,7 @@
 /* What the user is told while the job runs and when it ends. */
 #include "node_state_uv.h"
 
+#include "base/assert.h"
 #include "base/str.h"
 #include "launch/summary.h"
 #include "round.h"
@@ -13,11 +14,14 @@ static void on_notice(uv_timer_t *timer)
 {
     struct node *node = timer->data;
 
+    node->waiting_said_ms = uv_now(&node->loop);
     ct_log_event(&node->log, CT_LOG_INFO, "waiting", "%s", node->waiting);
 }
 
 void words_waiting(struct node *node, const char *text)
 {
+    uint64_t now_ms = uv_now(&node->loop);
+
     if (text == NULL || text[0] == '\0') {
         node->waiting[0] = '\0';
         (void)uv_timer_stop(&node->notice);
@@ -25,8 +29,11 @@ void words_waiting(struct node *node, const char *text)
     }
     if (strcmp(node->waiting, text) == 0)
         return;
+    if (node->waiting[0] == '\0')
+        node->waiting_since_ms = now_ms;
     (void)ct_str_copy(node->waiting, sizeof node->waiting, text);
-    (void)uv_timer_start(&node->notice, on_notice, WAIT_MS, 0);
+    uint64_t due_ms = CT_MAX(node->waiting_since_ms, node->waiting_said_ms) + WAIT_MS;
+    (void)uv_timer_start(&node->notice, on_notice, due_ms > now_ms ? due_ms - now_ms : 0, 0);
 }
 
 /* Lines of the job itself go to standard output, as they are. */
@@ -148,17 +155,26 @@ static void tell_failure(struct node *node)
     ct_buf_deinit(&who);
 }
 
-void words_closing(struct node *node)
+static void tell_stop(struct node *node)
 {
     char name[32];
 
-    ct_console_live(node->console, "");
-    if (node->stopped_by != 0)
+    (void)ct_signal_name(node->stopped_by, name, sizeof name);
+    if (node->stopped_count == 0)
+        ct_log_event(&node->log, CT_LOG_INFO, "stopped", "stopped by %s; no worker was running",
+                     name);
+    else
         ct_log_event(&node->log, CT_LOG_INFO, "stopped",
-                     "stopped by %s; %u worker%s ended within %.1f s",
-                     ct_signal_name(node->stopped_by, name, sizeof name), node->stopped_count,
+                     "stopped by %s; %u worker%s ended within %.1f s", name, node->stopped_count,
                      node->stopped_count == 1 ? "" : "s",
                      (double)(uv_now(&node->loop) - node->stopped_at_ms) / 1000);
+}
+
+void words_closing(struct node *node)
+{
+    ct_console_live(node->console, "");
+    if (node->stopped_by != 0)
+        tell_stop(node);
     else if (node->error.code != 0)
         ct_log_event(&node->log, CT_LOG_ERROR, "failed", "%s", node->error.text);
     else if (node->result.code == CT_ECLOSED) /* by its user, from another node */

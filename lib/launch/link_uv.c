@@ -85,10 +85,8 @@ int ct_worker_link_new(struct ct_worker_link **ret_link, uv_loop_t *loop,
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
         int error = errno;
         free(link);
-        return ct_error_set(err, CT_EOS,
-                            "no socket for a worker link: %s; raise `ulimit -n` if there are too "
-                            "many open files",
-                            ct_strerror(-error));
+        return ct_error_set(err, CT_EOS, "no socket for a worker link: %s%s", ct_strerror(-error),
+                            error == EMFILE ? "; raise `ulimit -n`" : "");
     }
     CT_ASSERT(uv_poll_init(loop, &link->poll, ends[0]) == 0); /* makes it non-blocking */
     link->poll.data = link;

@@ -211,10 +211,8 @@ int ct_output_open(struct ct_outputs *outputs, uint32_t worker, enum ct_console_
         int error = errno;
         if (file >= 0)
             (void)close(file);
-        return ct_error_set(err, CT_EOS,
-                            "no pipe for a worker's output: %s; raise `ulimit -n` if there are too "
-                            "many open files",
-                            ct_strerror(-error));
+        return ct_error_set(err, CT_EOS, "no pipe for a worker's output: %s%s", ct_strerror(-error),
+                            error == EMFILE ? "; raise `ulimit -n`" : "");
     }
     (void)fcntl(ends[0], F_SETFL, O_NONBLOCK);
     CT_ASSERT(uv_poll_init(outputs->loop, &output->poll, ends[0]) == 0);

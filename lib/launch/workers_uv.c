@@ -170,9 +170,10 @@ static void act(struct ct_workers *workers, unsigned actions, struct worker *wor
 {
     if (actions & (CT_SUP_DO_BLAME | CT_SUP_DO_TERM | CT_SUP_DO_KILL))
         workers->well = false;
-    if (actions & CT_SUP_DO_SWEEP)
+    if ((actions & CT_SUP_DO_SWEEP) && worker != NULL)
         signal_group(worker, SIGKILL);
-    if ((actions & CT_SUP_DO_BLAME) && worker != NULL)
+    if ((actions & CT_SUP_DO_BLAME) &&
+        worker != NULL) /* NULL: the start failed, its caller knows */
         blame(workers, worker);
     if (actions & CT_SUP_DO_TERM)
         terminate(workers);
@@ -356,7 +357,7 @@ static int start_one(struct ct_workers *workers, const struct ct_workers_round *
 }
 
 int ct_workers_start(struct ct_workers *workers, const struct ct_workers_round *round,
-                     struct ct_error *err)
+                     uint32_t *ret_failed, struct ct_error *err)
 {
     uint32_t started = 0;
     int rc = 0;
@@ -378,6 +379,8 @@ int ct_workers_start(struct ct_workers *workers, const struct ct_workers_round *
                                 rc == 0 ? CT_SUP_STARTED : CT_SUP_START_FAILED, started);
     workers->finish_late = (actions & CT_SUP_DO_FINISH) != 0;
     act(workers, actions & ~(unsigned)CT_SUP_DO_FINISH, NULL);
+    if (rc != 0)
+        *ret_failed = started;
     return rc;
 }
 

@@ -69,9 +69,10 @@ struct ct_workers *ct_workers_new(uv_loop_t *loop, struct ct_console *console, u
                                   const struct ct_workers_callbacks *callbacks);
 
 /* Start a round; only when none runs. Everything in `round` is copied or used up. 0, or the error
- * of the first worker that could not be started; on_finished comes in either case. */
+ * of the first worker that could not be started, `*ret_failed` is its local rank; on_finished comes
+ * in either case. */
 int ct_workers_start(struct ct_workers *workers, const struct ct_workers_round *round,
-                     struct ct_error *err);
+                     uint32_t *ret_failed, struct ct_error *err);
 
 /* Is a process of the round alive, or on_finished still to come? */
 bool ct_workers_running(const struct ct_workers *workers);

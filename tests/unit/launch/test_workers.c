@@ -70,7 +70,7 @@ static void on_finished(void *context, bool well)
     n->well = well;
     if (n->restart > 0) {
         n->restart--;
-        cr_assert_eq(ct_workers_start(n->workers, n->again, NULL), 0);
+        cr_assert_eq(ct_workers_start(n->workers, n->again, NULL, NULL), 0);
         return;
     }
     ct_workers_free(n->workers, NULL, NULL);
@@ -135,7 +135,7 @@ static void run(const char *script, uint32_t count)
     struct ct_workers_round round = round_of(script, count);
     struct ct_error err = {0};
 
-    cr_assert_eq(ct_workers_start(node.workers, &round, &err), 0, "%s", err.text);
+    cr_assert_eq(ct_workers_start(node.workers, &round, NULL, &err), 0, "%s", err.text);
     cr_assert_eq(uv_run(&node.loop, UV_RUN_DEFAULT), 0);
     while (waitpid(-1, NULL, 0) > 0) /* what was swept up; a living child fails by the time limit */
         continue;
@@ -286,11 +286,13 @@ Test(workers, a_program_that_cannot_start_is_an_error_and_the_round_still_finish
 {
     struct ct_workers_round round = round_of("", 2);
     struct ct_error err = {0};
+    uint32_t failed = 99;
 
     tree_file(&node.tree, "/junk", "\x01\x02");
     cr_assert_eq(chmod(tree_path(&node.tree, "/junk"), 0755), 0);
     round.path = tree_path(&node.tree, "/junk");
-    cr_assert_eq(ct_workers_start(node.workers, &round, &err), CT_ENOINPUT);
+    cr_assert_eq(ct_workers_start(node.workers, &round, &failed, &err), CT_ENOINPUT);
+    cr_assert_eq(failed, 0u);
     cr_assert_not_null(strstr(err.text, "#! line"), "%s", err.text);
     cr_assert_eq(node.finishes, 0u, "not from inside the call");
     cr_assert_eq(uv_run(&node.loop, UV_RUN_DEFAULT), 0);
