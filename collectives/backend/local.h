@@ -25,7 +25,7 @@
 #include "backend.h"
 
 struct ct_segment_head {
-    uint64_t token[2];                  /* random: the segment is the one that was meant */
+    _Alignas(128) uint64_t token[2];    /* random: the segment is the one that was meant */
     _Alignas(64) _Atomic uint32_t bell; /* futex word */
     _Atomic uint32_t sleepers;
     _Alignas(64) _Atomic int32_t failure;

@@ -290,10 +290,10 @@ static int compare(struct ct_local *local, const struct ct_task *task, bool root
                    struct ct_error *err)
 {
     for (int i = 0; i < local->size; i++) {
-        struct ct_signature theirs = ct_local_line(local, i)->signature[local->round & 1];
-
         if (root_alone && i != task->call.peer)
             continue;
+        struct ct_signature theirs = ct_local_line(local, i)->signature[local->round & 1];
+
         if (!ct_signature_equal(theirs, task->signature))
             return ct_signature_mismatch(task->signature, local->rank, theirs, i, err);
     }

@@ -16,7 +16,7 @@ TestSuite(conformance, .timeout = 60);
 
 enum { FENCE = 64, FENCE_BYTE = 0xa5, CASES = 3 * 6 };
 
-static const size_t sizes[] = {0, 1, 7, 33, 131};
+static const size_t sizes[] = {0, 1, 7, 131};
 static const enum ct_dtype reducible[] = {CT_F32, CT_F64, CT_BF16, CT_I64, CT_I32, CT_U8};
 static const enum ct_reduce reduces[] = {CT_REDUCE_SUM, CT_REDUCE_AVG, CT_REDUCE_MAX};
 static const enum ct_reduce_mode modes[] = {CT_MODE_FAST, CT_MODE_REPRODUCIBLE, CT_MODE_INVARIANT};
@@ -52,6 +52,14 @@ static bool buffer_free(struct buffer *buffer)
         whole = whole && (unsigned char)*at == FENCE_BYTE;
     free(buffer->memory);
     return whole;
+}
+
+/* The line that was found, or that of a trodden fence. */
+static int free_both(struct buffer *in, struct buffer *out, int line)
+{
+    bool in_whole = buffer_free(in), out_whole = buffer_free(out);
+
+    return line != 0 || (in_whole && out_whole) ? line : __LINE__;
 }
 
 /* `count` elements of `rank`'s input from element `from` on. */
@@ -140,10 +148,9 @@ static int check_all_reduce(struct ct_group *group, const struct shape *shape)
         line = __LINE__;
     else if (!reduced(group, shape, out.data, 0))
         line = __LINE__;
-    else
+    else if (shape->mode == CT_MODE_FAST)
         line = same_everywhere(group, out.data, out.bytes);
-    bool fenced = buffer_free(&in) & buffer_free(&out);
-    return line != 0 || fenced ? line : __LINE__;
+    return free_both(&in, &out, line);
 }
 
 static int check_reduce_scatter(struct ct_group *group, const struct shape *shape)
@@ -165,8 +172,7 @@ static int check_reduce_scatter(struct ct_group *group, const struct shape *shap
         line = __LINE__;
     else if (!shape->in_place && !filled(in.data, shape->dtype, (int)rank, 0, world * shape->count))
         line = __LINE__;
-    bool fenced = buffer_free(&in) & buffer_free(&out);
-    return line != 0 || fenced ? line : __LINE__;
+    return free_both(&in, &out, line);
 }
 
 static int check_all_gather(struct ct_group *group, const struct shape *shape)
@@ -186,8 +192,7 @@ static int check_all_gather(struct ct_group *group, const struct shape *shape)
     for (size_t i = 0; i < world && line == 0; i++)
         if (!filled(out.data + i * in.bytes, shape->dtype, (int)i, 0, shape->count))
             line = __LINE__;
-    bool fenced = buffer_free(&in) & buffer_free(&out);
-    return line != 0 || fenced ? line : __LINE__;
+    return free_both(&in, &out, line);
 }
 
 static int check_broadcast(struct ct_group *group, const struct shape *shape, int root)
@@ -206,8 +211,7 @@ static int check_broadcast(struct ct_group *group, const struct shape *shape, in
         line = __LINE__;
     else if (!filled(out.data, shape->dtype, root, 0, shape->count))
         line = __LINE__;
-    bool fenced = buffer_free(&in) & buffer_free(&out);
-    return line != 0 || fenced ? line : __LINE__;
+    return free_both(&in, &out, line);
 }
 
 /* Everyone to the right, by handles, so that it works in a ring. */
@@ -229,12 +233,12 @@ static int check_send_recv(struct ct_group *group, const struct shape *shape)
         line = __LINE__;
     else if (!filled(out.data, shape->dtype, left, 0, shape->count))
         line = __LINE__;
-    bool fenced = buffer_free(&in) & buffer_free(&out);
-    return line != 0 || fenced ? line : __LINE__;
+    return free_both(&in, &out, line);
 }
 
 /* ---- every combination -----------------------------------------------------------------------*/
 
+/* Every other combination is in place, another half for each type and size. */
 static int check_reductions(struct ct_group *group, struct shape shape)
 {
     int line = 0;
@@ -256,11 +260,12 @@ static int check_reductions_of_all_types(struct ct_group *group, struct rig *rig
 
     (void)rig;
     for (size_t d = 0; d < CT_COUNT(reducible); d++)
-        for (size_t s = 0; s < CT_COUNT(sizes) && line == 0; s++)
-            for (int in_place = 0; in_place < 2 && line == 0; in_place++)
-                line = check_reductions(group, (struct shape){.dtype = reducible[d],
-                                                              .count = sizes[s],
-                                                              .in_place = in_place != 0});
+        for (size_t s = 0; s < CT_COUNT(sizes) && line == 0; s++) {
+            struct shape shape = {
+                .dtype = reducible[d], .count = sizes[s], .in_place = (d + s) % 2 == 0};
+
+            line = check_reductions(group, shape);
+        }
     return line;
 }
 
@@ -283,26 +288,27 @@ static int check_moves_of_all_types(struct ct_group *group, struct rig *rig)
 
     (void)rig;
     for (int dtype = 0; dtype < CT_DTYPE_COUNT; dtype++)
-        for (size_t s = 0; s < CT_COUNT(sizes) && line == 0; s++)
-            for (int in_place = 0; in_place < 2 && line == 0; in_place++) {
-                struct shape shape = {
-                    .dtype = (enum ct_dtype)dtype, .count = sizes[s], .in_place = in_place != 0};
+        for (size_t s = 0; s < CT_COUNT(sizes) && line == 0; s++) {
+            struct shape shape = {.dtype = (enum ct_dtype)dtype,
+                                  .count = sizes[s],
+                                  .in_place = ((size_t)dtype + s) % 2 == 0};
 
-                line = check_moves(group, &shape);
-            }
+            line = check_moves(group, &shape);
+        }
     return line;
 }
 
 static int check_large(struct ct_group *group, struct rig *rig)
 {
-    struct shape shape = {.dtype = CT_F32, .count = 300007, .mode = CT_MODE_REPRODUCIBLE};
+    struct shape shape = {.dtype = CT_F32, .count = 200007, .mode = CT_MODE_REPRODUCIBLE};
     int line = check_all_reduce(group, &shape);
 
     (void)rig;
-    shape.mode = CT_MODE_INVARIANT;
-    line = line != 0 ? line : check_reduce_scatter(group, &shape);
     shape.dtype = CT_BF16;
+    shape.mode = CT_MODE_INVARIANT;
     line = line != 0 ? line : check_all_reduce(group, &shape);
+    shape.count /= (size_t)ct_group_size(group);
+    line = line != 0 ? line : check_reduce_scatter(group, &shape);
     return line != 0 ? line : check_moves(group, &shape);
 }
 
@@ -358,7 +364,7 @@ ParameterizedTest(int *index, conformance, large_data_streams_through_the_real_c
 /* The algorithms for many ranks, on few. */
 ParameterizedTestParameters(conformance, wide_algorithms_equal_the_reference)
 {
-    static int worlds[] = {2, 3, 4, 5, 8};
+    static int worlds[] = {2, 3, 4, 5};
 
     return cr_make_param_array(int, worlds, CT_COUNT(worlds));
 }
