@@ -13,8 +13,6 @@ enum { EVAL_ROWS_MAX = 512 };
 
 /* Words of config.def and of the libraries that carry the same meaning have the same order. */
 #define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a)
-SAME(CT_CONFIG_ACTIVATION_RELU, CT_ACT_RELU);
-SAME(CT_CONFIG_ACTIVATION_GELU, CT_ACT_GELU);
 SAME(CT_CONFIG_LOSS_CROSS_ENTROPY, CT_LOSS_CROSS_ENTROPY);
 SAME(CT_CONFIG_LOSS_MSE, CT_LOSS_MSE);
 SAME(CT_CONFIG_OPTIMIZER_SGD, CT_OPTIM_SGD);
@@ -25,6 +23,12 @@ SAME(CT_CONFIG_REDUCE_INVARIANT, CT_PLAN_INVARIANT);
 SAME(CT_CONFIG_SCHEDULE_CONSTANT, CT_SCHEDULE_CONSTANT);
 SAME(CT_CONFIG_SCHEDULE_LINEAR, CT_SCHEDULE_LINEAR);
 SAME(CT_CONFIG_SCHEDULE_COSINE, CT_SCHEDULE_COSINE);
+
+static const enum ct_activation activations[] = {
+    [CT_CONFIG_ACTIVATION_RELU] = CT_ACT_RELU,
+    [CT_CONFIG_ACTIVATION_GELU] = CT_ACT_GELU,
+    [CT_CONFIG_ACTIVATION_TANH] = CT_ACT_TANH,
+};
 
 uint64_t ct_worker_epochs(const struct ct_worker *worker)
 {
@@ -134,9 +138,7 @@ static int build_plan(struct ct_worker *worker, struct ct_error *err)
         .hidden = cfg->model.hidden.at,
         .hidden_count = (int)cfg->model.hidden.count,
         .classes = cfg->model.classes,
-        .activation = cfg->model.activation == CT_CONFIG_ACTIVATION_TANH
-                          ? CT_ACT_TANH
-                          : (enum ct_activation)cfg->model.activation,
+        .activation = activations[cfg->model.activation],
         .loss = (enum ct_loss)cfg->model.loss,
         .dtype = CT_F32,
     };
