@@ -15,7 +15,7 @@
 enum {
     STOP_ANSWER_MS = 500,    /* how long a stop waits for the rendezvous to agree */
     LINGER_LOOK_MS = 5,      /* how often to look whether other nodes have left */
-    LINGER_MS = 10000,       /* how long they may take */
+    LINGER_MS = 2000,        /* how long they may take: a lost one never leaves */
     ROUND_BYTES = 256 << 20, /* environments and tables of one round */
 };
 
