@@ -384,7 +384,7 @@ void ct_conn_begin(struct ct_conn *conn, const struct ct_key *key)
     if (is_tcp)
         set_tcp_options(conn);
     else if (uv_fileno(&conn->io.handle, &fd) == 0)
-
+        code = ct_address_check_peer_user(fd, &err);
     if (code == 0 && is_tcp && key != NULL)
         code = ct_tls_new(&conn->tls, conn->listener != NULL, key, conn->options.job, &err);
     if (code == 0) {

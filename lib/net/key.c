@@ -66,9 +66,10 @@ static int judge(const char *path, const struct stat *stat, struct ct_error *err
                             "key file %s is open to others (mode %04o): chmod 600 %s", path,
                             (unsigned)(stat->st_mode & 07777), path);
     if (stat->st_size != CT_KEY_BYTES)
-        return ct_error_set(err, CT_EAUTH,
-                            "key file %s has %lld bytes, a key has %d: make one with `ctrun key`",
-                            path, (long long)stat->st_size, CT_KEY_BYTES);
+        return ct_error_set(
+            err, CT_EAUTH,
+            "key file %s has %lld bytes, a key has %d: make one with `ctrun key new`", path,
+            (long long)stat->st_size, CT_KEY_BYTES);
     return 0;
 }
 

@@ -7,11 +7,14 @@
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 static const struct ct_key key = {"0123456789abcdef0123456789abcdeA"};
@@ -42,11 +45,35 @@ Test(listen, beyond_loopback_it_takes_a_key)
     for (size_t i = 0; i < CT_COUNT(wide); i++) {
         cr_assert_eq(bind_text(wide[i], false, &err), CT_EAUTH, "%s", wide[i]);
         cr_assert(strstr(err.text, "without a key: others can reach it; make a key with `ctrun key "
-                                   "FILE` and pass --key_file FILE on every node") != NULL,
+                                   "new FILE` and pass --key_file FILE on every node") != NULL,
                   "%s", err.text);
     }
     cr_assert_eq(bind_text("0.0.0.0:0", true, &err), 0, "%s", err.text);
     cr_assert_eq(bind_text("*:0", true, &err), 0, "%s", err.text);
+}
+
+Test(listen, all_interfaces_means_both_families)
+{
+    static const char *const hosts[] = {"127.0.0.1", "::1"};
+    struct ct_listener_options options = net_server(&key);
+    struct ct_conn_options client_options = net_client(&key);
+    struct ct_endpoint all = {.host = ""}, loopback = {.host = "::1"}, bound;
+    int fd;
+
+    if (ct_address_bind(&loopback, false, &fd, &bound, NULL) != 0)
+        cr_skip_test("this machine has no IPv6 loopback");
+    close(fd);
+    net_listen_on(&all, &options);
+    for (size_t i = 0; i < CT_COUNT(hosts); i++) {
+        struct end client = {0};
+        struct ct_endpoint endpoint = {.port = net_endpoint()->port};
+        snprintf(endpoint.host, sizeof(endpoint.host), "%s", hosts[i]);
+        net_connect_to(&client, &endpoint, &client_options);
+        NET_UNTIL(client.opened + client.closed == 1);
+        cr_assert_eq(client.opened, 1, "%s", client.why.text);
+        ct_conn_close(client.conn, 0, NULL);
+        NET_UNTIL(client.closed == 1);
+    }
 }
 
 Test(listen, loopback_needs_none)
@@ -139,6 +166,44 @@ Test(listen, a_socket_left_behind_is_replaced_and_a_live_one_is_not)
     cr_assert_eq(bind_text(text, false, &err), 0, "%s", err.text);
     cr_assert_eq(access(text + 5, F_OK), 0, "closed, but left behind");
     cr_assert_eq(bind_text(text, false, &err), 0, "%s", err.text);
+}
+
+/* Connect to the listener's socket as nobody: the identity of this one thread. */
+static void *connect_as_nobody(void *result)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s", net_endpoint()->path);
+    if (syscall(SYS_setresuid, 65534, 65534, 65534) == 0 &&
+        connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
+        *(int *)result = fd;
+    else
+        close(fd);
+    return NULL;
+}
+
+Test(listen, another_user_is_refused_even_where_the_socket_is_open_to_it)
+{
+    struct ct_listener_options options = net_server(NULL);
+    pthread_t thread;
+    char text[8];
+    int fd = -1;
+
+    if (geteuid() != 0)
+        cr_skip_test("only root can be somebody else");
+    net_listen_unix(&options);
+    cr_assert_eq(chmod(net.directory, 0755), 0);
+    cr_assert_eq(chmod(net_endpoint()->path, 0777), 0);
+    cr_assert_eq(pthread_create(&thread, NULL, connect_as_nobody, &fd), 0);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    cr_assert_geq(fd, 0);
+    cr_assert_eq(net_raw_read_all(fd, text, sizeof(text)), 0);
+    close(fd);
+    cr_assert_eq(net.accepted, 0);
+    cr_assert_eq(net.refusal.code, CT_EAUTH);
+    cr_assert(strstr(net.refusal.text, "the peer runs as user 65534, not as you (0)") != NULL, "%s",
+              net.refusal.text);
 }
 
 /* ---- stopping ---- */
