@@ -136,10 +136,12 @@ NAME(tree_vector)(const struct ct_reduce_args *args, size_t at, size_t n)
         else
             NAME(load_part)(&x, args->source[i], at, n);
         for (; (i >> k & 1) != 0; k++)
+            /* cppcheck-suppress uninitvar; level k was written when bit k of i was last raised */
             x = level[k] + x;
         level[k] = x;
     }
     int low = __builtin_ctz((unsigned)args->sources);
+    /* cppcheck-suppress uninitvar; as above, for the bits of the number of sources */
     x = level[low];
     for (int k = low + 1; args->sources >> k != 0; k++)
         if ((args->sources >> k & 1) != 0)
