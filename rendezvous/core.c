@@ -1,0 +1,301 @@
+/* One step: note the time, let the event change the state, then look at the clocks.
+ *
+ * An event that names a member is checked first: its link must be the member's own, and its
+ * sequence number newer than the last. What remains is handed to members.c (who is here) and
+ * rounds.c (how rounds follow each other). */
+#include "rendezvous/core_state.h"
+
+#include "base/assert.h"
+#include "base/str.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const struct ct_rdzv_params ct_rdzv_params_default = {
+    .nodes_min = 1,
+    .nodes_max = 1,
+    .join_timeout_ms = 600000,
+    .last_call_ms = 300,
+    .lease_ms = 5000,
+    .prepare_ms = 30000,
+    .grow_ms = 2000,
+};
+
+#define TO(name) | 1u << CT_RDZV_##name
+static const unsigned phase_successors[CT_RDZV_PHASES] = {
+#define CT_RDZV_PHASE(name, successors) [CT_RDZV_##name] = 0 successors,
+#include "rendezvous/states.def"
+#undef CT_RDZV_PHASE
+};
+static const unsigned member_successors[CT_RDZV_MEMBER_STATES] = {
+#define CT_RDZV_MEMBER(name, successors) [CT_RDZV_##name] = 0 successors,
+#include "rendezvous/states.def"
+#undef CT_RDZV_MEMBER
+};
+#undef TO
+
+int ct_rdzv_params_check(const struct ct_rdzv_params *params, struct ct_error *err)
+{
+    if (params->nodes_min == 0 || params->nodes_min > params->nodes_max)
+        return ct_error_set(err, CT_EUSAGE,
+                            "nodes %u:%u: the smallest number must be 1 or more "
+                            "and not above the largest",
+                            params->nodes_min, params->nodes_max);
+    if (params->nodes_max > CT_RDZV_NODES_LIMIT)
+        return ct_error_set(err, CT_EUSAGE, "%u nodes: at most %d are possible", params->nodes_max,
+                            CT_RDZV_NODES_LIMIT);
+    if (params->lease_ms < CT_RDZV_LEASE_MIN_MS)
+        return ct_error_set(err, CT_EUSAGE,
+                            "lease %u ms: at least %d ms, or a busy node is taken "
+                            "for a dead one",
+                            params->lease_ms, CT_RDZV_LEASE_MIN_MS);
+    if (params->join_timeout_ms < params->last_call_ms)
+        return ct_error_set(err, CT_EUSAGE,
+                            "join timeout %u ms is shorter than the last call of "
+                            "%u ms: raise join_timeout",
+                            params->join_timeout_ms, params->last_call_ms);
+    if (params->prepare_ms < ct_rdzv_heartbeat_ms(params->lease_ms))
+        return ct_error_set(err, CT_EUSAGE,
+                            "%u ms to stop the workers is less than a heartbeat of "
+                            "the lease of %u ms: raise it",
+                            params->prepare_ms, params->lease_ms);
+    return 0;
+}
+
+uint32_t ct_rdzv_heartbeat_ms(uint32_t lease_ms)
+{
+    return lease_ms / 5;
+}
+
+uint32_t ct_rdzv_reattach_ms(uint32_t lease_ms)
+{
+    return lease_ms / 50;
+}
+
+struct ct_rdzv_action *ct_rdzv_push(struct ct_rdzv *job, enum ct_rdzv_action_kind kind,
+                                    uint64_t link)
+{
+    CT_ASSERT(job->out->count < CT_RDZV_ACTIONS_LIMIT);
+    struct ct_rdzv_action *action = &job->out->list[job->out->count++];
+    memset(action, 0, offsetof(struct ct_rdzv_action, text) + 1);
+    action->kind = kind;
+    action->link = link;
+    return action;
+}
+
+void ct_rdzv_announce(struct ct_rdzv *job, const char *format, ...)
+{
+    /* Words are worth less than deeds: they never take the last places. */
+    if (job->out->count >= CT_RDZV_ACTIONS_LIMIT - 12)
+        return;
+    struct ct_rdzv_action *action = ct_rdzv_push(job, CT_RDZV_DO_ANNOUNCE, 0);
+    va_list list;
+    va_start(list, format);
+    (void)vsnprintf(action->text, sizeof(action->text), format, list);
+    va_end(list);
+}
+
+void ct_rdzv_set_phase(struct ct_rdzv *job, enum ct_rdzv_phase phase)
+{
+    CT_ASSERT((phase_successors[job->phase] >> phase & 1u) != 0);
+    job->phase = phase;
+}
+
+void ct_rdzv_set_member(struct ct_rdzv *job, struct ct_rdzv_member *member,
+                        enum ct_rdzv_member_state state)
+{
+    CT_ASSERT((member_successors[member->state] >> state & 1u) != 0);
+    CT_ASSERT(job->count[member->state] > 0);
+    job->count[member->state]--;
+    job->count[state]++;
+    member->state = state;
+}
+
+void ct_rdzv_persist(struct ct_rdzv *job, enum ct_rdzv_record record)
+{
+    job->pending = record;
+    job->retry_ms = UINT64_MAX;
+    struct ct_rdzv_action *action = ct_rdzv_push(job, CT_RDZV_DO_PERSIST, 0);
+    action->record = record;
+    action->seq = ++job->record_seq;
+    action->generation = job->generation;
+}
+
+void ct_rdzv_push_prepare(struct ct_rdzv *job, uint64_t link)
+{
+    struct ct_rdzv_action *action = ct_rdzv_push(job, CT_RDZV_DO_PREPARE, link);
+    action->generation = job->generation;
+    action->reason = job->reason;
+    action->at_boundary = job->at_boundary;
+}
+
+/* The member that the event's link belongs to; NULL when it is none, or not any more. */
+static struct ct_rdzv_member *member_of(struct ct_rdzv *job, const struct ct_rdzv_event *event)
+{
+    if (event->member >= job->capacity)
+        return NULL;
+    struct ct_rdzv_member *member = &job->members[event->member];
+    return member->state != CT_RDZV_FREE && member->link == event->link && event->link != 0 ? member
+                                                                                            : NULL;
+}
+
+static void on_member_event(struct ct_rdzv *job, struct ct_rdzv_member *member,
+                            const struct ct_rdzv_event *event)
+{
+    if (event->kind == CT_RDZV_ON_DISCONNECT) {
+        ct_rdzv_on_disconnect(job, member);
+        return;
+    }
+    if (event->seq <= member->seq)
+        return;
+    member->seq = event->seq;
+    switch (event->kind) {
+    case CT_RDZV_ON_HEARTBEAT:
+        ct_rdzv_on_heartbeat(job, member, event);
+        break;
+    case CT_RDZV_ON_PREPARED:
+        ct_rdzv_on_prepared(job, member, event);
+        break;
+    case CT_RDZV_ON_FAILURE:
+        ct_rdzv_on_failure(job, member, event->failure);
+        break;
+    case CT_RDZV_ON_DONE:
+        ct_rdzv_on_done(job, member, event->generation);
+        break;
+    case CT_RDZV_ON_LEAVE:
+        ct_rdzv_on_leave(job, member, event->leave);
+        break;
+    default:
+        CT_ASSERT(!"an event of a member");
+    }
+}
+
+static void on_record(struct ct_rdzv *job, const struct ct_rdzv_event *event)
+{
+    if (job->pending == 0 || event->seq != job->record_seq)
+        return;
+    if (event->kind == CT_RDZV_ON_PERSISTED || job->pending == CT_RDZV_RECORD_CLOSE) {
+        /* The end of a job is told even when the disk is full: nothing can contradict it. */
+        ct_rdzv_on_persisted(job);
+        return;
+    }
+    job->retry_ms = job->now_ms + CT_RDZV_PERSIST_RETRY_MS;
+    ct_rdzv_announce(job, "the journal cannot be written: no new round until it can");
+}
+
+/* A step that comes long after it was due was held up by the daemon itself (a stopped process, a
+ * busy machine): no member may lose its lease for that. */
+static void forgive_own_stall(struct ct_rdzv *job, uint64_t now_ms)
+{
+    uint64_t due = ct_rdzv_deadline(job);
+    if (due < now_ms && now_ms - due > ct_rdzv_heartbeat_ms(job->params.lease_ms))
+        ct_rdzv_extend_leases(job, now_ms - due);
+}
+
+void ct_rdzv_step(struct ct_rdzv *job, uint64_t now_ms, const struct ct_rdzv_event *event,
+                  struct ct_rdzv_actions *actions)
+{
+    CT_ASSERT(now_ms >= job->now_ms);
+    actions->count = 0;
+    job->out = actions;
+    forgive_own_stall(job, now_ms);
+    job->now_ms = now_ms;
+
+    if (event->kind == CT_RDZV_ON_JOIN) {
+        ct_rdzv_on_join(job, event);
+    } else if (event->kind == CT_RDZV_ON_PERSISTED || event->kind == CT_RDZV_ON_PERSIST_FAILED) {
+        on_record(job, event);
+    } else if (event->kind != CT_RDZV_ON_TICK) {
+        struct ct_rdzv_member *member = member_of(job, event);
+        if (member != NULL)
+            on_member_event(job, member, event);
+    }
+    if (job->scan_ms <= now_ms)
+        ct_rdzv_scan_leases(job);
+    ct_rdzv_round_tick(job);
+    if (job->retry_ms <= now_ms)
+        ct_rdzv_persist(job, job->pending);
+    job->out = NULL;
+}
+
+uint64_t ct_rdzv_deadline(const struct ct_rdzv *job)
+{
+    uint64_t due = CT_MIN(job->scan_ms, job->retry_ms);
+    switch (job->phase) {
+    case CT_RDZV_LOBBY:
+    case CT_RDZV_PAUSED:
+        due = CT_MIN(due, job->join_until_ms);
+        break;
+    case CT_RDZV_LAST_CALL:
+        due = CT_MIN(due, job->call_until_ms);
+        break;
+    case CT_RDZV_PREPARE:
+        if (job->pending == 0)
+            due = CT_MIN(due, job->prepare_until_ms);
+        break;
+    case CT_RDZV_RUNNING:
+        due = CT_MIN(due, job->grow_until_ms);
+        break;
+    default:
+        break;
+    }
+    return due;
+}
+
+enum ct_rdzv_phase ct_rdzv_phase(const struct ct_rdzv *job)
+{
+    return job->phase;
+}
+
+const char *ct_rdzv_name(const struct ct_rdzv *job)
+{
+    return job->name;
+}
+
+uint64_t ct_rdzv_epoch(const struct ct_rdzv *job)
+{
+    return job->epoch;
+}
+
+uint64_t ct_rdzv_generation(const struct ct_rdzv *job)
+{
+    return job->generation;
+}
+
+uint32_t ct_rdzv_restarts(const struct ct_rdzv *job)
+{
+    return job->restarts;
+}
+
+const struct ct_rdzv_params *ct_rdzv_params(const struct ct_rdzv *job)
+{
+    return &job->params;
+}
+
+const struct ct_rdzv_result *ct_rdzv_result(const struct ct_rdzv *job)
+{
+    return &job->result;
+}
+
+const struct ct_rdzv_roster *ct_rdzv_roster(const struct ct_rdzv *job)
+{
+    return &job->roster;
+}
+
+size_t ct_rdzv_capacity(const struct ct_rdzv *job)
+{
+    return job->capacity;
+}
+
+const struct ct_rdzv_member *ct_rdzv_member(const struct ct_rdzv *job, size_t index)
+{
+    CT_ASSERT(index < job->capacity);
+    return &job->members[index];
+}
+
+bool ct_rdzv_is_idle(const struct ct_rdzv *job)
+{
+    bool nothing_to_keep = job->phase == CT_RDZV_CLOSED || job->generation == 0;
+    return nothing_to_keep && job->pending == 0 && job->count[CT_RDZV_FREE] == job->capacity;
+}
