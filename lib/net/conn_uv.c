@@ -359,8 +359,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
     *buf = uv_buf_init(conn->chunk, CT_CONN_CHUNK);
 }
 
-/* ---- the connected stream
- * ------------------------------------------------------------------------ */
+/* ---- the connected stream ---- */
 
 static void set_tcp_options(struct ct_conn *conn)
 {
@@ -407,8 +406,7 @@ void ct_conn_begin(struct ct_conn *conn, const struct ct_key *key)
         ct_conn_arm(conn);
 }
 
-/* ---- small questions
- * ----------------------------------------------------------------------------- */
+/* ---- small questions ---- */
 
 void *ct_conn_user(const struct ct_conn *conn)
 {

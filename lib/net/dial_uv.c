@@ -78,8 +78,7 @@ static void give_up(struct ct_dial *dial, int code)
     ct_conn_end(conn, &why);
 }
 
-/* ---- time
- * ---------------------------------------------------------------------------------------- */
+/* ---- time ---- */
 
 static void on_timer(uv_timer_t *timer);
 
@@ -147,8 +146,7 @@ static void on_timer(uv_timer_t *timer)
     }
 }
 
-/* ---- names
- * --------------------------------------------------------------------------------------- */
+/* ---- names ---- */
 
 static void on_found(uv_getaddrinfo_t *request, int status, struct addrinfo *list)
 {
@@ -196,8 +194,7 @@ static void look_up(struct ct_dial *dial)
         pause_dial(dial);
 }
 
-/* ---- one address
- * --------------------------------------------------------------------------------- */
+/* ---- one address ---- */
 
 static void describe(struct ct_dial *dial, int status)
 {
@@ -284,8 +281,7 @@ void ct_dial_retry(struct ct_dial *dial, const struct ct_error *why)
     arm(dial);
 }
 
-/* ---- the call
- * ------------------------------------------------------------------------------------ */
+/* ---- the call ---- */
 
 static struct ct_dial *new_dial(struct ct_conn *conn, const struct ct_endpoint *endpoint,
                                 const struct ct_conn_options *options)

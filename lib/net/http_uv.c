@@ -53,8 +53,7 @@ struct ct_http_server {
     bool stopped, closed;
 };
 
-/* ---- the end
- * ------------------------------------------------------------------------------------- */
+/* ---- the end ---- */
 
 static void free_server(struct ct_http_server *server)
 {
@@ -109,8 +108,7 @@ void ct_http_stop(struct ct_http_server *server)
 
 static void on_timer(uv_timer_t *timer);
 
-/* ---- the answer
- * ---------------------------------------------------------------------------------- */
+/* ---- the answer ---- */
 
 static void on_shutdown(uv_shutdown_t *request, int status)
 {
@@ -206,8 +204,7 @@ static void on_timer(uv_timer_t *timer)
         respond_error(client, 408);
 }
 
-/* ---- the request
- * --------------------------------------------------------------------------------- */
+/* ---- the request ---- */
 
 /* "GET /path?query HTTP/1.x": cut out the path. 200, or the status of what is wrong. */
 static int parse(char *request, char **ret_path)
@@ -275,8 +272,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
             uv_buf_init(client->request + client->size, (unsigned)(REQUEST_BYTES - client->size));
 }
 
-/* ---- accepting
- * ----------------------------------------------------------------------------------- */
+/* ---- accepting ---- */
 
 static void init_stream(struct ct_http_server *server, union stream *io, void *data)
 {

@@ -57,8 +57,7 @@ struct ct_listener {
 
 static void admit(struct ct_listener *listener);
 
-/* ---- unproven connections
- * ------------------------------------------------------------------------ */
+/* ---- unproven connections ---- */
 
 static void add_unproven(struct ct_listener *listener, struct ct_conn *conn)
 {
@@ -116,8 +115,7 @@ static void report(struct ct_listener *listener, const struct ct_conn *conn,
     listener->options.on_refused(listener->user, conn->peer, why);
 }
 
-/* ---- end
- * ----------------------------------------------------------------------------------------- */
+/* ---- end ---- */
 
 static void free_listener(struct ct_listener *listener)
 {
@@ -165,8 +163,7 @@ void ct_listener_proven(struct ct_listener *listener, struct ct_conn *conn)
     admit(listener);
 }
 
-/* ---- admission
- * ----------------------------------------------------------------------------------- */
+/* ---- admission ---- */
 
 static bool is_old(const struct ct_listener *listener, const struct ct_conn *conn)
 {
@@ -206,6 +203,7 @@ static bool has_room(struct ct_listener *listener, const struct ct_conn *conn)
     if (conn->peer_host[0] == '\0' ||
         count_host(listener, conn->peer_host, &oldest) < listener->options.max_unproven_per_address)
         return true;
+    CT_ASSERT(oldest != NULL); /* the limit is at least 1 */
     if (!is_old(listener, oldest))
         return false;
     push_out(oldest, "pushed out: too many connections of this address sent no message");
@@ -267,6 +265,7 @@ static bool may_accept(struct ct_listener *listener)
         return false; /* on_turn will */
     if (listener->unproven < listener->options.max_unproven)
         return true;
+    CT_ASSERT(listener->oldest != NULL);
     if (is_old(listener, listener->oldest)) {
         push_out(listener->oldest, "pushed out: too many connections sent no message");
         return false; /* ct_listener_gone will */
@@ -292,8 +291,7 @@ static void on_connection(uv_stream_t *stream, int status)
     admit(listener);
 }
 
-/* ---- start
- * --------------------------------------------------------------------------------------- */
+/* ---- start ---- */
 
 static void fill_options(struct ct_listener *listener, const struct ct_listener_options *options)
 {

@@ -50,6 +50,14 @@ static inline bool ct_control_page_revoked(const struct ct_control_page *page, u
            atomic_load_explicit(&page->revoked_generation, memory_order_acquire) >= generation;
 }
 
+/* Does a newer round than `generation` wait for the step boundary? One relaxed load. */
+static inline bool ct_control_page_boundary_due(const struct ct_control_page *page,
+                                                uint64_t generation)
+{
+    return page != NULL &&
+           atomic_load_explicit(&page->boundary_generation, memory_order_relaxed) > generation;
+}
+
 /* The bell as it is now; take it before looking at the generations, then wait for it to change. */
 static inline uint32_t ct_control_page_bell(const struct ct_control_page *page)
 {

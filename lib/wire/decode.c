@@ -1,6 +1,8 @@
 /* Payload -> message: a cursor over the bytes, every length judged before it is used. */
 #include "wire/shape.h"
 
+#include "base/assert.h"
+
 #include <string.h>
 
 struct cursor {
@@ -65,7 +67,7 @@ static int take_length(struct cursor *in, const struct ct_wire_field *field, siz
 
 static int take_str(struct cursor *in, const struct ct_wire_field *field, const char **ret_text)
 {
-    size_t size;
+    size_t size = 0;
     int code = take_length(in, field, &size);
 
     if (code != 0)
@@ -84,7 +86,7 @@ static int take_str(struct cursor *in, const struct ct_wire_field *field, const 
 static int take_bytes(struct cursor *in, const struct ct_wire_field *field,
                       struct ct_bytes *ret_bytes)
 {
-    size_t size;
+    size_t size = 0;
     int code = take_length(in, field, &size);
 
     if (code != 0)
@@ -114,12 +116,13 @@ static int take_list(struct cursor *in, const struct ct_wire_field *field,
                      struct ct_wire_any_list *ret_list)
 {
     const struct ct_wire_shape *record = field->record();
-    size_t count;
+    size_t count = 0, least = least_bytes(record);
     int code = take_length(in, field, &count);
 
     if (code != 0)
         return code;
-    if (left(in) / least_bytes(record) < count)
+    CT_ASSERT(least > 0);
+    if (left(in) / least < count)
         return cut_short(in, field);
     char *records = ct_arena_array(in->arena, count, record->size);
     if (records == NULL && count > 0)
