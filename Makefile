@@ -15,6 +15,7 @@ CUDA ?= auto
 DEV ?= 0
 V ?= 0
 Q := $(if $(filter 1,$(V)),,@)
+SAY := @$(if $(or $(filter 1,$(V)),$(findstring s,$(firstword -$(MAKEFLAGS)))),true,echo)
 
 # ---- modules: folder, dependencies, libraries ---------------------------------------------------
 MODULES := base wire config net launch tensor graph data train rdzv coll plan exec trainer
@@ -123,7 +124,7 @@ FORCE:
 
 $(BUILD)/obj/%.o: %.c $(STAMP)
 	@mkdir -p $(@D)
-	@$(if $(Q),echo '  CC   $<')
+	$(SAY) '  CC   $<'
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(ISA) -MMD -MP -c $< -o $@
 
 define module_rule
@@ -136,7 +137,7 @@ $(foreach m,$(MODULES),$(eval $(call module_rule,$m)))
 define program_rule
 $(BUILD)/bin/$1: $(call objects,$(call sources,cmd/$1)) $(call archives,$(USES_$1))
 	@mkdir -p $$(@D)
-	@$(if $(Q),echo '  LD   $$@')
+	$$(SAY) '  LD   $$@'
 	$(Q)$(CC) $$(ALL_CFLAGS) $$^ $$(ALL_LDFLAGS) $(call libs,$(USES_$1)) -o $$@
 endef
 $(foreach p,$(PROGRAMS),$(eval $(call program_rule,$p)))
@@ -145,7 +146,7 @@ $(foreach p,$(PROGRAMS),$(eval $(call program_rule,$p)))
 define test_rule
 $(BUILD)/tests/$1: $(call objects,$2 $(TEST_LIB)) $(call archives,$3)
 	@mkdir -p $$(@D)
-	@$(if $(Q),echo '  LD   $$@')
+	$$(SAY) '  LD   $$@'
 	$(Q)$(CC) $$(ALL_CFLAGS) $$^ $$(ALL_LDFLAGS) $(TEST_LINK) $(call libs,$3) -o $$@
 endef
 $(foreach m,$(UNIT_MODULES),$(eval $(call test_rule,unit_$m,$(call sources,tests/unit/$m),$m $(TEST_USES_$m))))
