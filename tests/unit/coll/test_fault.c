@@ -372,6 +372,36 @@ Test(fault, members_that_call_different_things_are_told)
         }
 }
 
+/* The culprit only listens in its call, so it alone can see the difference; it says so before it
+ * hangs up. */
+static int differ_from_a_listener(struct ct_group *group, struct rig *rig)
+{
+    struct scene *scene = rig->shared;
+    float buffer[COUNT] = {0};
+    struct ct_data data = ct_inplace(buffer, COUNT, CT_F32);
+    int rank = ct_group_rank(group);
+
+    if (rank == 1)
+        scene->codes[1] = ct_broadcast(group, data, 0, NULL);
+    if (rank == 0)
+        scene->codes[0] = ct_all_reduce(group, data, CT_REDUCE_SUM, NULL);
+    (void)pthread_barrier_wait(&scene->left);
+    return 0;
+}
+
+Test(fault, who_sees_a_difference_alone_tells_the_others)
+{
+    for (size_t i = 0; i < CT_COUNT(rig_backends); i++) {
+        struct scene scene;
+        struct rig rig = {.backend = rig_backends[i], .world = WORLD, .shared = &scene};
+
+        scene_init(&scene, 0);
+        cr_assert_eq(rig_run(&rig, differ_from_a_listener), 0);
+        cr_assert_eq(scene.codes[0], CT_EMISMATCH, "%s", rig_backends[i]);
+        cr_assert_eq(scene.codes[1], CT_EMISMATCH, "%s", rig_backends[i]);
+    }
+}
+
 static int send_another_size(struct ct_group *group, struct rig *rig)
 {
     struct scene *scene = rig->shared;

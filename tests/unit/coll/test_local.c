@@ -21,7 +21,7 @@ static int sleep_until_rung(struct ct_group *group, struct rig *rig)
     if (ct_group_rank(group) == 1) {
         uint32_t armed = group->backend->arm(group->state);
 
-        group->backend->park(group->state, armed, 100u * 1000000000u);
+        group->backend->park(group->state, armed, UINT64_C(100000000000));
     } else {
         while (atomic_load(&local->head->sleepers) == 0)
             (void)sched_yield();

@@ -3,6 +3,7 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "thread_world.h"
 
 #include <criterion/criterion.h>
@@ -94,15 +95,31 @@ static ssize_t answer_on(int fd)
     return got < 0 ? 0 : got;
 }
 
-static void write_hello(const struct pair *pair, unsigned char *hello, uint32_t from)
+/* What member `from` of group `key` would say to rank 0. */
+static void write_hello(const struct pair *pair, unsigned char *hello, uint32_t from,
+                        const char *key)
 {
+    const struct ct_assignment *a = ct_job_assignment(pair->setups[0].job);
     struct ct_mesh_address address;
 
     memcpy(&address, pair->blobs[0].data, sizeof address);
     memset(hello, 0, HELLO);
     ct_put_le32(hello, 0x636f6c31);
+    ct_put_le64(hello + 8, ct_hash_str(a->run_id));
+    ct_put_le64(hello + 16, a->generation);
+    ct_put_le64(hello + 24, ct_hash_str(key));
     ct_put_le32(hello + 32, from);
     memcpy(hello + 40, address.secret, 16);
+}
+
+/* Say `hello` to rank 0, which must hang up. */
+static void be_refused(const struct pair *pair, const unsigned char *hello)
+{
+    int fd = dial_rank_0(pair);
+
+    cr_assert_eq(send(fd, hello, HELLO, MSG_NOSIGNAL), HELLO);
+    cr_assert_eq(answer_on(fd), 0);
+    (void)close(fd);
 }
 
 Test(mesh, strangers_are_hung_up_on_and_members_get_through)
@@ -110,27 +127,27 @@ Test(mesh, strangers_are_hung_up_on_and_members_get_through)
     struct pair pair;
     pthread_t thread;
     unsigned char hello[HELLO];
-    int silent, junk, impostor;
 
     pair_init(&pair, 20000);
     cr_assert_eq(pthread_create(&thread, NULL, connect_rank_0, &pair), 0);
-    silent = dial_rank_0(&pair);
-    junk = dial_rank_0(&pair);
+    int silent = dial_rank_0(&pair);
     memset(hello, 'x', sizeof hello);
-    cr_assert_eq(send(junk, hello, sizeof hello, MSG_NOSIGNAL), HELLO);
-    cr_assert_eq(answer_on(junk), 0);
-    impostor = dial_rank_0(&pair); /* knows the secret, but is of another run and group */
-    write_hello(&pair, hello, 1);
-    cr_assert_eq(send(impostor, hello, sizeof hello, MSG_NOSIGNAL), HELLO);
-    cr_assert_eq(answer_on(impostor), 0);
+    be_refused(&pair, hello);
+    write_hello(&pair, hello, 1, "world/2"); /* of another group */
+    be_refused(&pair, hello);
+    write_hello(&pair, hello, 0, "world/1"); /* rank 0 itself */
+    be_refused(&pair, hello);
+    write_hello(&pair, hello, 2, "world/1"); /* there is none */
+    be_refused(&pair, hello);
+    write_hello(&pair, hello, 1, "world/1");
+    hello[HELLO - 1] ^= 1; /* a wrong secret */
+    be_refused(&pair, hello);
     connect_rank(&pair, 1);
     (void)pthread_join(thread, NULL);
     cr_assert_eq(pair.codes[0], 0, "%s", pair.errs[0].text);
     cr_assert_eq(pair.codes[1], 0, "%s", pair.errs[1].text);
     cr_assert_eq(answer_on(silent), 0);
     (void)close(silent);
-    (void)close(junk);
-    (void)close(impostor);
     pair_deinit(&pair);
 }
 
