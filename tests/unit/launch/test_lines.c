@@ -153,6 +153,14 @@ Test(lines, the_tail_stays_small_and_begins_with_a_whole_line)
     cr_assert_eq(memcmp(all, "line ", 5), 0);
 }
 
+Test(lines, a_line_that_fits_but_for_its_newline_is_kept_whole)
+{
+    for (int i = 0; i < 2 * CT_TAIL_BYTES / 8 - 1; i++)
+        feed("seven 7\n");
+    feed("exactly8\nnext\n");
+    assert_tail(2, "exactly8\nnext\n");
+}
+
 Test(lines, of_a_giant_line_the_end_is_kept)
 {
     char chunk[3 * CT_TAIL_BYTES];

@@ -75,6 +75,7 @@ Test(nproc, without_a_driver_there_is_no_gpu_and_auto_means_cpus)
     cr_assert_eq(resolve("cpu", NULL), 6u);
     cr_assert_eq(resolve("auto", NULL), 6u);
     cr_assert_eq(resolve("auto", "0,1"), 6u, "a list makes no cards");
+    cr_assert_eq(resolve("auto", "GPU-8f3a"), 6u, "nor does a name");
     cr_assert_eq(ct_nproc_resolve("gpu", &host, &nproc, &err), CT_EUNAVAILABLE);
     cr_assert_not_null(strstr(err.text, "no NVIDIA GPU"));
 }

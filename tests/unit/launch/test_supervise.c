@@ -133,6 +133,7 @@ Test(supervise, requests_without_workers_change_nothing)
     for (size_t i = 0; i < CT_COUNT(events); i++) {
         cr_assert_eq(ct_supervise_step(&sup, 99, events[i], 0), 0u);
         cr_assert_eq(sup.state, CT_SUP_DONE);
+        cr_assert_eq(sup.live, 0u);
     }
     cr_assert_eq(ct_supervise_deadline(&sup), UINT64_MAX);
 }
