@@ -98,6 +98,7 @@ static int grow(struct ct_buf *buf, size_t size)
     }
     buf->data = data;
     buf->room = CT_MAX(room, (size_t)64);
+    buf->data[buf->size] = '\0';
     return 0;
 }
 

@@ -18,7 +18,7 @@ uint64_t ct_get_le64(const void *at);
 uint32_t ct_get_be32(const void *at);
 
 struct ct_buf {
-    char *data; /* data[0 .. size), and a terminator behind it once anything was appended */
+    char *data; /* data[0 .. size), and a terminator behind it unless NULL */
     size_t size;
     size_t room;  /* bytes allocated */
     size_t limit; /* bytes it may hold; 0 means no limit but memory */

@@ -44,6 +44,16 @@ Test(bytes, a_buffer_grows_and_stays_terminated)
     ct_buf_deinit(&buf);
 }
 
+Test(bytes, reserving_leaves_a_string)
+{
+    struct ct_buf buf;
+
+    ct_buf_init(&buf, 0);
+    cr_assert_not_null(ct_buf_reserve(&buf, 100));
+    cr_assert_str_eq(ct_buf_str(&buf), "");
+    ct_buf_deinit(&buf);
+}
+
 Test(bytes, an_append_over_the_limit_changes_nothing_but_the_flag)
 {
     struct ct_buf buf;
