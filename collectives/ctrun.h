@@ -54,7 +54,7 @@ struct ct_assignment {
     uint64_t generation; /* the round's number; only grows */
     uint64_t lineage;    /* the generation whose state the job continues; 0: none yet */
     uint64_t base_step;  /* the step of that state */
-    int base_rank;       /* who holds it; -1: nobody, start from a checkpoint or from scratch */
+    int base_rank; /* first rank of a node that holds it; -1: nobody, start from a checkpoint */
     int rank, world;
     int local_rank, local_world;
     int node_rank, nnodes;
@@ -71,12 +71,11 @@ struct ct_progress {
     double eta_s;
 };
 
-/* The state this process holds: the most advanced survivor's is taken over by the next round. */
+/* The state that this process holds: the next round starts from the most advanced survivor's. */
 struct ct_ready {
-    bool survivable; /* may this process live on into another round? */
-    uint64_t lineage;
-    uint64_t step;
-    uint64_t digest;
+    uint64_t lineage; /* the last round in which all ranks had the same state; 0: it holds none */
+    uint64_t step;    /* completed */
+    uint64_t digest;  /* of the state; equal states have equal digests */
 };
 
 /* Join the job: from the descriptors in CTRUN_CONTROL_FD and CTRUN_PAGE_FD that the agent left, or,
@@ -87,7 +86,7 @@ int ct_job_open(struct ct_job **ret_job, struct ct_error *err);
 /* Leave. Groups made from the job must be freed before. NULL is fine. */
 void ct_job_close(struct ct_job *job);
 
-/* Valid until ct_job_close. */
+/* Valid until ct_job_close; ct_job_regroup changes what it says. */
 const struct ct_assignment *ct_job_assignment(const struct ct_job *job);
 
 /* Tell the agent; each returns 0 or the code of a broken link, and does nothing in a job of its
@@ -96,7 +95,6 @@ const struct ct_assignment *ct_job_assignment(const struct ct_job *job);
 int ct_job_progress(struct ct_job *job, const struct ct_progress *progress);
 int ct_job_summary(struct ct_job *job, const char *text);
 int ct_job_failure(struct ct_job *job, const struct ct_error *failure);
-int ct_job_ready(struct ct_job *job, const struct ct_ready *ready);
 
 /* Did the agent ask for a clean stop? Then *ret_deadline_ms (may be NULL) is the time it gives,
  * from the moment it asked. Never blocks. */
@@ -104,6 +102,29 @@ bool ct_job_stop_requested(struct ct_job *job, uint64_t *ret_deadline_ms);
 
 /* Is the round over? Every operation of its groups returns CT_EREVOKED then. One atomic load. */
 bool ct_job_revoked(const struct ct_job *job);
+
+/* ---- living on -------------------------------------------------------------------------------
+ *
+ *     ct_job_open, state made or loaded
+ *     ct_job_survive                          from here on the agent does not stop this process
+ *  +> ct_group_new, state from base_rank      because another one was lost, or nodes come or go
+ *  |  steps ... CT_EREVOKED or CT_ECLOSED, or a boundary that all ranks leave at
+ *  |  ct_group_free                           all groups
+ *  +- ct_job_regroup                          the next round: rank, world, base may be others
+ *
+ * A program that does none of this is stopped and started anew with all others. */
+
+/* Tell the agent that this process regroups when its round ends. Nothing in a job of its own. */
+int ct_job_survive(struct ct_job *job);
+
+/* Does the next round wait for a step boundary? Then leave the groups after this step and regroup;
+ * ranks learn it at different times and must agree on the step. One relaxed load. */
+bool ct_job_boundary_requested(const struct ct_job *job);
+
+/* All groups are freed, `ready` is what this process holds: wait for the next round, for as long as
+ * the agent needs to make it. 0: ct_job_assignment is the new one (the same pointer). CT_ECLOSED: a
+ * stop was requested, or the agent is gone. CT_EUNSUPPORTED: there is no agent. */
+int ct_job_regroup(struct ct_job *job, const struct ct_ready *ready, struct ct_error *err);
 
 /* ---- groups ----------------------------------------------------------------------------------*/
 

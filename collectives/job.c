@@ -58,6 +58,7 @@ static int take_nodes(struct ct_job *job, const struct ct_msg_assign *assign, st
 {
     uint64_t next = 0;
 
+    free(job->nodes); /* of the round before */
     job->nodes = calloc((size_t)assign->nodes.count + 1, sizeof *job->nodes);
     if (job->nodes == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a job");
@@ -105,10 +106,23 @@ static int take_assignment(struct ct_job *job, const struct ct_msg_assign *assig
     return 0;
 }
 
-static int open_with_agent(struct ct_job *job, int control_fd, int page_fd, struct ct_error *err)
+static int await_assignment(struct ct_job *job, struct ct_error *err)
 {
     struct ct_msg_assign assign;
     struct ct_arena arena;
+
+    ct_arena_init(&arena, ASSIGN_ARENA_BYTES);
+    int code = ct_job_link_assignment(job->link, &arena, &assign, err);
+    if (code != 0)
+        ct_error_prefix(err, "no assignment from the agent");
+    else
+        code = take_assignment(job, &assign, err);
+    ct_arena_deinit(&arena);
+    return code;
+}
+
+static int open_with_agent(struct ct_job *job, int control_fd, int page_fd, struct ct_error *err)
+{
     int code = 0;
 
     if (page_fd >= 0) {
@@ -124,14 +138,7 @@ static int open_with_agent(struct ct_job *job, int control_fd, int page_fd, stru
         (void)close(control_fd);
         return ct_error_set(err, CT_ENOMEM, "no memory for the link to the agent");
     }
-    ct_arena_init(&arena, ASSIGN_ARENA_BYTES);
-    code = ct_job_link_assignment(job->link, &arena, &assign, err);
-    if (code != 0)
-        ct_error_prefix(err, "no assignment from the agent");
-    else
-        code = take_assignment(job, &assign, err);
-    ct_arena_deinit(&arena);
-    return code;
+    return await_assignment(job, err);
 }
 
 int ct_job_open(struct ct_job **ret_job, struct ct_error *err)
@@ -246,14 +253,33 @@ int ct_job_failure(struct ct_job *job, const struct ct_error *failure)
     return tell(job, &message);
 }
 
-int ct_job_ready(struct ct_job *job, const struct ct_ready *ready)
+/* ---- living on -------------------------------------------------------------------------------*/
+
+int ct_job_survive(struct ct_job *job)
+{
+    struct ct_message message = {.type = CT_MSG_READY, .ready = {.survivable = 1}};
+
+    return tell(job, &message);
+}
+
+bool ct_job_boundary_requested(const struct ct_job *job)
+{
+    return ct_control_page_boundary_due(job->page, job->assignment.generation);
+}
+
+int ct_job_regroup(struct ct_job *job, const struct ct_ready *ready, struct ct_error *err)
 {
     struct ct_message message = {.type = CT_MSG_READY,
                                  .ready = {.generation = job->assignment.generation,
-                                           .survivable = ready->survivable,
+                                           .survivable = 1,
                                            .lineage = ready->lineage,
                                            .step = ready->step,
                                            .digest = ready->digest}};
 
-    return tell(job, &message);
+    if (job->link == NULL)
+        return ct_error_set(err, CT_EUNSUPPORTED, "there is no agent that makes another round");
+    int code = tell(job, &message);
+    if (code != 0)
+        return ct_error_set(err, code, "the agent does not answer: %s", ct_strerror(code));
+    return await_assignment(job, err);
 }

@@ -43,22 +43,6 @@ int ct_job_link_send(struct ct_job_link *link, const struct ct_message *message)
     return code;
 }
 
-int ct_job_link_assignment(struct ct_job_link *link, struct ct_arena *arena,
-                           struct ct_msg_assign *ret_assign, struct ct_error *err)
-{
-    struct ct_message message = {0};
-    int code;
-
-    do
-        code = ct_link_receive(&link->link, -1, arena, &message, err);
-    while (code == 0 && message.type != CT_MSG_ASSIGN);
-    if (code != 0)
-        return code;
-    link->generation = message.assign.generation;
-    *ret_assign = message.assign;
-    return 0;
-}
-
 /* What comes unasked. Replies to requests that were given up are dropped. */
 static void take_in(struct ct_job_link *link, const struct ct_message *message)
 {
@@ -66,6 +50,31 @@ static void take_in(struct ct_job_link *link, const struct ct_message *message)
         return;
     atomic_store(&link->stop_deadline_ms, message->stop.deadline_ms);
     atomic_store(&link->stop, true);
+}
+
+int ct_job_link_assignment(struct ct_job_link *link, struct ct_arena *arena,
+                           struct ct_msg_assign *ret_assign, struct ct_error *err)
+{
+    struct ct_message message = {0};
+    int code = 0;
+
+    (void)pthread_mutex_lock(&link->receiving);
+    while (code == 0 && !atomic_load(&link->stop)) {
+        code = ct_link_receive(&link->link, -1, arena, &message, err);
+        if (code == 0)
+            take_in(link, &message);
+        if (code == 0 && message.type == CT_MSG_ASSIGN &&
+            message.assign.generation > link->generation)
+            break;
+    }
+    if (code == 0 && atomic_load(&link->stop))
+        code = ct_error_set(err, CT_ECLOSED, "a stop was requested");
+    if (code == 0) {
+        link->generation = message.assign.generation;
+        *ret_assign = message.assign;
+    }
+    (void)pthread_mutex_unlock(&link->receiving);
+    return code;
 }
 
 void ct_job_link_poll(struct ct_job_link *link)

@@ -28,8 +28,8 @@ struct ct_job_link {
 struct ct_job_link *ct_job_link_new(int fd, const struct ct_control_page *page);
 void ct_job_link_free(struct ct_job_link *link);
 
-/* Wait for ASSIGN. `ret_assign` points into the link and into `arena` until something else is
- * received. */
+/* Wait for an ASSIGN of a newer round than the link's. `ret_assign` points into the link and into
+ * `arena` until something else is received. CT_ECLOSED when a stop is requested instead. */
 int ct_job_link_assignment(struct ct_job_link *link, struct ct_arena *arena,
                            struct ct_msg_assign *ret_assign, struct ct_error *err);
 

@@ -7,19 +7,105 @@
 
 #include <string.h>
 
+/* How long workers may have left a round before anybody says why. */
+enum { UNEXPLAINED_MS = 3000 };
+
 /* ---- between rounds ---------------------------------------------------------------------------
  */
 
 /* No worker of this node acts any more in anything older than the round that is being made. */
-static void promise(struct node *node)
+static void promise(struct node *node, uint64_t generation)
 {
-    port_renew(&node->port);
-    const struct ct_prepared prepared = {
-        .generation = node->preparing,
-        .port = node->port.number,
+    uint32_t slots = node->job->slots;
+    const struct survivor *best = survivors_best(node->survivors, slots);
+    struct ct_prepared prepared = {
+        .generation = generation,
     };
+
+    if (best != NULL) {
+        prepared.lineage = best->lineage;
+        prepared.step = best->step;
+        prepared.digest = best->digest;
+    }
+    if (node->preparing != 0)
+        port_renew(&node->port);
+    prepared.port = node->port.number;
     node->preparing = 0;
+    node->promised = generation;
+    (void)uv_timer_stop(&node->quiesce);
     ct_agent_prepared(node->agent, &prepared);
+}
+
+/* Promise when all who live on have left their round; on_finished does it when nobody does. */
+static void try_promise(struct node *node)
+{
+    uint32_t alive = 0;
+
+    if (node->preparing == 0 || node->agent == NULL)
+        return;
+    for (uint32_t i = 0; i < node->job->slots; i++) {
+        if (!ct_workers_alive(node->workers, i))
+            continue;
+        if (!node->survivors[i].ready)
+            return;
+        alive++;
+    }
+    if (alive > 0)
+        promise(node, node->preparing);
+}
+
+static void tell_failure(struct node *node, const struct ct_worker_failure *failure, bool final);
+
+/* Workers have left the round, but nobody says that it is over: the network between them failed. */
+static void blame_network(struct node *node)
+{
+    for (uint32_t i = 0; i < node->job->slots; i++) {
+        const struct ct_worker_failure failure = {
+            .rank = node->round->nodes[node->round->self].first_rank + i,
+            .local_rank = i,
+            .code = CT_EREVOKED,
+            .text =
+                "it lost its connections to other ranks, and no rank was reported to have ended",
+        };
+
+        if (!node->survivors[i].ready)
+            continue;
+        words_failure(node, &failure);
+        tell_failure(node, &failure, false);
+        return;
+    }
+}
+
+/* Who does not come back from its round is given up. */
+static void on_quiesce(uv_timer_t *timer)
+{
+    struct node *node = timer->data;
+
+    if (node->ending || node->agent == NULL)
+        return;
+    if (node->preparing == 0 && node->running != 0 && node->running == node->round->generation) {
+        blame_network(node);
+        return;
+    }
+    for (uint32_t i = 0; i < node->job->slots; i++)
+        if (!node->survivors[i].ready)
+            ct_workers_dismiss(node->workers, i);
+}
+
+/* Round `generation` is over for those who can live on, and who can not is given up. */
+static void quiesce(struct node *node, uint64_t generation)
+{
+    ct_control_page_revoke(node->page, generation);
+    for (uint32_t i = 0; i < node->job->slots; i++)
+        if (!node->survivors[i].able)
+            ct_workers_dismiss(node->workers, i);
+    (void)uv_timer_start(&node->quiesce, on_quiesce, (uint64_t)node->job->cfg.launch.grace_ms, 0);
+}
+
+static bool lives_on(const struct node *node)
+{
+    return ct_workers_running(node->workers) && !ct_workers_stopping(node->workers) &&
+           survivors_any(node->survivors, node->job->slots);
 }
 
 static void on_prepare(void *context, uint64_t generation, enum ct_rdzv_reason reason,
@@ -28,15 +114,23 @@ static void on_prepare(void *context, uint64_t generation, enum ct_rdzv_reason r
     struct node *node = context;
 
     (void)reason;
-    (void)at_boundary; /* no worker lives on into the next round: the sooner they stop the better */
     if (node->ending)
         return;
-    ct_control_page_revoke(node->page, generation - 1);
     node->preparing = generation;
-    if (ct_workers_running(node->workers))
+    node->promised = 0;
+    node->round_waits = false;
+    if (!ct_workers_running(node->workers)) {
+        promise(node, generation);
+    } else if (!lives_on(node)) {
+        ct_control_page_revoke(node->page, generation - 1);
         ct_workers_stop(node->workers);
-    else
-        promise(node);
+    } else if (at_boundary) {
+        (void)uv_timer_stop(&node->quiesce);
+        ct_control_page_boundary(node->page, generation);
+    } else {
+        quiesce(node, generation - 1);
+    }
+    try_promise(node);
 }
 
 static void on_revoke(void *context, uint64_t generation, enum ct_rdzv_reason reason)
@@ -44,6 +138,11 @@ static void on_revoke(void *context, uint64_t generation, enum ct_rdzv_reason re
     struct node *node = context;
 
     (void)reason;
+    node->running = 0;
+    if (lives_on(node)) {
+        quiesce(node, generation);
+        return;
+    }
     ct_control_page_revoke(node->page, generation);
     ct_workers_stop(node->workers);
 }
@@ -90,10 +189,31 @@ static void start_failed(struct node *node, uint32_t local_rank, const struct ct
     tell_failure(node, &failure, true);
 }
 
-static void on_round(void *context, const struct ct_round *round)
+/* How many workers live on into the round that begins; none of them is ready for another one. */
+static uint32_t count_survivors(struct node *node)
 {
-    struct node *node = context;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < node->job->slots; i++) {
+        count += ct_workers_alive(node->workers, i);
+        node->survivors[i].ready = false;
+    }
+    return count;
+}
+
+static void say_round(struct node *node, uint32_t restarts_before, uint32_t survivors)
+{
+    words_waiting(node, NULL);
+    if (node->round->restarts > restarts_before)
+        words_restart(node, survivors);
+    else if (survivors > 0)
+        words_regroup(node, survivors);
+}
+
+static void begin_round(struct node *node)
+{
     const struct job *job = node->job;
+    const struct ct_round *round = node->round;
     uint32_t restarts_before = node->restarts;
     struct ct_workers_round start = {
         .path = job->program.path,
@@ -102,22 +222,18 @@ static void on_round(void *context, const struct ct_round *round)
         .count = job->slots,
     };
     struct ct_error err = {0};
-    uint32_t failed = 0;
+    uint32_t failed = 0, survivors = count_survivors(node);
 
-    if (node->ending || node->stopped_by != 0)
-        return;
-    CT_ASSERT(!ct_workers_running(node->workers));
-    node->round = round;
+    node->promised = 0;
     node->restarts = round->restarts;
-    words_waiting(node, NULL);
-    if (round->restarts > restarts_before)
-        words_restart(node);
+    say_round(node, restarts_before, survivors);
     ct_arena_deinit(&node->round_arena);
     const struct ct_wire_place *places = round_places(round, &node->round_arena);
     int rc = places == NULL ? ct_error_set(&err, CT_ENOMEM, "out of memory for the table of nodes")
                             : round_specs(job, round, &node->round_arena, &start.specs, &err);
     if (rc == 0)
-        rc = ct_workers_start(node->workers, &start, &failed, &err);
+        rc = survivors > 0 ? ct_workers_refill(node->workers, &start, &failed, &err)
+                           : ct_workers_start(node->workers, &start, &failed, &err);
     if (rc != 0) {
         start_failed(node, failed, &err);
         return;
@@ -127,6 +243,18 @@ static void on_round(void *context, const struct ct_round *round)
         struct ct_message assign = round_assign(job, round, places, i);
         ct_workers_send(node->workers, i, &assign);
     }
+}
+
+static void on_round(void *context, const struct ct_round *round)
+{
+    struct node *node = context;
+
+    if (node->ending || node->stopped_by != 0)
+        return;
+    node->round = round;
+    node->round_waits = ct_workers_running(node->workers) && !lives_on(node);
+    if (!node->round_waits)
+        begin_round(node);
 }
 
 static void on_failure(void *context, const struct ct_worker_failure *failure)
@@ -140,6 +268,20 @@ static void on_failure(void *context, const struct ct_worker_failure *failure)
         tell_failure(node, failure, ct_exit_is_final(failure->end, node->job->program.native));
 }
 
+/* What it held is lost with it; that may have been promised. */
+static void on_left(void *context, uint32_t local_rank)
+{
+    struct node *node = context;
+
+    node->survivors[local_rank] = (struct survivor){.able = false};
+    if (node->ending || node->agent == NULL)
+        return;
+    if (node->promised != 0)
+        promise(node, node->promised);
+    else
+        try_promise(node);
+}
+
 static void on_finished(void *context, bool well)
 {
     struct node *node = context;
@@ -151,7 +293,11 @@ static void on_finished(void *context, bool well)
         words_waiting(node, "the workers of this node are done; waiting for the other nodes");
     }
     if (node->agent != NULL && node->preparing != 0)
-        promise(node);
+        promise(node, node->preparing);
+    if (node->round_waits && !node->ending && node->stopped_by == 0) {
+        node->round_waits = false;
+        begin_round(node);
+    }
     node_advance(node);
 }
 
@@ -222,6 +368,28 @@ static void on_store_reply(void *context, const struct ct_msg_store_reply *answe
     ct_workers_send(node->workers, call.local_rank, &message);
 }
 
+/* It can live on, or has left its round. When nobody else knows why, the round ends all the same.
+ */
+static void on_ready(struct node *node, uint32_t local_rank, const struct ct_msg_ready *ready)
+{
+    struct survivor *survivor = &node->survivors[local_rank];
+
+    if (ready->survivable != 0 && !survivor->able) {
+        survivor->able = true;
+        ct_workers_keep(node->workers, local_rank);
+    }
+    if (node->round == NULL || ready->generation != node->round->generation)
+        return;
+    survivor->ready = true;
+    survivor->lineage = ready->lineage;
+    survivor->step = ready->step;
+    survivor->digest = ready->digest;
+    if (node->preparing == 0 && node->promised == 0 && node->running == ready->generation &&
+        !uv_is_active((uv_handle_t *)&node->quiesce))
+        (void)uv_timer_start(&node->quiesce, on_quiesce, UNEXPLAINED_MS, 0);
+    try_promise(node);
+}
+
 static void on_message(void *context, uint32_t local_rank, const struct ct_message *message)
 {
     struct node *node = context;
@@ -243,7 +411,10 @@ static void on_message(void *context, uint32_t local_rank, const struct ct_messa
     case CT_MSG_SUMMARY:
         words_summary(node, message->summary.text);
         break;
-    default: /* READY: it was told its place when it was started */
+    case CT_MSG_READY:
+        on_ready(node, local_rank, &message->ready);
+        break;
+    default:
         break;
     }
 }
@@ -307,6 +478,7 @@ const struct ct_agent_callbacks member_agent_callbacks = {
 const struct ct_workers_callbacks member_workers_callbacks = {
     .on_message = on_message,
     .on_failure = on_failure,
+    .on_left = on_left,
     .on_waiting = on_stopping,
     .on_finished = on_finished,
 };

@@ -15,6 +15,7 @@
 #include "launch/workers_uv.h"
 #include "port.h"
 #include "rendezvous/agent_uv.h"
+#include "survivors.h"
 #include "wire/control_page.h"
 
 enum { NODE_SIGNALS = 4 };
@@ -46,6 +47,10 @@ struct node {
     struct ct_arena round_arena;
     uint64_t running;   /* generation that workers act in; 0: none */
     uint64_t preparing; /* generation that waits for this node's promise; 0: none */
+    uint64_t promised;  /* generation that was promised and has not begun; 0: none */
+    bool round_waits;   /* `round` begins when the workers that are being stopped are gone */
+    struct survivor *survivors; /* of each slot */
+    uv_timer_t quiesce;         /* limits how long workers may take to leave a round */
     struct node_failure failure;
 
     struct ct_progress_pace pace;
@@ -89,7 +94,9 @@ void words_waiting(struct node *node, const char *text);
 void words_progress(struct node *node, const struct ct_msg_progress *message);
 void words_summary(struct node *node, const char *text);
 void words_failure(struct node *node, const struct ct_worker_failure *failure);
-void words_restart(struct node *node);
+/* A round begins in which `survivors` workers of this node live on. */
+void words_restart(struct node *node, uint32_t survivors);
+void words_regroup(struct node *node, uint32_t survivors);
 void words_keep_cause(struct node *node); /* while the round is still known */
 void words_closing(struct node *node);
 

@@ -105,6 +105,7 @@ static void close_all(struct node *node)
         uv_close((uv_handle_t *)&node->signals[i], NULL);
     uv_close((uv_handle_t *)&node->notice, NULL);
     uv_close((uv_handle_t *)&node->linger, NULL);
+    uv_close((uv_handle_t *)&node->quiesce, NULL);
     ct_workers_free(node->workers, NULL, NULL);
     ct_console_close(node->console, NULL, NULL);
 }
@@ -192,7 +193,8 @@ static int open_node(struct node *node, struct ct_error *err)
 
     callbacks.context = node;
     node->console = ct_console_new(&node->loop, STDOUT_FILENO, STDERR_FILENO, on_room, node);
-    if (node->console == NULL)
+    node->survivors = calloc(node->job->slots, sizeof *node->survivors);
+    if (node->console == NULL || node->survivors == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory");
     ct_console_log(node->console, &node->log, "ctrun");
     node->log.level = (enum ct_log_level)cfg->log.level;
@@ -204,6 +206,8 @@ static int open_node(struct node *node, struct ct_error *err)
     watch_signals(node);
     (void)uv_timer_init(&node->loop, &node->notice);
     (void)uv_timer_init(&node->loop, &node->linger);
+    (void)uv_timer_init(&node->loop, &node->quiesce);
+    node->quiesce.data = node;
     node->notice.data = node;
     node->linger.data = node;
     return ct_control_page_new(&node->page, &node->page_fd, err);
@@ -219,6 +223,7 @@ static int join(struct node *node, struct ct_error *err)
         .host = job->host,
         .role = cfg->launch.role,
         .slots = job->slots,
+        .survivable = job->program.native,
         .node_rank = (int32_t)cfg->launch.node_rank,
         .slurm_node = -1,
         .params = ct_rdzv_params_default,
@@ -257,6 +262,7 @@ static void free_node(struct node *node)
     host_deinit(&node->host);
     ct_calls_deinit(&node->calls);
     ct_arena_deinit(&node->round_arena);
+    free(node->survivors);
     ct_buf_deinit(&node->failure.who);
     ct_buf_deinit(&node->failure.text);
     if (node->page != NULL) {

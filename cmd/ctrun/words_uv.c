@@ -94,6 +94,8 @@ void words_failure(struct node *node, const struct ct_worker_failure *failure)
         .text = failure->text,
     };
 
+    if (node->failure.generation == node->round->generation)
+        return; /* the first of a round is its cause */
     node->failure.generation = node->round->generation;
     node->failure.rank = (int32_t)failure->rank;
     ct_buf_clear(&node->failure.who);
@@ -102,15 +104,43 @@ void words_failure(struct node *node, const struct ct_worker_failure *failure)
     (void)ct_buf_puts(&node->failure.text, failure->text);
 }
 
-void words_restart(struct node *node)
+static const char *of_this_node(const struct node *node)
 {
-    const char *who = "a worker of another node failed";
+    return node->round->node_count > 1 ? " of this node" : "";
+}
 
-    if (node->failure.generation != 0 && node->failure.generation + 1 == node->round->generation)
+void words_restart(struct node *node, uint32_t survivors)
+{
+    const struct ct_round *round = node->round;
+    const char *who = "a worker of another node failed";
+    uint32_t slots = node->job->slots;
+
+    if (node->failure.generation != 0 && node->failure.generation + 1 == round->generation)
         who = ct_buf_str(&node->failure.who);
     ct_console_live(node->console, "");
-    ct_log_event(&node->log, CT_LOG_WARN, "restart", "%s; restart %u of %u follows", who,
-                 node->round->restarts, node->round->max_restarts);
+    if (survivors == 0 || round->lineage == 0)
+        ct_log_event(&node->log, CT_LOG_WARN, "restart", "%s; restart %u of %u follows", who,
+                     round->restarts, round->max_restarts);
+    else
+        ct_log_event(&node->log, CT_LOG_WARN, "restart",
+                     "%s; %u of %u workers%s go on from step %llu%s (restart %u of %u)", who,
+                     survivors, slots, of_this_node(node), (unsigned long long)round->base_step,
+                     survivors == slots       ? ""
+                     : slots - survivors == 1 ? ", the other is started again"
+                                              : ", the others are started again",
+                     round->restarts, round->max_restarts);
+}
+
+void words_regroup(struct node *node, uint32_t survivors)
+{
+    const struct ct_round *round = node->round;
+
+    ct_console_live(node->console, "");
+    ct_log_event(&node->log, CT_LOG_INFO, "regroup",
+                 "%u node%s, %u ranks from now on; %u worker%s%s go on from step %llu",
+                 round->node_count, round->node_count == 1 ? "" : "s", round->world, survivors,
+                 survivors == 1 ? "" : "s", of_this_node(node),
+                 (unsigned long long)round->base_step);
 }
 
 /* ---- the end ----------------------------------------------------------------------------------

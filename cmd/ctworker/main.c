@@ -4,8 +4,8 @@
  *   ctworker configs/digits_mlp.yaml                      one, without a launcher
  *
  * Exit status: 0; 128 + n after a stop by signal n; else that of the error (base/error.def). */
-#include "trainer/loop.h"
 #include "trainer/setup.h"
+#include "trainer/train.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,25 +79,12 @@ static void report_failure(const struct ct_worker *worker, int code, struct ct_e
         ct_log_event(worker->log, CT_LOG_ERROR, ct_error_name(code), "%s", err->text);
 }
 
-/* Set up and train. A stop in the middle is no failure. */
-static int train(struct ct_worker *worker, bool *ret_stopped, struct ct_error *err)
-{
-    int code = ct_setup(worker, err);
-
-    if (code == 0)
-        return ct_loop_run(worker, ret_stopped, err);
-    if (!ct_stop_is_secondary(code))
-        return code;
-    *ret_stopped = ct_stop_wait(worker->stop, worker->job, CT_STOP_GRACE_MS);
-    return *ret_stopped ? 0 : code;
-}
-
 /* The whole life of a rank; the exit status. */
 static int work(struct ct_worker *worker)
 {
     struct ct_error err = {0};
     bool stopped = false;
-    int code = train(worker, &stopped, &err);
+    int code = ct_train(worker, &stopped, &err);
 
     if (code == 0)
         ct_report_summary(worker, stopped);
@@ -125,6 +112,7 @@ static int run(const struct ct_config *cfg, struct ct_error *err)
     worker->log = &log;
     worker->clock = &ct_clock_system;
     worker->stop = &stop;
+    worker->survives = has_agent();
     worker->report.alone = !has_agent();
     int code = ct_job_open(&worker->job, err);
     int status = ct_exit_status(code);

@@ -137,6 +137,7 @@ int ct_exec_step(struct ct_exec *exec, const struct ct_exec_step *args,
 {
     const struct ct_plan_list *list = &exec->plan->step;
     double inv_valid = 1 / (double)args->valid_count, update = (double)args->update;
+    double wish = args->wish ? 1 : 0;
 
     if (args->valid_count < 1 || args->update < 1)
         return ct_error_set(err, CT_EUSAGE,
@@ -146,6 +147,7 @@ int ct_exec_step(struct ct_exec *exec, const struct ct_exec_step *args,
     put(exec, list, list->io.inv_valid, &inv_valid);
     put(exec, list, list->io.lr, &args->lr);
     put(exec, list, list->io.update, &update);
+    put(exec, list, list->io.wish, &wish);
     int code = ct_runner_run(&exec->step, err);
     if (code != 0)
         return code;
@@ -153,6 +155,7 @@ int ct_exec_step(struct ct_exec *exec, const struct ct_exec_step *args,
         .loss = get_f64(exec, list, list->io.loss) * inv_valid,
         .correct = (int64_t)get_f64(exec, list, list->io.correct),
         .grad_norm = sqrt(get_f64(exec, list, list->io.sumsq)),
+        .wishes = (int64_t)get_f64(exec, list, list->io.wishes),
     };
     return 0;
 }

@@ -54,12 +54,14 @@ struct ct_exec_step {
     int64_t valid_count;   /* rows that count in the global batch, > 0 */
     double lr;
     uint64_t update; /* 1 for the first one: AdamW's bias correction */
+    bool wish;       /* tell the other ranks something: each learns how many do in this step */
 };
 
 struct ct_exec_result {
     double loss;      /* mean over the rows that count in the global batch */
     int64_t correct;  /* of the global batch */
     double grad_norm; /* of the global batch's gradient, before clipping */
+    int64_t wishes;   /* how many ranks had one in this step: the same number on each */
 };
 
 struct ct_exec_eval {

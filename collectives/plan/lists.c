@@ -82,13 +82,15 @@ static void *table(struct maker *mk, size_t count)
     return ints;
 }
 
-/* The sums of loss and correct rows, one f64 [2] so that one reduction serves both. */
-static void add_sums(struct maker *mk, enum ct_value_kind kind, int *view)
+/* The sums of loss and correct rows, and of what else there is, one f64 [count] so that one
+ * reduction serves all. Returns the root. */
+static int add_sums(struct maker *mk, enum ct_value_kind kind, int count, int *view)
 {
-    int sums = ct_program_value(mk->program, kind, CT_F64, ct_shape1(2), "sums");
+    int sums = ct_program_value(mk->program, kind, CT_F64, ct_shape1(count), "sums");
 
     view[0] = ct_program_view(mk->program, sums, 0, CT_F64, ct_shape1(1), "loss");
     view[1] = ct_program_view(mk->program, sums, sizeof(double), CT_F64, ct_shape1(1), "correct");
+    return sums;
 }
 
 static struct maker maker_of(struct ct_plan *plan, const struct ct_model *model,
@@ -97,8 +99,8 @@ static struct maker maker_of(struct ct_plan *plan, const struct ct_model *model,
     struct maker mk = {.plan = plan, .model = model, .list = list, .program = &list->program};
     size_t values = (size_t)model->program.value_count;
 
-    list->io = (struct ct_plan_io){CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE,
-                                   CT_NONE, CT_NONE, CT_NONE, CT_NONE};
+    list->io = (struct ct_plan_io){CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE,
+                                   CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE};
     mk.map = table(&mk, values);
     mk.params = table(&mk, (size_t)plan->param_count);
     mk.result.view = table(&mk, (size_t)plan->param_count + 2);
@@ -238,7 +240,7 @@ static struct yield new_leaf(struct maker *mk, int micro)
     snprintf(name, sizeof name, "leaf%d", micro);
     snprintf(prefix, sizeof prefix, "leaf%d.", micro);
     add_flat(mk, CT_VALUE_TEMP, name, prefix, leaf.view);
-    add_sums(mk, CT_VALUE_TEMP, leaf.view + mk->plan->param_count);
+    (void)add_sums(mk, CT_VALUE_TEMP, 2, leaf.view + mk->plan->param_count);
     return leaf;
 }
 
@@ -286,8 +288,19 @@ static void step_inputs(struct maker *mk)
     io->labels = ct_program_value(mk->program, CT_VALUE_INPUT, CT_I32, ct_shape1(rows), "labels");
     io->inv_valid = scalar_input(mk, "inv_valid");
     io->lr = scalar_input(mk, "lr");
+    io->wish = scalar_input(mk, "wish");
     if (mk->plan->options.optim.type == CT_OPTIM_ADAMW)
         io->update = scalar_input(mk, "update");
+}
+
+/* This rank's part of the sum of wishes. */
+static void pass_wish(struct maker *mk)
+{
+    struct ct_program_op copy = ct_program_op(CT_OP_COPY);
+
+    copy.in[0] = mk->list->io.wish;
+    copy.out[0] = mk->list->io.wishes;
+    ct_program_emit(mk->program, copy);
 }
 
 /* The block of `of` that micro-batch `micro` reads, shaped as the model's input `like`. */
@@ -362,12 +375,15 @@ int ct_plan_make_step(struct ct_plan *plan, const struct ct_model *model, struct
         for (int i = 0; i < plan->moment_count; i++)
             moments[i] = add_flat(&mk, CT_VALUE_STATE, names[i], "", NULL);
         int grads = add_flat(&mk, CT_VALUE_GRAD, "grads", "grad.", mk.result.view);
-        add_sums(&mk, CT_VALUE_OUTPUT, mk.result.view + plan->param_count);
+        int sums = add_sums(&mk, CT_VALUE_OUTPUT, 3, mk.result.view + plan->param_count);
+        mk.list->io.wishes =
+            ct_program_view(mk.program, sums, 2 * sizeof(double), CT_F64, ct_shape1(1), "wishes");
         mk.list->io.loss = mk.result.view[plan->param_count];
         mk.list->io.correct = mk.result.view[plan->param_count + 1];
         mk.list->io.sumsq =
             ct_program_value(mk.program, CT_VALUE_OUTPUT, CT_F64, ct_shape1(1), "sumsq");
         step_inputs(&mk);
+        pass_wish(&mk);
         micro_batches(&mk);
         update(&mk, grads, params, moments, plan->moment_count);
     }
@@ -392,7 +408,7 @@ int ct_plan_make_eval(struct ct_plan *plan, const struct ct_model *model, struct
             ct_program_value(mk.program, CT_VALUE_OUTPUT, logits->dtype, logits->shape, "logits");
         for (int i = 0; i < plan->param_count; i++)
             mk.result.view[i] = CT_NONE;
-        add_sums(&mk, CT_VALUE_OUTPUT, mk.result.view + plan->param_count);
+        (void)add_sums(&mk, CT_VALUE_OUTPUT, 2, mk.result.view + plan->param_count);
         io->loss = mk.result.view[plan->param_count];
         io->correct = mk.result.view[plan->param_count + 1];
         map_model(&mk, &mk.result, io->x, io->labels);

@@ -130,7 +130,7 @@ void ct_plan_deinit(struct ct_plan *plan)
 double ct_plan_wire_bytes(const struct ct_plan *plan)
 {
     double world = plan->options.world;
-    double bytes = (double)plan->flat_bytes + 2 * sizeof(double);
+    double bytes = (double)plan->flat_bytes + 3 * sizeof(double);
 
     return 2 * (world - 1) / world * bytes;
 }

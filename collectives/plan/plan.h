@@ -21,9 +21,10 @@
  *     ...                              what a list needs while it runs, by lifetime
  *
  * A step is unrolled: its list holds the ops of all its micro-batches. The losses and counts of
- * right rows are two sums in f64, reduced on their own as soon as the last forward pass is done. A
- * loss is the sum over rows that count; gradients are scaled by 1 / (rows that count in the global
- * batch), so every reduction is a plain SUM.
+ * right rows are two sums in f64, reduced on their own as soon as the last forward pass is done;
+ * the ranks' wishes (to leave after this step) travel with them. A loss is the sum over rows that
+ * count; gradients are scaled by 1 / (rows that count in the global batch), so every reduction is a
+ * plain SUM.
  *
  * Equality. With CT_PLAN_INVARIANT each micro-batch is a leaf of a binary tree: a rank adds its
  * leaves as a binary counter carries, and the all-reduce continues the tree across ranks, so the
@@ -86,6 +87,8 @@ struct ct_plan_io {
     int inv_valid; /* f64 [1]: 1 / rows that count in the global batch */
     int lr;        /* f64 [1] */
     int update;    /* f64 [1]: the number of this update, from 1 (AdamW) */
+    int wish;      /* f64 [1]: what this rank adds to the wishes */
+    int wishes;    /* f64 [1]: their sum over the ranks, a passenger of the sums' reduction */
     int loss;      /* f64 [1]: sum over the rows that count; of the global batch in a step */
     int correct;   /* f64 [1]: likewise */
     int sumsq;     /* f64 [1]: squared norm of the gradient before clipping */

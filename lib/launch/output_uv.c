@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/fs.h"
+#include "base/str.h"
 #include "launch/fair.h"
 #include "launch/lines.h"
 
@@ -20,7 +21,7 @@
 enum { DRAIN_READS = 16 };
 
 struct output {
-    uv_poll_t poll;
+    uv_poll_t *poll; /* on the heap: a stream may be opened again before the loop lets go of it */
     struct ct_outputs *outputs;
     struct ct_lines lines;
     enum ct_console_stream stream;
@@ -28,7 +29,7 @@ struct output {
     int pipe; /* -1: closed */
     int file; /* -1: none */
     bool console;
-    bool initialised; /* lines and poll are */
+    bool initialised; /* lines are */
 };
 
 struct ct_outputs {
@@ -90,9 +91,10 @@ static void drop_handle(struct ct_outputs *outputs)
 
 static void on_closed(uv_handle_t *handle)
 {
-    struct output *output = handle->data;
+    struct ct_outputs *outputs = handle->data;
 
-    drop_handle(output->outputs);
+    free(handle);
+    drop_handle(outputs);
 }
 
 static struct ct_buf *lines_of(struct output *output)
@@ -107,7 +109,9 @@ static void close_output(struct output *output)
     ct_lines_end(&output->lines, lines_of(output));
     ct_console_flush(output->outputs->console);
     ct_fair_drop(&output->outputs->fair[output->stream], output->worker);
-    uv_close((uv_handle_t *)&output->poll, on_closed);
+    output->poll->data = output->outputs;
+    uv_close((uv_handle_t *)output->poll, on_closed);
+    output->poll = NULL;
     (void)close(output->pipe);
     if (output->file >= 0)
         (void)close(output->file);
@@ -183,7 +187,7 @@ void ct_outputs_room(struct ct_outputs *outputs)
                0) {
             struct output *output = output_of(outputs, (uint32_t)worker, stream);
 
-            (void)uv_poll_start(&output->poll, UV_READABLE, on_readable);
+            (void)uv_poll_start(output->poll, UV_READABLE, on_readable);
             (void)read_once(output);
         }
     }
@@ -200,34 +204,48 @@ int ct_output_open(struct ct_outputs *outputs, uint32_t worker, enum ct_console_
     struct output *output = output_of(outputs, worker, stream);
     int ends[2], file = -1;
 
-    CT_ASSERT(output->pipe < 0 && !output->initialised);
+    CT_ASSERT(output->pipe < 0);
     if (route->file != NULL) {
         file = open(route->file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
         if (file < 0)
             return ct_error_set(err, CT_ECANTCREAT, "the log file %s cannot be opened: %s",
                                 route->file, ct_strerror(-errno));
     }
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        int error = errno;
+    uv_poll_t *poll = malloc(sizeof *poll);
+    if (poll == NULL || pipe2(ends, O_CLOEXEC) != 0) {
+        int error = poll == NULL ? ENOMEM : errno;
         if (file >= 0)
             (void)close(file);
+        free(poll);
         return ct_error_set(err, CT_EOS, "no pipe for a worker's output: %s%s", ct_strerror(-error),
                             error == EMFILE ? "; raise `ulimit -n`" : "");
     }
     (void)fcntl(ends[0], F_SETFL, O_NONBLOCK);
-    CT_ASSERT(uv_poll_init(outputs->loop, &output->poll, ends[0]) == 0);
-    output->poll.data = output;
+    CT_ASSERT(uv_poll_init(outputs->loop, poll, ends[0]) == 0);
+    poll->data = output;
+    output->poll = poll;
     output->stream = stream;
     output->worker = worker;
     output->pipe = ends[0];
     output->file = file;
     output->console = route->console;
+    if (output->initialised)
+        ct_lines_deinit(&output->lines);
     output->initialised = true;
     ct_lines_init(&output->lines, prefix);
     outputs->handles++;
-    (void)uv_poll_start(&output->poll, UV_READABLE, on_readable);
+    (void)uv_poll_start(output->poll, UV_READABLE, on_readable);
     *ret_fd = ends[1];
     return 0;
+}
+
+void ct_outputs_rename(struct ct_outputs *outputs, uint32_t worker, const char *prefix)
+{
+    for (uint32_t stream = 0; stream < CT_CONSOLE_STREAMS; stream++) {
+        struct ct_lines *lines = &output_of(outputs, worker, stream)->lines;
+
+        (void)ct_str_copy(lines->prefix, sizeof lines->prefix, prefix);
+    }
 }
 
 /* ---- the end of a worker ----------------------------------------------------------------------

@@ -27,11 +27,15 @@ struct ct_outputs;
 /* For `workers` workers with two streams each. NULL without memory. */
 struct ct_outputs *ct_outputs_new(uv_loop_t *loop, struct ct_console *console, uint32_t workers);
 
-/* Open the stream of a worker; `*ret_fd` is the write end for the process, the caller's to close.
- * CT_ECANTCREAT for a file that cannot be created, CT_EOS without descriptors. */
+/* Open the stream of a worker, for the first time or after ct_outputs_end; `*ret_fd` is the write
+ * end for the process, the caller's to close. CT_ECANTCREAT for a file that cannot be created,
+ * CT_EOS without descriptors. */
 int ct_output_open(struct ct_outputs *outputs, uint32_t worker, enum ct_console_stream stream,
                    const char *prefix, const struct ct_output_route *route, int *ret_fd,
                    struct ct_error *err);
+
+/* The worker has another rank now: other words go in front of its lines. */
+void ct_outputs_rename(struct ct_outputs *outputs, uint32_t worker, const char *prefix);
 
 /* Read what the worker's pipes hold now, whatever the console's state: it has ended, its last words
  * are wanted. */

@@ -10,6 +10,9 @@
  * The first bad exit while RUNNING is the node's root failure (CT_SUP_BLAME); exits after a signal
  * of ours blame nobody.
  *
+ * Workers that can live on without one that was lost change this: its exit is LOST instead of BAD,
+ * the others go on RUNNING, and REFILL starts what is missing.
+ *
  * Pure: no clock, no processes. The caller turns signals and timers into events, carries out the
  * actions, and asks for the next deadline. One instance supervises one round after the other. */
 #ifndef CT_LAUNCH_SUPERVISE_H
@@ -38,6 +41,8 @@ enum ct_sup_event {
     CT_SUP_START_FAILED, /* one could not be started */
     CT_SUP_EXIT_OK,      /* a worker ended with status 0 */
     CT_SUP_EXIT_BAD,     /* a worker ended in any other way */
+    CT_SUP_EXIT_LOST,    /* likewise, and another one lives on without it */
+    CT_SUP_REFILL,       /* the next round asks for those that are missing */
     CT_SUP_GONE,         /* a worker's process group is empty */
     CT_SUP_STOP,         /* end the workers, with grace */
     CT_SUP_KILL,         /* end the workers at once */
@@ -72,7 +77,8 @@ struct ct_supervise {
 void ct_supervise_init(struct ct_supervise *sup, uint64_t grace_ms);
 
 /* One event; returns the actions. `count` is the number of workers that exist after STARTED and
- * START_FAILED, and unused otherwise. START is a bug of the caller unless the state is DONE. */
+ * START_FAILED, and unused otherwise. START is a bug of the caller unless the state is DONE, REFILL
+ * unless it is RUNNING. */
 unsigned ct_supervise_step(struct ct_supervise *sup, uint64_t now_ms, enum ct_sup_event event,
                            uint32_t count);
 

@@ -26,6 +26,8 @@ struct worker {
     bool ended;
     bool settled; /* the end was told to the supervisor */
     bool gone;
+    bool kept;      /* lives on without others */
+    bool dismissed; /* its end is no failure */
     struct ct_exit end;
     struct ct_worker_link *link;
     int fault_code;
@@ -239,16 +241,31 @@ static bool is_gone(const struct ct_workers *workers, const struct worker *worke
     return workers->sup.state == CT_SUP_KILLING || (kill(-worker->pid, 0) != 0 && errno == ESRCH);
 }
 
+/* What a worker's end is to the others. */
+static enum ct_sup_event end_event(const struct ct_workers *workers, const struct worker *worker)
+{
+    if (ct_exit_ok(worker->end) || worker->dismissed)
+        return CT_SUP_EXIT_OK;
+    for (uint32_t i = 0; i < workers->count; i++)
+        if (workers->all[i].kept && !workers->all[i].ended)
+            return CT_SUP_EXIT_LOST;
+    return CT_SUP_EXIT_BAD;
+}
+
 static void settle(struct ct_workers *workers, struct worker *worker)
 {
+    uint32_t local_rank = (uint32_t)(worker - workers->all);
     bool swept = workers->sup.state == CT_SUP_RUNNING;
 
     worker->settled = true;
-    ct_outputs_drain(workers->outputs, (uint32_t)(worker - workers->all));
+    ct_outputs_drain(workers->outputs, local_rank);
     ct_worker_link_drain(worker->link);
-    step(workers, ct_exit_ok(worker->end) ? CT_SUP_EXIT_OK : CT_SUP_EXIT_BAD, worker);
+    if (!ct_exit_ok(worker->end))
+        workers->well = false;
+    step(workers, end_event(workers, worker), worker);
     if (swept)
         worker->gone = true;
+    workers->callbacks.on_left(workers->callbacks.context, local_rank);
 }
 
 /* Tell the supervisor who is gone; the last one ends the round, and with it the list. */
@@ -356,32 +373,101 @@ static int start_one(struct ct_workers *workers, const struct ct_workers_round *
     return rc;
 }
 
+/* Start all that do not run. Feeds the supervisor; its FINISH comes late, from the timer. */
+static int start_missing(struct ct_workers *workers, const struct ct_workers_round *round,
+                         uint32_t *ret_failed, struct ct_error *err)
+{
+    uint32_t alive = 0;
+    int rc = workers->count > 0 ? 0 : CT_ENOMEM;
+
+    if (rc != 0)
+        *ret_failed = 0;
+    for (uint32_t i = 0; i < workers->count; i++) {
+        if (workers->all[i].pid == 0 && rc == 0) {
+            rc = start_one(workers, round, i, err);
+            if (rc != 0)
+                *ret_failed = i;
+        }
+        alive += workers->all[i].pid > 0;
+    }
+    unsigned actions = ct_supervise_step(&workers->sup, uv_now(workers->loop),
+                                         rc == 0 ? CT_SUP_STARTED : CT_SUP_START_FAILED, alive);
+    workers->finish_late = (actions & CT_SUP_DO_FINISH) != 0;
+    act(workers, actions & ~(unsigned)CT_SUP_DO_FINISH, NULL);
+    return rc;
+}
+
 int ct_workers_start(struct ct_workers *workers, const struct ct_workers_round *round,
                      uint32_t *ret_failed, struct ct_error *err)
 {
-    uint32_t started = 0;
-    int rc = 0;
-
     CT_ASSERT(!ct_workers_running(workers) && round->count > 0);
     workers->outputs = ct_outputs_new(workers->loop, workers->console, round->count);
     workers->all = calloc(round->count, sizeof *workers->all);
-    if (workers->outputs == NULL || workers->all == NULL)
-        rc = ct_error_set(err, CT_ENOMEM, "out of memory for %u workers", round->count);
-    workers->count = rc == 0 ? round->count : 0;
+    workers->count = round->count;
+    if (workers->outputs == NULL || workers->all == NULL) {
+        (void)ct_error_set(err, CT_ENOMEM, "out of memory for %u workers", round->count);
+        workers->count = 0;
+    }
     workers->well = true;
     unsigned actions = ct_supervise_step(&workers->sup, uv_now(workers->loop), CT_SUP_START, 0);
     CT_ASSERT(actions == CT_SUP_DO_SPAWN);
-    while (rc == 0 && started < round->count) {
-        rc = start_one(workers, round, started, err);
-        started += rc == 0;
+    return start_missing(workers, round, ret_failed, err);
+}
+
+/* The place of a worker that is gone, as new. */
+static void clear(struct ct_workers *workers, uint32_t local_rank)
+{
+    struct worker *worker = &workers->all[local_rank];
+
+    ct_outputs_end(workers->outputs, local_rank);
+    ct_worker_link_free(worker->link);
+    free(worker->fault);
+    *worker = (struct worker){.pid = 0};
+}
+
+int ct_workers_refill(struct ct_workers *workers, const struct ct_workers_round *round,
+                      uint32_t *ret_failed, struct ct_error *err)
+{
+    CT_ASSERT(workers->sup.state == CT_SUP_RUNNING && round->count == workers->count);
+    for (uint32_t i = 0; i < workers->count; i++) {
+        struct worker *worker = &workers->all[i];
+
+        if (worker->settled) {
+            clear(workers, i);
+            continue;
+        }
+        worker->rank = round->specs[i].rank;
+        ct_outputs_rename(workers->outputs, i, round->specs[i].prefix);
     }
-    actions = ct_supervise_step(&workers->sup, uv_now(workers->loop),
-                                rc == 0 ? CT_SUP_STARTED : CT_SUP_START_FAILED, started);
-    workers->finish_late = (actions & CT_SUP_DO_FINISH) != 0;
-    act(workers, actions & ~(unsigned)CT_SUP_DO_FINISH, NULL);
-    if (rc != 0)
-        *ret_failed = started;
-    return rc;
+    workers->well = true;
+    unsigned actions = ct_supervise_step(&workers->sup, uv_now(workers->loop), CT_SUP_REFILL, 0);
+    CT_ASSERT(actions == CT_SUP_DO_SPAWN);
+    return start_missing(workers, round, ret_failed, err);
+}
+
+void ct_workers_keep(struct ct_workers *workers, uint32_t local_rank)
+{
+    if (local_rank < workers->count)
+        workers->all[local_rank].kept = true;
+}
+
+bool ct_workers_alive(const struct ct_workers *workers, uint32_t local_rank)
+{
+    return local_rank < workers->count && workers->all[local_rank].pid > 0 &&
+           !workers->all[local_rank].settled;
+}
+
+void ct_workers_dismiss(struct ct_workers *workers, uint32_t local_rank)
+{
+    if (!ct_workers_alive(workers, local_rank) || workers->all[local_rank].ended)
+        return;
+    workers->all[local_rank].dismissed = true;
+    signal_group(&workers->all[local_rank], SIGKILL);
+}
+
+bool ct_workers_stopping(const struct ct_workers *workers)
+{
+    return workers->sup.state == CT_SUP_STOPPING || workers->sup.state == CT_SUP_KILLING;
 }
 
 bool ct_workers_running(const struct ct_workers *workers)

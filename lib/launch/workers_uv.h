@@ -7,6 +7,12 @@
  *        v                                 after the grace: SIGKILL
  *   no process is left    on_finished      the next round may start
  *
+ * Workers that can live on (ct_workers_keep) are not stopped for one that was lost:
+ *
+ *   a bad exit            on_failure, on_left
+ *   ct_workers_dismiss    on_left          the agent gives one up
+ *   ct_workers_refill     those that are missing are started, the others belong to the new round
+ *
  * supervise.h decides; this file carries out. The agent becomes the reaper of whatever its workers
  * leave behind. One object a process (it waits for all children), on the loop's thread; no callback
  * comes from inside a call. */
@@ -57,6 +63,8 @@ struct ct_workers_callbacks {
     void *context;
     void (*on_message)(void *context, uint32_t local_rank, const struct ct_message *message);
     void (*on_failure)(void *context, const struct ct_worker_failure *failure);
+    /* A worker has ended while others run. */
+    void (*on_left)(void *context, uint32_t local_rank);
     void (*on_waiting)(void *context, const char *text);
     /* `well`: every worker ended with status 0 by itself. */
     void (*on_finished)(void *context, bool well);
@@ -73,6 +81,23 @@ struct ct_workers *ct_workers_new(uv_loop_t *loop, struct ct_console *console, u
  * in either case. */
 int ct_workers_start(struct ct_workers *workers, const struct ct_workers_round *round,
                      uint32_t *ret_failed, struct ct_error *err);
+
+/* Another round for the workers that live on; those that are missing are started. Only while a
+ * worker runs and none is being stopped. As ct_workers_start otherwise. */
+int ct_workers_refill(struct ct_workers *workers, const struct ct_workers_round *round,
+                      uint32_t *ret_failed, struct ct_error *err);
+
+/* This worker can live on without others: while it runs, nobody is stopped for a lost one. */
+void ct_workers_keep(struct ct_workers *workers, uint32_t local_rank);
+
+/* SIGKILL to one worker; its end is nobody's failure. Nothing when it has ended. */
+void ct_workers_dismiss(struct ct_workers *workers, uint32_t local_rank);
+
+/* Does this worker's process run? */
+bool ct_workers_alive(const struct ct_workers *workers, uint32_t local_rank);
+
+/* Are they being stopped? */
+bool ct_workers_stopping(const struct ct_workers *workers);
 
 /* Is a process of the round alive, or on_finished still to come? */
 bool ct_workers_running(const struct ct_workers *workers);

@@ -64,10 +64,16 @@ static int compare(struct ct_worker *worker, const uint64_t *words, size_t count
     return code;
 }
 
+void ct_agree_prepare(struct ct_worker *worker)
+{
+    worker->train_hash = dataset_hash(&worker->train);
+    worker->eval_hash = dataset_hash(&worker->eval);
+}
+
 int ct_agree_inputs(struct ct_worker *worker, struct ct_error *err)
 {
-    const uint64_t words[SUBJECTS] = {ct_config_hash(worker->cfg), dataset_hash(&worker->train),
-                                      dataset_hash(&worker->eval)};
+    const uint64_t words[SUBJECTS] = {ct_config_hash(worker->cfg), worker->train_hash,
+                                      worker->eval_hash};
     int rank = -1;
     size_t word = 0;
 

@@ -5,6 +5,9 @@
 
 #include "worker.h"
 
+/* Hash the data, once. */
+void ct_agree_prepare(struct ct_worker *worker);
+
 /* Same configuration and same data everywhere, before the first step. CT_EMISMATCH names a rank
  * that differs and in what. (The program's hash is compared by ct_exec_new.) */
 int ct_agree_inputs(struct ct_worker *worker, struct ct_error *err);

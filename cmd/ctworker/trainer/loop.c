@@ -2,6 +2,9 @@
  *
  *   next batch -> step -> report -> [replicas] -> [evaluate] -> [save] -> stop? -> ...
  *
+ * A round ends at the same step on all ranks when one of them wishes so (the step's reduction
+ * carries the wishes), or in the middle of a step with CT_EREVOKED or CT_ECLOSED.
+ *
  * A stop needs no agreement between ranks: each ends after the step it is in, and a rank that waits
  * for one that has gone gets CT_ECLOSED, with its state still that of the last completed step. All
  * states are equal, so whatever step rank 0 stands at is a checkpoint of the whole job. */
@@ -38,13 +41,15 @@ static int run_step(struct ct_worker *worker, const struct ct_prefetch_batch *ba
                                       .labels = batch->labels,
                                       .valid_count = (int64_t)batch->batch.valid,
                                       .lr = ct_schedule_lr(&worker->schedule, worker->step),
-                                      .update = worker->step + 1};
+                                      .update = worker->step + 1,
+                                      .wish = ct_job_boundary_requested(worker->job)};
     int code = ct_exec_step(worker->exec, &args, &result, err);
 
     if (code != 0)
         return code;
     worker->step++;
     worker->position = batch->batch.next;
+    worker->leaving = result.wishes > 0;
     if (!isfinite(result.loss)) {
         worker->scope = CT_SCOPE_JOB;
         return ct_error_set(err, CT_EDIVERGED,
@@ -54,13 +59,14 @@ static int run_step(struct ct_worker *worker, const struct ct_prefetch_batch *ba
     }
     const struct due due = {.epoch_ends = worker->position % worker->train.rows == 0,
                             .last = worker->step == worker->steps};
-    const struct ct_step_report step = {.samples = batch->batch.valid,
-                                        .loss = result.loss,
-                                        .grad_norm = result.grad_norm,
-                                        .lr = args.lr,
-                                        .logged = due.last ||
-                                                  is_due(worker->cfg->log.every, worker, &due)};
-    return ct_report_step(worker, &step, err);
+    worker->last =
+        (struct ct_step_report){.samples = batch->batch.valid,
+                                .loss = result.loss,
+                                .grad_norm = result.grad_norm,
+                                .lr = args.lr,
+                                .logged = due.last || is_due(worker->cfg->log.every, worker, &due)};
+    worker->has_last = true;
+    return ct_report_step(worker, &worker->last, err);
 }
 
 static int evaluate(struct ct_worker *worker, struct ct_error *err)
@@ -85,6 +91,8 @@ static int after_step(struct ct_worker *worker, struct ct_error *err)
         code = evaluate(worker, err);
     if (code == 0 && (due.last || is_due(cfg->checkpoint.every, worker, &due)))
         code = ct_resume_save(worker, err);
+    if (code == 0)
+        worker->settled = worker->step;
     return code;
 }
 
@@ -98,6 +106,9 @@ static int train(struct ct_worker *worker, struct ct_prefetch *prefetch, struct 
         code = run_step(worker, &batch, err);
         if (code == 0)
             code = after_step(worker, err);
+        if (code == 0 && worker->leaving)
+            code =
+                ct_error_set(err, CT_EREVOKED, "the round ends after step %" PRIu64, worker->step);
     }
     return code;
 }
@@ -118,13 +129,17 @@ static int train_from_here(struct ct_worker *worker, struct ct_error *err)
 
 int ct_loop_run(struct ct_worker *worker, bool *ret_stopped, struct ct_error *err)
 {
+    bool redo = worker->redo;
     int code = 0;
 
-    if (worker->step < worker->steps)
-        code = train_from_here(worker, err);
-    else if (worker->eval.rows > 0)
+    worker->leaving = worker->redo = false;
+    if (redo)
+        code = after_step(worker, err);
+    else if (worker->step >= worker->steps && worker->eval.rows > 0)
         code = evaluate(worker, err);
-    bool gone = ct_stop_is_secondary(code);
+    if (code == 0 && worker->step < worker->steps)
+        code = train_from_here(worker, err);
+    bool gone = ct_stop_is_secondary(code) && !worker->survives;
     *ret_stopped = (code == 0 ? worker->step < worker->steps : gone) &&
                    ct_stop_wait(worker->stop, worker->job, gone ? CT_STOP_GRACE_MS : 0);
     return *ret_stopped ? ct_resume_save(worker, err) : code;

@@ -11,29 +11,48 @@
 /* How often progress is sent to an agent, and shown on a terminal; the windows of the speed. */
 enum { AGENT_MS = 100, TERMINAL_MS = 1000, FIRST_WINDOW_MS = 50, WINDOW_MS = 500 };
 
-int ct_report_open(struct ct_worker *worker, struct ct_error *err)
+static int open_metrics(struct ct_worker *worker, struct ct_error *err)
 {
-    struct ct_report *report = &worker->report;
     const struct ct_config *cfg = worker->cfg;
-
-    report->active = worker->me->rank == 0;
-    report->started_ns = report->mark_ns = ct_clock_mono_ns(worker->clock);
-    report->shown_ns = report->alone ? report->started_ns : 0;
-    report->first_step = worker->step;
-    if (!report->active)
-        return 0;
     const struct ct_metrics_options options = {.dir = worker->run_dir.path,
                                                .jsonl = cfg->log.jsonl,
                                                .tensorboard = cfg->log.tensorboard,
-                                               .resumed_step = worker->step,
+                                               .resumed_step = worker->report.told_step,
                                                .clock = worker->clock};
-    return ct_metrics_new(&report->metrics, &options, err);
+
+    return ct_metrics_new(&worker->report.metrics, &options, err);
+}
+
+int ct_report_open(struct ct_worker *worker, struct ct_error *err)
+{
+    struct ct_report *report = &worker->report;
+    bool known = worker->has_last && worker->step > 0;
+    int code = 0;
+
+    if (report->started_ns == 0) {
+        report->started_ns = report->mark_ns = ct_clock_mono_ns(worker->clock);
+        report->shown_ns = report->alone ? report->started_ns : 0;
+        report->first_step = known ? worker->step - 1 : worker->step;
+    }
+    if (worker->me->rank != 0 || report->told_step > worker->step)
+        ct_report_close(worker);
+    report->active = worker->me->rank == 0;
+    if (!report->active)
+        return 0;
+    if (report->metrics == NULL) {
+        report->told_step = known ? worker->step - 1 : worker->step;
+        code = open_metrics(worker, err);
+    }
+    if (code == 0 && known && report->told_step < worker->step)
+        code = ct_report_step(worker, &worker->last, err);
+    return code;
 }
 
 void ct_report_close(struct ct_worker *worker)
 {
     ct_metrics_free(worker->report.metrics);
     worker->report.metrics = NULL;
+    worker->report.active = false;
 }
 
 static double seconds_since(const struct ct_worker *worker, uint64_t start_ns)
@@ -111,6 +130,7 @@ int ct_report_step(struct ct_worker *worker, const struct ct_step_report *step,
     report->loss = step->loss;
     if (!report->active)
         return 0;
+    report->told_step = worker->step;
     show_progress(worker, step);
     if (!step->logged)
         return 0;
@@ -131,10 +151,13 @@ int ct_report_evaluation(struct ct_worker *worker, const struct ct_evaluation *e
 {
     struct ct_report *report = &worker->report;
 
+    bool told = report->told_evaluation == evaluation->step;
+
     report->evaluation = *evaluation;
     report->evaluated = true;
-    if (!report->active)
+    if (!report->active || told)
         return 0;
+    report->told_evaluation = evaluation->step;
     struct ct_metric_record record = {
         .kind = "eval", .step = worker->step, .epoch = ct_worker_epoch(worker)};
     ct_metric_put(&record, CT_METRIC_LOSS, evaluation->loss);

@@ -34,9 +34,11 @@ struct ct_report {
     bool alone;  /* no agent: lines go to the terminal */
     struct ct_metrics *metrics;
     uint64_t started_ns, first_step;
-    uint64_t samples;  /* since the start */
-    uint64_t shown_ns; /* the last progress */
-    uint64_t mark_ns;  /* where the speed is measured from */
+    uint64_t told_step;       /* the last one in the metrics */
+    uint64_t told_evaluation; /* that of the last evaluation in them */
+    uint64_t samples;         /* since the start */
+    uint64_t shown_ns;        /* the last progress */
+    uint64_t mark_ns;         /* where the speed is measured from */
     uint64_t mark_samples;
     double samples_per_s; /* over the last window */
     double loss;          /* of the last step */
@@ -46,7 +48,9 @@ struct ct_report {
     uint64_t checkpoint_step;
 };
 
-/* Open the metrics and start the clock: after the step to go on from is known. */
+/* At the start of a round, when the step to go on from is known: rank 0 opens the metrics, cut
+ * behind that step, unless it has them open. A step that survivors completed without rank 0's
+ * knowledge is reported now, from worker->last. */
 int ct_report_open(struct ct_worker *worker, struct ct_error *err);
 void ct_report_close(struct ct_worker *worker);
 

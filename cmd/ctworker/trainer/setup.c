@@ -3,32 +3,7 @@
 #include "setup.h"
 
 #include "agree.h"
-#include "base/assert.h"
-#include "resume.h"
-
-#include <stdlib.h>
-
-/* Rows of one evaluation call: enough to keep the kernels busy, few enough to stay small. */
-enum { EVAL_ROWS_MAX = 512 };
-
-/* Words of config.def and of the libraries that carry the same meaning have the same order. */
-#define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a)
-SAME(CT_CONFIG_LOSS_CROSS_ENTROPY, CT_LOSS_CROSS_ENTROPY);
-SAME(CT_CONFIG_LOSS_MSE, CT_LOSS_MSE);
-SAME(CT_CONFIG_OPTIMIZER_SGD, CT_OPTIM_SGD);
-SAME(CT_CONFIG_OPTIMIZER_ADAMW, CT_OPTIM_ADAMW);
-SAME(CT_CONFIG_REDUCE_FAST, CT_PLAN_FAST);
-SAME(CT_CONFIG_REDUCE_REPRODUCIBLE, CT_PLAN_REPRODUCIBLE);
-SAME(CT_CONFIG_REDUCE_INVARIANT, CT_PLAN_INVARIANT);
-SAME(CT_CONFIG_SCHEDULE_CONSTANT, CT_SCHEDULE_CONSTANT);
-SAME(CT_CONFIG_SCHEDULE_LINEAR, CT_SCHEDULE_LINEAR);
-SAME(CT_CONFIG_SCHEDULE_COSINE, CT_SCHEDULE_COSINE);
-
-static const enum ct_activation activations[] = {
-    [CT_CONFIG_ACTIVATION_RELU] = CT_ACT_RELU,
-    [CT_CONFIG_ACTIVATION_GELU] = CT_ACT_GELU,
-    [CT_CONFIG_ACTIVATION_TANH] = CT_ACT_TANH,
-};
+#include "round.h"
 
 uint64_t ct_worker_epochs(const struct ct_worker *worker)
 {
@@ -86,164 +61,27 @@ static int load_data(struct ct_worker *worker, struct ct_error *err)
     return code;
 }
 
-static int set_batches(struct ct_worker *worker, struct ct_error *err)
-{
-    const struct ct_config *cfg = worker->cfg;
-    uint32_t world = (uint32_t)worker->me->world, rank = (uint32_t)worker->me->rank;
-    int code = ct_batch_plan(&worker->batch, (uint32_t)cfg->batch.global,
-                             (uint32_t)cfg->batch.micro, world, err);
-
-    if (code != 0)
-        return code;
-    worker->sampler = (struct ct_sampler){.rows = worker->train.rows,
-                                          .seed = (uint64_t)cfg->seed,
-                                          .global_batch = worker->batch.global,
-                                          .shuffle = true};
-    worker->share = (struct ct_share){rank, world, worker->batch.accumulation, worker->batch.micro};
-    worker->steps = cfg->train.steps > 0
-                        ? (uint64_t)cfg->train.steps
-                        : (uint64_t)cfg->train.epochs * ct_sampler_batches(&worker->sampler);
-    worker->schedule = (struct ct_schedule){.type = (enum ct_schedule_type)cfg->schedule.type,
-                                            .lr = cfg->optim.lr,
-                                            .min_ratio = cfg->schedule.min_ratio,
-                                            .warmup = (uint64_t)cfg->schedule.warmup,
-                                            .steps = worker->steps};
-    return 0;
-}
-
-static int set_evaluation(struct ct_worker *worker, struct ct_error *err)
-{
-    uint32_t world = (uint32_t)worker->me->world;
-    size_t rows = worker->eval.rows;
-
-    if (rows == 0)
-        return 0;
-    uint32_t each = (uint32_t)CT_MIN((rows + world - 1) / world, (size_t)EVAL_ROWS_MAX);
-    worker->eval_sampler =
-        (struct ct_sampler){.rows = rows, .global_batch = (uint64_t)each * world};
-    worker->eval_share = (struct ct_share){(uint32_t)worker->me->rank, world, 1, each};
-    worker->eval_buffer = (struct ct_batch_buffer){
-        .features = calloc((size_t)each * worker->eval.width, sizeof(float)),
-        .labels = calloc(each, sizeof(int32_t))};
-    if (worker->eval_buffer.features == NULL || worker->eval_buffer.labels == NULL)
-        return ct_error_set(err, CT_ENOMEM, "out of memory for an evaluation of %u rows", each);
-    return 0;
-}
-
-static int build_plan(struct ct_worker *worker, struct ct_error *err)
-{
-    const struct ct_config *cfg = worker->cfg;
-    const struct ct_model_spec model = {
-        .input = (int64_t)worker->train.width,
-        .hidden = cfg->model.hidden.at,
-        .hidden_count = (int)cfg->model.hidden.count,
-        .classes = cfg->model.classes,
-        .activation = activations[cfg->model.activation],
-        .loss = (enum ct_loss)cfg->model.loss,
-        .dtype = CT_F32,
-    };
-    const struct ct_plan_options options = {
-        .world = worker->me->world,
-        .micro_rows = worker->batch.micro,
-        .accumulation = (int)worker->batch.accumulation,
-        .eval_rows = worker->eval_share.micro,
-        .bucket_bytes = (size_t)cfg->parallel.bucket_bytes,
-        .first_bucket_bytes = (size_t)cfg->parallel.first_bucket_bytes,
-        .overlap = cfg->parallel.overlap,
-        .reduce = (enum ct_plan_reduce)cfg->parallel.reduce,
-        .optim = {.type = (enum ct_optim)cfg->optim.type,
-                  .momentum = cfg->optim.momentum,
-                  .beta1 = cfg->optim.betas.at[0],
-                  .beta2 = cfg->optim.betas.at[1],
-                  .eps = cfg->optim.eps,
-                  .weight_decay = cfg->optim.weight_decay,
-                  .clip = cfg->optim.clip},
-    };
-
-    return ct_plan_build(&worker->plan, &model, &options, (uint64_t)cfg->seed, err);
-}
-
-/* What needs no other rank. */
-static int set_up_alone(struct ct_worker *worker, struct ct_error *err)
-{
-    int code = load_data(worker, err);
-
-    if (code == 0)
-        code = set_batches(worker, err);
-    if (code == 0)
-        code = set_evaluation(worker, err);
-    if (code == 0)
-        code = build_plan(worker, err);
-    if (code != 0)
-        return code;
-    ct_stop_init(worker->stop);
-    return ct_device_cpu_new(NULL, &worker->device, err);
-}
-
-static int join_group(struct ct_worker *worker, struct ct_error *err)
-{
-    const struct ct_group_options options = {
-        .backend = ct_config_word(worker->cfg, &worker->cfg->parallel.backend),
-        .timeout_ms = (uint64_t)worker->cfg->parallel.timeout_ms};
-
-    return worker->me->world > 1 ? ct_group_new(worker->job, &options, &worker->group, err) : 0;
-}
-
-static int make_executor(struct ct_worker *worker, struct ct_error *err)
-{
-    const struct ct_exec_options options = {.device = worker->device,
-                                            .group = worker->group,
-                                            .timeout_ms =
-                                                (uint64_t)worker->cfg->parallel.timeout_ms};
-    int code = ct_exec_new(&worker->exec, &worker->plan, &options, err);
-
-    if (code == CT_EMISMATCH)
-        worker->scope = CT_SCOPE_JOB;
-    return code;
-}
-
-/* Rank 0's folder and the memory it saves checkpoints from. */
-static int open_outputs(struct ct_worker *worker, struct ct_error *err)
-{
-    if (worker->me->rank != 0)
-        return 0;
-    int code = ct_run_dir_open(&worker->run_dir, worker->cfg, worker->me->run_id,
-                               worker->me->restart_count > 0, err);
-    return code != 0 ? code : ct_snapshot_init(&worker->snapshot, &worker->plan, err);
-}
-
 int ct_setup(struct ct_worker *worker, struct ct_error *err)
 {
     worker->scope = CT_SCOPE_NODE;
-    int code = set_up_alone(worker, err);
+    int code = load_data(worker, err);
 
     if (code != 0)
         return code;
-    worker->scope = CT_SCOPE_RANK;
-    code = join_group(worker, err);
-    if (code == 0)
-        code = ct_agree_inputs(worker, err);
-    if (code == 0)
-        code = make_executor(worker, err);
-    if (code == 0)
-        code = open_outputs(worker, err);
-    if (code == 0)
-        code = ct_resume(worker, err);
-    if (code == 0)
-        code = ct_report_open(worker, err);
-    return code;
+    ct_agree_prepare(worker);
+    ct_stop_init(worker->stop);
+    code = ct_device_cpu_new(NULL, &worker->device, err);
+    if (code != 0)
+        return code;
+    (void)ct_job_survive(worker->job);
+    return ct_round_enter(worker, err);
 }
 
 void ct_setup_undo(struct ct_worker *worker)
 {
     ct_report_close(worker);
-    ct_snapshot_deinit(&worker->snapshot);
-    ct_exec_free(worker->exec);
-    ct_group_free(worker->group);
+    ct_round_undo(worker);
     ct_device_free(worker->device);
-    ct_plan_deinit(&worker->plan);
-    free(worker->eval_buffer.features);
-    free(worker->eval_buffer.labels);
     ct_dataset_deinit(&worker->train);
     ct_dataset_deinit(&worker->eval);
 }

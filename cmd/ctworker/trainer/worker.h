@@ -1,9 +1,12 @@
 /* The trainer: one rank of a job that trains what a YAML file describes.
  *
  *   main      config, job                       one sentence and a documented status at the end
- *   setup     data, batch, plan, group, executor
+ *   train     setup, then rounds until the training is complete
+ *   setup     data, device
+ *   round     batch, plan, group, executor
+ *   heal      the most advanced survivor gives its state to all; when nobody has one:
  *   resume    rank 0 looks for a checkpoint and gives its state to all
- *   loop      step, report, check, evaluate, save ... until the last step or a stop
+ *   loop      step, report, check, evaluate, save ... until the last step, a stop, the round's end
  *   report    progress, metrics, summary (rank 0)
  *
  * struct ct_worker is the whole state; each part fills its own fields and none is global. */
@@ -33,17 +36,21 @@ struct ct_worker {
     struct ct_job *job;
     const struct ct_assignment *me; /* rank, world, ... */
     struct ct_stop *stop;
+    bool survives;              /* there is an agent that makes another round */
     enum ct_worker_scope scope; /* of the errors of the phase at hand */
 
     /* setup */
     struct ct_dataset train, eval; /* eval.rows is 0 when there is no evaluation */
+    uint64_t train_hash, eval_hash;
+    struct ct_device *device;
+
+    /* of a round (round.h) */
     struct ct_batch_plan batch;
     struct ct_sampler sampler, eval_sampler;
     struct ct_share share, eval_share;
     struct ct_batch_buffer eval_buffer;
     struct ct_schedule schedule;
     struct ct_plan plan;
-    struct ct_device *device;
     struct ct_group *group; /* NULL in a world of one */
     struct ct_exec *exec;
 
@@ -51,6 +58,16 @@ struct ct_worker {
     uint64_t steps;    /* of the whole training */
     uint64_t step;     /* completed */
     uint64_t position; /* samples consumed */
+    uint64_t settled;  /* what follows a step is done up to this one */
+    bool redo;         /* what follows the present step is to be done again */
+    bool leaving;      /* all ranks leave the round after this step */
+    bool has_last;     /* `last` is the result of the present step */
+    struct ct_step_report last;
+
+    /* what this rank brings into the next round */
+    uint64_t lineage;         /* the last round in which all had this state; 0: it has none */
+    uint64_t digest;          /* of `carry` */
+    struct ct_snapshot carry; /* the state between rounds; no tensors: the executor has it */
 
     /* rank 0's alone */
     struct ct_run_dir run_dir;

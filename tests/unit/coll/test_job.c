@@ -230,7 +230,7 @@ Test(job, what_the_worker_tells_arrives)
     cr_assert_eq(ct_job_progress(job, &(struct ct_progress){.step = 12, .loss = 0.5}), 0);
     cr_assert_eq(ct_job_summary(job, "done"), 0);
     cr_assert_eq(ct_job_failure(job, &failure), 0);
-    cr_assert_eq(ct_job_ready(job, &(struct ct_ready){.survivable = true, .step = 9}), 0);
+    cr_assert_eq(ct_job_survive(job), 0);
     ct_job_close(job);
     agent_deinit(&agent);
     cr_assert_eq(agent.count, 4);
@@ -238,7 +238,7 @@ Test(job, what_the_worker_tells_arrives)
     cr_assert_not_null(strstr(agent.heard[0], "step=12"));
     cr_assert_not_null(strstr(agent.heard[1], "SUMMARY generation=3 text=\"done\""));
     cr_assert_not_null(strstr(agent.heard[2], "row 7 is empty"));
-    cr_assert_not_null(strstr(agent.heard[3], "READY generation=3 survivable=1"));
+    cr_assert_not_null(strstr(agent.heard[3], "READY generation=0 survivable=1"));
 }
 
 Test(job, the_store_is_the_agents)

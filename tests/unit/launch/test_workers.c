@@ -32,6 +32,8 @@ static struct node {
     uint32_t restart; /* rounds still to start when one has finished */
     const struct ct_workers_round *again;
     void (*on_message)(struct node *node);
+    void (*on_left)(struct node *node);
+    unsigned left; /* bits of local ranks */
 } node;
 
 static void on_message(void *context, uint32_t local_rank, const struct ct_message *message)
@@ -52,6 +54,15 @@ static void on_failure(void *context, const struct ct_worker_failure *failure)
     n->failures++;
     (void)ct_buf_printf(&n->failure, "rank %u status %d signal %d code %d: %s", failure->rank,
                         failure->end.status, failure->end.signal, failure->code, failure->text);
+}
+
+static void on_left(void *context, uint32_t local_rank)
+{
+    struct node *n = context;
+
+    n->left |= 1u << local_rank;
+    if (n->on_left != NULL)
+        n->on_left(n);
 }
 
 static void on_waiting(void *context, const char *text)
@@ -94,8 +105,8 @@ static void set_up(void)
     cr_assert_eq(uv_loop_init(&node.loop), 0);
     node.out = open_file("/out");
     node.err = open_file("/err");
-    const struct ct_workers_callbacks callbacks = {&node, on_message, on_failure, on_waiting,
-                                                   on_finished};
+    const struct ct_workers_callbacks callbacks = {&node,   on_message, on_failure,
+                                                   on_left, on_waiting, on_finished};
     node.console = ct_console_new(&node.loop, node.out, node.err, NULL, NULL);
     node.workers = ct_workers_new(&node.loop, node.console, 10000, &callbacks);
     cr_assert(node.console != NULL && node.workers != NULL);
@@ -193,8 +204,8 @@ Test(workers, one_that_ignores_sigterm_is_killed_after_the_grace)
 
     node.specs[0].envp = (char *[]){(char[]){"FAIL=1"}, NULL};
     ct_workers_free(node.workers, NULL, NULL);
-    const struct ct_workers_callbacks callbacks = {&node, on_message, on_failure, on_waiting,
-                                                   on_finished};
+    const struct ct_workers_callbacks callbacks = {&node,   on_message, on_failure,
+                                                   on_left, on_waiting, on_finished};
     node.workers = ct_workers_new(&node.loop, node.console, 1200, &callbacks);
     char script[256];
     (void)snprintf(script, sizeof script,

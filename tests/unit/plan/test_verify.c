@@ -115,7 +115,7 @@ Test(verify, rejects_a_read_before_the_write)
     build(&plan);
     linear = find_op(&plan, CT_OP_LINEAR, 0);
     swap_ops(&plan, linear, linear + 1);
-    expect_objection(&plan, "was never written");
+    expect_objection(&plan, "reads 'linear'");
 }
 
 Test(verify, rejects_a_gradient_that_is_never_written)

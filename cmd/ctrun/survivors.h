@@ -1,0 +1,32 @@
+/* What the workers of this node hold between two rounds.
+ *
+ *   start --- READY(0) ---> able --- READY(g) ---> ready --- the next round ---> able
+ *
+ * A worker that is able lives on when the round ends; when it is ready it has left the round and
+ * says which state it holds. The node promises the most advanced of these. Pure. */
+#ifndef CT_CTRUN_SURVIVORS_H
+#define CT_CTRUN_SURVIVORS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct survivor {
+    bool able;
+    bool ready;
+    uint64_t lineage; /* 0: it holds nothing */
+    uint64_t step;
+    uint64_t digest;
+};
+
+/* Is anybody able to live on? */
+bool survivors_any(const struct survivor *all, uint32_t count);
+
+/* The most advanced of those that are ready, by lineage, then step; NULL when none holds a state.
+ */
+const struct survivor *survivors_best(const struct survivor *all, uint32_t count);
+
+/* Was somebody still without the common state of round `generation` when he left it? Then nobody
+ * took a step in that round. */
+bool survivors_untouched(const struct survivor *all, uint32_t count, uint64_t generation);
+
+#endif

@@ -1,0 +1,156 @@
+/* See heal.h. */
+#include "heal.h"
+
+#include "agree.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* ---- choosing -------------------------------------------------------------------------------- */
+
+int ct_heal_base(const struct ct_holding *all, int world, uint64_t lineage)
+{
+    int base = -1;
+
+    for (int rank = 0; rank < world; rank++)
+        if (lineage > 0 && all[rank].lineage == lineage &&
+            (base < 0 || all[rank].step > all[base].step))
+            base = rank;
+    return base;
+}
+
+int ct_heal_diverged(const struct ct_holding *all, int world, int base)
+{
+    for (int rank = 0; rank < world; rank++)
+        if (all[rank].lineage == all[base].lineage && all[rank].step == all[base].step &&
+            all[rank].digest != all[base].digest)
+            return rank;
+    return -1;
+}
+
+/* Lineages may differ: who had not completed the last heal may hold the same state. */
+static bool is_equal(const struct ct_holding *a, const struct ct_holding *b)
+{
+    return a->lineage > 0 && b->lineage > 0 && a->step == b->step && a->digest == b->digest;
+}
+
+bool ct_heal_needed(const struct ct_holding *all, int world, int base)
+{
+    for (int rank = 0; rank < world; rank++)
+        if (!is_equal(&all[rank], &all[base]))
+            return true;
+    return false;
+}
+
+bool ct_heal_redo(const struct ct_holding *all, int world, int base)
+{
+    if (!all[base].trained)
+        return false;
+    for (int rank = 0; rank < world; rank++)
+        if (is_equal(&all[rank], &all[base]) && all[rank].settled < all[base].step)
+            return true;
+    return !all[0].writes;
+}
+
+/* ---- giving ---------------------------------------------------------------------------------- */
+
+/* What goes with the state. */
+struct news {
+    uint64_t step, position;
+    struct ct_step_report last;
+};
+
+static int tell(struct ct_worker *worker, int code, struct ct_error *err)
+{
+    if (code != 0 && err != NULL)
+        *err = *ct_group_failure(worker->group);
+    return code;
+}
+
+static int give_bytes(struct ct_worker *worker, void *data, size_t size, int base,
+                      struct ct_error *err)
+{
+    if (worker->group == NULL)
+        return 0;
+    return tell(worker, ct_broadcast(worker->group, ct_inplace(data, size, CT_U8), base, NULL),
+                err);
+}
+
+static int give(struct ct_worker *worker, int base, bool state, struct news *news,
+                struct ct_error *err)
+{
+    int code = give_bytes(worker, news, sizeof *news, base, err);
+
+    if (code == 0 && state)
+        code = give_bytes(worker, ct_exec_state(worker->exec), worker->plan.state_bytes, base, err);
+    if (code != 0 || !state)
+        return code;
+    worker->step = news->step;
+    return ct_agree_replicas(worker, err);
+}
+
+/* ---- together -------------------------------------------------------------------------------- */
+
+static int gather(struct ct_worker *worker, struct ct_holding *all, struct ct_error *err)
+{
+    all[worker->me->rank] = (struct ct_holding){.lineage = worker->lineage,
+                                                .step = worker->step,
+                                                .digest = worker->digest,
+                                                .settled = worker->settled,
+                                                .writes = worker->report.active,
+                                                .trained = worker->has_last};
+    if (worker->group == NULL)
+        return 0;
+    return tell(worker, ct_all_gather(worker->group, ct_inplace(all, sizeof *all, CT_U8), NULL),
+                err);
+}
+
+static int heal_from(struct ct_worker *worker, const struct ct_holding *all, int base,
+                     struct ct_error *err)
+{
+    int world = worker->me->world, odd = ct_heal_diverged(all, world, base);
+    struct news news = {worker->step, worker->position, worker->last};
+    bool needed = ct_heal_needed(all, world, base);
+    uint64_t step = worker->step;
+
+    if (odd >= 0) {
+        worker->scope = CT_SCOPE_JOB;
+        return ct_error_set(
+            err, CT_EDIVERGED,
+            "ranks %d and %d of the new round hold different states of step %" PRIu64
+            ": a device or its memory computes wrongly, or there is a bug",
+            base, odd, all[base].step);
+    }
+    if (worker->carry.tensors != NULL)
+        ct_snapshot_put(&worker->carry, &worker->plan, worker->exec);
+    int code = give(worker, base, needed, &news, err);
+    if (code != 0) {
+        worker->step = step;
+        return code;
+    }
+    worker->step = news.step;
+    worker->position = news.position;
+    worker->last = news.last;
+    worker->has_last = all[base].trained != 0;
+    worker->redo = ct_heal_redo(all, world, base);
+    worker->settled = worker->redo ? worker->step - 1 : worker->step;
+    return 0;
+}
+
+int ct_heal(struct ct_worker *worker, bool *ret_found, struct ct_error *err)
+{
+    *ret_found = false;
+    if (worker->me->lineage == 0)
+        return 0;
+    struct ct_holding *all = calloc((size_t)worker->me->world, sizeof *all);
+    if (all == NULL)
+        return ct_error_set(err, CT_ENOMEM, "out of memory for %d ranks", worker->me->world);
+    int code = gather(worker, all, err);
+    int base = code == 0 ? ct_heal_base(all, worker->me->world, worker->me->lineage) : -1;
+    if (base >= 0) {
+        *ret_found = true;
+        code = heal_from(worker, all, base, err);
+    }
+    free(all);
+    return code;
+}

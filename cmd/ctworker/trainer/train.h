@@ -1,0 +1,11 @@
+/* The whole training of one rank, over all rounds of its job. */
+#ifndef CT_WORKER_TRAIN_H
+#define CT_WORKER_TRAIN_H
+
+#include "worker.h"
+
+/* Set up, then train round after round until the last step, a stop (*ret_stopped) or a failure.
+ * Needs what ct_setup needs; ct_setup_undo is needed in any case. */
+int ct_train(struct ct_worker *worker, bool *ret_stopped, struct ct_error *err);
+
+#endif
