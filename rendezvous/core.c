@@ -12,6 +12,11 @@
 #include <stdio.h>
 #include <string.h>
 
+enum {
+    UNTOLD_MS = 630 * 1000, /* how long a result is kept: an agent gives up after 600 s */
+    REUSE_MS = 5000,        /* beyond two leases, until an ended job's name may be used again */
+};
+
 const struct ct_rdzv_params ct_rdzv_params_default = {
     .nodes_min = 1,
     .nodes_max = 1,
@@ -167,7 +172,7 @@ static void on_member_event(struct ct_rdzv *job, struct ct_rdzv_member *member,
         ct_rdzv_on_leave(job, member, event->leave);
         break;
     default:
-        CT_ASSERT(!"an event of a member");
+        break;
     }
 }
 
@@ -175,13 +180,21 @@ static void on_record(struct ct_rdzv *job, const struct ct_rdzv_event *event)
 {
     if (job->pending == 0 || event->seq != job->record_seq)
         return;
-    if (event->kind == CT_RDZV_ON_PERSISTED || job->pending == CT_RDZV_RECORD_CLOSE) {
-        /* The end of a job is told even when the disk is full: nothing can contradict it. */
+    enum ct_rdzv_record record = job->pending;
+    bool is_kept = event->kind == CT_RDZV_ON_PERSISTED;
+    if (is_kept || record == CT_RDZV_RECORD_CLOSE)
         ct_rdzv_on_persisted(job);
+    if (is_kept) {
+        job->disk_told = false;
         return;
     }
+    /* The end of a job is told even when the disk is full, for nothing contradicts it; the record
+     * follows when it can. */
+    job->pending = record;
     job->retry_ms = job->now_ms + CT_RDZV_PERSIST_RETRY_MS;
-    ct_rdzv_announce(job, "the journal cannot be written: no new round until it can");
+    if (!job->disk_told)
+        ct_rdzv_announce(job, "the journal cannot be written: no new round until it can");
+    job->disk_told = true;
 }
 
 /* A step that comes long after it was due was held up by the daemon itself (a stopped process, a
@@ -190,7 +203,7 @@ static void forgive_own_stall(struct ct_rdzv *job, uint64_t now_ms)
 {
     uint64_t due = ct_rdzv_deadline(job);
     if (due < now_ms && now_ms - due > ct_rdzv_heartbeat_ms(job->params.lease_ms))
-        ct_rdzv_extend_leases(job, now_ms - due);
+        ct_rdzv_extend_leases(job, now_ms, now_ms - due);
 }
 
 void ct_rdzv_step(struct ct_rdzv *job, uint64_t now_ms, const struct ct_rdzv_event *event,
@@ -236,6 +249,10 @@ uint64_t ct_rdzv_deadline(const struct ct_rdzv *job)
         break;
     case CT_RDZV_RUNNING:
         due = CT_MIN(due, job->grow_until_ms);
+        break;
+    case CT_RDZV_CLOSED:
+        if (job->closed_ms + UNTOLD_MS > job->now_ms)
+            due = CT_MIN(due, job->closed_ms + UNTOLD_MS);
         break;
     default:
         break;
@@ -294,8 +311,20 @@ const struct ct_rdzv_member *ct_rdzv_member(const struct ct_rdzv *job, size_t in
     return &job->members[index];
 }
 
+uint64_t ct_rdzv_reusable_ms(const struct ct_rdzv *job, uint64_t now_ms)
+{
+    uint64_t from = job->closed_ms + 2 * (uint64_t)job->params.lease_ms + REUSE_MS;
+    return from > now_ms ? from - now_ms : 0;
+}
+
 bool ct_rdzv_is_idle(const struct ct_rdzv *job)
 {
-    bool nothing_to_keep = job->phase == CT_RDZV_CLOSED || job->generation == 0;
-    return nothing_to_keep && job->pending == 0 && job->count[CT_RDZV_FREE] == job->capacity;
+    if (job->pending != 0 || job->count[CT_RDZV_FREE] < job->capacity)
+        return false;
+    if (job->phase != CT_RDZV_CLOSED)
+        return job->generation == 0;
+    uint32_t told = 0;
+    for (uint32_t i = 0; i < job->roster.count; i++)
+        told += job->roster.places[i].told;
+    return told == job->roster.count || job->closed_ms + UNTOLD_MS <= job->now_ms;
 }

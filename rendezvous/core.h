@@ -7,14 +7,14 @@
  *                     >= MIN               quiet for last_call, or MAX reached
  *      LOBBY ------------------> LAST_CALL ------------------+
  *        | join_timeout            | below MIN: back         v
- *        |                         |                     PREPARE(g)   g is durable, then told to
- * all; |                         |                         |        each stops acting and promises
+ *        |                         |                     PREPARE(g)   g is durable, then told;
+ *        |                         |                         |        each stops and promises
  *        |                         |                all have promised
  *        |                         |                         v
  *        |                         |                     COMMIT(g)    the roster becomes durable
  *        |                         |                         v
- *        |        below MIN   PAUSED <-- member lost --  RUNNING(g) -- failure, join, leave -->
- * PREPARE(g') |                         |                         |
+ *        |        below MIN   PAUSED <-- member lost --  RUNNING(g) -- any change --> PREPARE(g')
+ *        |                         |                         |
  *        +---- error ---> CLOSING <+-- join_timeout          | all done, or the budget is spent
  *                           |  ^-----------------------------+
  *                         CLOSED       the result is durable, then told to all; final
@@ -148,6 +148,7 @@ struct ct_rdzv_join {
     bool survivable;    /* its workers can live on from one round to the next */
     uint64_t promised;  /* highest generation it has promised; 0 at first */
     uint64_t acting;    /* generation it acts in now; 0: none */
+    uint64_t over;      /* newest generation that it has given up; 0: none */
     const char *host;
     const char *address;
     const char *role;
@@ -156,8 +157,8 @@ struct ct_rdzv_join {
 enum ct_rdzv_event_kind {
     CT_RDZV_ON_TICK,           /* time passed: a deadline is due (harmless otherwise) */
     CT_RDZV_ON_JOIN,           /* `link` is the caller's name for the connection, never 0 */
-    CT_RDZV_ON_HEARTBEAT,      /* promised, generation (acting); from here to LEAVE: link, seq */
-    CT_RDZV_ON_PREPARED,       /* generation, lineage, step, digest, port */
+    CT_RDZV_ON_HEARTBEAT,      /* promised, generation (acting), over; to LEAVE: link, seq */
+    CT_RDZV_ON_PREPARED,       /* generation, acted, lineage, step, digest, port */
     CT_RDZV_ON_FAILURE,        /* failure */
     CT_RDZV_ON_DONE,           /* generation: all workers of the node exited with 0 */
     CT_RDZV_ON_LEAVE,          /* leave */
@@ -174,6 +175,8 @@ struct ct_rdzv_event {
     uint64_t seq; /* of the member's message: grows with each; or of the record */
     uint64_t generation;
     uint64_t promised; /* heartbeat: highest generation promised */
+    uint64_t over;     /* heartbeat: newest generation given up */
+    uint64_t acted;
     uint64_t lineage;
     uint64_t step;
     uint64_t digest;
@@ -237,7 +240,8 @@ struct ct_rdzv_member {
     uint64_t lease_until_ms;
     uint64_t eligible_ms; /* a host that was lost again and again joins no running round before */
     uint64_t joined;      /* order of joining */
-    uint64_t lineage;     /* as it last promised */
+    uint64_t acted; /* as it last promised: the newest round that its workers may have acted in */
+    uint64_t lineage;
     uint64_t step;
     uint64_t digest;
     int32_t node_rank;
@@ -261,6 +265,8 @@ struct ct_rdzv_place {
     int32_t node_rank;
     uint16_t port;
     bool survivor; /* was in the round before */
+    bool done;     /* its workers have ended well */
+    bool told;     /* CLOSED: its node knows the result */
     char host[CT_RDZV_HOST_BYTES];
     char address[CT_RDZV_ADDRESS_BYTES];
     char role[CT_RDZV_ROLE_BYTES];
@@ -319,8 +325,13 @@ const struct ct_rdzv_roster *ct_rdzv_roster(const struct ct_rdzv *job);
 size_t ct_rdzv_capacity(const struct ct_rdzv *job);
 const struct ct_rdzv_member *ct_rdzv_member(const struct ct_rdzv *job, size_t index);
 
-/* Nobody is connected and nothing is worth keeping: the caller may free the job. */
+/* Nobody is here, and nothing is worth keeping: no round ran yet, or all nodes of the last round
+ * know the result, or had long enough to ask for it. The caller may free the job. */
 bool ct_rdzv_is_idle(const struct ct_rdzv *job);
+
+/* CLOSED and nobody here: how long until another job may take the name, 0 when it may now. Nodes
+ * that were cut off at the end have that long to come and ask for the result. */
+uint64_t ct_rdzv_reusable_ms(const struct ct_rdzv *job, uint64_t now_ms);
 
 /* One sentence: what the job does now and what it waits for. */
 void ct_rdzv_describe(const struct ct_rdzv *job, char *text, size_t room);

@@ -72,6 +72,8 @@ void ct_rdzv_restored(struct ct_rdzv *job)
     for (uint32_t i = 0; i < job->roster.count; i++)
         presume(job, i, is_whole ? CT_RDZV_ACTING : CT_RDZV_STANDBY);
     job->running_since_ms = job->now_ms;
+    if (job->phase == CT_RDZV_CLOSED)
+        ct_rdzv_tell_all(job); /* nobody is connected: nobody is told */
     if (job->phase == CT_RDZV_CLOSED || job->roster.generation == 0)
         return;
     if (is_whole) {

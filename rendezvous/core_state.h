@@ -41,6 +41,7 @@ struct ct_rdzv {
     enum ct_rdzv_record pending;
     uint64_t record_seq;
     uint64_t retry_ms; /* when to ask again, UINT64_MAX: it is under way */
+    bool disk_told;    /* it was announced that the journal cannot be written */
 
     uint64_t join_until_ms;
     uint64_t call_until_ms;
@@ -56,12 +57,13 @@ struct ct_rdzv {
 
     struct ct_rdzv_roster roster; /* last committed */
     struct ct_rdzv_roster next;   /* being committed */
-    uint32_t done_count; /* places of the roster that are done, their members here or gone */
+    uint32_t done_count;          /* places that are done, their members here or gone */
 
     uint32_t *order; /* scratch: member numbers, capacity */
     int32_t *holder; /* scratch: member of each place, capacity + nodes_max */
     struct ct_rdzv_flap flaps[CT_RDZV_FLAPS];
     struct ct_rdzv_result result;
+    uint64_t closed_ms;
     struct ct_rdzv_actions *out; /* of the step under way */
 };
 
@@ -85,11 +87,13 @@ void ct_rdzv_on_heartbeat(struct ct_rdzv *job, struct ct_rdzv_member *member,
 void ct_rdzv_on_leave(struct ct_rdzv *job, struct ct_rdzv_member *member, enum ct_rdzv_leave how);
 void ct_rdzv_on_disconnect(struct ct_rdzv *job, struct ct_rdzv_member *member);
 
-/* Give every lease `gap_ms` more: the daemon itself was away. */
-void ct_rdzv_extend_leases(struct ct_rdzv *job, uint64_t gap_ms);
+/* The daemon itself was away for `gap_ms`: every lease lasts as much longer, and at least until
+ * what arrived meanwhile can have been read. */
+void ct_rdzv_extend_leases(struct ct_rdzv *job, uint64_t now_ms, uint64_t gap_ms);
 
-/* CLOSED: members that cannot be told now are kept, for as long as an agent looks for its daemon. */
-void ct_rdzv_keep_untold(struct ct_rdzv *job);
+/* CLOSED: note who is told the result: all that are connected, or the one called `id`. */
+void ct_rdzv_tell_all(struct ct_rdzv *job);
+void ct_rdzv_tell(struct ct_rdzv *job, struct ct_id id);
 
 /* Lose the members whose lease is over. */
 void ct_rdzv_scan_leases(struct ct_rdzv *job);

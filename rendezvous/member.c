@@ -77,6 +77,7 @@ static void send_join(struct ct_member *member)
         .join = {.generation = member->heard,
                  .seq = ++member->seq,
                  .acting = member->acting,
+                 .over = member->over,
                  .incarnation = o->id,
                  .slots = o->slots,
                  .node_rank = o->node_rank,
@@ -105,6 +106,7 @@ static void send_heartbeat(struct ct_member *member)
         .heartbeat = {.generation = member->heard,
                       .seq = ++member->seq,
                       .acting = member->acting,
+                      .over = member->over,
                       .step = member->step},
     };
     send(member, &message);
@@ -117,6 +119,7 @@ static void send_prepared(struct ct_member *member)
         .type = CT_MSG_PREPARED,
         .prepared = {.generation = p->generation,
                      .seq = ++member->seq,
+                     .acted = p->untouched && member->begun > 0 ? member->begun - 1 : member->begun,
                      .lineage = p->lineage,
                      .step = p->step,
                      .digest = p->digest,
@@ -171,7 +174,8 @@ static void repeat(struct ct_member *member, enum ct_rdzv_member_state state)
         send_prepared(member);
     if (member->has_failure && (in_round || state == CT_RDZV_ASKED))
         send_failure(member);
-    if (member->done > 0 && state == CT_RDZV_ACTING && member->done == member->acting)
+    bool may_be_done = state == CT_RDZV_ACTING || state == CT_RDZV_ASKED;
+    if (member->done > 0 && may_be_done && member->done == member->acting)
         send_done(member);
     if (member->leaves)
         send_leave(member);
@@ -290,6 +294,7 @@ void ct_member_disconnected(struct ct_member *member, uint64_t now_ms, const str
 static void revoke(struct ct_member *member, enum ct_rdzv_reason reason)
 {
     uint64_t generation = member->acting;
+    member->over = CT_MAX(member->over, generation);
     member->acting = 0;
     member->has_failure = false;
     member->done = 0;
@@ -373,7 +378,7 @@ static void on_round(struct ct_member *member, const struct ct_msg_round *m)
     member->assembly = NULL;
     member->current->round.max_restarts = member->options.params.max_restarts;
     ct_relay_revoke(&member->relay, m->generation - 1, reply, member);
-    member->acting = m->generation;
+    member->acting = member->begun = m->generation;
     member->asked = 0;
     member->has_prepared = false;
     member->has_failure = false;
@@ -513,6 +518,7 @@ void ct_member_prepared(struct ct_member *member, const struct ct_prepared *prep
         return;
     member->prepared = *prepared;
     member->has_prepared = true;
+    member->over = CT_MAX(member->over, prepared->generation - 1);
     member->acting = 0;
     member->has_failure = false;
     member->done = 0;

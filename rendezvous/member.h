@@ -46,7 +46,8 @@ struct ct_prepared {
     uint64_t lineage;
     uint64_t step;
     uint64_t digest;
-    uint16_t port; /* free for MASTER_PORT should this node become node 0; 0: none offered */
+    uint16_t port;  /* free for MASTER_PORT should this node become node 0; 0: none offered */
+    bool untouched; /* the round before ended before any of its workers could take a step in it */
 };
 
 struct ct_agent_callbacks {
@@ -66,6 +67,8 @@ struct ct_agent_callbacks {
      * workers wait, others are stopped. Nothing is to be answered. */
     void (*on_revoke)(void *context, uint64_t generation, enum ct_rdzv_reason reason);
 
+    /* The round begins. A node that is the base and has lost since what it promised (lineage,
+     * base_step) reports a failure. */
     void (*on_round)(void *context, const struct ct_round *round);
 
     /* The answer to ct_agent_store; reply->request is the number given there. */
@@ -126,6 +129,8 @@ struct ct_member {
 
     uint64_t heard;  /* highest generation of a PREPARE or ROUND */
     uint64_t acting; /* the round that the workers run in, 0: none */
+    uint64_t begun;  /* the last that they were in */
+    uint64_t over;   /* the newest that they will never act in again */
     uint64_t asked;  /* generation to promise, 0: none */
     bool asked_at_boundary;
     bool has_prepared;

@@ -18,7 +18,6 @@ enum {
     FLAP_WINDOW_MS = 3600 * 1000, /* losses further apart are not flapping */
     FLAP_FIRST_MS = 10 * 1000,    /* pause after the second loss; doubles with each */
     FLAP_LAST_MS = 1800 * 1000,
-    UNTOLD_MS = 630 * 1000, /* an agent gives up after 600 s */
 };
 
 static bool same_id(struct ct_id a, struct ct_id b)
@@ -259,6 +258,16 @@ static void repeat_for(struct ct_rdzv *job, struct ct_rdzv_member *member, uint6
     }
 }
 
+/* A member has given up the round that the daemon sees it in: it was told so by the daemon that
+ * died before it could note it. Nobody failed, but the round is over. */
+static bool has_left_round(struct ct_rdzv *job, const struct ct_rdzv_member *member, uint64_t over)
+{
+    if (job->phase != CT_RDZV_RUNNING || !is_in_round(member) || over < job->roster.generation)
+        return false;
+    ct_rdzv_change(job, CT_RDZV_REASON_RESTART, false);
+    return true;
+}
+
 /* A newcomer changes what the job does now. */
 static void take_in(struct ct_rdzv *job)
 {
@@ -304,6 +313,7 @@ void ct_rdzv_on_join(struct ct_rdzv *job, const struct ct_rdzv_event *event)
     if (job->phase == CT_RDZV_CLOSED) {
         if (member != NULL)
             member->link = event->link;
+        ct_rdzv_tell(job, join->id);
         ct_rdzv_push(job, CT_RDZV_DO_CLOSE, event->link);
         return;
     }
@@ -320,7 +330,7 @@ void ct_rdzv_on_join(struct ct_rdzv *job, const struct ct_rdzv_event *event)
     if (is_new) {
         ct_rdzv_announce(job, "node %s joined with %u slots", member->host, member->slots);
         take_in(job);
-    } else {
+    } else if (!has_left_round(job, member, join->over)) {
         repeat_for(job, member, join->acting);
     }
 }
@@ -335,23 +345,35 @@ void ct_rdzv_on_heartbeat(struct ct_rdzv *job, struct ct_rdzv_member *member,
     ack->seq = event->seq;
     ack->generation = job->generation;
     ack->member_state = member->state;
-    repeat_for(job, member, event->generation);
+    if (!has_left_round(job, member, event->over))
+        repeat_for(job, member, event->generation);
 }
 
-void ct_rdzv_extend_leases(struct ct_rdzv *job, uint64_t gap_ms)
+void ct_rdzv_extend_leases(struct ct_rdzv *job, uint64_t now_ms, uint64_t gap_ms)
 {
-    for (size_t i = 0; i < job->capacity; i++)
-        if (job->members[i].state != CT_RDZV_FREE)
-            job->members[i].lease_until_ms += gap_ms;
-}
-
-void ct_rdzv_keep_untold(struct ct_rdzv *job)
-{
+    uint64_t least = now_ms + ct_rdzv_heartbeat_ms(job->params.lease_ms);
     for (size_t i = 0; i < job->capacity; i++) {
         struct ct_rdzv_member *member = &job->members[i];
-        if (member->state != CT_RDZV_FREE && member->link == 0)
-            member->lease_until_ms = job->now_ms + UNTOLD_MS;
+        if (member->state != CT_RDZV_FREE)
+            member->lease_until_ms = CT_MAX(member->lease_until_ms + gap_ms, least);
     }
+}
+
+void ct_rdzv_tell_all(struct ct_rdzv *job)
+{
+    job->closed_ms = job->now_ms;
+    for (size_t i = 0; i < job->capacity; i++) {
+        const struct ct_rdzv_member *member = &job->members[i];
+        if (member->state != CT_RDZV_FREE && member->link != 0 && member->place >= 0)
+            job->roster.places[member->place].told = true;
+    }
+}
+
+void ct_rdzv_tell(struct ct_rdzv *job, struct ct_id id)
+{
+    for (uint32_t i = 0; i < job->roster.count; i++)
+        if (same_id(job->roster.places[i].id, id))
+            job->roster.places[i].told = true;
 }
 
 /* ---- going ---- */

@@ -132,13 +132,22 @@ void ct_rdzv_assign(struct ct_rdzv *job)
     }
 }
 
-/* The oldest lineage that is still the job's history. A member of the last round that holds the
- * state of an older one proves that nobody took a step in the last one: each step needs all. */
+static bool was_in_last_round(const struct ct_rdzv *job, struct ct_id id)
+{
+    for (uint32_t i = 0; i < job->roster.count; i++)
+        if (job->roster.places[i].id.high == id.high && job->roster.places[i].id.low == id.low)
+            return true;
+    return false;
+}
+
+/* The oldest lineage that is still the job's history: that of the last round, unless one of its
+ * members knows that it took no part in a step of it. Each step needs all, so there was none, and
+ * the state that the round was to start from is the newest there is. */
 static uint64_t oldest_lineage(const struct ct_rdzv *job)
 {
     for (uint32_t i = 0; i < job->next.count; i++) {
         const struct ct_rdzv_member *member = &job->members[job->holder[i]];
-        if (member->place >= 0 && member->lineage > 0 && member->lineage < job->roster.generation)
+        if (member->acted < job->roster.generation && was_in_last_round(job, member->id))
             return job->roster.lineage;
     }
     return job->roster.generation;

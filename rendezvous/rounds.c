@@ -114,12 +114,21 @@ static enum ct_rdzv_phase waiting_phase(const struct ct_rdzv *job)
     return job->roster.generation > 0 ? CT_RDZV_PAUSED : CT_RDZV_LOBBY;
 }
 
+/* Whoever had finished is to start again with the others. */
+static void forget_done(struct ct_rdzv *job)
+{
+    job->done_count = 0;
+    for (uint32_t i = 0; i < job->roster.count; i++)
+        job->roster.places[i].done = false;
+}
+
 static void begin(struct ct_rdzv *job, enum ct_rdzv_reason reason, bool at_boundary)
 {
     job->generation++;
     job->reason = reason;
     job->at_boundary = at_boundary;
-    job->done_count = 0;
+    if (!at_boundary)
+        forget_done(job);
     ct_rdzv_set_phase(job, CT_RDZV_PREPARE);
     ct_rdzv_persist(job, CT_RDZV_RECORD_RESERVE);
     for (size_t i = 0; i < job->capacity; i++) {
@@ -239,6 +248,7 @@ static void hurry(struct ct_rdzv *job, enum ct_rdzv_reason reason)
         return;
     job->at_boundary = false;
     job->reason = reason;
+    forget_done(job);
     if (job->pending == 0)
         prepare_all(job);
 }
@@ -272,6 +282,7 @@ void ct_rdzv_on_prepared(struct ct_rdzv *job, struct ct_rdzv_member *member,
     if (job->phase != CT_RDZV_PREPARE || event->generation != job->generation ||
         (member->state != CT_RDZV_ASKED && member->state != CT_RDZV_PROMISED))
         return;
+    member->acted = event->acted;
     member->lineage = event->lineage;
     member->step = event->step;
     member->digest = event->digest;
@@ -291,6 +302,7 @@ static void start_round(struct ct_rdzv *job)
     struct ct_rdzv_roster old = job->roster;
     job->roster = job->next;
     job->next = old;
+    job->done_count = 0;
     for (size_t i = 0; i < job->capacity; i++)
         job->members[i].place = -1;
     for (uint32_t i = 0; i < job->roster.count; i++)
@@ -350,8 +362,10 @@ void ct_rdzv_on_persisted(struct ct_rdzv *job)
         see_to_late_news(job);
         break;
     case CT_RDZV_RECORD_CLOSE:
+        if (job->phase == CT_RDZV_CLOSED)
+            break;
         ct_rdzv_set_phase(job, CT_RDZV_CLOSED);
-        ct_rdzv_keep_untold(job);
+        ct_rdzv_tell_all(job);
         ct_rdzv_push(job, CT_RDZV_DO_CLOSE, CT_RDZV_ALL);
         break;
     }
@@ -390,7 +404,8 @@ void ct_rdzv_lost(struct ct_rdzv *job, const struct ct_rdzv_member *member,
     /* Whether a node left in order before the daemon restarted in mid-change is not known any more.
      */
     bool doubtful = member->presumed && job->reason == CT_RDZV_REASON_RESTART;
-    bool counts = member->place >= 0 && !member->leaving && !doubtful;
+    bool done = member->place >= 0 && job->roster.places[member->place].done;
+    bool counts = member->place >= 0 && !member->leaving && !doubtful && !done;
     if (was != CT_RDZV_DONE && !is_over(job))
         ct_rdzv_announce(job, "node %s is lost: %s", member->host, why);
     for (uint32_t i = 0; job->phase == CT_RDZV_COMMIT && i < job->next.count; i++)
@@ -408,7 +423,7 @@ void ct_rdzv_lost(struct ct_rdzv *job, const struct ct_rdzv_member *member,
         failure = loss_of(job, member, why);
         if (counts && !survives(job, &failure))
             return;
-        if (member->place >= 0)
+        if (member->place >= 0 && !done)
             hurry(job, CT_RDZV_REASON_LOST);
         ct_rdzv_draft(job);
         ct_rdzv_advance(job);
@@ -444,9 +459,15 @@ void ct_rdzv_on_failure(struct ct_rdzv *job, struct ct_rdzv_member *member,
 
 void ct_rdzv_on_done(struct ct_rdzv *job, struct ct_rdzv_member *member, uint64_t generation)
 {
-    if (member->state != CT_RDZV_ACTING || generation != job->roster.generation)
+    /* On the way to a step boundary workers may come to the end instead. */
+    bool on_the_way = job->phase == CT_RDZV_PREPARE && job->at_boundary &&
+                      member->state == CT_RDZV_ASKED && member->place >= 0;
+    if ((member->state != CT_RDZV_ACTING && !on_the_way) || generation != job->roster.generation ||
+        job->roster.places[member->place].done)
         return;
-    ct_rdzv_set_member(job, member, CT_RDZV_DONE);
+    if (member->state == CT_RDZV_ACTING)
+        ct_rdzv_set_member(job, member, CT_RDZV_DONE);
+    job->roster.places[member->place].done = true;
     job->grow_until_ms = UINT64_MAX;
     if (++job->done_count == job->roster.count)
         ct_rdzv_close(job, 0, 0, NULL);
@@ -479,7 +500,7 @@ static void give_up_asking(struct ct_rdzv *job)
         hurry(job, job->reason);
         return;
     }
-    job->prepare_until_ms = UINT64_MAX;
+    job->prepare_until_ms = job->now_ms + job->params.prepare_ms; /* for those asked from now on */
     for (size_t i = 0; i < job->capacity && job->phase == CT_RDZV_PREPARE; i++) {
         struct ct_rdzv_member *member = &job->members[i];
         if (member->state != CT_RDZV_ASKED)

@@ -177,12 +177,10 @@ void ct_service_remove_job(struct ct_service *service, struct ct_service_job *jo
     free_job(job);
 }
 
-/* Forget the job when nothing about it is worth keeping. A journal that cannot be told so now will
- * bring the job back, closed, and it is forgotten again. */
-static void reap(struct ct_service *service, struct ct_service_job *job)
+/* A journal that cannot be told so now will bring the job back, closed, and it is forgotten again.
+ */
+static void forget(struct ct_service *service, struct ct_service_job *job)
 {
-    if (!ct_rdzv_is_idle(job->core) || has_links(service, job))
-        return;
     if (service->io.persist != NULL && ct_rdzv_generation(job->core) > 0) {
         struct ct_buf record;
         ct_buf_init(&record, 0);
@@ -191,6 +189,29 @@ static void reap(struct ct_service *service, struct ct_service_job *job)
         ct_buf_deinit(&record);
     }
     ct_service_remove_job(service, job);
+}
+
+/* The job has ended and nobody is here. Its result is kept for those who were away. */
+static bool is_over(const struct ct_service *service, const struct ct_service_job *job)
+{
+    return ct_rdzv_phase(job->core) == CT_RDZV_CLOSED && !has_links(service, job);
+}
+
+/* Forget the job when nothing about it is worth keeping. */
+static void reap(struct ct_service *service, struct ct_service_job *job)
+{
+    if (ct_rdzv_is_idle(job->core) && !has_links(service, job))
+        forget(service, job);
+}
+
+/* A new job is worth more than the result of an old one. */
+static void make_room(struct ct_service *service)
+{
+    for (struct ct_service_job *job = service->jobs, *next; job != NULL; job = next) {
+        next = job->next;
+        if (service->job_count >= service->limits.jobs && is_over(service, job))
+            forget(service, job);
+    }
 }
 
 /* ---- what comes in ---- */
@@ -272,12 +293,27 @@ static struct ct_rdzv_params params_of(const struct ct_msg_join *m)
 /* The job that a JOIN means, begun if there is none; NULL when it was refused. */
 static struct ct_service_job *demand_job(struct ct_service *service, uint64_t now_ms,
                                          const struct ct_service_link *link,
-                                         const struct ct_rdzv_params *params)
+                                         const struct ct_rdzv_params *params, bool is_fresh)
 {
     struct ct_service_job *job = ct_service_find_job(service, link->job_name);
+    if (job != NULL && is_fresh && is_over(service, job)) {
+        uint64_t wait_ms = ct_rdzv_reusable_ms(job->core, now_ms);
+        if (wait_ms > 0) {
+            char text[512];
+            (void)snprintf(text, sizeof(text),
+                           "job %s has just ended and not all its nodes know; another of that name "
+                           "can begin in %" PRIu64 " ms",
+                           link->job_name, wait_ms);
+            ct_service_refuse(service, link->number, CT_EUNAVAILABLE, (uint32_t)wait_ms, text);
+            return NULL;
+        }
+        forget(service, job);
+        job = NULL;
+    }
     if (job != NULL)
         return job;
     struct ct_error err = {0};
+    make_room(service);
     if (ct_rdzv_params_check(params, &err) == 0) {
         if (service->job_count < service->limits.jobs)
             job = ct_service_add_job(service,
@@ -309,12 +345,13 @@ static void on_join(struct ct_service *service, uint64_t now_ms, struct ct_servi
         .survivable = m->survivable != 0,
         .promised = m->generation,
         .acting = m->acting,
+        .over = m->over,
         .host = m->host,
         .address = m->address,
         .role = m->role,
     };
     if (link->job == NULL)
-        link->job = demand_job(service, now_ms, link, &join.params);
+        link->job = demand_job(service, now_ms, link, &join.params, m->generation == 0);
     if (link->job == NULL)
         return;
     struct ct_rdzv_event event = {
@@ -348,6 +385,7 @@ static void on_heartbeat(struct ct_service *service, uint64_t now_ms, struct ct_
         .seq = m->seq,
         .generation = m->acting,
         .promised = m->generation,
+        .over = m->over,
         .step = m->step,
     };
     uint64_t number = link->number;
@@ -379,6 +417,7 @@ static void on_member_message(struct ct_service *service, uint64_t now_ms,
         event.kind = CT_RDZV_ON_PREPARED;
         event.seq = message->prepared.seq;
         event.generation = message->prepared.generation;
+        event.acted = message->prepared.acted;
         event.lineage = message->prepared.lineage;
         event.step = message->prepared.step;
         event.digest = message->prepared.digest;

@@ -70,7 +70,7 @@ static void apply(struct scene *s, const struct ct_rdzv_action *action)
             break;
         case CT_RDZV_DO_ROUND:
             if (member->link == host->link && member->place >= 0)
-                host->acting = action->generation;
+                host->acting = host->begun = action->generation;
             break;
         case CT_RDZV_DO_REVOKE:
             host->acting = 0;
@@ -216,6 +216,9 @@ void scene_prepared(struct scene *s, const char *name, uint64_t lineage, uint64_
 {
     struct ct_rdzv_event event = event_of(s, name, CT_RDZV_ON_PREPARED);
     event.generation = scene_host(s, name)->promised;
+    event.acted = scene_host(s, name)->begun;
+    if (lineage > 0 && lineage < event.acted)
+        event.acted = lineage;
     event.lineage = lineage;
     event.step = at;
     event.digest = lineage * 1000 + at;

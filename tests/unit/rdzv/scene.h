@@ -24,6 +24,7 @@ struct scene_host {
     struct ct_id id;
     uint64_t acting;
     uint64_t promised;
+    uint64_t begun; /* the last round that it was in */
     bool released;
     bool closed;
     bool fatal;  /* its failures are */

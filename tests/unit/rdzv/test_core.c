@@ -353,6 +353,24 @@ Test(core, newcomers_are_collected_and_taken_in_at_a_step_boundary_without_charg
     scene_deinit(&s);
 }
 
+Test(core, workers_that_finish_on_the_way_to_a_boundary_end_the_job)
+{
+    struct scene s;
+    scene_init(&s, 1, 3, 0);
+    scene_run(&s, "a b");
+    scene_at(&s, 20000, true);
+    scene_join(&s, "c");
+    scene_at(&s, 22000, true);
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_PREPARE);
+    scene_done(&s, "a");
+    scene_prepared(&s, "a", 0, 0);
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_PREPARE);
+    scene_done(&s, "b");
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_CLOSED);
+    cr_assert_eq(ct_rdzv_result(s.job)->status, 0);
+    scene_deinit(&s);
+}
+
 Test(core, growth_keeps_its_distance_from_the_round_before)
 {
     struct scene s;

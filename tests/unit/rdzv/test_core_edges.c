@@ -202,6 +202,38 @@ Test(core_edges, an_ended_job_stays_ended_and_answers_latecomers)
     scene_deinit(&s);
 }
 
+Test(core_edges, the_result_is_kept_for_a_node_that_was_away_when_the_job_ended)
+{
+    struct scene s;
+    scene_init(&s, 2, 2, 0);
+    scene_run(&s, "a b");
+    scene_cut(&s, "b");
+    scene_at(&s, 1000, true);
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_CLOSED);
+    scene_cut(&s, "a");
+    scene_at(&s, 60000, false);
+    cr_assert(!ct_rdzv_is_idle(s.job));
+    scene_join(&s, "b");
+    cr_assert(scene_host(&s, "b")->closed);
+    cr_assert(ct_rdzv_is_idle(s.job));
+    scene_deinit(&s);
+}
+
+Test(core_edges, the_result_is_not_kept_for_ever)
+{
+    struct scene s;
+    scene_init(&s, 2, 2, 0);
+    scene_run(&s, "a b");
+    scene_cut(&s, "b");
+    scene_at(&s, 1000, true);
+    scene_cut(&s, "a");
+    scene_at(&s, 600000, false);
+    cr_assert(!ct_rdzv_is_idle(s.job));
+    scene_at(&s, 640000, false);
+    cr_assert(ct_rdzv_is_idle(s.job));
+    scene_deinit(&s);
+}
+
 Test(core_edges, a_done_node_may_go_before_the_others_are_done)
 {
     struct scene s;
