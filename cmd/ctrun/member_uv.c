@@ -20,6 +20,8 @@ static void promise(struct node *node, uint64_t generation)
     const struct survivor *best = survivors_best(node->survivors, slots);
     struct ct_prepared prepared = {
         .generation = generation,
+        .untouched = node->round != NULL &&
+                     survivors_untouched(node->survivors, slots, node->round->generation),
     };
 
     if (best != NULL) {
@@ -204,6 +206,8 @@ static uint32_t count_survivors(struct node *node)
 static void say_round(struct node *node, uint32_t restarts_before, uint32_t survivors)
 {
     words_waiting(node, NULL);
+    if (!node->took_part)
+        return; /* what happened before this node came is not its story */
     if (node->round->restarts > restarts_before)
         words_restart(node, survivors);
     else if (survivors > 0)
@@ -227,6 +231,7 @@ static void begin_round(struct node *node)
     node->promised = 0;
     node->restarts = round->restarts;
     say_round(node, restarts_before, survivors);
+    node->took_part = true;
     ct_arena_deinit(&node->round_arena);
     const struct ct_wire_place *places = round_places(round, &node->round_arena);
     int rc = places == NULL ? ct_error_set(&err, CT_ENOMEM, "out of memory for the table of nodes")

@@ -44,6 +44,7 @@ struct node {
 
     const struct ct_round *round; /* the last one committed, the agent's */
     uint32_t restarts;            /* up to it */
+    bool took_part;               /* in any */
     struct ct_arena round_arena;
     uint64_t running;   /* generation that workers act in; 0: none */
     uint64_t preparing; /* generation that waits for this node's promise; 0: none */

@@ -1,0 +1,423 @@
+/* Native workers live on: when one of them, or a whole node, is lost or comes, the others keep
+ * their process and memory, and the training ends with the bits of the run that nothing happened
+ * to. */
+#include "e2e.h"
+
+#include "base/fs.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+TestSuite(survivors, .init = e2e_enter, .fini = e2e_leave, .timeout = 180);
+
+enum { WORKERS_MAX = 8, STEPS = 5400, PATH_BYTES = 256 };
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+/* Start the agent of a training of STEPS steps whose outputs lie in `name`. */
+static void start(struct proc *agent, const char *name, const char *const extra[])
+{
+    const char *argv[40] = {proc_program("ctrun"), "--max_restarts=3"};
+    char dirs[2][PATH_BYTES], steps[32];
+    int argc = 2;
+
+    (void)snprintf(steps, sizeof steps, "--train.steps=%d", STEPS);
+    (void)snprintf(dirs[0], PATH_BYTES, "--log.dir=%s/log", e2e_in_folder(name));
+    (void)snprintf(dirs[1], PATH_BYTES, "--checkpoint.dir=%s/ckpt", e2e_in_folder(name));
+    for (int i = 0; extra[i] != NULL; i++)
+        argv[argc++] = extra[i];
+    argv[argc++] = e2e_in_root("configs/digits_mlp.yaml");
+    argv[argc++] = steps;
+    argv[argc++] = "--batch.micro=4";
+    argv[argc++] = "--parallel.reduce=invariant";
+    argv[argc++] = "--log.every=1";
+    argv[argc++] = dirs[0];
+    argv[argc] = dirs[1];
+    proc_start(agent, argv, NULL);
+}
+
+/* The pids of an agent's workers, in the order of their start. */
+static int workers_of(const struct proc *agent, pid_t pids[WORKERS_MAX])
+{
+    char path[PATH_BYTES];
+    int count = 0, pid;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)agent->pid,
+                   (int)agent->pid);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && count < WORKERS_MAX && fscanf(file, "%d", &pid) == 1)
+        pids[count++] = pid;
+    if (file != NULL)
+        (void)fclose(file);
+    return count;
+}
+
+static bool is_among(pid_t pid, const pid_t *pids, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (pids[i] == pid)
+            return true;
+    return false;
+}
+
+/* ---- what was written ------------------------------------------------------------------------ */
+
+/* How often each step is in the metrics; the highest step. */
+static int read_steps(const char *name, int times[STEPS + 1])
+{
+    char path[PATH_BYTES], line[1024];
+    int last = 0;
+
+    memset(times, 0, (STEPS + 1) * sizeof *times);
+    (void)snprintf(path, sizeof path, "%s/log/metrics.jsonl", e2e_in_folder(name));
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        const char *step = strstr(line, "\"step\":");
+
+        if (step == NULL || strstr(line, "\"kind\":\"train\"") == NULL)
+            continue;
+        int at = atoi(step + strlen("\"step\":"));
+        cr_assert(at >= 1 && at <= STEPS, "%s", line);
+        times[at]++;
+        last = at > last ? at : last;
+    }
+    if (file != NULL)
+        (void)fclose(file);
+    return last;
+}
+
+struct progress {
+    const char *name;
+    int step;
+};
+
+static bool has_reached(void *context)
+{
+    const struct progress *progress = context;
+    static int times[STEPS + 1];
+
+    return read_steps(progress->name, times) >= progress->step;
+}
+
+static void wait_step(const char *name, int step)
+{
+    struct progress progress = {name, step};
+
+    proc_until(has_reached, &progress, 60, "the step");
+}
+
+static void expect_each_step_once(const char *name)
+{
+    static int times[STEPS + 1];
+
+    cr_assert_eq(read_steps(name, times), STEPS);
+    for (int step = 1; step <= STEPS; step++)
+        cr_assert_eq(times[step], 1, "step %d is %d times in the metrics", step, times[step]);
+}
+
+static void read_result(const char *name, const char *which, struct ct_buf *to)
+{
+    char path[PATH_BYTES];
+    struct ct_error err = {0};
+
+    ct_buf_init(to, 0);
+    (void)snprintf(path, sizeof path, "%s/ckpt/step_%08d/%s.safetensors", e2e_in_folder(name),
+                   STEPS, which);
+    cr_assert_eq(ct_fs_read(path, 1 << 24, to, &err), 0, "%s", err.text);
+}
+
+static void expect_equal_results(const char *a, const char *b)
+{
+    static const char *const files[] = {"model", "optim"};
+
+    for (int i = 0; i < 2; i++) {
+        struct ct_buf one, other;
+
+        read_result(a, files[i], &one);
+        read_result(b, files[i], &other);
+        cr_assert(one.size > 1000 && one.size == other.size &&
+                      memcmp(one.data, other.data, one.size) == 0,
+                  "%s differs", files[i]);
+        ct_buf_deinit(&one);
+        ct_buf_deinit(&other);
+    }
+}
+
+/* ---- a scene on one node --------------------------------------------------------------------- */
+
+static const char *const two[] = {"--nproc_per_node=2", NULL};
+static const char *const three[] = {"--nproc_per_node=3", "--batch.global=36", NULL};
+
+/* The run that nothing happens to, in "whole". */
+static void run_whole(const char *const extra[])
+{
+    struct proc agent;
+
+    start(&agent, "whole", extra);
+    cr_assert_eq(proc_finish(&agent, 90), 0, "%s", ct_buf_str(&agent.text));
+    proc_free(&agent);
+}
+
+struct group {
+    const struct proc *agent;
+    pid_t lost;
+    int size;
+    pid_t now[WORKERS_MAX];
+};
+
+static bool is_complete(void *context)
+{
+    struct group *group = context;
+
+    return workers_of(group->agent, group->now) == group->size &&
+           !is_among(group->lost, group->now, group->size);
+}
+
+/* SIGKILL one of `size` workers and wait for its replacement; the others must be the same. */
+static void lose(const struct proc *agent, int size, int victim)
+{
+    struct group group = {.agent = agent, .size = size};
+    pid_t before[WORKERS_MAX];
+
+    cr_assert_eq(workers_of(agent, before), size);
+    group.lost = before[victim];
+    cr_assert_eq(kill(group.lost, SIGKILL), 0);
+    proc_until(is_complete, &group, 30, "a new worker");
+    for (int i = 0; i < size; i++)
+        cr_assert(i == victim || is_among(before[i], group.now, size), "worker %d was restarted",
+                  i);
+}
+
+static void finish(struct proc *agent)
+{
+    cr_assert_eq(proc_finish(agent, 90), 0, "%s", ct_buf_str(&agent->text));
+    expect_each_step_once("run");
+}
+
+/* ---- workers --------------------------------------------------------------------------------- */
+
+Test(survivors, a_killed_worker_is_replaced_and_the_other_keeps_its_process)
+{
+    struct proc agent;
+
+    run_whole(two);
+    start(&agent, "run", two);
+    wait_step("run", 300);
+    lose(&agent, 2, 1);
+    finish(&agent);
+    e2e_said(&agent, "SIGKILL");
+    e2e_said(&agent, "1 of 2 workers go on from step");
+    e2e_said(&agent, "(restart 1 of 3)");
+    expect_equal_results("whole", "run");
+    proc_free(&agent);
+}
+
+Test(survivors, a_lost_rank_0_is_replaced_and_the_new_one_writes_on)
+{
+    struct proc agent;
+
+    run_whole(two);
+    start(&agent, "run", two);
+    wait_step("run", 300);
+    lose(&agent, 2, 0);
+    finish(&agent);
+    expect_equal_results("whole", "run");
+    proc_free(&agent);
+}
+
+Test(survivors, three_workers_lose_one_after_the_other)
+{
+    struct proc agent;
+
+    run_whole(three);
+    start(&agent, "run", three);
+    wait_step("run", 300);
+    for (int i = 0; i < 3; i++) {
+        lose(&agent, 3, i);
+        wait_step("run", 600 * (i + 2));
+    }
+    finish(&agent);
+    e2e_said(&agent, "2 of 3 workers go on from step");
+    e2e_said(&agent, "(restart 3 of 3)");
+    expect_equal_results("whole", "run");
+    proc_free(&agent);
+}
+
+Test(survivors, a_replacement_may_be_lost_before_it_is_healed)
+{
+    struct proc agent;
+    pid_t pids[WORKERS_MAX];
+
+    run_whole(two);
+    start(&agent, "run", two);
+    wait_step("run", 300);
+    cr_assert_eq(workers_of(&agent, pids), 2);
+    lose(&agent, 2, 1);
+    lose(&agent, 2, 1); /* the new one, within a few milliseconds of its birth */
+    lose(&agent, 2, 1);
+    cr_assert(proc_alive(pids[0]));
+    finish(&agent);
+    expect_equal_results("whole", "run");
+    proc_free(&agent);
+}
+
+Test(survivors, when_all_are_lost_the_job_goes_on_from_its_checkpoint)
+{
+    struct proc agent;
+    pid_t pids[WORKERS_MAX];
+
+    run_whole(two);
+    start(&agent, "run", two);
+    wait_step("run", 500);
+    cr_assert_eq(workers_of(&agent, pids), 2);
+    for (int i = 0; i < 2; i++)
+        (void)kill(pids[i], SIGKILL);
+    finish(&agent);
+    expect_equal_results("whole", "run");
+    proc_free(&agent);
+}
+
+Test(survivors, the_budget_of_restarts_ends_the_job_with_the_cause)
+{
+    static const char *const tight[] = {"--nproc_per_node=2", "--max_restarts=1", NULL};
+    struct proc agent;
+    pid_t pids[WORKERS_MAX];
+
+    start(&agent, "run", tight);
+    wait_step("run", 300);
+    lose(&agent, 2, 1);
+    wait_step("run", 1500);
+    cr_assert_eq(workers_of(&agent, pids), 2);
+    (void)kill(pids[0], SIGKILL);
+    cr_assert_eq(proc_finish(&agent, 30), 128 + SIGKILL, "%s", ct_buf_str(&agent.text));
+    e2e_said(&agent, "SIGKILL");
+    for (int i = 0; i < 2; i++)
+        e2e_wait_gone(pids[i], 5);
+    proc_free(&agent);
+}
+
+/* ---- nodes ----------------------------------------------------------------------------------- */
+
+static void start_node_with(struct proc *agent, const char *endpoint, const char *nodes,
+                            const char *model)
+{
+    const char *const extra[] = {"--nnodes",
+                                 nodes,
+                                 "--nproc_per_node=1",
+                                 "--rdzv_endpoint",
+                                 endpoint,
+                                 "--rdzv_id=survivors",
+                                 model,
+                                 "--join_timeout=60s",
+                                 NULL};
+
+    start(agent, "run", extra);
+}
+
+static void start_node(struct proc *agent, const char *endpoint, const char *nodes)
+{
+    start_node_with(agent, endpoint, nodes, "--model.hidden=[64]");
+}
+
+static void stop_daemon(struct proc *daemon)
+{
+    cr_assert_eq(kill(daemon->pid, SIGTERM), 0);
+    cr_assert_eq(proc_finish(daemon, 10), 0, "%s", ct_buf_str(&daemon->text));
+    proc_free(daemon);
+}
+
+static void lose_node(struct proc *agent)
+{
+    cr_assert_eq(kill(agent->pid, SIGKILL), 0);
+    cr_assert_eq(proc_finish(agent, 10), 128 + SIGKILL);
+    proc_free(agent);
+}
+
+/* The one worker of a node. */
+static pid_t worker_of(const struct proc *agent)
+{
+    pid_t pids[WORKERS_MAX];
+
+    cr_assert_eq(workers_of(agent, pids), 1);
+    return pids[0];
+}
+
+static void finish_node(struct proc *agent, pid_t worker)
+{
+    pid_t pids[WORKERS_MAX];
+
+    while (workers_of(agent, pids) == 1) {
+        cr_assert_eq(pids[0], worker, "the worker was restarted");
+        (void)usleep(20000);
+    }
+    finish(agent);
+}
+
+Test(survivors, a_lost_node_is_replaced_and_the_other_keeps_its_process)
+{
+    struct proc daemon, nodes[3];
+    const char *endpoint = e2e_daemon(&daemon);
+
+    run_whole(two);
+    for (int i = 0; i < 2; i++)
+        start_node(&nodes[i], endpoint, "2");
+    wait_step("run", 300);
+    pid_t worker = worker_of(&nodes[0]);
+    lose_node(&nodes[1]);
+    start_node(&nodes[2], endpoint, "2");
+    finish_node(&nodes[0], worker);
+    expect_equal_results("whole", "run");
+    cr_assert_eq(proc_finish(&nodes[2], 10), 0, "%s", ct_buf_str(&nodes[2].text));
+    proc_free(&nodes[0]);
+    proc_free(&nodes[2]);
+    stop_daemon(&daemon);
+}
+
+Test(survivors, without_a_lost_node_the_others_go_on_with_the_same_global_batch)
+{
+    struct proc daemon, nodes[2];
+    const char *endpoint = e2e_daemon(&daemon);
+
+    run_whole(two);
+    start_node(&nodes[0], endpoint, "1:2");
+    start_node(&nodes[1], endpoint, "1:2");
+    wait_step("run", 300);
+    pid_t worker = worker_of(&nodes[0]);
+    lose_node(&nodes[1]);
+    finish_node(&nodes[0], worker);
+    expect_equal_results("whole", "run");
+    proc_free(&nodes[0]);
+    stop_daemon(&daemon);
+}
+
+/* Newcomers wait until ten seconds of a round have passed: the model is large enough for that. */
+Test(survivors, a_node_that_joins_is_taken_in_at_a_step_boundary_and_nobody_is_restarted)
+{
+    static int times[STEPS + 1];
+    struct proc daemon, nodes[2];
+    pid_t newcomer[WORKERS_MAX];
+    const char *endpoint = e2e_daemon(&daemon);
+
+    start_node_with(&nodes[0], endpoint, "1:2", "--model.hidden=[512,512]");
+    wait_step("run", 10);
+    pid_t worker = worker_of(&nodes[0]);
+    start_node_with(&nodes[1], endpoint, "1:2", "--model.hidden=[512,512]");
+    proc_wait_text(&nodes[0], "2 nodes, 2 ranks from now on; 1 worker of this node", 60);
+    int joined = read_steps("run", times);
+    wait_step("run", joined + 100);
+    cr_assert_eq(worker_of(&nodes[0]), worker);
+    cr_assert_eq(workers_of(&nodes[1], newcomer), 1);
+    cr_assert_eq(kill(nodes[0].pid, SIGINT), 0);
+    cr_assert_eq(proc_finish(&nodes[0], 20), 128 + SIGINT, "%s", ct_buf_str(&nodes[0].text));
+    (void)proc_finish(&nodes[1], 20);
+    int last = read_steps("run", times);
+    for (int step = 1; step <= last; step++)
+        cr_assert_eq(times[step], 1, "step %d is %d times in the metrics", step, times[step]);
+    for (int i = 0; i < 2; i++)
+        proc_free(&nodes[i]);
+    stop_daemon(&daemon);
+}
