@@ -155,6 +155,7 @@ int main(int argc, char **argv)
     struct ct_error err = {0};
     struct ct_ctrund_options options;
     struct daemon daemon = {0};
+    (void)signal(SIGPIPE, SIG_IGN); /* a peer that is gone is an error of one write */
     int rc = ct_ctrund_options_parse(&options, argc, argv, &err);
     if (rc == 0 && (options.help || options.version)) {
         if (options.help)
