@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const struct {
@@ -54,38 +56,46 @@ static bool line_step(const char *line, size_t size, uint64_t *ret_step)
     return known;
 }
 
-/* How many bytes of the file are whole records up to `step`. */
-static off_t kept_bytes(const char *path, uint64_t step)
+/* The end of the last whole record up to `step`, looking from the end of the file: steps only grow,
+ * and what is to be cut is little, however long the file has become. */
+static size_t kept_of(const char *text, size_t size, uint64_t step)
 {
-    FILE *file = fopen(path, "re");
-    char *line = NULL;
-    size_t room = 0;
-    off_t kept = 0;
-    ssize_t size;
-
-    if (file == NULL)
-        return 0;
-    while ((size = getline(&line, &room, file)) > 0) {
+    while (size > 0) {
+        const char *before = memrchr(text, '\n', size - 1);
+        size_t start = before != NULL ? (size_t)(before - text) + 1 : 0;
         uint64_t at = 0;
-        if (line[size - 1] != '\n' || !line_step(line, (size_t)size, &at) || at > step)
+
+        if (text[size - 1] == '\n' && line_step(text + start, size - start, &at) && at <= step)
             break;
-        kept += size;
+        size = start;
     }
-    free(line);
-    (void)fclose(file);
-    return kept;
+    return size;
+}
+
+/* How many bytes of the file to keep. */
+static off_t kept_bytes(int fd, uint64_t step)
+{
+    struct stat stat;
+
+    if (step == 0 || fstat(fd, &stat) != 0 || stat.st_size == 0)
+        return 0;
+    char *text = mmap(NULL, (size_t)stat.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (text == MAP_FAILED)
+        return 0;
+    size_t kept = kept_of(text, (size_t)stat.st_size, step);
+    (void)munmap(text, (size_t)stat.st_size);
+    return (off_t)kept;
 }
 
 static int open_jsonl(struct ct_metrics *metrics, const struct ct_metrics_options *options,
                       struct ct_error *err)
 {
     const char *path = metrics->jsonl_path;
-    off_t kept = options->resumed_step > 0 ? kept_bytes(path, options->resumed_step) : 0;
 
-    metrics->jsonl = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    metrics->jsonl = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (metrics->jsonl < 0)
         return ct_error_set(err, CT_ECANTCREAT, "%s: cannot be created: %s", path, strerror(errno));
-    if (ftruncate(metrics->jsonl, kept) != 0)
+    if (ftruncate(metrics->jsonl, kept_bytes(metrics->jsonl, options->resumed_step)) != 0)
         return ct_error_set(err, CT_EIO, "%s: cannot be cut behind step %" PRIu64 ": %s", path,
                             options->resumed_step, strerror(errno));
     return 0;

@@ -72,14 +72,16 @@ Test(metrics, a_resumed_run_repeats_no_step)
 {
     struct ct_metrics *metrics = open_metrics(0, false);
 
-    for (uint64_t step = 10; step <= 40; step += 10)
+    for (uint64_t step = 10; step <= 40; step += 10) {
         write_step(metrics, "train", step);
-    write_step(metrics, "eval", 20);
+        if (step % 20 == 0)
+            write_step(metrics, "eval", step);
+    }
     ct_metrics_free(metrics);
     metrics = open_metrics(25, false);
     write_step(metrics, "train", 30);
     ct_metrics_free(metrics);
-    expect_lines(LINE("train", 10) LINE("train", 20) LINE("train", 30));
+    expect_lines(LINE("train", 10) LINE("train", 20) LINE("eval", 20) LINE("train", 30));
 }
 
 Test(metrics, a_line_torn_by_a_crash_is_cut)
