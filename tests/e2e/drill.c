@@ -1,0 +1,269 @@
+/* See drill.h. */
+#include "drill.h"
+
+#include "cluster.h"
+#include "e2e.h"
+
+#include "base/assert.h"
+
+#include <criterion/criterion.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct {
+    struct proc daemon;
+    struct proc nodes[DRILL_NODES];
+    char endpoint[64]; /* "" before the first start of the daemon */
+    char key[PATH_MAX];
+    char sleeper[PATH_MAX]; /* written once: agents look at it while others are started */
+} drill;
+
+void drill_enter(void)
+{
+    e2e_enter();
+    memset(&drill, 0, sizeof drill);
+    (void)snprintf(drill.sleeper, sizeof drill.sleeper, "%s",
+                   e2e_script("sleeper", "#!/bin/sh\nat=pid.$CTRUN_GENERATION.$RANK\n"
+                                         "echo $$ > $at.new && mv $at.new $at\nexec sleep 600\n"));
+}
+
+/* A slot that was never used has no descriptor to close. */
+static void end(struct proc *proc)
+{
+    if (proc->pid > 0)
+        proc_free(proc);
+}
+
+void drill_leave(void)
+{
+    for (int i = 0; i < DRILL_NODES; i++)
+        end(&drill.nodes[i]);
+    end(&drill.daemon);
+    cluster_down();
+    e2e_leave();
+}
+
+/* ---- starting ---------------------------------------------------------------------------------
+ */
+
+static void start(struct proc *proc, int host, const char *const argv[])
+{
+    end(proc);
+    if (host == DRILL_HERE)
+        proc_start(proc, argv, NULL);
+    else
+        cluster_start(proc, host, argv);
+}
+
+static void make_key(void)
+{
+    struct proc run;
+
+    if (drill.key[0] != '\0')
+        return;
+    (void)snprintf(drill.key, sizeof drill.key, "%s", e2e_in_folder("key"));
+    cr_assert_eq(e2e_run(&run, "key", "new", drill.key, NULL), 0, "%s", ct_buf_str(&run.text));
+    proc_free(&run);
+}
+
+struct proc *drill_daemon(int host)
+{
+    const char *port_file = e2e_in_folder("port");
+    char status[PATH_MAX];
+    const char *argv[] = {proc_program("ctrund"),
+                          "--listen",
+                          drill.endpoint,
+                          "--port_file",
+                          port_file,
+                          "--status",
+                          status,
+                          "--journal",
+                          e2e_in_folder("journal"),
+                          host == DRILL_HERE ? NULL : "--key_file",
+                          drill.key,
+                          NULL};
+
+    if (host != DRILL_HERE)
+        make_key();
+    if (drill.endpoint[0] == '\0')
+        (void)snprintf(drill.endpoint, sizeof drill.endpoint, "%s:%s",
+                       host == DRILL_HERE ? "127.0.0.1" : cluster_address(host),
+                       host == DRILL_HERE ? "0" : "29400");
+    (void)snprintf(status, sizeof status, "unix:%s", e2e_in_folder("status"));
+    (void)unlink(port_file);
+    start(&drill.daemon, host, argv);
+    int port = atoi(e2e_wait_file(port_file, 10));
+    (void)snprintf(drill.endpoint, sizeof drill.endpoint, "%s:%d",
+                   host == DRILL_HERE ? "127.0.0.1" : cluster_address(host), port);
+    return &drill.daemon;
+}
+
+struct proc *drill_node_as(int index, int rank, int host, const struct drill_job *job)
+{
+    char numbers[3][16];
+    const char *argv[] = {proc_program("ctrun"),
+                          "--rdzv_endpoint",
+                          drill.endpoint,
+                          "--nnodes",
+                          job->nodes,
+                          "--lease",
+                          job->lease,
+                          "--max_restarts",
+                          numbers[0],
+                          "--nproc_per_node",
+                          numbers[1],
+                          "--node_rank",
+                          numbers[2],
+                          "--join_timeout=20s",
+                          "--grace=2s",
+                          "--last_call=5s", /* ends at once when MAX nodes are here */
+                          host == DRILL_HERE ? "--tee=0" : "--key_file",
+                          host == DRILL_HERE ? "--redirects=0" : drill.key,
+                          job->program != NULL ? job->program : drill.sleeper,
+                          NULL};
+
+    (void)snprintf(numbers[0], sizeof numbers[0], "%d", job->restarts);
+    (void)snprintf(numbers[1], sizeof numbers[1], "%d", CT_MAX(job->workers, 1));
+    (void)snprintf(numbers[2], sizeof numbers[2], "%d", rank);
+    start(&drill.nodes[index], host, argv);
+    return &drill.nodes[index];
+}
+
+struct proc *drill_node(int index, int host, const struct drill_job *job)
+{
+    return drill_node_as(index, index, host, job);
+}
+
+struct proc *drill_proc(int index)
+{
+    return &drill.nodes[index];
+}
+
+/* ---- seeing -----------------------------------------------------------------------------------
+ */
+
+static void name_worker(char name[32], int generation, int rank)
+{
+    (void)snprintf(name, 32, "pid.%d.%d", generation, rank);
+}
+
+pid_t drill_worker(int generation, int rank, double seconds)
+{
+    char name[32];
+
+    name_worker(name, generation, rank);
+    return atoi(e2e_wait_file(name, seconds));
+}
+
+bool drill_has_worker(int generation, int rank)
+{
+    char name[32];
+
+    name_worker(name, generation, rank);
+    return e2e_exists(name);
+}
+
+/* GET /metrics; "" when the daemon does not answer within half a second. */
+static void get_metrics(char *text, size_t room)
+{
+    static const char request[] =
+        "GET /metrics HTTP/1.1\r\nHost: drill\r\nConnection: close\r\n\r\n";
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct timeval patience = {.tv_usec = 500000};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    size_t size = 0;
+
+    cr_assert_geq(fd, 0);
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    (void)snprintf(address.sun_path, sizeof address.sun_path, "%s", e2e_in_folder("status"));
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
+        send(fd, request, sizeof request - 1, MSG_NOSIGNAL) > 0) {
+        ssize_t got;
+        while (size + 1 < room && (got = read(fd, text + size, room - 1 - size)) > 0)
+            size += (size_t)got;
+    }
+    text[size] = '\0';
+    (void)close(fd);
+}
+
+double drill_metric(const char *name)
+{
+    static char text[65536];
+    size_t length = strlen(name);
+
+    get_metrics(text, sizeof text);
+    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, name, length) == 0 && (line[length] == ' ' || line[length] == '{'))
+            return strtod(line + length + strcspn(line + length, " "), NULL);
+    }
+    return -1;
+}
+
+struct wish {
+    const char *name;
+    double value;
+};
+
+static bool is_granted(void *context)
+{
+    const struct wish *wish = context;
+
+    return drill_metric(wish->name) == wish->value;
+}
+
+void drill_wait_metric(const char *name, double value, double seconds)
+{
+    struct wish wish = {name, value};
+    char what[96];
+
+    (void)snprintf(what, sizeof what, "%s = %g", name, value);
+    proc_until(is_granted, &wish, seconds, what);
+}
+
+/* ---- doing ------------------------------------------------------------------------------------
+ */
+
+static bool is_past(void *context)
+{
+    return proc_now_s() >= *(const double *)context;
+}
+
+void drill_pass(double seconds)
+{
+    double end = proc_now_s() + seconds;
+
+    proc_until(is_past, &end, seconds + 30, "the end of a fault");
+}
+
+void drill_signal(struct proc *proc, int signal)
+{
+    cr_assert_eq(kill(proc->pid, signal), 0);
+    if (signal == SIGKILL)
+        (void)proc_finish(proc, 5);
+}
+
+double drill_ms(double since_s)
+{
+    return (proc_now_s() - since_s) * 1e3;
+}
+
+void drill_row(const char *row, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    cr_log_info("row %s: %s", row, text);
+}

@@ -1,0 +1,62 @@
+/* A fault drill: one ctrund, agents whose workers sleep, and figures about what a fault did.
+ *
+ *      drill_daemon(...); drill_node(0, ...); drill_node(1, ...);     start
+ *      pid = drill_worker(1, 0, ...);                                 wait for rank 0 of round 1
+ *      kill, cut, stop;  drill_worker(2, 0, ...);                     and for what follows
+ *
+ * Everything belongs to the running test and is ended by drill_leave, however the test ends. Host
+ * DRILL_HERE is this machine on loopback; others are those of cluster.h. */
+#ifndef TESTS_DRILL_H
+#define TESTS_DRILL_H
+
+#include "proc.h"
+
+#include <stdbool.h>
+
+enum { DRILL_NODES = 8, DRILL_HERE = -1 };
+
+/* What all nodes of a job are started with. */
+struct drill_job {
+    const char *nodes;   /* --nnodes */
+    const char *lease;   /* --lease */
+    int restarts;        /* --max_restarts */
+    int workers;         /* --nproc_per_node; 0: 1 */
+    const char *program; /* NULL: a worker that writes its pid and sleeps */
+};
+
+void drill_enter(void);
+void drill_leave(void);
+
+/* Start the daemon on a host. Again after its end: at the same endpoint, with the same journal. */
+struct proc *drill_daemon(int host);
+
+/* Start agent `index` (its slot here, and its --node_rank) on a host. Again: a new incarnation. */
+struct proc *drill_node(int index, int host, const struct drill_job *job);
+
+/* The same with another --node_rank than its slot. */
+struct proc *drill_node_as(int index, int rank, int host, const struct drill_job *job);
+
+/* The process in the slot. */
+struct proc *drill_proc(int index);
+
+/* The pid of the worker with `rank` in round `generation`, when it has started. */
+pid_t drill_worker(int generation, int rank, double seconds);
+bool drill_has_worker(int generation, int rank);
+
+/* A figure of the daemon's /metrics ("ctrun_generation"), the job's or the daemon's; -1: none. */
+double drill_metric(const char *name);
+void drill_wait_metric(const char *name, double value, double seconds);
+
+/* Let a fault last. */
+void drill_pass(double seconds);
+
+/* SIGSTOP, SIGCONT, SIGKILL...; SIGKILL also waits for the end. */
+void drill_signal(struct proc *proc, int signal);
+
+/* Milliseconds since `since_s` of proc_now_s. */
+double drill_ms(double since_s);
+
+/* One line of the table: "row 5: an agent is killed: noticed after 12 ms". */
+void drill_row(const char *row, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,168 @@
+/* Faults of the daemon and mistakes of its operators. */
+#include "cluster.h"
+#include "drill.h"
+#include "e2e.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Two nodes at work in round 1. */
+static void start_pair(const struct drill_job *job, pid_t workers[2])
+{
+    for (int i = 0; i < 2; i++)
+        (void)drill_node(i, DRILL_HERE, job);
+    for (int i = 0; i < 2; i++)
+        workers[i] = drill_worker(1, i, 8);
+}
+
+Test(faults, row_17_a_daemon_that_is_killed_and_started_again_disturbs_nobody)
+{
+    static const struct drill_job job = {.nodes = "2", .lease = "1s"};
+    pid_t workers[2];
+
+    struct proc *daemon = drill_daemon(DRILL_HERE);
+    start_pair(&job, workers);
+    cr_assert_eq(drill_metric("ctrun_epoch"), 1);
+    drill_signal(daemon, SIGKILL);
+    double since = proc_now_s();
+    (void)drill_daemon(DRILL_HERE);
+    double serving = drill_ms(since);
+    drill_wait_metric("ctrun_links", 2, 10);
+    double back = drill_ms(since);
+    cr_assert_eq(drill_metric("ctrun_epoch"), 2);
+    drill_pass(1.2); /* a lease */
+    for (int i = 0; i < 2; i++)
+        cr_assert(proc_alive(workers[i]));
+    cr_assert_eq(drill_metric("ctrun_generation"), 1);
+    cr_assert_eq(drill_metric("ctrun_members"), 2);
+    cr_assert_lt(serving, 2000);
+    cr_assert_lt(back, 8000);
+    drill_row("17",
+              "the daemon is killed: serving again after %.0f ms, all agents back %.0f ms, 0 "
+              "workers restarted",
+              serving, back);
+}
+
+Test(faults, row_18_a_daemon_killed_while_a_round_is_made_never_uses_its_number_twice)
+{
+    static const struct drill_job job = {.nodes = "2", .lease = "1s", .restarts = 6};
+    enum { KILLS = 4 };
+    pid_t workers[2];
+    int generation = 1;
+
+    struct proc *daemon = drill_daemon(DRILL_HERE);
+    start_pair(&job, workers);
+    for (int i = 0; i < KILLS; i++) {
+        char words[48];
+        (void)snprintf(words, sizeof words, "round %d is being made", generation + 1);
+        cr_assert_eq(kill(workers[1], SIGKILL), 0);
+        (void)proc_wait_text(daemon, words, 5);
+        drill_pass(i * 0.004); /* another phase each time */
+        drill_signal(daemon, SIGKILL);
+        daemon = drill_daemon(DRILL_HERE);
+        drill_wait_metric("ctrun_links", 2, 10);
+        drill_wait_metric("ctrun_running", 1, 8);
+        int now = (int)drill_metric("ctrun_generation");
+        cr_assert_gt(now, generation);
+        generation = now;
+        for (int rank = 0; rank < 2; rank++)
+            workers[rank] = drill_worker(generation, rank, 10);
+    }
+    for (int i = 0; i < 2; i++)
+        cr_assert(proc_alive(workers[i]));
+    drill_row("18",
+              "the daemon is killed %d times while rounds are made: all go on, round %d at the "
+              "end",
+              KILLS, generation);
+}
+
+Test(faults, row_19_a_daemon_that_stops_excludes_nobody_for_its_own_absence)
+{
+    static const struct drill_job job = {.nodes = "2", .lease = "600ms"};
+    pid_t workers[2];
+
+    struct proc *daemon = drill_daemon(DRILL_HERE);
+    start_pair(&job, workers);
+    drill_signal(daemon, SIGSTOP);
+    drill_pass(2); /* more than three leases */
+    drill_signal(daemon, SIGCONT);
+    double since = proc_now_s();
+    drill_wait_metric("ctrun_links", 2, 10);
+    double back = drill_ms(since);
+    drill_pass(0.8); /* a lease */
+    for (int i = 0; i < 2; i++)
+        cr_assert(proc_alive(workers[i]));
+    cr_assert_eq(drill_metric("ctrun_generation"), 1);
+    cr_assert_eq(drill_metric("ctrun_members"), 2);
+    drill_row("19",
+              "the daemon stops for 2 s (lease 600 ms): 0 exclusions, all agents there after "
+              "%.0f ms",
+              back);
+}
+
+Test(faults, row_25_a_wall_clock_that_jumps_changes_nothing)
+{
+    cr_skip_test("skipped: the wall clock is the machine's; no namespace holds one of its own");
+}
+
+Test(faults, row_28_a_daemon_takes_its_port_back_at_once)
+{
+    static const struct drill_job job = {.nodes = "2", .lease = "1s"};
+    enum { TIMES = 3 };
+
+    struct proc *daemon = drill_daemon(DRILL_HERE);
+    (void)drill_node(1, DRILL_HERE, &job); /* waits for node 0, and never binds the port itself */
+    drill_wait_metric("ctrun_links", 1, 8);
+    for (int i = 0; i < TIMES; i++) {
+        drill_signal(daemon, SIGTERM); /* it closes first: its side has TIME_WAIT */
+        cr_assert_eq(proc_finish(daemon, 10), 0, "%s", ct_buf_str(&daemon->text));
+        daemon = drill_daemon(DRILL_HERE);
+        drill_wait_metric("ctrun_links", 1, 8);
+    }
+    drill_row("28", "a daemon ends %d times and takes its port back: 0 refused for TIME_WAIT",
+              TIMES);
+}
+
+Test(faults, row_39_a_second_daemon_for_the_same_journal_is_refused)
+{
+    static const struct drill_job job = {.nodes = "2", .lease = "1s"};
+    struct proc second;
+    pid_t workers[2];
+
+    (void)drill_daemon(DRILL_HERE);
+    start_pair(&job, workers);
+    const char *const argv[] = {proc_program("ctrund"),   "--listen", "127.0.0.1:0", "--journal",
+                                e2e_in_folder("journal"), NULL};
+    int status = proc_run(&second, argv, NULL, 10);
+    cr_assert(status == 69 || status == 76, "status %d\n%s", status, ct_buf_str(&second.text));
+    e2e_said(&second, "journal");
+    cr_assert_eq(drill_metric("ctrun_generation"), 1);
+    for (int i = 0; i < 2; i++)
+        cr_assert(proc_alive(workers[i]));
+    drill_row("39",
+              "a second daemon with the journal of the first: refused with status %d after "
+              "%.0f ms",
+              status, second.seconds * 1e3);
+    proc_free(&second);
+}
+
+Test(faults, row_40_a_second_node_with_a_rank_that_is_taken_is_refused_and_disturbs_nobody)
+{
+    static const struct drill_job job = {.nodes = "2", .lease = "1s"};
+    pid_t workers[2];
+
+    (void)drill_daemon(DRILL_HERE);
+    start_pair(&job, workers);
+    struct proc *second = drill_node_as(2, 1, DRILL_HERE, &job);
+    cr_assert_eq(proc_finish(second, 10), 2, "%s", ct_buf_str(&second->text));
+    e2e_said(second, "node rank 1");
+    e2e_said(second, "already taken");
+    cr_assert_eq(drill_metric("ctrun_generation"), 1);
+    cr_assert_eq(drill_metric("ctrun_members"), 2);
+    for (int i = 0; i < 2; i++)
+        cr_assert(proc_alive(workers[i]));
+    drill_row("40", "a second node with rank 1: refused with status 2 after %.0f ms, 0 rounds",
+              second->seconds * 1e3);
+}

@@ -1,0 +1,193 @@
+/* Faults of networks and whole hosts: the cluster of cluster.h, real programs, measured figures.
+ * The daemon lives on host 0, which has no node of the job unless a test says so. */
+#include "cluster.h"
+#include "drill.h"
+#include "e2e.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A daemon on host 0 and `nodes` nodes on the hosts after it, all at work in round 1. */
+static struct proc *start_job(int nodes, const struct drill_job *job)
+{
+    cluster_up(nodes + 1);
+    struct proc *daemon = drill_daemon(0);
+    for (int i = 0; i < nodes; i++)
+        (void)drill_node(i, i + 1, job);
+    for (int i = 0; i < nodes; i++)
+        (void)drill_worker(1, i, 6);
+    return daemon;
+}
+
+Test(faults, row_8_a_host_that_loses_power_is_out_after_the_lease)
+{
+    static const struct drill_job job = {.nodes = "1:2", .lease = "700ms", .restarts = 1};
+    struct proc *daemon = start_job(2, &job);
+
+    double since = proc_now_s();
+    cluster_cut(2);
+    drill_signal(drill_proc(1), SIGKILL);
+    (void)proc_wait_text(daemon, "node host2 is lost: not heard for", 10);
+    double out = drill_ms(since);
+    (void)drill_worker(2, 0, 8);
+    cr_assert_lt(out, 4000);
+    drill_row("8", "a host loses power: out after %.0f ms (lease 700 ms), next round %.0f ms", out,
+              drill_ms(since));
+}
+
+Test(faults, row_9_a_host_that_starts_again_within_its_old_lease_takes_its_old_place)
+{
+    static const struct drill_job job = {.nodes = "2", .lease = "1500ms", .restarts = 1};
+    struct proc *daemon = start_job(2, &job);
+
+    cluster_cut(2);
+    drill_signal(drill_proc(1), SIGKILL);
+    cluster_reboot(2);
+    drill_pass(0.8); /* so long at least takes a start: two heartbeats of 300 ms were missed */
+    double since = proc_now_s();
+    (void)drill_node(1, 2, &job);
+    (void)proc_wait_text(daemon, "node host2 is lost", 10);
+    drill_wait_metric("ctrun_running", 1, 10);
+    for (int rank = 0; rank < 2; rank++)
+        (void)drill_worker((int)drill_metric("ctrun_generation"), rank, 8);
+    cr_assert_eq(drill_metric("ctrun_restarts"), 1);
+    drill_row("9",
+              "a host starts again within its lease: old rank, %.0f ms after its agent started",
+              drill_ms(since));
+}
+
+Test(faults, row_10_a_host_behind_a_cut_cable_is_left_out_and_heals_by_itself)
+{
+    static const struct drill_job job = {.nodes = "1:2", .lease = "700ms", .restarts = 1};
+    struct proc *daemon = start_job(2, &job);
+    pid_t isolated = drill_worker(1, 1, 1);
+
+    double since = proc_now_s();
+    cluster_cut(2);
+    (void)proc_wait_text(daemon, "node host2 is lost: not heard for", 10);
+    double out = drill_ms(since);
+    (void)drill_worker(2, 0, 10);
+    double round = drill_ms(since);
+    cr_assert_eq(drill_metric("ctrun_world_size"), 1);
+    cluster_heal(2);
+    since = proc_now_s();
+    e2e_wait_gone(isolated, 10);
+    double stopped = drill_ms(since);
+    drill_wait_metric("ctrun_world_size", 2, 20);
+    pid_t joined = drill_worker((int)drill_metric("ctrun_generation"), 1, 5);
+    cr_assert_neq(joined, isolated);
+    cr_assert_eq(drill_metric("ctrun_restarts"), 1, "coming back costs nothing");
+    drill_row("10",
+              "a cable is cut: out after %.0f ms (lease 700 ms), next round %.0f ms; healed: "
+              "its old worker ends after %.0f ms, it is back after %.0f ms",
+              out, round, stopped, drill_ms(since));
+}
+
+Test(faults, row_11_lost_heartbeats_exclude_a_host_that_still_hears)
+{
+    static const struct drill_job job = {.nodes = "1:2", .lease = "700ms", .restarts = 1};
+    struct proc *daemon = start_job(2, &job);
+
+    double since = proc_now_s();
+    cluster_lose(2, CLUSTER_OUT, 100);
+    (void)proc_wait_text(daemon, "node host2 is lost: not heard for", 10);
+    double out = drill_ms(since);
+    (void)drill_worker(2, 0, 10);
+    cr_assert_eq(drill_metric("ctrun_world_size"), 1);
+    cr_assert_lt(out, 4000);
+    drill_row("11",
+              "heartbeats of a host are lost: out after %.0f ms (lease 700 ms), next round "
+              "%.0f ms",
+              out, drill_ms(since));
+}
+
+Test(faults, row_12_a_host_that_hears_nothing_is_replaced)
+{
+    static const struct drill_job job = {.nodes = "1:2", .lease = "500ms", .restarts = 1};
+    struct proc *daemon = start_job(2, &job);
+
+    double since = proc_now_s();
+    cluster_lose(2, CLUSTER_IN, 100);
+    (void)proc_wait_text(daemon, "node host2 is lost", 20);
+    double out = drill_ms(since);
+    (void)drill_worker(2, 0, 10);
+    cr_assert_lt(out, 20000);
+    drill_row("12", "answers to a host are lost: out after %.0f ms (lease 500 ms)", out);
+}
+
+Test(faults, row_14_of_a_split_fleet_the_half_with_the_daemon_goes_on)
+{
+    static const struct drill_job job = {.nodes = "2:4", .lease = "700ms", .restarts = 1};
+    struct proc *daemon = start_job(4, &job);
+    pid_t cut_off[] = {drill_worker(1, 2, 1), drill_worker(1, 3, 1)};
+
+    double since = proc_now_s();
+    cluster_cut(3);
+    cluster_cut(4);
+    (void)proc_wait_text(daemon, "node host3 is lost: not heard for", 10);
+    (void)proc_wait_text(daemon, "node host4 is lost: not heard for", 10);
+    drill_wait_metric("ctrun_world_size", 2, 10);
+    double round = drill_ms(since);
+    int generation = (int)drill_metric("ctrun_generation");
+    (void)drill_worker(generation, 0, 10);
+    (void)drill_worker(generation, 1, 10);
+    cr_assert_eq(drill_metric("ctrun_restarts"), 1, "one incident, one restart");
+    cluster_heal(3);
+    cluster_heal(4);
+    since = proc_now_s();
+    for (int i = 0; i < 2; i++)
+        e2e_wait_gone(cut_off[i], 10);
+    drill_wait_metric("ctrun_members", 4, 10);
+    drill_row("14",
+              "a fleet of 4 splits: the half with the daemon goes on after %.0f ms (lease 700 "
+              "ms); healed: the other half has stopped after %.0f ms",
+              round, drill_ms(since));
+}
+
+Test(faults, row_15_a_slow_lossy_link_excludes_nobody)
+{
+    static const struct drill_job job = {.nodes = "2", .lease = "2s"};
+    pid_t workers[2];
+
+    (void)start_job(2, &job);
+    for (int i = 0; i < 2; i++)
+        workers[i] = drill_worker(1, i, 1);
+    cluster_slow(2, "64kbit");
+    cluster_lose(2, CLUSTER_OUT, 5);
+    cluster_lose(2, CLUSTER_IN, 5);
+    drill_pass(4);
+    for (int i = 0; i < 2; i++)
+        cr_assert(proc_alive(workers[i]));
+    cr_assert_eq(drill_metric("ctrun_generation"), 1);
+    drill_row("15", "64 kbit/s and 5 %% loss in both directions for two leases: 0 rounds");
+}
+
+Test(faults, row_32_a_daemon_that_vanishes_without_a_word_is_noticed_and_found_again)
+{
+    static const struct drill_job job = {.nodes = "2", .lease = "1s"};
+    pid_t workers[2];
+
+    struct proc *daemon = start_job(2, &job);
+    for (int i = 0; i < 2; i++)
+        workers[i] = drill_worker(1, i, 1);
+    double since = proc_now_s();
+    cluster_cut(0);
+    drill_signal(daemon, SIGKILL);
+    for (int i = 0; i < 2; i++)
+        (void)proc_wait_text(drill_proc(i), "is gone, the workers go on", 10);
+    double notice = drill_ms(since);
+    cluster_reboot(0);
+    daemon = drill_daemon(0);
+    since = proc_now_s();
+    drill_wait_metric("ctrun_links", 2, 15);
+    double back = drill_ms(since);
+    for (int i = 0; i < 2; i++)
+        cr_assert(proc_alive(workers[i]), "no worker notices");
+    cr_assert_eq(drill_metric("ctrun_generation"), 1);
+    drill_row("32",
+              "the daemon's host vanishes: noticed after %.0f ms (lease 1 s), all agents back "
+              "%.0f ms after it serves again",
+              notice, back);
+}
