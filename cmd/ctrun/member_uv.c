@@ -17,11 +17,11 @@ enum { UNEXPLAINED_MS = 3000 };
 static void promise(struct node *node, uint64_t generation)
 {
     uint32_t slots = node->job->slots;
-    const struct survivor *best = survivors_best(node->survivors, slots);
+    const struct ct_survivor *best = ct_survivors_best(node->survivors, slots);
     struct ct_prepared prepared = {
         .generation = generation,
         .untouched = node->round != NULL &&
-                     survivors_untouched(node->survivors, slots, node->round->generation),
+                     ct_survivors_untouched(node->survivors, slots, node->round->generation),
     };
 
     if (best != NULL) {
@@ -107,7 +107,7 @@ static void quiesce(struct node *node, uint64_t generation)
 static bool lives_on(const struct node *node)
 {
     return ct_workers_running(node->workers) && !ct_workers_stopping(node->workers) &&
-           survivors_any(node->survivors, node->job->slots);
+           ct_survivors_any(node->survivors, node->job->slots);
 }
 
 static void on_prepare(void *context, uint64_t generation, enum ct_rdzv_reason reason,
@@ -278,7 +278,7 @@ static void on_left(void *context, uint32_t local_rank)
 {
     struct node *node = context;
 
-    node->survivors[local_rank] = (struct survivor){.able = false};
+    node->survivors[local_rank] = (struct ct_survivor){.able = false};
     if (node->ending || node->agent == NULL)
         return;
     if (node->promised != 0)
@@ -377,7 +377,7 @@ static void on_store_reply(void *context, const struct ct_msg_store_reply *answe
  */
 static void on_ready(struct node *node, uint32_t local_rank, const struct ct_msg_ready *ready)
 {
-    struct survivor *survivor = &node->survivors[local_rank];
+    struct ct_survivor *survivor = &node->survivors[local_rank];
 
     if (ready->survivable != 0 && !survivor->able) {
         survivor->able = true;

@@ -12,10 +12,10 @@
 #include "launch/calls.h"
 #include "launch/console_uv.h"
 #include "launch/progress.h"
+#include "launch/survivors.h"
 #include "launch/workers_uv.h"
 #include "port.h"
 #include "rendezvous/agent_uv.h"
-#include "survivors.h"
 #include "wire/control_page.h"
 
 enum { NODE_SIGNALS = 4 };
@@ -50,8 +50,8 @@ struct node {
     uint64_t preparing; /* generation that waits for this node's promise; 0: none */
     uint64_t promised;  /* generation that was promised and has not begun; 0: none */
     bool round_waits;   /* `round` begins when the workers that are being stopped are gone */
-    struct survivor *survivors; /* of each slot */
-    uv_timer_t quiesce;         /* limits how long workers may take to leave a round */
+    struct ct_survivor *survivors; /* of each slot */
+    uv_timer_t quiesce;            /* limits how long workers may take to leave a round */
     struct node_failure failure;
 
     struct ct_progress_pace pace;

@@ -137,3 +137,28 @@ Test(supervise, requests_without_workers_change_nothing)
     }
     cr_assert_eq(ct_supervise_deadline(&sup), UINT64_MAX);
 }
+
+Test(supervise, a_lost_worker_stops_nobody_who_can_live_on)
+{
+    struct ct_supervise sup;
+
+    start(&sup, 3);
+    cr_assert_eq(ct_supervise_step(&sup, 5, CT_SUP_EXIT_LOST, 0),
+                 (unsigned)(CT_SUP_DO_SWEEP | CT_SUP_DO_BLAME));
+    cr_assert_eq(ct_supervise_step(&sup, 5, CT_SUP_GONE, 0), 0u);
+    cr_assert_eq(ct_supervise_deadline(&sup), UINT64_MAX, "the others are not hurried");
+    cr_assert_eq(ct_supervise_step(&sup, 9, CT_SUP_REFILL, 0), (unsigned)CT_SUP_DO_SPAWN);
+    cr_assert_eq(ct_supervise_step(&sup, 9, CT_SUP_STARTED, 3), 0u);
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(ct_supervise_step(&sup, 10, CT_SUP_GONE, 0), 0u);
+    cr_assert_eq(ct_supervise_step(&sup, 10, CT_SUP_GONE, 0), (unsigned)CT_SUP_DO_FINISH);
+}
+
+Test(supervise, a_loss_while_stopping_blames_nobody)
+{
+    struct ct_supervise sup;
+
+    start(&sup, 2);
+    cr_assert_eq(ct_supervise_step(&sup, 5, CT_SUP_STOP, 0), (unsigned)CT_SUP_DO_TERM);
+    cr_assert_eq(ct_supervise_step(&sup, 6, CT_SUP_EXIT_LOST, 0), 0u);
+}

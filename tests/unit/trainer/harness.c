@@ -143,7 +143,9 @@ static int body(struct ct_job *job, void *context)
     int code = ct_setup(&worker, err);
     if (code == 0 && last && training->tamper != NULL)
         training->tamper(&worker);
-    if (code == 0)
+    if (code == 0 && training->instead != NULL)
+        code = training->instead(&worker, err);
+    else if (code == 0)
         code = ct_loop_run(&worker, &training->stopped[me->rank], err);
     training->code[me->rank] = code;
     keep_results(training, &worker);

@@ -14,7 +14,9 @@ struct training {
     const char *options[HARNESS_OPTIONS];     /* "--optim.lr=0.1", NULL at the end */
     const char *odd_option;                   /* one more, for the last rank alone */
     void (*tamper)(struct ct_worker *worker); /* called on the last rank after its setup */
-    uint64_t stop_step;                       /* world 1: a stop comes during this step; 0: none */
+    /* Called on each rank after its setup instead of the training. */
+    int (*instead)(struct ct_worker *worker, struct ct_error *err);
+    uint64_t stop_step; /* world 1: a stop comes during this step; 0: none */
 
     int code[HARNESS_RANKS];
     struct ct_error error[HARNESS_RANKS];

@@ -1,9 +1,9 @@
 /* See survivors.h. */
-#include "survivors.h"
+#include "launch/survivors.h"
 
 #include <stddef.h>
 
-bool survivors_any(const struct survivor *all, uint32_t count)
+bool ct_survivors_any(const struct ct_survivor *all, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
         if (all[i].able)
@@ -11,12 +11,12 @@ bool survivors_any(const struct survivor *all, uint32_t count)
     return false;
 }
 
-const struct survivor *survivors_best(const struct survivor *all, uint32_t count)
+const struct ct_survivor *ct_survivors_best(const struct ct_survivor *all, uint32_t count)
 {
-    const struct survivor *best = NULL;
+    const struct ct_survivor *best = NULL;
 
     for (uint32_t i = 0; i < count; i++) {
-        const struct survivor *one = &all[i];
+        const struct ct_survivor *one = &all[i];
 
         if (!one->ready || one->lineage == 0)
             continue;
@@ -27,7 +27,7 @@ const struct survivor *survivors_best(const struct survivor *all, uint32_t count
     return best;
 }
 
-bool survivors_untouched(const struct survivor *all, uint32_t count, uint64_t generation)
+bool ct_survivors_untouched(const struct ct_survivor *all, uint32_t count, uint64_t generation)
 {
     for (uint32_t i = 0; i < count; i++)
         if (all[i].ready && all[i].lineage < generation)

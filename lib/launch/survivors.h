@@ -4,13 +4,13 @@
  *
  * A worker that is able lives on when the round ends; when it is ready it has left the round and
  * says which state it holds. The node promises the most advanced of these. Pure. */
-#ifndef CT_CTRUN_SURVIVORS_H
-#define CT_CTRUN_SURVIVORS_H
+#ifndef CT_LAUNCH_SURVIVORS_H
+#define CT_LAUNCH_SURVIVORS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-struct survivor {
+struct ct_survivor {
     bool able;
     bool ready;
     uint64_t lineage; /* 0: it holds nothing */
@@ -19,14 +19,14 @@ struct survivor {
 };
 
 /* Is anybody able to live on? */
-bool survivors_any(const struct survivor *all, uint32_t count);
+bool ct_survivors_any(const struct ct_survivor *all, uint32_t count);
 
 /* The most advanced of those that are ready, by lineage, then step; NULL when none holds a state.
  */
-const struct survivor *survivors_best(const struct survivor *all, uint32_t count);
+const struct ct_survivor *ct_survivors_best(const struct ct_survivor *all, uint32_t count);
 
 /* Was somebody still without the common state of round `generation` when he left it? Then nobody
  * took a step in that round. */
-bool survivors_untouched(const struct survivor *all, uint32_t count, uint64_t generation);
+bool ct_survivors_untouched(const struct ct_survivor *all, uint32_t count, uint64_t generation);
 
 #endif

@@ -1,0 +1,122 @@
+/* Healing: whose state a round starts from, and that all ranks hold it afterwards. */
+#include "cmd/ctworker/trainer/heal.h"
+
+#include "collectives/job.h"
+#include "harness.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+TestSuite(heal, .init = harness_enter, .fini = harness_leave, .timeout = 60);
+
+enum { LINEAGE = 7, RANKS = 3 };
+
+static struct ct_holding held(uint64_t lineage, uint64_t step, uint64_t digest)
+{
+    return (struct ct_holding){lineage, step, digest, .settled = step, .writes = 1, .trained = 1};
+}
+
+Test(heal, the_base_is_the_highest_step_of_the_jobs_lineage)
+{
+    struct ct_holding all[] = {held(0, 0, 0), held(LINEAGE, 4, 1), held(LINEAGE, 5, 2),
+                               held(LINEAGE - 1, 90, 3), held(LINEAGE, 5, 2)};
+
+    cr_assert_eq(ct_heal_base(all, 5, LINEAGE), 2, "the lowest rank of those at step 5");
+    cr_assert_eq(ct_heal_base(all, 2, LINEAGE), 1);
+    cr_assert_eq(ct_heal_base(all, 1, LINEAGE), -1, "nobody holds it");
+    cr_assert_eq(ct_heal_base(all, 5, 0), -1, "there is none to hold");
+}
+
+Test(heal, nothing_is_given_when_all_hold_the_same)
+{
+    struct ct_holding all[] = {held(LINEAGE, 5, 2), held(LINEAGE - 1, 5, 2), held(LINEAGE, 5, 2)};
+
+    cr_assert_not(ct_heal_needed(all, RANKS, 0), "an older lineage of the same state is no other");
+    all[2].digest = 3;
+    cr_assert(ct_heal_needed(all, RANKS, 0));
+    all[2] = held(0, 5, 2);
+    cr_assert(ct_heal_needed(all, RANKS, 0), "who holds nothing is given everything");
+}
+
+Test(heal, equal_steps_of_one_lineage_must_have_equal_states)
+{
+    struct ct_holding all[] = {held(LINEAGE, 5, 2), held(LINEAGE, 4, 9), held(LINEAGE, 5, 2)};
+
+    cr_assert_eq(ct_heal_diverged(all, RANKS, 0), -1);
+    all[2].digest = 3;
+    cr_assert_eq(ct_heal_diverged(all, RANKS, 0), 2);
+}
+
+Test(heal, what_follows_a_step_is_done_again_when_somebody_missed_it_or_its_writer_is_gone)
+{
+    struct ct_holding all[] = {held(LINEAGE, 5, 2), held(LINEAGE, 5, 2), held(0, 0, 0)};
+
+    cr_assert_not(ct_heal_redo(all, RANKS, 0));
+    all[1].settled = 4;
+    cr_assert(ct_heal_redo(all, RANKS, 0));
+    all[1].settled = 5;
+    all[0].writes = 0;
+    cr_assert(ct_heal_redo(all, RANKS, 0));
+    all[0].trained = 0;
+    cr_assert_not(ct_heal_redo(all, RANKS, 0), "the base itself begins here");
+}
+
+/* Change the state of a rank, so that nobody else has it. */
+static void set_state(struct ct_worker *worker, uint64_t step)
+{
+    unsigned char *state = ct_exec_state(worker->exec);
+
+    memset(state, 1 + worker->me->rank, worker->plan.state_bytes / 2);
+    worker->step = step;
+    worker->position = step * 8;
+    worker->digest = ct_exec_digest(worker->exec);
+    worker->last = (struct ct_step_report){.loss = (double)step};
+    worker->has_last = true;
+}
+
+/* Rank 1 is a step ahead, rank 2 has just been started. */
+static int meet_again(struct ct_worker *worker, struct ct_error *err)
+{
+    bool found;
+
+    worker->job->assignment.lineage = worker->lineage;
+    set_state(worker, worker->me->rank == 1 ? 12 : 11);
+    if (worker->me->rank == 2)
+        worker->lineage = worker->step = worker->digest = 0;
+    int code = ct_heal(worker, &found, err);
+    cr_assert(code != 0 || (found && worker->last.loss == 12 && worker->has_last));
+    return code;
+}
+
+Test(heal, all_ranks_get_the_state_of_the_most_advanced_survivor)
+{
+    struct training training = {
+        .world = RANKS, .options = {"--batch.global=12"}, .instead = meet_again};
+
+    (void)harness_train(&training);
+    for (int rank = 0; rank < RANKS; rank++) {
+        cr_assert_eq(training.step[rank], 12);
+        cr_assert_eq(training.position[rank], 12 * 8);
+    }
+}
+
+static int meet_diverged(struct ct_worker *worker, struct ct_error *err)
+{
+    bool found;
+
+    worker->job->assignment.lineage = worker->lineage;
+    set_state(worker, 11);
+    return ct_heal(worker, &found, err);
+}
+
+Test(heal, different_states_of_one_step_end_the_job_and_name_a_rank)
+{
+    struct training training = {.world = 2, .instead = meet_diverged};
+
+    harness_run(&training);
+    for (int rank = 0; rank < 2; rank++) {
+        cr_assert_eq(training.code[rank], CT_EDIVERGED);
+        cr_assert_not_null(strstr(training.error[rank].text, "ranks 0 and 1"), "%s",
+                           training.error[rank].text);
+    }
+}
