@@ -48,7 +48,8 @@ struct ct_rdzv {
     uint64_t prepare_until_ms;
     uint64_t grow_until_ms;
     uint64_t running_since_ms;
-    uint64_t scan_ms; /* no lease ends before; a lower bound, so that heartbeats cost nothing */
+    uint64_t excused_ms; /* until then a closed connection may be due to the daemon's own absence */
+    uint64_t scan_ms;    /* no lease ends before; a lower bound, so that heartbeats cost nothing */
 
     struct ct_rdzv_member *members;
     size_t capacity;

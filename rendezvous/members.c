@@ -352,6 +352,7 @@ void ct_rdzv_on_heartbeat(struct ct_rdzv *job, struct ct_rdzv_member *member,
 void ct_rdzv_extend_leases(struct ct_rdzv *job, uint64_t now_ms, uint64_t gap_ms)
 {
     uint64_t least = now_ms + ct_rdzv_heartbeat_ms(job->params.lease_ms);
+    job->excused_ms = now_ms + job->params.lease_ms;
     for (size_t i = 0; i < job->capacity; i++) {
         struct ct_rdzv_member *member = &job->members[i];
         if (member->state != CT_RDZV_FREE)
@@ -411,12 +412,15 @@ void ct_rdzv_scan_leases(struct ct_rdzv *job)
     job->scan_ms = CT_MIN(job->scan_ms, next);
 }
 
+/* A closed connection leaves as long as a living agent needs to connect again. One that closed
+ * while the daemon was away has a whole lease: its agent may be at its next attempt by now. */
 void ct_rdzv_on_disconnect(struct ct_rdzv *job, struct ct_rdzv_member *member)
 {
     member->link = 0;
     bool keep = job->phase != CT_RDZV_CLOSED;
     uint64_t until = job->now_ms + (keep ? ct_rdzv_reattach_ms(job->params.lease_ms) : 0);
-    member->lease_until_ms = CT_MIN(member->lease_until_ms, until);
+    member->lease_until_ms =
+        keep && job->excused_ms > until ? job->excused_ms : CT_MIN(member->lease_until_ms, until);
     job->scan_ms = CT_MIN(job->scan_ms, member->lease_until_ms);
 }
 

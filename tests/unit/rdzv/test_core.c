@@ -221,6 +221,22 @@ Test(core, a_stall_of_the_daemon_itself_costs_nobody_its_place)
     scene_deinit(&s);
 }
 
+Test(core, a_connection_that_closed_during_the_daemons_own_stall_has_a_lease_to_come_back)
+{
+    struct scene s;
+    scene_init(&s, 2, 2, 0);
+    scene_run(&s, "a b");
+    scene_at(&s, 5000, true);
+    s.now_ms = 65000; /* the daemon was stopped; its agents gave the connections up meanwhile */
+    scene_cut(&s, "a");
+    scene_cut(&s, "b");
+    scene_at(&s, 69000, false);
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_RUNNING);
+    scene_at(&s, 75000, false); /* nobody came: then they are lost */
+    cr_assert_neq(ct_rdzv_phase(s.job), CT_RDZV_RUNNING);
+    scene_deinit(&s);
+}
+
 Test(core, below_min_the_survivors_wait_for_a_replacement_that_takes_the_hole)
 {
     struct scene s;
