@@ -26,6 +26,7 @@ struct agent {
     pthread_t thread;
     struct ct_msg_assign assign;
     bool stop_first; /* ask the worker to stop before it is answered */
+    bool regroups;   /* answer READY with the next round, or else with a stop */
     char heard[HEARD][200];
     int count;
     unsigned char value[KEY];
@@ -66,11 +67,40 @@ static void answer(struct agent *agent, uint64_t request, int code, int64_t numb
     tell(agent, &reply);
 }
 
-static void serve(struct agent *agent, const struct ct_message *message)
+static void keep_line(struct agent *agent, const struct ct_message *message)
 {
     struct ct_buf line;
 
+    ct_buf_init(&line, 0);
+    ct_wire_print(message, &line);
+    cr_assert_lt(agent->count, HEARD);
+    (void)snprintf(agent->heard[agent->count++], sizeof agent->heard[0], "%s", ct_buf_str(&line));
+    ct_buf_deinit(&line);
+}
+
+/* An old assignment on the way is passed over. */
+static void next_round(struct agent *agent)
+{
+    struct ct_message message = {.type = CT_MSG_ASSIGN, .assign = agent->assign};
+    struct ct_message stop = {.type = CT_MSG_STOP};
+
+    tell(agent, &message);
+    message.assign.generation = GENERATION + 2;
+    message.assign.world = 2;
+    message.assign.rank = 1;
+    message.assign.base_rank = 0;
+    message.assign.nodes.count = 1;
+    tell(agent, agent->regroups ? &message : &stop);
+}
+
+static void serve(struct agent *agent, const struct ct_message *message)
+{
     switch (message->type) {
+    case CT_MSG_READY:
+        if (message->ready.generation == GENERATION)
+            next_round(agent);
+        keep_line(agent, message);
+        return;
     case CT_MSG_STORE_SET:
         agent->value_size = CT_MIN(message->store_set.value.size, sizeof agent->value);
         memcpy(agent->value, message->store_set.value.data, agent->value_size);
@@ -88,12 +118,7 @@ static void serve(struct agent *agent, const struct ct_message *message)
                strcmp(message->store_wait.key, "late") == 0 ? CT_ETIMEOUT : 0, 0, true);
         return;
     default:
-        ct_buf_init(&line, 0);
-        ct_wire_print(message, &line);
-        cr_assert_lt(agent->count, HEARD);
-        (void)snprintf(agent->heard[agent->count++], sizeof agent->heard[0], "%s",
-                       ct_buf_str(&line));
-        ct_buf_deinit(&line);
+        keep_line(agent, message);
     }
 }
 
@@ -173,6 +198,9 @@ Test(job, without_an_agent_it_is_a_world_of_one)
     cr_assert_eq(ct_job_progress(job, &(struct ct_progress){.step = 1}), 0);
     cr_assert_not(ct_job_stop_requested(job, NULL));
     cr_assert_not(ct_job_revoked(job));
+    cr_assert_not(ct_job_boundary_requested(job));
+    cr_assert_eq(ct_job_survive(job), 0);
+    cr_assert_eq(ct_job_regroup(job, &(struct ct_ready){.step = 1}, NULL), CT_EUNSUPPORTED);
     cr_assert_eq(ct_group_new(job, NULL, &group, NULL), 0);
     cr_assert_eq(ct_all_reduce(group, ct_inplace(&x, 1, CT_F64), CT_REDUCE_AVG, NULL), 0);
     cr_assert_eq(x, 4.5);
@@ -293,6 +321,47 @@ Test(job, a_stop_is_seen_whoever_receives_it)
     cr_assert_eq(job->kv.add(job->kv.context, "n", 1, &sum), 0);
     cr_assert(ct_job_stop_requested(job, &deadline_ms));
     cr_assert_eq(deadline_ms, 1500);
+    ct_job_close(job);
+    agent_deinit(&agent);
+}
+
+Test(job, who_regroups_gets_the_next_round)
+{
+    struct agent agent;
+    struct ct_job *job;
+    struct ct_error err = {0};
+    const struct ct_ready ready = {.lineage = 3, .step = 71, .digest = 9};
+
+    agent_init(&agent);
+    agent.regroups = true;
+    cr_assert_eq(open_job(&agent, &job, NULL), 0);
+    const struct ct_assignment *a = ct_job_assignment(job);
+    ct_control_page_boundary(agent.page, GENERATION);
+    cr_assert_not(ct_job_boundary_requested(job), "this round's own boundary is behind it");
+    ct_control_page_boundary(agent.page, GENERATION + 2);
+    cr_assert(ct_job_boundary_requested(job));
+    cr_assert_eq(ct_job_regroup(job, &ready, &err), 0, "%s", err.text);
+    cr_assert(a->generation == GENERATION + 2 && a->world == 2 && a->rank == 1 && a->nnodes == 1);
+    cr_assert_not(ct_job_boundary_requested(job));
+    ct_control_page_revoke(agent.page, GENERATION + 1);
+    cr_assert_not(ct_job_revoked(job));
+    ct_job_close(job);
+    agent_deinit(&agent);
+    cr_assert_not_null(strstr(agent.heard[0], "READY generation=3 survivable=1 lineage=3 step=71"),
+                       "%s", agent.heard[0]);
+}
+
+Test(job, a_stop_ends_the_wait_for_the_next_round)
+{
+    struct agent agent;
+    struct ct_job *job;
+    struct ct_error err = {0};
+
+    agent_init(&agent);
+    cr_assert_eq(open_job(&agent, &job, NULL), 0);
+    cr_assert_eq(ct_job_regroup(job, &(struct ct_ready){.step = 1}, &err), CT_ECLOSED);
+    cr_assert(ct_job_stop_requested(job, NULL));
+    cr_assert_eq(ct_job_assignment(job)->generation, GENERATION);
     ct_job_close(job);
     agent_deinit(&agent);
 }

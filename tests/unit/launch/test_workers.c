@@ -310,6 +310,71 @@ Test(workers, a_program_that_cannot_start_is_an_error_and_the_round_still_finish
     cr_assert(node.finishes == 1 && !node.well && node.failures == 0);
 }
 
+/* Rank 0 says that it can live on; now rank 1 may fail. */
+static void keep_rank_0(struct node *n)
+{
+    ct_workers_keep(n->workers, 0);
+    tree_file(&n->tree, "/kept", "");
+}
+
+/* Rank 1 has left: the next round, with another one in its place. */
+static void refill_rank_1(struct node *n)
+{
+    struct ct_error err = {0};
+    uint32_t failed;
+
+    n->on_left = NULL;
+    cr_assert(ct_workers_alive(n->workers, 0) && !ct_workers_alive(n->workers, 1));
+    n->specs[0].prefix = "[0:6] ";
+    n->specs[1].envp = (char *[]){(char[]){"SECOND=1"}, NULL};
+    cr_assert_eq(ct_workers_refill(n->workers, n->again, &failed, &err), 0, "%s", err.text);
+}
+
+Test(workers, those_that_live_on_keep_their_process_when_one_is_replaced)
+{
+    const struct ct_message ready = {.type = CT_MSG_READY, .ready.survivable = 1};
+    const char *frames = frames_file(&ready, 1);
+    char script[1024];
+
+    node.specs[0].envp = (char *[]){(char[]){"STAYS=1"}, NULL};
+    node.specs[1].envp = (char *[]){(char[]){"FAILS=1"}, NULL};
+    (void)snprintf(
+        script, sizeof script,
+        "cd %s; if [ $STAYS ]; then echo $$; cat %s >&3; until [ -e second ]; do :; done; "
+        "echo $$; elif [ $FAILS ]; then until [ -e kept ]; do :; done; exit 3; "
+        "else echo second; : >second; fi",
+        node.tree.root, frames);
+    struct ct_workers_round again = round_of(script, 2);
+    node.again = &again;
+    node.on_message = keep_rank_0;
+    node.on_left = refill_rank_1;
+    run(script, 2);
+    cr_assert(node.failures == 1 && node.finishes == 1 && node.well, "%u failures", node.failures);
+    int before = 0, after = 0;
+    const char *out = content("/out");
+    const char *renamed = strstr(out, "[0:6] ");
+    cr_assert_eq(sscanf(out, "[0:0] %d", &before), 1, "%s", out);
+    cr_assert(renamed != NULL && sscanf(renamed, "[0:6] %d", &after) == 1, "%s", out);
+    cr_assert_eq(before, after);
+    cr_assert_not_null(strstr(out, "[0:1] second\n"));
+}
+
+static void dismiss_rank_0(struct node *n)
+{
+    ct_workers_dismiss(n->workers, 0);
+}
+
+Test(workers, one_that_is_dismissed_is_no_failure)
+{
+    const struct ct_message ready = {.type = CT_MSG_READY};
+    char script[512];
+
+    (void)snprintf(script, sizeof script, "cat %s >&3; kill -STOP $$", frames_file(&ready, 1));
+    node.on_message = dismiss_rank_0;
+    run(script, 1);
+    cr_assert(node.failures == 0 && node.finishes == 1 && !node.well && node.left == 1);
+}
+
 Test(workers, rounds_follow_each_other)
 {
     struct ct_workers_round round = round_of("echo again", 4);
