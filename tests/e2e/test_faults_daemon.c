@@ -1,12 +1,10 @@
 /* Faults of the daemon and mistakes of its operators. */
-#include "cluster.h"
 #include "drill.h"
 #include "e2e.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 
 /* Two nodes at work in round 1. */
 static void start_pair(const struct drill_job *job, pid_t workers[2])

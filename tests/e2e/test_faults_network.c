@@ -6,8 +6,6 @@
 
 #include <criterion/criterion.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* A daemon on host 0 and `nodes` nodes on the hosts after it, all at work in round 1. */
 static struct proc *start_job(int nodes, const struct drill_job *job)
@@ -79,6 +77,7 @@ Test(faults, row_10_a_host_behind_a_cut_cable_is_left_out_and_heals_by_itself)
     pid_t joined = drill_worker((int)drill_metric("ctrun_generation"), 1, 5);
     cr_assert_neq(joined, isolated);
     cr_assert_eq(drill_metric("ctrun_restarts"), 1, "coming back costs nothing");
+    cr_assert_lt(out, 4000);
     drill_row("10",
               "a cable is cut: out after %.0f ms (lease 700 ms), next round %.0f ms; healed: "
               "its old worker ends after %.0f ms, it is back after %.0f ms",
@@ -186,6 +185,7 @@ Test(faults, row_32_a_daemon_that_vanishes_without_a_word_is_noticed_and_found_a
     for (int i = 0; i < 2; i++)
         cr_assert(proc_alive(workers[i]), "no worker notices");
     cr_assert_eq(drill_metric("ctrun_generation"), 1);
+    cr_assert_lt(notice, 6000);
     drill_row("32",
               "the daemon's host vanishes: noticed after %.0f ms (lease 1 s), all agents back "
               "%.0f ms after it serves again",
