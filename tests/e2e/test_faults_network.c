@@ -178,7 +178,7 @@ Test(faults, row_32_a_daemon_that_vanishes_without_a_word_is_noticed_and_found_a
         (void)proc_wait_text(drill_proc(i), "is gone, the workers go on", 10);
     double notice = drill_ms(since);
     cluster_reboot(0);
-    daemon = drill_daemon(0);
+    (void)drill_daemon(0);
     since = proc_now_s();
     drill_wait_metric("ctrun_links", 2, 15);
     double back = drill_ms(since);
