@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 TestSuite(survivors, .init = e2e_enter, .fini = e2e_leave, .timeout = 180);
 
@@ -346,14 +345,28 @@ static pid_t worker_of(const struct proc *agent)
     return pids[0];
 }
 
-static void finish_node(struct proc *agent, pid_t worker)
+struct life {
+    const struct proc *agent;
+    pid_t worker;
+};
+
+/* The worker has ended, and no other one took its place meanwhile. */
+static bool has_ended(void *context)
 {
+    const struct life *life = context;
     pid_t pids[WORKERS_MAX];
 
-    while (workers_of(agent, pids) == 1) {
-        cr_assert_eq(pids[0], worker, "the worker was restarted");
-        (void)usleep(20000);
-    }
+    if (workers_of(life->agent, pids) == 0)
+        return true;
+    cr_assert_eq(pids[0], life->worker, "the worker was restarted");
+    return false;
+}
+
+static void finish_node(struct proc *agent, pid_t worker)
+{
+    struct life life = {agent, worker};
+
+    proc_until(has_ended, &life, 90, "the worker's end");
     finish(agent);
 }
 
