@@ -44,6 +44,12 @@ void ct_json_string(struct ct_buf *buf, const char *text)
     (void)ct_buf_puts(buf, "\"");
 }
 
+/* Equal, and zeros of the same sign. */
+static bool same_double(double a, double b)
+{
+    return !(a < b) && !(a > b) && signbit(a) == signbit(b);
+}
+
 void ct_json_number(struct ct_buf *buf, double value)
 {
     char text[40];
@@ -54,8 +60,7 @@ void ct_json_number(struct ct_buf *buf, double value)
     }
     for (int digits = 6; digits <= 17; digits++) {
         (void)snprintf(text, sizeof text, "%.*g", digits, value);
-        double back = strtod(text, NULL);
-        if (memcmp(&back, &value, sizeof back) == 0)
+        if (same_double(strtod(text, NULL), value))
             break;
     }
     (void)ct_buf_puts(buf, text);
