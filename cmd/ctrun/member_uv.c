@@ -115,9 +115,9 @@ static void on_prepare(void *context, uint64_t generation, enum ct_rdzv_reason r
 {
     struct node *node = context;
 
-    (void)reason;
     if (node->ending)
         return;
+    node->reason = reason;
     node->preparing = generation;
     node->promised = 0;
     node->round_waits = false;

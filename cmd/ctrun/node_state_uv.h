@@ -46,10 +46,11 @@ struct node {
     uint32_t restarts;            /* up to it */
     bool took_part;               /* in any */
     struct ct_arena round_arena;
-    uint64_t running;   /* generation that workers act in; 0: none */
-    uint64_t preparing; /* generation that waits for this node's promise; 0: none */
-    uint64_t promised;  /* generation that was promised and has not begun; 0: none */
-    bool round_waits;   /* `round` begins when the workers that are being stopped are gone */
+    uint64_t running;           /* generation that workers act in; 0: none */
+    uint64_t preparing;         /* generation that waits for this node's promise; 0: none */
+    enum ct_rdzv_reason reason; /* why the last round ended */
+    uint64_t promised;          /* generation that was promised and has not begun; 0: none */
+    bool round_waits; /* `round` begins when the workers that are being stopped are gone */
     struct ct_survivor *survivors; /* of each slot */
     uv_timer_t quiesce;            /* limits how long workers may take to leave a round */
     struct node_failure failure;

@@ -112,7 +112,8 @@ static const char *of_this_node(const struct node *node)
 void words_restart(struct node *node, uint32_t survivors)
 {
     const struct ct_round *round = node->round;
-    const char *who = "a worker of another node failed";
+    const char *who = node->reason == CT_RDZV_REASON_LOST ? "another node was lost"
+                                                          : "a worker of another node failed";
     uint32_t slots = node->job->slots;
 
     if (node->failure.generation != 0 && node->failure.generation + 1 == round->generation)
