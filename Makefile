@@ -172,7 +172,7 @@ $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZED))
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) -fsanitize=fuzzer $(call libs,$(FUZZED)) -o $@
 
 # ---- what one asks for --------------------------------------------------------------------------
-.PHONY: units tests test unit/% lint asan tsan fuzz fuzzers bench sim coverage install
+.PHONY: units tests test unit/% lint asan tsan fuzz fuzzers bench sim mutants coverage install
 units: $(UNITS) ## build every unit test
 tests: $(UNITS) $(E2E) $(SIM) all ## build every test
 test: tests ## run every test of this mode
@@ -190,6 +190,8 @@ fuzz: ## each fuzz target for SECONDS=20
 	scripts/fuzz $(or $(SECONDS),20)
 sim: $(SIM) ## the rendezvous simulator, SEEDS=2000 from FIRST=1
 	$(SIM) --first $(or $(FIRST),1) --seeds $(or $(SEEDS),2000)
+mutants: ## each guard of the rendezvous removed: does the simulator notice? SEEDS=3000
+	tests/sim/mutants $(or $(SEEDS),3000)
 bench: all $(BENCHES) ## the benchmarks against peers (scripts/bench)
 	scripts/bench/all $(BUILD)
 coverage: ## lines that the tests reach

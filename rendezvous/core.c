@@ -149,7 +149,7 @@ static void on_member_event(struct ct_rdzv *job, struct ct_rdzv_member *member,
                             const struct ct_rdzv_event *event)
 {
     if (event->kind == CT_RDZV_ON_DISCONNECT) {
-        ct_rdzv_on_disconnect(job, member);
+        ct_rdzv_on_disconnect(job, member, event->silent);
         return;
     }
     if (event->seq <= member->seq)

@@ -162,7 +162,7 @@ enum ct_rdzv_event_kind {
     CT_RDZV_ON_FAILURE,        /* failure */
     CT_RDZV_ON_DONE,           /* generation: all workers of the node exited with 0 */
     CT_RDZV_ON_LEAVE,          /* leave */
-    CT_RDZV_ON_DISCONNECT,     /* `link` is gone */
+    CT_RDZV_ON_DISCONNECT,     /* `link` is gone; silent */
     CT_RDZV_ON_PERSISTED,      /* record `seq` and all before it are durable */
     CT_RDZV_ON_PERSIST_FAILED, /* record `seq` is not; it is asked for again later */
     CT_RDZV_EVENTS,
@@ -181,6 +181,7 @@ struct ct_rdzv_event {
     uint64_t step;
     uint64_t digest;
     uint16_t port;
+    bool silent; /* the connection was given up because nobody answered on it */
     enum ct_rdzv_leave leave;
     const struct ct_rdzv_join *join;
     const struct ct_rdzv_failure *failure;
@@ -251,7 +252,9 @@ struct ct_rdzv_member {
     uint16_t port; /* as it last promised */
     bool survivable;
     bool leaving;
-    bool presumed; /* known from the journal alone, not heard of yet */
+    bool presumed;         /* known from the journal alone, not heard of yet */
+    bool hung_up;          /* its end closed the last connection */
+    uint64_t contested_ms; /* when somebody else wanted its node rank; 0: nobody */
     char host[CT_RDZV_HOST_BYTES];
     char address[CT_RDZV_ADDRESS_BYTES];
     char role[CT_RDZV_ROLE_BYTES];

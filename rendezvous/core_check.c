@@ -13,7 +13,7 @@ static int check_counts(const struct ct_rdzv *job, struct ct_error *err)
     size_t count[CT_RDZV_MEMBER_STATES] = {0};
     for (size_t i = 0; i < job->capacity; i++)
         count[job->members[i].state]++;
-    for (size_t s = 0; s < CT_RDZV_MEMBER_STATES; s++)
+    for (enum ct_rdzv_member_state s = 0; s < CT_RDZV_MEMBER_STATES; s++)
         if (count[s] != job->count[s])
             return BUG("%zu members are %s, counted %zu", count[s], ct_rdzv_member_state_name(s),
                        job->count[s]);

@@ -21,7 +21,7 @@ struct ct_rdzv *ct_rdzv_new(const char *name, const struct ct_rdzv_params *param
         return NULL;
     ct_str_copy(job->name, sizeof(job->name), name);
     job->params = *params;
-    job->now_ms = now_ms;
+    job->now_ms = job->contact_ms = now_ms;
     job->epoch = epoch;
     job->capacity = capacity_for(params->nodes_max);
     job->members = calloc(job->capacity, sizeof(*job->members));

@@ -71,7 +71,7 @@ void ct_rdzv_restored(struct ct_rdzv *job)
     bool is_whole = job->roster.generation == job->generation || job->phase == CT_RDZV_CLOSED;
     for (uint32_t i = 0; i < job->roster.count; i++)
         presume(job, i, is_whole ? CT_RDZV_ACTING : CT_RDZV_STANDBY);
-    job->running_since_ms = job->now_ms;
+    job->running_since_ms = job->contact_ms = job->now_ms;
     if (job->phase == CT_RDZV_CLOSED)
         ct_rdzv_tell_all(job); /* nobody is connected: nobody is told */
     if (job->phase == CT_RDZV_CLOSED || job->roster.generation == 0)

@@ -48,6 +48,8 @@ struct ct_rdzv {
     uint64_t prepare_until_ms;
     uint64_t grow_until_ms;
     uint64_t running_since_ms;
+    uint64_t contact_ms; /* when anybody was last heard */
+    bool is_deaf;        /* nobody is: leases are held */
     uint64_t excused_ms; /* until then a closed connection may be due to the daemon's own absence */
     uint64_t scan_ms;    /* no lease ends before; a lower bound, so that heartbeats cost nothing */
 
@@ -86,7 +88,6 @@ void ct_rdzv_on_join(struct ct_rdzv *job, const struct ct_rdzv_event *event);
 void ct_rdzv_on_heartbeat(struct ct_rdzv *job, struct ct_rdzv_member *member,
                           const struct ct_rdzv_event *event);
 void ct_rdzv_on_leave(struct ct_rdzv *job, struct ct_rdzv_member *member, enum ct_rdzv_leave how);
-void ct_rdzv_on_disconnect(struct ct_rdzv *job, struct ct_rdzv_member *member);
 
 /* The daemon itself was away for `gap_ms`: every lease lasts as much longer, and at least until
  * what arrived meanwhile can have been read. */
@@ -98,6 +99,25 @@ void ct_rdzv_tell(struct ct_rdzv *job, struct ct_id id);
 
 /* Lose the members whose lease is over. */
 void ct_rdzv_scan_leases(struct ct_rdzv *job);
+
+/* ---- leases.c: who is still here ---- */
+
+/* Somebody was heard, or ended a connection: the network works. */
+void ct_rdzv_contact(struct ct_rdzv *job);
+
+/* All members are silent at once: it is the daemon that is cut off, not they. */
+bool ct_rdzv_hears_nobody(const struct ct_rdzv *job);
+
+/* Was it heard so lately that it lives in all likelihood? */
+bool ct_rdzv_is_lively(const struct ct_rdzv *job, const struct ct_rdzv_member *member);
+
+void ct_rdzv_renew_lease(struct ct_rdzv *job, struct ct_rdzv_member *member);
+
+/* When a node of this host may be taken into a running round: later each time one was lost. */
+uint64_t ct_rdzv_eligible_from(struct ct_rdzv *job, const char *host);
+
+/* The connection is gone; `silent`: given up because nobody answered on it. */
+void ct_rdzv_on_disconnect(struct ct_rdzv *job, struct ct_rdzv_member *member, bool silent);
 
 /* Members that a round made now could have (leaving ones do not count). */
 size_t ct_rdzv_candidates(const struct ct_rdzv *job);

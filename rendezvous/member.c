@@ -205,7 +205,7 @@ static void connect(struct ct_member *member)
 static void connect_later(struct ct_member *member, uint64_t wait_ms)
 {
     member->phase = CT_MEMBER_DOWN;
-    member->connect_ms = member->now_ms + wait_ms + ct_rng_below(&member->rng, wait_ms + 1);
+    member->connect_ms = member->now_ms + wait_ms + ct_rng_below(&member->rng, wait_ms / 2 + 1);
 }
 
 static void set_waiting(struct ct_member *member, const char *text)
@@ -364,19 +364,23 @@ static void on_round(struct ct_member *member, const struct ct_msg_round *m)
     if (m->generation != member->asked || !member->has_prepared)
         return;
     struct ct_error err = {0};
-    if (member->assembly == NULL)
-        member->assembly = ct_assembly_new();
-    int rc = member->assembly == NULL
-                 ? ct_error_set(&err, CT_ENOMEM, "no memory for a round")
-                 : ct_assembly_add(member->assembly, m, member->options.id, &err);
+    struct ct_assembly *assembly = member->assembly;
+    if (assembly == NULL)
+        assembly = member->assembly = ct_assembly_new();
+    if (assembly == NULL) {
+        ct_error_set(&err, CT_ENOMEM, "no memory for a round");
+        fail(member, &err);
+        return;
+    }
+    int rc = ct_assembly_add(assembly, m, member->options.id, &err);
     if (rc < 0)
         fail(member, &err);
     if (rc != 1)
         return;
     ct_assembly_free(member->current);
-    member->current = member->assembly;
+    member->current = assembly;
     member->assembly = NULL;
-    member->current->round.max_restarts = member->options.params.max_restarts;
+    assembly->round.max_restarts = member->options.params.max_restarts;
     ct_relay_revoke(&member->relay, m->generation - 1, reply, member);
     member->acting = member->begun = m->generation;
     member->asked = 0;
@@ -384,7 +388,7 @@ static void on_round(struct ct_member *member, const struct ct_msg_round *m)
     member->has_failure = false;
     member->done = 0;
     set_waiting(member, "");
-    member->on.on_round(member->on.context, &member->current->round);
+    member->on.on_round(member->on.context, &assembly->round);
 }
 
 static void on_ack(struct ct_member *member, const struct ct_msg_heartbeat_ack *m)

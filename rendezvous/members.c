@@ -6,19 +6,12 @@
 #include "rendezvous/core_state.h"
 
 #include "base/assert.h"
-#include "base/hash.h"
 #include "base/str.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-enum {
-    FLAP_WINDOW_MS = 3600 * 1000, /* losses further apart are not flapping */
-    FLAP_FIRST_MS = 10 * 1000,    /* pause after the second loss; doubles with each */
-    FLAP_LAST_MS = 1800 * 1000,
-};
 
 static bool same_id(struct ct_id a, struct ct_id b)
 {
@@ -38,56 +31,6 @@ static void refuse(struct ct_rdzv *job, uint64_t link, int code, uint32_t retry_
     va_start(list, format);
     (void)vsnprintf(action->text, sizeof(action->text), format, list);
     va_end(list);
-}
-
-static void renew_lease(struct ct_rdzv *job, struct ct_rdzv_member *member)
-{
-    member->heard_ms = job->now_ms;
-    member->lease_until_ms = job->now_ms + job->params.lease_ms;
-    job->scan_ms = CT_MIN(job->scan_ms, member->lease_until_ms);
-}
-
-/* Was it heard so lately that it lives in all likelihood? */
-static bool is_lively(const struct ct_rdzv *job, const struct ct_rdzv_member *member)
-{
-    return member->link != 0 &&
-           job->now_ms - member->heard_ms <= 2 * ct_rdzv_heartbeat_ms(job->params.lease_ms);
-}
-
-/* ---- flapping hosts ---- */
-
-static struct ct_rdzv_flap *flap_of(struct ct_rdzv *job, const char *host)
-{
-    uint64_t hash = ct_hash_str(host);
-    struct ct_rdzv_flap *oldest = &job->flaps[0];
-    for (size_t i = 0; i < CT_RDZV_FLAPS; i++) {
-        if (job->flaps[i].host_hash == hash)
-            return &job->flaps[i];
-        if (job->flaps[i].lost_ms < oldest->lost_ms)
-            oldest = &job->flaps[i];
-    }
-    *oldest = (struct ct_rdzv_flap){.host_hash = hash};
-    return oldest;
-}
-
-static void note_loss(struct ct_rdzv *job, const char *host)
-{
-    struct ct_rdzv_flap *flap = flap_of(job, host);
-    if (flap->count > 0 && job->now_ms - flap->lost_ms > FLAP_WINDOW_MS)
-        flap->count = 0;
-    flap->lost_ms = job->now_ms;
-    flap->count++;
-}
-
-static uint64_t eligible_from(struct ct_rdzv *job, const char *host)
-{
-    const struct ct_rdzv_flap *flap = flap_of(job, host);
-    if (flap->count < 2 || job->now_ms - flap->lost_ms > FLAP_WINDOW_MS)
-        return 0;
-    uint64_t pause = FLAP_LAST_MS;
-    if (flap->count - 2 < 8)
-        pause = CT_MIN((uint64_t)FLAP_FIRST_MS << (flap->count - 2), (uint64_t)FLAP_LAST_MS);
-    return flap->lost_ms + pause;
 }
 
 bool ct_rdzv_is_eligible(const struct ct_rdzv *job, const struct ct_rdzv_member *member)
@@ -137,28 +80,44 @@ static bool terms_differ(const struct ct_rdzv *job, const struct ct_rdzv_params 
 }
 
 /* Somebody else who asked for the same node rank. */
-static const struct ct_rdzv_member *rank_holder(const struct ct_rdzv *job, int32_t node_rank)
+static struct ct_rdzv_member *rank_holder(struct ct_rdzv *job, int32_t node_rank)
 {
     for (size_t i = 0; node_rank >= 0 && i < job->capacity; i++) {
-        const struct ct_rdzv_member *member = &job->members[i];
+        struct ct_rdzv_member *member = &job->members[i];
         if (member->state != CT_RDZV_FREE && member->node_rank == node_rank)
             return member;
     }
     return NULL;
 }
 
-static size_t lively_members(const struct ct_rdzv *job)
+/* How long somebody waits who wants what `holder` has: a host that came up again finds its own old
+ * self still leased, which will never be heard again. 0: the holder was heard since, it lives. */
+static uint32_t contest_ms(struct ct_rdzv *job, struct ct_rdzv_member *holder)
 {
-    size_t count = 0;
-    for (size_t i = 0; i < job->capacity; i++)
-        count += job->members[i].state != CT_RDZV_FREE && is_lively(job, &job->members[i]);
-    return count;
+    uint32_t heartbeat = ct_rdzv_heartbeat_ms(job->params.lease_ms);
+    bool is_new = holder->contested_ms == 0 ||
+                  job->now_ms - holder->contested_ms > 2 * (uint64_t)job->params.lease_ms;
+    if (is_new)
+        holder->contested_ms = CT_MAX(job->now_ms, (uint64_t)1);
+    return !is_new && holder->heard_ms > holder->contested_ms ? 0 : heartbeat + heartbeat / 4;
+}
+
+/* The same for one of the places of a job that has all its nodes: the longest wait of any. */
+static uint32_t contest_all_ms(struct ct_rdzv *job)
+{
+    uint32_t longest = 0;
+    for (size_t i = 0; i < job->capacity; i++) {
+        if (job->members[i].state == CT_RDZV_FREE)
+            continue;
+        uint32_t wait = contest_ms(job, &job->members[i]);
+        longest = CT_MAX(longest, wait);
+    }
+    return longest;
 }
 
 /* A newcomer that cannot be a member, or not yet: says why and returns true. */
 static bool refused(struct ct_rdzv *job, uint64_t link, const struct ct_rdzv_join *join)
 {
-    uint32_t soon = ct_rdzv_heartbeat_ms(job->params.lease_ms);
     if (join->slots == 0 || join->slots > CT_RDZV_SLOTS_LIMIT) {
         refuse(job, link, CT_EUSAGE, 0, "host %s offers %u workers: 1 to %d are possible",
                join->host, join->slots, CT_RDZV_SLOTS_LIMIT);
@@ -171,10 +130,9 @@ static bool refused(struct ct_rdzv *job, uint64_t link, const struct ct_rdzv_joi
                join->host, join->node_rank, job->params.nodes_max, job->params.nodes_max - 1);
         return true;
     }
-    const struct ct_rdzv_member *holder = rank_holder(job, join->node_rank);
+    struct ct_rdzv_member *holder = rank_holder(job, join->node_rank);
     if (holder != NULL) {
-        /* A host that came up again finds its own old self still leased: it waits for that. */
-        refuse(job, link, CT_EUSAGE, is_lively(job, holder) ? 0 : soon,
+        refuse(job, link, CT_EUSAGE, contest_ms(job, holder),
                "node rank %d of host %s is already taken by host %s: give each node its own "
                "--node_rank",
                join->node_rank, join->host, holder->host);
@@ -183,8 +141,7 @@ static bool refused(struct ct_rdzv *job, uint64_t link, const struct ct_rdzv_joi
     bool is_static = job->params.nodes_min == job->params.nodes_max;
     if ((is_static && ct_rdzv_candidates(job) >= job->params.nodes_max) ||
         job->count[CT_RDZV_FREE] == 0) {
-        size_t lively = lively_members(job);
-        refuse(job, link, CT_ELIMIT, lively < job->params.nodes_max ? soon : 0,
+        refuse(job, link, CT_ELIMIT, contest_all_ms(job),
                "job %s already has %zu nodes of %u%s; host %s is one too many", job->name,
                ct_rdzv_candidates(job), job->params.nodes_max,
                is_static ? "" : " and as many spares as it keeps", join->host);
@@ -211,7 +168,7 @@ static struct ct_rdzv_member *add(struct ct_rdzv *job, const struct ct_rdzv_join
     *member = (struct ct_rdzv_member){
         .state = CT_RDZV_FREE,
         .id = join->id,
-        .eligible_ms = eligible_from(job, join->host),
+        .eligible_ms = ct_rdzv_eligible_from(job, join->host),
         .joined = ++job->join_serial,
         .node_rank = join->node_rank,
         .slurm_node = join->slurm_node,
@@ -292,6 +249,7 @@ void ct_rdzv_on_join(struct ct_rdzv *job, const struct ct_rdzv_event *event)
 {
     const struct ct_rdzv_join *join = event->join;
     char differs[256];
+    ct_rdzv_contact(job);
     if (terms_differ(job, &join->params, differs, sizeof(differs))) {
         refuse(job, event->link, CT_ECONFIG, 0,
                "host %s does not fit job %s: %s; all nodes must "
@@ -324,8 +282,8 @@ void ct_rdzv_on_join(struct ct_rdzv *job, const struct ct_rdzv_event *event)
         member = add(job, join);
     member->link = event->link;
     member->seq = event->seq;
-    member->presumed = false;
-    renew_lease(job, member);
+    member->presumed = member->hung_up = false;
+    ct_rdzv_renew_lease(job, member);
     welcome(job, member);
     if (is_new) {
         ct_rdzv_announce(job, "node %s joined with %u slots", member->host, member->slots);
@@ -340,24 +298,13 @@ void ct_rdzv_on_join(struct ct_rdzv *job, const struct ct_rdzv_event *event)
 void ct_rdzv_on_heartbeat(struct ct_rdzv *job, struct ct_rdzv_member *member,
                           const struct ct_rdzv_event *event)
 {
-    renew_lease(job, member);
+    ct_rdzv_renew_lease(job, member);
     struct ct_rdzv_action *ack = ct_rdzv_push(job, CT_RDZV_DO_ACK, member->link);
     ack->seq = event->seq;
     ack->generation = job->generation;
     ack->member_state = member->state;
     if (!has_left_round(job, member, event->over))
         repeat_for(job, member, event->generation);
-}
-
-void ct_rdzv_extend_leases(struct ct_rdzv *job, uint64_t now_ms, uint64_t gap_ms)
-{
-    uint64_t least = now_ms + ct_rdzv_heartbeat_ms(job->params.lease_ms);
-    job->excused_ms = now_ms + job->params.lease_ms;
-    for (size_t i = 0; i < job->capacity; i++) {
-        struct ct_rdzv_member *member = &job->members[i];
-        if (member->state != CT_RDZV_FREE)
-            member->lease_until_ms = CT_MAX(member->lease_until_ms + gap_ms, least);
-    }
 }
 
 void ct_rdzv_tell_all(struct ct_rdzv *job)
@@ -378,51 +325,6 @@ void ct_rdzv_tell(struct ct_rdzv *job, struct ct_id id)
 }
 
 /* ---- going ---- */
-
-/* The member is no more. Its place keeps what is known of it. */
-static void drop(struct ct_rdzv *job, struct ct_rdzv_member *member, const char *why)
-{
-    enum ct_rdzv_member_state was = member->state;
-    ct_rdzv_set_member(job, member, CT_RDZV_FREE);
-    if (member->place >= 0 && was != CT_RDZV_DONE)
-        note_loss(job, member->host);
-    ct_rdzv_lost(job, member, was, why);
-}
-
-void ct_rdzv_scan_leases(struct ct_rdzv *job)
-{
-    uint64_t next = UINT64_MAX;
-    job->scan_ms = UINT64_MAX;
-    for (size_t i = 0; i < job->capacity; i++) {
-        struct ct_rdzv_member *member = &job->members[i];
-        if (member->state == CT_RDZV_FREE)
-            continue;
-        if (member->lease_until_ms > job->now_ms) {
-            next = CT_MIN(next, member->lease_until_ms);
-            continue;
-        }
-        char why[128];
-        if (member->link == 0)
-            (void)snprintf(why, sizeof(why), "its connection closed");
-        else
-            (void)snprintf(why, sizeof(why), "not heard for %" PRIu64 " ms",
-                           job->now_ms - member->heard_ms);
-        drop(job, member, why);
-    }
-    job->scan_ms = CT_MIN(job->scan_ms, next);
-}
-
-/* A closed connection leaves as long as a living agent needs to connect again. One that closed
- * while the daemon was away has a whole lease: its agent may be at its next attempt by now. */
-void ct_rdzv_on_disconnect(struct ct_rdzv *job, struct ct_rdzv_member *member)
-{
-    member->link = 0;
-    bool keep = job->phase != CT_RDZV_CLOSED;
-    uint64_t until = job->now_ms + (keep ? ct_rdzv_reattach_ms(job->params.lease_ms) : 0);
-    member->lease_until_ms =
-        keep && job->excused_ms > until ? job->excused_ms : CT_MIN(member->lease_until_ms, until);
-    job->scan_ms = CT_MIN(job->scan_ms, member->lease_until_ms);
-}
 
 void ct_rdzv_on_leave(struct ct_rdzv *job, struct ct_rdzv_member *member, enum ct_rdzv_leave how)
 {

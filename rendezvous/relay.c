@@ -38,8 +38,11 @@ static void drop(struct ct_relay *relay, struct ct_relay_request *request)
 
 void ct_relay_deinit(struct ct_relay *relay)
 {
-    while (relay->first != NULL)
-        drop(relay, relay->first);
+    for (struct ct_relay_request *request = relay->first, *next; request != NULL; request = next) {
+        next = request->next;
+        free(request);
+    }
+    *relay = (struct ct_relay){0};
 }
 
 /* ---- copying ---- */

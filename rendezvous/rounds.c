@@ -501,6 +501,8 @@ static void give_up_asking(struct ct_rdzv *job)
         return;
     }
     job->prepare_until_ms = job->now_ms + job->params.prepare_ms; /* for those asked from now on */
+    if (ct_rdzv_hears_nobody(job))
+        return;
     for (size_t i = 0; i < job->capacity && job->phase == CT_RDZV_PREPARE; i++) {
         struct ct_rdzv_member *member = &job->members[i];
         if (member->state != CT_RDZV_ASKED)

@@ -209,9 +209,10 @@ static void free_when_done(struct ct_rdzv_server *server)
 static void on_close(struct ct_conn *conn, const struct ct_error *why)
 {
     struct peer *peer = peer_of(conn);
-    (void)why;
     if (peer == NULL)
         return;
+    bool silent = why->code == CT_ETIMEOUT || why->code == UV_ETIMEDOUT ||
+                  why->code == UV_EHOSTUNREACH || why->code == UV_ENETUNREACH;
     struct ct_rdzv_server *server = peer->server;
     if (peer->prev != NULL)
         peer->prev->next = peer->next;
@@ -221,7 +222,7 @@ static void on_close(struct ct_conn *conn, const struct ct_error *why)
         peer->next->prev = peer->prev;
     uint64_t link = peer->link;
     free(peer);
-    ct_service_closed(server->service, now_ms(server), link);
+    ct_service_closed(server->service, now_ms(server), link, silent);
     rearm(server);
     free_when_done(server);
 }

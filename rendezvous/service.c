@@ -94,18 +94,18 @@ struct ct_service_link *ct_service_link_of(const struct ct_service *service, uin
     return &service->links[slot];
 }
 
-void ct_service_send(struct ct_service *service, uint64_t number, const struct ct_message *message)
+void ct_service_send(struct ct_service *service, uint64_t link, const struct ct_message *message)
 {
-    const struct ct_service_link *link = ct_service_link_of(service, number);
-    if (link != NULL)
-        service->io.send(service->io.context, link->peer, message);
+    const struct ct_service_link *to = ct_service_link_of(service, link);
+    if (to != NULL)
+        service->io.send(service->io.context, to->peer, message);
 }
 
-void ct_service_drop(struct ct_service *service, uint64_t number, int code, const char *sentence)
+void ct_service_drop(struct ct_service *service, uint64_t link, int code, const char *sentence)
 {
-    const struct ct_service_link *link = ct_service_link_of(service, number);
-    if (link != NULL)
-        service->io.close(service->io.context, link->peer, code, sentence);
+    const struct ct_service_link *of = ct_service_link_of(service, link);
+    if (of != NULL)
+        service->io.close(service->io.context, of->peer, code, sentence);
 }
 
 static void free_link(struct ct_service *service, struct ct_service_link *link)
@@ -478,14 +478,14 @@ void ct_service_message(struct ct_service *service, uint64_t now_ms, uint64_t nu
         on_member_message(service, now_ms, link, message);
 }
 
-void ct_service_closed(struct ct_service *service, uint64_t now_ms, uint64_t number)
+void ct_service_closed(struct ct_service *service, uint64_t now_ms, uint64_t number, bool silent)
 {
     struct ct_service_link *link = ct_service_link_of(service, number);
     if (link == NULL)
         return;
     struct ct_service_job *job = link->job;
     struct ct_rdzv_event event = {
-        .kind = CT_RDZV_ON_DISCONNECT, .member = link->member, .link = number};
+        .kind = CT_RDZV_ON_DISCONNECT, .member = link->member, .link = number, .silent = silent};
     free_link(service, link);
     if (job == NULL)
         return;

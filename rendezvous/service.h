@@ -73,11 +73,11 @@ uint64_t ct_service_epoch(const struct ct_service *service);
 /* A connection is open: its number, never 0 and never used again; 0 when there are too many. */
 uint64_t ct_service_open(struct ct_service *service, void *peer);
 
-/* It is gone. */
-void ct_service_closed(struct ct_service *service, uint64_t now_ms, uint64_t link);
+/* It is gone; `silent`: it was given up because nobody answered on it. */
+void ct_service_closed(struct ct_service *service, uint64_t now_ms, uint64_t number, bool silent);
 
 /* A message came on it. */
-void ct_service_message(struct ct_service *service, uint64_t now_ms, uint64_t link,
+void ct_service_message(struct ct_service *service, uint64_t now_ms, uint64_t number,
                         const struct ct_message *message);
 
 /* Time passed. */

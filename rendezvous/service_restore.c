@@ -41,15 +41,15 @@ static int apply(struct ct_service *service, uint64_t now_ms, const struct ct_re
     }
 }
 
-int ct_service_restore(struct ct_service *service, uint64_t now_ms, const void *payload,
-                       size_t size, struct ct_error *err)
+int ct_service_restore(struct ct_service *service, uint64_t now_ms, const void *record, size_t size,
+                       struct ct_error *err)
 {
     struct ct_arena arena;
-    struct ct_record record;
+    struct ct_record content;
     ct_arena_init(&arena, ARENA_BYTES);
-    int rc = ct_record_read(payload, size, &arena, &record, err);
+    int rc = ct_record_read(record, size, &arena, &content, err);
     if (rc == 0)
-        rc = apply(service, now_ms, &record, err);
+        rc = apply(service, now_ms, &content, err);
     ct_arena_deinit(&arena);
     return rc;
 }

@@ -213,21 +213,21 @@ static void carry_out(struct ct_service_job *job, uint64_t now_ms,
     }
 }
 
-void ct_service_step(struct ct_service_job *job, uint64_t now_ms, const struct ct_rdzv_event *first)
+void ct_service_step(struct ct_service_job *job, uint64_t now_ms, const struct ct_rdzv_event *event)
 {
-    struct ct_rdzv_event event = *first;
+    struct ct_rdzv_event next = *event;
     bool again = true;
     while (again) {
         struct ct_rdzv_actions actions;
         again = false;
-        ct_rdzv_step(job->core, now_ms, &event, &actions);
+        ct_rdzv_step(job->core, now_ms, &next, &actions);
         for (size_t i = 0; i < actions.count; i++) {
             const struct ct_rdzv_action *action = &actions.list[i];
             carry_out(job, now_ms, action);
             if (action->kind != CT_RDZV_DO_PERSIST)
                 continue;
             int rc = persist(job, action);
-            event = (struct ct_rdzv_event){
+            next = (struct ct_rdzv_event){
                 .kind = rc == 0 ? CT_RDZV_ON_PERSISTED : CT_RDZV_ON_PERSIST_FAILED,
                 .seq = action->seq,
             };

@@ -214,8 +214,8 @@ static void unlink_waiter(struct ct_store *store, struct waiter *waiter)
 /* The value came: everybody who waits for it gets it, in the order in which they asked. */
 static void wake(struct ct_store *store, struct entry *entry)
 {
-    while (entry->waiters != NULL) {
-        struct waiter *waiter = entry->waiters;
+    for (struct waiter *waiter = entry->waiters, *next; waiter != NULL; waiter = next) {
+        next = waiter->next_here;
         unlink_waiter(store, waiter);
         answer_value(store, waiter->client, waiter->request, entry);
         free(waiter);

@@ -9,6 +9,7 @@ _Noreturn void ct_assert_fail(const char *text, const char *file, int line, cons
     ((condition) ? (void)0 : ct_assert_fail(#condition, __FILE__, __LINE__, __func__))
 
 #define CT_COUNT(array) (sizeof(array) / sizeof((array)[0]))
+/* Each evaluates the argument that it returns twice. */
 #define CT_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define CT_MAX(a, b) ((a) > (b) ? (a) : (b))
 

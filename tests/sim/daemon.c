@@ -202,11 +202,11 @@ void sim_daemon_message(struct sim *sim, struct conn *conn, const struct ct_mess
     after(sim);
 }
 
-void sim_daemon_closed(struct sim *sim, struct conn *conn)
+void sim_daemon_closed(struct sim *sim, struct conn *conn, bool silent)
 {
     if (conn->link == 0)
         return;
-    ct_service_closed(sim->daemon.service, sim_local_ms(sim, 0), conn->link);
+    ct_service_closed(sim->daemon.service, sim_local_ms(sim, 0), conn->link, silent);
     after(sim);
 }
 

@@ -324,15 +324,16 @@ void sim_close(struct sim *sim, struct conn *conn, int side)
 }
 
 /* This side learns of the end and tells its owner. */
-static void end_side(struct sim *sim, struct conn *conn, int side, const char *why)
+static void end_side(struct sim *sim, struct conn *conn, int side, bool silent)
 {
     conn->open[side] = false;
     if (side == AT_DAEMON) {
-        sim_daemon_closed(sim, conn);
+        sim_daemon_closed(sim, conn, silent);
     } else {
         struct sim_node *node = &sim->nodes[conn->node];
         struct ct_error error = {0};
-        ct_error_set(&error, CT_ECLOSED, "%s", why);
+        ct_error_set(&error, CT_ECLOSED, "%s",
+                     silent ? "nobody acknowledged what was sent" : "the other end closed");
         node->conn = SIM_CONNS;
         ct_member_disconnected(&node->member, sim_local_ms(sim, conn->node + 1), &error);
         sim_node_after(sim, conn->node);
@@ -348,7 +349,7 @@ void sim_closed(struct sim *sim, uint32_t index, int side)
     if (is_cut_towards(sim, conn, side))
         sim_schedule(sim, sim->now + 200, EV_CLOSED, index, (uint64_t)side);
     else
-        end_side(sim, conn, side, "the other end closed");
+        end_side(sim, conn, side, false);
 }
 
 void sim_unanswered(struct sim *sim, uint32_t index, int side)
@@ -362,7 +363,7 @@ void sim_unanswered(struct sim *sim, uint32_t index, int side)
     book_arrival(sim, conn, to);
     if (conn->open[to])
         sim_schedule(sim, conn->last[to], EV_CLOSED, index, (uint64_t)to);
-    end_side(sim, conn, side, "nobody acknowledged what was sent");
+    end_side(sim, conn, side, !is_wanted);
 }
 
 void sim_kill_conns(struct sim *sim, uint32_t process)

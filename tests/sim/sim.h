@@ -315,7 +315,7 @@ void sim_daemon_crash(struct sim *sim);
 void sim_daemon_timer(struct sim *sim);
 void sim_daemon_opened(struct sim *sim, struct conn *conn);
 void sim_daemon_message(struct sim *sim, struct conn *conn, const struct ct_message *message);
-void sim_daemon_closed(struct sim *sim, struct conn *conn);
+void sim_daemon_closed(struct sim *sim, struct conn *conn, bool silent);
 const struct ct_rdzv *sim_job(const struct sim *sim); /* NULL: none */
 
 /* ---- node.c ---- */

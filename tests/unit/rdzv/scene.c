@@ -61,6 +61,7 @@ static void apply(struct scene *s, const struct ct_rdzv_action *action)
             break;
         case CT_RDZV_DO_REFUSE:
             host->refused = action->code;
+            host->retry_ms = action->retry_ms;
             ct_str_copy(host->refusal, sizeof(host->refusal), action->text);
             host->link = 0;
             break;
@@ -193,7 +194,7 @@ void scene_join_as(struct scene *s, const char *name, uint32_t slots, int32_t no
         .role = "default",
     };
     host->link = ++s->next_link;
-    host->released = false;
+    host->released = host->silent = false;
     struct ct_rdzv_event event = {
         .kind = CT_RDZV_ON_JOIN, .link = host->link, .seq = ++host->seq, .join = &join};
     step(s, &event);
@@ -273,6 +274,11 @@ void scene_cut(struct scene *s, const char *name)
     step(s, &event);
 }
 
+void scene_silence(struct scene *s, const char *name)
+{
+    scene_host(s, name)->silent = true;
+}
+
 void scene_new_self(struct scene *s, const char *name)
 {
     struct scene_host *host = scene_host(s, name);
@@ -294,7 +300,8 @@ void scene_at(struct scene *s, uint64_t now_ms, bool beats)
         if (beat < s->now_ms)
             s->now_ms = beat;
         for (size_t i = 0; s->now_ms == beat && i < s->host_count; i++)
-            if (s->hosts[i].link != 0 && !s->hosts[i].closed && !s->hosts[i].released)
+            if (s->hosts[i].link != 0 && !s->hosts[i].closed && !s->hosts[i].released &&
+                !s->hosts[i].silent)
                 scene_beat(s, s->hosts[i].name);
         if (ct_rdzv_deadline(s->job) <= s->now_ms)
             step(s, &tick);

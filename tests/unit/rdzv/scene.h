@@ -27,8 +27,10 @@ struct scene_host {
     uint64_t begun; /* the last round that it was in */
     bool released;
     bool closed;
-    bool fatal;  /* its failures are */
-    int refused; /* the code, 0: not */
+    bool silent;       /* no heartbeats */
+    bool fatal;        /* its failures are */
+    int refused;       /* the code, 0: not */
+    uint32_t retry_ms; /* of the refusal */
     char refusal[512];
 };
 
@@ -74,6 +76,7 @@ void scene_fail(struct scene *s, const char *host, int status, int signal);
 void scene_done(struct scene *s, const char *host);
 void scene_leave(struct scene *s, const char *host, enum ct_rdzv_leave how);
 void scene_cut(struct scene *s, const char *host);
+void scene_silence(struct scene *s, const char *host);  /* it sends no more heartbeats */
 void scene_new_self(struct scene *s, const char *host); /* the next join is another incarnation */
 void scene_disk(struct scene *s, enum scene_disk disk); /* GOOD answers what waits */
 

@@ -198,7 +198,7 @@ Test(core, a_silent_node_is_lost_when_its_lease_is_over)
     scene_init(&s, 1, 2, 1);
     scene_run(&s, "a b");
     scene_at(&s, 5000, true);
-    scene_host(&s, "b")->closed = true; /* it sends no more heartbeats */
+    scene_silence(&s, "b");
     scene_at(&s, 11000, true);
     scene_expect(&s, "[10000] < all PREPARE g2 (a node was lost)\n"
                      "[11000] < a PREPARE g2 (a node was lost)\n");
@@ -234,6 +234,35 @@ Test(core, a_connection_that_closed_during_the_daemons_own_stall_has_a_lease_to_
     cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_RUNNING);
     scene_at(&s, 75000, false); /* nobody came: then they are lost */
     cr_assert_neq(ct_rdzv_phase(s.job), CT_RDZV_RUNNING);
+    scene_deinit(&s);
+}
+
+Test(core, when_all_are_silent_at_once_the_daemon_is_cut_off_and_nobody_is_lost)
+{
+    struct scene s;
+    scene_init(&s, 2, 2, 0);
+    scene_run(&s, "a b");
+    scene_at(&s, 5000, true);
+    scene_at(&s, 60000, false); /* its cable is out */
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_RUNNING);
+    scene_cut(&s, "a"); /* the cable is back: an end that was on its way */
+    scene_at(&s, 60300, false);
+    scene_join(&s, "b");
+    scene_at(&s, 60900, false);
+    scene_join(&s, "a");
+    scene_at(&s, 90000, true);
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_RUNNING);
+    scene_deinit(&s);
+}
+
+Test(core, when_nobody_is_heard_for_good_all_are_lost)
+{
+    struct scene s;
+    scene_init(&s, 2, 2, 0);
+    scene_run(&s, "a b");
+    scene_at(&s, 5000, true);
+    scene_at(&s, 700000, false);
+    cr_assert_eq(ct_rdzv_result(s.job)->code, CT_ENODE_LOST);
     scene_deinit(&s);
 }
 

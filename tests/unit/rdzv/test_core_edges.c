@@ -18,6 +18,34 @@ Test(core_edges, two_nodes_cannot_have_one_rank)
     cr_assert_str_eq(scene_host(&s, "b")->refusal,
                      "node rank 1 of host b is already taken by host a: give each node its own "
                      "--node_rank");
+    cr_assert_gt(scene_host(&s, "b")->retry_ms, 0, "a may be the old self of a host that died");
+    scene_at(&s, 1250, true);
+    scene_join_as(&s, "b", 2, 1);
+    cr_assert_eq(scene_host(&s, "b")->retry_ms, 0, "a was heard since");
+    scene_deinit(&s);
+}
+
+Test(core_edges, a_host_that_came_up_again_gets_its_place_when_its_old_self_is_given_up)
+{
+    struct scene s;
+    char text[512];
+    scene_init(&s, 2, 2, 1);
+    scene_join_as(&s, "a", 2, 0);
+    scene_join_as(&s, "b", 2, 1);
+    scene_all_prepared(&s);
+    scene_at(&s, 10000, true);
+    scene_silence(&s, "b"); /* its power was cut, its connection stays half open */
+    scene_new_self(&s, "b");
+    uint64_t tries = 0;
+    do {
+        scene_join_as(&s, "b", 2, 1);
+        cr_assert(scene_host(&s, "b")->refused == 0 || scene_host(&s, "b")->retry_ms > 0);
+        scene_silence(&s, "b");
+        scene_at(&s, s.now_ms + scene_host(&s, "b")->retry_ms, true);
+    } while (scene_host(&s, "b")->refused != 0 && ++tries < 20);
+    scene_all_prepared(&s);
+    cr_assert_str_eq(scene_roster(&s, text), "a:0 b:2");
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_RUNNING);
     scene_deinit(&s);
 }
 
@@ -30,6 +58,9 @@ Test(core_edges, a_node_too_many_is_refused)
     cr_assert_eq(scene_host(&s, "c")->refused, CT_ELIMIT);
     cr_assert_str_eq(scene_host(&s, "c")->refusal,
                      "job demo already has 2 nodes of 2; host c is one too many");
+    scene_at(&s, 1250, true);
+    scene_join(&s, "c");
+    cr_assert_eq(scene_host(&s, "c")->retry_ms, 0);
     scene_deinit(&s);
 }
 

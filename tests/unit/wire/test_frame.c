@@ -77,7 +77,8 @@ Test(frame, pieces_of_random_sizes_give_the_same_frames)
     ct_rng_init(&rng, 11);
     put_heartbeats(500);
     for (size_t at = 0; at < out.size;) {
-        size_t size = CT_MIN((size_t)ct_rng_below(&rng, 300), out.size - at);
+        size_t wanted = ct_rng_below(&rng, 300);
+        size_t size = CT_MIN(wanted, out.size - at);
         cr_assert_eq(ct_frame_reader_push(&reader, out.data + at, size), 0);
         at += size;
         if (ct_rng_chance(&rng, 500))

@@ -1,0 +1,167 @@
+/* Who is still here: leases, closed connections, and the times when the daemon cannot tell.
+ *
+ *      heard                         the lease runs anew
+ *      connection closed by its end  the node died, or is about to connect again: a short while
+ *      silent for a lease            lost
+ *      all silent at once            the daemon itself is cut off, in all likelihood: nobody is
+ * lost before somebody is heard again, or nobody was for 630 s the daemon was away itself    all
+ * leases last as much longer */
+#include "rendezvous/core_state.h"
+
+#include "base/assert.h"
+#include "base/hash.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum {
+    DEAF_MS = 630 * 1000,         /* agents go on alone for 600 s */
+    GRACE_MS = 5 * 1000,          /* beyond a lease, to find the daemon again */
+    FLAP_WINDOW_MS = 3600 * 1000, /* losses further apart are not flapping */
+    FLAP_FIRST_MS = 10 * 1000,    /* pause after the second loss; doubles with each */
+    FLAP_LAST_MS = 1800 * 1000,
+};
+
+/* ---- contact ---- */
+
+void ct_rdzv_contact(struct ct_rdzv *job)
+{
+    job->contact_ms = job->now_ms;
+    if (!job->is_deaf)
+        return;
+    job->is_deaf = false;
+    job->excused_ms = job->now_ms + job->params.lease_ms;
+    for (size_t i = 0; i < job->capacity; i++) {
+        struct ct_rdzv_member *member = &job->members[i];
+        uint64_t until = job->excused_ms + GRACE_MS;
+        if (member->state != CT_RDZV_FREE)
+            member->lease_until_ms = CT_MAX(member->lease_until_ms, until);
+    }
+    ct_rdzv_announce(job, "nodes are heard again");
+}
+
+bool ct_rdzv_hears_nobody(const struct ct_rdzv *job)
+{
+    uint64_t silence = job->now_ms - job->contact_ms;
+    bool several = job->capacity - job->count[CT_RDZV_FREE] >= 2;
+    return several && job->roster.generation > 0 && job->phase != CT_RDZV_CLOSED &&
+           silence > 2 * (uint64_t)ct_rdzv_heartbeat_ms(job->params.lease_ms) && silence < DEAF_MS;
+}
+
+bool ct_rdzv_is_lively(const struct ct_rdzv *job, const struct ct_rdzv_member *member)
+{
+    return member->link != 0 &&
+           job->now_ms - member->heard_ms <= 2 * ct_rdzv_heartbeat_ms(job->params.lease_ms);
+}
+
+/* ---- leases ---- */
+
+void ct_rdzv_renew_lease(struct ct_rdzv *job, struct ct_rdzv_member *member)
+{
+    ct_rdzv_contact(job);
+    member->heard_ms = job->now_ms;
+    member->lease_until_ms = job->now_ms + job->params.lease_ms;
+    job->scan_ms = CT_MIN(job->scan_ms, member->lease_until_ms);
+}
+
+void ct_rdzv_extend_leases(struct ct_rdzv *job, uint64_t now_ms, uint64_t gap_ms)
+{
+    uint64_t least = now_ms + ct_rdzv_heartbeat_ms(job->params.lease_ms);
+    job->excused_ms = now_ms + job->params.lease_ms;
+    for (size_t i = 0; i < job->capacity; i++) {
+        struct ct_rdzv_member *member = &job->members[i];
+        if (member->state != CT_RDZV_FREE)
+            member->lease_until_ms = CT_MAX(member->lease_until_ms + gap_ms, least);
+    }
+}
+
+/* A closed connection leaves as long as a living agent needs to connect again. One that closed
+ * while the daemon was away has a whole lease: its agent may be at its next attempt by now. */
+void ct_rdzv_on_disconnect(struct ct_rdzv *job, struct ct_rdzv_member *member, bool silent)
+{
+    member->link = 0;
+    if (silent)
+        return; /* nobody closed it: the lease runs on */
+    ct_rdzv_contact(job);
+    member->hung_up = true;
+    bool keep = job->phase != CT_RDZV_CLOSED;
+    uint64_t until = job->now_ms + (keep ? ct_rdzv_reattach_ms(job->params.lease_ms) : 0);
+    member->lease_until_ms =
+        keep && job->excused_ms > until ? job->excused_ms : CT_MIN(member->lease_until_ms, until);
+    job->scan_ms = CT_MIN(job->scan_ms, member->lease_until_ms);
+}
+
+/* ---- losses ---- */
+
+static struct ct_rdzv_flap *flap_of(struct ct_rdzv *job, const char *host)
+{
+    uint64_t hash = ct_hash_str(host);
+    struct ct_rdzv_flap *oldest = &job->flaps[0];
+    for (size_t i = 0; i < CT_RDZV_FLAPS; i++) {
+        if (job->flaps[i].host_hash == hash)
+            return &job->flaps[i];
+        if (job->flaps[i].lost_ms < oldest->lost_ms)
+            oldest = &job->flaps[i];
+    }
+    *oldest = (struct ct_rdzv_flap){.host_hash = hash};
+    return oldest;
+}
+
+static void note_loss(struct ct_rdzv *job, const char *host)
+{
+    struct ct_rdzv_flap *flap = flap_of(job, host);
+    if (flap->count > 0 && job->now_ms - flap->lost_ms > FLAP_WINDOW_MS)
+        flap->count = 0;
+    flap->lost_ms = job->now_ms;
+    flap->count++;
+}
+
+uint64_t ct_rdzv_eligible_from(struct ct_rdzv *job, const char *host)
+{
+    const struct ct_rdzv_flap *flap = flap_of(job, host);
+    if (flap->count < 2 || job->now_ms - flap->lost_ms > FLAP_WINDOW_MS)
+        return 0;
+    uint64_t pause = FLAP_LAST_MS;
+    if (flap->count - 2 < 8)
+        pause = CT_MIN((uint64_t)FLAP_FIRST_MS << (flap->count - 2), (uint64_t)FLAP_LAST_MS);
+    return flap->lost_ms + pause;
+}
+
+/* The member is no more. Its place keeps what is known of it. */
+static void drop(struct ct_rdzv *job, struct ct_rdzv_member *member)
+{
+    enum ct_rdzv_member_state was = member->state;
+    char why[128];
+    if (member->hung_up)
+        (void)snprintf(why, sizeof(why), "its connection closed");
+    else
+        (void)snprintf(why, sizeof(why), "not heard for %" PRIu64 " ms",
+                       job->now_ms - member->heard_ms);
+    ct_rdzv_set_member(job, member, CT_RDZV_FREE);
+    if (member->place >= 0 && was != CT_RDZV_DONE)
+        note_loss(job, member->host);
+    ct_rdzv_lost(job, member, was, why);
+}
+
+void ct_rdzv_scan_leases(struct ct_rdzv *job)
+{
+    uint64_t next = UINT64_MAX;
+    bool hears_nobody = ct_rdzv_hears_nobody(job);
+    job->scan_ms = UINT64_MAX;
+    for (size_t i = 0; i < job->capacity; i++) {
+        struct ct_rdzv_member *member = &job->members[i];
+        if (member->state == CT_RDZV_FREE)
+            continue;
+        if (member->lease_until_ms <= job->now_ms && hears_nobody && !member->hung_up) {
+            if (!job->is_deaf)
+                ct_rdzv_announce(job, "no node is heard: the daemon itself seems to be cut off");
+            job->is_deaf = true;
+            member->lease_until_ms = job->now_ms + ct_rdzv_heartbeat_ms(job->params.lease_ms);
+        }
+        if (member->lease_until_ms > job->now_ms)
+            next = CT_MIN(next, member->lease_until_ms);
+        else
+            drop(job, member);
+    }
+    job->scan_ms = CT_MIN(job->scan_ms, next);
+}

@@ -1,0 +1,372 @@
+/* The service: how a link opens, who is turned away, what is forgotten when. */
+#include "rendezvous/service.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+TestSuite(service, .timeout = 30);
+
+enum { PEERS = 8 };
+
+struct peer {
+    uint64_t link;
+    uint64_t seq;
+    struct ct_id id;
+    int closed; /* the code, 0: open */
+    int refused;
+    char text[512]; /* of the refusal or the close */
+    unsigned prepares, rounds, closes, acks;
+    bool has_key;
+};
+
+struct bench {
+    struct ct_service *service;
+    struct peer peers[PEERS];
+};
+
+static void io_send(void *context, void *to, const struct ct_message *message)
+{
+    struct peer *peer = to;
+    (void)context;
+    peer->prepares += message->type == CT_MSG_PREPARE;
+    peer->rounds += message->type == CT_MSG_ROUND;
+    peer->closes += message->type == CT_MSG_CLOSE;
+    peer->acks += message->type == CT_MSG_HEARTBEAT_ACK;
+    if (message->type != CT_MSG_REFUSE)
+        return;
+    peer->refused = message->refuse.code;
+    (void)snprintf(peer->text, sizeof(peer->text), "%s", message->refuse.text);
+}
+
+static void io_close(void *context, void *of, int code, const char *sentence)
+{
+    struct peer *peer = of;
+    (void)context;
+    peer->closed = code;
+    (void)snprintf(peer->text, sizeof(peer->text), "%s", sentence);
+}
+
+static bool io_is_for(void *context, void *of, const char *job)
+{
+    (void)context;
+    (void)job;
+    return ((struct peer *)of)->has_key;
+}
+
+static void io_announce(void *context, const char *job, const char *sentence)
+{
+    (void)context;
+    (void)job;
+    (void)sentence;
+}
+
+static void begin(struct bench *b, const struct ct_service_limits *limits)
+{
+    const struct ct_service_io io = {
+        .context = b,
+        .send = io_send,
+        .close = io_close,
+        .is_for = io_is_for,
+        .announce = io_announce,
+    };
+    memset(b, 0, sizeof(*b));
+    b->service = ct_service_new(limits, &io, 1);
+    cr_assert_not_null(b->service);
+}
+
+static struct peer *open_peer(struct bench *b, size_t index)
+{
+    struct peer *peer = &b->peers[index];
+    *peer = (struct peer){.id = {index + 1, 1}, .has_key = true};
+    peer->link = ct_service_open(b->service, peer);
+    return peer;
+}
+
+static void hello(struct bench *b, struct peer *peer, const char *job, uint32_t protocol)
+{
+    struct ct_message m = {.type = CT_MSG_HELLO,
+                           .hello = {.protocol = protocol,
+                                     .job = job,
+                                     .host = "h",
+                                     .incarnation = peer->id,
+                                     .role = "agent"}};
+    ct_service_message(b->service, 0, peer->link, &m);
+}
+
+static struct ct_message join_of(struct peer *peer, uint32_t nodes)
+{
+    return (struct ct_message){.type = CT_MSG_JOIN,
+                               .join = {.seq = ++peer->seq,
+                                        .incarnation = peer->id,
+                                        .slots = 1,
+                                        .node_rank = -1,
+                                        .slurm_node = -1,
+                                        .nodes_min = nodes,
+                                        .nodes_max = nodes,
+                                        .host = "h",
+                                        .address = "",
+                                        .role = "default",
+                                        .join_timeout_ms = 60000,
+                                        .last_call_ms = 1,
+                                        .lease_ms = 1000,
+                                        .prepare_ms = 1000,
+                                        .grow_ms = 100}};
+}
+
+static void join(struct bench *b, struct peer *peer, const char *job, uint32_t nodes)
+{
+    struct ct_message m = join_of(peer, nodes);
+    hello(b, peer, job, CT_WIRE_PROTOCOL);
+    ct_service_message(b->service, 0, peer->link, &m);
+}
+
+static void promise(struct bench *b, struct peer *peer, uint64_t generation)
+{
+    struct ct_message m = {.type = CT_MSG_PREPARED,
+                           .prepared = {.generation = generation, .seq = ++peer->seq}};
+    ct_service_message(b->service, 0, peer->link, &m);
+}
+
+static void finish(struct bench *b, struct peer *peer)
+{
+    struct ct_message m = {.type = CT_MSG_DONE, .done = {.generation = 1, .seq = ++peer->seq}};
+    ct_service_message(b->service, 0, peer->link, &m);
+}
+
+static void close_peer(struct bench *b, struct peer *peer)
+{
+    ct_service_closed(b->service, 0, peer->link, false);
+}
+
+Test(service, two_versions_part_with_a_sentence)
+{
+    struct bench b;
+    begin(&b, NULL);
+    struct peer *peer = open_peer(&b, 0);
+    hello(&b, peer, "j", CT_WIRE_PROTOCOL + 1);
+    cr_assert_eq(peer->refused, CT_EPROTOCOL);
+    cr_assert_not_null(strstr(peer->text, "install the same version"), "%s", peer->text);
+    ct_service_free(b.service);
+}
+
+Test(service, a_peer_with_the_key_of_another_job_is_refused)
+{
+    struct bench b;
+    begin(&b, NULL);
+    struct peer *peer = open_peer(&b, 0);
+    peer->has_key = false;
+    hello(&b, peer, "j", CT_WIRE_PROTOCOL);
+    cr_assert_eq(peer->refused, CT_EAUTH);
+    ct_service_free(b.service);
+}
+
+Test(service, a_node_that_followed_a_newer_daemon_is_not_taken)
+{
+    struct bench b;
+    begin(&b, NULL);
+    struct peer *peer = open_peer(&b, 0);
+    struct ct_message m = {
+        .type = CT_MSG_HELLO,
+        .hello = {
+            .protocol = CT_WIRE_PROTOCOL, .job = "j", .host = "h", .role = "agent", .epoch = 2}};
+    ct_service_message(b.service, 0, peer->link, &m);
+    cr_assert_eq(peer->refused, CT_EFENCED);
+    cr_assert_not_null(strstr(peer->text, "two daemons serve one job"), "%s", peer->text);
+    ct_service_free(b.service);
+}
+
+Test(service, messages_out_of_turn_end_the_link)
+{
+    struct bench b;
+    begin(&b, NULL);
+    struct peer *peer = open_peer(&b, 0);
+    struct ct_message m = join_of(peer, 1);
+    ct_service_message(b.service, 0, peer->link, &m);
+    cr_assert_eq(peer->closed, CT_EPROTOCOL, "JOIN before HELLO");
+
+    peer = open_peer(&b, 1);
+    hello(&b, peer, "j", CT_WIRE_PROTOCOL);
+    promise(&b, peer, 1);
+    cr_assert_eq(peer->closed, CT_EPROTOCOL, "PREPARED before JOIN");
+
+    peer = open_peer(&b, 2);
+    hello(&b, peer, "j", CT_WIRE_PROTOCOL);
+    hello(&b, peer, "j", CT_WIRE_PROTOCOL);
+    cr_assert_eq(peer->closed, CT_EPROTOCOL, "HELLO twice");
+
+    peer = open_peer(&b, 3);
+    hello(&b, peer, "j", CT_WIRE_PROTOCOL);
+    m = join_of(peer, 1);
+    m.join.incarnation.low++;
+    ct_service_message(b.service, 0, peer->link, &m);
+    cr_assert_eq(peer->closed, CT_EPROTOCOL, "JOIN of somebody else");
+
+    peer = open_peer(&b, 4);
+    join(&b, peer, "j", 1);
+    struct ct_message wrong = {.type = CT_MSG_ASSIGN};
+    ct_service_message(b.service, 0, peer->link, &wrong);
+    cr_assert_eq(peer->closed, CT_EPROTOCOL, "a worker's message");
+    ct_service_free(b.service);
+}
+
+Test(service, parameters_that_cannot_work_are_refused)
+{
+    struct bench b;
+    begin(&b, NULL);
+    struct peer *peer = open_peer(&b, 0);
+    hello(&b, peer, "j", CT_WIRE_PROTOCOL);
+    struct ct_message m = join_of(peer, 1);
+    m.join.nodes_min = 2;
+    ct_service_message(b.service, 0, peer->link, &m);
+    cr_assert_eq(peer->refused, CT_EUSAGE);
+    cr_assert_eq(ct_service_jobs(b.service), 0);
+    ct_service_free(b.service);
+}
+
+Test(service, a_job_is_forgotten_when_it_is_over_and_all_have_gone)
+{
+    struct bench b;
+    begin(&b, NULL);
+    struct peer *a = open_peer(&b, 0);
+    struct peer *c = open_peer(&b, 1);
+    join(&b, a, "j", 2);
+    join(&b, c, "j", 2);
+    cr_assert_eq(a->prepares, 1);
+    promise(&b, a, 1);
+    promise(&b, c, 1);
+    cr_assert_eq(c->rounds, 1);
+    finish(&b, a);
+    finish(&b, c);
+    cr_assert_eq(a->closes, 1);
+    cr_assert_eq(c->closes, 1);
+    close_peer(&b, a);
+    cr_assert_eq(ct_service_jobs(b.service), 1);
+    close_peer(&b, c);
+    cr_assert_eq(ct_service_jobs(b.service), 0);
+    cr_assert_eq(ct_service_links(b.service), 0);
+    ct_service_free(b.service);
+}
+
+Test(service, a_job_that_nobody_waits_for_is_forgotten)
+{
+    struct bench b;
+    begin(&b, NULL);
+    struct peer *a = open_peer(&b, 0);
+    join(&b, a, "j", 2);
+    cr_assert_eq(ct_service_jobs(b.service), 1);
+    close_peer(&b, a);
+    ct_service_tick(b.service, 21);
+    cr_assert_eq(ct_service_jobs(b.service), 0);
+    ct_service_free(b.service);
+}
+
+/* One node ran the job, ended it, and was cut off before it knew. */
+static void end_untold(struct bench *b)
+{
+    struct peer *a = open_peer(b, 0);
+    join(b, a, "j", 1);
+    promise(b, a, 1);
+    close_peer(b, a);
+    ct_service_tick(b->service, 21);
+    cr_assert_eq(ct_rdzv_phase(ct_service_job(b->service, 0)), CT_RDZV_CLOSED);
+}
+
+Test(service, the_name_of_an_ended_job_can_be_used_again_after_a_while)
+{
+    struct bench b;
+    begin(&b, NULL);
+    end_untold(&b);
+    struct peer *next = open_peer(&b, 1);
+    hello(&b, next, "j", CT_WIRE_PROTOCOL);
+    struct ct_message m = join_of(next, 1);
+    ct_service_message(b.service, 3000, next->link, &m);
+    cr_assert_eq(next->refused, CT_EUNAVAILABLE, "its nodes may still ask");
+    close_peer(&b, next);
+    next = open_peer(&b, 1);
+    hello(&b, next, "j", CT_WIRE_PROTOCOL);
+    m = join_of(next, 1);
+    ct_service_message(b.service, 20000, next->link, &m);
+    cr_assert_eq(next->refused, 0);
+    cr_assert_eq(next->prepares, 1);
+    ct_service_free(b.service);
+}
+
+Test(service, a_new_job_is_worth_more_than_an_old_result)
+{
+    struct bench b;
+    struct ct_service_limits limits = {.jobs = 1};
+    begin(&b, &limits);
+    struct peer *a = open_peer(&b, 1);
+    end_untold(&b);
+    join(&b, a, "other", 1);
+    cr_assert_eq(a->prepares, 1);
+    struct peer *c = open_peer(&b, 2);
+    join(&b, c, "third", 1);
+    cr_assert_eq(c->refused, CT_ELIMIT, "but a job that lives stays");
+    ct_service_free(b.service);
+}
+
+Test(service, links_beyond_the_limit_are_not_opened_and_numbers_are_never_used_again)
+{
+    struct bench b;
+    struct ct_service_limits limits = {.links = 2};
+    begin(&b, &limits);
+    uint64_t first = open_peer(&b, 0)->link;
+    struct peer *second = open_peer(&b, 1);
+    cr_assert_eq(ct_service_open(b.service, &b.peers[2]), 0);
+    close_peer(&b, second);
+    uint64_t again = ct_service_open(b.service, &b.peers[2]);
+    cr_assert_neq(again, 0);
+    cr_assert_neq(again, second->link);
+    cr_assert_neq(again, first);
+    ct_service_free(b.service);
+}
+
+Test(service, too_many_open_store_requests_end_the_link)
+{
+    struct bench b;
+    struct ct_service_limits limits = {.open_requests = 3};
+    begin(&b, &limits);
+    struct peer *a = open_peer(&b, 0);
+    join(&b, a, "j", 1);
+    promise(&b, a, 1);
+    for (uint64_t i = 0; i < 4; i++) {
+        struct ct_message m = {.type = CT_MSG_STORE_WAIT,
+                               .store_wait = {.request = i, .generation = 1, .key = "never"}};
+        cr_assert_eq(a->closed, 0);
+        ct_service_message(b.service, 0, a->link, &m);
+    }
+    cr_assert_eq(a->closed, CT_EPROTOCOL);
+    ct_service_free(b.service);
+}
+
+Test(service, a_member_that_was_given_up_is_told_so_at_its_next_word)
+{
+    struct bench b;
+    begin(&b, NULL);
+    struct peer *a = open_peer(&b, 0);
+    join(&b, a, "j", 2);
+    ct_service_tick(b.service, 1000);
+    struct ct_message m = {.type = CT_MSG_HEARTBEAT, .heartbeat = {.seq = ++a->seq}};
+    ct_service_message(b.service, 1001, a->link, &m);
+    cr_assert_eq(a->closed, CT_EFENCED);
+    ct_service_free(b.service);
+}
+
+Test(service, status_and_metrics_name_every_job)
+{
+    struct bench b;
+    struct ct_buf text;
+    begin(&b, NULL);
+    join(&b, open_peer(&b, 0), "one", 2);
+    join(&b, open_peer(&b, 1), "two \"quoted\"", 2);
+    ct_buf_init(&text, 0);
+    ct_service_describe(b.service, &text);
+    cr_assert_not_null(strstr(ct_buf_str(&text), "job one waits for nodes: 1 of 2 is here (h)"));
+    ct_buf_clear(&text);
+    ct_service_metrics(b.service, &text);
+    cr_assert_not_null(strstr(ct_buf_str(&text), "ctrun_members{job=\"two \\\"quoted\\\"\"} 1\n"));
+    ct_buf_deinit(&text);
+    ct_service_free(b.service);
+}
