@@ -138,12 +138,14 @@ void e2e_not_said(const struct proc *proc, const char *words)
                    ct_buf_str(&proc->text));
 }
 
+/* A walk of its own: strstr under AddressSanitizer measures the whole rest at each call. */
 int e2e_count(const char *text, const char *words)
 {
+    size_t length = strlen(words);
     int count = 0;
 
-    for (const char *at = strstr(text, words); at != NULL; at = strstr(at + 1, words))
-        count++;
+    for (const char *at = text; *at != '\0'; at++)
+        count += *at == words[0] && strncmp(at, words, length) == 0;
     return count;
 }
 
