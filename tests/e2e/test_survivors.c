@@ -432,10 +432,10 @@ Test(survivors, a_node_that_joins_is_taken_in_at_a_step_boundary_and_nobody_is_r
     pid_t newcomer[WORKERS_MAX];
     const char *endpoint = e2e_daemon(&daemon);
 
-    start_node_with(&nodes[0], endpoint, "1:2", "--model.hidden=[512,512]");
+    start_node_with(&nodes[0], endpoint, "1:2", "--model.hidden=[1024,1024]");
     wait_step("run", 10);
     pid_t worker = worker_of(&nodes[0]);
-    start_node_with(&nodes[1], endpoint, "1:2", "--model.hidden=[512,512]");
+    start_node_with(&nodes[1], endpoint, "1:2", "--model.hidden=[1024,1024]");
     proc_wait_text(&nodes[0], "2 nodes, 2 ranks from now on; 1 worker of this node", 60);
     int joined = read_steps("run", times);
     wait_step("run", joined + 100);
