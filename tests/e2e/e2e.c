@@ -35,11 +35,6 @@ void e2e_leave(void)
     proc_remove_tree(folder);
 }
 
-const char *e2e_root(void)
-{
-    return root;
-}
-
 static const char *join(const char *base, const char *path)
 {
     static char paths[8][PATH_MAX];

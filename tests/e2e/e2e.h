@@ -13,10 +13,7 @@
 void e2e_enter(void);
 void e2e_leave(void);
 
-/* The source tree, where configs/ and tests/ lie. */
-const char *e2e_root(void);
-
-/* "<root>/<path>", or "<folder of this test>/<path>": eight results stay valid. */
+/* "<source tree>/<path>", or "<folder of this test>/<path>": eight results stay valid. */
 const char *e2e_in_root(const char *path);
 const char *e2e_in_folder(const char *path);
 
