@@ -1,11 +1,12 @@
-/* The file of the journal. */
+/* The files of the journal; see journal_file.h. */
 #include "rendezvous/journal_file.h"
 
 #include "base/fs.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +14,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { DEFAULT_COMPACT = 1 << 20, READ_LIMIT = 256 << 20 };
+enum { DEFAULT_COMPACT = 1 << 20, READ_LIMIT = 256 << 20, DIR_BYTES = 3072, CLAIMS = 16 };
 
 struct ct_journal_file {
     struct ct_journal_options options;
-    char path[4096];
+    char dir[DIR_BYTES];
+    char path[DIR_BYTES + 64];
+    uint64_t epoch; /* 0: none was claimed */
+    bool has_lock;
     int lock_fd;
     int fd;
     struct ct_journal_tail tail;
@@ -26,49 +30,140 @@ struct ct_journal_file {
     bool broken;           /* the end of the file is unknown */
 };
 
+/* ---- one daemon a directory ---- */
+
+static void name_file(const struct ct_journal_file *file, uint64_t epoch, char path[DIR_BYTES + 64])
+{
+    (void)snprintf(path, DIR_BYTES + 64, "%s/journal.%" PRIu64, file->dir, epoch);
+}
+
+static bool try_lock(struct ct_journal_file *file)
+{
+    if (!file->has_lock)
+        file->has_lock = flock(file->lock_fd, LOCK_EX | LOCK_NB) == 0;
+    return file->has_lock;
+}
+
 static int lock(struct ct_journal_file *file, struct ct_error *err)
 {
+    char path[DIR_BYTES + 64];
     const char *dir = file->options.dir;
-    char path[sizeof(file->path)];
     int rc = ct_fs_make_dirs(dir, err);
     if (rc != 0)
         return rc;
-    if ((size_t)snprintf(path, sizeof(path), "%s/lock", dir) >= sizeof(path))
+    if ((size_t)snprintf(file->dir, sizeof(file->dir), "%s", dir) >= sizeof(file->dir))
         return ct_error_set(err, CT_EUSAGE, "the journal's path is too long: %s", dir);
-    (void)snprintf(file->path, sizeof(file->path), "%s/journal", dir);
+    file->options.dir = file->dir;
+    (void)snprintf(path, sizeof(path), "%s/lock", file->dir);
     file->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (file->lock_fd < 0)
         return ct_error_set(err, CT_ECANTCREAT, "cannot open %s: %s", path, strerror(errno));
-    if (flock(file->lock_fd, LOCK_EX | LOCK_NB) != 0)
-        return ct_error_set(err, CT_EUNAVAILABLE,
-                            "another ctrund works with the journal in %s: "
-                            "stop it, or give this one its own --journal",
-                            dir);
+    if (!try_lock(file) && !file->options.takeover)
+        return ct_error_set(err, CT_EFENCED,
+                            "another ctrund works with the journal in %s: stop it, give this one "
+                            "its own --journal, or let it take over (--takeover yes)",
+                            file->dir);
     return 0;
 }
 
-/* Read what is there and cut a torn tail. */
-static int replay(struct ct_journal_file *file, struct ct_error *err)
+/* ---- epochs ---- */
+
+/* The epoch in a file name, 0 when it is another file. */
+static uint64_t epoch_of(const char *name)
 {
-    struct ct_buf content;
-    size_t valid = 0;
-    int rc = 0;
-    ct_buf_init(&content, 0);
-    if (access(file->path, F_OK) == 0)
-        rc = ct_fs_read(file->path, READ_LIMIT, &content, err);
-    if (rc == 0)
-        rc = ct_journal_scan(content.data, content.size, file->options.replay,
-                             file->options.context, &file->tail, &valid, err);
-    ct_buf_deinit(&content);
-    if (rc != 0) {
-        ct_error_prefix(err, "%s", file->path);
-        return rc;
+    char *end;
+    if (strncmp(name, "journal.", 8) != 0 || name[8] < '1' || name[8] > '9')
+        return 0;
+    errno = 0;
+    uint64_t epoch = strtoull(name + 8, &end, 10);
+    return errno == 0 && *end == '\0' ? epoch : 0;
+}
+
+/* The newest epoch up to `limit` whose file has at least `least` bytes; 0: none. */
+static int newest(const struct ct_journal_file *file, uint64_t limit, off_t least,
+                  uint64_t *ret_epoch, struct ct_error *err)
+{
+    DIR *dir = opendir(file->dir);
+    if (dir == NULL)
+        return ct_error_set(err, CT_EIO, "cannot read the journal's directory %s: %s", file->dir,
+                            strerror(errno));
+    *ret_epoch = 0;
+    for (const struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
+        struct stat status;
+        uint64_t epoch = epoch_of(entry->d_name);
+        if (epoch <= *ret_epoch || epoch > limit)
+            continue;
+        if (least == 0 ||
+            (fstatat(dirfd(dir), entry->d_name, &status, 0) == 0 && status.st_size >= least))
+            *ret_epoch = epoch;
     }
-    file->fd = open(file->path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    if (file->fd < 0 || ftruncate(file->fd, (off_t)valid) != 0 || fdatasync(file->fd) != 0 ||
-        lseek(file->fd, 0, SEEK_END) < 0 || ct_fs_sync_parent(file->path) != 0)
-        return ct_error_set(err, CT_ECANTCREAT, "cannot write %s: %s", file->path, strerror(errno));
-    file->size = valid;
+    (void)closedir(dir);
+    return 0;
+}
+
+int ct_journal_check(struct ct_journal_file *file, struct ct_error *err)
+{
+    uint64_t epoch;
+    (void)try_lock(file); /* whoever took over has it once the old daemon is gone */
+    int rc = newest(file, UINT64_MAX, 0, &epoch, err);
+    if (rc != 0 || epoch <= file->epoch)
+        return 0; /* a directory that cannot be read now says nothing about another daemon */
+    return ct_error_set(err, CT_EFENCED,
+                        "a newer ctrund (epoch %" PRIu64 ") has taken over the journal in %s; this "
+                        "one, of epoch %" PRIu64 ", ends",
+                        epoch, file->dir, file->epoch);
+}
+
+/* Create the file of the next epoch: the point from which on an older daemon shows nothing. */
+static int claim(struct ct_journal_file *file, struct ct_error *err)
+{
+    for (int i = 0; i < CLAIMS; i++) {
+        uint64_t last;
+        int rc = newest(file, UINT64_MAX - 1, 0, &last, err);
+        if (rc != 0)
+            return rc;
+        name_file(file, last + 1, file->path);
+        file->fd = open(file->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (file->fd >= 0) {
+            file->epoch = last + 1;
+            if (ct_fs_sync_parent(file->path) == 0)
+                return 0;
+            return ct_error_set(err, CT_EIO, "cannot write %s: %s", file->path, strerror(errno));
+        }
+        if (errno != EEXIST)
+            return ct_error_set(err, CT_ECANTCREAT, "cannot create %s: %s", file->path,
+                                strerror(errno));
+    }
+    return ct_error_set(err, CT_EFENCED, "other daemons take over the journal in %s all the time",
+                        file->dir);
+}
+
+/* Walk through the newest file with content below epoch `limit`. */
+static int read_newest(struct ct_journal_file *file, uint64_t limit, ct_journal_each_fn each,
+                       struct ct_error *err)
+{
+    char path[DIR_BYTES + 64];
+    struct ct_buf content;
+    size_t valid;
+    uint64_t epoch;
+    int rc = newest(file, limit, 1, &epoch, err);
+    if (rc != 0 || epoch == 0)
+        return rc;
+    name_file(file, epoch, path);
+    ct_buf_init(&content, 0);
+    rc = ct_fs_read(path, READ_LIMIT, &content, err);
+    if (rc == 0)
+        rc = ct_journal_scan(content.data, content.size, each, file->options.context, &file->tail,
+                             &valid, err);
+    ct_buf_deinit(&content);
+    if (rc != 0)
+        ct_error_prefix(err, "%s", path);
+    return rc;
+}
+
+static int look_only(void *context, const void *payload, size_t size, struct ct_error *err)
+{
+    (void)context, (void)payload, (void)size, (void)err;
     return 0;
 }
 
@@ -83,8 +178,12 @@ int ct_journal_open(struct ct_journal_file **ret_file, const struct ct_journal_o
     if (file->options.compact_bytes == 0)
         file->options.compact_bytes = DEFAULT_COMPACT;
     int rc = lock(file, err);
+    if (rc == 0) /* a journal that cannot be read is left to the daemon that has it */
+        rc = read_newest(file, UINT64_MAX, look_only, err);
     if (rc == 0)
-        rc = replay(file, err);
+        rc = claim(file, err);
+    if (rc == 0)
+        rc = read_newest(file, file->epoch - 1, options->replay, err);
     if (rc != 0) {
         ct_journal_close(file);
         return rc;
@@ -93,12 +192,19 @@ int ct_journal_open(struct ct_journal_file **ret_file, const struct ct_journal_o
     return 0;
 }
 
+uint64_t ct_journal_epoch(const struct ct_journal_file *file)
+{
+    return file->epoch;
+}
+
 void ct_journal_close(struct ct_journal_file *file)
 {
     if (file == NULL)
         return;
     if (file->fd >= 0)
         (void)close(file->fd);
+    if (file->epoch > 0 && file->size == 0)
+        (void)unlink(file->path); /* claimed, but never begun */
     if (file->lock_fd >= 0)
         (void)close(file->lock_fd);
     free(file);
@@ -139,21 +245,32 @@ static int compact(struct ct_journal_file *file, struct ct_error *err)
     return rc;
 }
 
-int ct_journal_append(struct ct_journal_file *file, const void *record, size_t size,
-                      struct ct_error *err)
+int ct_journal_begin(struct ct_journal_file *file, struct ct_error *err)
 {
-    bool grown =
-        file->size >= file->options.compact_bytes && file->size >= 2 * file->compacted_size;
-    int rc = 0;
-    if (file->broken || grown)
-        rc = compact(file, err);
-    if (rc != 0 && file->broken)
-        return CT_EIO;
+    uint64_t older = 0;
+    int rc = compact(file, err);
+    if (rc == 0)
+        rc = ct_journal_check(file, err);
+    while (rc == 0 && newest(file, file->epoch - 1, 0, &older, NULL) == 0 && older > 0) {
+        char path[DIR_BYTES + 64];
+        name_file(file, older, path);
+        if (unlink(path) != 0)
+            break; /* it is older, and so it will not be read */
+    }
+    return rc;
+}
+
+/* ---- records ---- */
+
+/* Write and sync one record behind the others. */
+static int write_record(struct ct_journal_file *file, const void *record, size_t size,
+                        struct ct_error *err)
+{
     struct ct_buf bytes;
     struct ct_journal_tail tail = file->tail;
     ct_buf_init(&bytes, 0);
     ct_journal_frame(&tail, record, size, &bytes);
-    rc = bytes.failed ? -ENOMEM : ct_fs_write_all(file->fd, bytes.data, bytes.size);
+    int rc = bytes.failed ? -ENOMEM : ct_fs_write_all(file->fd, bytes.data, bytes.size);
     if (rc == 0 && fdatasync(file->fd) != 0)
         rc = -errno;
     if (rc == 0) {
@@ -166,6 +283,18 @@ int ct_journal_append(struct ct_journal_file *file, const void *record, size_t s
     }
     ct_buf_deinit(&bytes);
     return rc;
+}
+
+int ct_journal_append(struct ct_journal_file *file, const void *record, size_t size,
+                      struct ct_error *err)
+{
+    bool grown =
+        file->size >= file->options.compact_bytes && file->size >= 2 * file->compacted_size;
+    int rc = file->broken || grown ? compact(file, err) : 0;
+    if (rc != 0 && file->broken)
+        return CT_EIO;
+    rc = write_record(file, record, size, err);
+    return rc != 0 ? rc : ct_journal_check(file, err);
 }
 
 size_t ct_journal_size(const struct ct_journal_file *file)

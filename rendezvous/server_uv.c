@@ -14,7 +14,10 @@
 #include <stdlib.h>
 
 enum {
-    IDLE_MS = 120 * 1000,            /* a connection without a byte: no agent is that quiet */
+    IDLE_MS = 120 * 1000, /* a connection without a byte: no agent is that quiet */
+    WATCH_MS = 500,       /* between two looks for a newer daemon */
+    TAKEOVER_MS = 5000,   /* for the old daemon to leave the address */
+    TAKEOVER_POLL_MS = 20,
     QUEUE_BYTES = CT_WIRE_VALUE * 2, /* that may wait for one agent */
 };
 
@@ -24,10 +27,15 @@ struct ct_rdzv_server {
     struct ct_rdzv_server *self;
     uv_loop_t *loop;
     uv_timer_t timer;
+    uv_timer_t watch;  /* looks for a newer daemon */
     uint64_t armed_ms; /* when the timer fires, UINT64_MAX: it does not */
     struct ct_service *service;
     struct ct_journal_file *journal; /* NULL: none */
     bool journal_failed;             /* told once */
+    struct ct_error fenced;          /* by a newer daemon */
+    bool takeover;
+    void (*on_fenced)(void *user, const struct ct_error *why);
+    void *user;
     struct ct_listener *listeners[CT_RDZV_LISTENERS_LIMIT];
     char endpoints[CT_RDZV_LISTENERS_LIMIT][CT_ENDPOINT_TEXT];
     size_t listener_count;
@@ -36,7 +44,7 @@ struct ct_rdzv_server {
     const struct ct_log *log;
     char only_job[129];
     bool stopping;
-    bool timer_closed;
+    unsigned timers; /* that are not closed yet */
     void (*stopped)(void *context);
     void *stopped_context;
 };
@@ -81,6 +89,8 @@ static void io_send(void *context, void *peer, const struct ct_message *message)
     struct ct_rdzv_server *server = context;
     const struct peer *to = peer;
     struct ct_error err = {0};
+    if (server->fenced.code != 0)
+        return; /* another daemon speaks for the jobs now */
     int rc = ct_conn_send(to->conn, message, &err);
     if (rc != 0 && rc != CT_ECLOSED)
         ct_log_event(server->log, CT_LOG_ERROR, "send_failed", "to %s: %s", ct_conn_peer(to->conn),
@@ -110,11 +120,20 @@ static void io_announce(void *context, const char *job, const char *sentence)
 
 /* ---- the journal ---- */
 
+static void on_watch(uv_timer_t *timer);
+
 static int io_persist(void *context, const void *record, size_t size)
 {
     struct ct_rdzv_server *server = context;
     struct ct_error err = {0};
+    if (server->fenced.code != 0)
+        return CT_EFENCED;
     int rc = ct_journal_append(server->journal, record, size, &err);
+    if (rc == CT_EFENCED) {
+        server->fenced = err; /* told by the next look, not from inside the service */
+        (void)uv_timer_start(&server->watch, on_watch, 0, WATCH_MS);
+        return rc;
+    }
     if ((rc != 0) != server->journal_failed)
         ct_log_event(server->log, rc != 0 ? CT_LOG_ERROR : CT_LOG_INFO, "journal", "%s",
                      rc != 0 ? err.text : "the journal can be written again");
@@ -134,28 +153,40 @@ static void on_snapshot(void *context, ct_journal_emit_fn emit, void *emit_conte
     ct_service_snapshot(server->service, emit, emit_context);
 }
 
+/* Is there a newer daemon? One that has nothing to write would not find out otherwise. */
+static void on_watch(uv_timer_t *timer)
+{
+    struct ct_rdzv_server *server = timer->data;
+    if (server->fenced.code == 0 && ct_journal_check(server->journal, &server->fenced) == 0)
+        return;
+    (void)uv_timer_stop(&server->watch);
+    if (server->on_fenced != NULL)
+        server->on_fenced(server->user, &server->fenced);
+    else
+        ct_log_event(server->log, CT_LOG_ERROR, "fenced", "%s", server->fenced.text);
+}
+
 /* Read the journal and begin the next tenure, which is durable before anybody is served. */
 static int restore(struct ct_rdzv_server *server, const char *dir, struct ct_error *err)
 {
-    struct ct_journal_options options = {
-        .dir = dir, .replay = on_replay, .snapshot = on_snapshot, .context = server};
+    struct ct_journal_options options = {.dir = dir,
+                                         .takeover = server->takeover,
+                                         .replay = on_replay,
+                                         .snapshot = on_snapshot,
+                                         .context = server};
     int rc = ct_journal_open(&server->journal, &options, err);
     if (rc != 0)
         return rc;
-    uint64_t epoch = ct_service_epoch(server->service) + 1;
-    struct ct_buf record;
-    ct_buf_init(&record, 0);
-    ct_record_write_epoch(epoch, &record);
-    rc = ct_journal_append(server->journal, record.data, record.size, err);
-    ct_buf_deinit(&record);
-    if (rc == 0) {
-        ct_service_restored(server->service, epoch);
-        ct_log_event(server->log, CT_LOG_INFO, "journal",
-                     "epoch %llu with %zu jobs of the journal "
-                     "in %s",
-                     (unsigned long long)epoch, ct_service_jobs(server->service), dir);
-    }
-    return rc;
+    uint64_t epoch = ct_journal_epoch(server->journal);
+    ct_service_restored(server->service, epoch);
+    rc = ct_journal_begin(server->journal, err);
+    if (rc != 0)
+        return rc;
+    (void)uv_timer_start(&server->watch, on_watch, WATCH_MS, WATCH_MS);
+    ct_log_event(server->log, CT_LOG_INFO, "journal",
+                 "epoch %llu with %zu jobs of the journal in %s", (unsigned long long)epoch,
+                 ct_service_jobs(server->service), dir);
+    return 0;
 }
 
 /* ---- connections ---- */
@@ -195,7 +226,7 @@ static void on_message(struct ct_conn *conn, const struct ct_message *message)
 
 static void free_when_done(struct ct_rdzv_server *server)
 {
-    if (!server->stopping || !server->timer_closed || server->peers != NULL)
+    if (!server->stopping || server->timers > 0 || server->peers != NULL)
         return;
     void (*stopped)(void *context) = server->stopped;
     void *context = server->stopped_context;
@@ -254,8 +285,13 @@ static int listen_on(struct ct_rdzv_server *server, const char *text, const stru
         .on_refused = on_refused,
     };
     size_t index = server->listener_count;
-    rc = ct_listener_start(server->loop, &endpoint, &options, &callbacks, server,
-                           &server->listeners[index], err);
+    uint64_t until = now_ms(server) + (server->takeover ? TAKEOVER_MS : 0);
+    do {
+        rc = ct_listener_start(server->loop, &endpoint, &options, &callbacks, server,
+                               &server->listeners[index], err);
+        if (rc == CT_EINUSE && server->takeover)
+            uv_sleep(TAKEOVER_POLL_MS); /* the old daemon is about to find out */
+    } while (rc == CT_EINUSE && now_ms(server) < until);
     if (rc != 0)
         return rc;
     (void)ct_endpoint_print(ct_listener_endpoint(server->listeners[index]),
@@ -293,6 +329,9 @@ int ct_rdzv_server_start(struct ct_rdzv_server **ret_server, uv_loop_t *loop,
     server->clock = options->clock != NULL ? options->clock : &ct_clock_system;
     server->log = options->log;
     server->armed_ms = UINT64_MAX;
+    server->takeover = options->takeover;
+    server->on_fenced = options->on_fenced;
+    server->user = options->user;
     if (options->only_job != NULL)
         ct_str_copy(server->only_job, sizeof(server->only_job), options->only_job);
     struct ct_service_limits limits = {
@@ -310,7 +349,9 @@ int ct_rdzv_server_start(struct ct_rdzv_server **ret_server, uv_loop_t *loop,
     };
     server->service = ct_service_new(&limits, &io, options->journal != NULL ? 0 : 1);
     (void)uv_timer_init(loop, &server->timer);
-    server->timer.data = server;
+    (void)uv_timer_init(loop, &server->watch);
+    server->timer.data = server->watch.data = server;
+    server->timers = 2;
     int rc = 0;
     if (server->service == NULL)
         rc = ct_error_set(err, CT_ENOMEM, "no memory for the rendezvous");
@@ -330,7 +371,7 @@ int ct_rdzv_server_start(struct ct_rdzv_server **ret_server, uv_loop_t *loop,
 static void on_timer_closed(uv_handle_t *handle)
 {
     struct ct_rdzv_server *server = handle->data;
-    server->timer_closed = true;
+    server->timers--;
     free_when_done(server);
 }
 
@@ -350,6 +391,7 @@ void ct_rdzv_server_stop(struct ct_rdzv_server *server, void (*stopped)(void *co
         ct_conn_close(peer->conn, CT_ECLOSED, "the rendezvous stops");
     }
     uv_close((uv_handle_t *)&server->timer, on_timer_closed);
+    uv_close((uv_handle_t *)&server->watch, on_timer_closed);
 }
 
 const char *ct_rdzv_server_endpoint(const struct ct_rdzv_server *server, size_t index)

@@ -27,15 +27,21 @@ struct ct_rdzv_server_options {
     size_t listen_count;
     const char *key_file; /* NULL: none; then only loopback and AF_UNIX may be listened on */
     const char *journal;  /* directory of the journal; NULL: nothing outlives this server */
+    bool takeover;        /* take journal and address over from a daemon that still lives */
     const char *only_job; /* the one job that it serves; NULL: any */
     uint32_t jobs_max;    /* 0: 1024 */
     uint32_t links_max;   /* connections; 0: 65536 */
     const struct ct_clock *clock; /* NULL: the machine's */
     const struct ct_log *log;     /* NULL: silent */
+
+    /* A newer daemon has taken over the journal: `why` says so. This one shows nothing any more; it
+     * is to be stopped, from the callback or later. May be NULL without a journal. */
+    void (*on_fenced)(void *user, const struct ct_error *why);
+    void *user;
 };
 
-/* Bind, replay the journal, listen. On failure nothing is left and `err` names address and reason.
- */
+/* Replay the journal, bind, listen. On failure nothing is left and `err` names address and reason;
+ * CT_EFENCED when another daemon has the journal, CT_EINUSE when somebody listens there. */
 int ct_rdzv_server_start(struct ct_rdzv_server **ret_server, uv_loop_t *loop,
                          const struct ct_rdzv_server_options *options, struct ct_error *err);
 

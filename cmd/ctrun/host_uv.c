@@ -186,7 +186,7 @@ static int start_among(struct host *host, uv_loop_t *loop, const struct job *job
     options.listen[0] = host->endpoint;
     options.key_file = job->cfg.launch.key_file[0] != '\0' ? job->cfg.launch.key_file : NULL;
     rc = ct_rdzv_server_start(&host->server, loop, &options, &bind_error);
-    if (rc == CT_EUNAVAILABLE) {
+    if (rc == CT_EUNAVAILABLE || rc == CT_EINUSE) {
         host->unbound = bind_error;
         return 0;
     }

@@ -24,18 +24,31 @@ struct daemon {
     struct ct_http_server *http;
     struct ct_log log;
     int stderr_fd;
+    struct ct_error fenced; /* a newer daemon has taken over */
 };
+
+static void stop(struct daemon *daemon)
+{
+    for (size_t i = 0; i < 2; i++)
+        uv_close((uv_handle_t *)&daemon->signals[i], NULL);
+    if (daemon->http != NULL)
+        ct_http_stop(daemon->http);
+    ct_rdzv_server_stop(daemon->server, NULL, NULL);
+}
 
 static void on_signal(uv_signal_t *handle, int number)
 {
     struct daemon *daemon = handle->data;
     ct_log_event(&daemon->log, CT_LOG_INFO, "stop", "stops after signal %d with %zu jobs", number,
                  ct_rdzv_server_jobs(daemon->server));
-    for (size_t i = 0; i < 2; i++)
-        uv_close((uv_handle_t *)&daemon->signals[i], NULL);
-    if (daemon->http != NULL)
-        ct_http_stop(daemon->http);
-    ct_rdzv_server_stop(daemon->server, NULL, NULL);
+    stop(daemon);
+}
+
+static void on_fenced(void *user, const struct ct_error *why)
+{
+    struct daemon *daemon = user;
+    daemon->fenced = *why;
+    stop(daemon);
 }
 
 static int watch_signals(struct daemon *daemon, struct ct_error *err)
@@ -86,7 +99,10 @@ static int start(struct daemon *daemon, const struct ct_ctrund_options *options,
         .listen_count = options->listen_count,
         .key_file = options->key_file,
         .journal = options->journal,
+        .takeover = options->takeover != NULL && strcmp(options->takeover, "yes") == 0,
         .log = &daemon->log,
+        .on_fenced = on_fenced,
+        .user = daemon,
     };
     for (size_t i = 0; i < options->listen_count; i++)
         server.listen[i] = options->listen[i];
@@ -126,6 +142,10 @@ static int serve(struct daemon *daemon, const struct ct_ctrund_options *options,
     }
     (void)uv_run(&daemon->loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&daemon->loop);
+    if (rc == 0 && daemon->fenced.code != 0) {
+        *err = daemon->fenced;
+        rc = err->code;
+    }
     return rc;
 }
 
@@ -147,6 +167,10 @@ static int init_log(struct daemon *daemon, const struct ct_ctrund_options *optio
         return ct_error_set(err, CT_EUSAGE, "log format \"%s\" is none of text, json",
                             options->log_format);
     daemon->log.json = options->log_format != NULL && strcmp(options->log_format, "json") == 0;
+    if (options->takeover != NULL && strcmp(options->takeover, "yes") != 0 &&
+        strcmp(options->takeover, "no") != 0)
+        return ct_error_set(err, CT_EUSAGE, "--takeover is yes or no, not \"%s\"",
+                            options->takeover);
     return 0;
 }
 
@@ -156,6 +180,7 @@ int main(int argc, char **argv)
     struct ct_ctrund_options options;
     struct daemon daemon = {0};
     (void)signal(SIGPIPE, SIG_IGN); /* a peer that is gone is an error of one write */
+    (void)signal(SIGXFSZ, SIG_IGN); /* a journal that may not grow likewise */
     int rc = ct_ctrund_options_parse(&options, argc, argv, &err);
     if (rc == 0 && (options.help || options.version)) {
         if (options.help)

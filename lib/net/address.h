@@ -27,7 +27,7 @@ int ct_address_numeric(const char *host, uint16_t port, struct sockaddr_storage 
 /* A socket bound to `endpoint`, and the endpoint with the port that it got. Names are looked up
  * here and now. `open_to_all` allows addresses beyond loopback. An AF_UNIX socket's directory is
  * made with mode 0700, or must have it; a socket file that nobody listens on is replaced. 0;
- * CT_EAUTH without `open_to_all`; CT_EUNAVAILABLE (in use, not an address of this machine);
+ * CT_EAUTH without `open_to_all`; CT_EINUSE; CT_EUNAVAILABLE (not an address of this machine);
  * CT_EUSAGE (unknown name); CT_ECANTCREAT (socket file or directory). */
 int ct_address_bind(const struct ct_endpoint *endpoint, bool open_to_all, int *ret_fd,
                     struct ct_endpoint *ret_bound, struct ct_error *err);

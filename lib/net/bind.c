@@ -76,10 +76,10 @@ static int bind_unix(const struct ct_endpoint *endpoint, int *ret_fd, struct ct_
         *ret_fd = fd;
         return 0;
     }
-    code = errno == EADDRINUSE ? ct_error_set(err, CT_EUNAVAILABLE,
-                                              "somebody listens on %s already", endpoint->path)
-                               : ct_error_set(err, CT_ECANTCREAT, "cannot make socket %s: %s",
-                                              endpoint->path, strerror(errno));
+    code = errno == EADDRINUSE
+               ? ct_error_set(err, CT_EINUSE, "somebody listens on %s already", endpoint->path)
+               : ct_error_set(err, CT_ECANTCREAT, "cannot make socket %s: %s", endpoint->path,
+                              strerror(errno));
     close(fd);
     return code;
 }
@@ -140,7 +140,7 @@ static int refuse_bind(const char *where, int code, struct ct_error *err)
 {
     switch (code) {
     case -EADDRINUSE:
-        return ct_error_set(err, CT_EUNAVAILABLE,
+        return ct_error_set(err, CT_EINUSE,
                             "cannot listen on %s: the port is in use; give another, or 0 for any "
                             "free one",
                             where);

@@ -93,7 +93,7 @@ Test(listen, a_port_in_use_is_said_with_its_address)
 
     net_listen(&options);
     ct_endpoint_print(net_endpoint(), text);
-    cr_assert_eq(bind_text(text, false, &err), CT_EUNAVAILABLE);
+    cr_assert_eq(bind_text(text, false, &err), CT_EINUSE);
     snprintf(expected, sizeof(expected),
              "cannot listen on %s: the port is in use; give another, or 0 for any free one", text);
     cr_assert_str_eq(err.text, expected);
@@ -158,7 +158,7 @@ Test(listen, a_socket_left_behind_is_replaced_and_a_live_one_is_not)
 
     net_listen_unix(&options);
     ct_endpoint_print(net_endpoint(), text);
-    cr_assert_eq(bind_text(text, false, &err), CT_EUNAVAILABLE);
+    cr_assert_eq(bind_text(text, false, &err), CT_EINUSE);
     cr_assert(strstr(err.text, "somebody listens on") != NULL, "%s", err.text);
     ct_listener_stop(net.listener);
     net.listener = NULL;

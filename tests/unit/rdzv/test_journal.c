@@ -1,10 +1,8 @@
 /* The journal: what is kept comes back, torn tails are cut, damage is refused. */
 #include "rendezvous/journal.h"
-#include "rendezvous/journal_file.h"
 #include "rendezvous/records.h"
 #include "rendezvous/service.h"
 
-#include "base/fs.h"
 #include "base/rng.h"
 
 #include <criterion/criterion.h>
@@ -73,6 +71,42 @@ Test(journal, a_tail_torn_at_any_byte_is_cut_and_nothing_before_it_is_lost)
     ct_buf_deinit(&bytes);
 }
 
+/* A long journal: 1,000 records, cut at every byte. */
+enum { MANY = 1000 };
+
+static int count_record(void *context, const void *payload, size_t size, struct ct_error *err)
+{
+    size_t *count = context;
+    (void)err;
+    cr_assert(size == 8 && ct_get_le64(payload) == *count, "record %zu", *count);
+    ++*count;
+    return 0;
+}
+
+Test(journal, a_thousand_records_cut_at_any_byte_give_back_all_that_are_whole)
+{
+    struct ct_buf bytes;
+    struct ct_journal_tail tail = {0};
+    const size_t each = CT_JOURNAL_HEADER + 8;
+    ct_buf_init(&bytes, 0);
+    for (uint64_t i = 0; i < MANY; i++) {
+        unsigned char payload[8];
+        ct_put_le64(payload, i);
+        ct_journal_frame(&tail, payload, sizeof(payload), &bytes);
+    }
+    cr_assert_eq(bytes.size, MANY * each);
+    for (size_t size = 0; size <= bytes.size; size++) {
+        struct ct_journal_tail end;
+        struct ct_error err = {0};
+        size_t count = 0;
+        size_t valid = SIZE_MAX;
+        int rc = ct_journal_scan(bytes.data, size, count_record, &count, &end, &valid, &err);
+        cr_assert(rc == 0 && count == size / each && valid == count * each && end.seq == count,
+                  "cut at byte %zu: %d %s", size, rc, err.text);
+    }
+    ct_buf_deinit(&bytes);
+}
+
 Test(journal, a_changed_byte_before_the_last_record_is_refused)
 {
     struct ct_buf bytes;
@@ -102,111 +136,6 @@ Test(journal, a_missing_record_is_refused)
     memmove(bytes.data + ends[4], bytes.data + ends[5], bytes.size - ends[5]);
     cr_assert_eq(scan(bytes.data, bytes.size - (ends[5] - ends[4]), &back, &valid), CT_EDATA);
     ct_buf_deinit(&bytes);
-}
-
-/* ---- the file ---- */
-
-struct dir {
-    char path[64];
-    struct read_back back;
-    struct read_back snapshot; /* what a rewritten file holds */
-};
-
-static void on_snapshot(void *context, ct_journal_emit_fn emit, void *emit_context)
-{
-    struct dir *dir = context;
-    for (size_t i = 0; i < dir->snapshot.count; i++)
-        emit(emit_context, dir->snapshot.text[i], strlen(dir->snapshot.text[i]));
-}
-
-static int on_file_record(void *context, const void *payload, size_t size, struct ct_error *err)
-{
-    struct dir *dir = context;
-    return on_record(&dir->back, payload, size, err);
-}
-
-static void make_dir(struct dir *dir)
-{
-    memset(dir, 0, sizeof(*dir));
-    strcpy(dir->path, "/tmp/ct-journal-XXXXXX");
-    cr_assert_not_null(mkdtemp(dir->path));
-}
-
-static int open_journal(struct dir *dir, size_t compact_bytes, struct ct_journal_file **ret_file)
-{
-    struct ct_error err = {0};
-    struct ct_journal_options options = {
-        .dir = dir->path,
-        .compact_bytes = compact_bytes,
-        .replay = on_file_record,
-        .snapshot = on_snapshot,
-        .context = dir,
-    };
-    dir->back.count = 0;
-    return ct_journal_open(ret_file, &options, &err);
-}
-
-Test(journal, records_come_back_after_a_restart_and_go_on)
-{
-    struct dir dir;
-    struct ct_journal_file *file;
-    make_dir(&dir);
-    cr_assert_eq(open_journal(&dir, 0, &file), 0);
-    cr_assert_eq(dir.back.count, 0);
-    cr_assert_eq(ct_journal_append(file, "one", 3, NULL), 0);
-    cr_assert_eq(ct_journal_append(file, "two", 3, NULL), 0);
-    ct_journal_close(file);
-    cr_assert_eq(open_journal(&dir, 0, &file), 0);
-    cr_assert_eq(dir.back.count, 2);
-    cr_assert_eq(ct_journal_append(file, "three", 5, NULL), 0);
-    ct_journal_close(file);
-    cr_assert_eq(open_journal(&dir, 0, &file), 0);
-    cr_assert_eq(dir.back.count, 3);
-    cr_assert_str_eq(dir.back.text[2], "three");
-    ct_journal_close(file);
-    cr_assert_eq(ct_fs_remove_tree(dir.path), 0);
-}
-
-Test(journal, a_second_daemon_is_kept_out)
-{
-    struct dir dir;
-    struct ct_journal_file *file;
-    struct ct_journal_file *other;
-    make_dir(&dir);
-    cr_assert_eq(open_journal(&dir, 0, &file), 0);
-    cr_assert_eq(open_journal(&dir, 0, &other), CT_EUNAVAILABLE);
-    ct_journal_close(file);
-    cr_assert_eq(open_journal(&dir, 0, &other), 0);
-    ct_journal_close(other);
-    cr_assert_eq(ct_fs_remove_tree(dir.path), 0);
-}
-
-Test(journal, a_grown_file_is_replaced_by_what_is_still_needed)
-{
-    struct dir dir;
-    struct ct_journal_file *file;
-    make_dir(&dir);
-    dir.snapshot.count = 1;
-    strcpy(dir.snapshot.text[0], "needed");
-    cr_assert_eq(open_journal(&dir, 256, &file), 0);
-    for (int i = 0; i < 100; i++)
-        cr_assert_eq(ct_journal_append(file, "something longer than that", 26, NULL), 0);
-    cr_assert_lt(ct_journal_size(file), 512);
-    ct_journal_close(file);
-    cr_assert_eq(open_journal(&dir, 0, &file), 0);
-    cr_assert_str_eq(dir.back.text[0], "needed");
-    cr_assert_str_eq(dir.back.text[1], "something longer than that");
-    ct_journal_close(file);
-    cr_assert_eq(ct_fs_remove_tree(dir.path), 0);
-}
-
-Test(journal, a_place_that_cannot_be_a_directory_gets_its_sentence)
-{
-    struct ct_journal_file *file;
-    struct ct_error err = {0};
-    struct ct_journal_options options = {.dir = "/dev/null/journal", .replay = on_record};
-    cr_assert_eq(ct_journal_open(&file, &options, &err), CT_ECANTCREAT);
-    cr_assert_not_null(strstr(err.text, "/dev/null"), "%s", err.text);
 }
 
 /* ---- records ---- */
@@ -336,7 +265,8 @@ static uint64_t join(struct world *world, uint64_t now_ms, uint64_t seq, uint64_
                                           .last_call_ms = 1,
                                           .lease_ms = 1000,
                                           .prepare_ms = 1000,
-                                          .grow_ms = 100}};
+                                          .grow_ms = 100,
+                                          .autonomy_ms = 600000}};
     ct_service_message(world->service, now_ms, link, &hello);
     ct_service_message(world->service, now_ms, link, &message);
     return link;

@@ -1,0 +1,348 @@
+/* The journal's files: what is kept comes back, one daemon at a time writes. */
+#include "rendezvous/journal_file.h"
+
+#include "base/fs.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+TestSuite(journal_file, .timeout = 30);
+
+enum { RECORDS = 40 };
+
+struct records {
+    size_t count;
+    char text[RECORDS][64];
+};
+
+struct dir {
+    char path[64];
+    struct records back;     /* what was replayed */
+    struct records snapshot; /* what a rewritten file holds */
+};
+
+static void keep(struct records *records, const void *payload, size_t size)
+{
+    cr_assert(records->count < RECORDS && size < 64);
+    memcpy(records->text[records->count], payload, size);
+    records->text[records->count++][size] = '\0';
+}
+
+static int on_record(void *context, const void *payload, size_t size, struct ct_error *err)
+{
+    struct dir *dir = context;
+    (void)err;
+    keep(&dir->back, payload, size);
+    return 0;
+}
+
+static void on_snapshot(void *context, ct_journal_emit_fn emit, void *emit_context)
+{
+    struct dir *dir = context;
+    for (size_t i = 0; i < dir->snapshot.count; i++)
+        emit(emit_context, dir->snapshot.text[i], strlen(dir->snapshot.text[i]));
+}
+
+static void make_dir(struct dir *dir)
+{
+    memset(dir, 0, sizeof(*dir));
+    strcpy(dir->path, "/tmp/ct-journal-XXXXXX");
+    cr_assert_not_null(mkdtemp(dir->path));
+}
+
+static void remove_dir(struct dir *dir)
+{
+    cr_assert_eq(ct_fs_remove_tree(dir->path), 0);
+}
+
+struct how {
+    bool takeover;
+    size_t compact_bytes;
+};
+
+static int try_open(struct dir *dir, struct how how, struct ct_journal_file **ret_file,
+                    struct ct_error *err)
+{
+    struct ct_journal_options options = {
+        .dir = dir->path,
+        .takeover = how.takeover,
+        .compact_bytes = how.compact_bytes,
+        .replay = on_record,
+        .snapshot = on_snapshot,
+        .context = dir,
+    };
+    dir->back.count = 0;
+    return ct_journal_open(ret_file, &options, err);
+}
+
+/* As a daemon does: replay, then begin the tenure with a snapshot of what was replayed. */
+static struct ct_journal_file *open_as(struct dir *dir, struct how how)
+{
+    struct ct_error err = {0};
+    struct ct_journal_file *file = NULL;
+    cr_assert_eq(try_open(dir, how, &file, &err), 0, "%s", err.text);
+    dir->snapshot = dir->back;
+    if (dir->snapshot.count == 0)
+        keep(&dir->snapshot, "first", 5);
+    cr_assert_eq(ct_journal_begin(file, &err), 0, "%s", err.text);
+    return file;
+}
+
+static struct ct_journal_file *open_journal(struct dir *dir)
+{
+    return open_as(dir, (struct how){.takeover = false});
+}
+
+static void append(struct ct_journal_file *file, const char *text)
+{
+    struct ct_error err = {0};
+    cr_assert_eq(ct_journal_append(file, text, strlen(text), &err), 0, "%s", err.text);
+}
+
+static bool exists(const struct dir *dir, unsigned epoch)
+{
+    char path[128];
+    (void)snprintf(path, sizeof(path), "%s/journal.%u", dir->path, epoch);
+    return access(path, F_OK) == 0;
+}
+
+static void change_byte(const struct dir *dir, unsigned epoch, long at)
+{
+    char path[128];
+    (void)snprintf(path, sizeof(path), "%s/journal.%u", dir->path, epoch);
+    FILE *file = fopen(path, "r+");
+    cr_assert_not_null(file);
+    cr_assert_eq(fseek(file, at, SEEK_SET), 0);
+    cr_assert_eq(fputc('?', file), '?');
+    cr_assert_eq(fclose(file), 0);
+}
+
+/* ---- one daemon ---- */
+
+Test(journal_file, records_come_back_after_a_restart_and_go_on)
+{
+    struct dir dir;
+    make_dir(&dir);
+    struct ct_journal_file *file = open_journal(&dir);
+    cr_assert_eq(dir.back.count, 0);
+    append(file, "one");
+    append(file, "two");
+    ct_journal_close(file);
+    file = open_journal(&dir);
+    cr_assert_eq(dir.back.count, 3);
+    append(file, "three");
+    ct_journal_close(file);
+    file = open_journal(&dir);
+    cr_assert_eq(dir.back.count, 4);
+    cr_assert_str_eq(dir.back.text[0], "first");
+    cr_assert_str_eq(dir.back.text[3], "three");
+    ct_journal_close(file);
+    remove_dir(&dir);
+}
+
+Test(journal_file, each_tenure_has_its_own_epoch_and_one_file_is_left)
+{
+    struct dir dir;
+    make_dir(&dir);
+    for (unsigned epoch = 1; epoch <= 3; epoch++) {
+        struct ct_journal_file *file = open_journal(&dir);
+        cr_assert_eq(ct_journal_epoch(file), epoch);
+        cr_assert(exists(&dir, epoch) && !exists(&dir, epoch - 1));
+        ct_journal_close(file);
+    }
+    remove_dir(&dir);
+}
+
+Test(journal_file, a_grown_file_is_replaced_by_what_is_still_needed)
+{
+    struct dir dir;
+    make_dir(&dir);
+    struct ct_journal_file *file = open_as(&dir, (struct how){.compact_bytes = 256});
+    for (int i = 0; i < 100; i++)
+        append(file, "something longer than that");
+    cr_assert_lt(ct_journal_size(file), 512);
+    ct_journal_close(file);
+    file = open_journal(&dir);
+    cr_assert_str_eq(dir.back.text[0], "first");
+    cr_assert_str_eq(dir.back.text[1], "something longer than that");
+    ct_journal_close(file);
+    remove_dir(&dir);
+}
+
+Test(journal_file, a_tail_that_was_torn_by_a_crash_is_left_out)
+{
+    struct dir dir;
+    make_dir(&dir);
+    struct ct_journal_file *file = open_journal(&dir);
+    append(file, "one");
+    append(file, "torn");
+    size_t size = ct_journal_size(file);
+    ct_journal_close(file);
+    char path[128];
+    (void)snprintf(path, sizeof(path), "%s/journal.1", dir.path);
+    cr_assert_eq(truncate(path, (off_t)size - 1), 0);
+    file = open_journal(&dir);
+    cr_assert_eq(dir.back.count, 2);
+    cr_assert_str_eq(dir.back.text[1], "one");
+    ct_journal_close(file);
+    remove_dir(&dir);
+}
+
+Test(journal_file, a_damaged_record_refuses_the_start_and_leaves_the_file_as_it_is)
+{
+    struct dir dir;
+    struct ct_error err = {0};
+    make_dir(&dir);
+    struct ct_journal_file *file = open_journal(&dir);
+    append(file, "one");
+    append(file, "two");
+    ct_journal_close(file);
+    change_byte(&dir, 1, CT_JOURNAL_HEADER + 2);
+    cr_assert_eq(try_open(&dir, (struct how){.takeover = false}, &file, &err), CT_EDATA);
+    cr_assert_not_null(strstr(err.text, "journal.1: the journal is damaged at byte 0"), "%s",
+                       err.text);
+    cr_assert(exists(&dir, 1) && !exists(&dir, 2), "nothing was claimed");
+    remove_dir(&dir);
+}
+
+Test(journal_file, a_place_that_cannot_be_a_directory_gets_its_sentence)
+{
+    struct ct_journal_file *file;
+    struct ct_error err = {0};
+    struct ct_journal_options options = {.dir = "/dev/null/journal", .replay = on_record};
+    cr_assert_eq(ct_journal_open(&file, &options, &err), CT_ECANTCREAT);
+    cr_assert_not_null(strstr(err.text, "/dev/null"), "%s", err.text);
+}
+
+/* ---- two daemons ---- */
+
+Test(journal_file, a_second_daemon_is_kept_out_while_the_first_lives)
+{
+    struct dir dir;
+    struct ct_error err = {0};
+    struct ct_journal_file *other;
+    make_dir(&dir);
+    struct ct_journal_file *file = open_journal(&dir);
+    cr_assert_eq(try_open(&dir, (struct how){.takeover = false}, &other, &err), CT_EFENCED);
+    cr_assert_not_null(strstr(err.text, "another ctrund works with the journal"), "%s", err.text);
+    append(file, "undisturbed");
+    ct_journal_close(file);
+    file = open_journal(&dir);
+    cr_assert_str_eq(dir.back.text[1], "undisturbed");
+    ct_journal_close(file);
+    remove_dir(&dir);
+}
+
+Test(journal_file, who_takes_over_fences_the_old_daemon_and_has_all_that_it_let_be_seen)
+{
+    struct dir dir;
+    struct ct_error err = {0};
+    make_dir(&dir);
+    struct ct_journal_file *old = open_journal(&dir);
+    append(old, "seen");
+    cr_assert_eq(ct_journal_check(old, &err), 0);
+    struct ct_journal_file *new = open_as(&dir, (struct how){.takeover = true});
+    cr_assert_eq(ct_journal_epoch(new), 2);
+    cr_assert_str_eq(dir.back.text[1], "seen");
+    cr_assert_eq(ct_journal_check(old, &err), CT_EFENCED);
+    cr_assert_eq(ct_journal_append(old, "late", 4, &err), CT_EFENCED);
+    cr_assert_not_null(strstr(err.text, "a newer ctrund (epoch 2) has taken over"), "%s", err.text);
+    append(new, "goes on");
+    ct_journal_close(old);
+    cr_assert_eq(ct_journal_check(new, &err), 0, "%s", err.text);
+    ct_journal_close(new);
+    new = open_journal(&dir);
+    cr_assert_eq(dir.back.count, 3);
+    cr_assert_str_eq(dir.back.text[2], "goes on");
+    ct_journal_close(new);
+    remove_dir(&dir);
+}
+
+/* The claim alone is the fence: from then on the new daemon may have read the old file. */
+Test(journal_file, the_old_daemon_shows_nothing_once_the_epoch_is_claimed)
+{
+    struct dir dir;
+    struct ct_error err = {0};
+    struct ct_journal_file *new;
+    make_dir(&dir);
+    struct ct_journal_file *old = open_journal(&dir);
+    cr_assert_eq(try_open(&dir, (struct how){.takeover = true}, &new, &err), 0, "%s", err.text);
+    cr_assert_eq(ct_journal_append(old, "late", 4, &err), CT_EFENCED);
+    ct_journal_close(new); /* it dies before it has begun: the claim is given back */
+    cr_assert(!exists(&dir, 2));
+    ct_journal_close(old);
+    remove_dir(&dir);
+}
+
+Test(journal_file, an_epoch_that_was_claimed_by_a_daemon_that_died_is_never_used_again)
+{
+    struct dir dir;
+    make_dir(&dir);
+    struct ct_journal_file *file = open_journal(&dir);
+    append(file, "one");
+    ct_journal_close(file);
+    char path[128];
+    (void)snprintf(path, sizeof(path), "%s/journal.2", dir.path);
+    FILE *claim = fopen(path, "w"); /* what is left of it */
+    cr_assert_not_null(claim);
+    cr_assert_eq(fclose(claim), 0);
+    file = open_journal(&dir);
+    cr_assert_eq(ct_journal_epoch(file), 3);
+    cr_assert_eq(dir.back.count, 2);
+    cr_assert(!exists(&dir, 1) && !exists(&dir, 2));
+    ct_journal_close(file);
+    remove_dir(&dir);
+}
+
+Test(journal_file, who_took_over_holds_the_lock_once_the_old_daemon_is_gone)
+{
+    struct dir dir;
+    struct ct_error err = {0};
+    struct ct_journal_file *third;
+    make_dir(&dir);
+    struct ct_journal_file *old = open_journal(&dir);
+    struct ct_journal_file *new = open_as(&dir, (struct how){.takeover = true});
+    ct_journal_close(old);
+    cr_assert_eq(ct_journal_check(new, &err), 0);
+    cr_assert_eq(try_open(&dir, (struct how){.takeover = false}, &third, &err), CT_EFENCED);
+    ct_journal_close(new);
+    remove_dir(&dir);
+}
+
+/* ---- no room ---- */
+
+Test(journal_file, a_full_disk_keeps_nothing_and_what_comes_after_it_is_kept)
+{
+    struct dir dir;
+    struct rlimit limit;
+    struct ct_error err = {0};
+    make_dir(&dir);
+    (void)signal(SIGXFSZ, SIG_IGN);
+    cr_assert_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    struct ct_journal_file *file = open_journal(&dir);
+    append(file, "before");
+    rlim_t room = limit.rlim_cur;
+    limit.rlim_cur = ct_journal_size(file) + 10; /* in the midst of the next record */
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(ct_journal_append(file, "no room", 7, &err), CT_EIO);
+        limit.rlim_cur = 10; /* now not even the snapshot can be written */
+        cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    }
+    limit.rlim_cur = room;
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    keep(&dir.snapshot, "before", 6);
+    append(file, "after");
+    ct_journal_close(file);
+    file = open_journal(&dir);
+    cr_assert_eq(dir.back.count, 3);
+    cr_assert_str_eq(dir.back.text[1], "before");
+    cr_assert_str_eq(dir.back.text[2], "after");
+    ct_journal_close(file);
+    remove_dir(&dir);
+}
