@@ -251,6 +251,7 @@ static int join(struct node *node, struct ct_error *err)
     options.params.join_timeout_ms = (uint32_t)cfg->launch.join_timeout_ms;
     options.params.last_call_ms = (uint32_t)cfg->launch.last_call_ms;
     options.params.lease_ms = (uint32_t)cfg->launch.lease_ms;
+    options.params.grow_ms = (uint32_t)cfg->launch.grow_ms;
     options.params.prepare_ms += (uint32_t)cfg->launch.grace_ms;
     options.params.config_hash = job->config_hash;
     return ct_agent_start(&node->agent, &node->loop, &options, &callbacks, err);

@@ -256,14 +256,3 @@ double drill_ms(double since_s)
 {
     return (proc_now_s() - since_s) * 1e3;
 }
-
-void drill_row(const char *row, const char *format, ...)
-{
-    char text[512];
-    va_list args;
-
-    va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    cr_log_info("row %s: %s", row, text);
-}

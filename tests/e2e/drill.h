@@ -56,7 +56,19 @@ void drill_signal(struct proc *proc, int signal);
 /* Milliseconds since `since_s` of proc_now_s. */
 double drill_ms(double since_s);
 
-/* One line of the table: "row 5: an agent is killed: noticed after 12 ms". */
-void drill_row(const char *row, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* ---- the table ----
+ *
+ * A drill measures one row of faults.def. The figures of all drills of a run are printed as one
+ * table after the last test. */
+
+/* Fail unless `value` <= `bound`; a figure of the row. Times ("ms", "s") are allowed more when the
+ * programs run under a sanitizer. */
+void drill_figure(int row, const char *what, double value, double bound, const char *unit);
+
+/* A figure that is a fact: "exit status 76". */
+void drill_fact(int row, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The bound of what is seen when a lease runs out: a second more, as 6 s of a lease of 5 s. */
+double drill_lease_bound(const struct drill_job *job);
 
 #endif

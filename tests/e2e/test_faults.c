@@ -46,11 +46,8 @@ Test(faults, row_1_a_killed_worker_is_replaced_with_its_rank_and_the_last_one_is
         cr_assert_eq(proc_finish(drill_proc(i), 10), 128 + SIGABRT);
     e2e_said(drill_proc(1), "rank 1");
     e2e_said(drill_proc(1), "SIGABRT");
-    cr_assert_lt(notice, 1000);
-    cr_assert_lt(round, 5000);
-    drill_row("1",
-              "a worker ends by SIGKILL, SIGSEGV: daemon told after %.0f ms, next round %.0f ms",
-              notice, round);
+    drill_figure(1, "daemon told after", notice, 20, "ms");
+    drill_figure(1, "next round after", round, 2000, "ms");
 }
 
 Test(faults, row_2_a_worker_that_is_done_early_disturbs_nobody)
@@ -69,15 +66,12 @@ Test(faults, row_2_a_worker_that_is_done_early_disturbs_nobody)
     drill_pass(1.2); /* a lease: nobody takes the node without workers for a lost one */
     cr_assert(proc_alive(stays));
     cr_assert(proc_alive(drill_proc(1)->pid), "the node waits for the others");
-    cr_assert_eq(drill_metric("ctrun_generation"), 1);
+    drill_figure(2, "rounds", drill_metric("ctrun_generation") - 1, 0, "");
     double since = proc_now_s();
     (void)e2e_write("go", "");
     for (int i = 0; i < 2; i++)
         cr_assert_eq(proc_finish(drill_proc(i), 10), 0, "%s", ct_buf_str(&drill_proc(i)->text));
-    cr_assert_lt(drill_ms(since), 3000);
-    drill_row("2",
-              "one of two workers is done early: 0 rounds, all agents end %.0f ms after the last",
-              drill_ms(since));
+    drill_figure(2, "all agents end after the last worker within", drill_ms(since), 2000, "ms");
 }
 
 Test(faults, row_5_a_killed_agent_takes_its_workers_along_and_the_others_go_on)
@@ -100,12 +94,9 @@ Test(faults, row_5_a_killed_agent_takes_its_workers_along_and_the_others_go_on)
         (void)drill_worker(2, rank, 10);
     double round = drill_ms(since);
     cr_assert_eq(drill_metric("ctrun_world_size"), 4);
-    cr_assert_lt(notice, 1500, "a closed connection is noticed long before the lease of 2 s ends");
-    cr_assert_lt(round, 5000);
-    drill_row("5",
-              "an agent is killed: noticed after %.0f ms, its workers gone %.0f ms, next round "
-              "%.0f ms",
-              notice, gone, round);
+    drill_figure(5, "noticed after", notice, 250, "ms");
+    drill_figure(5, "its workers gone after", gone, 250, "ms");
+    drill_figure(5, "next round after", round, 3000, "ms");
 }
 
 Test(faults, row_6_an_agent_that_stops_for_less_than_the_lease_loses_nothing)
@@ -124,9 +115,9 @@ Test(faults, row_6_an_agent_that_stops_for_less_than_the_lease_loses_nothing)
     drill_pass(2.2); /* a lease from now on */
     for (int i = 0; i < 2; i++)
         cr_assert(proc_alive(workers[i]));
-    cr_assert_eq(drill_metric("ctrun_generation"), 1);
     cr_assert_eq(drill_metric("ctrun_members"), 2);
-    drill_row("6", "an agent stops for 0.8 s of a lease of 2 s: 0 rounds");
+    drill_figure(6, "rounds in 0.8 s of a lease of 2 s", drill_metric("ctrun_generation") - 1, 0,
+                 "");
 }
 
 Test(faults, row_7_an_agent_that_stops_for_longer_is_left_out_and_comes_back)
@@ -151,10 +142,8 @@ Test(faults, row_7_an_agent_that_stops_for_longer_is_left_out_and_comes_back)
     cr_assert_not(proc_alive(old), "the worker of the round that is over is gone");
     cr_assert_neq(anew, old);
     cr_assert_eq(drill_metric("ctrun_restarts"), 1);
-    cr_assert_lt(out, 3000);
-    cr_assert_lt(back, 8000);
-    drill_row("7", "an agent stops: out after %.0f ms (lease 500 ms), back %.0f ms after it wakes",
-              out, back);
+    drill_figure(7, "out after", out, drill_lease_bound(&job), "ms");
+    drill_figure(7, "back after it wakes", back, 15000, "ms");
 }
 
 /* Seconds of processor time that a process has used. */
@@ -196,12 +185,10 @@ Test(faults, row_43_a_flood_of_output_disturbs_neither_the_other_worker_nor_the_
     cr_assert(e2e_exists("done.2"), "a worker without output goes on");
     cr_assert_gt(e2e_count(ct_buf_str(&node->text), "tick\n"), 0);
     cr_assert_geq(node->text.size, (size_t)FLOOD_MIB << 20, "no line of the flood is lost");
-    double share = 100 * cpu_seconds(daemon->pid) / seconds;
-    cr_assert_lt(cpu_seconds(daemon->pid), 0.05 + 0.05 * seconds);
-    drill_row("43",
-              "a worker prints %d MiB in %.2f s (%.0f MiB/s): nothing lost, the others unharmed, "
-              "the daemon uses %.0f %% of a core",
-              FLOOD_MIB, seconds, FLOOD_MIB / seconds, share);
+    drill_fact(43, "%d MiB in %.2f s (%.0f MiB/s), 0 lines lost", FLOOD_MIB, seconds,
+               FLOOD_MIB / seconds);
+    drill_figure(43, "share of a core that the daemon uses",
+                 100 * cpu_seconds(daemon->pid) / seconds, 5, "%");
 }
 
 Test(faults, row_44_stray_grandchildren_end_with_the_job)
@@ -223,12 +210,8 @@ Test(faults, row_44_stray_grandchildren_end_with_the_job)
     (void)e2e_write("go", "");
     cr_assert_eq(proc_finish(node, 8), 3);
     double ended = drill_ms(since);
-    for (int i = 0; i < 2; i++)
-        e2e_wait_gone(strays[i], 1);
-    drill_row("44",
-              "grandchildren that ignore SIGTERM: 0 left when ctrun ends, after %.0f ms "
-              "(grace 2 s)",
-              ended);
+    drill_figure(44, "left when ctrun ends", proc_alive(strays[0]) + proc_alive(strays[1]), 0, "");
+    drill_figure(44, "ended after (grace 2 s)", ended, 3000, "ms");
 }
 
 Test(faults, row_48_many_nodes_lost_at_once_cost_one_restart_and_few_rounds)
@@ -248,10 +231,9 @@ Test(faults, row_48_many_nodes_lost_at_once_cost_one_restart_and_few_rounds)
     drill_wait_metric("ctrun_world_size", 4, 10);
     double round = drill_ms(since);
     int rounds = (int)drill_metric("ctrun_generation") - 1;
-    cr_assert_leq(rounds, 3);
-    cr_assert_eq(drill_metric("ctrun_restarts"), 1);
-    drill_row("48", "2 of 6 nodes are killed at once: %d new round(s), 1 restart, %.0f ms", rounds,
-              round);
+    drill_figure(48, "generations", rounds, 3, "");
+    drill_figure(48, "restarts charged", drill_metric("ctrun_restarts"), 1, "");
+    drill_figure(48, "next round after", round, 3000, "ms");
 }
 
 Test(faults, row_49_a_job_without_nodes_waits_and_starts_again_with_new_ones)
@@ -275,6 +257,5 @@ Test(faults, row_49_a_job_without_nodes_waits_and_starts_again_with_new_ones)
     for (int i = 0; i < 2; i++)
         (void)drill_worker(generation, i, 10);
     cr_assert_geq(generation, 2, "a generation is never used again");
-    drill_row("49", "all nodes are lost: the job waits; two new ones run round %d after %.0f ms",
-              generation, drill_ms(since));
+    drill_figure(49, "two new ones at work after", drill_ms(since), 8000, "ms");
 }

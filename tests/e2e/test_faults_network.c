@@ -30,9 +30,8 @@ Test(faults, row_8_a_host_that_loses_power_is_out_after_the_lease)
     (void)proc_wait_text(daemon, "node host2 is lost: not heard for", 10);
     double out = drill_ms(since);
     (void)drill_worker(2, 0, 8);
-    cr_assert_lt(out, 4000);
-    drill_row("8", "a host loses power: out after %.0f ms (lease 700 ms), next round %.0f ms", out,
-              drill_ms(since));
+    drill_figure(8, "out after", out, drill_lease_bound(&job), "ms");
+    drill_figure(8, "next round after", drill_ms(since), drill_lease_bound(&job) + 2000, "ms");
 }
 
 Test(faults, row_9_a_host_that_starts_again_within_its_old_lease_takes_its_old_place)
@@ -51,9 +50,7 @@ Test(faults, row_9_a_host_that_starts_again_within_its_old_lease_takes_its_old_p
     for (int rank = 0; rank < 2; rank++)
         (void)drill_worker((int)drill_metric("ctrun_generation"), rank, 8);
     cr_assert_eq(drill_metric("ctrun_restarts"), 1);
-    drill_row("9",
-              "a host starts again within its lease: old rank, %.0f ms after its agent started",
-              drill_ms(since));
+    drill_figure(9, "at work after its agent started", drill_ms(since), 15000, "ms");
 }
 
 Test(faults, row_10_a_host_behind_a_cut_cable_is_left_out_and_heals_by_itself)
@@ -77,11 +74,10 @@ Test(faults, row_10_a_host_behind_a_cut_cable_is_left_out_and_heals_by_itself)
     pid_t joined = drill_worker((int)drill_metric("ctrun_generation"), 1, 5);
     cr_assert_neq(joined, isolated);
     cr_assert_eq(drill_metric("ctrun_restarts"), 1, "coming back costs nothing");
-    cr_assert_lt(out, 4000);
-    drill_row("10",
-              "a cable is cut: out after %.0f ms (lease 700 ms), next round %.0f ms; healed: "
-              "its old worker ends after %.0f ms, it is back after %.0f ms",
-              out, round, stopped, drill_ms(since));
+    drill_figure(10, "out after", out, drill_lease_bound(&job), "ms");
+    drill_figure(10, "next round after", round, drill_lease_bound(&job) + 2000, "ms");
+    drill_figure(10, "healed: its old worker gone after", stopped, 5000, "ms");
+    drill_figure(10, "healed: at work after", drill_ms(since), 15000, "ms");
 }
 
 Test(faults, row_11_lost_heartbeats_exclude_a_host_that_still_hears)
@@ -95,11 +91,8 @@ Test(faults, row_11_lost_heartbeats_exclude_a_host_that_still_hears)
     double out = drill_ms(since);
     (void)drill_worker(2, 0, 10);
     cr_assert_eq(drill_metric("ctrun_world_size"), 1);
-    cr_assert_lt(out, 4000);
-    drill_row("11",
-              "heartbeats of a host are lost: out after %.0f ms (lease 700 ms), next round "
-              "%.0f ms",
-              out, drill_ms(since));
+    drill_figure(11, "out after", out, drill_lease_bound(&job), "ms");
+    drill_figure(11, "next round after", drill_ms(since), drill_lease_bound(&job) + 2000, "ms");
 }
 
 Test(faults, row_12_a_host_that_hears_nothing_is_replaced)
@@ -112,8 +105,7 @@ Test(faults, row_12_a_host_that_hears_nothing_is_replaced)
     (void)proc_wait_text(daemon, "node host2 is lost", 20);
     double out = drill_ms(since);
     (void)drill_worker(2, 0, 10);
-    cr_assert_lt(out, 20000);
-    drill_row("12", "answers to a host are lost: out after %.0f ms (lease 500 ms)", out);
+    drill_figure(12, "out after (4 leases)", out, 2000, "ms");
 }
 
 Test(faults, row_14_of_a_split_fleet_the_half_with_the_daemon_goes_on)
@@ -132,17 +124,16 @@ Test(faults, row_14_of_a_split_fleet_the_half_with_the_daemon_goes_on)
     int generation = (int)drill_metric("ctrun_generation");
     (void)drill_worker(generation, 0, 10);
     (void)drill_worker(generation, 1, 10);
-    cr_assert_eq(drill_metric("ctrun_restarts"), 1, "one incident, one restart");
+    drill_figure(14, "the half with the daemon at work after", round,
+                 drill_lease_bound(&job) + 2000, "ms");
+    drill_figure(14, "restarts charged", drill_metric("ctrun_restarts"), 1, "");
     cluster_heal(3);
     cluster_heal(4);
     since = proc_now_s();
     for (int i = 0; i < 2; i++)
         e2e_wait_gone(cut_off[i], 10);
     drill_wait_metric("ctrun_members", 4, 10);
-    drill_row("14",
-              "a fleet of 4 splits: the half with the daemon goes on after %.0f ms (lease 700 "
-              "ms); healed: the other half has stopped after %.0f ms",
-              round, drill_ms(since));
+    drill_figure(14, "healed: the other half has stopped after", drill_ms(since), 5000, "ms");
 }
 
 Test(faults, row_15_a_slow_lossy_link_excludes_nobody)
@@ -159,8 +150,8 @@ Test(faults, row_15_a_slow_lossy_link_excludes_nobody)
     drill_pass(4);
     for (int i = 0; i < 2; i++)
         cr_assert(proc_alive(workers[i]));
-    cr_assert_eq(drill_metric("ctrun_generation"), 1);
-    drill_row("15", "64 kbit/s and 5 %% loss in both directions for two leases: 0 rounds");
+    drill_figure(15, "rounds in 2 leases (64 kbit/s, 5 % lost)",
+                 drill_metric("ctrun_generation") - 1, 0, "");
 }
 
 Test(faults, row_32_a_daemon_that_vanishes_without_a_word_is_noticed_and_found_again)
@@ -185,9 +176,6 @@ Test(faults, row_32_a_daemon_that_vanishes_without_a_word_is_noticed_and_found_a
     for (int i = 0; i < 2; i++)
         cr_assert(proc_alive(workers[i]), "no worker notices");
     cr_assert_eq(drill_metric("ctrun_generation"), 1);
-    cr_assert_lt(notice, 6000);
-    drill_row("32",
-              "the daemon's host vanishes: noticed after %.0f ms (lease 1 s), all agents back "
-              "%.0f ms after it serves again",
-              notice, back);
+    drill_figure(32, "noticed after", notice, drill_lease_bound(&job), "ms");
+    drill_figure(32, "all agents back after it serves again", back, 5000, "ms");
 }
