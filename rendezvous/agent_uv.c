@@ -254,6 +254,17 @@ void ct_agent_prepared(struct ct_agent *agent, const struct ct_prepared *prepare
     ct_member_prepared(&agent->member, prepared);
 }
 
+void ct_agent_healed(struct ct_agent *agent, uint64_t generation)
+{
+    ct_member_healed(&agent->member, generation);
+    rearm(agent);
+}
+
+int ct_agent_publish(struct ct_agent *agent, const struct ct_msg_publish *publication)
+{
+    return ct_member_publish(&agent->member, publication);
+}
+
 void ct_agent_progress(struct ct_agent *agent, const struct ct_msg_progress *progress)
 {
     ct_member_progress(&agent->member, progress);

@@ -39,6 +39,17 @@ void ct_agent_stop(struct ct_agent *agent, void (*stopped)(void *context));
  * the round came. Ignored when another generation is being made by now. */
 void ct_agent_prepared(struct ct_agent *agent, const struct ct_prepared *prepared);
 
+/* All workers of this node hold the base of `generation`: the round is healed here. To be called
+ * when options.tells_healed; joins and leaves wait for it, failures do not. */
+void ct_agent_healed(struct ct_agent *agent, uint64_t generation);
+
+/* Ask whether a checkpoint or result of `publication->generation` counts (see PUBLISH in wire.def):
+ * its files are complete and in their place, and all ranks have completed its step. Answered once
+ * by on_published, however long the daemon is away; a newer generation may ask anew before that,
+ * and then the older one is not answered any more. 0; CT_ELIMIT when one of the same generation is
+ * open. */
+int ct_agent_publish(struct ct_agent *agent, const struct ct_msg_publish *publication);
+
 /* Where the workers are, as rank 0's worker (or any) says: for status and the next heartbeat. */
 void ct_agent_progress(struct ct_agent *agent, const struct ct_msg_progress *progress);
 

@@ -37,6 +37,8 @@ static bool begin(struct ct_assembly *assembly, const struct ct_msg_round *part)
         .base_step = part->base_step,
         .base_digest = part->base_digest,
         .base_node = part->base_node,
+        .published_generation = part->published_generation,
+        .published_step = part->published_step,
         .self = UINT32_MAX,
         .node_count = part->node_count,
         .world = part->world,

@@ -27,7 +27,9 @@ struct ct_round {
     uint64_t base_step;
     uint64_t base_digest;
     int32_t base_node; /* index of the node that gives its state to the others; -1: none */
-    uint32_t self;     /* index of this node */
+    uint64_t published_generation; /* newest publication when the round was made; 0: none */
+    uint64_t published_step;       /* a round without base begins from exactly this one */
+    uint32_t self;                 /* index of this node */
     uint32_t node_count;
     uint32_t world; /* all slots */
     const struct ct_round_node *nodes;

@@ -25,6 +25,8 @@ const struct ct_rdzv_params ct_rdzv_params_default = {
     .lease_ms = 5000,
     .prepare_ms = 30000,
     .grow_ms = 2000,
+    .autonomy_ms = 600000,
+    .cordon_faults = 3,
 };
 
 #define TO(name) | 1u << CT_RDZV_##name
@@ -60,17 +62,28 @@ int ct_rdzv_params_check(const struct ct_rdzv_params *params, struct ct_error *e
                             "join timeout %u ms is shorter than the last call of "
                             "%u ms: raise join_timeout",
                             params->join_timeout_ms, params->last_call_ms);
-    if (params->prepare_ms < ct_rdzv_heartbeat_ms(params->lease_ms))
+    uint32_t heartbeat_ms = ct_rdzv_heartbeat_ms(params);
+    if (heartbeat_ms > params->lease_ms / 2)
         return ct_error_set(err, CT_EUSAGE,
-                            "%u ms to stop the workers is less than a heartbeat of "
-                            "the lease of %u ms: raise it",
-                            params->prepare_ms, params->lease_ms);
+                            "lease %u ms is too short for up to %u nodes, which are heard every %u "
+                            "ms: give a lease of %u ms or more",
+                            params->lease_ms, params->nodes_max, heartbeat_ms, 2 * heartbeat_ms);
+    if (params->prepare_ms < heartbeat_ms)
+        return ct_error_set(err, CT_EUSAGE,
+                            "%u ms to stop the workers is less than the heartbeat of %u ms, so "
+                            "nobody could be asked twice: raise it",
+                            params->prepare_ms, heartbeat_ms);
+    if (params->autonomy_ms < 2 * (uint64_t)params->lease_ms)
+        return ct_error_set(err, CT_EUSAGE,
+                            "autonomy %u ms is less than two leases of %u ms, so workers would end "
+                            "while the daemon restarts: raise it",
+                            params->autonomy_ms, params->lease_ms);
     return 0;
 }
 
-uint32_t ct_rdzv_heartbeat_ms(uint32_t lease_ms)
+uint32_t ct_rdzv_heartbeat_ms(const struct ct_rdzv_params *params)
 {
-    return lease_ms / 5;
+    return CT_MAX(params->lease_ms / 5, params->nodes_max / 2);
 }
 
 uint32_t ct_rdzv_reattach_ms(uint32_t lease_ms)
@@ -202,7 +215,7 @@ static void on_record(struct ct_rdzv *job, const struct ct_rdzv_event *event)
 static void forgive_own_stall(struct ct_rdzv *job, uint64_t now_ms)
 {
     uint64_t due = ct_rdzv_deadline(job);
-    if (due < now_ms && now_ms - due > ct_rdzv_heartbeat_ms(job->params.lease_ms))
+    if (due < now_ms && now_ms - due > ct_rdzv_heartbeat_ms(&job->params))
         ct_rdzv_extend_leases(job, now_ms, now_ms - due);
 }
 

@@ -62,18 +62,23 @@ struct ct_rdzv_params {
     uint32_t lease_ms;        /* how long a silent node stays a member */
     uint32_t prepare_ms;      /* how long a node may take to stop its workers */
     uint32_t grow_ms;         /* how long joins are collected while a round runs */
+    uint32_t autonomy_ms;     /* how long workers go on without a daemon */
+    uint32_t cordon_faults;   /* losses of a host within an hour that cordon it; 0: never */
+    uint32_t world_divides;   /* the number of ranks must divide this; 0: any will do */
     uint64_t config_hash;     /* of what the nodes run; 0 is not compared */
 };
 
-/* Defaults of the times above (join 600 s, last call 300 ms, lease 5 s, prepare 30 s, grow 2 s),
- * one node, no restarts. */
+/* Defaults of the times above (join 600 s, last call 300 ms, lease 5 s, prepare 30 s, grow 2 s,
+ * autonomy 600 s), a cordon after 3 losses, one node, no restarts, any number of ranks. */
 extern const struct ct_rdzv_params ct_rdzv_params_default;
 
 /* 0, or CT_EUSAGE with the sentence: MIN above MAX, a lease below the limit, ... */
 int ct_rdzv_params_check(const struct ct_rdzv_params *params, struct ct_error *err);
 
-/* The heartbeat period and the time a lost connection has to come back, both from the lease. */
-uint32_t ct_rdzv_heartbeat_ms(uint32_t lease_ms);
+/* The heartbeat period: a fifth of the lease, and half a millisecond a node of a large job. */
+uint32_t ct_rdzv_heartbeat_ms(const struct ct_rdzv_params *params);
+
+/* How long a closed connection may stay away. */
 uint32_t ct_rdzv_reattach_ms(uint32_t lease_ms);
 
 /* ---- states, from states.def ---- */

@@ -45,13 +45,13 @@ bool ct_rdzv_hears_nobody(const struct ct_rdzv *job)
     uint64_t silence = job->now_ms - job->contact_ms;
     bool several = job->capacity - job->count[CT_RDZV_FREE] >= 2;
     return several && job->roster.generation > 0 && job->phase != CT_RDZV_CLOSED &&
-           silence > 2 * (uint64_t)ct_rdzv_heartbeat_ms(job->params.lease_ms) && silence < DEAF_MS;
+           silence > 2 * (uint64_t)ct_rdzv_heartbeat_ms(&job->params) && silence < DEAF_MS;
 }
 
 bool ct_rdzv_is_lively(const struct ct_rdzv *job, const struct ct_rdzv_member *member)
 {
     return member->link != 0 &&
-           job->now_ms - member->heard_ms <= 2 * ct_rdzv_heartbeat_ms(job->params.lease_ms);
+           job->now_ms - member->heard_ms <= 2 * ct_rdzv_heartbeat_ms(&job->params);
 }
 
 /* ---- leases ---- */
@@ -66,7 +66,7 @@ void ct_rdzv_renew_lease(struct ct_rdzv *job, struct ct_rdzv_member *member)
 
 void ct_rdzv_extend_leases(struct ct_rdzv *job, uint64_t now_ms, uint64_t gap_ms)
 {
-    uint64_t least = now_ms + ct_rdzv_heartbeat_ms(job->params.lease_ms);
+    uint64_t least = now_ms + ct_rdzv_heartbeat_ms(&job->params);
     job->excused_ms = now_ms + job->params.lease_ms;
     for (size_t i = 0; i < job->capacity; i++) {
         struct ct_rdzv_member *member = &job->members[i];
@@ -156,7 +156,7 @@ void ct_rdzv_scan_leases(struct ct_rdzv *job)
             if (!job->is_deaf)
                 ct_rdzv_announce(job, "no node is heard: the daemon itself seems to be cut off");
             job->is_deaf = true;
-            member->lease_until_ms = job->now_ms + ct_rdzv_heartbeat_ms(job->params.lease_ms);
+            member->lease_until_ms = job->now_ms + ct_rdzv_heartbeat_ms(&job->params);
         }
         if (member->lease_until_ms > job->now_ms)
             next = CT_MIN(next, member->lease_until_ms);

@@ -3,7 +3,7 @@
  * Two things are kept apart: the connection (phase) and the node's place in the rounds (asked,
  * acting, done). A lost connection changes nothing about the place; when it is back, WELCOME says
  * whether the daemon sees the place in the same way. */
-#include "rendezvous/member.h"
+#include "rendezvous/member_say.h"
 
 #include "base/assert.h"
 #include "base/str.h"
@@ -12,7 +12,6 @@
 #include <string.h>
 
 enum {
-    AUTONOMY_MS = 600 * 1000, /* how long the workers go on without a daemon */
     FIRST_HEARTBEAT_MS = 200, /* after WELCOME: brings what the job waits for */
     RETRY_MS = 100,           /* between connections, and jitter as much again */
 };
@@ -40,148 +39,14 @@ void ct_member_deinit(struct ct_member *member)
     member->assembly = member->current = NULL;
 }
 
-/* ---- saying ---- */
-
-static void send(struct ct_member *member, const struct ct_message *message)
-{
-    member->io.send(member->io.context, message);
-}
+/* ---- the connection ---- */
 
 /* relay.c sends through this. */
 static void send_request(void *context, const struct ct_message *message)
 {
-    send(context, message);
+    const struct ct_member *member = context;
+    member->io.send(member->io.context, message);
 }
-
-static void send_hello(struct ct_member *member)
-{
-    const struct ct_agent_options *o = &member->options;
-    struct ct_message message = {
-        .type = CT_MSG_HELLO,
-        .hello = {.generation = member->heard,
-                  .protocol = CT_WIRE_PROTOCOL,
-                  .job = o->run_id,
-                  .host = o->host,
-                  .incarnation = o->id,
-                  .role = "agent",
-                  .epoch = member->epoch},
-    };
-    send(member, &message);
-}
-
-static void send_join(struct ct_member *member)
-{
-    const struct ct_agent_options *o = &member->options;
-    struct ct_message message = {
-        .type = CT_MSG_JOIN,
-        .join = {.generation = member->heard,
-                 .seq = ++member->seq,
-                 .acting = member->acting,
-                 .over = member->over,
-                 .incarnation = o->id,
-                 .slots = o->slots,
-                 .node_rank = o->node_rank,
-                 .slurm_node = o->slurm_node,
-                 .nodes_min = o->params.nodes_min,
-                 .nodes_max = o->params.nodes_max,
-                 .max_restarts = o->params.max_restarts,
-                 .host = o->host,
-                 .address = o->address,
-                 .role = o->role != NULL ? o->role : "default",
-                 .join_timeout_ms = o->params.join_timeout_ms,
-                 .last_call_ms = o->params.last_call_ms,
-                 .lease_ms = o->params.lease_ms,
-                 .prepare_ms = o->params.prepare_ms,
-                 .grow_ms = o->params.grow_ms,
-                 .config_hash = o->params.config_hash,
-                 .survivable = o->survivable},
-    };
-    send(member, &message);
-}
-
-static void send_heartbeat(struct ct_member *member)
-{
-    struct ct_message message = {
-        .type = CT_MSG_HEARTBEAT,
-        .heartbeat = {.generation = member->heard,
-                      .seq = ++member->seq,
-                      .acting = member->acting,
-                      .over = member->over,
-                      .step = member->step},
-    };
-    send(member, &message);
-}
-
-static void send_prepared(struct ct_member *member)
-{
-    const struct ct_prepared *p = &member->prepared;
-    struct ct_message message = {
-        .type = CT_MSG_PREPARED,
-        .prepared = {.generation = p->generation,
-                     .seq = ++member->seq,
-                     .acted = p->untouched && member->begun > 0 ? member->begun - 1 : member->begun,
-                     .lineage = p->lineage,
-                     .step = p->step,
-                     .digest = p->digest,
-                     .port = p->port},
-    };
-    send(member, &message);
-}
-
-static void send_failure(struct ct_member *member)
-{
-    const struct ct_rdzv_failure *f = &member->failure;
-    struct ct_message message = {
-        .type = CT_MSG_FAILURE,
-        .failure = {.generation = f->generation,
-                    .seq = ++member->seq,
-                    .rank = f->rank,
-                    .local_rank = f->local_rank,
-                    .pid = f->pid,
-                    .status = f->status,
-                    .signal = f->signal,
-                    .code = f->code,
-                    .fatal = f->fatal,
-                    .host = f->host,
-                    .text = f->text},
-    };
-    send(member, &message);
-}
-
-static void send_done(struct ct_member *member)
-{
-    struct ct_message message = {
-        .type = CT_MSG_DONE,
-        .done = {.generation = member->done, .seq = ++member->seq},
-    };
-    send(member, &message);
-}
-
-static void send_leave(struct ct_member *member)
-{
-    struct ct_message message = {
-        .type = CT_MSG_LEAVE,
-        .leave = {.generation = member->heard, .seq = ++member->seq, .how = (uint8_t)member->leave},
-    };
-    send(member, &message);
-}
-
-/* All that the daemon may not know, to a daemon that sees this node in `state`. */
-static void repeat(struct ct_member *member, enum ct_rdzv_member_state state)
-{
-    bool in_round = state == CT_RDZV_ACTING || state == CT_RDZV_DONE;
-    if (state == CT_RDZV_ASKED && member->has_prepared)
-        send_prepared(member);
-    if (member->has_failure && (in_round || state == CT_RDZV_ASKED))
-        send_failure(member);
-    bool may_be_done = state == CT_RDZV_ACTING || state == CT_RDZV_ASKED;
-    if (member->done > 0 && may_be_done && member->done == member->acting)
-        send_done(member);
-    if (member->leaves)
-        send_leave(member);
-}
-
-/* ---- the connection ---- */
 
 static void reply(void *context, const struct ct_msg_store_reply *answer)
 {
@@ -193,9 +58,10 @@ static void reply(void *context, const struct ct_msg_store_reply *answer)
 
 static void connect(struct ct_member *member)
 {
-    uint64_t limit = member->was_joined ? AUTONOMY_MS : member->options.params.join_timeout_ms;
+    const struct ct_rdzv_params *p = &member->options.params;
     if (member->give_up_ms == UINT64_MAX)
-        member->give_up_ms = member->now_ms + limit;
+        member->give_up_ms = member->was_joined ? member->answered_ms + p->autonomy_ms
+                                                : member->now_ms + p->join_timeout_ms;
     member->phase = CT_MEMBER_CONNECTING;
     uint64_t left = member->give_up_ms - CT_MIN(member->give_up_ms, member->now_ms);
     member->io.connect(member->io.context, CT_MAX(left, (uint64_t)1));
@@ -230,6 +96,19 @@ static void fail(struct ct_member *member, const struct ct_error *error)
     member->on.on_failed(member->on.context, &copy);
 }
 
+/* Nobody let it in for as long as it may wait: `last_error` says what stood in the way. A node that
+ * was in the job ends its workers, for nobody else may know whether they still are the job. */
+static void give_up(struct ct_member *member)
+{
+    struct ct_error error = member->last_error;
+    if (member->was_joined)
+        ct_error_set(&error, CT_ETIMEOUT,
+                     "no rendezvous for %u s, the longest that workers go on alone (%.600s): start "
+                     "ctrund again with its journal sooner, or raise the autonomy time",
+                     member->options.params.autonomy_ms / 1000, member->last_error.text);
+    fail(member, &error);
+}
+
 void ct_member_stop(struct ct_member *member)
 {
     member->muted = true;
@@ -258,8 +137,8 @@ void ct_member_connected(struct ct_member *member, uint64_t now_ms)
     member->now_ms = now_ms;
     member->phase = CT_MEMBER_JOINING;
     member->answered_ms = now_ms;
-    send_hello(member);
-    send_join(member);
+    ct_member_send_hello(member);
+    ct_member_send_join(member);
 }
 
 /* The connection ended. Try again, unless that is of no use. */
@@ -274,8 +153,10 @@ static void connection_lost(struct ct_member *member, const struct ct_error *why
     }
     if (member->phase == CT_MEMBER_OVER)
         return; /* a callback ended it */
-    if (why->code == CT_EAUTH || member->give_up_ms <= member->now_ms)
+    if (why->code == CT_EAUTH)
         fail(member, &member->last_error);
+    else if (member->give_up_ms <= member->now_ms)
+        give_up(member);
     else
         connect_later(member, was_joined ? 0 : RETRY_MS);
 }
@@ -312,7 +193,7 @@ static void on_welcome(struct ct_member *member, const struct ct_msg_welcome *m)
     member->epoch = CT_MAX(member->epoch, m->epoch);
     member->was_joined = true;
     member->give_up_ms = UINT64_MAX;
-    uint64_t period = ct_rdzv_heartbeat_ms(member->options.params.lease_ms);
+    uint64_t period = ct_rdzv_heartbeat_ms(&member->options.params);
     member->heartbeat_ms = member->now_ms + CT_MIN(period, (uint64_t)FIRST_HEARTBEAT_MS);
     if (member->link_told) {
         member->link_told = false;
@@ -322,14 +203,18 @@ static void on_welcome(struct ct_member *member, const struct ct_msg_welcome *m)
         revoke(member, CT_RDZV_REASON_LOST);
     ct_relay_flush(&member->relay, send_request, member);
     if (member->leaves)
-        send_leave(member);
+        ct_member_send_leave(member);
 }
 
 static void on_refuse(struct ct_member *member, const struct ct_msg_refuse *m)
 {
     ct_error_set(&member->last_error, m->code, "%s", m->text);
-    if (m->retry_ms == 0 || member->give_up_ms <= member->now_ms) {
+    if (m->retry_ms == 0) {
         fail(member, &member->last_error);
+        return;
+    }
+    if (member->give_up_ms <= member->now_ms) {
+        give_up(member);
         return;
     }
     set_waiting(member, m->text);
@@ -342,7 +227,7 @@ static void on_prepare(struct ct_member *member, const struct ct_msg_prepare *m)
     enum ct_rdzv_reason reason = m->cause < CT_RDZV_REASONS ? m->cause : CT_RDZV_REASON_FORM;
     if (m->generation == member->asked) {
         if (member->has_prepared)
-            send_prepared(member);
+            ct_member_send_prepared(member);
         if (member->has_prepared || !member->asked_at_boundary || m->at_boundary != 0)
             return;
     } else if (m->generation <= member->heard) {
@@ -389,6 +274,17 @@ static void on_round(struct ct_member *member, const struct ct_msg_round *m)
     member->done = 0;
     set_waiting(member, "");
     member->on.on_round(member->on.context, &assembly->round);
+    if (!member->options.tells_healed)
+        ct_member_healed(member, m->generation);
+}
+
+static void on_published(struct ct_member *member, const struct ct_msg_published *m)
+{
+    const struct ct_msg_publish *open = &member->publication;
+    if (open->generation == 0 || m->generation != open->generation || m->step != open->step)
+        return;
+    member->publication.generation = 0;
+    member->on.on_published(member->on.context, m);
 }
 
 static void on_ack(struct ct_member *member, const struct ct_msg_heartbeat_ack *m)
@@ -397,7 +293,7 @@ static void on_ack(struct ct_member *member, const struct ct_msg_heartbeat_ack *
         return;
     set_waiting(member, m->waiting);
     if (member->phase == CT_MEMBER_JOINED)
-        repeat(member, m->state);
+        ct_member_repeat(member, m->state);
 }
 
 static void on_close(struct ct_member *member, const struct ct_msg_close *m)
@@ -448,6 +344,13 @@ void ct_member_message(struct ct_member *member, uint64_t now_ms, const struct c
     case CT_MSG_HEARTBEAT_ACK:
         on_ack(member, &message->heartbeat_ack);
         break;
+    case CT_MSG_PUBLISHED:
+        on_published(member, &message->published);
+        break;
+    case CT_MSG_DRAIN:
+        if (member->on.on_drain != NULL)
+            member->on.on_drain(member->on.context, message->drain.text);
+        break;
     case CT_MSG_CLOSE:
         on_close(member, &message->close);
         break;
@@ -490,7 +393,7 @@ void ct_member_tick(struct ct_member *member, uint64_t now_ms)
     uint64_t due = ct_member_deadline(member);
     if (due > now_ms)
         return;
-    uint64_t period = ct_rdzv_heartbeat_ms(member->options.params.lease_ms);
+    uint64_t period = ct_rdzv_heartbeat_ms(&member->options.params);
     if (now_ms - due > period)
         member->answered_ms += now_ms - due; /* this agent was away: answers may lie waiting */
     member->now_ms = now_ms;
@@ -509,7 +412,7 @@ void ct_member_tick(struct ct_member *member, uint64_t now_ms)
     if (member->phase == CT_MEMBER_JOINED && member->heartbeat_ms <= now_ms) {
         uint64_t jitter = ct_rng_below(&member->rng, period * 2 / 5 + 1);
         member->heartbeat_ms = now_ms + CT_MAX(period * 4 / 5 + jitter, (uint64_t)1);
-        send_heartbeat(member);
+        ct_member_send_heartbeat(member);
     }
 }
 
@@ -527,7 +430,26 @@ void ct_member_prepared(struct ct_member *member, const struct ct_prepared *prep
     member->has_failure = false;
     member->done = 0;
     if (member->phase == CT_MEMBER_JOINED)
-        send_prepared(member);
+        ct_member_send_prepared(member);
+}
+
+void ct_member_healed(struct ct_member *member, uint64_t generation)
+{
+    if (generation != member->acting || generation <= member->healed)
+        return;
+    member->healed = generation;
+    if (member->phase == CT_MEMBER_JOINED)
+        ct_member_send_heartbeat(member);
+}
+
+int ct_member_publish(struct ct_member *member, const struct ct_msg_publish *publication)
+{
+    if (publication->generation == 0 || publication->generation <= member->publication.generation)
+        return CT_ELIMIT;
+    member->publication = *publication;
+    if (member->phase == CT_MEMBER_JOINED)
+        ct_member_send_publish(member);
+    return 0;
 }
 
 void ct_member_progress(struct ct_member *member, const struct ct_msg_progress *progress)
@@ -537,7 +459,7 @@ void ct_member_progress(struct ct_member *member, const struct ct_msg_progress *
         return;
     member->step = progress->step;
     if (member->phase == CT_MEMBER_JOINED)
-        send(member, &message);
+        member->io.send(member->io.context, &message);
 }
 
 void ct_member_failure(struct ct_member *member, const struct ct_rdzv_failure *failure)
@@ -548,7 +470,7 @@ void ct_member_failure(struct ct_member *member, const struct ct_rdzv_failure *f
     ct_str_copy(member->failure.host, sizeof(member->failure.host), member->options.host);
     member->has_failure = true;
     if (member->phase == CT_MEMBER_JOINED)
-        send_failure(member);
+        ct_member_send_failure(member);
 }
 
 void ct_member_done(struct ct_member *member, uint64_t generation)
@@ -557,7 +479,7 @@ void ct_member_done(struct ct_member *member, uint64_t generation)
         return;
     member->done = generation;
     if (member->phase == CT_MEMBER_JOINED)
-        send_done(member);
+        ct_member_send_done(member);
 }
 
 void ct_member_leave(struct ct_member *member, enum ct_rdzv_leave how)
@@ -567,7 +489,7 @@ void ct_member_leave(struct ct_member *member, enum ct_rdzv_leave how)
     member->leaves = true;
     member->leave = how;
     if (member->phase == CT_MEMBER_JOINED)
-        send_leave(member);
+        ct_member_send_leave(member);
 }
 
 int ct_member_store(struct ct_member *member, uint64_t request, const struct ct_message *op)

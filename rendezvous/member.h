@@ -35,7 +35,8 @@ struct ct_agent_options {
     int32_t node_rank;  /* asked for; -1: none */
     int32_t slurm_node; /* SLURM_NODEID; -1: none */
     bool survivable;
-    struct ct_id id;              /* {0, 0}: drawn from getrandom(2) */
+    bool tells_healed; /* ct_agent_healed will be called; else a round is healed as it begins */
+    struct ct_id id;   /* {0, 0}: drawn from getrandom(2) */
     const struct ct_clock *clock; /* NULL: the machine's */
 };
 
@@ -73,6 +74,14 @@ struct ct_agent_callbacks {
 
     /* The answer to ct_agent_store; reply->request is the number given there. */
     void (*on_store_reply)(void *context, const struct ct_msg_store_reply *reply);
+
+    /* The answer to ct_agent_publish: code 0, the publication is on record and readers may be
+     * pointed to it; else it does not count. */
+    void (*on_published)(void *context, const struct ct_msg_published *answer);
+
+    /* An operator wants this node to go: as if ct_agent_leave(DRAIN) had been called. on_prepare at
+     * a step boundary and on_released follow. NULL: not told. */
+    void (*on_drain)(void *context, const char *text);
 
     /* The job is over, for all nodes alike. */
     void (*on_closed)(void *context, const struct ct_rdzv_result *result);
@@ -135,7 +144,9 @@ struct ct_member {
     bool asked_at_boundary;
     bool has_prepared;
     struct ct_prepared prepared;
-    uint64_t done; /* generation that is done, 0: none */
+    uint64_t healed;                   /* newest round whose base all workers of this node hold */
+    uint64_t done;                     /* generation that is done, 0: none */
+    struct ct_msg_publish publication; /* that waits for its answer; generation 0: none */
     bool has_failure;
     struct ct_rdzv_failure failure; /* of `acting`, until the daemon has acted on it */
     bool leaves;
@@ -177,6 +188,8 @@ void ct_member_stop(struct ct_member *member);
 
 /* The calls of agent_uv.h, described there. */
 void ct_member_prepared(struct ct_member *member, const struct ct_prepared *prepared);
+void ct_member_healed(struct ct_member *member, uint64_t generation);
+int ct_member_publish(struct ct_member *member, const struct ct_msg_publish *publication);
 void ct_member_progress(struct ct_member *member, const struct ct_msg_progress *progress);
 void ct_member_failure(struct ct_member *member, const struct ct_rdzv_failure *failure);
 void ct_member_done(struct ct_member *member, uint64_t generation);

@@ -94,7 +94,7 @@ static struct ct_rdzv_member *rank_holder(struct ct_rdzv *job, int32_t node_rank
  * self still leased, which will never be heard again. 0: the holder was heard since, it lives. */
 static uint32_t contest_ms(struct ct_rdzv *job, struct ct_rdzv_member *holder)
 {
-    uint32_t heartbeat = ct_rdzv_heartbeat_ms(job->params.lease_ms);
+    uint32_t heartbeat = ct_rdzv_heartbeat_ms(&job->params);
     bool is_new = holder->contested_ms == 0 ||
                   job->now_ms - holder->contested_ms > 2 * (uint64_t)job->params.lease_ms;
     if (is_new)

@@ -45,8 +45,9 @@ static void put_reserve(struct ct_buf *out, const struct ct_rdzv *job)
 {
     const struct ct_rdzv_params *p = &job->params;
     const uint32_t numbers[] = {
-        p->nodes_min, p->nodes_max,  p->max_restarts, p->join_timeout_ms, p->last_call_ms,
-        p->lease_ms,  p->prepare_ms, p->grow_ms,      job->restarts,      job->charged,
+        p->nodes_min,     p->nodes_max,  p->max_restarts, p->join_timeout_ms, p->last_call_ms,
+        p->lease_ms,      p->prepare_ms, p->grow_ms,      p->autonomy_ms,     p->cordon_faults,
+        p->world_divides, job->restarts, job->charged,
     };
     put_u64(out, job->generation);
     put_u64(out, p->config_hash);
@@ -180,8 +181,9 @@ static void get_reserve(struct cursor *cursor, struct ct_record *record)
     record->generation = get_u64(cursor);
     p->config_hash = get_u64(cursor);
     uint32_t *const numbers[] = {
-        &p->nodes_min, &p->nodes_max,  &p->max_restarts, &p->join_timeout_ms, &p->last_call_ms,
-        &p->lease_ms,  &p->prepare_ms, &p->grow_ms,      &record->restarts,
+        &p->nodes_min,    &p->nodes_max,     &p->max_restarts,  &p->join_timeout_ms,
+        &p->last_call_ms, &p->lease_ms,      &p->prepare_ms,    &p->grow_ms,
+        &p->autonomy_ms,  &p->cordon_faults, &p->world_divides, &record->restarts,
     };
     for (size_t i = 0; i < CT_COUNT(numbers); i++)
         *numbers[i] = get_u32(cursor);

@@ -286,6 +286,9 @@ static struct ct_rdzv_params params_of(const struct ct_msg_join *m)
         .lease_ms = clamp_u32(m->lease_ms),
         .prepare_ms = clamp_u32(m->prepare_ms),
         .grow_ms = clamp_u32(m->grow_ms),
+        .autonomy_ms = clamp_u32(m->autonomy_ms),
+        .cordon_faults = m->cordon_faults,
+        .world_divides = m->world_divides,
         .config_hash = m->config_hash,
     };
 }

@@ -27,6 +27,7 @@ static void draw_params(struct sim *sim)
         .lease_ms = leases[ct_rng_below(rng, CT_COUNT(leases))],
         .prepare_ms = (uint32_t)between(rng, 3000, 10000),
         .grow_ms = (uint32_t)between(rng, 1, 1000),
+        .autonomy_ms = 600000,
     };
     uint32_t spare = (uint32_t)ct_rng_below(rng, 3);
     sim->node_count = CT_MIN(nodes + spare, (uint32_t)SIM_NODES);

@@ -290,7 +290,7 @@ void scene_new_self(struct scene *s, const char *name)
 void scene_at(struct scene *s, uint64_t now_ms, bool beats)
 {
     const struct ct_rdzv_event tick = {.kind = CT_RDZV_ON_TICK};
-    uint64_t period = ct_rdzv_heartbeat_ms(s->params.lease_ms);
+    uint64_t period = ct_rdzv_heartbeat_ms(&s->params);
     while (s->now_ms < now_ms) {
         uint64_t due = ct_rdzv_deadline(s->job);
         uint64_t beat = beats ? (s->now_ms / period + 1) * period : UINT64_MAX;

@@ -111,7 +111,8 @@ static struct ct_message join_of(struct peer *peer, uint32_t nodes)
                                         .last_call_ms = 1,
                                         .lease_ms = 1000,
                                         .prepare_ms = 1000,
-                                        .grow_ms = 100}};
+                                        .grow_ms = 100,
+                                        .autonomy_ms = 600000}};
 }
 
 static void join(struct bench *b, struct peer *peer, const char *job, uint32_t nodes)
