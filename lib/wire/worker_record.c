@@ -1,0 +1,235 @@
+/* See worker_record.h. */
+#include "wire/worker_record.h"
+
+#include "base/assert.h"
+#include "base/hash.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { RECORD_MAGIC = 0x43545752, RECORD_VERSION = 1, RECORD_BYTES = 4096 };
+
+_Static_assert(sizeof(struct ct_worker_record) <= RECORD_BYTES, "one page");
+
+#define SET(field, value) atomic_store_explicit(&(field), (value), memory_order_relaxed)
+#define GET(field) atomic_load_explicit(&(field), memory_order_relaxed)
+
+static int refuse(struct ct_error *err, const char *what)
+{
+    int code = -errno;
+
+    return ct_error_set(err, code, "cannot %s a worker's record: %s", what, strerror(-code));
+}
+
+/* ---- agent ------------------------------------------------------------------------------------
+ */
+
+int ct_worker_record_new(const struct ct_worker_record **ret_record, int *ret_fd,
+                         struct ct_error *err)
+{
+    int fd = memfd_create("ctrun-record", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    if (fd < 0)
+        return refuse(err, "create");
+    struct ct_worker_record *record = MAP_FAILED;
+    if (ftruncate(fd, RECORD_BYTES) == 0)
+        record = mmap(NULL, RECORD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (record == MAP_FAILED) {
+        int code = refuse(err, "map");
+        (void)close(fd);
+        return code;
+    }
+    record->magic = RECORD_MAGIC;
+    record->version = RECORD_VERSION;
+    (void)mprotect(record, RECORD_BYTES, PROT_READ);
+    /* A worker that could cut it short would kill the agent, which reads it, by SIGBUS. */
+    (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    *ret_record = record;
+    *ret_fd = fd;
+    return 0;
+}
+
+static void read_text(const _Atomic char *from, char *to, size_t room)
+{
+    for (size_t i = 0; i < room; i++) {
+        char at = GET(from[i]);
+
+        to[i] = at >= ' ' && at <= '~' ? at : '\0'; /* it goes to a terminal */
+        if (to[i] == '\0')
+            break;
+    }
+    to[room - 1] = '\0';
+}
+
+static void read_group(const struct ct_record_group *group, struct ct_record_call *call,
+                       struct ct_record_view *view)
+{
+    uint64_t numbers[] = {GET(group->id), GET(group->entered), GET(group->completed),
+                          GET(group->waiting), GET(group->moves)};
+    uint64_t beat_ns = GET(group->beat_ns);
+    uint32_t awaited = GET(group->awaited);
+
+    view->progress = ct_hash64(numbers, sizeof numbers, view->progress);
+    view->signs = ct_hash64(&beat_ns, sizeof beat_ns, view->signs);
+    call->id = numbers[0];
+    call->entered = numbers[1];
+    call->completed = numbers[2];
+    call->waiting = numbers[3];
+    call->since_ns = GET(group->since_ns);
+    call->awaited = (int)CT_MIN(awaited, (uint32_t)INT32_MAX) - 1;
+    read_text(group->name, call->name, sizeof call->name);
+    read_text(group->words, call->words, sizeof call->words);
+}
+
+void ct_record_read(const struct ct_worker_record *record, struct ct_record_view *ret_view)
+{
+    uint32_t section = GET(record->section);
+    uint64_t numbers[] = {section, GET(record->step), GET(record->since_ns)};
+
+    *ret_view = (struct ct_record_view){
+        .opened = GET(record->opened) != 0,
+        .section = section <= CT_RECORD_AWAY ? (enum ct_record_section)section : CT_RECORD_START,
+        .step = numbers[1],
+        .progress = ct_hash64(numbers, sizeof numbers, 0),
+        .straggler_count = atomic_load_explicit(&record->straggler_count, memory_order_acquire),
+        .straggler = GET(record->straggler),
+        .straggler_share = GET(record->straggler_share),
+        .straggler_cost = GET(record->straggler_cost),
+    };
+    for (int i = 0; i < CT_RECORD_GROUPS; i++)
+        if (GET(record->groups[i].id) != 0)
+            read_group(&record->groups[i], &ret_view->groups[ret_view->group_count++], ret_view);
+    ret_view->signs = ct_hash64(&ret_view->progress, sizeof ret_view->progress, ret_view->signs);
+}
+
+uint32_t ct_record_durations(const struct ct_worker_record *record, uint32_t *ret_us, uint32_t room)
+{
+    uint64_t steps = GET(record->steps);
+    uint32_t count = (uint32_t)CT_MIN(steps, (uint64_t)CT_MIN(room, CT_RECORD_DURATIONS));
+
+    for (uint32_t i = 0; i < count; i++)
+        ret_us[i] = GET(record->durations_us[(steps - 1 - i) % CT_RECORD_DURATIONS]);
+    return count;
+}
+
+/* ---- worker -----------------------------------------------------------------------------------
+ */
+
+int ct_worker_record_open(int fd, struct ct_worker_record **ret_record, struct ct_error *err)
+{
+    struct stat stat;
+
+    if (fstat(fd, &stat) != 0)
+        return refuse(err, "look at");
+    if (stat.st_size != RECORD_BYTES)
+        return ct_error_set(err, CT_EPROTOCOL, "descriptor %d is no worker's record of ctrun", fd);
+    struct ct_worker_record *record =
+        mmap(NULL, RECORD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (record == MAP_FAILED)
+        return refuse(err, "map");
+    if (record->magic != RECORD_MAGIC || record->version != RECORD_VERSION) {
+        (void)munmap(record, RECORD_BYTES);
+        return ct_error_set(err, CT_EPROTOCOL, "descriptor %d is no worker's record of this ctrun",
+                            fd);
+    }
+    SET(record->opened, 1);
+    *ret_record = record;
+    return 0;
+}
+
+void ct_record_at(struct ct_worker_record *record, enum ct_record_section section, uint64_t step,
+                  uint64_t now_ns)
+{
+    if (record == NULL)
+        return;
+    if (section == CT_RECORD_STEP && GET(record->section) == CT_RECORD_STEP &&
+        step == GET(record->step) + 1) {
+        uint64_t took_us = (now_ns - GET(record->since_ns)) / 1000, steps = GET(record->steps);
+
+        SET(record->durations_us[steps % CT_RECORD_DURATIONS],
+            (uint32_t)CT_MIN(took_us, (uint64_t)UINT32_MAX));
+        SET(record->steps, steps + 1);
+    }
+    SET(record->section, section);
+    SET(record->step, step);
+    SET(record->since_ns, now_ns);
+}
+
+void ct_record_straggler(struct ct_worker_record *record, uint32_t rank, uint32_t share,
+                         uint32_t cost)
+{
+    if (record == NULL)
+        return;
+    SET(record->straggler, rank);
+    SET(record->straggler_share, share);
+    SET(record->straggler_cost, cost);
+    atomic_fetch_add_explicit(&record->straggler_count, 1, memory_order_release);
+}
+
+static void write_text(_Atomic char *to, size_t room, const char *from)
+{
+    size_t i = 0;
+
+    for (; i + 1 < room && from[i] != '\0'; i++)
+        SET(to[i], from[i]);
+    SET(to[i], '\0');
+}
+
+struct ct_record_group *ct_record_group_new(struct ct_worker_record *record, const char *key)
+{
+    uint64_t id = ct_hash_str(key);
+
+    id += id == 0;
+    for (int i = 0; record != NULL && i < CT_RECORD_GROUPS; i++) {
+        struct ct_record_group *group = &record->groups[i];
+        uint64_t none = 0;
+
+        if (!atomic_compare_exchange_strong(&group->id, &none, id))
+            continue;
+        SET(group->entered, 0);
+        SET(group->completed, 0);
+        SET(group->waiting, 0);
+        SET(group->awaited, 0);
+        write_text(group->words, sizeof group->words, "");
+        write_text(group->name, sizeof group->name, key);
+        return group;
+    }
+    return NULL;
+}
+
+void ct_record_group_free(struct ct_record_group *group)
+{
+    if (group != NULL)
+        atomic_store(&group->id, 0);
+}
+
+void ct_record_wait(struct ct_record_group *group, uint64_t number, uint64_t now_ns)
+{
+    SET(group->since_ns, now_ns);
+    SET(group->words[0], '\0');
+    ct_record_beat(group, now_ns, GET(group->moves), -1);
+    SET(group->waiting, number);
+}
+
+void ct_record_words(struct ct_record_group *group, const char *words)
+{
+    write_text(group->words, sizeof group->words, words);
+}
+
+void ct_record_woke(struct ct_record_group *group)
+{
+    SET(group->waiting, 0);
+}
+
+/* ---- both -------------------------------------------------------------------------------------
+ */
+
+void ct_worker_record_unmap(const struct ct_worker_record *record)
+{
+    if (record != NULL)
+        (void)munmap((void *)(uintptr_t)record, RECORD_BYTES);
+}

@@ -1,0 +1,151 @@
+/* The worker's record: what a worker is at, for an agent that cannot ask it.
+ *
+ * One page of a memfd for each worker (descriptor CTRUN_RECORD_FD), written by the worker, mapped
+ * read-only by its agent, who reads it whether the worker runs, hangs, is stopped or is dead:
+ *
+ *     worker                                        agent, twice a second
+ *     ct_record_at(STEP, 17)   section, step        ct_record_read -> struct ct_record_view
+ *     group's call             entered++              .signs    the same as last time: no sign of
+ * life it has to wait         waiting, since         .progress the same as last time: it waits each
+ * 10 ms of a wait   beat, awaited rank over                     completed++
+ *
+ * Every field is one atomic, so no value is torn; fields that belong together may be of two moments
+ * when the worker is stopped between two stores, which the verdict on it survives. A call that
+ * finds all its peers there costs two relaxed stores. The writer never waits for a reader.
+ *
+ * Writers: ct_record_at one thread of the process; a group's slot that group's one thread. */
+#ifndef CT_WIRE_WORKER_RECORD_H
+#define CT_WIRE_WORKER_RECORD_H
+
+#include "base/error.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    CT_RECORD_GROUPS = 8,      /* groups that are recorded at a time; more go unrecorded */
+    CT_RECORD_DURATIONS = 256, /* last steps whose duration is kept; a power of two */
+    CT_RECORD_NAME = 32,       /* bytes of a group's name, of a call's words */
+    CT_RECORD_WORDS = 64,
+};
+
+/* `waiting` of a send or recv: they are not counted. */
+#define CT_RECORD_TRANSFER UINT64_MAX
+
+/* What a worker is at. Each has a patience of its own (launch/watch.h). */
+enum ct_record_section {
+    CT_RECORD_START, /* until its first step of a round */
+    CT_RECORD_STEP,  /* in the step after the number `step` */
+    CT_RECORD_EVALUATE,
+    CT_RECORD_CHECKPOINT, /* writing one, or waiting until it is published */
+    CT_RECORD_AWAY,       /* waits for its agent: between two rounds */
+};
+
+/* One group's calls. Collectives count from 1, as they are started; all members count alike. */
+struct ct_record_group {
+    _Atomic uint64_t id; /* equal at all members; 0: the slot is free */
+    _Atomic uint64_t entered, completed;
+    _Atomic uint64_t waiting; /* the collective that is waited for; 0: none */
+    _Atomic uint64_t since_ns;
+    _Atomic uint64_t beat_ns, moves; /* signs of life and of progress while waiting */
+    _Atomic uint32_t awaited;        /* a rank of the job that did not come yet, + 1; 0: unknown */
+    _Atomic char name[CT_RECORD_NAME];
+    _Atomic char words[CT_RECORD_WORDS]; /* the call that is waited for: "all_reduce of 10 F32" */
+};
+
+struct ct_worker_record {
+    uint32_t magic, version;
+    _Atomic uint32_t opened; /* 1: a worker that writes it has it */
+    _Atomic uint32_t section;
+    _Atomic uint64_t step; /* completed ones */
+    _Atomic uint64_t since_ns;
+    _Atomic uint64_t steps; /* how many durations were written, of this process */
+    _Atomic uint32_t durations_us[CT_RECORD_DURATIONS];
+    _Atomic uint64_t straggler_count;                            /* +1 at each finding */
+    _Atomic uint32_t straggler, straggler_share, straggler_cost; /* rank, per cent, per cent */
+    struct ct_record_group groups[CT_RECORD_GROUPS];
+};
+
+_Static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_CHAR_LOCK_FREE == 2, "shared by processes");
+
+/* ---- agent ---- */
+/* A new record, mapped read-only; `*ret_fd` is its memfd (close-on-exec) for the worker, which can
+ * neither shrink nor grow it. 0, or a negative errno. */
+int ct_worker_record_new(const struct ct_worker_record **ret_record, int *ret_fd,
+                         struct ct_error *err);
+
+/* One group as it was read. */
+struct ct_record_call {
+    uint64_t id, entered, completed, waiting, since_ns;
+    int awaited; /* -1: unknown */
+    char name[CT_RECORD_NAME];
+    char words[CT_RECORD_WORDS];
+};
+
+struct ct_record_view {
+    bool opened;
+    enum ct_record_section section;
+    uint64_t step;
+    uint64_t signs;    /* changes with every sign of life */
+    uint64_t progress; /* changes when anything but waiting goes on */
+    uint32_t group_count;
+    struct ct_record_call groups[CT_RECORD_GROUPS];
+    uint64_t straggler_count;
+    uint32_t straggler, straggler_share, straggler_cost;
+};
+
+/* Read it. Whatever a worker wrote, the view is well-formed: sections exist, texts end. */
+void ct_record_read(const struct ct_worker_record *record, struct ct_record_view *ret_view);
+
+/* The durations of its last steps in microseconds, at most `room`, in any order; how many. */
+uint32_t ct_record_durations(const struct ct_worker_record *record, uint32_t *ret_us,
+                             uint32_t room);
+
+/* ---- worker ---- */
+/* Map the record behind `fd` (which may be closed then). 0; CT_EPROTOCOL when it is none; a
+ * negative errno. */
+int ct_worker_record_open(int fd, struct ct_worker_record **ret_record, struct ct_error *err);
+
+/* From `now_ns` on the worker is in this section, with `step` steps completed. Entering STEP with
+ * one step more than the last time, from STEP, keeps how long that step took. */
+void ct_record_at(struct ct_worker_record *record, enum ct_record_section section, uint64_t step,
+                  uint64_t now_ns);
+
+/* Ranks agree that `rank` was last at `share` per cent of the steps and cost `cost` per cent. */
+void ct_record_straggler(struct ct_worker_record *record, uint32_t rank, uint32_t share,
+                         uint32_t cost);
+
+/* A slot for a group whose members know it by `key`; NULL when all are taken, or for NULL. */
+struct ct_record_group *ct_record_group_new(struct ct_worker_record *record, const char *key);
+void ct_record_group_free(struct ct_record_group *group);
+
+/* The group's thread begins to wait for collective `number` (or CT_RECORD_TRANSFER), can say which
+ * call that is, has waited. */
+void ct_record_wait(struct ct_record_group *group, uint64_t number, uint64_t now_ns);
+void ct_record_words(struct ct_record_group *group, const char *words);
+void ct_record_woke(struct ct_record_group *group);
+
+static inline void ct_record_beat(struct ct_record_group *group, uint64_t now_ns, uint64_t moves,
+                                  int awaited)
+{
+    atomic_store_explicit(&group->beat_ns, now_ns, memory_order_relaxed);
+    atomic_store_explicit(&group->moves, moves, memory_order_relaxed);
+    atomic_store_explicit(&group->awaited, (uint32_t)(awaited + 1), memory_order_relaxed);
+}
+
+static inline void ct_record_entered(struct ct_record_group *group, uint64_t number)
+{
+    atomic_store_explicit(&group->entered, number, memory_order_relaxed);
+}
+
+static inline void ct_record_completed(struct ct_record_group *group, uint64_t number)
+{
+    atomic_store_explicit(&group->completed, number, memory_order_relaxed);
+}
+
+/* ---- both ---- */
+void ct_worker_record_unmap(const struct ct_worker_record *record);
+
+#endif
