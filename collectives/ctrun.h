@@ -96,6 +96,16 @@ int ct_job_progress(struct ct_job *job, const struct ct_progress *progress);
 int ct_job_summary(struct ct_job *job, const char *text);
 int ct_job_failure(struct ct_job *job, const struct ct_error *failure);
 
+/* What this process is at from now on, `step` steps completed: the agent tells a rank that hangs
+ * from one that is busy by it (ctrun's launch.hang_timeout). By one thread. A program that never
+ * calls this is judged by its collectives alone, with the patience of a start. */
+enum ct_section { CT_AT_START, CT_AT_STEP, CT_AT_EVALUATE, CT_AT_CHECKPOINT };
+void ct_job_at(struct ct_job *job, enum ct_section section, uint64_t step);
+
+/* Ranks have found that `rank` holds the others up: it was the last one at `share` per cent of the
+ * steps, and costs `cost` per cent of their time. The agent tells its user. */
+void ct_job_straggler(struct ct_job *job, int rank, int share, int cost);
+
 /* Did the agent ask for a clean stop? Then *ret_deadline_ms (may be NULL) is the time it gives,
  * from the moment it asked. Never blocks. */
 bool ct_job_stop_requested(struct ct_job *job, uint64_t *ret_deadline_ms);
@@ -150,6 +160,10 @@ void ct_group_free(struct ct_group *group);
 int ct_group_rank(const struct ct_group *group); /* within the group, 0 .. size - 1 */
 int ct_group_size(const struct ct_group *group);
 const char *ct_group_backend(const struct ct_group *group);
+
+/* How long this rank has waited in ct_wait and the blocking forms of this group, altogether: of
+ * ranks that work in step, the slowest one waits least. By the group's thread. */
+uint64_t ct_group_waited_ns(const struct ct_group *group);
 
 /* End every operation of this group, here at once and at the other members as soon as they can
  * notice, with CT_EREVOKED (or CT_ECLOSED across machines). Any thread, any number of times. */

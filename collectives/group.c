@@ -321,6 +321,9 @@ static int form(struct ct_group *group, const struct ct_group_options *options,
                               sizeof key, err);
     if (code != 0)
         return code;
+    group->record = ct_record_group_new(group->job->record, key);
+    if (group->record == NULL)
+        group->record = &group->unread;
     struct ct_setup setup = {.job = group->job,
                              .key = key,
                              .rank = group->rank,
@@ -329,7 +332,10 @@ static int form(struct ct_group *group, const struct ct_group_options *options,
                              .deadline_ns = start_ns + group->timeout_ms * 1000000u,
                              .tuning = fill_tuning(tuning)};
     const char *wanted = options->backend == NULL || group->size == 1 ? "auto" : options->backend;
-    return open_first(group, &setup, wanted, err);
+    code = open_first(group, &setup, wanted, err);
+    if (code == 0)
+        ct_record_group_formed(group->record);
+    return code;
 }
 
 int ct_group_new_tuned(struct ct_job *job, const struct ct_group_options *options,
@@ -376,6 +382,8 @@ void ct_group_free(struct ct_group *group)
         return;
     if (group->backend != NULL)
         group->backend->close(group->state);
+    if (group->record != &group->unread)
+        ct_record_group_free(group->record);
     free(group->ranks);
     free(group);
 }
@@ -393,6 +401,11 @@ int ct_group_size(const struct ct_group *group)
 const char *ct_group_backend(const struct ct_group *group)
 {
     return group->backend->name;
+}
+
+uint64_t ct_group_waited_ns(const struct ct_group *group)
+{
+    return group->waited_ns;
 }
 
 void ct_group_revoke(struct ct_group *group)

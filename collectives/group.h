@@ -9,6 +9,7 @@ struct ct_request {
     struct ct_request *next_free;
     struct ct_task task;
     uint64_t timeout_ms;
+    uint64_t number;        /* of a collective, among the group's, from 1; 0: a transfer */
     uint64_t first_test_ns; /* 0: not tested yet */
     bool over;
     int code; /* when over */
@@ -26,7 +27,11 @@ struct ct_group {
     struct ct_request *free;
     struct ct_request *queue[CT_REQUESTS_MAX]; /* not over, in the order of their start */
     int queued;
-    uint64_t moves; /* of all tasks: what a waiter watches */
+    uint64_t moves;                 /* of all tasks: what a waiter watches */
+    uint64_t collectives;           /* started */
+    uint64_t waited_ns;             /* in ct_wait, altogether */
+    struct ct_record_group *record; /* never NULL once the group has formed */
+    struct ct_record_group unread;  /* its record when nobody watches */
     struct ct_request requests[CT_REQUESTS_MAX];
 };
 

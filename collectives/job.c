@@ -121,6 +121,17 @@ static int await_assignment(struct ct_job *job, struct ct_error *err)
     return code;
 }
 
+/* An agent that gives no record does not watch. */
+static int open_record(struct ct_job *job, int record_fd, struct ct_error *err)
+{
+    if (record_fd < 0)
+        return 0;
+    int code = ct_worker_record_open(record_fd, &job->record, err);
+    (void)close(record_fd);
+    ct_job_at(job, CT_AT_START, 0);
+    return code;
+}
+
 static int open_with_agent(struct ct_job *job, int control_fd, int page_fd, struct ct_error *err)
 {
     int code = 0;
@@ -144,17 +155,22 @@ static int open_with_agent(struct ct_job *job, int control_fd, int page_fd, stru
 int ct_job_open(struct ct_job **ret_job, struct ct_error *err)
 {
     struct ct_job *job = NULL;
-    int control_fd = -1, page_fd = -1;
+    int control_fd = -1, page_fd = -1, record_fd = -1;
     int code = descriptor_from("CTRUN_CONTROL_FD", &control_fd, err);
 
     if (code == 0)
         code = descriptor_from("CTRUN_PAGE_FD", &page_fd, err);
+    if (code == 0)
+        code = descriptor_from("CTRUN_RECORD_FD", &record_fd, err);
     if (code != 0)
         return code;
     job = calloc(1, sizeof *job);
     if (job == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a job");
-    code = control_fd >= 0 ? open_with_agent(job, control_fd, page_fd, err) : open_alone(job, err);
+    code = open_record(job, record_fd, err);
+    if (code == 0)
+        code = control_fd >= 0 ? open_with_agent(job, control_fd, page_fd, err)
+                               : open_alone(job, err);
     if (code != 0) {
         ct_job_close(job);
         return code;
@@ -171,6 +187,7 @@ void ct_job_close(struct ct_job *job)
     ct_job_link_free(job->link);
     if (job->page != NULL)
         ct_control_page_unmap(job->page);
+    ct_worker_record_unmap(job->record);
     free(job->nodes);
     free(job);
 }
@@ -281,5 +298,8 @@ int ct_job_regroup(struct ct_job *job, const struct ct_ready *ready, struct ct_e
     int code = tell(job, &message);
     if (code != 0)
         return ct_error_set(err, code, "the agent does not answer: %s", ct_strerror(code));
-    return await_assignment(job, err);
+    ct_job_away(job);
+    code = await_assignment(job, err);
+    ct_job_at(job, CT_AT_START, 0);
+    return code;
 }

@@ -5,6 +5,7 @@
 #include "ctrun.h"
 #include "kv.h"
 #include "wire/control_page.h"
+#include "wire/worker_record.h"
 
 struct ct_job_link; /* the worker's link to its agent; job_link.h */
 struct ct_thread_world;
@@ -21,10 +22,14 @@ struct ct_job {
     struct ct_job_node *nodes;          /* assignment.nnodes of them, ascending by rank */
     struct ct_kv kv;                    /* no functions in a job of its own */
     const struct ct_control_page *page; /* may be NULL: never revoked */
+    struct ct_worker_record *record;    /* may be NULL: nobody watches */
     struct ct_job_link *link;           /* NULL without an agent */
     struct ct_thread_world *world;      /* ranks are threads of this process; else NULL */
     char run_id[129];
 };
+
+/* It waits for its agent: nobody minds how long. */
+void ct_job_away(struct ct_job *job);
 
 /* The node of a rank. */
 const struct ct_job_node *ct_job_node(const struct ct_job *job, int rank);

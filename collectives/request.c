@@ -55,8 +55,12 @@ static bool first_in_lane(const struct ct_group *group, int index)
 
 static void finish(struct ct_group *group, int index)
 {
-    group->queue[index]->over = true;
-    group->queue[index]->code = 0;
+    struct ct_request *request = group->queue[index];
+
+    request->over = true;
+    request->code = 0;
+    if (request->number != 0)
+        ct_record_completed(group->record, request->number);
     group->queued--;
     for (int i = index; i < group->queued; i++)
         group->queue[i] = group->queue[i + 1];
@@ -138,6 +142,25 @@ static bool look(struct ct_request *request, int looks)
     return request->over || group->moves != moves;
 }
 
+/* For who reads the record: what is waited for, and for whom. */
+static void record_wait(struct ct_request *request, uint64_t now)
+{
+    uint64_t number = request->number != 0 ? request->number : CT_RECORD_TRANSFER;
+
+    ct_record_wait(request->group->record, number, now);
+}
+
+static void record_details(struct ct_request *request, uint64_t now)
+{
+    struct ct_group *group = request->group;
+    int awaited = group->backend->missing(group->state, &request->task);
+    char words[CT_RECORD_WORDS];
+
+    ct_signature_print(request->task.signature, words, sizeof words);
+    ct_record_words(group->record, words);
+    ct_record_beat(group->record, now, group->moves, awaited >= 0 ? group->ranks[awaited] : -1);
+}
+
 static void doze(struct ct_request *request, uint64_t timeout_ns)
 {
     struct ct_group *group = request->group;
@@ -150,24 +173,30 @@ static void wait_until_over(struct ct_request *request)
 {
     struct ct_group *group = request->group;
     uint64_t now = ct_clock_mono_ns(&ct_clock_system);
-    uint64_t deadline = now + request->timeout_ms * 1000000u, idle_since = now;
+    uint64_t deadline = now + request->timeout_ms * 1000000u, idle_since = now, since = now;
     int spins = group->backend->spins(group->state);
+
+    record_wait(request, now);
 
     while (!request->over) {
         bool moved = look(request, now == idle_since ? spins : 1);
 
         now = ct_clock_mono_ns(&ct_clock_system);
         if (request->over)
-            return;
-        if (now >= deadline)
+            break;
+        if (now >= deadline) {
             expire(request);
-        else if (moved)
+        } else if (moved) {
             idle_since = now;
-        else if (now - idle_since < YIELD_NS)
+        } else if (now - idle_since < YIELD_NS) {
             (void)sched_yield();
-        else
+        } else {
+            record_details(request, now);
             doze(request, CT_MIN(deadline - now, (uint64_t)SLICE_NS));
+        }
     }
+    ct_record_woke(group->record);
+    group->waited_ns += now - since;
 }
 
 /* Give the request back, with what it came to. */
@@ -196,12 +225,17 @@ int ct_test(struct ct_request *request)
     if (!request->over) {
         uint64_t now = ct_clock_mono_ns(&ct_clock_system);
 
-        if (request->first_test_ns == 0)
+        if (request->first_test_ns == 0) {
             request->first_test_ns = now;
+            record_wait(request, now);
+        }
+        ct_record_beat(request->group->record, now, request->group->moves, -1);
         if (now - request->first_test_ns < request->timeout_ms * 1000000u)
             return 0;
         expire(request);
     }
+    if (request->first_test_ns != 0)
+        ct_record_woke(request->group->record);
     int code = claim(request);
     return code == 0 ? 1 : code;
 }
@@ -250,6 +284,9 @@ static int start(struct ct_group *group, const struct ct_call *call,
     request->task = (struct ct_task){.call = *call, .signature = ct_call_signature(call)};
     request->timeout_ms =
         options != NULL && options->timeout_ms != 0 ? options->timeout_ms : group->timeout_ms;
+    request->number = is_transfer(call) ? 0 : ++group->collectives;
+    if (request->number != 0)
+        ct_record_entered(group->record, request->number);
     request->first_test_ns = 0;
     request->over = false;
     request->code = 0;

@@ -73,6 +73,7 @@ static void read_group(const struct ct_record_group *group, struct ct_record_cal
     uint64_t beat_ns = GET(group->beat_ns);
     uint32_t awaited = GET(group->awaited);
 
+    view->forming = view->forming || GET(group->forming) != 0;
     view->progress = ct_hash64(numbers, sizeof numbers, view->progress);
     view->signs = ct_hash64(&beat_ns, sizeof beat_ns, view->signs);
     call->id = numbers[0];
@@ -190,6 +191,7 @@ struct ct_record_group *ct_record_group_new(struct ct_worker_record *record, con
 
         if (!atomic_compare_exchange_strong(&group->id, &none, id))
             continue;
+        SET(group->forming, 1);
         SET(group->entered, 0);
         SET(group->completed, 0);
         SET(group->waiting, 0);
@@ -199,6 +201,11 @@ struct ct_record_group *ct_record_group_new(struct ct_worker_record *record, con
         return group;
     }
     return NULL;
+}
+
+void ct_record_group_formed(struct ct_record_group *group)
+{
+    SET(group->forming, 0);
 }
 
 void ct_record_group_free(struct ct_record_group *group)

@@ -45,7 +45,8 @@ enum ct_record_section {
 
 /* One group's calls. Collectives count from 1, as they are started; all members count alike. */
 struct ct_record_group {
-    _Atomic uint64_t id; /* equal at all members; 0: the slot is free */
+    _Atomic uint64_t id;      /* equal at all members; 0: the slot is free */
+    _Atomic uint32_t forming; /* 1: members still look for each other */
     _Atomic uint64_t entered, completed;
     _Atomic uint64_t waiting; /* the collective that is waited for; 0: none */
     _Atomic uint64_t since_ns;
@@ -86,6 +87,7 @@ struct ct_record_call {
 
 struct ct_record_view {
     bool opened;
+    bool forming; /* one of its groups */
     enum ct_record_section section;
     uint64_t step;
     uint64_t signs;    /* changes with every sign of life */
@@ -117,8 +119,10 @@ void ct_record_at(struct ct_worker_record *record, enum ct_record_section sectio
 void ct_record_straggler(struct ct_worker_record *record, uint32_t rank, uint32_t share,
                          uint32_t cost);
 
-/* A slot for a group whose members know it by `key`; NULL when all are taken, or for NULL. */
+/* A slot for a group whose members know it by `key` and look for each other from now on; NULL when
+ * all are taken, or for NULL. */
 struct ct_record_group *ct_record_group_new(struct ct_worker_record *record, const char *key);
+void ct_record_group_formed(struct ct_record_group *group);
 void ct_record_group_free(struct ct_record_group *group);
 
 /* The group's thread begins to wait for collective `number` (or CT_RECORD_TRANSFER), can say which

@@ -38,6 +38,9 @@ Test(worker_record, the_agent_sees_section_step_and_calls)
 {
     struct ct_record_group *group = ct_record_group_new(own, "world/1");
 
+    ct_record_read(seen, &view);
+    cr_assert(view.forming);
+    ct_record_group_formed(group);
     ct_record_at(own, CT_RECORD_STEP, 17, 1000);
     ct_record_entered(group, 5);
     ct_record_completed(group, 4);
@@ -46,6 +49,7 @@ Test(worker_record, the_agent_sees_section_step_and_calls)
     ct_record_beat(group, 3000, 7, 2);
     ct_record_read(seen, &view);
     cr_assert(view.opened);
+    cr_assert_not(view.forming);
     cr_assert_eq(view.section, CT_RECORD_STEP);
     cr_assert_eq(view.step, 17u);
     cr_assert_eq(view.group_count, 1u);

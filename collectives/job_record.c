@@ -1,0 +1,29 @@
+/* What a job says of itself for who watches it; see ctrun.h and wire/worker_record.h. */
+#include "job.h"
+
+#include "base/assert.h"
+#include "base/clock.h"
+
+_Static_assert((int)CT_AT_START == (int)CT_RECORD_START && (int)CT_AT_STEP == (int)CT_RECORD_STEP &&
+                   (int)CT_AT_EVALUATE == (int)CT_RECORD_EVALUATE &&
+                   (int)CT_AT_CHECKPOINT == (int)CT_RECORD_CHECKPOINT,
+               "the sections of the API are those of the record");
+
+void ct_job_at(struct ct_job *job, enum ct_section section, uint64_t step)
+{
+    if (job->record != NULL)
+        ct_record_at(job->record, (enum ct_record_section)section, step,
+                     ct_clock_mono_ns(&ct_clock_system));
+}
+
+void ct_job_away(struct ct_job *job)
+{
+    if (job->record != NULL)
+        ct_record_at(job->record, CT_RECORD_AWAY, 0, ct_clock_mono_ns(&ct_clock_system));
+}
+
+void ct_job_straggler(struct ct_job *job, int rank, int share, int cost)
+{
+    CT_ASSERT(rank >= 0 && share >= 0 && cost >= 0);
+    ct_record_straggler(job->record, (uint32_t)rank, (uint32_t)share, (uint32_t)cost);
+}
