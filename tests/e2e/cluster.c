@@ -87,7 +87,7 @@ void cluster_down(void)
 void cluster_start(struct proc *proc, int host, const char *const argv[])
 {
     char name[16];
-    const char *words[56] = {"ip",        "netns",   "exec",
+    const char *words[60] = {"ip",        "netns",   "exec",
                              space(host), "unshare", "--uts",
                              "sh",        "-c",      "hostname \"$0\" && exec \"$@\"",
                              name};

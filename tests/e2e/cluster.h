@@ -24,7 +24,7 @@ void cluster_down(void);
 /* "10.78.0.1" of host 0, and so on; static storage, eight stay valid. */
 const char *cluster_address(int host);
 
-/* Start `argv` (NULL-terminated, at most 40 words) on a host. The pid is the program's own. */
+/* Start `argv` (NULL-terminated, at most 48 words) on a host. The pid is the program's own. */
 void cluster_start(struct proc *proc, int host, const char *const argv[]);
 
 /* Unplug the host's cable; lose all, or `percent` of a hundred, of the packets that go one way; let

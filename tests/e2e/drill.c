@@ -24,7 +24,8 @@ static struct {
     struct proc nodes[DRILL_NODES];
     char endpoint[64]; /* "" before the first start of the daemon */
     char key[PATH_MAX];
-    char sleeper[PATH_MAX]; /* written once: agents look at it while others are started */
+    const char *const *start_by; /* NULL: nothing */
+    char sleeper[PATH_MAX];      /* written once: agents look at it while others are started */
 } drill;
 
 void drill_enter(void)
@@ -36,11 +37,26 @@ void drill_enter(void)
                                          "echo $$ > $at.new && mv $at.new $at\nexec sleep 600\n"));
 }
 
+/* For who looks into a test that fails: TEST_SHOW=1 shows what the programs said. */
+static void show(struct proc *proc)
+{
+    if (getenv("TEST_SHOW") == NULL)
+        return;
+    if (proc->status < 0) {
+        (void)kill(proc->pid, SIGKILL);
+        (void)proc_finish(proc, 5);
+    }
+    (void)fprintf(stderr, "---- pid %d, status %d\n%s", (int)proc->pid, proc->status,
+                  ct_buf_str(&proc->text));
+}
+
 /* A slot that was never used has no descriptor to close. */
 static void end(struct proc *proc)
 {
-    if (proc->pid > 0)
-        proc_free(proc);
+    if (proc->pid <= 0)
+        return;
+    show(proc);
+    proc_free(proc);
 }
 
 void drill_leave(void)
@@ -55,13 +71,38 @@ void drill_leave(void)
 /* ---- starting ---------------------------------------------------------------------------------
  */
 
-static void start(struct proc *proc, int host, const char *const argv[])
+enum { WORDS_MAX = 48 };
+
+/* Words, with NULL at their end. */
+struct words {
+    const char *list[WORDS_MAX];
+    size_t count;
+};
+
+static void add(struct words *words, const char *const list[])
 {
+    for (size_t i = 0; list != NULL && list[i] != NULL; i++) {
+        cr_assert_lt(words->count + 1, CT_COUNT(words->list));
+        words->list[words->count++] = list[i];
+    }
+}
+
+void drill_start_by(const char *const words[])
+{
+    drill.start_by = words;
+}
+
+static void start(struct proc *proc, int host, const struct words *words)
+{
+    struct words all = {0};
+
     end(proc);
+    add(&all, drill.start_by);
+    add(&all, words->list);
     if (host == DRILL_HERE)
-        proc_start(proc, argv, NULL);
+        proc_start(proc, all.list, NULL);
     else
-        cluster_start(proc, host, argv);
+        cluster_start(proc, host, all.list);
 }
 
 static void make_key(void)
@@ -79,18 +120,19 @@ struct proc *drill_daemon(int host)
 {
     const char *port_file = e2e_in_folder("port");
     char status[PATH_MAX];
-    const char *argv[] = {proc_program("ctrund"),
-                          "--listen",
-                          drill.endpoint,
-                          "--port_file",
-                          port_file,
-                          "--status",
-                          status,
-                          "--journal",
-                          e2e_in_folder("journal"),
-                          host == DRILL_HERE ? NULL : "--key_file",
-                          drill.key,
-                          NULL};
+    const char *const argv[] = {proc_program("ctrund"),
+                                "--listen",
+                                drill.endpoint,
+                                "--port_file",
+                                port_file,
+                                "--status",
+                                status,
+                                "--journal",
+                                e2e_in_folder("journal"),
+                                host == DRILL_HERE ? NULL : "--key_file",
+                                drill.key,
+                                NULL};
+    struct words words = {0};
 
     if (host != DRILL_HERE)
         make_key();
@@ -100,7 +142,8 @@ struct proc *drill_daemon(int host)
                        host == DRILL_HERE ? "0" : "29400");
     (void)snprintf(status, sizeof status, "unix:%s", e2e_in_folder("status"));
     (void)unlink(port_file);
-    start(&drill.daemon, host, argv);
+    add(&words, argv);
+    start(&drill.daemon, host, &words);
     int port = atoi(e2e_wait_file(port_file, 10));
     (void)snprintf(drill.endpoint, sizeof drill.endpoint, "%s:%d",
                    host == DRILL_HERE ? "127.0.0.1" : cluster_address(host), port);
@@ -110,31 +153,37 @@ struct proc *drill_daemon(int host)
 struct proc *drill_node_as(int index, int rank, int host, const struct drill_job *job)
 {
     char numbers[3][16];
-    const char *argv[] = {proc_program("ctrun"),
-                          "--rdzv_endpoint",
-                          drill.endpoint,
-                          "--nnodes",
-                          job->nodes,
-                          "--lease",
-                          job->lease,
-                          "--max_restarts",
-                          numbers[0],
-                          "--nproc_per_node",
-                          numbers[1],
-                          "--node_rank",
-                          numbers[2],
-                          "--join_timeout=20s",
-                          "--grace=2s",
-                          "--last_call=5s", /* ends at once when MAX nodes are here */
-                          host == DRILL_HERE ? "--tee=0" : "--key_file",
-                          host == DRILL_HERE ? "--redirects=0" : drill.key,
-                          job->program != NULL ? job->program : drill.sleeper,
-                          NULL};
+    const char *const argv[] = {proc_program("ctrun"),
+                                "--rdzv_endpoint",
+                                drill.endpoint,
+                                "--nnodes",
+                                job->nodes,
+                                "--lease",
+                                job->lease,
+                                "--max_restarts",
+                                numbers[0],
+                                "--nproc_per_node",
+                                numbers[1],
+                                "--node_rank",
+                                numbers[2],
+                                "--join_timeout=20s",
+                                "--grace=2s",
+                                "--grow=300ms",
+                                "--last_call",
+                                job->last_call != NULL ? job->last_call : "5s",
+                                NULL};
+    const char *const key[] = {"--key_file", drill.key, NULL};
+    const char *const program[] = {job->program != NULL ? job->program : drill.sleeper, NULL};
+    struct words words = {0};
 
     (void)snprintf(numbers[0], sizeof numbers[0], "%d", job->restarts);
     (void)snprintf(numbers[1], sizeof numbers[1], "%d", CT_MAX(job->workers, 1));
     (void)snprintf(numbers[2], sizeof numbers[2], "%d", rank);
-    start(&drill.nodes[index], host, argv);
+    add(&words, argv);
+    add(&words, host == DRILL_HERE ? NULL : key);
+    add(&words, job->options);
+    add(&words, program);
+    start(&drill.nodes[index], host, &words);
     return &drill.nodes[index];
 }
 

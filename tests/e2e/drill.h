@@ -17,11 +17,13 @@ enum { DRILL_NODES = 8, DRILL_HERE = -1 };
 
 /* What all nodes of a job are started with. */
 struct drill_job {
-    const char *nodes;   /* --nnodes */
-    const char *lease;   /* --lease */
-    int restarts;        /* --max_restarts */
-    int workers;         /* --nproc_per_node; 0: 1 */
-    const char *program; /* NULL: a worker that writes its pid and sleeps */
+    const char *nodes;          /* --nnodes */
+    const char *lease;          /* --lease */
+    int restarts;               /* --max_restarts */
+    int workers;                /* --nproc_per_node; 0: 1 */
+    const char *last_call;      /* NULL: so long that only MAX nodes end it */
+    const char *program;        /* NULL: a worker that writes its pid and sleeps */
+    const char *const *options; /* more words in front of the program, NULL-terminated, or NULL */
 };
 
 void drill_enter(void);
@@ -29,6 +31,10 @@ void drill_leave(void);
 
 /* Start the daemon on a host. Again after its end: at the same endpoint, with the same journal. */
 struct proc *drill_daemon(int host);
+
+/* From now on daemons and nodes are started by these words, which precede the program's own
+ * (NULL-terminated, they must stay valid); NULL: by nothing. */
+void drill_start_by(const char *const words[]);
 
 /* Start agent `index` (its slot here, and its --node_rank) on a host. Again: a new incarnation. */
 struct proc *drill_node(int index, int host, const struct drill_job *job);
