@@ -158,6 +158,10 @@ SIM := $(if $(wildcard tests/sim/*.c),$(BUILD)/tests/sim)
 $(BUILD)/tests/sim: $(call objects,$(call sources,tests/sim)) $(call archives,rdzv)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(call libs,rdzv) -o $@
+SOAK := $(BUILD)/tests/soak
+$(SOAK): $(call objects,$(call sources,tests/soak)) $(call archives,base)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(call libs,base) -o $@
 
 BENCHES := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/*.c))
 $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(call archives,$(MODULES))
@@ -172,7 +176,7 @@ $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZED))
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) -fsanitize=fuzzer $(call libs,$(FUZZED)) -o $@
 
 # ---- what one asks for --------------------------------------------------------------------------
-.PHONY: units tests test unit/% lint asan tsan fuzz fuzzers bench sim mutants coverage install
+.PHONY: units tests test unit/% lint asan tsan fuzz fuzzers bench sim mutants soak coverage install
 units: $(UNITS) ## build every unit test
 tests: $(UNITS) $(E2E) $(SIM) all ## build every test
 test: tests ## run every test of this mode
@@ -192,6 +196,8 @@ sim: $(SIM) ## the rendezvous simulator, SEEDS=2000 from FIRST=1
 	$(SIM) --first $(or $(FIRST),1) --seeds $(or $(SEEDS),2000)
 mutants: ## each guard of the rendezvous removed: does the simulator notice? SEEDS=3000
 	tests/sim/mutants $(or $(SEEDS),3000)
+soak: $(SOAK) all ## an elastic training under random faults for SECONDS=300, SEED=the time
+	$(SOAK) --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED)) --programs $(BUILD)/bin
 bench: all $(BENCHES) ## the benchmarks against peers (scripts/bench)
 	scripts/bench/all $(BUILD)
 coverage: ## lines that the tests reach

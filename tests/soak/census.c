@@ -1,0 +1,269 @@
+/* What processes hold, as /proc shows it: descriptors, shared memory, memory. See soak.h. */
+#include "soak.h"
+
+#include "base/str.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* How much a process may hold more than at its first census: rank 0's files, connections of a
+ * larger world, a heap that has seen its largest round. */
+enum { MORE_FDS = 8, MORE_MEMFDS = 2, MORE_RSS_KIB = 6144, WARM_S = 60 };
+
+bool census_stat(pid_t pid, uint64_t *ret_born, pid_t *ret_parent, char *ret_state)
+{
+    char path[64], text[1024];
+    unsigned long long born;
+    int parent;
+    char state;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    size_t size = fread(text, 1, sizeof text - 1, file);
+    (void)fclose(file);
+    text[size] = '\0';
+    const char *after = strrchr(text, ')');
+    if (after == NULL || sscanf(after,
+                                ") %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d "
+                                "%*d %*d %*d %*d %*d %llu",
+                                &state, &parent, &born) != 3)
+        return false;
+    *ret_born = born;
+    *ret_parent = parent;
+    *ret_state = state;
+    return true;
+}
+
+bool census_lives(pid_t pid, uint64_t born)
+{
+    uint64_t now;
+    pid_t parent;
+    char state;
+
+    return census_stat(pid, &now, &parent, &state) && now == born && state != 'Z' && state != 'X';
+}
+
+static bool is_worker(pid_t pid)
+{
+    char path[64], name[32] = "";
+
+    (void)snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    bool read = fgets(name, sizeof name, file) != NULL;
+    (void)fclose(file);
+    return read && strcmp(name, "ctworker\n") == 0;
+}
+
+int census_workers(pid_t agent, struct worker *workers, int room, int *ret_zombies)
+{
+    char path[64], state;
+    int count = 0, pid;
+    pid_t parent;
+    uint64_t born;
+
+    *ret_zombies = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)agent, (int)agent);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fscanf(file, "%d", &pid) == 1) {
+        if (!census_stat(pid, &born, &parent, &state))
+            continue;
+        if (state == 'Z')
+            (*ret_zombies)++;
+        else if (count < room && is_worker(pid))
+            workers[count++] = (struct worker){.pid = pid, .born = born};
+    }
+    if (file != NULL)
+        (void)fclose(file);
+    return count;
+}
+
+/* ---- holdings ---------------------------------------------------------------------------------
+ */
+
+static long count_fds(pid_t pid)
+{
+    char path[64];
+    long count = 0;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;)
+        count += entry->d_name[0] != '.';
+    if (folder != NULL)
+        (void)closedir(folder);
+    return count;
+}
+
+static long count_memfds(pid_t pid)
+{
+    char path[64], line[1024];
+    long count = 0;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        count += strstr(line, "/memfd:ctrun-") != NULL || strstr(line, "/dev/shm/") != NULL;
+    if (file != NULL)
+        (void)fclose(file);
+    return count;
+}
+
+static long read_rss_kib(pid_t pid)
+{
+    char path[64], line[256];
+    long kib = 0;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && kib == 0 && fgets(line, sizeof line, file) != NULL)
+        if (ct_starts_with(line, "VmRSS:"))
+            kib = strtol(line + strlen("VmRSS:"), NULL, 10);
+    if (file != NULL)
+        (void)fclose(file);
+    return kib;
+}
+
+static struct tracked *find(struct census *census, pid_t pid, uint64_t born)
+{
+    struct tracked *unused = NULL;
+
+    for (size_t i = 0; i < SOAK_TRACKED; i++) {
+        struct tracked *it = &census->tracked[i];
+        if (it->pid == pid && it->born == born)
+            return it;
+        if (it->pid == 0 || !census_lives(it->pid, it->born))
+            unused = it;
+    }
+    if (unused != NULL)
+        *unused = (struct tracked){.pid = pid, .born = born};
+    return unused;
+}
+
+static void compare(struct soak *soak, const struct tracked *it)
+{
+    static const char *const names[ROLE_COUNT] = {"the daemon", "agent", "worker"};
+    const struct holding *first = &it->first, *last = &it->last;
+
+    if (last->fds > first->fds + MORE_FDS)
+        report_alarm(soak, "%s %d of host %d has %ld descriptors, %ld after its start",
+                     names[it->role], (int)it->pid, it->host, last->fds, first->fds);
+    if (last->memfds > first->memfds + MORE_MEMFDS)
+        report_alarm(soak, "%s %d of host %d maps %ld pieces of shared memory, %ld after its start",
+                     names[it->role], (int)it->pid, it->host, last->memfds, first->memfds);
+    if (last->rss_kib > first->rss_kib + MORE_RSS_KIB)
+        report_alarm(soak, "%s %d of host %d holds %ld KiB, %ld after its first minute",
+                     names[it->role], (int)it->pid, it->host, last->rss_kib, first->rss_kib);
+}
+
+static void track(struct soak *soak, enum role role, int host, pid_t pid)
+{
+    double now_s = soak_now_s(soak);
+    uint64_t born;
+    pid_t parent;
+    char state;
+
+    if (pid == 0 || !census_stat(pid, &born, &parent, &state))
+        return;
+    struct tracked *it = find(&soak->census, pid, born);
+    if (it == NULL)
+        return;
+    it->role = role;
+    it->host = host;
+    it->last = (struct holding){count_fds(pid), count_memfds(pid), read_rss_kib(pid)};
+    it->last_s = now_s;
+    if (it->times == 0) {
+        it->first = it->last;
+        it->first_s = now_s;
+    } else if (it->sum_t == 0) { /* memory counts from the first census after a minute */
+        it->first.rss_kib = it->last.rss_kib;
+    }
+    it->times++;
+    if (now_s - it->first_s > WARM_S) {
+        double minutes = (now_s - it->first_s) / 60;
+        it->samples++;
+        it->sum_t += minutes;
+        it->sum_tt += minutes * minutes;
+        it->sum_m += (double)it->last.rss_kib;
+        it->sum_tm += minutes * (double)it->last.rss_kib;
+    }
+    compare(soak, it);
+    struct tracked *eldest = &soak->census.eldest[role];
+    if (it->last_s - it->first_s >= eldest->last_s - eldest->first_s)
+        *eldest = *it;
+}
+
+double census_slope(const struct tracked *it)
+{
+    double n = it->samples;
+    double spread = n * it->sum_tt - it->sum_t * it->sum_t;
+
+    return spread > 0 ? (n * it->sum_tm - it->sum_t * it->sum_m) / spread : 0;
+}
+
+void census_take(struct soak *soak)
+{
+    track(soak, ROLE_DAEMON, SOAK_HOSTS, soak->cast.daemon.pid);
+    for (int i = 0; i < SOAK_HOSTS; i++) {
+        const struct node *node = &soak->cast.nodes[i];
+        track(soak, ROLE_AGENT, i, node->agent.pid);
+        for (int k = 0; k < SOAK_SLOTS; k++)
+            track(soak, ROLE_WORKER, i, node->workers[k].pid);
+    }
+    soak->census.taken++;
+}
+
+/* ---- after the end ----------------------------------------------------------------------------
+ */
+
+/* All programs were started in the soak's folder: who is still there was left. */
+static void find_processes(struct soak *soak)
+{
+    DIR *folder = opendir("/proc");
+
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
+        char path[300], target[SOAK_PATH];
+        if (!isdigit((unsigned char)entry->d_name[0]))
+            continue;
+        (void)snprintf(path, sizeof path, "/proc/%s/cwd", entry->d_name);
+        ssize_t size = readlink(path, target, sizeof target - 1);
+        if (size <= 0)
+            continue;
+        target[size] = '\0';
+        if (!ct_starts_with(target, soak->folder))
+            continue;
+        report_alarm(soak, "process %s was left behind", entry->d_name);
+        (void)kill((pid_t)atoi(entry->d_name), SIGKILL);
+    }
+    if (folder != NULL)
+        (void)closedir(folder);
+}
+
+static void find_files(struct soak *soak, const char *path, const char *prefix)
+{
+    DIR *folder = opendir(path);
+
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;)
+        if (entry->d_name[0] != '.' && ct_starts_with(entry->d_name, prefix))
+            report_alarm(soak, "%s/%s was left behind", path, entry->d_name);
+    if (folder != NULL)
+        (void)closedir(folder);
+}
+
+void census_leftovers(struct soak *soak)
+{
+    char path[SOAK_PATH];
+
+    find_processes(soak);
+    find_files(soak, "/dev/shm", "ctrun");
+    (void)snprintf(path, sizeof path, "%s/tmp", soak->folder);
+    find_files(soak, path, "");
+}

@@ -1,0 +1,476 @@
+/* Which fault comes when, and how it is done and undone. See soak.h.
+ *
+ * Host 0 is the elder: its agent and its first worker are never killed and never away for longer
+ * than the lease, so that leaks have a whole soak to show in. */
+#include "soak.h"
+
+#include "base/assert.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+enum { ELDER = 0, SETTLE_S = 12, DRAIN_S = 25 };
+
+static const struct fault {
+    const char *words;
+    unsigned weight;
+    bool spaces;
+} faults[FAULT_COUNT] = {
+#define FAULT(NAME, function, words, weight, spaces) {words, weight, spaces},
+#include "faults.def"
+#undef FAULT
+};
+
+const char *faults_words(enum fault_kind kind)
+{
+    return faults[kind].words;
+}
+
+/* ---- later ------------------------------------------------------------------------------------
+ */
+
+static void plan(struct soak *soak, double in_s, void (*run)(struct soak *, int), int host)
+{
+    struct faults *state = &soak->faults;
+
+    CT_ASSERT(state->later_count < SOAK_LATER);
+    state->later[state->later_count++] = (struct later){soak_now_s(soak) + in_s, run, host};
+}
+
+static void later_start_agent(struct soak *soak, int host)
+{
+    if (soak->cast.nodes[host].agent.pid != 0) { /* it has not left yet */
+        plan(soak, 0.5, later_start_agent, host);
+        return;
+    }
+    report_event(soak, "host %d starts an agent", host);
+    if (!cast_start_agent(soak, host))
+        report_alarm(soak, "agent %d cannot be started", host);
+}
+
+static void later_continue_agent(struct soak *soak, int host)
+{
+    if (soak->cast.nodes[host].agent.pid != 0)
+        (void)kill(soak->cast.nodes[host].agent.pid, SIGCONT);
+    report_event(soak, "agent %d goes on", host);
+}
+
+static void later_start_daemon(struct soak *soak, int host)
+{
+    (void)host;
+    if (soak->cast.daemon.pid != 0) { /* its end is not collected yet */
+        plan(soak, 0.02, later_start_daemon, host);
+        return;
+    }
+    report_event(soak, "the daemon starts");
+    if (!cast_start_daemon(soak))
+        report_alarm(soak, "the daemon cannot be started");
+}
+
+static void later_continue_daemon(struct soak *soak, int host)
+{
+    (void)host;
+    if (soak->cast.daemon.pid != 0)
+        (void)kill(soak->cast.daemon.pid, SIGCONT);
+    report_event(soak, "the daemon goes on");
+}
+
+static void later_plug(struct soak *soak, int host)
+{
+    hosts_plug(host);
+    report_event(soak, "host %d is plugged in", host);
+}
+
+static void later_lose_nothing(struct soak *soak, int host)
+{
+    hosts_lose_nothing(host);
+    report_event(soak, "host %d receives all packets", host);
+}
+
+/* ---- choosing ---------------------------------------------------------------------------------
+ */
+
+static bool is_sound(const struct soak *soak, int host)
+{
+    const struct node *node = &soak->cast.nodes[host];
+
+    return node->agent.pid != 0 && !node->leaving && soak_now_s(soak) > node->busy_s &&
+           node->workers[0].pid != 0;
+}
+
+/* A host whose agent is at work and undisturbed, -1: none. */
+static int choose_host(struct soak *soak, bool elder_too)
+{
+    int first = elder_too ? ELDER : ELDER + 1;
+    int start = (int)ct_rng_below(&soak->rng, SOAK_HOSTS);
+
+    for (int i = 0; i < SOAK_HOSTS; i++) {
+        int host = (start + i) % SOAK_HOSTS;
+        if (host >= first && is_sound(soak, host))
+            return host;
+    }
+    return -1;
+}
+
+/* A host that the job can do without: at least MIN stay, now and then fewer, so that it pauses. */
+static int choose_dispensable(struct soak *soak)
+{
+    int stay = cast_sound(soak) - 1;
+
+    if (stay < SOAK_MIN && (stay < 1 || !ct_rng_chance(&soak->rng, 100)))
+        return -1;
+    return choose_host(soak, false);
+}
+
+static struct worker *choose_worker(struct soak *soak, int *ret_host)
+{
+    int host = choose_host(soak, true);
+
+    if (host < 0)
+        return NULL;
+    int slot = host == ELDER ? 1 : (int)ct_rng_below(&soak->rng, SOAK_SLOTS);
+    *ret_host = host;
+    return soak->cast.nodes[host].workers[slot].pid != 0 ? &soak->cast.nodes[host].workers[slot]
+                                                         : NULL;
+}
+
+static void occupy(struct soak *soak, int host, double seconds)
+{
+    struct node *node = &soak->cast.nodes[host];
+
+    node->busy_s = soak_now_s(soak) + seconds;
+}
+
+static void excuse(struct soak *soak, int host, double seconds)
+{
+    struct node *node = &soak->cast.nodes[host];
+
+    occupy(soak, host, seconds);
+    node->excused_s = node->busy_s + SETTLE_S;
+}
+
+/* ---- workers ----------------------------------------------------------------------------------
+ */
+
+static bool kill_a_worker(struct soak *soak, const char *when)
+{
+    int host;
+    struct worker *worker = choose_worker(soak, &host);
+
+    if (worker == NULL)
+        return false;
+    report_event(soak, "SIGKILL to worker %d of host %d%s", (int)worker->pid, host, when);
+    worker->excused_s = soak_now_s(soak) + SETTLE_S;
+    return kill(worker->pid, SIGKILL) == 0;
+}
+
+static bool do_kill_worker(struct soak *soak)
+{
+    return kill_a_worker(soak, "");
+}
+
+static void later_kill_worker(struct soak *soak, int host)
+{
+    (void)host;
+    (void)kill_a_worker(soak, ", during the recovery");
+}
+
+static bool do_kill_twice(struct soak *soak)
+{
+    if (!kill_a_worker(soak, ", another one follows"))
+        return false;
+    plan(soak, soak_draw(soak, 0.002, 0.15), later_kill_worker, 0);
+    return true;
+}
+
+static void later_continue_workers(struct soak *soak, int host)
+{
+    for (int i = 0; i < SOAK_SLOTS; i++) {
+        const struct worker *worker = &soak->cast.nodes[host].workers[i];
+        if (worker->pid != 0 && census_lives(worker->pid, worker->born))
+            (void)kill(worker->pid, SIGCONT);
+    }
+    report_event(soak, "the workers of host %d go on", host);
+}
+
+static bool do_stop_worker(struct soak *soak)
+{
+    double seconds = soak_draw(soak, 0.1, 3);
+    int host;
+    struct worker *worker = choose_worker(soak, &host);
+
+    if (worker == NULL)
+        return false;
+    report_event(soak, "SIGSTOP to worker %d of host %d for %.1f s", (int)worker->pid, host,
+                 seconds);
+    (void)kill(worker->pid, SIGSTOP);
+    /* Should a round end meanwhile, it is given up after the grace. */
+    worker->excused_s = soak_now_s(soak) + seconds + SETTLE_S;
+    occupy(soak, host, seconds);
+    plan(soak, seconds, later_continue_workers, host);
+    return true;
+}
+
+/* ---- agents -----------------------------------------------------------------------------------
+ */
+
+/* Another agent on the same host soon, or the host stays empty until one joins. */
+static void replace(struct soak *soak, int host)
+{
+    if (ct_rng_chance(&soak->rng, 500) || cast_sound(soak) <= SOAK_MIN)
+        plan(soak, soak_draw(soak, 0, 5), later_start_agent, host);
+}
+
+static bool do_kill_agent(struct soak *soak)
+{
+    int host = choose_dispensable(soak);
+
+    if (host < 0)
+        return false;
+    report_event(soak, "SIGKILL to agent %d", host);
+    (void)kill(soak->cast.nodes[host].agent.pid, SIGKILL);
+    excuse(soak, host, 0);
+    replace(soak, host);
+    return true;
+}
+
+static bool stop_agent(struct soak *soak, int host, double seconds)
+{
+    if (host < 0)
+        return false;
+    report_event(soak, "SIGSTOP to agent %d for %.1f s", host, seconds);
+    (void)kill(soak->cast.nodes[host].agent.pid, SIGSTOP);
+    plan(soak, seconds, later_continue_agent, host);
+    return true;
+}
+
+static bool do_pause_agent(struct soak *soak)
+{
+    double seconds = soak_draw(soak, 0.05, 0.5) * soak->lease_s;
+    int host = choose_host(soak, true);
+
+    if (host >= 0)
+        occupy(soak, host, seconds);
+    return stop_agent(soak, host, seconds);
+}
+
+static bool do_stop_agent(struct soak *soak)
+{
+    double seconds = soak_draw(soak, 1.1, 3) * soak->lease_s;
+    int host = choose_dispensable(soak);
+
+    if (host >= 0)
+        excuse(soak, host, seconds);
+    return stop_agent(soak, host, seconds);
+}
+
+static bool do_drain(struct soak *soak)
+{
+    int host = choose_dispensable(soak);
+
+    if (host < 0)
+        return false;
+    report_event(soak, "SIGTERM to agent %d", host);
+    (void)kill(soak->cast.nodes[host].agent.pid, SIGTERM);
+    excuse(soak, host, DRAIN_S);
+    soak->cast.nodes[host].leaving = true;
+    replace(soak, host);
+    return true;
+}
+
+static bool is_planned(const struct soak *soak, int host)
+{
+    for (size_t i = 0; i < soak->faults.later_count; i++)
+        if (soak->faults.later[i].host == host)
+            return true;
+    return false;
+}
+
+static bool do_join(struct soak *soak)
+{
+    if (cast_up(soak) >= SOAK_MAX)
+        return false;
+    for (int i = 0; i < SOAK_HOSTS; i++) {
+        if (soak->cast.nodes[i].agent.pid != 0 || is_planned(soak, i))
+            continue;
+        later_start_agent(soak, i);
+        return true;
+    }
+    return false;
+}
+
+/* ---- the daemon -------------------------------------------------------------------------------
+ */
+
+static bool is_daemon_sound(const struct soak *soak)
+{
+    return soak->cast.daemon.pid != 0 && soak_now_s(soak) > soak->cast.daemon_busy_s;
+}
+
+static void later_kill_daemon(struct soak *soak, int host)
+{
+    double seconds = soak_draw(soak, 0, 3);
+
+    if (soak->cast.daemon.pid == 0)
+        return;
+    report_event(soak, "SIGKILL to the daemon, back in %.1f s", seconds);
+    soak->cast.daemon_killed = true;
+    soak->cast.daemon_busy_s = soak_now_s(soak) + seconds + 1;
+    (void)kill(soak->cast.daemon.pid, SIGKILL);
+    plan(soak, seconds, later_start_daemon, host);
+}
+
+static bool do_kill_daemon(struct soak *soak)
+{
+    if (!is_daemon_sound(soak))
+        return false;
+    later_kill_daemon(soak, SOAK_HOSTS);
+    return true;
+}
+
+static bool do_kill_both(struct soak *soak)
+{
+    if (!is_daemon_sound(soak) || !kill_a_worker(soak, ", the daemon follows"))
+        return false;
+    soak->cast.daemon_busy_s = soak_now_s(soak) + 1;
+    plan(soak, soak_draw(soak, 0, 0.06), later_kill_daemon, SOAK_HOSTS);
+    return true;
+}
+
+static bool do_stop_daemon(struct soak *soak)
+{
+    double seconds = soak_draw(soak, 0.1, 3) * soak->lease_s;
+
+    if (!is_daemon_sound(soak))
+        return false;
+    report_event(soak, "SIGSTOP to the daemon for %.1f s", seconds);
+    (void)kill(soak->cast.daemon.pid, SIGSTOP);
+    soak->cast.daemon_busy_s = soak_now_s(soak) + seconds + 1;
+    plan(soak, seconds, later_continue_daemon, SOAK_HOSTS);
+    return true;
+}
+
+/* ---- the network ------------------------------------------------------------------------------
+ */
+
+static bool unplug(struct soak *soak, int host, double seconds)
+{
+    if (host < 0)
+        return false;
+    report_event(soak, "host %d is unplugged for %.1f s", host, seconds);
+    hosts_unplug(host);
+    plan(soak, seconds, later_plug, host);
+    return true;
+}
+
+static bool do_blink(struct soak *soak)
+{
+    double seconds = soak_draw(soak, 0.05, 0.5) * soak->lease_s;
+    int host = choose_host(soak, true);
+
+    if (host >= 0)
+        occupy(soak, host, seconds + 1);
+    return unplug(soak, host, seconds);
+}
+
+static bool do_cut(struct soak *soak)
+{
+    double seconds = soak_draw(soak, 1.1, 3) * soak->lease_s;
+    int host = choose_dispensable(soak);
+
+    if (host >= 0)
+        excuse(soak, host, seconds);
+    return unplug(soak, host, seconds);
+}
+
+static bool do_lose(struct soak *soak)
+{
+    double seconds = soak_draw(soak, 0.5, 3);
+    int host = choose_dispensable(soak);
+    int percent = (int)soak_draw(soak, 2, 30);
+
+    if (host < 0)
+        return false;
+    report_event(soak, "host %d loses %d %% of what it receives for %.1f s", host, percent,
+                 seconds);
+    hosts_lose(host, percent);
+    excuse(soak, host, seconds);
+    plan(soak, seconds, later_lose_nothing, host);
+    return true;
+}
+
+/* ---- what comes next --------------------------------------------------------------------------
+ */
+
+static bool do_fault(struct soak *soak, enum fault_kind kind)
+{
+    static bool (*const functions[FAULT_COUNT])(struct soak *) = {
+#define FAULT(NAME, function, words, weight, spaces) do_##function,
+#include "faults.def"
+#undef FAULT
+    };
+
+    double wall_s = soak_wall_s();
+
+    if (!functions[kind](soak))
+        return false;
+    steps_mark(soak, kind, wall_s);
+    return true;
+}
+
+static enum fault_kind draw_kind(struct soak *soak)
+{
+    unsigned sum = 0;
+
+    for (int i = 0; i < FAULT_COUNT; i++)
+        sum += faults[i].weight;
+    unsigned at = (unsigned)ct_rng_below(&soak->rng, sum);
+    for (int i = 0; i < FAULT_COUNT; i++) {
+        if (at < faults[i].weight)
+            return (enum fault_kind)i;
+        at -= faults[i].weight;
+    }
+    return FAULT_KILL_WORKER;
+}
+
+static void run_due(struct soak *soak)
+{
+    struct faults *state = &soak->faults;
+
+    for (size_t i = 0; i < state->later_count;) {
+        struct later later = state->later[i];
+        if (soak_now_s(soak) < later.at_s) {
+            i++;
+            continue;
+        }
+        state->later[i] = state->later[--state->later_count];
+        later.run(soak, later.host);
+    }
+}
+
+void faults_advance(struct soak *soak, bool more)
+{
+    struct faults *state = &soak->faults;
+
+    run_due(soak);
+    if (!more || soak_now_s(soak) < state->next_s)
+        return;
+    enum fault_kind kind = draw_kind(soak);
+    if ((faults[kind].spaces && !soak->hosts.spaces) || !do_fault(soak, kind))
+        return; /* another one in the next turn */
+    /* Mostly seconds apart, sometimes one into the recovery from the other. */
+    state->next_s = soak_now_s(soak) + (ct_rng_chance(&soak->rng, 150) ? soak_draw(soak, 0, 0.3)
+                                                                       : soak_draw(soak, 1, 6));
+}
+
+bool faults_idle(const struct soak *soak)
+{
+    if (soak->faults.later_count > 0 || soak_now_s(soak) < soak->cast.daemon_busy_s)
+        return false;
+    for (int i = 0; i < SOAK_HOSTS; i++) {
+        const struct node *node = &soak->cast.nodes[i];
+        if (node->agent.pid != 0 && (node->leaving || soak_now_s(soak) < node->busy_s))
+            return false;
+    }
+    return true;
+}

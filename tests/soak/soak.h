@@ -1,0 +1,297 @@
+/* The soak: a real elastic training under random faults for as long as one likes.
+ *
+ *      seed -> faults.c ----------> cast.c (daemon, agents) ----> program.c (processes, lines)
+ *                  \                   |                     \--> hosts.c   (namespaces, cables)
+ *                   timeline: undo, restart
+ *      watched all the time:   steps.c (the training), census.c (/proc), cast.c (ends, words)
+ *      at the end:             verify.c (against an undisturbed run), report.c (the table)
+ *
+ * One process, one loop that looks around every few milliseconds; nothing here blocks for long.
+ * What must never happen is an alarm: it is told with the seed and the last events, and the exit
+ * status is 1. Times are seconds of the monotonic clock since the soak began, unless a name says
+ * wall. */
+#ifndef TESTS_SOAK_H
+#define TESTS_SOAK_H
+
+#include "base/bytes.h"
+#include "base/rng.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum {
+    SOAK_HOSTS = 5, /* hosts that may have an agent; the daemon has one of its own */
+    SOAK_MIN = 2,
+    SOAK_MAX = 4,
+    SOAK_SLOTS = 2,   /* workers of a node */
+    SOAK_LATER = 64,  /* planned actions */
+    SOAK_EVENTS = 40, /* remembered for an alarm */
+    SOAK_TRACKED = 64,
+    SOAK_PATH = 256,
+    SOAK_ALARMS = 20 /* after so many the soak gives up */
+};
+
+enum fault_kind {
+#define FAULT(NAME, function, words, weight, spaces) FAULT_##NAME,
+#include "faults.def"
+#undef FAULT
+    FAULT_COUNT
+};
+
+/* ---- program.c: a process and what it says ----------------------------------------------------
+ */
+
+struct soak;
+
+struct program {
+    char name[32]; /* "daemon", "agent 3"; its log file is named after it */
+    pid_t pid;     /* 0: not running */
+    int output;    /* read end of the pipe for both of its streams, -1: none */
+    int log;       /* the file that all lines go to, -1: none */
+    int status;    /* after the end: exit status, or 128 + signal */
+    struct ct_buf line;
+    char last[512]; /* the newest line that is no progress */
+};
+
+/* Start `argv` in the folder `cwd` with its lines going to `log`; it dies with this process. */
+bool program_start(struct program *program, const char *const argv[], const char *cwd,
+                   const char *log);
+
+/* Take what it has said; `on_line` is called for each whole line. */
+void program_pump(struct program *program, struct soak *soak,
+                  void (*on_line)(struct soak *soak, struct program *program, const char *line));
+
+/* True once when it has ended: pid becomes 0 and status is set. */
+bool program_ended(struct program *program);
+
+/* SIGKILL and wait; free everything. */
+void program_destroy(struct program *program);
+
+/* ---- hosts.c ----------------------------------------------------------------------------------
+ */
+
+/* Network namespaces joined by a bridge when root may have them, else this machine's loopback.
+ * Host SOAK_HOSTS is the daemon's. */
+struct hosts {
+    bool spaces; /* namespaces: cables can be cut */
+    bool up;
+};
+
+void hosts_up(struct hosts *hosts);
+void hosts_down(struct hosts *hosts);
+const char *hosts_address(const struct hosts *hosts, int host);
+
+/* Put the words that run a program on a host, under a host name of its own, in front of `argv`;
+ * `words` has room for `room`. */
+void hosts_command(const struct hosts *hosts, int host, const char *name, const char *const argv[],
+                   const char **words, size_t room);
+
+void hosts_unplug(int host);
+void hosts_plug(int host);
+void hosts_lose(int host, int percent);
+void hosts_lose_nothing(int host);
+
+/* ---- cast.c: daemon, agents, workers ----------------------------------------------------------
+ */
+
+struct worker {
+    pid_t pid;
+    uint64_t born;    /* start time of the process: pid and born name it for ever */
+    double excused_s; /* until then its end is no surprise */
+};
+
+struct node {
+    struct program agent;
+    struct worker workers[SOAK_SLOTS];
+    bool leaving;     /* drained: its end is near */
+    double busy_s;    /* until then it stays as it is: a fault is at work on it */
+    double excused_s; /* until then its workers may end */
+    double zombie_s;  /* since when it has had a zombie, 0: it has none */
+    uint32_t lives;   /* agents that this host has had */
+};
+
+struct orphan {
+    struct worker worker;
+    double due_s;
+};
+
+struct cast {
+    struct program daemon;
+    double daemon_busy_s; /* until then it is down or stopped on purpose */
+    bool daemon_killed;
+    char endpoint[64];
+    char key[SOAK_PATH];
+    struct node nodes[SOAK_HOSTS];
+    struct orphan orphans[SOAK_HOSTS * SOAK_SLOTS];
+    /* what the daemon's metrics said last */
+    double generation, epoch, members, world, running;
+    double answered_s;
+    uint64_t rounds;
+};
+
+bool cast_open(struct soak *soak);
+bool cast_start_daemon(struct soak *soak);
+bool cast_start_agent(struct soak *soak, int host);
+
+/* Look at everything once: lines, ends, workers, metrics. */
+void cast_watch(struct soak *soak);
+
+/* Nodes that are up, and those of them that no fault is at work on. */
+int cast_up(const struct soak *soak);
+int cast_sound(const struct soak *soak);
+
+/* End the job (SIGINT to one node), then the daemon, and see how all of them end. */
+void cast_close(struct soak *soak);
+void cast_destroy(struct soak *soak);
+
+/* ---- faults.c ---------------------------------------------------------------------------------
+ */
+
+struct later {
+    double at_s;
+    void (*run)(struct soak *soak, int host);
+    int host;
+};
+
+struct faults {
+    double next_s;      /* when the next one is due */
+    double last_wall_s; /* when the last one was done */
+    enum fault_kind last;
+    struct later later[SOAK_LATER];
+    size_t later_count;
+};
+
+/* Do what is due; with `more`, also a new fault when its time has come. */
+void faults_advance(struct soak *soak, bool more);
+bool faults_idle(const struct soak *soak);
+const char *faults_words(enum fault_kind kind);
+
+/* ---- steps.c: the training, from its metrics --------------------------------------------------
+ */
+
+struct pauses {
+    uint32_t faults; /* how often the fault was done */
+    uint32_t count;
+    uint32_t room;
+    float *seconds; /* the longest time without a step after each of them */
+};
+
+struct steps {
+    int fd;
+    off_t at;
+    struct ct_buf text;
+    uint64_t last;       /* the newest step */
+    double last_wall_s;  /* when it ended */
+    double seen_s;       /* when it was seen */
+    double longest_s;    /* without a step */
+    double longest_at_s; /* when that ended */
+    float worst;         /* after the fault at hand */
+    struct pauses pauses[FAULT_COUNT];
+};
+
+void steps_watch(struct soak *soak);
+
+/* A fault was done at `wall_s`: the pauses that end after it are its. */
+void steps_mark(struct soak *soak, enum fault_kind kind, double wall_s);
+
+/* The last fault has had its pauses. */
+void steps_flush(struct soak *soak);
+
+/* ---- census.c: what processes hold ------------------------------------------------------------
+ */
+
+enum role { ROLE_DAEMON, ROLE_AGENT, ROLE_WORKER, ROLE_COUNT };
+
+struct holding {
+    long fds;
+    long memfds; /* mapped shared memory of ours */
+    long rss_kib;
+};
+
+/* One process over its life, seen at quiet moments. */
+struct tracked {
+    pid_t pid;
+    uint64_t born;
+    enum role role;
+    int host;
+    uint32_t times;
+    struct holding first, last;
+    double first_s, last_s;
+    uint32_t samples; /* after the first minute, for the slope of its memory in KiB a minute */
+    double sum_t, sum_tt, sum_m, sum_tm;
+};
+
+struct census {
+    uint32_t taken;
+    struct tracked tracked[SOAK_TRACKED];
+    struct tracked eldest[ROLE_COUNT]; /* who lived longest, for the table */
+};
+
+/* The process's start time and parent; false when it is gone. `ret_state` is 'Z' for a zombie. */
+bool census_stat(pid_t pid, uint64_t *ret_born, pid_t *ret_parent, char *ret_state);
+bool census_lives(pid_t pid, uint64_t born);
+
+/* Workers among an agent's children; how many were found. `ret_zombies` counts dead ones. */
+int census_workers(pid_t agent, struct worker *workers, int room, int *ret_zombies);
+
+/* To be called at a quiet moment with everybody at work. */
+void census_take(struct soak *soak);
+
+/* After the end: processes, shared memory, files that were left. */
+void census_leftovers(struct soak *soak);
+
+/* KiB a minute. */
+double census_slope(const struct tracked *tracked);
+
+/* ---- verify.c ---------------------------------------------------------------------------------
+ */
+
+/* Train the same steps in one undisturbed process and compare each line and the parameters. */
+void verify_run(struct soak *soak);
+
+/* ---- report.c ---------------------------------------------------------------------------------
+ */
+
+struct report {
+    char events[SOAK_EVENTS][256];
+    uint64_t event_count;
+    uint32_t alarms;
+};
+
+void report_event(struct soak *soak, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void report_alarm(struct soak *soak, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void report_table(const struct soak *soak);
+
+/* ---- all of it --------------------------------------------------------------------------------
+ */
+
+struct soak {
+    uint64_t seed;
+    double seconds;
+    const char *programs; /* folder of ctrun, ctrund, ctworker */
+    const char *config;   /* soak.yaml, absolute */
+    double lease_s;
+    char folder[64]; /* everything that is written lies here */
+    char run[SOAK_PATH];
+    double began_s;
+    bool over; /* a stop was asked for, or nothing can go on */
+    struct ct_rng rng;
+    struct hosts hosts;
+    struct cast cast;
+    struct faults faults;
+    struct steps steps;
+    struct census census;
+    struct report report;
+};
+
+double soak_now_s(const struct soak *soak);
+double soak_wall_s(void);
+
+/* Uniform between the two. */
+double soak_draw(struct soak *soak, double low, double high);
+
+/* Wait for some milliseconds, pumping output. */
+void soak_pass(int milliseconds);
+
+#endif
