@@ -154,6 +154,11 @@ $(foreach m,$(UNIT_MODULES),$(eval $(call test_rule,unit_$m,$(call sources,tests
 UNITS := $(addprefix $(BUILD)/tests/unit_,$(UNIT_MODULES))
 E2E := $(if $(wildcard tests/e2e/*.c),$(BUILD)/tests/e2e_all)
 $(eval $(call test_rule,e2e_all,$(call sources,tests/e2e),base))
+# Loaded into programs by end-to-end tests; never instrumented.
+INTERPOSE := $(BUILD)/tests/interpose.so
+$(INTERPOSE): $(wildcard tests/e2e/preload/*)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c17 -D_GNU_SOURCE $(WARN) -O2 -fPIC -shared $(filter %.c,$^) -o $@
 SIM := $(if $(wildcard tests/sim/*.c),$(BUILD)/tests/sim)
 $(BUILD)/tests/sim: $(call objects,$(call sources,tests/sim)) $(call archives,rdzv)
 	@mkdir -p $(@D)
@@ -178,7 +183,7 @@ $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZED))
 # ---- what one asks for --------------------------------------------------------------------------
 .PHONY: units tests test unit/% lint asan tsan fuzz fuzzers bench sim mutants soak coverage install
 units: $(UNITS) ## build every unit test
-tests: $(UNITS) $(E2E) $(SIM) all ## build every test
+tests: $(UNITS) $(E2E) $(INTERPOSE) $(SIM) all ## build every test
 test: tests ## run every test of this mode
 	scripts/run-tests $(BUILD)
 unit/%: $(BUILD)/tests/unit_% ## build and run one module's unit tests

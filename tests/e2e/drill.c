@@ -3,10 +3,12 @@
 
 #include "cluster.h"
 #include "e2e.h"
+#include "preload/interpose.h"
 
 #include "base/assert.h"
 
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
@@ -14,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -90,6 +93,28 @@ static void add(struct words *words, const char *const list[])
 void drill_start_by(const char *const words[])
 {
     drill.start_by = words;
+}
+
+struct interpose_page *drill_interpose(void)
+{
+    static char library[PATH_MAX + 16], page[PATH_MAX + 32], asan[512];
+    static const char *const words[] = {"env", library, page, asan, NULL};
+    static struct interpose_page empty;
+    const char *options = getenv("ASAN_OPTIONS");
+    const char *path = e2e_in_folder("interpose");
+
+    (void)snprintf(library, sizeof library, "LD_PRELOAD=%s", proc_program("../tests/interpose.so"));
+    (void)snprintf(page, sizeof page, INTERPOSE_PAGE "=%s", path);
+    (void)snprintf(asan, sizeof asan, "ASAN_OPTIONS=%s:verify_asan_link_order=0",
+                   options != NULL ? options : "");
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    cr_assert_geq(fd, 0);
+    cr_assert_eq(write(fd, &empty, sizeof empty), (ssize_t)sizeof empty);
+    void *map = mmap(NULL, sizeof empty, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    cr_assert_neq(map, MAP_FAILED);
+    (void)close(fd);
+    drill_start_by(words);
+    return map;
 }
 
 static void start(struct proc *proc, int host, const struct words *words)

@@ -36,6 +36,9 @@ struct proc *drill_daemon(int host);
  * (NULL-terminated, they must stay valid); NULL: by nothing. */
 void drill_start_by(const char *const words[]);
 
+/* Start by preload/interpose.so from now on: the page that it shares with the test. */
+struct interpose_page *drill_interpose(void);
+
 /* Start agent `index` (its slot here, and its --node_rank) on a host. Again: a new incarnation. */
 struct proc *drill_node(int index, int host, const struct drill_job *job);
 

@@ -8,6 +8,7 @@
 #include "drill.h"
 #include "e2e.h"
 #include "fleet.h"
+#include "preload/interpose.h"
 
 #include "base/assert.h"
 
@@ -111,7 +112,7 @@ Test(elastic, a_node_lost_by_a_kill_a_cut_or_a_stop_comes_back_and_the_others_ke
 {
     static const struct fleet run = {.name = "run", .steps = 700};
     static const struct fleet alone = {.name = "alone", .steps = 700};
-    struct drill_job job = {.nodes = "2:4", .lease = "700ms", .restarts = 3};
+    struct drill_job job = {.nodes = "2:4", .lease = "1500ms", .restarts = 3};
     pid_t workers[NODES];
 
     fleet_run_alone(&alone);
@@ -179,4 +180,90 @@ Test(elastic, losing_half_of_four_nodes_and_gaining_them_again_changes_no_bit)
     finish_all();
     fleet_expect_samples(&run);
     cr_assert(fleet_same_result(&run, &alone), "parameters or moments differ");
+}
+
+/* ---- the daemon dies --------------------------------------------------------------------------
+ */
+
+/* A daemon under supervision: it has died, or is ended now; start it again. */
+static void revive(struct proc *daemon, bool by_itself)
+{
+    if (!by_itself)
+        cr_assert_eq(kill(daemon->pid, SIGKILL), 0);
+    cr_assert_eq(proc_finish(daemon, 10), 128 + SIGKILL, "%s", ct_buf_str(&daemon->text));
+    (void)drill_daemon(0);
+}
+
+/* When the daemon dies, seen from the moment when a worker is killed. */
+struct point {
+    int sync;     /* at that write of its journal: 1 reserves the round, 2 commits it; 0: by time */
+    bool before;  /* the data are not on the disk yet */
+    int after_ms; /* by time */
+};
+
+static void kill_daemon_at(const struct point *point, struct interpose_page *page,
+                           struct proc *daemon, pid_t victim)
+{
+    page->die_before = point->before;
+    page->die_at = point->sync > 0 ? page->syncs + point->sync : 0;
+    cr_assert_eq(kill(victim, SIGKILL), 0);
+    if (point->sync == 0)
+        drill_pass(point->after_ms * 1e-3);
+    revive(daemon, point->sync > 0);
+    page->die_at = 0;
+}
+
+Test(elastic, a_daemon_that_dies_at_any_point_of_a_round_costs_no_process_and_no_bit)
+{
+    static const struct fleet run = {.name = "run", .steps = 1000, .batch = 32};
+    static const struct fleet alone = {.name = "alone", .steps = 1000, .batch = 32};
+    static const struct point points[] = {
+        {.sync = 1, .before = true},
+        {.sync = 1},
+        {.sync = 2, .before = true},
+        {.sync = 2},
+        {.after_ms = 0},
+        {.after_ms = 1},
+        {.after_ms = 2},
+        {.after_ms = 3},
+        {.after_ms = 5},
+        {.after_ms = 8},
+        {.after_ms = 13},
+        {.after_ms = 21},
+        {.after_ms = 34},
+        {.after_ms = 55},
+    };
+    enum { KILLS = 24 };
+    struct drill_job job = {.nodes = "2:4", .lease = "2s", .restarts = 3 * KILLS};
+    pid_t workers[NODES];
+    double longest = 0;
+
+    fleet_run_alone(&alone);
+    fleet_job(&run, &job);
+    struct interpose_page *page = drill_interpose();
+    struct proc *daemon = start_cluster();
+    start_nodes(0, 2, &job);
+    drill_wait_metric("ctrun_links", 2, 10);
+    revive(daemon, false); /* in LAST_CALL: nothing is on the disk yet */
+    drill_start_by(NULL);
+    start_nodes(2, 4, &job);
+    wait_world(&run, 4);
+    for (int i = 0; i < KILLS; i++) {
+        int victim = i % NODES;
+        note_workers(workers);
+        drill_interpose();
+        double since = proc_now_s();
+        kill_daemon_at(&points[(size_t)i % CT_COUNT(points)], page, daemon, workers[victim]);
+        drill_wait_metric("ctrun_running", 1, 10);
+        wait_world(&run, 4);
+        longest = CT_MAX(longest, drill_ms(since));
+        expect_same_workers(workers, victim);
+    }
+    for (int i = 0; i < NODES; i++)
+        cluster_heal(i + 1);
+    finish_all();
+    fleet_expect_samples(&run);
+    cr_assert(fleet_same_result(&run, &alone), "parameters or moments differ");
+    drill_fact(18, "native training: %d kills, the same bits", KILLS + 1);
+    drill_figure(18, "four ranks have made 12 steps again after", longest, 10000, "ms");
 }
