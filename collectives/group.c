@@ -321,7 +321,7 @@ static int form(struct ct_group *group, const struct ct_group_options *options,
                               sizeof key, err);
     if (code != 0)
         return code;
-    group->record = ct_record_group_new(group->job->record, key);
+    group->record = ct_worker_record_group_new(group->job->record, key);
     if (group->record == NULL)
         group->record = &group->unread;
     struct ct_setup setup = {.job = group->job,
@@ -334,7 +334,7 @@ static int form(struct ct_group *group, const struct ct_group_options *options,
     const char *wanted = options->backend == NULL || group->size == 1 ? "auto" : options->backend;
     code = open_first(group, &setup, wanted, err);
     if (code == 0)
-        ct_record_group_formed(group->record);
+        ct_worker_record_group_formed(group->record);
     return code;
 }
 
@@ -383,7 +383,7 @@ void ct_group_free(struct ct_group *group)
     if (group->backend != NULL)
         group->backend->close(group->state);
     if (group->record != &group->unread)
-        ct_record_group_free(group->record);
+        ct_worker_record_group_free(group->record);
     free(group->ranks);
     free(group);
 }

@@ -12,18 +12,18 @@ _Static_assert((int)CT_AT_START == (int)CT_RECORD_START && (int)CT_AT_STEP == (i
 void ct_job_at(struct ct_job *job, enum ct_section section, uint64_t step)
 {
     if (job->record != NULL)
-        ct_record_at(job->record, (enum ct_record_section)section, step,
-                     ct_clock_mono_ns(&ct_clock_system));
+        ct_worker_record_at(job->record, (enum ct_record_section)section, step,
+                            ct_clock_mono_ns(&ct_clock_system));
 }
 
 void ct_job_away(struct ct_job *job)
 {
     if (job->record != NULL)
-        ct_record_at(job->record, CT_RECORD_AWAY, 0, ct_clock_mono_ns(&ct_clock_system));
+        ct_worker_record_at(job->record, CT_RECORD_AWAY, 0, ct_clock_mono_ns(&ct_clock_system));
 }
 
 void ct_job_straggler(struct ct_job *job, int rank, int share, int cost)
 {
     CT_ASSERT(rank >= 0 && share >= 0 && cost >= 0);
-    ct_record_straggler(job->record, (uint32_t)rank, (uint32_t)share, (uint32_t)cost);
+    ct_worker_record_straggler(job->record, (uint32_t)rank, (uint32_t)share, (uint32_t)cost);
 }

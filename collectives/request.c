@@ -60,7 +60,7 @@ static void finish(struct ct_group *group, int index)
     request->over = true;
     request->code = 0;
     if (request->number != 0)
-        ct_record_completed(group->record, request->number);
+        ct_worker_record_completed(group->record, request->number);
     group->queued--;
     for (int i = index; i < group->queued; i++)
         group->queue[i] = group->queue[i + 1];
@@ -147,7 +147,7 @@ static void record_wait(struct ct_request *request, uint64_t now)
 {
     uint64_t number = request->number != 0 ? request->number : CT_RECORD_TRANSFER;
 
-    ct_record_wait(request->group->record, number, now);
+    ct_worker_record_wait(request->group->record, number, now);
 }
 
 static void record_details(struct ct_request *request, uint64_t now)
@@ -157,8 +157,9 @@ static void record_details(struct ct_request *request, uint64_t now)
     char words[CT_RECORD_WORDS];
 
     ct_signature_print(request->task.signature, words, sizeof words);
-    ct_record_words(group->record, words);
-    ct_record_beat(group->record, now, group->moves, awaited >= 0 ? group->ranks[awaited] : -1);
+    ct_worker_record_words(group->record, words);
+    ct_worker_record_beat(group->record, now, group->moves,
+                          awaited >= 0 ? group->ranks[awaited] : -1);
 }
 
 static void doze(struct ct_request *request, uint64_t timeout_ns)
@@ -195,7 +196,7 @@ static void wait_until_over(struct ct_request *request)
             doze(request, CT_MIN(deadline - now, (uint64_t)SLICE_NS));
         }
     }
-    ct_record_woke(group->record);
+    ct_worker_record_woke(group->record);
     group->waited_ns += now - since;
 }
 
@@ -229,13 +230,13 @@ int ct_test(struct ct_request *request)
             request->first_test_ns = now;
             record_wait(request, now);
         }
-        ct_record_beat(request->group->record, now, request->group->moves, -1);
+        ct_worker_record_beat(request->group->record, now, request->group->moves, -1);
         if (now - request->first_test_ns < request->timeout_ms * 1000000u)
             return 0;
         expire(request);
     }
     if (request->first_test_ns != 0)
-        ct_record_woke(request->group->record);
+        ct_worker_record_woke(request->group->record);
     int code = claim(request);
     return code == 0 ? 1 : code;
 }
@@ -286,7 +287,7 @@ static int start(struct ct_group *group, const struct ct_call *call,
         options != NULL && options->timeout_ms != 0 ? options->timeout_ms : group->timeout_ms;
     request->number = is_transfer(call) ? 0 : ++group->collectives;
     if (request->number != 0)
-        ct_record_entered(group->record, request->number);
+        ct_worker_record_entered(group->record, request->number);
     request->first_test_ns = 0;
     request->over = false;
     request->code = 0;

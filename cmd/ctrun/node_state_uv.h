@@ -16,6 +16,7 @@
 #include "launch/workers_uv.h"
 #include "port.h"
 #include "rendezvous/agent_uv.h"
+#include "watch_uv.h"
 #include "wire/control_page.h"
 
 enum { NODE_SIGNALS = 4 };
@@ -53,6 +54,7 @@ struct node {
     bool round_waits; /* `round` begins when the workers that are being stopped are gone */
     struct ct_survivor *survivors; /* of each slot */
     uv_timer_t quiesce;            /* limits how long workers may take to leave a round */
+    struct watch *watch;           /* who hangs? */
     struct node_failure failure;
 
     struct ct_progress_pace pace;

@@ -106,6 +106,7 @@ static void close_all(struct node *node)
     uv_close((uv_handle_t *)&node->notice, NULL);
     uv_close((uv_handle_t *)&node->linger, NULL);
     uv_close((uv_handle_t *)&node->quiesce, NULL);
+    watch_close(node->watch);
     ct_workers_free(node->workers, NULL, NULL);
     ct_console_close(node->console, NULL, NULL);
 }
@@ -208,6 +209,9 @@ static int open_node(struct node *node, struct ct_error *err)
     (void)uv_timer_init(&node->loop, &node->linger);
     (void)uv_timer_init(&node->loop, &node->quiesce);
     node->quiesce.data = node;
+    node->watch = watch_new(node);
+    if (node->watch == NULL)
+        return ct_error_set(err, CT_ENOMEM, "out of memory");
     node->notice.data = node;
     node->linger.data = node;
     return ct_control_page_new(&node->page, &node->page_fd, err);
@@ -264,6 +268,7 @@ static void free_node(struct node *node)
     ct_calls_deinit(&node->calls);
     ct_arena_deinit(&node->round_arena);
     free(node->survivors);
+    watch_free(node->watch);
     ct_buf_deinit(&node->failure.who);
     ct_buf_deinit(&node->failure.text);
     if (node->page != NULL) {

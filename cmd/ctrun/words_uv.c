@@ -90,6 +90,7 @@ void words_failure(struct node *node, const struct ct_worker_failure *failure)
         .pid = (int32_t)failure->pid,
         .status = failure->end.status,
         .signal = failure->end.signal,
+        .code = failure->code,
         .host = node->job->host,
         .text = failure->text,
     };
@@ -168,6 +169,7 @@ static void tell_failure(struct node *node)
         .pid = cause->pid,
         .status = cause->status,
         .signal = cause->signal,
+        .code = cause->code,
         .host = cause->host,
         .text = ours ? ct_buf_str(&node->failure.text) : cause->text,
     };

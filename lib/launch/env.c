@@ -19,7 +19,7 @@ struct row {
 };
 
 #define AT(field) offsetof(struct ct_worker_env, field), NULL
-_Static_assert(CT_CONTROL_FD == 3 && CT_PAGE_FD == 4, "the texts of the table");
+_Static_assert(CT_CONTROL_FD == 3 && CT_PAGE_FD == 4 && CT_RECORD_FD == 5, "the texts below");
 
 static const struct row table[] = {
     {"RANK", ALWAYS, NUMBER, AT(rank)},
@@ -43,6 +43,7 @@ static const struct row table[] = {
     {"CTRUN_GENERATION", ALWAYS, NUMBER, AT(generation)},
     {"CTRUN_CONTROL_FD", ALWAYS, CONSTANT, 0, "3"},
     {"CTRUN_PAGE_FD", ALWAYS, CONSTANT, 0, "4"},
+    {"CTRUN_RECORD_FD", ALWAYS, CONSTANT, 0, "5"},
 };
 
 void ct_worker_env_ranks(struct ct_worker_env *env, const struct ct_env_node *nodes, uint32_t count,

@@ -12,6 +12,7 @@
 enum {
     CT_CONTROL_FD = 3, /* the worker's end of the worker link */
     CT_PAGE_FD = 4,    /* the node's control page */
+    CT_RECORD_FD = 5,  /* the worker's record */
 };
 
 /* A node as far as ranks go, in the order of the round. */

@@ -194,6 +194,17 @@ void ct_outputs_room(struct ct_outputs *outputs)
     ct_console_flush(outputs->console);
 }
 
+bool ct_outputs_held(const struct ct_outputs *outputs, uint32_t worker)
+{
+    for (uint32_t stream = 0; stream < CT_CONSOLE_STREAMS; stream++) {
+        const struct output *output = &outputs->all[worker * CT_CONSOLE_STREAMS + stream];
+
+        if (output->pipe >= 0 && !uv_is_active((const uv_handle_t *)output->poll))
+            return true;
+    }
+    return false;
+}
+
 /* ---- opening ----------------------------------------------------------------------------------
  */
 

@@ -49,6 +49,9 @@ void ct_outputs_end(struct ct_outputs *outputs, uint32_t worker);
 void ct_outputs_tail(const struct ct_outputs *outputs, uint32_t worker, size_t lines,
                      struct ct_buf *to);
 
+/* Is output of the worker left in its pipe, because the console takes no more? */
+bool ct_outputs_held(const struct ct_outputs *outputs, uint32_t worker);
+
 /* The console has room again. */
 void ct_outputs_room(struct ct_outputs *outputs);
 

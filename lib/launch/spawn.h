@@ -5,7 +5,7 @@
  *      :  asleep                 it died already); descriptors; CPUs; signals as after boot; execve
  *   <------------------------    executed, or the reason why not
  *
- * Nothing of the agent leaks: descriptors 0 to 4 are given, all others close at execve; blocked and
+ * Nothing of the agent leaks: descriptors 0 to 5 are given, all others close at execve; blocked and
  * ignored signals are reset. The agent must call from one thread that lives as long as the workers,
  * as the parent-death signal belongs to the thread. */
 #ifndef CT_LAUNCH_SPAWN_H
@@ -16,7 +16,7 @@
 
 #include <sys/types.h>
 
-enum { CT_SPAWN_FDS = 5 }; /* stdin, stdout, stderr, CT_CONTROL_FD, CT_PAGE_FD */
+enum { CT_SPAWN_FDS = 6 }; /* stdin, stdout, stderr, CT_CONTROL_FD, CT_PAGE_FD, CT_RECORD_FD */
 
 struct ct_spawn {
     const char *path; /* executed as it is, no search in PATH */

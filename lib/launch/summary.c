@@ -2,6 +2,7 @@
 #include "launch/summary.h"
 
 #include "base/assert.h"
+#include "base/error.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -25,6 +26,10 @@ static const struct {
 
 const char *ct_casualty_hint(const struct ct_casualty *casualty)
 {
+    if (casualty->code == CT_EHUNG)
+        return "launch.hang_timeout sets how long a rank may give no sign of life; with "
+               "launch.log_dir "
+               "its stack is kept in a file hang-*";
     for (size_t i = 0; i < CT_COUNT(hints); i++)
         if (casualty->signal != 0 ? hints[i].signal == casualty->signal
                                   : hints[i].status != 0 && hints[i].status == casualty->status)
@@ -63,6 +68,8 @@ void ct_casualty_print(const struct ct_casualty *casualty, struct ct_buf *to)
     (void)ct_buf_puts(to, ") ");
     if (casualty->pid <= 0)
         (void)ct_buf_puts(to, "could not be started");
+    else if (casualty->code == CT_EHUNG)
+        (void)ct_buf_puts(to, "hung and was killed by ctrun");
     else if (casualty->signal != 0)
         (void)ct_buf_printf(to, "was killed by signal %d (%s)", casualty->signal,
                             ct_signal_name(casualty->signal, name, sizeof name));

@@ -23,6 +23,7 @@ struct ct_casualty {
     int32_t pid;        /* 0: it could not be started */
     int32_t status;     /* exit status, when signal is 0 */
     int32_t signal;
+    int32_t code;     /* CT_EHUNG: the signal was ctrun's own */
     const char *host; /* "" when unknown */
     const char *text; /* its own sentence, or the last lines of its log; "" for none */
 };

@@ -8,10 +8,10 @@
 /* ---- patience ---------------------------------------------------------------------------------
  */
 
-/* The duration that 99 of 100 steps do not exceed; 0 when none is known. At most TOP are above. */
+/* The duration that 99 of 100 steps do not exceed. */
 static uint64_t percentile_99_us(const struct ct_watch_sample *sample)
 {
-    enum { TOP = CT_WATCH_STEPS / 100 + 1 };
+    enum { TOP = CT_WATCH_STEPS / 100 + 1 }; /* it, and those above */
     uint32_t count = CT_MIN(sample->duration_count, (uint32_t)CT_WATCH_STEPS);
     uint32_t highest[TOP] = {0}; /* descending */
 
@@ -34,7 +34,8 @@ uint64_t ct_watch_patience_ms(const struct ct_watch *watch, const struct ct_watc
     if (!sample->alive || sample->excused || !sample->view.opened ||
         sample->view.section == CT_RECORD_AWAY)
         return UINT64_MAX;
-    if (sample->view.forming || sample->view.section != CT_RECORD_STEP)
+    if (sample->view.forming || sample->view.section != CT_RECORD_STEP ||
+        sample->duration_count == 0)
         return CT_MAX((uint64_t)CT_WATCH_LONG_MS, watch->floor_ms);
     return CT_MAX(watch->floor_ms, CT_WATCH_FACTOR * percentile_99_us(sample) / 1000);
 }

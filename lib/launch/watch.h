@@ -19,8 +19,9 @@
  * whose agent finds it
  *
  * Patience: in a step max(floor, 5 x the 99th percentile of its last 200 steps); 30 minutes in its
- * first step, an evaluation, a checkpoint, or while a group forms; for ever between two rounds and
- * while its output is held up. Time in which the agent itself was away does not count.
+ * first steps (no duration is known), an evaluation, a checkpoint, or while a group forms; for ever
+ * between two rounds and while its output is held up. Time in which the agent itself was away does
+ * not count.
  *
  * Pure: no clock, no I/O. One object a round. */
 #ifndef CT_LAUNCH_WATCH_H

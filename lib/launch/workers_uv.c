@@ -30,6 +30,7 @@ struct worker {
     bool dismissed; /* its end is no failure */
     struct ct_exit end;
     struct ct_worker_link *link;
+    const struct ct_worker_record *record;
     int fault_code;
     char *fault; /* the sentence it announced, or NULL */
 };
@@ -156,6 +157,7 @@ static void finish(struct ct_workers *workers)
     for (uint32_t i = 0; i < workers->count; i++) {
         ct_outputs_end(workers->outputs, i);
         ct_worker_link_free(workers->all[i].link);
+        ct_worker_record_unmap(workers->all[i].record);
         free(workers->all[i].fault);
     }
     ct_outputs_free(workers->outputs);
@@ -353,7 +355,7 @@ static int start_one(struct ct_workers *workers, const struct ct_workers_round *
         .path = round->path,
         .argv = round->argv,
         .envp = spec->envp,
-        .fds = {workers->null_fd, -1, -1, -1, round->page_fd},
+        .fds = {workers->null_fd, -1, -1, -1, round->page_fd, -1},
         .cpus = spec->cpus,
     };
     int rc = 0;
@@ -366,9 +368,11 @@ static int start_one(struct ct_workers *workers, const struct ct_workers_round *
         rc = ct_worker_link_new(&worker->link, workers->loop, &callbacks, &spawn.fds[CT_CONTROL_FD],
                                 err);
     if (rc == 0)
+        rc = ct_worker_record_new(&worker->record, &spawn.fds[CT_RECORD_FD], err);
+    if (rc == 0)
         rc = ct_spawn(&spawn, &worker->pid, err);
-    for (int i = STDOUT_FILENO; i <= CT_CONTROL_FD; i++)
-        if (spawn.fds[i] >= 0)
+    for (int i = STDOUT_FILENO; i < CT_SPAWN_FDS; i++)
+        if (spawn.fds[i] >= 0 && i != CT_PAGE_FD)
             (void)close(spawn.fds[i]);
     return rc;
 }
@@ -421,6 +425,7 @@ static void clear(struct ct_workers *workers, uint32_t local_rank)
 
     ct_outputs_end(workers->outputs, local_rank);
     ct_worker_link_free(worker->link);
+    ct_worker_record_unmap(worker->record);
     free(worker->fault);
     *worker = (struct worker){.pid = 0};
 }
@@ -463,6 +468,35 @@ void ct_workers_dismiss(struct ct_workers *workers, uint32_t local_rank)
         return;
     workers->all[local_rank].dismissed = true;
     signal_group(&workers->all[local_rank], SIGKILL);
+}
+
+void ct_workers_condemn(struct ct_workers *workers, uint32_t local_rank,
+                        const struct ct_error *error)
+{
+    struct worker *worker = &workers->all[local_rank];
+
+    if (!ct_workers_alive(workers, local_rank) || worker->ended)
+        return;
+    free(worker->fault); /* what it said of itself is not why it ends */
+    worker->fault_code = error->code;
+    worker->fault = strdup(error->text);
+    signal_group(worker, SIGKILL);
+}
+
+const struct ct_worker_record *ct_workers_record(const struct ct_workers *workers,
+                                                 uint32_t local_rank)
+{
+    return ct_workers_alive(workers, local_rank) ? workers->all[local_rank].record : NULL;
+}
+
+pid_t ct_workers_pid(const struct ct_workers *workers, uint32_t local_rank)
+{
+    return ct_workers_alive(workers, local_rank) ? workers->all[local_rank].pid : 0;
+}
+
+bool ct_workers_held(const struct ct_workers *workers, uint32_t local_rank)
+{
+    return ct_workers_alive(workers, local_rank) && ct_outputs_held(workers->outputs, local_rank);
 }
 
 bool ct_workers_stopping(const struct ct_workers *workers)

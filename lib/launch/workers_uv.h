@@ -24,6 +24,7 @@
 #include "launch/exit.h"
 #include "launch/output_uv.h"
 #include "wire/wire.h"
+#include "wire/worker_record.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -92,6 +93,21 @@ void ct_workers_keep(struct ct_workers *workers, uint32_t local_rank);
 
 /* SIGKILL to one worker; its end is nobody's failure. Nothing when it has ended. */
 void ct_workers_dismiss(struct ct_workers *workers, uint32_t local_rank);
+
+/* SIGKILL to one worker, whose end is a failure with this error: it hangs, say. Nothing when it has
+ * ended. */
+void ct_workers_condemn(struct ct_workers *workers, uint32_t local_rank,
+                        const struct ct_error *error);
+
+/* What this worker writes of itself; NULL when it has ended. */
+const struct ct_worker_record *ct_workers_record(const struct ct_workers *workers,
+                                                 uint32_t local_rank);
+
+/* Its process; 0 when it has ended. */
+pid_t ct_workers_pid(const struct ct_workers *workers, uint32_t local_rank);
+
+/* Does its output wait for a slow console? Then so does it, in write(2). */
+bool ct_workers_held(const struct ct_workers *workers, uint32_t local_rank);
 
 /* Does this worker's process run? */
 bool ct_workers_alive(const struct ct_workers *workers, uint32_t local_rank);

@@ -86,7 +86,7 @@ static void read_group(const struct ct_record_group *group, struct ct_record_cal
     read_text(group->words, call->words, sizeof call->words);
 }
 
-void ct_record_read(const struct ct_worker_record *record, struct ct_record_view *ret_view)
+void ct_worker_record_read(const struct ct_worker_record *record, struct ct_record_view *ret_view)
 {
     uint32_t section = GET(record->section);
     uint64_t numbers[] = {section, GET(record->step), GET(record->since_ns)};
@@ -107,7 +107,8 @@ void ct_record_read(const struct ct_worker_record *record, struct ct_record_view
     ret_view->signs = ct_hash64(&ret_view->progress, sizeof ret_view->progress, ret_view->signs);
 }
 
-uint32_t ct_record_durations(const struct ct_worker_record *record, uint32_t *ret_us, uint32_t room)
+uint32_t ct_worker_record_durations(const struct ct_worker_record *record, uint32_t *ret_us,
+                                    uint32_t room)
 {
     uint64_t steps = GET(record->steps);
     uint32_t count = (uint32_t)CT_MIN(steps, (uint64_t)CT_MIN(room, CT_RECORD_DURATIONS));
@@ -142,8 +143,8 @@ int ct_worker_record_open(int fd, struct ct_worker_record **ret_record, struct c
     return 0;
 }
 
-void ct_record_at(struct ct_worker_record *record, enum ct_record_section section, uint64_t step,
-                  uint64_t now_ns)
+void ct_worker_record_at(struct ct_worker_record *record, enum ct_record_section section,
+                         uint64_t step, uint64_t now_ns)
 {
     if (record == NULL)
         return;
@@ -160,8 +161,8 @@ void ct_record_at(struct ct_worker_record *record, enum ct_record_section sectio
     SET(record->since_ns, now_ns);
 }
 
-void ct_record_straggler(struct ct_worker_record *record, uint32_t rank, uint32_t share,
-                         uint32_t cost)
+void ct_worker_record_straggler(struct ct_worker_record *record, uint32_t rank, uint32_t share,
+                                uint32_t cost)
 {
     if (record == NULL)
         return;
@@ -180,7 +181,7 @@ static void write_text(_Atomic char *to, size_t room, const char *from)
     SET(to[i], '\0');
 }
 
-struct ct_record_group *ct_record_group_new(struct ct_worker_record *record, const char *key)
+struct ct_record_group *ct_worker_record_group_new(struct ct_worker_record *record, const char *key)
 {
     uint64_t id = ct_hash_str(key);
 
@@ -203,31 +204,31 @@ struct ct_record_group *ct_record_group_new(struct ct_worker_record *record, con
     return NULL;
 }
 
-void ct_record_group_formed(struct ct_record_group *group)
+void ct_worker_record_group_formed(struct ct_record_group *group)
 {
     SET(group->forming, 0);
 }
 
-void ct_record_group_free(struct ct_record_group *group)
+void ct_worker_record_group_free(struct ct_record_group *group)
 {
     if (group != NULL)
         atomic_store(&group->id, 0);
 }
 
-void ct_record_wait(struct ct_record_group *group, uint64_t number, uint64_t now_ns)
+void ct_worker_record_wait(struct ct_record_group *group, uint64_t number, uint64_t now_ns)
 {
     SET(group->since_ns, now_ns);
     SET(group->words[0], '\0');
-    ct_record_beat(group, now_ns, GET(group->moves), -1);
+    ct_worker_record_beat(group, now_ns, GET(group->moves), -1);
     SET(group->waiting, number);
 }
 
-void ct_record_words(struct ct_record_group *group, const char *words)
+void ct_worker_record_words(struct ct_record_group *group, const char *words)
 {
     write_text(group->words, sizeof group->words, words);
 }
 
-void ct_record_woke(struct ct_record_group *group)
+void ct_worker_record_woke(struct ct_record_group *group)
 {
     SET(group->waiting, 0);
 }

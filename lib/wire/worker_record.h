@@ -4,16 +4,17 @@
  * read-only by its agent, who reads it whether the worker runs, hangs, is stopped or is dead:
  *
  *     worker                                        agent, twice a second
- *     ct_record_at(STEP, 17)   section, step        ct_record_read -> struct ct_record_view
- *     group's call             entered++              .signs    the same as last time: no sign of
- * life it has to wait         waiting, since         .progress the same as last time: it waits each
- * 10 ms of a wait   beat, awaited rank over                     completed++
+ *     ct_worker_record_at(STEP, 17)   section, step        ct_worker_record_read -> struct
+ * ct_record_view group's call             entered++              .signs    the same as last time:
+ * no sign of life it has to wait         waiting, since         .progress the same as last time: it
+ * waits each 10 ms of a wait   beat, awaited rank over                     completed++
  *
  * Every field is one atomic, so no value is torn; fields that belong together may be of two moments
  * when the worker is stopped between two stores, which the verdict on it survives. A call that
  * finds all its peers there costs two relaxed stores. The writer never waits for a reader.
  *
- * Writers: ct_record_at one thread of the process; a group's slot that group's one thread. */
+ * Writers: ct_worker_record_at one thread of the process; a group's slot that group's one thread.
+ */
 #ifndef CT_WIRE_WORKER_RECORD_H
 #define CT_WIRE_WORKER_RECORD_H
 
@@ -99,11 +100,11 @@ struct ct_record_view {
 };
 
 /* Read it. Whatever a worker wrote, the view is well-formed: sections exist, texts end. */
-void ct_record_read(const struct ct_worker_record *record, struct ct_record_view *ret_view);
+void ct_worker_record_read(const struct ct_worker_record *record, struct ct_record_view *ret_view);
 
 /* The durations of its last steps in microseconds, at most `room`, in any order; how many. */
-uint32_t ct_record_durations(const struct ct_worker_record *record, uint32_t *ret_us,
-                             uint32_t room);
+uint32_t ct_worker_record_durations(const struct ct_worker_record *record, uint32_t *ret_us,
+                                    uint32_t room);
 
 /* ---- worker ---- */
 /* Map the record behind `fd` (which may be closed then). 0; CT_EPROTOCOL when it is none; a
@@ -112,39 +113,40 @@ int ct_worker_record_open(int fd, struct ct_worker_record **ret_record, struct c
 
 /* From `now_ns` on the worker is in this section, with `step` steps completed. Entering STEP with
  * one step more than the last time, from STEP, keeps how long that step took. */
-void ct_record_at(struct ct_worker_record *record, enum ct_record_section section, uint64_t step,
-                  uint64_t now_ns);
+void ct_worker_record_at(struct ct_worker_record *record, enum ct_record_section section,
+                         uint64_t step, uint64_t now_ns);
 
 /* Ranks agree that `rank` was last at `share` per cent of the steps and cost `cost` per cent. */
-void ct_record_straggler(struct ct_worker_record *record, uint32_t rank, uint32_t share,
-                         uint32_t cost);
+void ct_worker_record_straggler(struct ct_worker_record *record, uint32_t rank, uint32_t share,
+                                uint32_t cost);
 
 /* A slot for a group whose members know it by `key` and look for each other from now on; NULL when
  * all are taken, or for NULL. */
-struct ct_record_group *ct_record_group_new(struct ct_worker_record *record, const char *key);
-void ct_record_group_formed(struct ct_record_group *group);
-void ct_record_group_free(struct ct_record_group *group);
+struct ct_record_group *ct_worker_record_group_new(struct ct_worker_record *record,
+                                                   const char *key);
+void ct_worker_record_group_formed(struct ct_record_group *group);
+void ct_worker_record_group_free(struct ct_record_group *group);
 
 /* The group's thread begins to wait for collective `number` (or CT_RECORD_TRANSFER), can say which
  * call that is, has waited. */
-void ct_record_wait(struct ct_record_group *group, uint64_t number, uint64_t now_ns);
-void ct_record_words(struct ct_record_group *group, const char *words);
-void ct_record_woke(struct ct_record_group *group);
+void ct_worker_record_wait(struct ct_record_group *group, uint64_t number, uint64_t now_ns);
+void ct_worker_record_words(struct ct_record_group *group, const char *words);
+void ct_worker_record_woke(struct ct_record_group *group);
 
-static inline void ct_record_beat(struct ct_record_group *group, uint64_t now_ns, uint64_t moves,
-                                  int awaited)
+static inline void ct_worker_record_beat(struct ct_record_group *group, uint64_t now_ns,
+                                         uint64_t moves, int awaited)
 {
     atomic_store_explicit(&group->beat_ns, now_ns, memory_order_relaxed);
     atomic_store_explicit(&group->moves, moves, memory_order_relaxed);
     atomic_store_explicit(&group->awaited, (uint32_t)(awaited + 1), memory_order_relaxed);
 }
 
-static inline void ct_record_entered(struct ct_record_group *group, uint64_t number)
+static inline void ct_worker_record_entered(struct ct_record_group *group, uint64_t number)
 {
     atomic_store_explicit(&group->entered, number, memory_order_relaxed);
 }
 
-static inline void ct_record_completed(struct ct_record_group *group, uint64_t number)
+static inline void ct_worker_record_completed(struct ct_record_group *group, uint64_t number)
 {
     atomic_store_explicit(&group->completed, number, memory_order_relaxed);
 }

@@ -273,6 +273,7 @@ static const struct {
      "and so on for every key)\n"},
     {"CTRUN_CONTROL_FD=3", ""},
     {"CTRUN_PAGE_FD=4", ""},
+    {"CTRUN_RECORD_FD=5", ""},
     {"CTRUN_GENERATION=4", ""},
     {"PET_NNODES=0", "PET_NNODES must be from 1 to 65536, not 0\n"},
     {"PET_NNODES=", ""},

@@ -98,6 +98,7 @@ Test(env, a_worker_gets_every_variable_of_torchelastic)
         {"CTRUN_GENERATION", "7"},
         {"CTRUN_CONTROL_FD", "3"},
         {"CTRUN_PAGE_FD", "4"},
+        {"CTRUN_RECORD_FD", "5"},
     };
     struct ct_worker_env env = some_env();
     char *parent[] = {NULL};

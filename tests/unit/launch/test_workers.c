@@ -274,8 +274,8 @@ Test(workers, a_worker_has_its_descriptors_and_no_others)
     (void)close(leaked);
     const char *out = content("/out");
     int pid, group;
-    /* 4 is the directory that ls reads. */
-    cr_assert_eq(strncmp(out, "[0:0] 0\n[0:0] 1\n[0:0] 2\n[0:0] 3\n[0:0] 4\n[0:0] no input\n", 55),
+    /* 5 is the directory that ls reads. */
+    cr_assert_eq(strncmp(out, "[0:0] 0\n[0:0] 1\n[0:0] 2\n[0:0] 3\n[0:0] 4\n[0:0] 5\n[0:0] no input\n", 63),
                  0, "%s", out);
     cr_assert_eq(
         sscanf(strstr(out, "no input") + strlen("no input\n[0:0] "), "%d %d", &pid, &group), 2);

@@ -20,7 +20,7 @@ static void set_up(void)
     struct ct_error err = {0};
 
     cr_assert_eq(ct_worker_record_new(&seen, &record_fd, &err), 0, "%s", err.text);
-    ct_record_read(seen, &view);
+    ct_worker_record_read(seen, &view);
     cr_assert_not(view.opened, "nobody writes it yet");
     cr_assert_eq(ct_worker_record_open(record_fd, &own, &err), 0, "%s", err.text);
 }
@@ -36,18 +36,18 @@ TestSuite(worker_record, .init = set_up, .fini = tear_down, .timeout = 30);
 
 Test(worker_record, the_agent_sees_section_step_and_calls)
 {
-    struct ct_record_group *group = ct_record_group_new(own, "world/1");
+    struct ct_record_group *group = ct_worker_record_group_new(own, "world/1");
 
-    ct_record_read(seen, &view);
+    ct_worker_record_read(seen, &view);
     cr_assert(view.forming);
-    ct_record_group_formed(group);
-    ct_record_at(own, CT_RECORD_STEP, 17, 1000);
-    ct_record_entered(group, 5);
-    ct_record_completed(group, 4);
-    ct_record_wait(group, 5, 2000);
-    ct_record_words(group, "all_reduce of 10 F32");
-    ct_record_beat(group, 3000, 7, 2);
-    ct_record_read(seen, &view);
+    ct_worker_record_group_formed(group);
+    ct_worker_record_at(own, CT_RECORD_STEP, 17, 1000);
+    ct_worker_record_entered(group, 5);
+    ct_worker_record_completed(group, 4);
+    ct_worker_record_wait(group, 5, 2000);
+    ct_worker_record_words(group, "all_reduce of 10 F32");
+    ct_worker_record_beat(group, 3000, 7, 2);
+    ct_worker_record_read(seen, &view);
     cr_assert(view.opened);
     cr_assert_not(view.forming);
     cr_assert_eq(view.section, CT_RECORD_STEP);
@@ -61,45 +61,45 @@ Test(worker_record, the_agent_sees_section_step_and_calls)
     cr_assert_eq(call->awaited, 2);
     cr_assert_str_eq(call->name, "world/1");
     cr_assert_str_eq(call->words, "all_reduce of 10 F32");
-    ct_record_woke(group);
-    ct_record_group_free(group);
-    ct_record_read(seen, &view);
+    ct_worker_record_woke(group);
+    ct_worker_record_group_free(group);
+    ct_worker_record_read(seen, &view);
     cr_assert_eq(view.group_count, 0u);
 }
 
 Test(worker_record, a_beat_is_a_sign_of_life_but_no_progress)
 {
-    struct ct_record_group *group = ct_record_group_new(own, "world/1");
+    struct ct_record_group *group = ct_worker_record_group_new(own, "world/1");
     struct ct_record_view later;
 
-    ct_record_wait(group, 1, 100);
-    ct_record_read(seen, &view);
-    ct_record_read(seen, &later);
+    ct_worker_record_wait(group, 1, 100);
+    ct_worker_record_read(seen, &view);
+    ct_worker_record_read(seen, &later);
     cr_assert_eq(later.signs, view.signs, "nothing happened");
-    ct_record_beat(group, 200, 0, 1);
-    ct_record_read(seen, &later);
+    ct_worker_record_beat(group, 200, 0, 1);
+    ct_worker_record_read(seen, &later);
     cr_assert_neq(later.signs, view.signs);
     cr_assert_eq(later.progress, view.progress);
-    ct_record_beat(group, 200, 1, 1);
-    ct_record_read(seen, &later);
+    ct_worker_record_beat(group, 200, 1, 1);
+    ct_worker_record_read(seen, &later);
     cr_assert_neq(later.progress, view.progress, "data moved");
     view = later;
-    ct_record_entered(group, 2);
-    ct_record_read(seen, &later);
+    ct_worker_record_entered(group, 2);
+    ct_worker_record_read(seen, &later);
     cr_assert_neq(later.progress, view.progress);
     view = later;
-    ct_record_at(own, CT_RECORD_EVALUATE, 0, 100);
-    ct_record_read(seen, &later);
+    ct_worker_record_at(own, CT_RECORD_EVALUATE, 0, 100);
+    ct_worker_record_read(seen, &later);
     cr_assert_neq(later.progress, view.progress);
 }
 
 Test(worker_record, members_know_a_group_by_the_same_number)
 {
-    uint64_t id = atomic_load(&ct_record_group_new(own, "world/1")->id);
+    uint64_t id = atomic_load(&ct_worker_record_group_new(own, "world/1")->id);
 
     cr_assert_neq(id, 0u);
-    cr_assert_neq(atomic_load(&ct_record_group_new(own, "world/2")->id), id);
-    cr_assert_eq(atomic_load(&ct_record_group_new(own, "world/1")->id), id);
+    cr_assert_neq(atomic_load(&ct_worker_record_group_new(own, "world/2")->id), id);
+    cr_assert_eq(atomic_load(&ct_worker_record_group_new(own, "world/1")->id), id);
 }
 
 Test(worker_record, groups_beyond_the_slots_go_unrecorded_and_a_freed_slot_is_as_new)
@@ -107,15 +107,16 @@ Test(worker_record, groups_beyond_the_slots_go_unrecorded_and_a_freed_slot_is_as
     struct ct_record_group *groups[CT_RECORD_GROUPS];
 
     for (int i = 0; i < CT_RECORD_GROUPS; i++)
-        cr_assert_not_null(groups[i] = ct_record_group_new(own, "g"));
-    cr_assert_null(ct_record_group_new(own, "one too many"));
-    cr_assert_null(ct_record_group_new(NULL, "no agent"));
-    ct_record_entered(groups[3], 9);
-    ct_record_wait(groups[3], 9, 5);
-    ct_record_words(groups[3], "barrier");
-    ct_record_group_free(groups[3]);
-    cr_assert_eq(ct_record_group_new(own, "a name that is longer than the room for it"), groups[3]);
-    ct_record_read(seen, &view);
+        cr_assert_not_null(groups[i] = ct_worker_record_group_new(own, "g"));
+    cr_assert_null(ct_worker_record_group_new(own, "one too many"));
+    cr_assert_null(ct_worker_record_group_new(NULL, "no agent"));
+    ct_worker_record_entered(groups[3], 9);
+    ct_worker_record_wait(groups[3], 9, 5);
+    ct_worker_record_words(groups[3], "barrier");
+    ct_worker_record_group_free(groups[3]);
+    cr_assert_eq(ct_worker_record_group_new(own, "a name that is longer than the room for it"),
+                 groups[3]);
+    ct_worker_record_read(seen, &view);
     cr_assert_eq(view.groups[3].entered, 0u);
     cr_assert_eq(view.groups[3].waiting, 0u);
     cr_assert_str_eq(view.groups[3].words, "");
@@ -126,23 +127,24 @@ Test(worker_record, durations_are_those_of_whole_steps_that_follow_each_other)
 {
     uint32_t us[CT_RECORD_DURATIONS + 8];
 
-    ct_record_at(own, CT_RECORD_START, 5, 0);
-    cr_assert_eq(ct_record_durations(seen, us, 200), 0u);
-    ct_record_at(own, CT_RECORD_STEP, 5, 1000000);     /* the first step begins */
-    ct_record_at(own, CT_RECORD_STEP, 6, 3000000);     /* took 2000 us */
-    ct_record_at(own, CT_RECORD_EVALUATE, 7, 4000000); /* not known how long */
-    ct_record_at(own, CT_RECORD_STEP, 7, 9000000);
-    ct_record_at(own, CT_RECORD_STEP, 5, 9500000); /* a step back: another round */
-    ct_record_at(own, CT_RECORD_STEP, 6, 9600000); /* took 100 us */
-    cr_assert_eq(ct_record_durations(seen, us, 200), 2u);
+    ct_worker_record_at(own, CT_RECORD_START, 5, 0);
+    cr_assert_eq(ct_worker_record_durations(seen, us, 200), 0u);
+    ct_worker_record_at(own, CT_RECORD_STEP, 5, 1000000);     /* the first step begins */
+    ct_worker_record_at(own, CT_RECORD_STEP, 6, 3000000);     /* took 2000 us */
+    ct_worker_record_at(own, CT_RECORD_EVALUATE, 7, 4000000); /* not known how long */
+    ct_worker_record_at(own, CT_RECORD_STEP, 7, 9000000);
+    ct_worker_record_at(own, CT_RECORD_STEP, 5, 9500000); /* a step back: another round */
+    ct_worker_record_at(own, CT_RECORD_STEP, 6, 9600000); /* took 100 us */
+    cr_assert_eq(ct_worker_record_durations(seen, us, 200), 2u);
     cr_assert_eq(us[0], 100u);
     cr_assert_eq(us[1], 2000u);
     for (uint32_t i = 0; i < 1000; i++)
-        ct_record_at(own, CT_RECORD_STEP, 7 + i, 9600000 + (uint64_t)(i + 1) * 50000);
-    cr_assert_eq(ct_record_durations(seen, us, 200), 200u);
+        ct_worker_record_at(own, CT_RECORD_STEP, 7 + i, 9600000 + (uint64_t)(i + 1) * 50000);
+    cr_assert_eq(ct_worker_record_durations(seen, us, 200), 200u);
     for (int i = 0; i < 200; i++)
         cr_assert_eq(us[i], 50u);
-    cr_assert_eq(ct_record_durations(seen, us, CT_RECORD_DURATIONS + 8), CT_RECORD_DURATIONS);
+    cr_assert_eq(ct_worker_record_durations(seen, us, CT_RECORD_DURATIONS + 8),
+                 CT_RECORD_DURATIONS);
 }
 
 Test(worker_record, whatever_lies_in_the_page_reads_as_something_well_formed)
@@ -154,7 +156,7 @@ Test(worker_record, whatever_lies_in_the_page_reads_as_something_well_formed)
 
         for (size_t i = 8; i < sizeof *own; i++)
             bytes[i] = (unsigned char)rand_r(&seed);
-        ct_record_read(seen, &view);
+        ct_worker_record_read(seen, &view);
         cr_assert_leq(view.section, CT_RECORD_AWAY);
         cr_assert_leq(view.group_count, CT_RECORD_GROUPS);
         for (uint32_t i = 0; i < view.group_count; i++) {
@@ -165,7 +167,7 @@ Test(worker_record, whatever_lies_in_the_page_reads_as_something_well_formed)
                 cr_assert(*at >= ' ' && *at <= '~', "it is printed on a terminal");
         }
         uint32_t us[200];
-        cr_assert_leq(ct_record_durations(seen, us, 200), 200u);
+        cr_assert_leq(ct_worker_record_durations(seen, us, 200), 200u);
     }
 }
 
@@ -188,17 +190,17 @@ Test(worker_record, a_worker_can_neither_cut_it_nor_pass_off_another_file)
 static void *write_on(void *argument)
 {
     _Atomic bool *stop = argument;
-    struct ct_record_group *group = ct_record_group_new(own, "world/1");
+    struct ct_record_group *group = ct_worker_record_group_new(own, "world/1");
 
     for (uint64_t i = 1; !atomic_load(stop); i++) {
-        ct_record_at(own, CT_RECORD_STEP, i, i * 1000);
-        ct_record_entered(group, i);
-        ct_record_wait(group, i, i);
-        ct_record_words(group, "all_reduce");
-        ct_record_beat(group, i, i, 1);
-        ct_record_woke(group);
-        ct_record_completed(group, i);
-        ct_record_straggler(own, 3, 70, 20);
+        ct_worker_record_at(own, CT_RECORD_STEP, i, i * 1000);
+        ct_worker_record_entered(group, i);
+        ct_worker_record_wait(group, i, i);
+        ct_worker_record_words(group, "all_reduce");
+        ct_worker_record_beat(group, i, i, 1);
+        ct_worker_record_woke(group);
+        ct_worker_record_completed(group, i);
+        ct_worker_record_straggler(own, 3, 70, 20);
     }
     return NULL;
 }
@@ -211,7 +213,7 @@ Test(worker_record, reading_beside_a_writer_gives_values_that_were_written)
 
     cr_assert_eq(pthread_create(&writer, NULL, write_on, &stop), 0);
     for (int i = 0; i < 20000 || last == 0; i++) {
-        ct_record_read(seen, &view);
+        ct_worker_record_read(seen, &view);
         if (view.group_count == 0)
             continue;
         cr_assert_geq(view.groups[0].entered, last, "it only grows");
