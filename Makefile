@@ -18,12 +18,13 @@ Q := $(if $(filter 1,$(V)),,@)
 SAY := @$(if $(or $(filter 1,$(V)),$(findstring s,$(firstword -$(MAKEFLAGS)))),true,echo)
 
 # ---- modules: folder, dependencies, libraries ---------------------------------------------------
-MODULES := base wire config net launch tensor graph data train rdzv coll plan exec trainer
+MODULES := base wire config net tcpstore launch tensor graph data train rdzv coll plan exec trainer
 
 DIRS_base   := lib/base
 DIRS_wire   := lib/wire
 DIRS_config := lib/config
 DIRS_net    := lib/net
+DIRS_tcpstore := rendezvous/tcpstore
 DIRS_launch := lib/launch
 DIRS_tensor := lib/tensor lib/tensor/cpu
 DIRS_graph  := lib/graph
@@ -39,6 +40,7 @@ DEPS_base   :=
 DEPS_wire   := base
 DEPS_config := base
 DEPS_net    := base wire
+DEPS_tcpstore := base net
 DEPS_launch := base wire
 DEPS_tensor := base
 DEPS_graph  := base tensor
@@ -53,6 +55,7 @@ DEPS_trainer := base config data train tensor graph coll plan exec
 LIBS_base   := -lm
 LIBS_config := -lyaml
 LIBS_net    := -luv
+LIBS_tcpstore := -luv
 LIBS_launch := -luv
 LIBS_data   := -lz
 LIBS_train  := -ljansson
@@ -174,7 +177,7 @@ $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(call archives,$(MODULES))
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(call libs,$(MODULES)) -ldl -o $@
 
 # Fuzz targets are built with clang, everything they use instrumented: make CC=clang MODE=fuzz fuzzers
-FUZZED := config wire data train
+FUZZED := config wire tcpstore data train
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZED))
 	@mkdir -p $(@D)

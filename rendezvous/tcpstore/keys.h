@@ -1,0 +1,109 @@
+/* The keys of one TCPStore: values, queues, and who waits for which key.
+ *
+ *      bucket -> "/a"  value "12"   queue -            waits -
+ *             -> "/b"  no value     queue "x" -> "y"   waits tie -> tie
+ *
+ * A key and the queue of the same name are two things. An entry is there because it has a value,
+ * because its queue is not empty, or because somebody waits for it or watches it; when nothing of
+ * this is left it goes (ct_tcpstore_settle). All memory is charged to a budget. */
+#ifndef CT_RENDEZVOUS_TCPSTORE_KEYS_H
+#define CT_RENDEZVOUS_TCPSTORE_KEYS_H
+
+#include "base/error.h"
+#include "rendezvous/tcpstore/request.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ct_tcpstore_client;
+struct ct_tcpstore_key;
+
+struct ct_tcpstore_budget {
+    size_t used, limit; /* bytes */
+};
+
+/* One client's interest in one key. */
+struct ct_tcpstore_tie {
+    struct ct_tcpstore_tie *next, *prev; /* of the same key, oldest first */
+    struct ct_tcpstore_tie *next_own;    /* watches only: the client's next */
+    struct ct_tcpstore_key *key;         /* NULL: untied */
+    struct ct_tcpstore_client *client;
+};
+
+struct ct_tcpstore_ties {
+    struct ct_tcpstore_tie *first, *last;
+};
+
+struct ct_tcpstore_item {
+    struct ct_tcpstore_item *next;
+    size_t size;
+    unsigned char data[];
+};
+
+struct ct_tcpstore_key {
+    struct ct_tcpstore_key *next;
+    uint64_t hash;
+    struct ct_tcpstore_ties waits, watches;
+    struct ct_tcpstore_item *queue, *queue_end;
+    int64_t queued;
+    unsigned char *value; /* NULL: none */
+    size_t size, room;
+    size_t name_size;
+    unsigned char name[];
+};
+
+struct ct_tcpstore_keys {
+    struct ct_tcpstore_key **buckets;
+    size_t bucket_count; /* a power of two */
+    size_t entries;      /* in all, at most `most` */
+    size_t most;
+    int64_t values; /* entries with a value */
+    struct ct_tcpstore_budget *budget;
+};
+
+/* 0 or CT_ENOMEM. */
+int ct_tcpstore_keys_init(struct ct_tcpstore_keys *keys, size_t most,
+                          struct ct_tcpstore_budget *budget);
+void ct_tcpstore_keys_deinit(struct ct_tcpstore_keys *keys);
+
+/* Charge `size` bytes. 0, or CT_ELIMIT and nothing is charged. */
+int ct_tcpstore_charge(struct ct_tcpstore_budget *budget, size_t size, struct ct_error *err);
+
+/* The entry of `name`, or NULL. */
+struct ct_tcpstore_key *ct_tcpstore_find(const struct ct_tcpstore_keys *keys,
+                                         struct ct_tcpstore_bytes name);
+
+/* The same, made when there is none; NULL above a limit or without memory (err says which). */
+struct ct_tcpstore_key *ct_tcpstore_demand(struct ct_tcpstore_keys *keys,
+                                           struct ct_tcpstore_bytes name, struct ct_error *err);
+
+/* Free an entry that nothing needs any more. */
+void ct_tcpstore_settle(struct ct_tcpstore_keys *keys, struct ct_tcpstore_key *key);
+
+static inline bool ct_tcpstore_present(const struct ct_tcpstore_key *key)
+{
+    return key != NULL && (key->value != NULL || key->queued > 0);
+}
+
+/* Replace the value; put `more` behind it (it may be absent); remove it. The first two return 0,
+ * CT_ELIMIT or CT_ENOMEM, and then the old value stays. */
+int ct_tcpstore_put(struct ct_tcpstore_keys *keys, struct ct_tcpstore_key *key,
+                    struct ct_tcpstore_bytes value, struct ct_error *err);
+int ct_tcpstore_extend(struct ct_tcpstore_keys *keys, struct ct_tcpstore_key *key,
+                       struct ct_tcpstore_bytes more, struct ct_error *err);
+void ct_tcpstore_clear(struct ct_tcpstore_keys *keys, struct ct_tcpstore_key *key);
+
+/* Put at the end of the queue (errors as above); take its first item (there must be one), which is
+ * the caller's to free and no longer charged. */
+int ct_tcpstore_push(struct ct_tcpstore_keys *keys, struct ct_tcpstore_key *key,
+                     struct ct_tcpstore_bytes value, struct ct_error *err);
+struct ct_tcpstore_item *ct_tcpstore_pop(struct ct_tcpstore_keys *keys,
+                                         struct ct_tcpstore_key *key);
+
+/* Put `tie` at the end of `ties`, which are the waits or the watches of `key`; take it out. */
+void ct_tcpstore_tie(struct ct_tcpstore_ties *ties, struct ct_tcpstore_tie *tie,
+                     struct ct_tcpstore_key *key);
+void ct_tcpstore_untie(struct ct_tcpstore_ties *ties, struct ct_tcpstore_tie *tie);
+
+#endif

@@ -1,0 +1,117 @@
+/* What tcpstore.c (clients, time), ops.c (requests) and tell.c (answers, waits, watches) share. */
+#ifndef CT_RENDEZVOUS_TCPSTORE_STATE_H
+#define CT_RENDEZVOUS_TCPSTORE_STATE_H
+
+#include "rendezvous/tcpstore/keys.h"
+#include "rendezvous/tcpstore/tcpstore.h"
+
+/* A host with clients. */
+struct ct_tcpstore_peer {
+    struct ct_tcpstore_peer *next;
+    uint32_t clients;
+    uint32_t old; /* clients of the old dialect: each has a second connection, which is silent */
+    uint32_t seconds; /* such connections */
+    char host[CT_TCPSTORE_HOST];
+};
+
+/* Clients that owe bytes, in the order of since_ms. */
+struct ct_tcpstore_debtors {
+    struct ct_tcpstore_client *first, *last;
+    uint32_t count;
+};
+
+struct ct_tcpstore_client {
+    struct ct_tcpstore *store;
+    struct ct_tcpstore_peer *peer;
+    struct ct_tcpstore_client *next, *prev; /* of all */
+    void *user;
+    struct ct_tcpstore_reader reader;
+    struct ct_buf out;
+    size_t out_sent; /* bytes of `out` that are on their way */
+    size_t charged;  /* of both buffers */
+    uint32_t pid;
+    bool is_second; /* the silent connection of an old client */
+    struct ct_error broken;
+
+    bool ready;
+    struct ct_tcpstore_client *next_ready;
+
+    struct ct_tcpstore_debtors *debt; /* silent, partial or NULL */
+    struct ct_tcpstore_client *next_debtor, *prev_debtor;
+    uint64_t since_ms;
+
+    /* WAIT and BARRIER: one tie a key that was absent, `missing` of them still tied. */
+    struct ct_tcpstore_tie *waits;
+    size_t wait_count, missing;
+    uint64_t waits_since_ms;
+    struct ct_tcpstore_tie *watches;
+};
+
+enum { CT_TCPSTORE_PEERS = 256 };
+
+struct ct_tcpstore {
+    struct ct_tcpstore_limits limits;
+    struct ct_tcpstore_budget budget;
+    struct ct_tcpstore_keys keys;
+    struct ct_tcpstore_client *clients;
+    uint32_t client_count, waiting;
+    uint64_t requests;
+    struct ct_tcpstore_client *ready, *ready_end;
+    struct ct_tcpstore_debtors silent;  /* sent nothing, or not enough to know the dialect */
+    struct ct_tcpstore_debtors partial; /* stand inside a request */
+    struct ct_tcpstore_peer *peers[CT_TCPSTORE_PEERS];
+};
+
+/* ---- ops.c ---- */
+
+/* Serve one request of `client`. 0, or an error that breaks the client. */
+int ct_tcpstore_serve(struct ct_tcpstore_client *client, uint64_t now_ms,
+                      const struct ct_tcpstore_request *request, struct ct_error *err);
+
+/* ---- tell.c ---- */
+
+/* Bytes that stand for a state on the wire. */
+enum { CT_TCPSTORE_STOP_WAITING = 0 };
+enum ct_tcpstore_event {
+    CT_TCPSTORE_UPDATED = 0,
+    CT_TCPSTORE_CREATED = 1,
+    CT_TCPSTORE_DELETED = 2,
+    CT_TCPSTORE_REGISTERED = 3,
+};
+
+/* Room for an answer of `size` bytes, charged at once; then bytes, and bytes behind their length.
+ * 0, CT_ELIMIT or CT_ENOMEM. */
+int ct_tcpstore_make_room(struct ct_tcpstore_client *client, size_t size, struct ct_error *err);
+int ct_tcpstore_answer(struct ct_tcpstore_client *client, const void *data, size_t size,
+                       struct ct_error *err);
+int ct_tcpstore_answer_bytes(struct ct_tcpstore_client *client, struct ct_tcpstore_bytes value,
+                             struct ct_error *err);
+
+/* The client, which waits for nothing, waits for `count` keys; then each of them. 0, CT_ELIMIT or
+ * CT_ENOMEM. */
+int ct_tcpstore_begin_wait(struct ct_tcpstore_client *client, size_t count, uint64_t now_ms,
+                           struct ct_error *err);
+void ct_tcpstore_add_wait(struct ct_tcpstore_client *client, struct ct_tcpstore_key *key);
+
+/* What is waited for at `key` came, for all who wait; for one of them: the oldest whose last key it
+ * is. */
+void ct_tcpstore_wake_all(struct ct_tcpstore_key *key);
+void ct_tcpstore_wake_one(struct ct_tcpstore_key *key);
+
+/* Tell those who watch `key`. Frees no entry. */
+void ct_tcpstore_tell(const struct ct_tcpstore_key *key, enum ct_tcpstore_event event,
+                      struct ct_tcpstore_bytes old, struct ct_tcpstore_bytes new);
+
+/* Forget what the client waits for; what it watches. */
+void ct_tcpstore_give_up(struct ct_tcpstore_client *client);
+void ct_tcpstore_unwatch(struct ct_tcpstore_client *client);
+
+/* ---- tcpstore.c ---- */
+
+/* It has something to send. */
+void ct_tcpstore_make_ready(struct ct_tcpstore_client *client);
+
+/* Its connection must end; its waits are forgotten. */
+void ct_tcpstore_break(struct ct_tcpstore_client *client, const struct ct_error *why);
+
+#endif

@@ -1,0 +1,124 @@
+/* PyTorch's TCPStore as a pure core: bytes of clients in, bytes for clients out.
+ *
+ *      join -> input -> next_ready -> output, sent -> ... -> leave
+ *                           |
+ *                           `-> broken: close the connection, then leave
+ *
+ * It knows no socket and no clock. One store is the key space of one generation: the next has its
+ * own, and its own port. Clients of both numberings (request.h) may share it.
+ *
+ *      SET k v           -                     stores
+ *      GET k             value                 never waits; of an absent key: no bytes
+ *      COMPARE_SET k e d value                 e is stored over by d; absent and e empty: d is
+ * stored; absent otherwise: nothing is stored, the answer is e ADD k n           i64, the sum
+ * decimal text; absent counts as 0 CHECK keys        u8 0 all there, 1 not WAIT keys         u8 0
+ * as soon as each of them was there once CANCEL_WAIT       u8 1                  always, whatever
+ * was answered before GETNUMKEYS        i64                   values, not queues DELETE_KEY k i64,
+ * 0 or 1           who waits goes on waiting APPEND k v        -                     MULTI_SET
+ * pairs  - MULTI_GET keys    a value a key QUEUE_PUSH k v    -                     wakes one waiter
+ *      QUEUE_POP k       i64, the length before; then its first item when there was one
+ *      QUEUE_LEN k       i64                   LIST_KEYS        i64, then a name each
+ *      BARRIER k n       u8 0                  counts callers at k; the n-th releases all
+ *      PING nonce        u32, the same         VALIDATE magic   -
+ *      WATCH_KEY k       u8 3                  then u8 event, k, old, new at each change
+ *
+ * What stores (SET, ADD, COMPARE_SET, APPEND, MULTI_SET) wakes those who wait for the key; WAIT and
+ * CHECK count a queue that is not empty as present. A request that comes while its client waits
+ * gives the wait up: PyTorch's clients send one only after an interrupt, and the late answer would
+ * be read as that of the new request.
+ *
+ * Who must be waited for is bounded: `handshake_ms` for the first bytes, `request_ms` for a request
+ * once begun. Everything held is charged to `bytes`. A client that breaks a rule is broken, with a
+ * sentence; nobody else notices. One thread at a time. */
+#ifndef CT_RENDEZVOUS_TCPSTORE_TCPSTORE_H
+#define CT_RENDEZVOUS_TCPSTORE_TCPSTORE_H
+
+#include "base/error.h"
+#include "rendezvous/tcpstore/request.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    CT_TCPSTORE_HOST = 64,         /* room for a client's host */
+    CT_TCPSTORE_PATIENCE_MS = 250, /* a silent client this old may have to make room */
+};
+
+/* Zero in a number means its default. */
+struct ct_tcpstore_limits {
+    size_t keys;           /* 1048576, with those that are only waited for */
+    size_t bytes;          /* 1 GiB: keys, values, queues, waits, and what is on its way */
+    uint32_t clients;      /* 16384 */
+    uint32_t silent;       /* clients of which nothing has come yet: half of `clients` */
+    uint64_t handshake_ms; /* 10000 */
+    uint64_t request_ms;   /* 60000 */
+};
+
+struct ct_tcpstore;
+struct ct_tcpstore_client;
+
+/* An empty store, or NULL without memory. All clients must have left before it is freed. */
+struct ct_tcpstore *ct_tcpstore_new(const struct ct_tcpstore_limits *limits);
+void ct_tcpstore_free(struct ct_tcpstore *store);
+
+/* May a client join now? 0, or in so many milliseconds ask again. The longest silent client may be
+ * broken to make room. */
+uint64_t ct_tcpstore_admit(struct ct_tcpstore *store, uint64_t now_ms);
+
+/* A new client from `host` (its address in digits); `user` is the caller's. NULL with a sentence:
+ * too many, or no memory. */
+struct ct_tcpstore_client *ct_tcpstore_join(struct ct_tcpstore *store, uint64_t now_ms,
+                                            const char *host, void *user, struct ct_error *err);
+
+/* The client is gone: what it waited for is forgotten, what it stored stays. Frees it. */
+void ct_tcpstore_leave(struct ct_tcpstore_client *client);
+
+/* Bytes came from the client. May make this and other clients ready. */
+void ct_tcpstore_input(struct ct_tcpstore_client *client, uint64_t now_ms, const void *data,
+                       size_t size);
+
+/* A client that has bytes to be sent or is broken, each told once; NULL: no more. */
+struct ct_tcpstore_client *ct_tcpstore_next_ready(struct ct_tcpstore *store);
+
+/* What is to be sent; a view until the next call about the store. */
+struct ct_tcpstore_bytes ct_tcpstore_output(const struct ct_tcpstore_client *client);
+
+/* So much of it is on its way. A client whose answers piled up is served on. */
+void ct_tcpstore_sent(struct ct_tcpstore_client *client, uint64_t now_ms, size_t size);
+
+/* Should its bytes be left in the socket until it has taken its answers? */
+bool ct_tcpstore_is_full(const struct ct_tcpstore_client *client);
+
+/* NULL, or why the connection must be closed. */
+const struct ct_error *ct_tcpstore_broken(const struct ct_tcpstore_client *client);
+
+/* Break the clients whose time is up; when that is due (UINT64_MAX: never). */
+void ct_tcpstore_tick(struct ct_tcpstore *store, uint64_t now_ms);
+uint64_t ct_tcpstore_deadline(const struct ct_tcpstore *store);
+
+/* What is known of a client. */
+struct ct_tcpstore_about {
+    void *user;
+    const char *host;
+    enum ct_tcpstore_dialect dialect;
+    uint32_t pid; /* as its PING says, PyTorch 2.5 and later; 0: not said */
+    bool waits;   /* in WAIT or BARRIER */
+    uint64_t waits_since_ms;
+};
+struct ct_tcpstore_about ct_tcpstore_about(const struct ct_tcpstore_client *client);
+
+/* Append a line for each client that waits: who, for what, how long. For people. */
+void ct_tcpstore_print_waits(const struct ct_tcpstore *store, uint64_t now_ms, struct ct_buf *to);
+
+struct ct_tcpstore_counts {
+    int64_t keys;     /* with a value */
+    size_t bytes;     /* charged */
+    uint32_t clients; /* that have joined and not left */
+    uint32_t silent;  /* of them: nothing came yet */
+    uint32_t waiting;
+    uint64_t requests; /* served so far */
+};
+struct ct_tcpstore_counts ct_tcpstore_counts(const struct ct_tcpstore *store);
+
+#endif

@@ -1,0 +1,57 @@
+/* A TCPStore on a libuv loop: listens, lets in whom it may, moves bytes.
+ *
+ * PyTorch's protocol knows no authentication, so the address decides: loopback only, or with a list
+ * of hosts (the round's members) those and loopback. Whoever else connects is closed and reported.
+ *
+ * A connection that ends is reported with what is known of its client. A worker that dies, however
+ * it dies, is seen here at once: its connections end. One thread: the loop's. */
+#ifndef CT_RENDEZVOUS_TCPSTORE_TCPSTORE_UV_H
+#define CT_RENDEZVOUS_TCPSTORE_TCPSTORE_UV_H
+
+#include "net/endpoint.h"
+#include "rendezvous/tcpstore/tcpstore.h"
+
+#include <uv.h>
+
+struct ct_tcpstore_server;
+
+/* How a client's connection ended. */
+struct ct_tcpstore_lost {
+    const char *peer; /* its address and port, in digits */
+    const char *host; /* its address alone */
+    bool is_client;   /* it spoke the protocol; false: it only connected */
+    uint32_t pid;     /* of the client, in its own namespace; 0: it did not say */
+    bool waited;      /* it was inside WAIT or BARRIER */
+    /* NULL: it ended the connection in good order. Otherwise the connection broke (a negative
+     * errno), or the server ended it for what the client did. */
+    const struct ct_error *why;
+};
+
+struct ct_tcpstore_server_options {
+    struct ct_tcpstore_limits limits;
+    const char *const *allowed; /* hosts in digits, besides loopback; copied */
+    size_t allowed_count;       /* 0: loopback alone, and only there it may listen */
+    void (*on_lost)(void *user, const struct ct_tcpstore_lost *lost); /* may be NULL */
+    /* A host that may not come (may be NULL); at most once in 10 s for the same host. */
+    void (*on_refused)(void *user, const char *host);
+    void *user;
+};
+
+/* Listen on `endpoint` (TCP; port 0: any) and serve an empty store. 0; CT_EUNAVAILABLE when the
+ * address is in use or not here; CT_EAUTH for an address beyond loopback without hosts; CT_EUSAGE
+ * for a name that does not resolve, an AF_UNIX path, or a host that is not in digits; CT_ENOMEM. */
+int ct_tcpstore_server_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
+                             const struct ct_tcpstore_server_options *options,
+                             struct ct_tcpstore_server **ret_server, struct ct_error *err);
+
+/* What it listens on, with the real port. */
+const struct ct_endpoint *ct_tcpstore_server_endpoint(const struct ct_tcpstore_server *server);
+
+/* Its store, to look at. */
+const struct ct_tcpstore *ct_tcpstore_server_store(const struct ct_tcpstore_server *server);
+
+/* Stop listening, close every connection (nothing is reported), forget the store. Frees itself when
+ * the loop has run. */
+void ct_tcpstore_server_stop(struct ct_tcpstore_server *server);
+
+#endif
