@@ -148,8 +148,7 @@ void ct_worker_record_at(struct ct_worker_record *record, enum ct_record_section
 {
     if (record == NULL)
         return;
-    if (section == CT_RECORD_STEP && GET(record->section) == CT_RECORD_STEP &&
-        step == GET(record->step) + 1) {
+    if (GET(record->section) == CT_RECORD_STEP && step == GET(record->step) + 1) {
         uint64_t took_us = (now_ns - GET(record->since_ns)) / 1000, steps = GET(record->steps);
 
         SET(record->durations_us[steps % CT_RECORD_DURATIONS],

@@ -111,8 +111,8 @@ uint32_t ct_worker_record_durations(const struct ct_worker_record *record, uint3
  * negative errno. */
 int ct_worker_record_open(int fd, struct ct_worker_record **ret_record, struct ct_error *err);
 
-/* From `now_ns` on the worker is in this section, with `step` steps completed. Entering STEP with
- * one step more than the last time, from STEP, keeps how long that step took. */
+/* From `now_ns` on the worker is in this section, with `step` steps completed. When it was in STEP
+ * with one step less, it is kept how long that step took. */
 void ct_worker_record_at(struct ct_worker_record *record, enum ct_record_section section,
                          uint64_t step, uint64_t now_ns);
 

@@ -1,6 +1,6 @@
 /* See loop.h.
  *
- *   next batch -> step -> report -> [replicas] -> [evaluate] -> [save] -> stop? -> ...
+ *   next batch -> step -> report -> [pace] -> [replicas] -> [evaluate] -> [save] -> stop? -> ...
  *
  * A round ends at the same step on all ranks when one of them wishes so (the step's reduction
  * carries the wishes), or in the middle of a step with CT_EREVOKED or CT_ECLOSED.
@@ -72,6 +72,8 @@ static int run_step(struct ct_worker *worker, const struct ct_prefetch_batch *ba
 static int evaluate(struct ct_worker *worker, struct ct_error *err)
 {
     struct ct_evaluation evaluation;
+
+    ct_job_at(worker->job, CT_AT_EVALUATE, worker->step);
     int code = ct_evaluate(worker, &evaluation, err);
 
     return code != 0 ? code : ct_report_evaluation(worker, &evaluation, err);
@@ -89,7 +91,10 @@ static int after_step(struct ct_worker *worker, struct ct_error *err)
         code = ct_agree_replicas(worker, err);
     if (code == 0 && worker->eval.rows > 0 && (due.last || is_due(cfg->eval.every, worker, &due)))
         code = evaluate(worker, err);
-    if (code == 0 && (due.last || is_due(cfg->checkpoint.every, worker, &due)))
+    bool saves = due.last || is_due(cfg->checkpoint.every, worker, &due);
+    if (code == 0 && saves)
+        ct_job_at(worker->job, CT_AT_CHECKPOINT, worker->step);
+    if (code == 0 && saves)
         code = ct_resume_save(worker, err);
     if (code == 0)
         worker->settled = worker->step;
@@ -102,8 +107,12 @@ static int train(struct ct_worker *worker, struct ct_prefetch *prefetch, struct 
 
     while (code == 0 && worker->step < worker->steps &&
            !ct_stop_requested(worker->stop, worker->job)) {
+        ct_job_at(worker->job, CT_AT_STEP, worker->step);
+        ct_pace_begin(worker);
         struct ct_prefetch_batch batch = ct_prefetch_next(prefetch);
         code = run_step(worker, &batch, err);
+        if (code == 0)
+            code = ct_pace_end(worker, err);
         if (code == 0)
             code = after_step(worker, err);
         if (code == 0 && worker->leaving)
@@ -122,7 +131,10 @@ static int train_from_here(struct ct_worker *worker, struct ct_error *err)
     int code = ct_prefetch_new(&prefetch, &worker->train, &options, err);
 
     if (code == 0)
+        code = ct_pace_open(worker, err);
+    if (code == 0)
         code = train(worker, prefetch, err);
+    ct_pace_close(worker);
     ct_prefetch_free(prefetch);
     return code;
 }
@@ -139,6 +151,7 @@ int ct_loop_run(struct ct_worker *worker, bool *ret_stopped, struct ct_error *er
         code = evaluate(worker, err);
     if (code == 0 && worker->step < worker->steps)
         code = train_from_here(worker, err);
+    ct_job_at(worker->job, CT_AT_CHECKPOINT, worker->step); /* whatever is still to be saved */
     bool gone = ct_stop_is_secondary(code) && !worker->survives;
     *ret_stopped = (code == 0 ? worker->step < worker->steps : gone) &&
                    ct_stop_wait(worker->stop, worker->job, gone ? CT_STOP_GRACE_MS : 0);

@@ -18,6 +18,7 @@
 #include "config/config.h"
 #include "ctrun.h"
 #include "data/prefetch.h"
+#include "pace.h"
 #include "report.h"
 #include "run_dir.h"
 #include "snapshot.h"
@@ -53,6 +54,7 @@ struct ct_worker {
     struct ct_plan plan;
     struct ct_group *group; /* NULL in a world of one */
     struct ct_exec *exec;
+    struct ct_pace pace;
 
     /* where the training stands */
     uint64_t steps;    /* of the whole training */

@@ -131,13 +131,14 @@ Test(worker_record, durations_are_those_of_whole_steps_that_follow_each_other)
     cr_assert_eq(ct_worker_record_durations(seen, us, 200), 0u);
     ct_worker_record_at(own, CT_RECORD_STEP, 5, 1000000);     /* the first step begins */
     ct_worker_record_at(own, CT_RECORD_STEP, 6, 3000000);     /* took 2000 us */
-    ct_worker_record_at(own, CT_RECORD_EVALUATE, 7, 4000000); /* not known how long */
-    ct_worker_record_at(own, CT_RECORD_STEP, 7, 9000000);
-    ct_worker_record_at(own, CT_RECORD_STEP, 5, 9500000); /* a step back: another round */
-    ct_worker_record_at(own, CT_RECORD_STEP, 6, 9600000); /* took 100 us */
-    cr_assert_eq(ct_worker_record_durations(seen, us, 200), 2u);
+    ct_worker_record_at(own, CT_RECORD_EVALUATE, 7, 3300000); /* took 300 us */
+    ct_worker_record_at(own, CT_RECORD_STEP, 7, 9000000);     /* no step took this long */
+    ct_worker_record_at(own, CT_RECORD_STEP, 5, 9500000);     /* a step back: another round */
+    ct_worker_record_at(own, CT_RECORD_STEP, 6, 9600000);     /* took 100 us */
+    cr_assert_eq(ct_worker_record_durations(seen, us, 200), 3u);
     cr_assert_eq(us[0], 100u);
-    cr_assert_eq(us[1], 2000u);
+    cr_assert_eq(us[1], 300u);
+    cr_assert_eq(us[2], 2000u);
     for (uint32_t i = 0; i < 1000; i++)
         ct_worker_record_at(own, CT_RECORD_STEP, 7 + i, 9600000 + (uint64_t)(i + 1) * 50000);
     cr_assert_eq(ct_worker_record_durations(seen, us, 200), 200u);

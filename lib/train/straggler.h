@@ -1,0 +1,54 @@
+/* Stragglers: which rank do the others wait for, step after step?
+ *
+ * All ranks take equally long for a step, as they meet in its collectives; who waits least there is
+ * the last one. Each rank measures its own waiting, so clocks need not agree.
+ *
+ *              waits in the collectives of a step
+ *      rank 0  ########
+ *      rank 1  #######          the cost of the step: what the middle one of the
+ *      rank 2                   others waits more than the last one
+ *      rank 3  #########
+ *
+ * A rank is a straggler when it was last at more than SHARE per cent of the last WINDOW steps and
+ * this cost more than COST per cent of their time, and a millisecond a step: below that nobody
+ * gains by knowing. A rank that becomes slow is found within 50 steps. Pure. */
+#ifndef CT_TRAIN_STRAGGLER_H
+#define CT_TRAIN_STRAGGLER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    CT_STRAGGLER_BATCH = 8, /* steps that are added at a time */
+    CT_STRAGGLER_WINDOW = 48,
+    CT_STRAGGLER_SHARE = 70,
+    CT_STRAGGLER_COST = 10,
+    CT_STRAGGLER_COST_US = 1000,
+};
+
+struct ct_straggler {
+    struct {
+        int last;
+        float cost_us, took_us;
+    } steps[CT_STRAGGLER_WINDOW];
+    uint32_t count; /* steps that were added so far */
+};
+
+struct ct_straggler_finding {
+    int rank;
+    int share, cost; /* per cent */
+};
+
+/* Forget everything: ranks are others from now on. */
+void ct_straggler_reset(struct ct_straggler *straggler);
+
+/* Add CT_STRAGGLER_BATCH steps: waited_us[world][BATCH], negative where a rank does not know; and
+ * took_us[BATCH]. `room` holds world floats. A step that is not known of all is left out. */
+void ct_straggler_add(struct ct_straggler *straggler, int world, const float *waited_us,
+                      const float *took_us, float *room);
+
+/* Is there one now? */
+bool ct_straggler_find(const struct ct_straggler *straggler,
+                       struct ct_straggler_finding *ret_finding);
+
+#endif

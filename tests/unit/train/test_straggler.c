@@ -1,0 +1,120 @@
+/* Who holds the others up, and who does not. */
+#include "train/straggler.h"
+
+#include "base/rng.h"
+
+#include <criterion/criterion.h>
+
+TestSuite(straggler, .timeout = 10);
+
+enum { WORLD = 16 };
+
+static struct ct_straggler straggler;
+static struct ct_straggler_finding found;
+static struct ct_rng dice;
+
+static void set_up(void)
+{
+    ct_straggler_reset(&straggler);
+    ct_rng_init(&dice, 11);
+}
+
+/* How long each rank computes in one step: 20 ms, jitter up to `jitter` times of that, and the slow
+ * one twice. */
+static float compute_us(int rank, int slow, double jitter)
+{
+    double base = 20000 * (rank == slow ? 2 : 1);
+
+    return (float)(base * (1 + jitter * (double)ct_rng_below(&dice, 1000) / 1000));
+}
+
+/* Let a world take a batch of steps. */
+static void take_steps(int world, int slow, double jitter)
+{
+    static float waited[WORLD * CT_STRAGGLER_BATCH];
+    float took[CT_STRAGGLER_BATCH] = {0}, room[WORLD];
+
+    for (int i = 0; i < world * CT_STRAGGLER_BATCH; i++) {
+        int step = i % CT_STRAGGLER_BATCH;
+
+        waited[i] = compute_us(i / CT_STRAGGLER_BATCH, slow, jitter);
+        took[step] = waited[i] > took[step] ? waited[i] : took[step];
+    }
+    for (int i = 0; i < world * CT_STRAGGLER_BATCH; i++)
+        waited[i] = took[i % CT_STRAGGLER_BATCH] - waited[i];
+    ct_straggler_add(&straggler, world, waited, took, room);
+}
+
+Test(straggler, a_rank_of_half_the_speed_is_named_within_50_steps, .init = set_up)
+{
+    for (int world = 2; world <= WORLD; world *= 2)
+        for (int slow = 0; slow < world; slow++) {
+            ct_straggler_reset(&straggler);
+            for (int i = 0; i < 20; i++)
+                take_steps(world, -1, 0.2);
+            cr_assert_not(ct_straggler_find(&straggler, &found));
+            int steps = 0;
+            do {
+                cr_assert_leq(steps += CT_STRAGGLER_BATCH, 50);
+                take_steps(world, slow, 0.2);
+            } while (!ct_straggler_find(&straggler, &found));
+            cr_assert_eq(found.rank, slow);
+            cr_assert_gt(found.share, CT_STRAGGLER_SHARE);
+            cr_assert(found.cost > 20 && found.cost < 55, "%d", found.cost);
+        }
+}
+
+Test(straggler, ranks_of_equal_speed_are_none_however_their_steps_vary, .init = set_up)
+{
+    for (int i = 0; i < 20000; i++) {
+        take_steps(4, -1, 2.0);
+        cr_assert_not(ct_straggler_find(&straggler, &found), "after %d batches: %d %% of rank %d",
+                      i, found.share, found.rank);
+    }
+}
+
+Test(straggler, a_rank_that_is_always_last_by_a_little_is_none, .init = set_up)
+{
+    float waited[2 * CT_STRAGGLER_BATCH], took[CT_STRAGGLER_BATCH], room[2];
+
+    for (int i = 0; i < CT_STRAGGLER_BATCH; i++) {
+        waited[i] = 0;
+        waited[CT_STRAGGLER_BATCH + i] = 900;
+        took[i] = 5000; /* 18 per cent, but less than a millisecond */
+    }
+    for (int i = 0; i < 20; i++)
+        ct_straggler_add(&straggler, 2, waited, took, room);
+    cr_assert_not(ct_straggler_find(&straggler, &found));
+    cr_assert_eq(found.share, 100);
+    for (int i = 0; i < CT_STRAGGLER_BATCH; i++) {
+        waited[CT_STRAGGLER_BATCH + i] = 1100;
+        took[i] = 12000; /* more than a millisecond, but 9 per cent */
+    }
+    for (int i = 0; i < 20; i++)
+        ct_straggler_add(&straggler, 2, waited, took, room);
+    cr_assert_not(ct_straggler_find(&straggler, &found));
+    for (int i = 0; i < CT_STRAGGLER_BATCH; i++)
+        took[i] = 9000;
+    for (int i = 0; i < 20; i++)
+        ct_straggler_add(&straggler, 2, waited, took, room);
+    cr_assert(ct_straggler_find(&straggler, &found));
+    cr_assert_eq(found.rank, 0);
+    cr_assert_eq(found.cost, 12);
+}
+
+Test(straggler, steps_that_not_all_ranks_know_do_not_count, .init = set_up)
+{
+    float waited[2 * CT_STRAGGLER_BATCH], took[CT_STRAGGLER_BATCH], room[2];
+
+    for (int i = 0; i < CT_STRAGGLER_BATCH; i++) {
+        waited[i] = i < 4 ? -1 : 0; /* it came in the middle */
+        waited[CT_STRAGGLER_BATCH + i] = 5000;
+        took[i] = 10000;
+    }
+    for (int i = 0; i < 11; i++)
+        ct_straggler_add(&straggler, 2, waited, took, room);
+    cr_assert_eq(straggler.count, 44u);
+    cr_assert_not(ct_straggler_find(&straggler, &found), "the window is not full");
+    ct_straggler_add(&straggler, 2, waited, took, room);
+    cr_assert(ct_straggler_find(&straggler, &found));
+}
