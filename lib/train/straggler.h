@@ -9,9 +9,10 @@
  *      rank 2                   others waits more than the last one
  *      rank 3  #########
  *
- * A rank is a straggler when it was last at more than SHARE per cent of the last WINDOW steps and
- * this cost more than COST per cent of their time, and a millisecond a step: below that nobody
- * gains by knowing. A rank that becomes slow is found within 50 steps. Pure. */
+ * A step counts against the last rank when this cost more than COST per cent of the step, and a
+ * millisecond: below that nobody gains by knowing. Who has more than SHARE per cent of the last
+ * WINDOW steps against him is a straggler. A rank that becomes slow is found within 50 steps, and a
+ * single long wait makes nobody one. Pure. */
 #ifndef CT_TRAIN_STRAGGLER_H
 #define CT_TRAIN_STRAGGLER_H
 
@@ -36,14 +37,16 @@ struct ct_straggler {
 
 struct ct_straggler_finding {
     int rank;
-    int share, cost; /* per cent */
+    int share; /* per cent of the steps that count against it */
+    int cost;  /* per cent of their time */
 };
 
 /* Forget everything: ranks are others from now on. */
 void ct_straggler_reset(struct ct_straggler *straggler);
 
 /* Add CT_STRAGGLER_BATCH steps: waited_us[world][BATCH], negative where a rank does not know; and
- * took_us[BATCH]. `room` holds world floats. A step that is not known of all is left out. */
+ * took_us[BATCH], from the end of one step to that of the next. `room` holds world floats. A step
+ * that is not known of all is left out. */
 void ct_straggler_add(struct ct_straggler *straggler, int world, const float *waited_us,
                       const float *took_us, float *room);
 

@@ -21,6 +21,7 @@ int ct_pace_open(struct ct_worker *worker, struct ct_error *err)
     struct ct_pace *pace = &worker->pace;
 
     memset(pace, 0, sizeof *pace);
+    pace->ended_ns = ct_clock_mono_ns(worker->clock);
     if (worker->group == NULL)
         return 0;
     pace->waited_us = calloc(world * CT_STRAGGLER_BATCH, sizeof *pace->waited_us);
@@ -40,10 +41,8 @@ void ct_pace_close(struct ct_worker *worker)
 
 void ct_pace_begin(struct ct_worker *worker)
 {
-    if (worker->group == NULL)
-        return;
-    worker->pace.since_ns = ct_clock_mono_ns(worker->clock);
-    worker->pace.waited_ns = ct_group_waited_ns(worker->group);
+    if (worker->group != NULL)
+        worker->pace.waited_ns = ct_group_waited_ns(worker->group);
 }
 
 /* Everybody gets the whole table; rank 0 reads it. */
@@ -75,8 +74,9 @@ int ct_pace_end(struct ct_worker *worker, struct ct_error *err)
         return 0;
     size_t at = (worker->step - 1) % CT_STRAGGLER_BATCH;
     uint64_t waited_ns = ct_group_waited_ns(worker->group) - pace->waited_ns;
-    uint64_t took_ns = ct_clock_mono_ns(worker->clock) - pace->since_ns;
-    pace->took_us[at] = (float)took_ns / 1000;
+    uint64_t now_ns = ct_clock_mono_ns(worker->clock);
+    pace->took_us[at] = (float)(now_ns - pace->ended_ns) / 1000;
+    pace->ended_ns = now_ns;
     pace->waited_us[(size_t)worker->me->rank * CT_STRAGGLER_BATCH + at] = (float)waited_ns / 1000;
     return worker->step % CT_STRAGGLER_BATCH == 0 ? compare(worker, err) : 0;
 }

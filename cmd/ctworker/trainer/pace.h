@@ -12,7 +12,8 @@ struct ct_pace {
     float *waited_us; /* [world][CT_STRAGGLER_BATCH], of the steps since the last exchange */
     float *room;      /* [world] */
     float took_us[CT_STRAGGLER_BATCH];
-    uint64_t waited_ns, since_ns; /* when the step began */
+    uint64_t waited_ns; /* altogether, when the step began */
+    uint64_t ended_ns;  /* the step before */
     struct ct_straggler straggler;
 };
 

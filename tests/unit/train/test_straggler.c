@@ -73,33 +73,39 @@ Test(straggler, ranks_of_equal_speed_are_none_however_their_steps_vary, .init = 
     }
 }
 
-Test(straggler, a_rank_that_is_always_last_by_a_little_is_none, .init = set_up)
+/* Two ranks of which the first is always last: a batch of equal steps. */
+static void take_equal(float cost_us, float took_us, int batches)
 {
     float waited[2 * CT_STRAGGLER_BATCH], took[CT_STRAGGLER_BATCH], room[2];
 
     for (int i = 0; i < CT_STRAGGLER_BATCH; i++) {
         waited[i] = 0;
-        waited[CT_STRAGGLER_BATCH + i] = 900;
-        took[i] = 5000; /* 18 per cent, but less than a millisecond */
+        waited[CT_STRAGGLER_BATCH + i] = cost_us;
+        took[i] = took_us;
     }
-    for (int i = 0; i < 20; i++)
+    for (int i = 0; i < batches; i++)
         ct_straggler_add(&straggler, 2, waited, took, room);
+}
+
+Test(straggler, a_rank_that_is_always_last_by_a_little_is_none, .init = set_up)
+{
+    take_equal(900, 5000, 20); /* 18 per cent, but less than a millisecond */
     cr_assert_not(ct_straggler_find(&straggler, &found));
-    cr_assert_eq(found.share, 100);
-    for (int i = 0; i < CT_STRAGGLER_BATCH; i++) {
-        waited[CT_STRAGGLER_BATCH + i] = 1100;
-        took[i] = 12000; /* more than a millisecond, but 9 per cent */
-    }
-    for (int i = 0; i < 20; i++)
-        ct_straggler_add(&straggler, 2, waited, took, room);
+    take_equal(1100, 12000, 20); /* more than a millisecond, but 9 per cent */
     cr_assert_not(ct_straggler_find(&straggler, &found));
-    for (int i = 0; i < CT_STRAGGLER_BATCH; i++)
-        took[i] = 9000;
-    for (int i = 0; i < 20; i++)
-        ct_straggler_add(&straggler, 2, waited, took, room);
+    take_equal(1100, 9000, 20);
     cr_assert(ct_straggler_find(&straggler, &found));
     cr_assert_eq(found.rank, 0);
+    cr_assert_eq(found.share, 100);
     cr_assert_eq(found.cost, 12);
+}
+
+Test(straggler, a_few_long_waits_make_nobody_one, .init = set_up)
+{
+    take_equal(100, 1000, 2);
+    take_equal(5e6F, 5e6F, 1); /* others wait for its checkpoint */
+    take_equal(100, 1000, 3);
+    cr_assert_not(ct_straggler_find(&straggler, &found));
 }
 
 Test(straggler, steps_that_not_all_ranks_know_do_not_count, .init = set_up)
