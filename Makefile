@@ -156,7 +156,7 @@ $(foreach m,$(UNIT_MODULES),$(eval $(call test_rule,unit_$m,$(call sources,tests
 
 UNITS := $(addprefix $(BUILD)/tests/unit_,$(UNIT_MODULES))
 E2E := $(if $(wildcard tests/e2e/*.c),$(BUILD)/tests/e2e_all)
-$(eval $(call test_rule,e2e_all,$(call sources,tests/e2e),base))
+$(eval $(call test_rule,e2e_all,$(call sources,tests/e2e),wire))
 # Loaded into programs by end-to-end tests; never instrumented.
 INTERPOSE := $(BUILD)/tests/interpose.so
 $(INTERPOSE): $(wildcard tests/e2e/preload/*)

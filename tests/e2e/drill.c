@@ -22,10 +22,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { ENDPOINT_BYTES = 64 };
+
 static struct {
     struct proc daemon;
     struct proc nodes[DRILL_NODES];
-    char endpoint[64]; /* "" before the first start of the daemon */
+    char endpoint[ENDPOINT_BYTES]; /* "" before the first start of the daemon */
+    char status[32];               /* where the newest one tells its state */
+    int daemons;                   /* that were started */
     char key[PATH_MAX];
     const char *const *start_by; /* NULL: nothing */
     char sleeper[PATH_MAX];      /* written once: agents look at it while others are started */
@@ -141,37 +145,59 @@ static void make_key(void)
     proc_free(&run);
 }
 
-struct proc *drill_daemon(int host)
+static const char *address_of(int host)
+{
+    return host == DRILL_HERE ? "127.0.0.1" : cluster_address(host);
+}
+
+/* Start a daemon at `endpoint`, and put there where it listens. */
+static void start_daemon(int host, char endpoint[ENDPOINT_BYTES], bool takeover)
 {
     const char *port_file = e2e_in_folder("port");
     char status[PATH_MAX];
     const char *const argv[] = {proc_program("ctrund"),
                                 "--listen",
-                                drill.endpoint,
+                                endpoint,
                                 "--port_file",
                                 port_file,
                                 "--status",
                                 status,
                                 "--journal",
                                 e2e_in_folder("journal"),
+                                takeover ? "--takeover=yes" : "--takeover=no",
                                 host == DRILL_HERE ? NULL : "--key_file",
                                 drill.key,
                                 NULL};
     struct words words = {0};
 
-    if (host != DRILL_HERE)
-        make_key();
-    if (drill.endpoint[0] == '\0')
-        (void)snprintf(drill.endpoint, sizeof drill.endpoint, "%s:%s",
-                       host == DRILL_HERE ? "127.0.0.1" : cluster_address(host),
-                       host == DRILL_HERE ? "0" : "29400");
-    (void)snprintf(status, sizeof status, "unix:%s", e2e_in_folder("status"));
+    (void)snprintf(drill.status, sizeof drill.status, "status.%d", ++drill.daemons);
+    (void)snprintf(status, sizeof status, "unix:%s", e2e_in_folder(drill.status));
     (void)unlink(port_file);
     add(&words, argv);
     start(&drill.daemon, host, &words);
-    int port = atoi(e2e_wait_file(port_file, 10));
-    (void)snprintf(drill.endpoint, sizeof drill.endpoint, "%s:%d",
-                   host == DRILL_HERE ? "127.0.0.1" : cluster_address(host), port);
+    (void)snprintf(endpoint, ENDPOINT_BYTES, "%s:%d", address_of(host),
+                   atoi(e2e_wait_file(port_file, 10)));
+}
+
+struct proc *drill_daemon(int host)
+{
+    if (host != DRILL_HERE)
+        make_key();
+    if (drill.endpoint[0] == '\0')
+        (void)snprintf(drill.endpoint, sizeof drill.endpoint, "%s:%s", address_of(host),
+                       host == DRILL_HERE ? "0" : "29400");
+    start_daemon(host, drill.endpoint, false);
+    return &drill.daemon;
+}
+
+struct proc *drill_takeover(int host, struct proc *ret_old)
+{
+    char endpoint[ENDPOINT_BYTES];
+
+    *ret_old = drill.daemon;
+    drill.daemon = (struct proc){0};
+    (void)snprintf(endpoint, sizeof endpoint, "%s:29400", address_of(host));
+    start_daemon(host, endpoint, true);
     return &drill.daemon;
 }
 
@@ -180,7 +206,7 @@ struct proc *drill_node_as(int index, int rank, int host, const struct drill_job
     char numbers[3][16];
     const char *const argv[] = {proc_program("ctrun"),
                                 "--rdzv_endpoint",
-                                drill.endpoint,
+                                job->endpoints != NULL ? job->endpoints : drill.endpoint,
                                 "--nnodes",
                                 job->nodes,
                                 "--lease",
@@ -246,21 +272,22 @@ bool drill_has_worker(int generation, int rank)
     return e2e_exists(name);
 }
 
-/* GET /metrics; "" when the daemon does not answer within half a second. */
-static void get_metrics(char *text, size_t room)
+/* GET `path`; "" when the daemon does not answer within half a second. */
+static void get(const char *path, char *text, size_t room)
 {
-    static const char request[] =
-        "GET /metrics HTTP/1.1\r\nHost: drill\r\nConnection: close\r\n\r\n";
+    char request[96];
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct timeval patience = {.tv_usec = 500000};
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     size_t size = 0;
 
     cr_assert_geq(fd, 0);
+    (void)snprintf(request, sizeof request,
+                   "GET %s HTTP/1.1\r\nHost: drill\r\nConnection: close\r\n\r\n", path);
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    (void)snprintf(address.sun_path, sizeof address.sun_path, "%s", e2e_in_folder("status"));
+    (void)snprintf(address.sun_path, sizeof address.sun_path, "%s", e2e_in_folder(drill.status));
     if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
-        send(fd, request, sizeof request - 1, MSG_NOSIGNAL) > 0) {
+        send(fd, request, strlen(request), MSG_NOSIGNAL) > 0) {
         ssize_t got;
         while (size + 1 < room && (got = read(fd, text + size, room - 1 - size)) > 0)
             size += (size_t)got;
@@ -269,12 +296,20 @@ static void get_metrics(char *text, size_t room)
     (void)close(fd);
 }
 
+const char *drill_status(void)
+{
+    static char text[65536];
+
+    get("/status", text, sizeof text);
+    return text;
+}
+
 double drill_metric(const char *name)
 {
     static char text[65536];
     size_t length = strlen(name);
 
-    get_metrics(text, sizeof text);
+    get("/metrics", text, sizeof text);
     for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
         line += *line == '\n';
         if (strncmp(line, name, length) == 0 && (line[length] == ' ' || line[length] == '{'))

@@ -23,6 +23,7 @@ struct drill_job {
     int workers;                /* --nproc_per_node; 0: 1 */
     const char *last_call;      /* NULL: so long that only MAX nodes end it */
     const char *program;        /* NULL: a worker that writes its pid and sleeps */
+    const char *endpoints;      /* NULL: where the daemon listens */
     const char *const *options; /* more words in front of the program, NULL-terminated, or NULL */
 };
 
@@ -31,6 +32,10 @@ void drill_leave(void);
 
 /* Start the daemon on a host. Again after its end: at the same endpoint, with the same journal. */
 struct proc *drill_daemon(int host);
+
+/* Start another daemon, on port 29400 of another host, that takes the journal over from the first,
+ * which now belongs to the caller. */
+struct proc *drill_takeover(int host, struct proc *ret_old);
 
 /* From now on daemons and nodes are started by these words, which precede the program's own
  * (NULL-terminated, they must stay valid); NULL: by nothing. */
@@ -51,6 +56,9 @@ struct proc *drill_proc(int index);
 /* The pid of the worker with `rank` in round `generation`, when it has started. */
 pid_t drill_worker(int generation, int rank, double seconds);
 bool drill_has_worker(int generation, int rank);
+
+/* What the daemon says to GET /status; "" when it does not answer. Static. */
+const char *drill_status(void);
 
 /* A figure of the daemon's /metrics ("ctrun_generation"), the job's or the daemon's; -1: none. */
 double drill_metric(const char *name);

@@ -137,6 +137,7 @@ struct line {
     int step;
     long long samples; /* the sampler's position after the step */
     double loss;
+    double time; /* of the wall clock */
 };
 
 static FILE *open_metrics(const struct fleet *fleet)
@@ -153,29 +154,41 @@ static bool parse(const char *text, struct line *line)
     const char *step = strstr(text, "\"step\":");
     const char *loss = strstr(text, "\"loss\":");
     const char *samples = strstr(text, "\"samples\":");
+    const char *time = strstr(text, "\"time\":");
 
     if (strstr(text, "\"kind\":\"train\"") == NULL || strchr(text, '\n') == NULL || step == NULL ||
-        loss == NULL || samples == NULL)
+        loss == NULL || samples == NULL || time == NULL)
         return false;
     line->step = atoi(step + strlen("\"step\":"));
     line->loss = strtod(loss + strlen("\"loss\":"), NULL);
+    line->time = strtod(time + strlen("\"time\":"), NULL);
     line->samples = atoll(samples + strlen("\"samples\":"));
     return true;
 }
 
-int fleet_step(const struct fleet *fleet)
+static struct line last_line(const struct fleet *fleet)
 {
     char text[1024];
     struct line line = {0};
     FILE *file = open_metrics(fleet);
 
     if (file == NULL)
-        return 0;
+        return line;
     (void)fseek(file, -4096, SEEK_END); /* fails in a shorter file: then from its begin */
     while (fgets(text, sizeof text, file) != NULL)
         (void)parse(text, &line);
     (void)fclose(file);
-    return line.step;
+    return line;
+}
+
+int fleet_step(const struct fleet *fleet)
+{
+    return last_line(fleet).step;
+}
+
+double fleet_last_time(const struct fleet *fleet)
+{
+    return last_line(fleet).time;
 }
 
 struct wish {

@@ -34,6 +34,9 @@ pid_t fleet_worker_now(int index);
 int fleet_step(const struct fleet *fleet);
 void fleet_wait_step(const struct fleet *fleet, int step, double seconds);
 
+/* The wall clock of its last step, in seconds. */
+double fleet_last_time(const struct fleet *fleet);
+
 /* Fail unless the metrics have each step once, in order, each going on where the one before ended
  * in the order of the samples, up to the last. */
 void fleet_expect_samples(const struct fleet *fleet);

@@ -89,11 +89,6 @@ Test(faults, row_19_a_daemon_that_stops_excludes_nobody_for_its_own_absence)
     drill_figure(19, "all agents there after", back, 5000, "ms");
 }
 
-Test(faults, row_25_a_wall_clock_that_jumps_changes_nothing)
-{
-    cr_skip_test("skipped: the wall clock is the machine's; no namespace holds one of its own");
-}
-
 Test(faults, row_28_a_daemon_takes_its_port_back_at_once)
 {
     static const struct drill_job job = {.nodes = "2", .lease = "1s"};

@@ -179,3 +179,30 @@ Test(faults, row_32_a_daemon_that_vanishes_without_a_word_is_noticed_and_found_a
     drill_figure(32, "noticed after", notice, drill_lease_bound(&job), "ms");
     drill_figure(32, "all agents back after it serves again", back, 5000, "ms");
 }
+
+/* The agent of a host dies once a second, and is started again at once. */
+Test(faults, row_47_a_host_that_comes_and_goes_is_kept_out_of_rounds)
+{
+    static const struct drill_job job = {.nodes = "1:2", .lease = "2s", .restarts = 20};
+    enum { LOSSES = 8, WARM = 2 }; /* from the second loss on it has to wait */
+
+    struct proc *daemon = start_job(2, &job);
+    double rounds = 0;
+    for (int loss = 1; loss <= LOSSES; loss++) {
+        if (loss <= WARM)
+            drill_wait_metric("ctrun_world_size", 2, 10);
+        else
+            drill_pass(1);
+        drill_signal(drill_proc(1), SIGKILL);
+        if (loss <= WARM)
+            drill_wait_metric("ctrun_world_size", 1, 10);
+        if (loss == WARM)
+            rounds = drill_metric("ctrun_generation");
+        (void)drill_node(1, 2, &job);
+    }
+    cr_assert(proc_alive(daemon->pid));
+    cr_assert_eq(drill_metric("ctrun_running"), 1, "the others go on");
+    drill_figure(47, "rounds in 6 s, a loss a second", drill_metric("ctrun_generation") - rounds, 1,
+                 "");
+    drill_figure(47, "restarts charged", drill_metric("ctrun_restarts"), WARM, "");
+}

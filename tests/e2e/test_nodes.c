@@ -1,15 +1,11 @@
 /* Several agents of one job on loopback, meeting at a ctrund or at node 0: formation, order,
- * failures of nodes, and what operators get wrong. */
+ * failures of nodes. What operators get wrong is in test_operators.c. */
 #include "e2e.h"
 
 #include <criterion/criterion.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 TestSuite(nodes, .init = e2e_enter, .fini = e2e_leave, .timeout = 120);
 
@@ -118,126 +114,6 @@ Test(nodes, min_nodes_start_after_the_last_call)
     e2e_said(&nodes[1], "rank 2 of 3 on node 1\n");
     for (int i = 0; i < 2; i++)
         proc_free(&nodes[i]);
-    stop_daemon(&daemon);
-}
-
-Test(nodes, a_join_that_nobody_completes_names_who_is_missing)
-{
-    struct proc daemon;
-    struct proc node;
-    const char *endpoint = e2e_daemon(&daemon);
-
-    cr_assert_eq(e2e_run(&node, "--nnodes=3", "--rdzv_endpoint", endpoint, "--node_rank=1",
-                         "--join_timeout=1500ms", "/bin/true", NULL),
-                 75);
-    e2e_said(&node, "1 of 3");
-    cr_assert(strstr(ct_buf_str(&node.text), "0 and 2") != NULL ||
-                  strstr(ct_buf_str(&node.text), "0, 2") != NULL,
-              "who is missing:\n%s", ct_buf_str(&node.text));
-    proc_free(&node);
-    stop_daemon(&daemon);
-}
-
-Test(nodes, a_rendezvous_nobody_answers_is_named_with_its_address)
-{
-    struct proc node;
-    int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
-    char endpoint[64];
-
-    /* bound and not listening: the port stays ours and refuses */
-    cr_assert_eq(bind(probe, (struct sockaddr *)&address, sizeof address), 0);
-    cr_assert_eq(getsockname(probe, (struct sockaddr *)&address, &size), 0);
-    (void)snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", ntohs(address.sin_port));
-    int status = e2e_run(&node, "--nnodes=2", "--node_rank=1", "--rdzv_endpoint", endpoint,
-                         "--join_timeout=1200ms", "/bin/true", NULL);
-    cr_assert(status == 69 || status == 75, "status %d", status);
-    e2e_said(&node, endpoint);
-    e2e_said(&node, "refused");
-    proc_free(&node);
-    (void)close(probe);
-}
-
-Test(nodes, a_port_in_use_is_named)
-{
-    struct proc daemon;
-    struct proc second;
-    const char *endpoint = e2e_daemon(&daemon);
-    const char *const argv[] = {proc_program("ctrund"), "--listen", endpoint, NULL};
-
-    cr_assert_eq(proc_run(&second, argv, NULL, 10), 69);
-    e2e_said(&second, endpoint);
-    e2e_said(&second, "in use");
-    proc_free(&second);
-    stop_daemon(&daemon);
-}
-
-static bool one_has_ended(void *context)
-{
-    struct proc **both = context;
-
-    return !proc_alive(both[0]->pid) || !proc_alive(both[1]->pid);
-}
-
-Test(nodes, two_nodes_with_one_rank_are_refused)
-{
-    struct proc daemon;
-    struct proc first;
-    struct proc second;
-    const char *endpoint = e2e_daemon(&daemon);
-    const char *nap = nap_script();
-
-    start_node(&first, endpoint, "2:3", "1", nap);
-    start_node(&second, endpoint, "2:3", "1", nap);
-    struct proc *both[] = {&first, &second};
-    proc_until(one_has_ended, both, 10, "the refusal of a second rank 1");
-    struct proc *refused = proc_alive(first.pid) ? &second : &first;
-    cr_assert_eq(proc_finish(refused, 5), 2, "%s", ct_buf_str(&refused->text));
-    e2e_said(refused, "rank 1");
-    proc_free(&first);
-    proc_free(&second);
-    stop_daemon(&daemon);
-}
-
-Test(nodes, jobs_of_different_names_do_not_meet)
-{
-    struct proc daemon;
-    struct proc a;
-    struct proc b;
-    const char *endpoint = e2e_daemon(&daemon);
-    const char *show = show_script();
-
-    e2e_start(&a, "--nnodes=1", "--rdzv_endpoint", endpoint, "--rdzv_id=a", show, NULL);
-    e2e_start(&b, "--nnodes=1", "--rdzv_endpoint", endpoint, "--rdzv_id=b", show, NULL);
-    cr_assert_eq(proc_finish(&a, 20), 0, "%s", ct_buf_str(&a.text));
-    cr_assert_eq(proc_finish(&b, 20), 0, "%s", ct_buf_str(&b.text));
-    e2e_said(&a, "rank 0 of 1");
-    e2e_said(&b, "rank 0 of 1");
-    proc_free(&a);
-    proc_free(&b);
-    stop_daemon(&daemon);
-}
-
-Test(nodes, nodes_with_different_configurations_are_told_so)
-{
-    struct proc daemon;
-    struct proc a;
-    struct proc b;
-    const char *endpoint = e2e_daemon(&daemon);
-    const char *config = e2e_in_root("configs/digits_mlp.yaml");
-
-    e2e_start(&a, "--nnodes=2", "--rdzv_endpoint", endpoint, "--node_rank=0", "--seed=1",
-              "--join_timeout=3s", config, NULL);
-    e2e_start(&b, "--nnodes=2", "--rdzv_endpoint", endpoint, "--node_rank=1", "--seed=2",
-              "--join_timeout=3s", config, NULL);
-    int status_a = proc_finish(&a, 20);
-    int status_b = proc_finish(&b, 20);
-    cr_assert(status_a == 2 || status_b == 2, "%d %d\n%s%s", status_a, status_b,
-              ct_buf_str(&a.text), ct_buf_str(&b.text));
-    e2e_said(status_a == 2 ? &a : &b, "configuration");
-    proc_free(&a);
-    proc_free(&b);
     stop_daemon(&daemon);
 }
 

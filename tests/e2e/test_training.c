@@ -2,6 +2,7 @@
  *
  * Equality of runs is asserted on the checkpoint's model.safetensors and optim.safetensors, byte
  * for byte. Rows E1, E7, E9 and E15 of the equivalence table, through the real binaries. */
+#include "drill.h"
 #include "e2e.h"
 
 #include "base/fs.h"
@@ -312,6 +313,7 @@ Test(training, damaged_and_foreign_checkpoints_are_refused)
     expect_refused_checkpoint(config, "--seed=3");
     damage(path, true);
     expect_refused_checkpoint(config, "--seed=3");
+    drill_fact(24, "a flipped bit, a cut file: both refused by name");
 }
 
 Test(training, a_full_disk_while_checkpointing_keeps_the_old_one)
@@ -328,6 +330,7 @@ Test(training, a_full_disk_while_checkpointing_keeps_the_old_one)
     cr_assert_eq(status, 74, "status %d:\n%s", status, ct_buf_str(&run.text));
     e2e_said(&run, "No space left");
     e2e_said(&run, "small/c");
+    drill_fact(23, "exit status 74, the file is named");
     proc_free(&run);
 }
 
