@@ -163,9 +163,11 @@ $(INTERPOSE): $(wildcard tests/e2e/preload/*)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c17 -D_GNU_SOURCE $(WARN) -O2 -fPIC -shared $(filter %.c,$^) -o $@
 SIM := $(if $(wildcard tests/sim/*.c),$(BUILD)/tests/sim)
+# The simulator counts the moves of the job cores (tests/sim/coverage.c).
+SIM_WRAP := -Wl,--wrap=ct_rdzv_set_phase,--wrap=ct_rdzv_set_member
 $(BUILD)/tests/sim: $(call objects,$(call sources,tests/sim)) $(call archives,rdzv)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(call libs,rdzv) -o $@
+	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(SIM_WRAP) $(call libs,rdzv) -o $@
 SOAK := $(BUILD)/tests/soak
 $(SOAK): $(call objects,$(call sources,tests/soak)) $(call archives,base)
 	@mkdir -p $(@D)
