@@ -10,49 +10,51 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static struct coverage
-    *watched; /* of the run under way: there is one at a time */
+static struct coverage *watched; /* of the run under way: there is one at a time */
 
-void sim_watch_moves(struct coverage *coverage) { watched = coverage; }
+void sim_watch_moves(struct coverage *coverage)
+{
+    watched = coverage;
+}
 
 /* NOLINTBEGIN(bugprone-reserved-identifier) the linker's names */
 void __real_ct_rdzv_set_phase(struct ct_rdzv *job, enum ct_rdzv_phase phase);
 void __wrap_ct_rdzv_set_phase(struct ct_rdzv *job, enum ct_rdzv_phase phase);
-void __real_ct_rdzv_set_member(struct ct_rdzv *job,
-                               struct ct_rdzv_member *member,
+void __real_ct_rdzv_set_member(struct ct_rdzv *job, struct ct_rdzv_member *member,
                                enum ct_rdzv_member_state state);
-void __wrap_ct_rdzv_set_member(struct ct_rdzv *job,
-                               struct ct_rdzv_member *member,
+void __wrap_ct_rdzv_set_member(struct ct_rdzv *job, struct ct_rdzv_member *member,
                                enum ct_rdzv_member_state state);
 
-void __wrap_ct_rdzv_set_phase(struct ct_rdzv *job, enum ct_rdzv_phase phase) {
-  if (watched != NULL)
-    watched->moves[job->phase][phase]++;
-  __real_ct_rdzv_set_phase(job, phase);
+void __wrap_ct_rdzv_set_phase(struct ct_rdzv *job, enum ct_rdzv_phase phase)
+{
+    if (watched != NULL)
+        watched->moves[job->phase][phase]++;
+    __real_ct_rdzv_set_phase(job, phase);
 }
 
-void __wrap_ct_rdzv_set_member(struct ct_rdzv *job,
-                               struct ct_rdzv_member *member,
-                               enum ct_rdzv_member_state state) {
-  if (watched != NULL)
-    watched->member_moves[member->state][state]++;
-  __real_ct_rdzv_set_member(job, member, state);
+void __wrap_ct_rdzv_set_member(struct ct_rdzv *job, struct ct_rdzv_member *member,
+                               enum ct_rdzv_member_state state)
+{
+    if (watched != NULL)
+        watched->member_moves[member->state][state]++;
+    __real_ct_rdzv_set_member(job, member, state);
 }
 /* NOLINTEND(bugprone-reserved-identifier) */
 
-void sim_coverage_add(struct coverage *sum, const struct coverage *more) {
-  uint64_t *to = (uint64_t *)sum;
-  const uint64_t *from = (const uint64_t *)more;
-  for (size_t i = 0; i < sizeof(*sum) / sizeof(*to); i++)
-    to[i] += from[i];
+void sim_coverage_add(struct coverage *sum, const struct coverage *more)
+{
+    uint64_t *to = (uint64_t *)sum;
+    const uint64_t *from = (const uint64_t *)more;
+    for (size_t i = 0; i < sizeof(*sum) / sizeof(*to); i++)
+        to[i] += from[i];
 }
 
 /* ---- printing ---- */
 
 struct move {
-  bool is_member;
-  unsigned from;
-  unsigned long long to; /* a bit set */
+    bool is_member;
+    unsigned from;
+    unsigned long long to; /* a bit set */
 };
 
 #define TO(name) | 1u << CT_RDZV_##name
@@ -65,47 +67,43 @@ static const struct move allowed[] = {
 };
 #undef TO
 
-static const char *name_of(bool is_member, unsigned state) {
-  return is_member ? ct_rdzv_member_state_name(state)
-                   : ct_rdzv_phase_name(state);
+static const char *name_of(bool is_member, unsigned state)
+{
+    return is_member ? ct_rdzv_member_state_name(state) : ct_rdzv_phase_name(state);
 }
 
-static void print_moves(const struct coverage *c) {
-  for (size_t i = 0; i < sizeof(allowed) / sizeof(allowed[0]); i++) {
-    const struct move *move = &allowed[i];
-    for (unsigned to = 0; to < 32; to++) {
-      if ((move->to >> to & 1u) == 0)
-        continue;
-      uint64_t count = move->is_member ? c->member_moves[move->from][to]
-                                       : c->moves[move->from][to];
-      (void)printf("  %-9s -> %-9s %" PRIu64 "%s\n",
-                   name_of(move->is_member, move->from),
-                   name_of(move->is_member, to), count,
-                   count == 0 ? "   NEVER" : "");
+static void print_moves(const struct coverage *c)
+{
+    for (size_t i = 0; i < sizeof(allowed) / sizeof(allowed[0]); i++) {
+        const struct move *move = &allowed[i];
+        for (unsigned to = 0; to < 32; to++) {
+            if ((move->to >> to & 1u) == 0)
+                continue;
+            uint64_t count =
+                move->is_member ? c->member_moves[move->from][to] : c->moves[move->from][to];
+            (void)printf("  %-9s -> %-9s %" PRIu64 "%s\n", name_of(move->is_member, move->from),
+                         name_of(move->is_member, to), count, count == 0 ? "   NEVER" : "");
+        }
     }
-  }
 }
 
-void sim_coverage_print(const struct coverage *c) {
-  static const char *const faults[] = {
+void sim_coverage_print(const struct coverage *c)
+{
+    static const char *const faults[] = {
 #define FAULT(name, rounds, what) #name,
 #include "faults.def"
 #undef FAULT
-  };
-  (void)printf("hours %.1f, events %" PRIu64 ", rounds %" PRIu64
-               ", steps %" PRIu64 ", faults %" PRIu64 ", daemon starts %" PRIu64
-               ", fenced %" PRIu64 "\n",
-               (double)c->virtual_ms / 3600e3, c->events, c->rounds, c->steps,
-               c->faults, c->restarts, c->takeovers);
-  print_moves(c);
-  for (unsigned kind = 0; kind < FAULT_KINDS; kind++)
-    (void)printf("  %-14s %" PRIu64 "\n", faults[kind], c->fault_kinds[kind]);
-  for (unsigned type = 0; type < sizeof(c->messages) / sizeof(c->messages[0]);
-       type++)
-    if (c->messages[type] > 0)
-      (void)printf("  %-14s %" PRIu64 "\n", ct_wire_name(type),
-                   c->messages[type]);
-  (void)printf(
-      "  nodes closed %" PRIu64 ", released %" PRIu64 ", failed %" PRIu64 "\n",
-      c->ends[NODE_CLOSED], c->ends[NODE_RELEASED], c->ends[NODE_FAILED]);
+    };
+    (void)printf("hours %.1f, events %" PRIu64 ", rounds %" PRIu64 ", steps %" PRIu64
+                 ", faults %" PRIu64 ", daemon starts %" PRIu64 ", fenced %" PRIu64 "\n",
+                 (double)c->virtual_ms / 3600e3, c->events, c->rounds, c->steps, c->faults,
+                 c->restarts, c->takeovers);
+    print_moves(c);
+    for (unsigned kind = 0; kind < FAULT_KINDS; kind++)
+        (void)printf("  %-14s %" PRIu64 "\n", faults[kind], c->fault_kinds[kind]);
+    for (unsigned type = 0; type < sizeof(c->messages) / sizeof(c->messages[0]); type++)
+        if (c->messages[type] > 0)
+            (void)printf("  %-14s %" PRIu64 "\n", ct_wire_name(type), c->messages[type]);
+    (void)printf("  nodes closed %" PRIu64 ", released %" PRIu64 ", failed %" PRIu64 "\n",
+                 c->ends[NODE_CLOSED], c->ends[NODE_RELEASED], c->ends[NODE_FAILED]);
 }

@@ -14,195 +14,181 @@
 #include <string.h>
 
 enum {
-  UNTOLD =
-      20, /* answers without what they should bring: no bad luck any more */
-  RETRY_MS = 1000, /* after which a daemon has tried its disk again */
+    UNTOLD = 20,     /* answers without what they should bring: no bad luck any more */
+    RETRY_MS = 1000, /* after which a daemon has tried its disk again */
 };
 
-static bool same_id(struct ct_id a, struct ct_id b) {
-  return a.high == b.high && a.low == b.low;
+static bool same_id(struct ct_id a, struct ct_id b)
+{
+    return a.high == b.high && a.low == b.low;
 }
 
-static uint64_t hash_of(const struct ct_round *round) {
-  const uint64_t head[] = {
-      round->generation,
-      round->lineage,
-      round->base_step,
-      round->base_digest,
-      round->world,
-      round->node_count,
-      (uint64_t)(int64_t)round->base_node,
-  };
-  uint64_t hash = ct_hash64(head, sizeof(head), 1);
-  for (uint32_t i = 0; i < round->node_count; i++) {
-    const struct ct_round_node *node = &round->nodes[i];
-    const uint64_t row[] = {node->id.high, node->id.low, node->slots,
-                            node->first_rank};
-    hash = ct_hash64(row, sizeof(row), hash);
-    hash = ct_hash64(node->host, strlen(node->host), hash);
-  }
-  return hash;
+static uint64_t hash_of(const struct ct_round *round)
+{
+    const uint64_t head[] = {
+        round->generation,
+        round->lineage,
+        round->base_step,
+        round->base_digest,
+        round->world,
+        round->node_count,
+        (uint64_t)(int64_t)round->base_node,
+    };
+    uint64_t hash = ct_hash64(head, sizeof(head), 1);
+    for (uint32_t i = 0; i < round->node_count; i++) {
+        const struct ct_round_node *node = &round->nodes[i];
+        const uint64_t row[] = {node->id.high, node->id.low, node->slots, node->first_rank};
+        hash = ct_hash64(row, sizeof(row), hash);
+        hash = ct_hash64(node->host, strlen(node->host), hash);
+    }
+    return hash;
 }
 
 /* ---- rounds ---- */
 
-void oracle_node_round(struct sim *sim, uint32_t index,
-                       const struct ct_round *round) {
-  const struct sim_node *node = &sim->nodes[index];
-  uint32_t rank = 0;
-  for (uint32_t i = 0; i < round->node_count; i++) {
-    if (round->nodes[i].first_rank != rank)
-      sim_fail(sim, "S1: ranks of g%" PRIu64 " have a hole at %u",
-               round->generation, rank);
-    rank += round->nodes[i].slots;
-    for (uint32_t k = 0; k < i; k++)
-      if (same_id(round->nodes[i].id, round->nodes[k].id))
-        sim_fail(sim, "S1: %s has two places in g%" PRIu64,
-                 round->nodes[i].host, round->generation);
-  }
-  if (rank != round->world || round->node_count < sim->params.nodes_min ||
-      round->node_count > sim->params.nodes_max)
-    sim_fail(sim, "S1: g%" PRIu64 " has %u nodes, %u of %u ranks",
-             round->generation, round->node_count, rank, round->world);
-  CT_ASSERT(round->generation < SIM_ROUNDS);
-  struct past *past = &sim->oracle.past[round->generation];
-  if (past->roster != 0 && past->roster != hash_of(round))
-    sim_fail(sim, "S2: %s sees another roster of g%" PRIu64, node->host,
-             round->generation);
-  past->roster = hash_of(round);
-  past->lineage = round->lineage;
-  past->base_step = round->base_step;
-  if (round->generation <= node->acting_max ||
-      round->generation != node->promised_max)
-    sim_fail(sim,
-             "S3: %s begins g%" PRIu64 " after g%" PRIu64 ", with g%" PRIu64
-             " promised",
-             node->host, round->generation, node->acting_max,
-             node->promised_max);
+void oracle_node_round(struct sim *sim, uint32_t index, const struct ct_round *round)
+{
+    const struct sim_node *node = &sim->nodes[index];
+    uint32_t rank = 0;
+    for (uint32_t i = 0; i < round->node_count; i++) {
+        if (round->nodes[i].first_rank != rank)
+            sim_fail(sim, "S1: ranks of g%" PRIu64 " have a hole at %u", round->generation, rank);
+        rank += round->nodes[i].slots;
+        for (uint32_t k = 0; k < i; k++)
+            if (same_id(round->nodes[i].id, round->nodes[k].id))
+                sim_fail(sim, "S1: %s has two places in g%" PRIu64, round->nodes[i].host,
+                         round->generation);
+    }
+    if (rank != round->world || round->node_count < sim->params.nodes_min ||
+        round->node_count > sim->params.nodes_max)
+        sim_fail(sim, "S1: g%" PRIu64 " has %u nodes, %u of %u ranks", round->generation,
+                 round->node_count, rank, round->world);
+    CT_ASSERT(round->generation < SIM_ROUNDS);
+    struct past *past = &sim->oracle.past[round->generation];
+    if (past->roster != 0 && past->roster != hash_of(round))
+        sim_fail(sim, "S2: %s sees another roster of g%" PRIu64, node->host, round->generation);
+    past->roster = hash_of(round);
+    past->lineage = round->lineage;
+    past->base_step = round->base_step;
+    if (round->generation <= node->acting_max || round->generation != node->promised_max)
+        sim_fail(sim, "S3: %s begins g%" PRIu64 " after g%" PRIu64 ", with g%" PRIu64 " promised",
+                 node->host, round->generation, node->acting_max, node->promised_max);
 }
 
 /* A message came to a node. */
-void oracle_node_told(struct sim *sim, const struct conn *conn,
-                      const struct ct_message *message, bool was_joining) {
-  struct sim_node *node = &sim->nodes[conn->node];
-  bool was_welcomed = message->type == CT_MSG_WELCOME && was_joining;
-  if (was_welcomed && node->acting > 0 &&
-      node->acting != message->welcome.generation)
-    sim_fail(sim,
-             "S3: %s goes on in g%" PRIu64
-             ", the daemon welcomes it in g%" PRIu64,
-             node->host, node->acting, message->welcome.generation);
-  if (was_welcomed && conn->epoch < node->epoch)
-    sim_fail(sim,
-             "S13: %s, which knows epoch %" PRIu64 ", joins epoch %" PRIu64,
-             node->host, node->epoch, conn->epoch);
-  if (was_welcomed)
-    node->epoch = CT_MAX(node->epoch, conn->epoch);
-  bool is_untold = message->type == CT_MSG_HEARTBEAT_ACK &&
-                   message->heartbeat_ack.state == CT_RDZV_ASKED &&
-                   node->asked < message->heartbeat_ack.generation &&
-                   sim->disk.full == 0 &&
-                   sim->now > sim->disk.full_until + RETRY_MS;
-  if (is_untold)
-    node->untold++;
-  else if (message->type == CT_MSG_HEARTBEAT_ACK ||
-           message->type == CT_MSG_PREPARE)
-    node->untold = 0;
-  if (node->untold >= UNTOLD)
-    sim_fail(sim, "L2: %s is to promise g%" PRIu64 " and is not asked",
-             node->host, message->heartbeat_ack.generation);
+void oracle_node_told(struct sim *sim, const struct conn *conn, const struct ct_message *message,
+                      bool was_joining)
+{
+    struct sim_node *node = &sim->nodes[conn->node];
+    bool was_welcomed = message->type == CT_MSG_WELCOME && was_joining;
+    if (was_welcomed && node->acting > 0 && node->acting != message->welcome.generation)
+        sim_fail(sim, "S3: %s goes on in g%" PRIu64 ", the daemon welcomes it in g%" PRIu64,
+                 node->host, node->acting, message->welcome.generation);
+    if (was_welcomed && conn->epoch < node->epoch)
+        sim_fail(sim, "S13: %s, which knows epoch %" PRIu64 ", joins epoch %" PRIu64, node->host,
+                 node->epoch, conn->epoch);
+    if (was_welcomed)
+        node->epoch = CT_MAX(node->epoch, conn->epoch);
+    bool is_untold = message->type == CT_MSG_HEARTBEAT_ACK &&
+                     message->heartbeat_ack.state == CT_RDZV_ASKED &&
+                     node->asked < message->heartbeat_ack.generation && sim->disk.full == 0 &&
+                     sim->now > sim->disk.full_until + RETRY_MS;
+    if (is_untold)
+        node->untold++;
+    else if (message->type == CT_MSG_HEARTBEAT_ACK || message->type == CT_MSG_PREPARE)
+        node->untold = 0;
+    if (node->untold >= UNTOLD)
+        sim_fail(sim, "L2: %s is to promise g%" PRIu64 " and is not asked", node->host,
+                 message->heartbeat_ack.generation);
 }
 
-void oracle_node_closed(struct sim *sim, uint32_t index) {
-  struct oracle *o = &sim->oracle;
-  const struct ct_rdzv_result *result = &sim->nodes[index].result;
-  if (o->closed &&
-      (o->result.status != result->status || o->result.code != result->code ||
-       strcmp(o->result.cause.text, result->cause.text) != 0))
-    sim_fail(sim, "S12: %s is told status %d, others %d",
-             sim->nodes[index].host, result->status, o->result.status);
-  o->closed = true;
-  o->result = *result;
+void oracle_node_closed(struct sim *sim, uint32_t index)
+{
+    struct oracle *o = &sim->oracle;
+    const struct ct_rdzv_result *result = &sim->nodes[index].result;
+    if (o->closed && (o->result.status != result->status || o->result.code != result->code ||
+                      strcmp(o->result.cause.text, result->cause.text) != 0))
+        sim_fail(sim, "S12: %s is told status %d, others %d", sim->nodes[index].host,
+                 result->status, o->result.status);
+    o->closed = true;
+    o->result = *result;
 }
 
 /* ---- states ---- */
 
 /* Does state (lineage, step) descend from (old_lineage, old_step), or is it the
  * same? */
-static bool descends(const struct oracle *o, uint64_t lineage, uint64_t step,
-                     uint64_t old_lineage, uint64_t old_step) {
-  while (lineage > old_lineage) {
-    CT_ASSERT(lineage < SIM_ROUNDS && o->past[lineage].lineage < lineage);
-    step = o->past[lineage].base_step;
-    lineage = o->past[lineage].lineage;
-  }
-  return lineage == old_lineage && step >= old_step;
+static bool descends(const struct oracle *o, uint64_t lineage, uint64_t step, uint64_t old_lineage,
+                     uint64_t old_step)
+{
+    while (lineage > old_lineage) {
+        CT_ASSERT(lineage < SIM_ROUNDS && o->past[lineage].lineage < lineage);
+        step = o->past[lineage].base_step;
+        lineage = o->past[lineage].lineage;
+    }
+    return lineage == old_lineage && step >= old_step;
 }
 
 /* S8: no step is lost that all had, unless nobody is left who knows whether the
  * last round went on; and the base is the newest state of its lineage. */
-static void check_base(struct sim *sim, uint32_t index) {
-  const struct oracle *o = &sim->oracle;
-  const struct training *t = &sim->training;
-  const struct sim_node *node = &sim->nodes[index];
-  uint64_t step = t->base_node >= 0 ? t->base_step : 0;
-  bool holds = o->stable > 0 && o->past[t->generation].overlaps &&
-               node->state.lineage > 0 &&
-               descends(o, node->state.lineage, node->state.step,
-                        o->step_generation, o->stable);
-  bool keeps = t->base_node >= 0 &&
-               descends(o, t->lineage, step, o->step_generation, o->stable);
-  if (holds && !keeps)
-    sim_fail(sim,
-             "S8: g%" PRIu64 " starts from step %" PRIu64 " of g%" PRIu64
-             ", but %s holds step "
-             "%" PRIu64 " of g%" PRIu64 " and all had step %" PRIu64
-             " of g%" PRIu64,
-             t->generation, step, t->lineage, node->host, node->state.step,
-             node->state.lineage, o->stable, o->step_generation);
-  if (t->base_node >= 0 && node->state.lineage == t->lineage &&
-      node->state.step > step)
-    sim_fail(sim,
-             "S8: g%" PRIu64 " starts from step %" PRIu64 " of g%" PRIu64
-             ", %s holds step %" PRIu64 " of it",
-             t->generation, step, t->lineage, node->host, node->state.step);
+static void check_base(struct sim *sim, uint32_t index)
+{
+    const struct oracle *o = &sim->oracle;
+    const struct training *t = &sim->training;
+    const struct sim_node *node = &sim->nodes[index];
+    uint64_t step = t->base_node >= 0 ? t->base_step : 0;
+    bool holds = o->stable > 0 && o->past[t->generation].overlaps && node->state.lineage > 0 &&
+                 descends(o, node->state.lineage, node->state.step, o->step_generation, o->stable);
+    bool keeps = t->base_node >= 0 && descends(o, t->lineage, step, o->step_generation, o->stable);
+    if (holds && !keeps)
+        sim_fail(sim,
+                 "S8: g%" PRIu64 " starts from step %" PRIu64 " of g%" PRIu64 ", but %s holds step "
+                 "%" PRIu64 " of g%" PRIu64 " and all had step %" PRIu64 " of g%" PRIu64,
+                 t->generation, step, t->lineage, node->host, node->state.step, node->state.lineage,
+                 o->stable, o->step_generation);
+    if (t->base_node >= 0 && node->state.lineage == t->lineage && node->state.step > step)
+        sim_fail(sim,
+                 "S8: g%" PRIu64 " starts from step %" PRIu64 " of g%" PRIu64
+                 ", %s holds step %" PRIu64 " of it",
+                 t->generation, step, t->lineage, node->host, node->state.step);
 }
 
 /* S5: the round starts from the state that it names. */
-void oracle_heal(struct sim *sim) {
-  struct oracle *o = &sim->oracle;
-  const struct training *t = &sim->training;
-  if (t->base_node >= 0) {
-    const struct sim_node *node = &sim->nodes[t->nodes[t->base_node]];
-    if (node->state.lineage != t->lineage || node->state.step != t->base_step)
-      sim_fail(sim,
-               "S5: g%" PRIu64 " starts from step %" PRIu64 " of g%" PRIu64
-               ", %s holds step %" PRIu64 " of g%" PRIu64,
-               t->generation, t->base_step, t->lineage, node->host,
-               node->state.step, node->state.lineage);
-  }
-  for (uint32_t i = 0; i < t->count; i++)
-    check_base(sim, t->nodes[i]);
-  if (t->base_node < 0)
-    o->stable = 0; /* nobody held it any more: from the checkpoint */
-  o->step_generation = t->generation;
-  o->has_digest = false;
+void oracle_heal(struct sim *sim)
+{
+    struct oracle *o = &sim->oracle;
+    const struct training *t = &sim->training;
+    if (t->base_node >= 0) {
+        const struct sim_node *node = &sim->nodes[t->nodes[t->base_node]];
+        if (node->state.lineage != t->lineage || node->state.step != t->base_step)
+            sim_fail(sim,
+                     "S5: g%" PRIu64 " starts from step %" PRIu64 " of g%" PRIu64
+                     ", %s holds step %" PRIu64 " of g%" PRIu64,
+                     t->generation, t->base_step, t->lineage, node->host, node->state.step,
+                     node->state.lineage);
+    }
+    for (uint32_t i = 0; i < t->count; i++)
+        check_base(sim, t->nodes[i]);
+    if (t->base_node < 0)
+        o->stable = 0; /* nobody held it any more: from the checkpoint */
+    o->step_generation = t->generation;
+    o->has_digest = false;
 }
 
 /* S4: who completes a step of a round holds the same state as the others. */
-void oracle_step(struct sim *sim, uint32_t index) {
-  struct oracle *o = &sim->oracle;
-  const struct state *state = &sim->nodes[index].state;
-  if (state->lineage != o->step_generation)
-    sim_fail(sim, "S5: %s makes a step in g%" PRIu64 ", the round is g%" PRIu64,
-             sim->nodes[index].host, state->lineage, o->step_generation);
-  if (o->has_digest && o->digest_step == state->step &&
-      o->digest != state->digest)
-    sim_fail(sim, "S4: %s holds another state of step %" PRIu64,
-             sim->nodes[index].host, state->step);
-  o->digest = state->digest;
-  o->digest_step = state->step;
-  o->has_digest = true;
-  o->stable = CT_MAX(o->stable, state->step - 1);
-  sim->coverage.steps++;
+void oracle_step(struct sim *sim, uint32_t index)
+{
+    struct oracle *o = &sim->oracle;
+    const struct state *state = &sim->nodes[index].state;
+    if (state->lineage != o->step_generation)
+        sim_fail(sim, "S5: %s makes a step in g%" PRIu64 ", the round is g%" PRIu64,
+                 sim->nodes[index].host, state->lineage, o->step_generation);
+    if (o->has_digest && o->digest_step == state->step && o->digest != state->digest)
+        sim_fail(sim, "S4: %s holds another state of step %" PRIu64, sim->nodes[index].host,
+                 state->step);
+    o->digest = state->digest;
+    o->digest_step = state->step;
+    o->has_digest = true;
+    o->stable = CT_MAX(o->stable, state->step - 1);
+    sim->coverage.steps++;
 }

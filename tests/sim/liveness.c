@@ -7,193 +7,191 @@
 #include <inttypes.h>
 
 enum {
-  LOSS_ROUNDS = 4, /* a node goes, perhaps below MIN, and comes back */
-  OUT_MS = 2500, /* beyond the lease, until survivors act again without a silent
-                    node */
-  DONE_MS = 10000, /* until a job is over whose ranks are all done */
-  WASTE =
-      5, /* generations that a fault, a start or a broken connection may cost */
+    LOSS_ROUNDS = 4, /* a node goes, perhaps below MIN, and comes back */
+    OUT_MS = 2500,   /* beyond the lease, until survivors act again without a silent
+                        node */
+    DONE_MS = 10000, /* until a job is over whose ranks are all done */
+    WASTE = 5,       /* generations that a fault, a start or a broken connection may cost */
 };
 
 /* ---- calm runs: one fault after the other ---- */
 
 /* How many generations a fault may cost. */
-static uint64_t allowed(const struct sim *sim, const struct fault *fault,
-                        uint32_t nodes) {
-  enum { NEVER = 0, SHORT = 1000, LOSS = LOSS_ROUNDS };
-  static const uint32_t costs[] = {
+static uint64_t allowed(const struct sim *sim, const struct fault *fault, uint32_t nodes)
+{
+    enum { NEVER = 0, SHORT = 1000, LOSS = LOSS_ROUNDS };
+    static const uint32_t costs[] = {
 #define FAULT(name, rounds, what) [FAULT_##name] = rounds,
 #include "faults.def"
 #undef FAULT
-  };
-  bool is_short = fault->lasts < sim->params.lease_ms / 2;
-  if (costs[fault->kind] == SHORT)
-    return is_short ? 0 : LOSS;
-  if (fault->kind == FAULT_ISOLATE &&
-      nodes == 1) /* is it the node, or the daemon? */
-    return is_short ? 0 : LOSS;
-  return costs[fault->kind];
+    };
+    bool is_short = fault->lasts < sim->params.lease_ms / 2;
+    if (costs[fault->kind] == SHORT)
+        return is_short ? 0 : LOSS;
+    if (fault->kind == FAULT_ISOLATE && nodes == 1) /* is it the node, or the daemon? */
+        return is_short ? 0 : LOSS;
+    return costs[fault->kind];
 }
 
-static const struct ct_rdzv *running_job(struct sim *sim, const char *when) {
-  const struct ct_rdzv *job = sim_job(sim_newest_daemon(sim));
-  if (job != NULL && ct_rdzv_phase(job) == CT_RDZV_RUNNING)
-    return job;
-  sim_fail(sim, "L2: the job does not run %s", when);
-  return NULL;
+static const struct ct_rdzv *running_job(struct sim *sim, const char *when)
+{
+    const struct ct_rdzv *job = sim_job(sim_newest_daemon(sim));
+    if (job != NULL && ct_rdzv_phase(job) == CT_RDZV_RUNNING)
+        return job;
+    sim_fail(sim, "L2: the job does not run %s", when);
+    return NULL;
 }
 
-void oracle_calm_begin(struct sim *sim, struct fault *fault) {
-  const struct ct_rdzv *job = running_job(sim, "before a fault");
-  if (job == NULL)
-    return;
-  fault->generation = ct_rdzv_generation(job);
-  fault->incarnation = sim->nodes[fault->node].incarnations;
-  fault->nodes = ct_rdzv_roster(job)->count;
-  bool is_silent = fault->kind == FAULT_NODE_CRASH ||
-                   fault->kind == FAULT_NODE_PAUSE ||
-                   fault->kind == FAULT_CUT || fault->kind == FAULT_CUT_TO;
-  uint64_t out = sim->params.lease_ms + OUT_MS;
-  if (is_silent && fault->lasts > out)
-    sim_schedule(sim, sim->now + out, EV_CALM, (uint32_t)(fault - sim->faults),
-                 1);
-  if (fault->kind == FAULT_NODE_DRAIN)
-    sim_schedule(sim, sim->now + sim->step_ms + OUT_MS, EV_CALM,
-                 (uint32_t)(fault - sim->faults), 2);
+void oracle_calm_begin(struct sim *sim, struct fault *fault)
+{
+    const struct ct_rdzv *job = running_job(sim, "before a fault");
+    if (job == NULL)
+        return;
+    fault->generation = ct_rdzv_generation(job);
+    fault->incarnation = sim->nodes[fault->node].incarnations;
+    fault->nodes = ct_rdzv_roster(job)->count;
+    bool is_silent = fault->kind == FAULT_NODE_CRASH || fault->kind == FAULT_NODE_PAUSE ||
+                     fault->kind == FAULT_CUT || fault->kind == FAULT_CUT_TO;
+    uint64_t out = sim->params.lease_ms + OUT_MS;
+    if (is_silent && fault->lasts > out)
+        sim_schedule(sim, sim->now + out, EV_CALM, (uint32_t)(fault - sim->faults), 1);
+    if (fault->kind == FAULT_NODE_DRAIN)
+        sim_schedule(sim, sim->now + sim->step_ms + OUT_MS, EV_CALM,
+                     (uint32_t)(fault - sim->faults), 2);
 }
 
 /* L4: a silent node is out, and the others act again or wait for more. */
-void oracle_calm_out(struct sim *sim, const struct fault *fault) {
-  const struct ct_rdzv *job = sim_job(sim_newest_daemon(sim));
-  const struct sim_node *node = &sim->nodes[fault->node];
-  if (job == NULL || fault->nodes == 1)
-    return;
-  enum ct_rdzv_phase phase = ct_rdzv_phase(job);
-  const struct ct_rdzv_roster *roster = ct_rdzv_roster(job);
-  bool is_in = false;
-  for (uint32_t i = 0; phase == CT_RDZV_RUNNING && i < roster->count; i++)
-    is_in = is_in || (roster->places[i].id.high == fault->node + 1u &&
-                      roster->places[i].id.low == fault->incarnation);
-  if (is_in || phase == CT_RDZV_PREPARE)
-    sim_fail(sim,
-             "L4: %s is silent for %" PRIu64 " ms and the job is in %s with it",
-             node->host, sim->now - fault->at, ct_rdzv_phase_name(phase));
+void oracle_calm_out(struct sim *sim, const struct fault *fault)
+{
+    const struct ct_rdzv *job = sim_job(sim_newest_daemon(sim));
+    const struct sim_node *node = &sim->nodes[fault->node];
+    if (job == NULL || fault->nodes == 1)
+        return;
+    enum ct_rdzv_phase phase = ct_rdzv_phase(job);
+    const struct ct_rdzv_roster *roster = ct_rdzv_roster(job);
+    bool is_in = false;
+    for (uint32_t i = 0; phase == CT_RDZV_RUNNING && i < roster->count; i++)
+        is_in = is_in || (roster->places[i].id.high == fault->node + 1u &&
+                          roster->places[i].id.low == fault->incarnation);
+    if (is_in || phase == CT_RDZV_PREPARE)
+        sim_fail(sim, "L4: %s is silent for %" PRIu64 " ms and the job is in %s with it",
+                 node->host, sim->now - fault->at, ct_rdzv_phase_name(phase));
 }
 
 /* L6: who leaves is let go. */
-void oracle_calm_left(struct sim *sim, const struct fault *fault) {
-  const struct sim_node *node = &sim->nodes[fault->node];
-  if (node->incarnations == fault->incarnation && node->end == NODE_RUNS &&
-      sim->processes[sim_process(fault->node)].alive)
-    sim_fail(sim, "L6: %s wanted to leave %" PRIu64 " ms ago", node->host,
-             sim->now - fault->at);
+void oracle_calm_left(struct sim *sim, const struct fault *fault)
+{
+    const struct sim_node *node = &sim->nodes[fault->node];
+    if (node->incarnations == fault->incarnation && node->end == NODE_RUNS &&
+        sim->processes[sim_process(fault->node)].alive)
+        sim_fail(sim, "L6: %s wanted to leave %" PRIu64 " ms ago", node->host,
+                 sim->now - fault->at);
 }
 
 /* L8: the fault cost no more than it may; L2, L5: all that can take part do,
  * again. */
-static void check_members(struct sim *sim, const struct ct_rdzv *job) {
-  const struct ct_rdzv_roster *roster = ct_rdzv_roster(job);
-  size_t cooling = 0;
-  for (size_t i = 0; i < ct_rdzv_capacity(job); i++)
-    cooling += ct_rdzv_member(job, i)->state == CT_RDZV_STANDBY &&
-               ct_rdzv_member(job, i)->eligible_ms >
-                   sim_local_ms(sim, sim_newest_daemon(sim)->index);
-  for (uint32_t i = 0; i < roster->count; i++) {
-    const struct sim_node *node = &sim->nodes[roster->places[i].id.high - 1];
-    if (node->acting != roster->generation)
-      sim_fail(sim, "L2: %s does not act in g%" PRIu64, node->host,
-               roster->generation);
-  }
-  uint32_t possible = CT_MIN(sim->node_count, sim->params.nodes_max);
-  if (roster->count + cooling < possible)
-    sim_fail(sim, "L5: %u nodes run, %u could", roster->count, possible);
+static void check_members(struct sim *sim, const struct ct_rdzv *job)
+{
+    const struct ct_rdzv_roster *roster = ct_rdzv_roster(job);
+    size_t cooling = 0;
+    for (size_t i = 0; i < ct_rdzv_capacity(job); i++)
+        cooling +=
+            ct_rdzv_member(job, i)->state == CT_RDZV_STANDBY &&
+            ct_rdzv_member(job, i)->eligible_ms > sim_local_ms(sim, sim_newest_daemon(sim)->index);
+    for (uint32_t i = 0; i < roster->count; i++) {
+        const struct sim_node *node = &sim->nodes[roster->places[i].id.high - 1];
+        if (node->acting != roster->generation)
+            sim_fail(sim, "L2: %s does not act in g%" PRIu64, node->host, roster->generation);
+    }
+    uint32_t possible = CT_MIN(sim->node_count, sim->params.nodes_max);
+    if (roster->count + cooling < possible)
+        sim_fail(sim, "L5: %u nodes run, %u could", roster->count, possible);
 }
 
-void oracle_calm_end(struct sim *sim, const struct fault *fault) {
-  char text[128];
-  const struct ct_rdzv *job = running_job(sim, "long after a fault");
-  if (job == NULL)
-    return;
-  sim_fault_print(fault, text, sizeof(text));
-  uint64_t spent = ct_rdzv_generation(job) - fault->generation;
-  if (spent > allowed(sim, fault, fault->nodes))
-    sim_fail(sim,
-             "L8: %s alone cost %" PRIu64 " generations, %" PRIu64
-             " are allowed",
-             text + 10, spent, allowed(sim, fault, fault->nodes));
-  check_members(sim, job);
+void oracle_calm_end(struct sim *sim, const struct fault *fault)
+{
+    char text[128];
+    const struct ct_rdzv *job = running_job(sim, "long after a fault");
+    if (job == NULL)
+        return;
+    sim_fault_print(fault, text, sizeof(text));
+    uint64_t spent = ct_rdzv_generation(job) - fault->generation;
+    if (spent > allowed(sim, fault, fault->nodes))
+        sim_fail(sim, "L8: %s alone cost %" PRIu64 " generations, %" PRIu64 " are allowed",
+                 text + 10, spent, allowed(sim, fault, fault->nodes));
+    check_members(sim, job);
 }
 
 /* ---- the end: with nothing wrong any more, the job runs or has ended ---- */
 
-static bool has_ended(const struct sim *sim, const struct ct_rdzv *job) {
-  return job == NULL ? sim->over : ct_rdzv_phase(job) == CT_RDZV_CLOSED;
+static bool has_ended(const struct sim *sim, const struct ct_rdzv *job)
+{
+    return job == NULL ? sim->over : ct_rdzv_phase(job) == CT_RDZV_CLOSED;
 }
 
 /* L3, L7: the workers come on, and when all are done the job ends. */
-static void check_progress(struct sim *sim,
-                           const struct ct_rdzv_roster *roster) {
-  const struct training *t = &sim->training;
-  if (t->generation != roster->generation)
-    return;
-  bool all_done = sim->total_steps > 0;
-  for (uint32_t i = 0; i < t->count; i++)
-    all_done =
-        all_done && sim->nodes[t->nodes[i]].state.step >= sim->total_steps;
-  if (all_done && sim->now > t->done_ms + DONE_MS * sim->scale)
-    sim_fail(sim, "L7: all ranks are done, and the job goes on");
-  if (sim->total_steps == 0 && sim->nodes[t->nodes[0]].state.step < 5)
-    sim_fail(sim, "L3: no steps in g%" PRIu64, roster->generation);
+static void check_progress(struct sim *sim, const struct ct_rdzv_roster *roster)
+{
+    const struct training *t = &sim->training;
+    if (t->generation != roster->generation)
+        return;
+    bool all_done = sim->total_steps > 0;
+    for (uint32_t i = 0; i < t->count; i++)
+        all_done = all_done && sim->nodes[t->nodes[i]].state.step >= sim->total_steps;
+    if (all_done && sim->now > t->done_ms + DONE_MS * sim->scale)
+        sim_fail(sim, "L7: all ranks are done, and the job goes on");
+    if (sim->total_steps == 0 && sim->nodes[t->nodes[0]].state.step < 5)
+        sim_fail(sim, "L3: no steps in g%" PRIu64, roster->generation);
 }
 
-static void check_running(struct sim *sim, const struct ct_rdzv *job) {
-  char text[1024];
-  if (ct_rdzv_phase(job) != CT_RDZV_RUNNING) {
-    ct_rdzv_describe(job, text, sizeof(text));
-    sim_fail(sim, "L2: %" PRIu64 " ms after all is well the job is in %s: %s",
-             sim->ends_ms - sim->faults_ms,
-             ct_rdzv_phase_name(ct_rdzv_phase(job)), text);
-    return;
-  }
-  check_members(sim, job);
-  check_progress(sim, ct_rdzv_roster(job));
+static void check_running(struct sim *sim, const struct ct_rdzv *job)
+{
+    char text[1024];
+    if (ct_rdzv_phase(job) != CT_RDZV_RUNNING) {
+        ct_rdzv_describe(job, text, sizeof(text));
+        sim_fail(sim, "L2: %" PRIu64 " ms after all is well the job is in %s: %s",
+                 sim->ends_ms - sim->faults_ms, ct_rdzv_phase_name(ct_rdzv_phase(job)), text);
+        return;
+    }
+    check_members(sim, job);
+    check_progress(sim, ct_rdzv_roster(job));
 }
 
 /* L8: no live-lock. S14: nothing is left of what is gone. */
-static void check_waste(struct sim *sim, const struct sim_daemon *daemon) {
-  const struct ct_rdzv *job = sim_job(daemon);
-  size_t conns = 0;
-  for (size_t i = 0; i < SIM_CONNS; i++)
-    conns += sim->conns[i].used && sim->conns[i].open[AT_DAEMON] &&
-             &sim->daemons[sim->conns[i].daemon] == daemon;
-  if (ct_service_links(daemon->service) > conns)
-    sim_fail(sim, "S14: %zu links, %zu connections",
-             ct_service_links(daemon->service), conns);
-  uint64_t causes =
-      sim->coverage.faults + sim->oracle.starts + sim->oracle.breaks;
-  if (job != NULL && ct_rdzv_generation(job) > WASTE * causes)
-    sim_fail(sim, "L8: %" PRIu64 " generations for %" PRIu64 " causes",
-             ct_rdzv_generation(job), causes);
+static void check_waste(struct sim *sim, const struct sim_daemon *daemon)
+{
+    const struct ct_rdzv *job = sim_job(daemon);
+    size_t conns = 0;
+    for (size_t i = 0; i < SIM_CONNS; i++)
+        conns += sim->conns[i].used && sim->conns[i].open[AT_DAEMON] &&
+                 &sim->daemons[sim->conns[i].daemon] == daemon;
+    if (ct_service_links(daemon->service) > conns)
+        sim_fail(sim, "S14: %zu links, %zu connections", ct_service_links(daemon->service), conns);
+    uint64_t causes = sim->coverage.faults + sim->oracle.starts + sim->oracle.breaks;
+    if (job != NULL && ct_rdzv_generation(job) > WASTE * causes)
+        sim_fail(sim, "L8: %" PRIu64 " generations for %" PRIu64 " causes", ct_rdzv_generation(job),
+                 causes);
 }
 
-void oracle_end(struct sim *sim) {
-  const struct sim_daemon *daemon = sim_newest_daemon(sim);
-  const struct ct_rdzv *job = sim->over ? NULL : sim_job(daemon);
-  if (sim->oracle.wall_reads > 0)
-    sim_fail(sim, "S15: a core looked at the wall clock");
-  if (daemon != NULL)
-    check_waste(sim, daemon);
-  if (!has_ended(sim, job)) {
-    if (job == NULL)
-      sim_fail(sim, "L1: no daemon serves the job");
-    else
-      check_running(sim, job);
-    return;
-  }
-  for (uint32_t i = 0; i < sim->node_count; i++) {
-    const struct sim_node *node = &sim->nodes[i];
-    if (sim->processes[sim_process(i)].alive && job != NULL)
-      sim_fail(sim, "L7: %s still lives after the end of the job", node->host);
-    sim->coverage.ends[node->end]++;
-  }
+void oracle_end(struct sim *sim)
+{
+    const struct sim_daemon *daemon = sim_newest_daemon(sim);
+    const struct ct_rdzv *job = sim->over ? NULL : sim_job(daemon);
+    if (sim->oracle.wall_reads > 0)
+        sim_fail(sim, "S15: a core looked at the wall clock");
+    if (daemon != NULL)
+        check_waste(sim, daemon);
+    if (!has_ended(sim, job)) {
+        if (job == NULL)
+            sim_fail(sim, "L1: no daemon serves the job");
+        else
+            check_running(sim, job);
+        return;
+    }
+    for (uint32_t i = 0; i < sim->node_count; i++) {
+        const struct sim_node *node = &sim->nodes[i];
+        if (sim->processes[sim_process(i)].alive && job != NULL)
+            sim_fail(sim, "L7: %s still lives after the end of the job", node->host);
+        sim->coverage.ends[node->end]++;
+    }
 }

@@ -10,319 +10,315 @@
 #include <inttypes.h>
 #include <string.h>
 
-static bool same_id(struct ct_id a, struct ct_id b) {
-  return a.high == b.high && a.low == b.low;
+static bool same_id(struct ct_id a, struct ct_id b)
+{
+    return a.high == b.high && a.low == b.low;
 }
 
-static bool is_newest(const struct sim *sim, const struct sim_daemon *daemon) {
-  return sim_disk_is_newest(sim, daemon);
+static bool is_newest(const struct sim *sim, const struct sim_daemon *daemon)
+{
+    return sim_disk_is_newest(sim, daemon);
 }
 
 /* ---- what a daemon says ---- */
 
-static void check_epoch(struct sim *sim, const struct sim_daemon *daemon,
-                        uint64_t told) {
-  if (told != daemon->epoch)
-    sim_fail(sim, "S3: a daemon of epoch %" PRIu64 " speaks as %" PRIu64,
-             daemon->epoch, told);
+static void check_epoch(struct sim *sim, const struct sim_daemon *daemon, uint64_t told)
+{
+    if (told != daemon->epoch)
+        sim_fail(sim, "S3: a daemon of epoch %" PRIu64 " speaks as %" PRIu64, daemon->epoch, told);
 }
 
-static bool is_failure(unsigned cause) {
-  return cause == CT_RDZV_REASON_FAILURE || cause == CT_RDZV_REASON_LOST;
+static bool is_failure(unsigned cause)
+{
+    return cause == CT_RDZV_REASON_FAILURE || cause == CT_RDZV_REASON_LOST;
 }
 
 void oracle_daemon_tells(struct sim *sim, struct sim_daemon *daemon,
-                         const struct ct_message *message) {
-  struct oracle *o = &sim->oracle;
-  uint64_t generation = 0;
-  switch (message->type) {
-  case CT_MSG_WELCOME:
-    check_epoch(sim, daemon, message->welcome.epoch);
-    break;
-  case CT_MSG_HEARTBEAT_ACK:
-    check_epoch(sim, daemon, message->heartbeat_ack.epoch);
-    break;
-  case CT_MSG_PREPARE:
-    generation = message->prepare.generation;
-    daemon->told_failure =
-        daemon->told_failure || is_failure(message->prepare.cause);
-    break;
-  case CT_MSG_REVOKE:
-    daemon->told_failure =
-        daemon->told_failure || is_failure(message->revoke.cause);
-    break;
-  case CT_MSG_ROUND:
-    check_epoch(sim, daemon, message->round.epoch);
-    generation = o->committed = CT_MAX(o->committed, message->round.generation);
-    break;
-  case CT_MSG_CLOSE:
-    o->told_close = true;
-    break;
-  default:
-    break;
-  }
-  if (generation > 0 && o->told_close && is_newest(sim, daemon)) {
-    if (ct_rdzv_phase(sim_job(daemon)) == CT_RDZV_CLOSED)
-      sim_fail(sim, "S12: round %" PRIu64 " is told after the end of the job",
-               generation);
-    sim->over = true; /* another job took the name */
-  }
-  o->generation = CT_MAX(o->generation, generation);
+                         const struct ct_message *message)
+{
+    struct oracle *o = &sim->oracle;
+    uint64_t generation = 0;
+    switch (message->type) {
+    case CT_MSG_WELCOME:
+        check_epoch(sim, daemon, message->welcome.epoch);
+        break;
+    case CT_MSG_HEARTBEAT_ACK:
+        check_epoch(sim, daemon, message->heartbeat_ack.epoch);
+        break;
+    case CT_MSG_PREPARE:
+        generation = message->prepare.generation;
+        daemon->told_failure = daemon->told_failure || is_failure(message->prepare.cause);
+        break;
+    case CT_MSG_REVOKE:
+        daemon->told_failure = daemon->told_failure || is_failure(message->revoke.cause);
+        break;
+    case CT_MSG_ROUND:
+        check_epoch(sim, daemon, message->round.epoch);
+        generation = o->committed = CT_MAX(o->committed, message->round.generation);
+        break;
+    case CT_MSG_CLOSE:
+        o->told_close = true;
+        break;
+    default:
+        break;
+    }
+    if (generation > 0 && o->told_close && is_newest(sim, daemon)) {
+        if (ct_rdzv_phase(sim_job(daemon)) == CT_RDZV_CLOSED)
+            sim_fail(sim, "S12: round %" PRIu64 " is told after the end of the job", generation);
+        sim->over = true; /* another job took the name */
+    }
+    o->generation = CT_MAX(o->generation, generation);
 }
 
 /* S10: what was told, by whichever daemon, is known to the one that begins now.
  */
-void oracle_daemon_restored(struct sim *sim, struct sim_daemon *daemon) {
-  struct oracle *o = &sim->oracle;
-  const struct ct_rdzv *job = sim_job(daemon);
-  if (daemon->epoch <= o->epoch)
-    sim_fail(sim, "S3: epoch %" PRIu64 " after %" PRIu64, daemon->epoch,
-             o->epoch);
-  o->epoch = daemon->epoch;
-  if (job == NULL) {
-    if (o->generation > 0 && !o->was_closed)
-      sim_fail(sim, "S10: the job is forgotten after round %" PRIu64,
-               o->generation);
-    sim->over = o->was_closed;
-    return;
-  }
-  if (ct_rdzv_generation(job) < o->generation)
-    sim_fail(sim, "S10: generation %" PRIu64 " was told, %" PRIu64 " is known",
-             o->generation, ct_rdzv_generation(job));
-  if (ct_rdzv_roster(job)->generation < o->committed)
-    sim_fail(sim, "S10: round %" PRIu64 " was told, %" PRIu64 " is known",
-             o->committed, ct_rdzv_roster(job)->generation);
-  if (o->told_close && o->close_failed)
-    sim->over = true; /* the end is told even when it cannot be kept */
-  else if (o->told_close && ct_rdzv_phase(job) != CT_RDZV_CLOSED)
-    sim_fail(sim, "S12: the job was ended and lives again");
-  daemon->phase = ct_rdzv_phase(job);
-  daemon->phase_ms = sim_local_ms(sim, daemon->index);
-  daemon->restarts =
-      ct_rdzv_restarts(job); /* one that was not told yet may be forgotten */
-  daemon->generation = ct_rdzv_generation(job);
+void oracle_daemon_restored(struct sim *sim, struct sim_daemon *daemon)
+{
+    struct oracle *o = &sim->oracle;
+    const struct ct_rdzv *job = sim_job(daemon);
+    if (daemon->epoch <= o->epoch)
+        sim_fail(sim, "S3: epoch %" PRIu64 " after %" PRIu64, daemon->epoch, o->epoch);
+    o->epoch = daemon->epoch;
+    if (job == NULL) {
+        if (o->generation > 0 && !o->was_closed)
+            sim_fail(sim, "S10: the job is forgotten after round %" PRIu64, o->generation);
+        sim->over = o->was_closed;
+        return;
+    }
+    if (ct_rdzv_generation(job) < o->generation)
+        sim_fail(sim, "S10: generation %" PRIu64 " was told, %" PRIu64 " is known", o->generation,
+                 ct_rdzv_generation(job));
+    if (ct_rdzv_roster(job)->generation < o->committed)
+        sim_fail(sim, "S10: round %" PRIu64 " was told, %" PRIu64 " is known", o->committed,
+                 ct_rdzv_roster(job)->generation);
+    if (o->told_close && o->close_failed)
+        sim->over = true; /* the end is told even when it cannot be kept */
+    else if (o->told_close && ct_rdzv_phase(job) != CT_RDZV_CLOSED)
+        sim_fail(sim, "S12: the job was ended and lives again");
+    daemon->phase = ct_rdzv_phase(job);
+    daemon->phase_ms = sim_local_ms(sim, daemon->index);
+    daemon->restarts = ct_rdzv_restarts(job); /* one that was not told yet may be forgotten */
+    daemon->generation = ct_rdzv_generation(job);
 }
 
 /* ---- what a daemon does ---- */
 
 /* The key by which nodes of a first round are ordered: Slurm's number if there
  * is one, then the host name, which here is the node's number. */
-static uint64_t first_key(const struct sim *sim,
-                          const struct ct_rdzv_place *place) {
-  uint64_t index = place->id.high - 1;
-  int32_t slurm = sim->nodes[index].options.slurm_node;
-  return (slurm >= 0 ? (uint64_t)slurm : SIM_NODES) << 32 | index;
+static uint64_t first_key(const struct sim *sim, const struct ct_rdzv_place *place)
+{
+    uint64_t index = place->id.high - 1;
+    int32_t slurm = sim->nodes[index].options.slurm_node;
+    return (slurm >= 0 ? (uint64_t)slurm : SIM_NODES) << 32 | index;
 }
 
 /* S11: survivors keep their order, and their ranks when the places did not
  * change; nodes of a first round are in the order of their keys. */
-static void check_order(struct sim *sim, const struct ct_rdzv_roster *roster) {
-  const struct oracle *o = &sim->oracle;
-  uint32_t after = 0;
-  bool same_shape = roster->count == o->order_count;
-  for (uint32_t i = 0; same_shape && i < roster->count; i++)
-    same_shape = roster->places[i].slots == o->order_slots[i];
-  for (uint32_t i = 1; o->order_count == 0 && i < roster->count; i++)
-    if (first_key(sim, &roster->places[i]) <
-        first_key(sim, &roster->places[i - 1]))
-      sim_fail(sim, "S11: %s comes before %s", roster->places[i - 1].host,
-               roster->places[i].host);
-  for (uint32_t i = 0; i < roster->count; i++) {
-    for (uint32_t k = 0; k < o->order_count; k++) {
-      if (!same_id(roster->places[i].id, o->order[k]))
-        continue;
-      if (k < after)
-        sim_fail(sim, "S11: %s fell behind another survivor",
-                 roster->places[i].host);
-      sim->oracle.past[roster->generation].overlaps = true;
-      if (same_shape && i != k)
-        sim_fail(sim, "S11: %s moved from place %u to %u of an equal world",
-                 roster->places[i].host, k, i);
-      after = k + 1;
+static void check_order(struct sim *sim, const struct ct_rdzv_roster *roster)
+{
+    const struct oracle *o = &sim->oracle;
+    uint32_t after = 0;
+    bool same_shape = roster->count == o->order_count;
+    for (uint32_t i = 0; same_shape && i < roster->count; i++)
+        same_shape = roster->places[i].slots == o->order_slots[i];
+    for (uint32_t i = 1; o->order_count == 0 && i < roster->count; i++)
+        if (first_key(sim, &roster->places[i]) < first_key(sim, &roster->places[i - 1]))
+            sim_fail(sim, "S11: %s comes before %s", roster->places[i - 1].host,
+                     roster->places[i].host);
+    for (uint32_t i = 0; i < roster->count; i++) {
+        for (uint32_t k = 0; k < o->order_count; k++) {
+            if (!same_id(roster->places[i].id, o->order[k]))
+                continue;
+            if (k < after)
+                sim_fail(sim, "S11: %s fell behind another survivor", roster->places[i].host);
+            sim->oracle.past[roster->generation].overlaps = true;
+            if (same_shape && i != k)
+                sim_fail(sim, "S11: %s moved from place %u to %u of an equal world",
+                         roster->places[i].host, k, i);
+            after = k + 1;
+        }
     }
-  }
 }
 
-static void note_order(struct sim *sim, const struct ct_rdzv *job) {
-  struct oracle *o = &sim->oracle;
-  const struct ct_rdzv_roster *roster = ct_rdzv_roster(job);
-  CT_ASSERT(roster->count <= CT_COUNT(o->order));
-  o->order_count = roster->count;
-  o->order_generation = roster->generation;
-  o->restarts = ct_rdzv_restarts(job);
-  for (uint32_t i = 0; i < roster->count; i++) {
-    o->order[i] = roster->places[i].id;
-    o->order_slots[i] = roster->places[i].slots;
-  }
+static void note_order(struct sim *sim, const struct ct_rdzv *job)
+{
+    struct oracle *o = &sim->oracle;
+    const struct ct_rdzv_roster *roster = ct_rdzv_roster(job);
+    CT_ASSERT(roster->count <= CT_COUNT(o->order));
+    o->order_count = roster->count;
+    o->order_generation = roster->generation;
+    o->restarts = ct_rdzv_restarts(job);
+    for (uint32_t i = 0; i < roster->count; i++) {
+        o->order[i] = roster->places[i].id;
+        o->order_slots[i] = roster->places[i].slots;
+    }
 }
 
 /* Nobody is left out while its connection is open and it is heard in time (S9:
  * who is not in a new roster has expired or was released). */
-static void check_losses(struct sim *sim, struct sim_daemon *daemon,
-                         const struct ct_rdzv *job) {
-  uint64_t now = sim_local_ms(sim, daemon->index);
-  for (size_t i = 0; i < ct_rdzv_capacity(job) && i < SIM_MEMBERS; i++) {
-    const struct ct_rdzv_member *member = ct_rdzv_member(job, i);
-    bool was = daemon->was_member[i];
-    daemon->was_member[i] = member->state != CT_RDZV_FREE;
-    if (!was || member->state != CT_RDZV_FREE || member->leaving ||
-        member->link == 0)
-      continue;
-    uint64_t silent = now - member->heard_ms;
-    bool was_slow = daemon->phase == CT_RDZV_PREPARE &&
-                    now - daemon->phase_ms >= sim->params.prepare_ms;
-    if (silent >= sim->params.lease_ms || was_slow ||
-        ct_rdzv_phase(job) == CT_RDZV_CLOSED)
-      continue;
-    sim_fail(sim, "S9: %s is left out, heard %" PRIu64 " ms ago", member->host,
-             silent);
-  }
+static void check_losses(struct sim *sim, struct sim_daemon *daemon, const struct ct_rdzv *job)
+{
+    uint64_t now = sim_local_ms(sim, daemon->index);
+    for (size_t i = 0; i < ct_rdzv_capacity(job) && i < SIM_MEMBERS; i++) {
+        const struct ct_rdzv_member *member = ct_rdzv_member(job, i);
+        bool was = daemon->was_member[i];
+        daemon->was_member[i] = member->state != CT_RDZV_FREE;
+        if (!was || member->state != CT_RDZV_FREE || member->leaving || member->link == 0)
+            continue;
+        uint64_t silent = now - member->heard_ms;
+        bool was_slow =
+            daemon->phase == CT_RDZV_PREPARE && now - daemon->phase_ms >= sim->params.prepare_ms;
+        if (silent >= sim->params.lease_ms || was_slow || ct_rdzv_phase(job) == CT_RDZV_CLOSED)
+            continue;
+        sim_fail(sim, "S9: %s is left out, heard %" PRIu64 " ms ago", member->host, silent);
+    }
 }
 
 /* S12: an incident, from a failure to the next round, costs one restart: not
  * two, and not none. */
 static void check_budget(struct sim *sim, const struct sim_daemon *daemon,
-                         const struct ct_rdzv *job) {
-  const struct oracle *o = &sim->oracle;
-  uint32_t restarts = ct_rdzv_restarts(job);
-  bool is_broken_off = daemon->phase == CT_RDZV_RUNNING &&
-                       ct_rdzv_phase(job) != CT_RDZV_RUNNING &&
-                       ct_rdzv_phase(job) < CT_RDZV_CLOSING;
-  if (restarts < daemon->restarts || restarts > sim->params.max_restarts)
-    sim_fail(sim, "S12: %u restarts after %u, %u are allowed", restarts,
-             daemon->restarts, sim->params.max_restarts);
-  if (!is_newest(sim, daemon))
-    return;
-  /* The step that begins a round may bring the next incident, which nobody
-   * could see before. */
-  uint32_t incidents =
-      ct_rdzv_roster(job)->generation > o->order_generation ? 2 : 1;
-  if (restarts > o->restarts + incidents)
-    sim_fail(sim,
-             "S12: %u restarts, %u at the last round: one failure counts twice",
-             restarts, o->restarts);
-  if (is_broken_off && daemon->told_failure && restarts == daemon->restarts)
-    sim_fail(sim, "S12: a failure ended round %" PRIu64 " and was not counted",
-             ct_rdzv_roster(job)->generation);
+                         const struct ct_rdzv *job)
+{
+    const struct oracle *o = &sim->oracle;
+    uint32_t restarts = ct_rdzv_restarts(job);
+    bool is_broken_off = daemon->phase == CT_RDZV_RUNNING &&
+                         ct_rdzv_phase(job) != CT_RDZV_RUNNING &&
+                         ct_rdzv_phase(job) < CT_RDZV_CLOSING;
+    if (restarts < daemon->restarts || restarts > sim->params.max_restarts)
+        sim_fail(sim, "S12: %u restarts after %u, %u are allowed", restarts, daemon->restarts,
+                 sim->params.max_restarts);
+    if (!is_newest(sim, daemon))
+        return;
+    /* The step that begins a round may bring the next incident, which nobody
+     * could see before. */
+    uint32_t incidents = ct_rdzv_roster(job)->generation > o->order_generation ? 2 : 1;
+    if (restarts > o->restarts + incidents)
+        sim_fail(sim, "S12: %u restarts, %u at the last round: one failure counts twice", restarts,
+                 o->restarts);
+    if (is_broken_off && daemon->told_failure && restarts == daemon->restarts)
+        sim_fail(sim, "S12: a failure ended round %" PRIu64 " and was not counted",
+                 ct_rdzv_roster(job)->generation);
 }
 
-void oracle_daemon_step(struct sim *sim, struct sim_daemon *daemon) {
-  struct oracle *o = &sim->oracle;
-  struct ct_error err = {0};
-  const struct ct_rdzv *job = sim_job(daemon);
-  bool was_closed = daemon->phase == CT_RDZV_CLOSED;
-  if (job == NULL || (was_closed && ct_rdzv_phase(job) != CT_RDZV_CLOSED)) {
-    sim->over = sim->over || (was_closed && is_newest(sim, daemon));
-    return;
-  }
-  if (ct_rdzv_check(job, &err) != 0)
-    sim_fail(sim, "%s", err.text);
-  if (ct_rdzv_generation(job) < daemon->generation)
-    sim_fail(sim, "S3: generation %" PRIu64 " after %" PRIu64,
-             ct_rdzv_generation(job), daemon->generation);
-  CT_ASSERT(ct_rdzv_generation(job) < SIM_ROUNDS);
-  check_budget(sim, daemon, job);
-  const struct ct_rdzv_roster *roster = ct_rdzv_roster(job);
-  if (roster->generation > o->order_generation) {
-    check_order(sim, roster);
-    note_order(sim, job);
-    sim->coverage.rounds++;
-  }
-  check_losses(sim, daemon, job);
-  enum ct_rdzv_phase phase = ct_rdzv_phase(job);
-  if (daemon->phase != phase)
-    daemon->phase_ms = sim_local_ms(sim, daemon->index);
-  daemon->phase = phase;
-  daemon->generation = ct_rdzv_generation(job);
-  daemon->restarts = ct_rdzv_restarts(job);
-  daemon->told_failure = false;
-  if (is_newest(sim, daemon))
-    o->was_closed = phase == CT_RDZV_CLOSED;
+void oracle_daemon_step(struct sim *sim, struct sim_daemon *daemon)
+{
+    struct oracle *o = &sim->oracle;
+    struct ct_error err = {0};
+    const struct ct_rdzv *job = sim_job(daemon);
+    bool was_closed = daemon->phase == CT_RDZV_CLOSED;
+    if (job == NULL || (was_closed && ct_rdzv_phase(job) != CT_RDZV_CLOSED)) {
+        sim->over = sim->over || (was_closed && is_newest(sim, daemon));
+        return;
+    }
+    if (ct_rdzv_check(job, &err) != 0)
+        sim_fail(sim, "%s", err.text);
+    if (ct_rdzv_generation(job) < daemon->generation)
+        sim_fail(sim, "S3: generation %" PRIu64 " after %" PRIu64, ct_rdzv_generation(job),
+                 daemon->generation);
+    CT_ASSERT(ct_rdzv_generation(job) < SIM_ROUNDS);
+    check_budget(sim, daemon, job);
+    const struct ct_rdzv_roster *roster = ct_rdzv_roster(job);
+    if (roster->generation > o->order_generation) {
+        check_order(sim, roster);
+        note_order(sim, job);
+        sim->coverage.rounds++;
+    }
+    check_losses(sim, daemon, job);
+    enum ct_rdzv_phase phase = ct_rdzv_phase(job);
+    if (daemon->phase != phase)
+        daemon->phase_ms = sim_local_ms(sim, daemon->index);
+    daemon->phase = phase;
+    daemon->generation = ct_rdzv_generation(job);
+    daemon->restarts = ct_rdzv_restarts(job);
+    daemon->told_failure = false;
+    if (is_newest(sim, daemon))
+        o->was_closed = phase == CT_RDZV_CLOSED;
 }
 
 /* ---- S13: old, repeated and orphaned messages change nothing ---- */
 
-static uint64_t seq_of(const struct ct_message *message) {
-  switch (message->type) {
-  case CT_MSG_JOIN:
-    return message->join.seq;
-  case CT_MSG_HEARTBEAT:
-    return message->heartbeat.seq;
-  case CT_MSG_PREPARED:
-    return message->prepared.seq;
-  case CT_MSG_FAILURE:
-    return message->failure.seq;
-  case CT_MSG_DONE:
-    return message->done.seq;
-  case CT_MSG_LEAVE:
-    return message->leave.seq;
-  default:
-    return 0; /* carries none */
-  }
+static uint64_t seq_of(const struct ct_message *message)
+{
+    switch (message->type) {
+    case CT_MSG_JOIN:
+        return message->join.seq;
+    case CT_MSG_HEARTBEAT:
+        return message->heartbeat.seq;
+    case CT_MSG_PREPARED:
+        return message->prepared.seq;
+    case CT_MSG_FAILURE:
+        return message->failure.seq;
+    case CT_MSG_DONE:
+        return message->done.seq;
+    case CT_MSG_LEAVE:
+        return message->leave.seq;
+    default:
+        return 0; /* carries none */
+    }
 }
 
 /* The member that may speak on the connection; for a JOIN the one that it
  * names. */
-static const struct ct_rdzv_member *speaker(const struct ct_rdzv *job,
-                                            const struct conn *conn,
-                                            const struct ct_message *message) {
-  for (size_t i = 0; i < ct_rdzv_capacity(job); i++) {
-    const struct ct_rdzv_member *member = ct_rdzv_member(job, i);
-    if (member->state != CT_RDZV_FREE &&
-        (message->type == CT_MSG_JOIN
-             ? same_id(member->id, message->join.incarnation)
-             : member->link == conn->link))
-      return member;
-  }
-  return NULL;
+static const struct ct_rdzv_member *speaker(const struct ct_rdzv *job, const struct conn *conn,
+                                            const struct ct_message *message)
+{
+    for (size_t i = 0; i < ct_rdzv_capacity(job); i++) {
+        const struct ct_rdzv_member *member = ct_rdzv_member(job, i);
+        if (member->state != CT_RDZV_FREE &&
+            (message->type == CT_MSG_JOIN ? same_id(member->id, message->join.incarnation)
+                                          : member->link == conn->link))
+            return member;
+    }
+    return NULL;
 }
 
-static uint64_t sum_up(const struct ct_rdzv *job) {
-  const uint64_t head[] = {ct_rdzv_generation(job), ct_rdzv_phase(job),
-                           ct_rdzv_restarts(job),
-                           ct_rdzv_roster(job)->generation};
-  uint64_t hash = ct_hash64(head, sizeof(head), 1);
-  for (size_t i = 0; i < ct_rdzv_capacity(job); i++) {
-    const struct ct_rdzv_member *m = ct_rdzv_member(job, i);
-    const uint64_t row[] = {
-        m->state, m->id.high, m->id.low, m->link, m->seq,    m->heard_ms,
-        m->acted, m->lineage, m->step,   m->port, m->digest, m->leaving,
-    };
-    hash = ct_hash64(row, sizeof(row), hash);
-  }
-  for (uint32_t i = 0; i < ct_rdzv_roster(job)->count; i++)
-    hash = hash * 3 + ct_rdzv_roster(job)->places[i].done;
-  return hash;
+static uint64_t sum_up(const struct ct_rdzv *job)
+{
+    const uint64_t head[] = {ct_rdzv_generation(job), ct_rdzv_phase(job), ct_rdzv_restarts(job),
+                             ct_rdzv_roster(job)->generation};
+    uint64_t hash = ct_hash64(head, sizeof(head), 1);
+    for (size_t i = 0; i < ct_rdzv_capacity(job); i++) {
+        const struct ct_rdzv_member *m = ct_rdzv_member(job, i);
+        const uint64_t row[] = {
+            m->state, m->id.high, m->id.low, m->link, m->seq,    m->heard_ms,
+            m->acted, m->lineage, m->step,   m->port, m->digest, m->leaving,
+        };
+        hash = ct_hash64(row, sizeof(row), hash);
+    }
+    for (uint32_t i = 0; i < ct_rdzv_roster(job)->count; i++)
+        hash = hash * 3 + ct_rdzv_roster(job)->places[i].done;
+    return hash;
 }
 
 static bool says_nothing(const struct ct_rdzv *job, const struct conn *conn,
-                         const struct ct_message *message) {
-  const struct ct_rdzv_member *member = speaker(job, conn, message);
-  return member != NULL ? seq_of(message) <= member->seq
-                        : message->type != CT_MSG_JOIN;
+                         const struct ct_message *message)
+{
+    const struct ct_rdzv_member *member = speaker(job, conn, message);
+    return member != NULL ? seq_of(message) <= member->seq : message->type != CT_MSG_JOIN;
 }
 
-bool oracle_is_void(struct sim *sim, const struct conn *conn,
-                    const struct ct_message *message, uint64_t *ret_before) {
-  struct sim_daemon *daemon = &sim->daemons[conn->daemon];
-  const struct ct_rdzv *job = sim_job(daemon);
-  if (job == NULL || seq_of(message) == 0)
-    return false;
-  if (!says_nothing(job, conn, message))
-    return false;
-  ct_service_tick(daemon->service,
-                  sim_local_ms(sim, daemon->index)); /* time alone may */
-  job = sim_job(daemon);
-  if (job == NULL || !says_nothing(job, conn, message))
-    return false;
-  *ret_before = sum_up(job);
-  return true;
+bool oracle_is_void(struct sim *sim, const struct conn *conn, const struct ct_message *message,
+                    uint64_t *ret_before)
+{
+    struct sim_daemon *daemon = &sim->daemons[conn->daemon];
+    const struct ct_rdzv *job = sim_job(daemon);
+    if (job == NULL || seq_of(message) == 0)
+        return false;
+    if (!says_nothing(job, conn, message))
+        return false;
+    ct_service_tick(daemon->service, sim_local_ms(sim, daemon->index)); /* time alone may */
+    job = sim_job(daemon);
+    if (job == NULL || !says_nothing(job, conn, message))
+        return false;
+    *ret_before = sum_up(job);
+    return true;
 }
 
-void oracle_was_void(struct sim *sim, const struct conn *conn,
-                     const struct ct_message *message, uint64_t before) {
-  const struct ct_rdzv *job = sim_job(&sim->daemons[conn->daemon]);
-  if (job != NULL && sum_up(job) != before)
-    sim_fail(sim, "S13: %s of %s is old or nobody's, and changes the job",
-             ct_wire_name(message->type), sim->nodes[conn->node].host);
+void oracle_was_void(struct sim *sim, const struct conn *conn, const struct ct_message *message,
+                     uint64_t before)
+{
+    const struct ct_rdzv *job = sim_job(&sim->daemons[conn->daemon]);
+    if (job != NULL && sum_up(job) != before)
+        sim_fail(sim, "S13: %s of %s is old or nobody's, and changes the job",
+                 ct_wire_name(message->type), sim->nodes[conn->node].host);
 }

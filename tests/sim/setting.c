@@ -7,110 +7,104 @@
 
 #include "base/assert.h"
 
-static void draw_params(struct sim *sim) {
-  static const uint32_t leases[] = {1000, 2000, 500, 5000, 200};
-  struct ct_rng *rng = &sim->setup_rng;
-  uint32_t nodes = (uint32_t)sim_between(rng, 1, 6);
-  size_t choice = sim->calm                 ? 2
-                  : ct_rng_chance(rng, 900) ? 4
-                                            : CT_COUNT(leases);
-  uint32_t lease = leases[ct_rng_below(rng, choice)];
-  bool is_tight = ct_rng_chance(rng, 150) && !sim->calm;
-  sim->params = (struct ct_rdzv_params){
-      .nodes_max = nodes,
-      .nodes_min = ct_rng_chance(rng, 300)
-                       ? nodes
-                       : (uint32_t)sim_between(rng, 1, nodes),
-      .max_restarts = is_tight ? (uint32_t)sim_between(rng, 0, 3) : 1000,
-      .join_timeout_ms = ct_rng_chance(rng, 900) || sim->calm
-                             ? 400000
-                             : (uint32_t)sim_between(rng, 5000, 40000),
-      .last_call_ms = (uint32_t)sim_between(rng, 0, 1000),
-      .lease_ms = lease,
-      .prepare_ms = ct_rng_chance(rng, 100)
-                        ? CT_MAX(lease / 5, 400u)
-                        : (uint32_t)sim_between(rng, 3000, 10000),
-      .grow_ms = (uint32_t)sim_between(rng, 1, 1000),
-      .autonomy_ms = 600000,
-  };
-  if (sim->calm)
-    sim->params.prepare_ms = 10000;
-  sim->params.lease_ms *= sim->scale;
-  sim->params.prepare_ms *= sim->scale;
-  sim->params.grow_ms *= sim->scale;
-  sim->params.last_call_ms *= sim->scale;
-  sim->params.join_timeout_ms *= sim->scale;
-  uint32_t spare = (uint32_t)ct_rng_below(rng, 3);
-  sim->node_count = CT_MIN(nodes + spare, (uint32_t)SIM_NODES);
+static void draw_params(struct sim *sim)
+{
+    static const uint32_t leases[] = {1000, 2000, 500, 5000, 200};
+    struct ct_rng *rng = &sim->setup_rng;
+    uint32_t nodes = (uint32_t)sim_between(rng, 1, 6);
+    size_t choice = sim->calm ? 2 : ct_rng_chance(rng, 900) ? 4 : CT_COUNT(leases);
+    uint32_t lease = leases[ct_rng_below(rng, choice)];
+    bool is_tight = ct_rng_chance(rng, 150) && !sim->calm;
+    sim->params = (struct ct_rdzv_params){
+        .nodes_max = nodes,
+        .nodes_min = ct_rng_chance(rng, 300) ? nodes : (uint32_t)sim_between(rng, 1, nodes),
+        .max_restarts = is_tight ? (uint32_t)sim_between(rng, 0, 3) : 1000,
+        .join_timeout_ms =
+            ct_rng_chance(rng, 900) || sim->calm ? 400000 : (uint32_t)sim_between(rng, 5000, 40000),
+        .last_call_ms = (uint32_t)sim_between(rng, 0, 1000),
+        .lease_ms = lease,
+        .prepare_ms = ct_rng_chance(rng, 100) ? CT_MAX(lease / 5, 400u)
+                                              : (uint32_t)sim_between(rng, 3000, 10000),
+        .grow_ms = (uint32_t)sim_between(rng, 1, 1000),
+        .autonomy_ms = 600000,
+    };
+    if (sim->calm)
+        sim->params.prepare_ms = 10000;
+    sim->params.lease_ms *= sim->scale;
+    sim->params.prepare_ms *= sim->scale;
+    sim->params.grow_ms *= sim->scale;
+    sim->params.last_call_ms *= sim->scale;
+    sim->params.join_timeout_ms *= sim->scale;
+    uint32_t spare = (uint32_t)ct_rng_below(rng, 3);
+    sim->node_count = CT_MIN(nodes + spare, (uint32_t)SIM_NODES);
 }
 
 /* Clocks run wrong by up to 1 %, in some runs by up to 10 %. */
-static void draw_clocks(struct sim *sim) {
-  struct ct_rng *rng = &sim->setup_rng;
-  int32_t most = ct_rng_chance(rng, 100) && !sim->calm ? 100000 : 10000;
-  for (uint32_t i = 0; i < SIM_PROCESSES; i++) {
-    sim->processes[i].rate_ppm =
-        (int32_t)sim_between(rng, 0, 2 * (uint64_t)most) - most;
-    sim->processes[i].offset_ms = sim_between(rng, 1000000, 2000000);
-  }
+static void draw_clocks(struct sim *sim)
+{
+    struct ct_rng *rng = &sim->setup_rng;
+    int32_t most = ct_rng_chance(rng, 100) && !sim->calm ? 100000 : 10000;
+    for (uint32_t i = 0; i < SIM_PROCESSES; i++) {
+        sim->processes[i].rate_ppm = (int32_t)sim_between(rng, 0, 2 * (uint64_t)most) - most;
+        sim->processes[i].offset_ms = sim_between(rng, 1000000, 2000000);
+    }
 }
 
 /* A clock for the cores' shells; the cores must never look at its wall. */
-static uint64_t mono_ns(void *context) {
-  const struct sim_node *node = context;
-  return sim_local_ms(node->sim, sim_process(node->index)) * 1000000;
+static uint64_t mono_ns(void *context)
+{
+    const struct sim_node *node = context;
+    return sim_local_ms(node->sim, sim_process(node->index)) * 1000000;
 }
 
-static uint64_t wall_ns(void *context) {
-  const struct sim_node *node = context;
-  node->sim->oracle.wall_reads++;
-  int64_t wrong = node->sim->processes[sim_process(node->index)].wall_ms;
-  return (uint64_t)((int64_t)(mono_ns(context) / 1000000) + wrong) * 1000000;
+static uint64_t wall_ns(void *context)
+{
+    const struct sim_node *node = context;
+    node->sim->oracle.wall_reads++;
+    int64_t wrong = node->sim->processes[sim_process(node->index)].wall_ms;
+    return (uint64_t)((int64_t)(mono_ns(context) / 1000000) + wrong) * 1000000;
 }
 
-static void make_nodes(struct sim *sim) {
-  struct ct_rng *rng = &sim->setup_rng;
-  for (uint32_t i = 0; i < SIM_NODES; i++) {
-    struct sim_node *node = &sim->nodes[i];
-    node->sim = sim;
-    node->index = i;
-    node->conn = SIM_CONNS;
-    node->clock = (struct ct_clock){
-        .mono_ns = mono_ns, .wall_ns = wall_ns, .context = node};
-    node->options = (struct ct_agent_options){
-        .run_id = "sim",
-        .address = "",
-        .role = "default",
-        .params = sim->params,
-        .slots = (uint32_t)sim_between(rng, 1, 4),
-        .node_rank = -1,
-        .slurm_node = ct_rng_chance(rng, 300)
-                          ? (int32_t)ct_rng_below(rng, SIM_NODES)
-                          : -1,
-        .survivable = sim->survivable,
-        .clock = &node->clock,
-    };
-  }
+static void make_nodes(struct sim *sim)
+{
+    struct ct_rng *rng = &sim->setup_rng;
+    for (uint32_t i = 0; i < SIM_NODES; i++) {
+        struct sim_node *node = &sim->nodes[i];
+        node->sim = sim;
+        node->index = i;
+        node->conn = SIM_CONNS;
+        node->clock = (struct ct_clock){.mono_ns = mono_ns, .wall_ns = wall_ns, .context = node};
+        node->options = (struct ct_agent_options){
+            .run_id = "sim",
+            .address = "",
+            .role = "default",
+            .params = sim->params,
+            .slots = (uint32_t)sim_between(rng, 1, 4),
+            .node_rank = -1,
+            .slurm_node = ct_rng_chance(rng, 300) ? (int32_t)ct_rng_below(rng, SIM_NODES) : -1,
+            .survivable = sim->survivable,
+            .clock = &node->clock,
+        };
+    }
 }
 
-void sim_draw_setting(struct sim *sim) {
-  struct ct_rng *rng = &sim->setup_rng;
-  sim->calm = ct_rng_chance(rng, 100);
-  sim->scale = ct_rng_chance(rng, 50) && !sim->calm ? SIM_LONG : 1;
-  sim->faults_ms = SIM_PHASE_MS * sim->scale;
-  sim->ends_ms = 2 * sim->faults_ms;
-  draw_params(sim);
-  sim->datagrams = ct_rng_chance(rng, 500) && !sim->calm;
-  sim->survivable = ct_rng_chance(rng, 700);
-  sim->look_ms = sim->calm ? 1000 : (uint32_t)sim_between(rng, 200, 8000);
-  sim->slow_stops = ct_rng_chance(rng, 700) && !sim->calm;
-  sim->delay_ms = (uint32_t)sim_between(rng, 0, sim->calm ? 2 : 40);
-  sim->loss_permille = (uint32_t)sim_between(rng, 0, 150);
-  sim->double_permille = (uint32_t)sim_between(rng, 0, 150);
-  sim->step_ms =
-      (uint32_t)sim_between(rng, 50, sim->calm ? 200 : 1000) * sim->scale;
-  sim->total_steps =
-      ct_rng_chance(rng, 200) && !sim->calm ? sim_between(rng, 1, 300) : 0;
-  draw_clocks(sim);
-  make_nodes(sim);
+void sim_draw_setting(struct sim *sim)
+{
+    struct ct_rng *rng = &sim->setup_rng;
+    sim->calm = ct_rng_chance(rng, 100);
+    sim->scale = ct_rng_chance(rng, 50) && !sim->calm ? SIM_LONG : 1;
+    sim->faults_ms = SIM_PHASE_MS * sim->scale;
+    sim->ends_ms = 2 * sim->faults_ms;
+    draw_params(sim);
+    sim->datagrams = ct_rng_chance(rng, 500) && !sim->calm;
+    sim->survivable = ct_rng_chance(rng, 700);
+    sim->look_ms = sim->calm ? 1000 : (uint32_t)sim_between(rng, 200, 8000);
+    sim->slow_stops = ct_rng_chance(rng, 700) && !sim->calm;
+    sim->delay_ms = (uint32_t)sim_between(rng, 0, sim->calm ? 2 : 40);
+    sim->loss_permille = (uint32_t)sim_between(rng, 0, 150);
+    sim->double_permille = (uint32_t)sim_between(rng, 0, 150);
+    sim->step_ms = (uint32_t)sim_between(rng, 50, sim->calm ? 200 : 1000) * sim->scale;
+    sim->total_steps = ct_rng_chance(rng, 200) && !sim->calm ? sim_between(rng, 1, 300) : 0;
+    draw_clocks(sim);
+    make_nodes(sim);
 }

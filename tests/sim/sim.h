@@ -30,64 +30,62 @@
 #include "wire/frame.h"
 
 enum {
-  SIM_DAEMONS =
-      2, /* the second takes over on another machine, from the same journal */
-  SIM_NODES = 8,
-  SIM_PROCESSES = SIM_DAEMONS + SIM_NODES,
-  SIM_CONNS = 96,
-  SIM_FAULTS = 40,
-  SIM_EPOCHS = 512,  /* tenures of one run */
-  SIM_ROUNDS = 2048, /* generations of one run */
-  SIM_MEMBERS = 64,  /* places of the daemon's table that are watched */
-  SIM_PHASE_MS =
-      60000, /* everything goes wrong so long, then nothing does for as long */
-  SIM_LONG = 12, /* some runs last so many times longer, at a slower pace */
+    SIM_DAEMONS = 2, /* the second takes over on another machine, from the same journal */
+    SIM_NODES = 8,
+    SIM_PROCESSES = SIM_DAEMONS + SIM_NODES,
+    SIM_CONNS = 96,
+    SIM_FAULTS = 40,
+    SIM_EPOCHS = 512,     /* tenures of one run */
+    SIM_ROUNDS = 2048,    /* generations of one run */
+    SIM_MEMBERS = 64,     /* places of the daemon's table that are watched */
+    SIM_PHASE_MS = 60000, /* everything goes wrong so long, then nothing does for as long */
+    SIM_LONG = 12,        /* some runs last so many times longer, at a slower pace */
 };
 
 /* ---- events ---- */
 
 enum event_kind {
-  EV_TIMER,       /* process a: its timer b (a serial number) fires */
-  EV_LOOK,        /* daemon a looks for a newer one */
-  EV_CONNECT,     /* node a tries to connect, attempt b */
-  EV_OPENED,      /* connection a is open at side b */
-  EV_DELIVER,     /* chunk a (see net.c) arrives */
-  EV_CLOSED,      /* connection a ends at side b */
-  EV_UNANSWERED,  /* connection a, side b: TCP gave up on data that nobody
-                     acknowledged */
-  EV_PREPARED,    /* node a has stopped its workers for generation b */
-  EV_STEP,        /* the round's workers meet for their next step */
-  EV_MEMBER_STEP, /* node a completes step b */
-  EV_DONE, /* the agent of node a learns that its workers have finished round b
-            */
-  EV_FAULT_BEGIN, /* fault a */
-  EV_FAULT_END,
-  EV_CALM,  /* what fault a of a calm run may have cost is counted */
-  EV_START, /* process a starts (again) */
-  EV_HEAL,  /* from now on nothing goes wrong */
-  EV_KINDS,
+    EV_TIMER,       /* process a: its timer b (a serial number) fires */
+    EV_LOOK,        /* daemon a looks for a newer one */
+    EV_CONNECT,     /* node a tries to connect, attempt b */
+    EV_OPENED,      /* connection a is open at side b */
+    EV_DELIVER,     /* chunk a (see net.c) arrives */
+    EV_CLOSED,      /* connection a ends at side b */
+    EV_UNANSWERED,  /* connection a, side b: TCP gave up on data that nobody
+                       acknowledged */
+    EV_PREPARED,    /* node a has stopped its workers for generation b */
+    EV_STEP,        /* the round's workers meet for their next step */
+    EV_MEMBER_STEP, /* node a completes step b */
+    EV_DONE,        /* the agent of node a learns that its workers have finished round b
+                     */
+    EV_FAULT_BEGIN, /* fault a */
+    EV_FAULT_END,
+    EV_CALM,  /* what fault a of a calm run may have cost is counted */
+    EV_START, /* process a starts (again) */
+    EV_HEAL,  /* from now on nothing goes wrong */
+    EV_KINDS,
 };
 
 struct event {
-  uint64_t at;
-  uint64_t order; /* of making: events of one moment happen in this order */
-  enum event_kind kind;
-  uint32_t a;
-  uint32_t life; /* of process or connection `a` when it was made: a later life
-                    ignores it */
-  uint64_t b;
+    uint64_t at;
+    uint64_t order; /* of making: events of one moment happen in this order */
+    enum event_kind kind;
+    uint32_t a;
+    uint32_t life; /* of process or connection `a` when it was made: a later life
+                      ignores it */
+    uint64_t b;
 };
 
 /* ---- processes: first the daemons, then the nodes ---- */
 
 struct process {
-  bool alive;
-  uint32_t life; /* grows with each start and each crash */
-  uint64_t paused_until;
-  int32_t rate_ppm;   /* how wrong its clock runs */
-  uint64_t offset_ms; /* of its clock at time 0 */
-  int64_t wall_ms;    /* how far its wall clock was set wrong */
-  uint64_t timer;     /* serial number of the timer that counts */
+    bool alive;
+    uint32_t life; /* grows with each start and each crash */
+    uint64_t paused_until;
+    int32_t rate_ppm;   /* how wrong its clock runs */
+    uint64_t offset_ms; /* of its clock at time 0 */
+    int64_t wall_ms;    /* how far its wall clock was set wrong */
+    uint64_t timer;     /* serial number of the timer that counts */
 };
 
 /* ---- connections ---- */
@@ -95,36 +93,34 @@ struct process {
 enum { AT_DAEMON, AT_NODE };
 
 struct conn {
-  bool used;
-  uint32_t life;
-  uint32_t node;
-  uint32_t daemon;
-  uint64_t epoch; /* of the daemon when it was made */
-  bool open[2];   /* at each side */
-  bool closing;   /* the daemon wants no more of it */
-  bool dead;     /* both sides are closed: to be freed when the event is over */
-  bool dirty;    /* something was written in this step */
-  uint64_t link; /* the service's number */
-  uint64_t
-      last[2]; /* when the last chunk towards a side arrives: TCP keeps order */
-  uint64_t sent[2];          /* chunks towards a side */
-  uint64_t came[2];          /* and those that have arrived */
-  uint32_t next_sequence[2]; /* of frames from a side */
-  struct ct_frame_reader reader[2];
-  struct ct_buf
-      out[2]; /* written by a side, to be sent when its step is over */
+    bool used;
+    uint32_t life;
+    uint32_t node;
+    uint32_t daemon;
+    uint64_t epoch;            /* of the daemon when it was made */
+    bool open[2];              /* at each side */
+    bool closing;              /* the daemon wants no more of it */
+    bool dead;                 /* both sides are closed: to be freed when the event is over */
+    bool dirty;                /* something was written in this step */
+    uint64_t link;             /* the service's number */
+    uint64_t last[2];          /* when the last chunk towards a side arrives: TCP keeps order */
+    uint64_t sent[2];          /* chunks towards a side */
+    uint64_t came[2];          /* and those that have arrived */
+    uint32_t next_sequence[2]; /* of frames from a side */
+    struct ct_frame_reader reader[2];
+    struct ct_buf out[2]; /* written by a side, to be sent when its step is over */
 };
 
 /* Bytes on their way, or held up by a cut. */
 struct chunk {
-  bool used;
-  bool held;
-  uint32_t conn;
-  uint32_t life;  /* of the connection */
-  int side;       /* that it goes to */
-  uint64_t order; /* among those to the same side of the connection */
-  size_t size;
-  unsigned char *data;
+    bool used;
+    bool held;
+    uint32_t conn;
+    uint32_t life;  /* of the connection */
+    int side;       /* that it goes to */
+    uint64_t order; /* among those to the same side of the connection */
+    size_t size;
+    unsigned char *data;
 };
 
 /* ---- the disk ---- */
@@ -133,99 +129,98 @@ struct chunk {
  * begins with a snapshot.
  */
 struct file {
-  struct ct_buf bytes;
-  struct ct_journal_tail tail;
-  bool doubtful; /* a write failed: the next record is preceded by a new
-                    snapshot */
+    struct ct_buf bytes;
+    struct ct_journal_tail tail;
+    bool doubtful; /* a write failed: the next record is preceded by a new
+                      snapshot */
 };
 
 struct disk {
-  struct file files[SIM_EPOCHS]; /* by epoch */
-  uint64_t newest;               /* epoch that was claimed last */
-  uint32_t full;                 /* faults that make it so */
-  uint64_t full_until;           /* when the last of them ended */
-  uint32_t slow;                 /* faults that make it slow */
-  bool tear_next; /* the daemon dies in the middle of its next record */
-  bool race_next; /* another daemon takes over in the middle of the next record
-                   */
+    struct file files[SIM_EPOCHS]; /* by epoch */
+    uint64_t newest;               /* epoch that was claimed last */
+    uint32_t full;                 /* faults that make it so */
+    uint64_t full_until;           /* when the last of them ended */
+    uint32_t slow;                 /* faults that make it slow */
+    bool tear_next;                /* the daemon dies in the middle of its next record */
+    bool race_next;                /* another daemon takes over in the middle of the next record
+                                    */
 };
 
 /* ---- daemons and nodes ---- */
 
 struct sim_daemon {
-  struct sim *sim;
-  uint32_t index;
-  struct ct_service *service;
-  uint64_t epoch;
-  uint64_t slow_until; /* it waits for the disk */
-  bool dying;  /* nothing it does now is seen by anybody: it dies in its last
-                  record ... */
-  bool fenced; /* ... or found that a newer daemon has the journal */
+    struct sim *sim;
+    uint32_t index;
+    struct ct_service *service;
+    uint64_t epoch;
+    uint64_t slow_until; /* it waits for the disk */
+    bool dying;          /* nothing it does now is seen by anybody: it dies in its last
+                            record ... */
+    bool fenced;         /* ... or found that a newer daemon has the journal */
 
-  /* What the oracle saw at its last step. */
-  enum ct_rdzv_phase phase;
-  uint64_t phase_ms; /* when it last changed, by its clock */
-  uint64_t generation;
-  uint32_t restarts;
-  bool was_member[SIM_MEMBERS]; /* by number */
-  bool told_failure; /* in this step: a round is over because of a failure or
-                        loss */
+    /* What the oracle saw at its last step. */
+    enum ct_rdzv_phase phase;
+    uint64_t phase_ms; /* when it last changed, by its clock */
+    uint64_t generation;
+    uint32_t restarts;
+    bool was_member[SIM_MEMBERS]; /* by number */
+    bool told_failure;            /* in this step: a round is over because of a failure or
+                                     loss */
 };
 
 struct state {
-  uint64_t lineage;
-  uint64_t step;
-  uint64_t digest;
+    uint64_t lineage;
+    uint64_t step;
+    uint64_t digest;
 };
 
 enum node_end { NODE_RUNS, NODE_CLOSED, NODE_RELEASED, NODE_FAILED };
 
 struct sim_node {
-  struct sim *sim;
-  uint32_t index;
-  char host[8];
-  struct ct_clock clock;
-  struct ct_agent_options options;
-  struct ct_member member;
-  bool has_member;
-  uint64_t incarnations;
-  uint32_t conn;    /* SIM_CONNS: none */
-  uint64_t attempt; /* serial number of the connection attempt */
-  uint64_t give_up_ms;
-  uint32_t cut[SIM_DAEMONS][2]; /* faults that hold up what goes to the daemon,
-                                   to the node */
-  uint64_t
-      sides; /* of the network splits, a bit a fault: which half it is in */
+    struct sim *sim;
+    uint32_t index;
+    char host[8];
+    struct ct_clock clock;
+    struct ct_agent_options options;
+    struct ct_member member;
+    bool has_member;
+    uint64_t incarnations;
+    uint32_t conn;    /* SIM_CONNS: none */
+    uint64_t attempt; /* serial number of the connection attempt */
+    uint64_t give_up_ms;
+    uint32_t cut[SIM_DAEMONS][2]; /* faults that hold up what goes to the daemon,
+                                     to the node */
+    uint64_t sides;               /* of the network splits, a bit a fault: which half it is in */
 
-  bool workers; /* they live */
-  struct state state;
-  uint64_t acting; /* the round that they act in, 0: none */
-  uint64_t asked;  /* to be promised */
-  bool boundary;   /* they stop after this step */
-  bool stopped;    /* they wait at the boundary */
-  bool promised;   /* the answer to `asked` was given */
-  uint64_t promised_max;
-  uint64_t acting_max;
-  uint64_t healed_max; /* the newest round whose state they held */
-  uint64_t epoch;      /* the newest it was welcomed by */
-  uint32_t untold; /* answers in a row that see it as asked, and it was not */
-  enum node_end end;
-  struct ct_rdzv_result result;
-  struct ct_error error;
+    bool workers; /* they live */
+    struct state state;
+    uint64_t acting; /* the round that they act in, 0: none */
+    uint64_t asked;  /* to be promised */
+    bool boundary;   /* they stop after this step */
+    bool stopped;    /* they wait at the boundary */
+    bool promised;   /* the answer to `asked` was given */
+    uint64_t promised_max;
+    uint64_t acting_max;
+    uint64_t healed_max; /* the newest round whose state they held */
+    uint64_t epoch;      /* the newest it was welcomed by */
+    uint32_t untold;     /* answers in a row that see it as asked, and it was not */
+    enum node_end end;
+    struct ct_rdzv_result result;
+    struct ct_error error;
 };
 
 /* The newest round, as its workers live it. */
 struct training {
-  uint64_t generation; /* 0: none yet */
-  uint32_t count;
-  uint32_t nodes[SIM_NODES];
-  struct ct_id ids[SIM_NODES];
-  uint64_t lineage;
-  uint64_t base_step;
-  int32_t base_node;
-  bool healed;            /* all hold the same state */
-  uint64_t boundary_step; /* they stop after it; 0: none */
-  uint64_t done_ms;       /* when the last of them ends, or ended */
+    uint64_t generation; /* 0: none yet */
+    uint32_t count;
+    uint32_t nodes[SIM_NODES];
+    struct ct_id ids[SIM_NODES];
+    uint64_t lineage;
+    uint64_t base_step;
+    int32_t base_node;
+    bool healed;            /* all hold the same state */
+    uint64_t boundary_step; /* they stop after it; 0: none */
+    uint64_t done_ms;       /* when the last of them ends, or ended */
 };
 
 /* ---- faults ---- */
@@ -234,29 +229,28 @@ enum fault_kind {
 #define FAULT(name, rounds, text) FAULT_##name,
 #include "faults.def"
 #undef FAULT
-  FAULT_KINDS,
+    FAULT_KINDS,
 };
 
 struct fault {
-  enum fault_kind kind;
-  uint32_t node;
-  uint64_t at;
-  uint64_t lasts;
-  uint32_t daemon;     /* that it hit */
-  uint64_t generation; /* calm run: before it, as the next two */
-  uint64_t incarnation;
-  uint32_t nodes;
-  bool skipped; /* when a failing list is shortened */
+    enum fault_kind kind;
+    uint32_t node;
+    uint64_t at;
+    uint64_t lasts;
+    uint32_t daemon;     /* that it hit */
+    uint64_t generation; /* calm run: before it, as the next two */
+    uint64_t incarnation;
+    uint32_t nodes;
+    bool skipped; /* when a failing list is shortened */
 };
 
 /* A run that tells a story, see scenario.c. */
 struct scenario {
-  const char *name;
-  uint32_t nodes, nodes_min, nodes_max,
-      last_nodes; /* those from last_nodes on come late */
-  uint64_t ends;
-  size_t fault_count;
-  struct fault faults[3];
+    const char *name;
+    uint32_t nodes, nodes_min, nodes_max, last_nodes; /* those from last_nodes on come late */
+    uint64_t ends;
+    size_t fault_count;
+    struct fault faults[3];
 };
 
 enum voice { VOICE_NONE, VOICE_STORY, VOICE_ALL };
@@ -267,117 +261,118 @@ enum voice { VOICE_NONE, VOICE_STORY, VOICE_ALL };
  * bases leads there.
  */
 struct past {
-  uint64_t roster; /* hash of what a node saw of it, 0: nothing */
-  uint64_t lineage;
-  uint64_t base_step;
-  bool overlaps; /* it has a member of the one committed before it */
+    uint64_t roster; /* hash of what a node saw of it, 0: nothing */
+    uint64_t lineage;
+    uint64_t base_step;
+    bool overlaps; /* it has a member of the one committed before it */
 };
 
 struct oracle {
-  uint64_t generation; /* highest told */
-  uint64_t committed;  /* highest told in a ROUND */
-  bool told_close;
-  bool close_failed; /* ... but the disk did not take the result (yet) */
-  uint64_t epoch;    /* of the newest daemon */
-  struct past past[SIM_ROUNDS];
-  uint32_t order_count;
-  struct ct_id order[SIM_MEMBERS]; /* the last committed roster */
-  uint32_t order_slots[SIM_MEMBERS];
-  uint64_t order_generation;
-  uint32_t restarts; /* when it was committed */
-  bool closed;       /* some node was told the result */
-  struct ct_rdzv_result result;
-  uint64_t step_generation; /* the newest round that made a step */
-  uint64_t stable;          /* its newest stable step */
-  uint64_t digest;          /* of its newest completed step */
-  uint64_t digest_step;
-  bool has_digest;
-  uint64_t wall_reads; /* by cores, of a clock that jumps */
-  uint64_t starts;     /* of nodes */
-  uint64_t breaks;     /* of connections */
-  bool was_closed;     /* the newest daemon's job was, at its last step */
+    uint64_t generation; /* highest told */
+    uint64_t committed;  /* highest told in a ROUND */
+    bool told_close;
+    bool close_failed; /* ... but the disk did not take the result (yet) */
+    uint64_t epoch;    /* of the newest daemon */
+    struct past past[SIM_ROUNDS];
+    uint32_t order_count;
+    struct ct_id order[SIM_MEMBERS]; /* the last committed roster */
+    uint32_t order_slots[SIM_MEMBERS];
+    uint64_t order_generation;
+    uint32_t restarts; /* when it was committed */
+    bool closed;       /* some node was told the result */
+    struct ct_rdzv_result result;
+    uint64_t step_generation; /* the newest round that made a step */
+    uint64_t stable;          /* its newest stable step */
+    uint64_t digest;          /* of its newest completed step */
+    uint64_t digest_step;
+    bool has_digest;
+    uint64_t wall_reads; /* by cores, of a clock that jumps */
+    uint64_t starts;     /* of nodes */
+    uint64_t breaks;     /* of connections */
+    bool was_closed;     /* the newest daemon's job was, at its last step */
 };
 
 struct coverage {
-  uint64_t events;
-  uint64_t rounds;
-  uint64_t steps;
-  uint64_t faults;
-  uint64_t restarts;  /* of the daemon */
-  uint64_t takeovers; /* a daemon found that a newer one has the journal */
-  uint64_t moves[CT_RDZV_PHASES][CT_RDZV_PHASES];
-  uint64_t member_moves[CT_RDZV_MEMBER_STATES][CT_RDZV_MEMBER_STATES];
-  uint64_t messages[80];
-  uint64_t ends[4];
-  uint64_t fault_kinds[32];
-  uint64_t virtual_ms;
+    uint64_t events;
+    uint64_t rounds;
+    uint64_t steps;
+    uint64_t faults;
+    uint64_t restarts;  /* of the daemon */
+    uint64_t takeovers; /* a daemon found that a newer one has the journal */
+    uint64_t moves[CT_RDZV_PHASES][CT_RDZV_PHASES];
+    uint64_t member_moves[CT_RDZV_MEMBER_STATES][CT_RDZV_MEMBER_STATES];
+    uint64_t messages[80];
+    uint64_t ends[4];
+    uint64_t fault_kinds[32];
+    uint64_t virtual_ms;
 };
 
 struct sim {
-  uint64_t seed;
-  const struct scenario *scenario; /* NULL: drawn from the seed */
-  enum voice voice;
-  struct ct_buf *transcript; /* where the story goes; NULL: standard output */
-  uint64_t now;
-  uint64_t same_time; /* events since time went on */
-  uint64_t hash;      /* of the trace */
-  char failure[2048]; /* "": all is well */
+    uint64_t seed;
+    const struct scenario *scenario; /* NULL: drawn from the seed */
+    enum voice voice;
+    struct ct_buf *transcript; /* where the story goes; NULL: standard output */
+    uint64_t now;
+    uint64_t same_time; /* events since time went on */
+    uint64_t hash;      /* of the trace */
+    char failure[2048]; /* "": all is well */
 
-  struct ct_rng net_rng, fault_rng, work_rng, disk_rng, setup_rng;
+    struct ct_rng net_rng, fault_rng, work_rng, disk_rng, setup_rng;
 
-  /* The setting, drawn from the seed. */
-  uint32_t node_count;
-  struct ct_rdzv_params params;
-  uint32_t scale;     /* of all times: 1, or SIM_LONG */
-  uint64_t faults_ms; /* when all is healed */
-  uint64_t ends_ms;   /* when the run is over */
-  bool calm; /* a good network, and one fault after the other: nothing may be
-                wasted */
-  bool datagrams; /* messages one by one, lost, doubled and out of order */
-  bool survivable;
-  uint32_t look_ms;  /* how often a daemon looks for a newer one */
-  bool slow_stops;   /* some workers take long to stop, or too long */
-  uint32_t delay_ms; /* mean, one way */
-  uint32_t loss_permille, double_permille;
-  uint32_t step_ms;
-  uint64_t total_steps; /* 0: without end */
-  bool healed;
-  bool over; /* the job has ended and all its nodes know */
+    /* The setting, drawn from the seed. */
+    uint32_t node_count;
+    struct ct_rdzv_params params;
+    uint32_t scale;     /* of all times: 1, or SIM_LONG */
+    uint64_t faults_ms; /* when all is healed */
+    uint64_t ends_ms;   /* when the run is over */
+    bool calm;          /* a good network, and one fault after the other: nothing may be
+                           wasted */
+    bool datagrams;     /* messages one by one, lost, doubled and out of order */
+    bool survivable;
+    uint32_t look_ms;  /* how often a daemon looks for a newer one */
+    bool slow_stops;   /* some workers take long to stop, or too long */
+    uint32_t delay_ms; /* mean, one way */
+    uint32_t loss_permille, double_permille;
+    uint32_t step_ms;
+    uint64_t total_steps; /* 0: without end */
+    bool healed;
+    bool over; /* the job has ended and all its nodes know */
 
-  struct chunk *chunks;
-  size_t chunk_room;
-  uint32_t dirty[SIM_CONNS];
-  size_t dirty_count;
+    struct chunk *chunks;
+    size_t chunk_room;
+    uint32_t dirty[SIM_CONNS];
+    size_t dirty_count;
 
-  struct event *heap;
-  size_t heap_count, heap_room;
-  uint64_t event_order;
+    struct event *heap;
+    size_t heap_count, heap_room;
+    uint64_t event_order;
 
-  struct process processes[SIM_PROCESSES];
-  struct conn conns[SIM_CONNS];
-  struct disk disk;
-  struct sim_daemon daemons[SIM_DAEMONS];
-  struct sim_node nodes[SIM_NODES];
-  struct fault faults[SIM_FAULTS];
-  size_t fault_count;
-  uint32_t
-      storms; /* faults by which messages are lost and late beyond the usual */
-  struct training training;
-  struct oracle oracle;
-  struct coverage coverage;
+    struct process processes[SIM_PROCESSES];
+    struct conn conns[SIM_CONNS];
+    struct disk disk;
+    struct sim_daemon daemons[SIM_DAEMONS];
+    struct sim_node nodes[SIM_NODES];
+    struct fault faults[SIM_FAULTS];
+    size_t fault_count;
+    uint32_t storms; /* faults by which messages are lost and late beyond the usual */
+    struct training training;
+    struct oracle oracle;
+    struct coverage coverage;
 };
 
 /* The process of a node. */
-static inline uint32_t sim_process(uint32_t node) { return SIM_DAEMONS + node; }
+static inline uint32_t sim_process(uint32_t node)
+{
+    return SIM_DAEMONS + node;
+}
 
-static inline uint64_t sim_between(struct ct_rng *rng, uint64_t low,
-                                   uint64_t high) {
-  return low + ct_rng_below(rng, high - low + 1);
+static inline uint64_t sim_between(struct ct_rng *rng, uint64_t low, uint64_t high)
+{
+    return low + ct_rng_below(rng, high - low + 1);
 }
 
 /* ---- world.c ---- */
-void sim_schedule(struct sim *sim, uint64_t at, enum event_kind kind,
-                  uint32_t a, uint64_t b);
+void sim_schedule(struct sim *sim, uint64_t at, enum event_kind kind, uint32_t a, uint64_t b);
 uint64_t sim_local_ms(const struct sim *sim, uint32_t process);
 
 /* Arm the one timer of a process for `due` by its own clock. */
@@ -385,14 +380,11 @@ void sim_arm(struct sim *sim, uint32_t process, uint64_t due);
 
 /* One line of the transcript, hashed always; sim_tell's lines are the story,
  * too. */
-void sim_log(struct sim *sim, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-void sim_tell(struct sim *sim, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+void sim_log(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void sim_tell(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* An invariant is broken: the run ends. */
-void sim_fail(struct sim *sim, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+void sim_fail(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Run from beginning to end what sim->seed and sim->scenario say; faults in
  * `skip` (a bit set) are left out. The caller has zeroed the rest. */
@@ -415,18 +407,14 @@ void sim_fault_print(const struct fault *fault, char *text, size_t room);
 /* ---- net.c ---- */
 void sim_connect(struct sim *sim, uint32_t node);
 void sim_try_connect(struct sim *sim, uint32_t node, uint64_t attempt);
-void sim_send(struct sim *sim, struct conn *conn, int side,
-              const struct ct_message *message);
+void sim_send(struct sim *sim, struct conn *conn, int side, const struct ct_message *message);
 void sim_flush(struct sim *sim); /* what was written in the step that ends */
 void sim_opened(struct sim *sim, uint32_t conn, int side);
 void sim_deliver(struct sim *sim, uint32_t chunk);
-void sim_close(struct sim *sim, struct conn *conn,
-               int side); /* this side gives it up */
-void sim_closed(struct sim *sim, uint32_t conn,
-                int side); /* the end reaches this side */
+void sim_close(struct sim *sim, struct conn *conn, int side); /* this side gives it up */
+void sim_closed(struct sim *sim, uint32_t conn, int side);    /* the end reaches this side */
 void sim_unanswered(struct sim *sim, uint32_t conn, int side);
-void sim_kill_conns(struct sim *sim,
-                    uint32_t process); /* the process is gone */
+void sim_kill_conns(struct sim *sim, uint32_t process); /* the process is gone */
 void sim_cut_changed(struct sim *sim, uint32_t node);
 void sim_net_free(struct sim *sim);
 
@@ -437,16 +425,14 @@ void sim_net_free(struct sim *sim);
 uint64_t sim_disk_claim(struct sim *sim);
 
 /* Replay the newest file with content into the daemon's service. */
-int sim_disk_replay(struct sim *sim, struct sim_daemon *daemon,
-                    struct ct_error *err);
+int sim_disk_replay(struct sim *sim, struct sim_daemon *daemon, struct ct_error *err);
 
 /* The daemon's file becomes a snapshot. 0, CT_EIO, CT_EFENCED. */
 int sim_disk_begin(struct sim *sim, struct sim_daemon *daemon);
 
 /* Keep a record. 0, CT_EIO, CT_EFENCED; it may find out that the daemon dies in
  * it. */
-int sim_disk_append(struct sim *sim, struct sim_daemon *daemon,
-                    const void *record, size_t size);
+int sim_disk_append(struct sim *sim, struct sim_daemon *daemon, const void *record, size_t size);
 
 /* Has a newer daemon claimed the journal? */
 bool sim_disk_is_newest(const struct sim *sim, const struct sim_daemon *daemon);
@@ -458,8 +444,7 @@ void sim_daemon_crash(struct sim *sim, uint32_t daemon);
 void sim_daemon_timer(struct sim *sim, uint32_t daemon);
 void sim_daemon_look(struct sim *sim, uint32_t daemon);
 void sim_daemon_opened(struct sim *sim, struct conn *conn);
-void sim_daemon_message(struct sim *sim, struct conn *conn,
-                        const struct ct_message *message);
+void sim_daemon_message(struct sim *sim, struct conn *conn, const struct ct_message *message);
 void sim_daemon_closed(struct sim *sim, struct conn *conn, bool silent);
 
 /* The living daemon of the newest epoch; NULL: none. */
@@ -472,10 +457,8 @@ const struct ct_rdzv *sim_job(const struct sim_daemon *daemon);
 void sim_node_start(struct sim *sim, uint32_t node);
 void sim_node_crash(struct sim *sim, uint32_t node);
 void sim_node_timer(struct sim *sim, uint32_t node);
-void sim_node_after(struct sim *sim,
-                    uint32_t node); /* any call into its member */
-void sim_node_message(struct sim *sim, struct conn *conn,
-                      const struct ct_message *message);
+void sim_node_after(struct sim *sim, uint32_t node); /* any call into its member */
+void sim_node_message(struct sim *sim, struct conn *conn, const struct ct_message *message);
 void sim_node_prepared(struct sim *sim, uint32_t node, uint64_t generation);
 void sim_worker_crash(struct sim *sim, uint32_t node);
 void sim_node_done(struct sim *sim, uint32_t node, uint64_t generation);
@@ -503,16 +486,15 @@ void oracle_daemon_restored(struct sim *sim, struct sim_daemon *daemon);
 
 /* May the message change anything? No: `ret_before` sums up the job as it is.
  */
-bool oracle_is_void(struct sim *sim, const struct conn *conn,
-                    const struct ct_message *message, uint64_t *ret_before);
-void oracle_was_void(struct sim *sim, const struct conn *conn,
-                     const struct ct_message *message, uint64_t before);
+bool oracle_is_void(struct sim *sim, const struct conn *conn, const struct ct_message *message,
+                    uint64_t *ret_before);
+void oracle_was_void(struct sim *sim, const struct conn *conn, const struct ct_message *message,
+                     uint64_t before);
 
 /* ---- history.c ---- */
-void oracle_node_round(struct sim *sim, uint32_t node,
-                       const struct ct_round *round);
-void oracle_node_told(struct sim *sim, const struct conn *conn,
-                      const struct ct_message *message, bool was_joining);
+void oracle_node_round(struct sim *sim, uint32_t node, const struct ct_round *round);
+void oracle_node_told(struct sim *sim, const struct conn *conn, const struct ct_message *message,
+                      bool was_joining);
 void oracle_node_closed(struct sim *sim, uint32_t node);
 void oracle_heal(struct sim *sim);
 void oracle_step(struct sim *sim, uint32_t node);

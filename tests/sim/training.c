@@ -11,114 +11,119 @@
 
 #include <string.h>
 
-void sim_training_round(struct sim *sim, const struct ct_round *round) {
-  struct training *t = &sim->training;
-  if (round->generation <= t->generation)
-    return;
-  *t = (struct training){
-      .generation = round->generation,
-      .count = round->node_count,
-      .lineage = round->lineage,
-      .base_step = round->base_step,
-      .base_node = round->base_node,
-  };
-  for (uint32_t i = 0; i < round->node_count && i < SIM_NODES; i++) {
-    t->ids[i] = round->nodes[i].id;
-    t->nodes[i] = (uint32_t)round->nodes[i].id.high - 1;
-  }
+void sim_training_round(struct sim *sim, const struct ct_round *round)
+{
+    struct training *t = &sim->training;
+    if (round->generation <= t->generation)
+        return;
+    *t = (struct training){
+        .generation = round->generation,
+        .count = round->node_count,
+        .lineage = round->lineage,
+        .base_step = round->base_step,
+        .base_node = round->base_node,
+    };
+    for (uint32_t i = 0; i < round->node_count && i < SIM_NODES; i++) {
+        t->ids[i] = round->nodes[i].id;
+        t->nodes[i] = (uint32_t)round->nodes[i].id.high - 1;
+    }
 }
 
 /* Do all its members act in the round, with workers that reach each other? */
-static bool is_complete(const struct sim *sim) {
-  const struct training *t = &sim->training;
-  if (t->generation == 0)
-    return false;
-  for (uint32_t i = 0; i < t->count; i++) {
-    const struct sim_node *node = &sim->nodes[t->nodes[i]];
-    if (!sim->processes[sim_process(t->nodes[i])].alive ||
-        node->incarnations != t->ids[i].low || node->acting != t->generation ||
-        !node->workers || node->stopped ||
-        node->sides != sim->nodes[t->nodes[0]].sides)
-      return false;
-  }
-  return true;
+static bool is_complete(const struct sim *sim)
+{
+    const struct training *t = &sim->training;
+    if (t->generation == 0)
+        return false;
+    for (uint32_t i = 0; i < t->count; i++) {
+        const struct sim_node *node = &sim->nodes[t->nodes[i]];
+        if (!sim->processes[sim_process(t->nodes[i])].alive ||
+            node->incarnations != t->ids[i].low || node->acting != t->generation ||
+            !node->workers || node->stopped || node->sides != sim->nodes[t->nodes[0]].sides)
+            return false;
+    }
+    return true;
 }
 
 /* All steps are made: the workers end, some of them later than others. */
-static void finish(struct sim *sim, uint32_t index) {
-  struct training *t = &sim->training;
-  uint64_t last = ct_rng_chance(&sim->work_rng, 200) ? 4000 : 5;
-  uint64_t at = sim->now + 1 + ct_rng_below(&sim->work_rng, last);
-  t->done_ms = CT_MAX(t->done_ms, at);
-  sim_schedule(sim, at, EV_DONE, index, t->generation);
+static void finish(struct sim *sim, uint32_t index)
+{
+    struct training *t = &sim->training;
+    uint64_t last = ct_rng_chance(&sim->work_rng, 200) ? 4000 : 5;
+    uint64_t at = sim->now + 1 + ct_rng_below(&sim->work_rng, last);
+    t->done_ms = CT_MAX(t->done_ms, at);
+    sim_schedule(sim, at, EV_DONE, index, t->generation);
 }
 
-static void heal(struct sim *sim) {
-  struct training *t = &sim->training;
-  struct state base = {.digest = 1};
-  if (t->base_node >= 0)
-    base = sim->nodes[t->nodes[t->base_node]].state;
-  oracle_heal(sim);
-  base.lineage = t->generation;
-  for (uint32_t i = 0; i < t->count; i++)
-    sim->nodes[t->nodes[i]].state = base;
-  bool was_done = sim->total_steps > 0 && base.step >= sim->total_steps;
-  for (uint32_t i = 0; i < t->count; i++) {
-    sim->nodes[t->nodes[i]].healed_max = t->generation;
-    if (was_done)
-      finish(sim, t->nodes[i]);
-  }
-  t->healed = true;
+static void heal(struct sim *sim)
+{
+    struct training *t = &sim->training;
+    struct state base = {.digest = 1};
+    if (t->base_node >= 0)
+        base = sim->nodes[t->nodes[t->base_node]].state;
+    oracle_heal(sim);
+    base.lineage = t->generation;
+    for (uint32_t i = 0; i < t->count; i++)
+        sim->nodes[t->nodes[i]].state = base;
+    bool was_done = sim->total_steps > 0 && base.step >= sim->total_steps;
+    for (uint32_t i = 0; i < t->count; i++) {
+        sim->nodes[t->nodes[i]].healed_max = t->generation;
+        if (was_done)
+            finish(sim, t->nodes[i]);
+    }
+    t->healed = true;
 }
 
-static void step(struct sim *sim) {
-  struct training *t = &sim->training;
-  uint64_t now = sim->nodes[t->nodes[0]].state.step;
-  bool boundary = false;
-  for (uint32_t i = 0; i < t->count; i++) {
-    const struct sim_node *node = &sim->nodes[t->nodes[i]];
-    if (node->state.step != now)
-      return; /* some are still on the way through the last step */
-    boundary = boundary || node->boundary;
-  }
-  if (sim->total_steps > 0 && now >= sim->total_steps)
-    return;
-  if (boundary)
-    t->boundary_step = now + 1;
-  for (uint32_t i = 0; i < t->count; i++) {
-    uint32_t index = t->nodes[i];
-    if (ct_rng_chance(&sim->work_rng, 800))
-      sim_member_step(sim, index, now + 1);
+static void step(struct sim *sim)
+{
+    struct training *t = &sim->training;
+    uint64_t now = sim->nodes[t->nodes[0]].state.step;
+    bool boundary = false;
+    for (uint32_t i = 0; i < t->count; i++) {
+        const struct sim_node *node = &sim->nodes[t->nodes[i]];
+        if (node->state.step != now)
+            return; /* some are still on the way through the last step */
+        boundary = boundary || node->boundary;
+    }
+    if (sim->total_steps > 0 && now >= sim->total_steps)
+        return;
+    if (boundary)
+        t->boundary_step = now + 1;
+    for (uint32_t i = 0; i < t->count; i++) {
+        uint32_t index = t->nodes[i];
+        if (ct_rng_chance(&sim->work_rng, 800))
+            sim_member_step(sim, index, now + 1);
+        else
+            sim_schedule(sim, sim->now + 1 + ct_rng_below(&sim->work_rng, 30), EV_MEMBER_STEP,
+                         index, now + 1);
+    }
+}
+
+void sim_training_step(struct sim *sim)
+{
+    sim_schedule(sim, sim->now + sim->step_ms, EV_STEP, 0, 0);
+    if (!is_complete(sim))
+        return;
+    if (!sim->training.healed)
+        heal(sim);
     else
-      sim_schedule(sim, sim->now + 1 + ct_rng_below(&sim->work_rng, 30),
-                   EV_MEMBER_STEP, index, now + 1);
-  }
+        step(sim);
 }
 
-void sim_training_step(struct sim *sim) {
-  sim_schedule(sim, sim->now + sim->step_ms, EV_STEP, 0, 0);
-  if (!is_complete(sim))
-    return;
-  if (!sim->training.healed)
-    heal(sim);
-  else
-    step(sim);
-}
-
-void sim_member_step(struct sim *sim, uint32_t index, uint64_t number) {
-  struct sim_node *node = &sim->nodes[index];
-  const struct training *t = &sim->training;
-  if (node->acting != t->generation || node->state.lineage != t->generation ||
-      node->state.step + 1 != number || !node->workers)
-    return;
-  node->state.step = number;
-  node->state.digest =
-      ct_mix64(node->state.digest ^ ct_mix64(t->generation) ^ number);
-  oracle_step(sim, index);
-  if (t->boundary_step == number) {
-    node->stopped = true;
-    sim_node_answer(sim, index, 1);
-  }
-  if (sim->total_steps > 0 && number >= sim->total_steps)
-    finish(sim, index);
+void sim_member_step(struct sim *sim, uint32_t index, uint64_t number)
+{
+    struct sim_node *node = &sim->nodes[index];
+    const struct training *t = &sim->training;
+    if (node->acting != t->generation || node->state.lineage != t->generation ||
+        node->state.step + 1 != number || !node->workers)
+        return;
+    node->state.step = number;
+    node->state.digest = ct_mix64(node->state.digest ^ ct_mix64(t->generation) ^ number);
+    oracle_step(sim, index);
+    if (t->boundary_step == number) {
+        node->stopped = true;
+        sim_node_answer(sim, index, 1);
+    }
+    if (sim->total_steps > 0 && number >= sim->total_steps)
+        finish(sim, index);
 }

@@ -17,300 +17,313 @@ enum { STANDSTILL = 100000 }; /* events of one moment */
 
 /* ---- the heap: by time, then by order of making ---- */
 
-static bool before(const struct event *a, const struct event *b) {
-  return a->at != b->at ? a->at < b->at : a->order < b->order;
+static bool before(const struct event *a, const struct event *b)
+{
+    return a->at != b->at ? a->at < b->at : a->order < b->order;
 }
 
-static void push(struct sim *sim, const struct event *event) {
-  if (sim->heap_count == sim->heap_room) {
-    sim->heap_room = sim->heap_room > 0 ? sim->heap_room * 2 : 256;
-    sim->heap = realloc(sim->heap, sim->heap_room * sizeof(*sim->heap));
-    CT_ASSERT(sim->heap != NULL);
-  }
-  size_t i = sim->heap_count++;
-  while (i > 0 && before(event, &sim->heap[(i - 1) / 2])) {
-    sim->heap[i] = sim->heap[(i - 1) / 2];
-    i = (i - 1) / 2;
-  }
-  sim->heap[i] = *event;
+static void push(struct sim *sim, const struct event *event)
+{
+    if (sim->heap_count == sim->heap_room) {
+        sim->heap_room = sim->heap_room > 0 ? sim->heap_room * 2 : 256;
+        sim->heap = realloc(sim->heap, sim->heap_room * sizeof(*sim->heap));
+        CT_ASSERT(sim->heap != NULL);
+    }
+    size_t i = sim->heap_count++;
+    while (i > 0 && before(event, &sim->heap[(i - 1) / 2])) {
+        sim->heap[i] = sim->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    sim->heap[i] = *event;
 }
 
-static struct event pop(struct sim *sim) {
-  struct event top = sim->heap[0];
-  struct event last = sim->heap[--sim->heap_count];
-  size_t i = 0;
-  for (;;) {
-    size_t child = 2 * i + 1;
-    if (child >= sim->heap_count)
-      break;
-    if (child + 1 < sim->heap_count &&
-        before(&sim->heap[child + 1], &sim->heap[child]))
-      child++;
-    if (!before(&sim->heap[child], &last))
-      break;
-    sim->heap[i] = sim->heap[child];
-    i = child;
-  }
-  sim->heap[i] = last;
-  return top;
+static struct event pop(struct sim *sim)
+{
+    struct event top = sim->heap[0];
+    struct event last = sim->heap[--sim->heap_count];
+    size_t i = 0;
+    for (;;) {
+        size_t child = 2 * i + 1;
+        if (child >= sim->heap_count)
+            break;
+        if (child + 1 < sim->heap_count && before(&sim->heap[child + 1], &sim->heap[child]))
+            child++;
+        if (!before(&sim->heap[child], &last))
+            break;
+        sim->heap[i] = sim->heap[child];
+        i = child;
+    }
+    sim->heap[i] = last;
+    return top;
 }
 
-static uint32_t end_of(const struct sim *sim, uint32_t index, int side) {
-  const struct conn *conn = &sim->conns[index];
-  return side == AT_DAEMON ? conn->daemon : sim_process(conn->node);
+static uint32_t end_of(const struct sim *sim, uint32_t index, int side)
+{
+    const struct conn *conn = &sim->conns[index];
+    return side == AT_DAEMON ? conn->daemon : sim_process(conn->node);
 }
 
 /* Whose event it is: a process, or none (UINT32_MAX). */
-static uint32_t process_of(const struct sim *sim, enum event_kind kind,
-                           uint32_t a, uint64_t b) {
-  switch (kind) {
-  case EV_TIMER:
-  case EV_LOOK:
-    return a;
-  case EV_CONNECT:
-  case EV_PREPARED:
-  case EV_DONE:
-    return sim_process(a);
-  case EV_DELIVER:
-    return end_of(sim, sim->chunks[a].conn, sim->chunks[a].side);
-  case EV_OPENED:
-  case EV_CLOSED:
-  case EV_UNANSWERED:
-    return end_of(sim, a, (int)b);
-  default:
-    return UINT32_MAX;
-  }
+static uint32_t process_of(const struct sim *sim, enum event_kind kind, uint32_t a, uint64_t b)
+{
+    switch (kind) {
+    case EV_TIMER:
+    case EV_LOOK:
+        return a;
+    case EV_CONNECT:
+    case EV_PREPARED:
+    case EV_DONE:
+        return sim_process(a);
+    case EV_DELIVER:
+        return end_of(sim, sim->chunks[a].conn, sim->chunks[a].side);
+    case EV_OPENED:
+    case EV_CLOSED:
+    case EV_UNANSWERED:
+        return end_of(sim, a, (int)b);
+    default:
+        return UINT32_MAX;
+    }
 }
 
-static uint32_t life_of(const struct sim *sim, enum event_kind kind, uint32_t a,
-                        uint64_t b) {
-  if (kind == EV_OPENED || kind == EV_CLOSED || kind == EV_UNANSWERED)
-    return sim->conns[a].life;
-  if (kind == EV_MEMBER_STEP)
-    return sim->processes[sim_process(a)].life;
-  if (kind == EV_DELIVER)
-    return 0;
-  uint32_t process = process_of(sim, kind, a, b);
-  return process != UINT32_MAX ? sim->processes[process].life : 0;
+static uint32_t life_of(const struct sim *sim, enum event_kind kind, uint32_t a, uint64_t b)
+{
+    if (kind == EV_OPENED || kind == EV_CLOSED || kind == EV_UNANSWERED)
+        return sim->conns[a].life;
+    if (kind == EV_MEMBER_STEP)
+        return sim->processes[sim_process(a)].life;
+    if (kind == EV_DELIVER)
+        return 0;
+    uint32_t process = process_of(sim, kind, a, b);
+    return process != UINT32_MAX ? sim->processes[process].life : 0;
 }
 
-void sim_schedule(struct sim *sim, uint64_t at, enum event_kind kind,
-                  uint32_t a, uint64_t b) {
-  struct event event = {
-      .at = CT_MAX(at, sim->now),
-      .order = ++sim->event_order,
-      .kind = kind,
-      .a = a,
-      .life = life_of(sim, kind, a, b),
-      .b = b,
-  };
-  push(sim, &event);
+void sim_schedule(struct sim *sim, uint64_t at, enum event_kind kind, uint32_t a, uint64_t b)
+{
+    struct event event = {
+        .at = CT_MAX(at, sim->now),
+        .order = ++sim->event_order,
+        .kind = kind,
+        .a = a,
+        .life = life_of(sim, kind, a, b),
+        .b = b,
+    };
+    push(sim, &event);
 }
 
 /* ---- clocks ---- */
 
-uint64_t sim_local_ms(const struct sim *sim, uint32_t process) {
-  const struct process *p = &sim->processes[process];
-  int64_t drift = (int64_t)sim->now * p->rate_ppm / 1000000;
-  return p->offset_ms + sim->now + (uint64_t)drift;
+uint64_t sim_local_ms(const struct sim *sim, uint32_t process)
+{
+    const struct process *p = &sim->processes[process];
+    int64_t drift = (int64_t)sim->now * p->rate_ppm / 1000000;
+    return p->offset_ms + sim->now + (uint64_t)drift;
 }
 
-void sim_arm(struct sim *sim, uint32_t process, uint64_t due) {
-  struct process *p = &sim->processes[process];
-  p->timer++;
-  if (due == UINT64_MAX)
-    return;
-  uint64_t local = sim_local_ms(sim, process);
-  uint64_t wait =
-      due > local
-          ? (due - local) * 1000000 / (uint64_t)(1000000 + p->rate_ppm) + 1
-          : 0;
-  sim_schedule(sim, sim->now + wait, EV_TIMER, process, p->timer);
+void sim_arm(struct sim *sim, uint32_t process, uint64_t due)
+{
+    struct process *p = &sim->processes[process];
+    p->timer++;
+    if (due == UINT64_MAX)
+        return;
+    uint64_t local = sim_local_ms(sim, process);
+    uint64_t wait =
+        due > local ? (due - local) * 1000000 / (uint64_t)(1000000 + p->rate_ppm) + 1 : 0;
+    sim_schedule(sim, sim->now + wait, EV_TIMER, process, p->timer);
 }
 
 /* ---- words ---- */
 
-static void put_line(struct sim *sim, enum voice voice, const char *format,
-                     va_list list) {
-  char line[1024];
-  (void)vsnprintf(line, sizeof(line), format, list);
-  sim->hash = ct_hash64(line, strlen(line), sim->hash + sim->now);
-  if (sim->voice < voice)
-    return;
-  if (sim->transcript != NULL)
-    (void)ct_buf_printf(sim->transcript, "[%7" PRIu64 "] %s\n", sim->now, line);
-  else
-    (void)printf("[%7" PRIu64 "] %s\n", sim->now, line);
+static void put_line(struct sim *sim, enum voice voice, const char *format, va_list list)
+{
+    char line[1024];
+    (void)vsnprintf(line, sizeof(line), format, list);
+    sim->hash = ct_hash64(line, strlen(line), sim->hash + sim->now);
+    if (sim->voice < voice)
+        return;
+    if (sim->transcript != NULL)
+        (void)ct_buf_printf(sim->transcript, "[%7" PRIu64 "] %s\n", sim->now, line);
+    else
+        (void)printf("[%7" PRIu64 "] %s\n", sim->now, line);
 }
 
-void sim_log(struct sim *sim, const char *format, ...) {
-  va_list list;
-  va_start(list, format);
-  put_line(sim, VOICE_ALL, format, list);
-  va_end(list);
+void sim_log(struct sim *sim, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    put_line(sim, VOICE_ALL, format, list);
+    va_end(list);
 }
 
-void sim_tell(struct sim *sim, const char *format, ...) {
-  va_list list;
-  va_start(list, format);
-  put_line(sim, VOICE_STORY, format, list);
-  va_end(list);
+void sim_tell(struct sim *sim, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    put_line(sim, VOICE_STORY, format, list);
+    va_end(list);
 }
 
-void sim_fail(struct sim *sim, const char *format, ...) {
-  va_list list;
-  if (sim->failure[0] != '\0')
-    return;
-  va_start(list, format);
-  (void)vsnprintf(sim->failure, sizeof(sim->failure), format, list);
-  va_end(list);
-  sim_log(sim, "FAILURE %s", sim->failure);
+void sim_fail(struct sim *sim, const char *format, ...)
+{
+    va_list list;
+    if (sim->failure[0] != '\0')
+        return;
+    va_start(list, format);
+    (void)vsnprintf(sim->failure, sizeof(sim->failure), format, list);
+    va_end(list);
+    sim_log(sim, "FAILURE %s", sim->failure);
 }
 
 /* ---- the loop ---- */
 
-static void start_process(struct sim *sim, uint32_t process) {
-  if (sim->processes[process].alive)
-    return;
-  if (process < SIM_DAEMONS)
-    sim_daemon_start(sim, process);
-  else
-    sim_node_start(sim, process - SIM_DAEMONS);
+static void start_process(struct sim *sim, uint32_t process)
+{
+    if (sim->processes[process].alive)
+        return;
+    if (process < SIM_DAEMONS)
+        sim_daemon_start(sim, process);
+    else
+        sim_node_start(sim, process - SIM_DAEMONS);
 }
 
-static void on_timer(struct sim *sim, uint32_t process, uint64_t serial) {
-  if (sim->processes[process].timer != serial)
-    return;
-  if (process < SIM_DAEMONS)
-    sim_daemon_timer(sim, process);
-  else
-    sim_node_timer(sim, process - SIM_DAEMONS);
+static void on_timer(struct sim *sim, uint32_t process, uint64_t serial)
+{
+    if (sim->processes[process].timer != serial)
+        return;
+    if (process < SIM_DAEMONS)
+        sim_daemon_timer(sim, process);
+    else
+        sim_node_timer(sim, process - SIM_DAEMONS);
 }
 
-static void look_at_calm(struct sim *sim, const struct fault *fault,
-                         uint64_t what) {
-  if (what == 0)
-    oracle_calm_end(sim, fault);
-  else if (what == 1)
-    oracle_calm_out(sim, fault);
-  else
-    oracle_calm_left(sim, fault);
+static void look_at_calm(struct sim *sim, const struct fault *fault, uint64_t what)
+{
+    if (what == 0)
+        oracle_calm_end(sim, fault);
+    else if (what == 1)
+        oracle_calm_out(sim, fault);
+    else
+        oracle_calm_left(sim, fault);
 }
 
-static void happen(struct sim *sim, const struct event *event) {
-  int side = (int)event->b;
-  switch (event->kind) {
-  case EV_TIMER:
-    on_timer(sim, event->a, event->b);
-    break;
-  case EV_LOOK:
-    sim_daemon_look(sim, event->a);
-    break;
-  case EV_CONNECT:
-    sim_try_connect(sim, event->a, event->b);
-    break;
-  case EV_OPENED:
-    sim_opened(sim, event->a, side);
-    break;
-  case EV_DELIVER:
-    sim_deliver(sim, event->a);
-    break;
-  case EV_CLOSED:
-    sim_closed(sim, event->a, side);
-    break;
-  case EV_UNANSWERED:
-    sim_unanswered(sim, event->a, side);
-    break;
-  case EV_PREPARED:
-    sim_node_prepared(sim, event->a, event->b);
-    break;
-  case EV_STEP:
-    sim_training_step(sim);
-    break;
-  case EV_MEMBER_STEP:
-    sim_member_step(sim, event->a, event->b);
-    break;
-  case EV_DONE:
-    sim_node_done(sim, event->a, event->b);
-    break;
-  case EV_FAULT_BEGIN:
-    sim_fault_begin(sim, &sim->faults[event->a]);
-    break;
-  case EV_FAULT_END:
-    sim_fault_end(sim, &sim->faults[event->a]);
-    break;
-  case EV_CALM:
-    look_at_calm(sim, &sim->faults[event->a], event->b);
-    break;
-  case EV_START:
-    start_process(sim, event->a);
-    break;
-  case EV_HEAL:
-    sim_heal(sim);
-    break;
-  case EV_KINDS:
-    break;
-  }
+static void happen(struct sim *sim, const struct event *event)
+{
+    int side = (int)event->b;
+    switch (event->kind) {
+    case EV_TIMER:
+        on_timer(sim, event->a, event->b);
+        break;
+    case EV_LOOK:
+        sim_daemon_look(sim, event->a);
+        break;
+    case EV_CONNECT:
+        sim_try_connect(sim, event->a, event->b);
+        break;
+    case EV_OPENED:
+        sim_opened(sim, event->a, side);
+        break;
+    case EV_DELIVER:
+        sim_deliver(sim, event->a);
+        break;
+    case EV_CLOSED:
+        sim_closed(sim, event->a, side);
+        break;
+    case EV_UNANSWERED:
+        sim_unanswered(sim, event->a, side);
+        break;
+    case EV_PREPARED:
+        sim_node_prepared(sim, event->a, event->b);
+        break;
+    case EV_STEP:
+        sim_training_step(sim);
+        break;
+    case EV_MEMBER_STEP:
+        sim_member_step(sim, event->a, event->b);
+        break;
+    case EV_DONE:
+        sim_node_done(sim, event->a, event->b);
+        break;
+    case EV_FAULT_BEGIN:
+        sim_fault_begin(sim, &sim->faults[event->a]);
+        break;
+    case EV_FAULT_END:
+        sim_fault_end(sim, &sim->faults[event->a]);
+        break;
+    case EV_CALM:
+        look_at_calm(sim, &sim->faults[event->a], event->b);
+        break;
+    case EV_START:
+        start_process(sim, event->a);
+        break;
+    case EV_HEAL:
+        sim_heal(sim);
+        break;
+    case EV_KINDS:
+        break;
+    }
 }
 
 /* Put off or drop what cannot happen now. */
-static bool is_due(struct sim *sim, struct event *event) {
-  uint32_t process = process_of(sim, event->kind, event->a, event->b);
-  if (event->life != life_of(sim, event->kind, event->a, event->b))
+static bool is_due(struct sim *sim, struct event *event)
+{
+    uint32_t process = process_of(sim, event->kind, event->a, event->b);
+    if (event->life != life_of(sim, event->kind, event->a, event->b))
+        return false;
+    if (process == UINT32_MAX || sim->processes[process].paused_until <= sim->now)
+        return true;
+    event->at = sim->processes[process].paused_until;
+    push(sim, event);
     return false;
-  if (process == UINT32_MAX || sim->processes[process].paused_until <= sim->now)
-    return true;
-  event->at = sim->processes[process].paused_until;
-  push(sim, event);
-  return false;
 }
 
-static void begin(struct sim *sim, uint64_t skip) {
-  uint64_t seed = sim->seed;
-  ct_rng_init(&sim->setup_rng, ct_mix64(seed));
-  ct_rng_init(&sim->net_rng, ct_mix64(seed + 0x1000000000));
-  ct_rng_init(&sim->fault_rng, ct_mix64(seed + 0x2000000000));
-  ct_rng_init(&sim->work_rng, ct_mix64(seed + 0x3000000000));
-  ct_rng_init(&sim->disk_rng, ct_mix64(seed + 0x4000000000));
-  sim_draw_setting(sim);
-  if (sim->scenario != NULL)
-    sim_stage(sim);
-  else
-    sim_draw_faults(sim, skip);
-  sim_schedule(sim, 0, EV_START, 0, 0);
-  sim_schedule(sim, 0, EV_STEP, 0, 0);
-  sim_schedule(sim, sim->faults_ms, EV_HEAL, 0, 0);
+static void begin(struct sim *sim, uint64_t skip)
+{
+    uint64_t seed = sim->seed;
+    ct_rng_init(&sim->setup_rng, ct_mix64(seed));
+    ct_rng_init(&sim->net_rng, ct_mix64(seed + 0x1000000000));
+    ct_rng_init(&sim->fault_rng, ct_mix64(seed + 0x2000000000));
+    ct_rng_init(&sim->work_rng, ct_mix64(seed + 0x3000000000));
+    ct_rng_init(&sim->disk_rng, ct_mix64(seed + 0x4000000000));
+    sim_draw_setting(sim);
+    if (sim->scenario != NULL)
+        sim_stage(sim);
+    else
+        sim_draw_faults(sim, skip);
+    sim_schedule(sim, 0, EV_START, 0, 0);
+    sim_schedule(sim, 0, EV_STEP, 0, 0);
+    sim_schedule(sim, sim->faults_ms, EV_HEAL, 0, 0);
 }
 
-void sim_run(struct sim *sim, uint64_t skip) {
-  sim_watch_moves(&sim->coverage);
-  begin(sim, skip);
-  while (sim->heap_count > 0 && sim->failure[0] == '\0' && !sim->over) {
-    struct event event = pop(sim);
-    if (event.at > sim->ends_ms)
-      break;
-    sim->same_time = event.at == sim->now ? sim->same_time + 1 : 0;
-    if (sim->same_time > STANDSTILL)
-      sim_fail(sim, "L8: time stands still, something happens again and again");
-    sim->now = event.at;
-    if (!is_due(sim, &event))
-      continue;
-    sim->coverage.events++;
-    happen(sim, &event);
-    sim_flush(sim);
-  }
-  sim->coverage.virtual_ms = sim->now;
-  if (sim->failure[0] == '\0' && sim->scenario == NULL)
-    oracle_end(sim);
+void sim_run(struct sim *sim, uint64_t skip)
+{
+    sim_watch_moves(&sim->coverage);
+    begin(sim, skip);
+    while (sim->heap_count > 0 && sim->failure[0] == '\0' && !sim->over) {
+        struct event event = pop(sim);
+        if (event.at > sim->ends_ms)
+            break;
+        sim->same_time = event.at == sim->now ? sim->same_time + 1 : 0;
+        if (sim->same_time > STANDSTILL)
+            sim_fail(sim, "L8: time stands still, something happens again and again");
+        sim->now = event.at;
+        if (!is_due(sim, &event))
+            continue;
+        sim->coverage.events++;
+        happen(sim, &event);
+        sim_flush(sim);
+    }
+    sim->coverage.virtual_ms = sim->now;
+    if (sim->failure[0] == '\0' && sim->scenario == NULL)
+        oracle_end(sim);
 }
 
-void sim_free(struct sim *sim) {
-  for (uint32_t i = 0; i < SIM_NODES; i++)
-    if (sim->nodes[i].has_member)
-      ct_member_deinit(&sim->nodes[i].member);
-  for (uint32_t i = 0; i < SIM_DAEMONS; i++)
-    ct_service_free(sim->daemons[i].service);
-  sim_disk_free(sim);
-  sim_net_free(sim);
-  free(sim->heap);
+void sim_free(struct sim *sim)
+{
+    for (uint32_t i = 0; i < SIM_NODES; i++)
+        if (sim->nodes[i].has_member)
+            ct_member_deinit(&sim->nodes[i].member);
+    for (uint32_t i = 0; i < SIM_DAEMONS; i++)
+        ct_service_free(sim->daemons[i].service);
+    sim_disk_free(sim);
+    sim_net_free(sim);
+    free(sim->heap);
 }
