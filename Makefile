@@ -115,8 +115,11 @@ BINARIES := $(foreach p,$(PROGRAMS),$(if $(wildcard cmd/$p/*.c),$(BUILD)/bin/$p)
 TEST_LIB := tests/lib/proc.c $(if $(filter tsan,$(MODE)),tests/lib/mini/mini.c)
 TEST_LINK := $(if $(filter tsan,$(MODE)),,-lcriterion)
 
+# What programs link with -lctrun: the collectives and all below them, in one archive.
+LIBRARY := $(BUILD)/lib/libctrun.a
+
 .PHONY: all
-all: $(BINARIES) ## build the programs
+all: $(BINARIES) $(LIBRARY) ## build the programs and the library
 
 # ---- rules --------------------------------------------------------------------------------------
 $(STAMP): FORCE
@@ -136,6 +139,10 @@ $(BUILD)/lib/libct_$1.a: $(call objects,$(call sources,$(DIRS_$1)))
 	$(Q)rm -f $$@ && $(AR) rcs $$@ $$^
 endef
 $(foreach m,$(MODULES),$(eval $(call module_rule,$m)))
+
+$(LIBRARY): $(call objects,$(foreach m,$(call ordered,coll),$(call sources,$(DIRS_$m))))
+	@mkdir -p $(@D)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 define program_rule
 $(BUILD)/bin/$1: $(call objects,$(call sources,cmd/$1)) $(call archives,$(USES_$1))
@@ -162,6 +169,12 @@ INTERPOSE := $(BUILD)/tests/interpose.so
 $(INTERPOSE): $(wildcard tests/e2e/preload/*)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c17 -D_GNU_SOURCE $(WARN) -O2 -fPIC -shared $(filter %.c,$^) -o $@
+# Programs of users, for the end-to-end tests: they see the public header and the library alone.
+USER_PROGRAMS := $(patsubst tests/e2e/programs/%.c,$(BUILD)/tests/programs/%,\
+                   $(wildcard tests/e2e/programs/*.c))
+$(BUILD)/tests/programs/%: tests/e2e/programs/%.c $(LIBRARY) $(STAMP)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -D_GNU_SOURCE $(ALL_CFLAGS) -Icollectives -Ilib $< $(LIBRARY) $(ALL_LDFLAGS) -lm -o $@
 SIM := $(if $(wildcard tests/sim/*.c),$(BUILD)/tests/sim)
 # The simulator counts the moves of the job cores (tests/sim/coverage.c).
 SIM_WRAP := -Wl,--wrap=ct_rdzv_set_phase,--wrap=ct_rdzv_set_member
@@ -179,7 +192,7 @@ $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(call archives,$(MODULES))
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(call libs,$(MODULES)) -ldl -o $@
 
 # Fuzz targets are built with clang, everything they use instrumented: make CC=clang MODE=fuzz fuzzers
-FUZZED := config wire tcpstore data train
+FUZZED := config wire tcpstore launch data train
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZED))
 	@mkdir -p $(@D)
@@ -188,7 +201,7 @@ $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZED))
 # ---- what one asks for --------------------------------------------------------------------------
 .PHONY: units tests test unit/% lint asan tsan fuzz fuzzers bench sim mutants soak coverage install
 units: $(UNITS) ## build every unit test
-tests: $(UNITS) $(E2E) $(INTERPOSE) $(SIM) all ## build every test
+tests: $(UNITS) $(E2E) $(USER_PROGRAMS) $(INTERPOSE) $(SIM) all ## build every test
 test: tests ## run every test of this mode
 	scripts/run-tests $(BUILD)
 unit/%: $(BUILD)/tests/unit_% ## build and run one module's unit tests

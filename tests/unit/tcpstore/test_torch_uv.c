@@ -1,0 +1,112 @@
+/* PyTorch's own client sees the same whoever serves: this server, or PyTorch's.
+ *
+ * Debian's python3-torch is tried, and the interpreter that CTRUN_TEST_TORCH names (a newer PyTorch
+ * in a virtual environment). */
+#include "server.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(torch, .init = host_set_up, .fini = host_tear_down, .timeout = 300);
+
+enum { NOT_HERE = 77 };
+
+struct run {
+    uv_process_t process;
+    uv_pipe_t pipe;
+    struct ct_buf text;
+    bool ended, read_all;
+    int64_t status;
+};
+
+static void on_exit_of(uv_process_t *process, int64_t status, int signal)
+{
+    struct run *run = process->data;
+
+    run->ended = true;
+    run->status = signal != 0 ? 128 + signal : status;
+    uv_close((uv_handle_t *)process, NULL);
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    static char bytes[65536];
+
+    (void)handle;
+    (void)suggested;
+    *buf = uv_buf_init(bytes, sizeof bytes);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
+{
+    struct run *run = stream->data;
+
+    if (count > 0)
+        cr_assert_eq(ct_buf_append(&run->text, buf->base, (size_t)count), 0);
+    if (count >= 0)
+        return;
+    run->read_all = true;
+    uv_close((uv_handle_t *)stream, NULL);
+}
+
+/* Run the client to its end; the loop, and the server in it, runs meanwhile. */
+static void run_client(struct run *run, char *python, char *address, char *port)
+{
+    char script[] = "tests/unit/tcpstore/torch_client.py";
+    char *args[] = {python, script, address, port, NULL};
+    uv_stdio_container_t stdio[3] = {{.flags = UV_IGNORE},
+                                     {.flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE},
+                                     {.flags = UV_INHERIT_FD, .data.fd = 2}};
+    const uv_process_options_t options = {
+        .file = python, .args = args, .stdio = stdio, .stdio_count = 3, .exit_cb = on_exit_of};
+
+    memset(run, 0, sizeof *run);
+    cr_assert_eq(uv_pipe_init(&host.loop, &run->pipe, 0), 0);
+    stdio[1].data.stream = (uv_stream_t *)&run->pipe;
+    run->process.data = run->pipe.data = run;
+    cr_assert_eq(uv_spawn(&host.loop, &run->process, &options), 0, "%s", python);
+    cr_assert_eq(uv_read_start((uv_stream_t *)&run->pipe, on_alloc, on_read), 0);
+    /* The guard of the loop is for sockets; a Python that loads PyTorch needs longer. */
+    uv_timer_stop(&host.guard);
+    while (!run->ended || !run->read_all)
+        uv_run(&host.loop, UV_RUN_ONCE);
+}
+
+static void compare(char *python)
+{
+    struct run theirs, ours;
+    char own[] = "own", address[] = "127.0.0.1", port[16];
+
+    run_client(&theirs, python, own, NULL);
+    if (theirs.status == NOT_HERE)
+        cr_skip_test("%s has no PyTorch", python);
+    host_start(NULL);
+    (void)snprintf(port, sizeof port, "%u", ct_tcpstore_server_endpoint(host.server)->port);
+    run_client(&ours, python, address, port);
+    cr_assert_eq(theirs.status, 0, "%s", ct_buf_str(&theirs.text));
+    cr_assert_eq(ours.status, 0, "%s", ct_buf_str(&ours.text));
+    cr_assert_str_eq(ct_buf_str(&ours.text), ct_buf_str(&theirs.text));
+    cr_assert(strstr(ct_buf_str(&ours.text), "at the end: (b'other', ") != NULL, "%s",
+              ct_buf_str(&ours.text));
+    cr_assert_eq(ct_tcpstore_counts(ct_tcpstore_server_store(host.server)).waiting, 0);
+    ct_buf_deinit(&theirs.text);
+    ct_buf_deinit(&ours.text);
+}
+
+Test(torch, debians_client_sees_what_it_sees_at_its_own_server)
+{
+    char python[] = "/usr/bin/python3";
+
+    compare(python);
+}
+
+Test(torch, a_newer_client_sees_what_it_sees_at_its_own_server)
+{
+    char *python = getenv("CTRUN_TEST_TORCH");
+
+    if (python == NULL)
+        cr_skip_test("CTRUN_TEST_TORCH names no interpreter");
+    compare(python);
+}
