@@ -55,6 +55,8 @@ struct ct_assignment {
     uint64_t lineage;    /* the generation whose state the job continues; 0: none yet */
     uint64_t base_step;  /* the step of that state */
     int base_rank; /* first rank of a node that holds it; -1: nobody, start from a checkpoint */
+    uint64_t published_generation; /* 0: nothing was published; else, when nobody holds a state, */
+    uint64_t published_step;       /* start from exactly this one */
     int rank, world;
     int local_rank, local_world;
     int node_rank, nnodes;
@@ -107,7 +109,8 @@ void ct_job_at(struct ct_job *job, enum ct_section section, uint64_t step);
 void ct_job_straggler(struct ct_job *job, int rank, int share, int cost);
 
 /* Did the agent ask for a clean stop? Then *ret_deadline_ms (may be NULL) is the time it gives,
- * from the moment it asked. Never blocks. */
+ * from the moment it asked; 0: nothing is to be saved, the job goes on without this process. Never
+ * blocks. */
 bool ct_job_stop_requested(struct ct_job *job, uint64_t *ret_deadline_ms);
 
 /* Is the round over? Every operation of its groups returns CT_EREVOKED then. One atomic load. */
@@ -124,8 +127,14 @@ bool ct_job_revoked(const struct ct_job *job);
  *
  * A program that does none of this is stopped and started anew with all others. */
 
-/* Tell the agent that this process regroups when its round ends. Nothing in a job of its own. */
+/* Tell the agent that this process regroups when its round ends. Nothing in a job of its own. May
+ * be said as early as possible, before data is loaded: until ct_job_healed this process holds
+ * nothing, so nobody waits for it when the round ends early. */
 int ct_job_survive(struct ct_job *job);
+
+/* Tell the agent that this process holds the state that its round starts from, and acts from here
+ * on. Once a round. */
+int ct_job_healed(struct ct_job *job);
 
 /* Does the next round wait for a step boundary? Then leave the groups after this step and regroup;
  * ranks learn it at different times and must agree on the step. One relaxed load. */
@@ -135,6 +144,64 @@ bool ct_job_boundary_requested(const struct ct_job *job);
  * the agent needs to make it. 0: ct_job_assignment is the new one (the same pointer). CT_ECLOSED: a
  * stop was requested, or the agent is gone. CT_EUNSUPPORTED: there is no agent. */
 int ct_job_regroup(struct ct_job *job, const struct ct_ready *ready, struct ct_error *err);
+
+/* Did a call fail with `code` because the round is over, rather than because this process failed?
+ * Then regroup. Never without an agent. */
+bool ct_job_is_round_over(const struct ct_job *job, int code);
+
+/* ---- steps -----------------------------------------------------------------------------------
+ *
+ * The same with less work, for a training whose state is equal on all ranks:
+ *
+ *     ct_job_register_state(job, "weights", w, sizeof w, &err);       before the first step
+ *     while ((code = ct_job_begin_step(job, &step, &err)) == 0 && step.number < STEPS) {
+ *         compute, from the state and ct_job_assignment(job)          may be another rank than
+ * before if (ct_all_reduce(step.group, ...) != 0) continue; begins the step again update the state
+ * after the last collective
+ *     }
+ *
+ * When ranks are lost or come, ct_job_begin_step makes the next round: the most advanced survivor
+ * gives its state to all, at most the step in flight is repeated, nobody else is started again. A
+ * program that registers nothing is stopped and started anew with all others. */
+
+struct ct_job_step {
+    uint64_t number;        /* completed before this one; set it before the first, to resume */
+    struct ct_group *group; /* all ranks; the job's own */
+    bool regrouped; /* a new round (or the first): rank and world may be others, and groups of
+                     * one's own are to be freed and made anew */
+};
+
+/* `data` is part of the state that all ranks share. At the first step all get rank 0's. */
+int ct_job_register_state(struct ct_job *job, const char *name, void *data, size_t bytes,
+                          struct ct_error *err);
+
+/* The step before is completed when no call on `step->group` failed in it. Collective: costs one
+ * small reduction. 0; CT_ECLOSED when the job is to stop; CT_EMISMATCH when ranks are at different
+ * steps; CT_EDIVERGED; CT_EUNAVAILABLE when nobody holds the state any more. */
+int ct_job_begin_step(struct ct_job *job, struct ct_job_step *step, struct ct_error *err);
+
+/* ---- publishing ------------------------------------------------------------------------------
+ *
+ * What readers outside the job may take (a checkpoint, the final result) counts once the rendezvous
+ * has it on record. A process that was stopped or cut off, and still believes in a round that is
+ * over, is told no, so it cannot put an old state in the place of a newer one:
+ *
+ *     write the files under a name of their own, flush
+ *     ct_job_publish(job, step, digest)           training goes on
+ *     ct_job_published(job, 0, &err) == 0         now point readers to it
+ *
+ * Only a step that all ranks have completed may be published: when the first collective of the next
+ * step, or a barrier, has returned. When a later round starts from this step or a newer one, what
+ * was not answered before is published again from there. */
+
+/* Ask; returns at once. The last question counts, also when the round has changed since. 0, or the
+ * code of a broken link. */
+int ct_job_publish(struct ct_job *job, uint64_t step, uint64_t digest);
+
+/* The answer to the last question. 0: it is on record. CT_ETIMEOUT: none within `timeout_ms` (0:
+ * look). CT_EFENCED, with the sentence: no, its round is over. CT_ECLOSED: the agent is gone.
+ * Without an agent everything may be published. */
+int ct_job_published(struct ct_job *job, int timeout_ms, struct ct_error *err);
 
 /* ---- groups ----------------------------------------------------------------------------------*/
 

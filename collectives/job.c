@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "base/str.h"
 #include "job_link.h"
+#include "state.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -94,6 +95,8 @@ static int take_assignment(struct ct_job *job, const struct ct_msg_assign *assig
                                              .lineage = assign->lineage,
                                              .base_step = assign->base_step,
                                              .base_rank = assign->base_rank,
+                                             .published_generation = assign->published_generation,
+                                             .published_step = assign->published_step,
                                              .rank = (int)assign->rank,
                                              .world = (int)assign->world,
                                              .local_rank = (int)assign->local_rank,
@@ -169,8 +172,8 @@ int ct_job_open(struct ct_job **ret_job, struct ct_error *err)
         return ct_error_set(err, CT_ENOMEM, "no memory for a job");
     code = open_record(job, record_fd, err);
     if (code == 0)
-        code = control_fd >= 0 ? open_with_agent(job, control_fd, page_fd, err)
-                               : open_alone(job, err);
+        code =
+            control_fd >= 0 ? open_with_agent(job, control_fd, page_fd, err) : open_alone(job, err);
     if (code != 0) {
         ct_job_close(job);
         return code;
@@ -184,6 +187,7 @@ void ct_job_close(struct ct_job *job)
     if (job == NULL)
         return;
     CT_ASSERT(job->world == NULL);
+    ct_job_state_free(job->state);
     ct_job_link_free(job->link);
     if (job->page != NULL)
         ct_control_page_unmap(job->page);
@@ -279,6 +283,14 @@ int ct_job_survive(struct ct_job *job)
     return tell(job, &message);
 }
 
+int ct_job_healed(struct ct_job *job)
+{
+    struct ct_message message = {.type = CT_MSG_HEALED,
+                                 .healed = {.generation = job->assignment.generation}};
+
+    return tell(job, &message);
+}
+
 bool ct_job_boundary_requested(const struct ct_job *job)
 {
     return ct_control_page_boundary_due(job->page, job->assignment.generation);
@@ -302,4 +314,19 @@ int ct_job_regroup(struct ct_job *job, const struct ct_ready *ready, struct ct_e
     code = await_assignment(job, err);
     ct_job_at(job, CT_AT_START, 0);
     return code;
+}
+
+/* ---- publishing ------------------------------------------------------------------------------*/
+
+int ct_job_publish(struct ct_job *job, uint64_t step, uint64_t digest)
+{
+    const struct ct_msg_publish publish = {
+        .generation = job->assignment.generation, .step = step, .digest = digest};
+
+    return job->link == NULL ? 0 : ct_job_link_publish(job->link, &publish);
+}
+
+int ct_job_published(struct ct_job *job, int timeout_ms, struct ct_error *err)
+{
+    return job->link == NULL ? 0 : ct_job_link_published(job->link, timeout_ms, err);
 }

@@ -8,6 +8,7 @@
 #include "wire/worker_record.h"
 
 struct ct_job_link; /* the worker's link to its agent; job_link.h */
+struct ct_job_state;
 struct ct_thread_world;
 
 /* Where ranks live: node i holds ranks first_rank .. first_rank + slots - 1. */
@@ -24,6 +25,7 @@ struct ct_job {
     const struct ct_control_page *page; /* may be NULL: never revoked */
     struct ct_worker_record *record;    /* may be NULL: nobody watches */
     struct ct_job_link *link;           /* NULL without an agent */
+    struct ct_job_state *state;         /* see state.h; NULL: no step has begun */
     struct ct_thread_world *world;      /* ranks are threads of this process; else NULL */
     char run_id[129];
 };

@@ -1,6 +1,7 @@
 /* See job_link.h. */
 #include "job_link.h"
 
+#include "base/assert.h"
 #include "base/clock.h"
 
 #include <stdlib.h>
@@ -18,6 +19,7 @@ struct ct_job_link *ct_job_link_new(int fd, const struct ct_control_page *page)
     if (link == NULL)
         return NULL;
     ct_link_init(&link->link, fd, CT_FROM_AGENT);
+    ct_frame_reader_init(&link->assigned, CT_FROM_AGENT, CT_WIRE_ROSTER);
     link->page = page;
     (void)pthread_mutex_init(&link->sending, NULL);
     (void)pthread_mutex_init(&link->receiving, NULL);
@@ -30,6 +32,7 @@ void ct_job_link_free(struct ct_job_link *link)
         return;
     (void)close(link->link.fd);
     ct_link_deinit(&link->link);
+    ct_frame_reader_deinit(&link->assigned);
     (void)pthread_mutex_destroy(&link->sending);
     (void)pthread_mutex_destroy(&link->receiving);
     free(link);
@@ -43,13 +46,52 @@ int ct_job_link_send(struct ct_job_link *link, const struct ct_message *message)
     return code;
 }
 
+static void take_answer(struct ct_job_publication *asked, const struct ct_msg_published *answer)
+{
+    if (!asked->open || answer->generation != asked->generation || answer->step != asked->step)
+        return;
+    asked->open = false;
+    asked->answer = (struct ct_error){.code = 0};
+    if (answer->code != 0)
+        (void)ct_error_set(&asked->answer, answer->code, "%s", answer->text);
+}
+
+/* The next round may begin while this process is still on its way into an older one. */
+static void keep_assignment(struct ct_job_link *link, const struct ct_message *message)
+{
+    struct ct_buf frame;
+
+    ct_buf_init(&frame, 0);
+    if (message->assign.generation > link->generation &&
+        ct_wire_encode(message, link->assigned_count, &frame, NULL) == 0 &&
+        ct_frame_reader_push(&link->assigned, frame.data, frame.size) == 0)
+        link->assigned_count++;
+    ct_buf_deinit(&frame);
+}
+
 /* What comes unasked. Replies to requests that were given up are dropped. */
 static void take_in(struct ct_job_link *link, const struct ct_message *message)
 {
-    if (message->type != CT_MSG_STOP)
+    if (message->type == CT_MSG_PUBLISHED)
+        take_answer(&link->publication, &message->published);
+    if (message->type == CT_MSG_ASSIGN)
+        keep_assignment(link, message);
+    if (message->type != CT_MSG_STOP || atomic_load(&link->stop))
         return;
     atomic_store(&link->stop_deadline_ms, message->stop.deadline_ms);
     atomic_store(&link->stop, true);
+}
+
+/* The next message, with those first that were kept. */
+static int next_message(struct ct_job_link *link, struct ct_arena *arena,
+                        struct ct_message *ret_message, struct ct_error *err)
+{
+    struct ct_frame frame;
+    int code = ct_frame_reader_next(&link->assigned, &frame, err);
+
+    if (code > 0)
+        return ct_wire_decode(&frame, arena, ret_message, err);
+    return code < 0 ? code : ct_link_receive(&link->link, -1, arena, ret_message, err);
 }
 
 int ct_job_link_assignment(struct ct_job_link *link, struct ct_arena *arena,
@@ -60,12 +102,12 @@ int ct_job_link_assignment(struct ct_job_link *link, struct ct_arena *arena,
 
     (void)pthread_mutex_lock(&link->receiving);
     while (code == 0 && !atomic_load(&link->stop)) {
-        code = ct_link_receive(&link->link, -1, arena, &message, err);
-        if (code == 0)
-            take_in(link, &message);
+        code = next_message(link, arena, &message, err);
         if (code == 0 && message.type == CT_MSG_ASSIGN &&
             message.assign.generation > link->generation)
             break;
+        if (code == 0)
+            take_in(link, &message);
     }
     if (code == 0 && atomic_load(&link->stop))
         code = ct_error_set(err, CT_ECLOSED, "a stop was requested");
@@ -89,6 +131,46 @@ void ct_job_link_poll(struct ct_job_link *link)
         take_in(link, &message);
     ct_arena_deinit(&arena);
     (void)pthread_mutex_unlock(&link->receiving);
+}
+
+/* ---- publishing ------------------------------------------------------------------------------*/
+
+int ct_job_link_publish(struct ct_job_link *link, const struct ct_msg_publish *publish)
+{
+    const struct ct_message message = {.type = CT_MSG_PUBLISH, .publish = *publish};
+
+    (void)pthread_mutex_lock(&link->receiving);
+    link->publication = (struct ct_job_publication){
+        .generation = publish->generation, .step = publish->step, .open = true};
+    int code = ct_job_link_send(link, &message);
+    (void)pthread_mutex_unlock(&link->receiving);
+    return code;
+}
+
+int ct_job_link_published(struct ct_job_link *link, int timeout_ms, struct ct_error *err)
+{
+    uint64_t deadline_ms = ct_clock_mono_ms(&ct_clock_system) + (uint64_t)timeout_ms;
+    uint64_t now_ms = deadline_ms - (uint64_t)timeout_ms;
+    struct ct_message message;
+    struct ct_arena arena;
+    int code = 0;
+
+    ct_arena_init(&arena, ARENA_BYTES);
+    (void)pthread_mutex_lock(&link->receiving);
+    while (code == 0 && link->publication.open) {
+        code = ct_link_receive(&link->link, (int)(deadline_ms - now_ms), &arena, &message, err);
+        if (code == 0)
+            take_in(link, &message);
+        now_ms = CT_MIN(ct_clock_mono_ms(&ct_clock_system), deadline_ms);
+    }
+    if (code == 0) {
+        code = link->publication.answer.code;
+        if (code != 0 && err != NULL)
+            *err = link->publication.answer;
+    }
+    (void)pthread_mutex_unlock(&link->receiving);
+    ct_arena_deinit(&arena);
+    return code;
 }
 
 /* ---- the store -------------------------------------------------------------------------------*/

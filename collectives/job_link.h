@@ -13,6 +13,13 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+/* What was asked last, and the answer. */
+struct ct_job_publication {
+    uint64_t generation, step;
+    bool open; /* not answered yet */
+    struct ct_error answer;
+};
+
 struct ct_job_link {
     struct ct_link link;
     const struct ct_control_page *page; /* may be NULL */
@@ -20,6 +27,9 @@ struct ct_job_link {
     pthread_mutex_t sending;
     pthread_mutex_t receiving;
     uint64_t next_request;
+    struct ct_job_publication publication; /* by the holder of `receiving` */
+    struct ct_frame_reader assigned;       /* ASSIGNs that came before anybody waited; likewise */
+    uint32_t assigned_count;
     _Atomic bool stop;
     _Atomic uint64_t stop_deadline_ms;
 };
@@ -37,6 +47,10 @@ int ct_job_link_send(struct ct_job_link *link, const struct ct_message *message)
 
 /* Take in what has arrived, unless another thread is at it. Never blocks. */
 void ct_job_link_poll(struct ct_job_link *link);
+
+/* Ask whether something may be published; and the answer, see ct_job_published. */
+int ct_job_link_publish(struct ct_job_link *link, const struct ct_msg_publish *publish);
+int ct_job_link_published(struct ct_job_link *link, int timeout_ms, struct ct_error *err);
 
 /* The agent's store, as groups use it. */
 struct ct_kv ct_job_link_kv(struct ct_job_link *link);

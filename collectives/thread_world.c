@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "job.h"
+#include "state.h"
 #include "world.h"
 
 #include <errno.h>
@@ -244,6 +245,8 @@ void ct_thread_world_free(struct ct_thread_world *world)
 {
     if (world == NULL)
         return;
+    for (int rank = 0; rank < WORLD_MAX; rank++)
+        ct_job_state_free(world->jobs[rank].state);
     while (world->entries != NULL) {
         struct entry *entry = world->entries;
 

@@ -48,7 +48,7 @@ static void try_promise(struct node *node)
     for (uint32_t i = 0; i < node->job->slots; i++) {
         if (!ct_workers_alive(node->workers, i))
             continue;
-        if (!node->survivors[i].ready)
+        if (!node->survivors[i].ready && !node->survivors[i].idle)
             return;
         alive++;
     }
@@ -90,8 +90,20 @@ static void on_quiesce(uv_timer_t *timer)
         return;
     }
     for (uint32_t i = 0; i < node->job->slots; i++)
-        if (!node->survivors[i].ready)
+        if (!node->survivors[i].ready && !node->survivors[i].idle)
             ct_workers_dismiss(node->workers, i);
+}
+
+/* When nobody else knows why a worker has left, the round ends all the same. */
+void member_ready(struct node *node)
+{
+    if (node->preparing == 0 && node->promised == 0 && node->running == node->round->generation &&
+        !uv_is_active((uv_handle_t *)&node->quiesce))
+        (void)uv_timer_start(&node->quiesce, on_quiesce, UNEXPLAINED_MS, 0);
+    if (node->promised != 0 && node->agent != NULL)
+        promise(node, node->promised); /* what it holds was not in the promise */
+    else
+        try_promise(node);
 }
 
 /* Round `generation` is over for those who can live on, and who can not is given up. */
@@ -104,7 +116,7 @@ static void quiesce(struct node *node, uint64_t generation)
     (void)uv_timer_start(&node->quiesce, on_quiesce, (uint64_t)node->job->cfg.launch.grace_ms, 0);
 }
 
-static bool lives_on(const struct node *node)
+bool member_lives_on(const struct node *node)
 {
     return ct_workers_running(node->workers) && !ct_workers_stopping(node->workers) &&
            ct_survivors_any(node->survivors, node->job->slots);
@@ -123,7 +135,7 @@ static void on_prepare(void *context, uint64_t generation, enum ct_rdzv_reason r
     node->round_waits = false;
     if (!ct_workers_running(node->workers)) {
         promise(node, generation);
-    } else if (!lives_on(node)) {
+    } else if (!member_lives_on(node)) {
         ct_control_page_revoke(node->page, generation - 1);
         ct_workers_stop(node->workers);
     } else if (at_boundary) {
@@ -141,7 +153,7 @@ static void on_revoke(void *context, uint64_t generation, enum ct_rdzv_reason re
 
     (void)reason;
     node->running = 0;
-    if (lives_on(node)) {
+    if (member_lives_on(node)) {
         quiesce(node, generation);
         return;
     }
@@ -191,13 +203,18 @@ static void start_failed(struct node *node, uint32_t local_rank, const struct ct
     tell_failure(node, &failure, true);
 }
 
-/* How many workers live on into the round that begins; none of them is ready for another one. */
+/* How many workers live on into the round that begins; none of them is ready for another one. The
+ * trainer will live on too when it is started now, and holds nothing yet. */
 static uint32_t count_survivors(struct node *node)
 {
+    bool native = node->job->program.native;
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < node->job->slots; i++) {
-        count += ct_workers_alive(node->workers, i);
+        if (!ct_workers_alive(node->workers, i))
+            node->survivors[i] = (struct ct_survivor){.able = native, .idle = native};
+        else
+            count++;
         node->survivors[i].ready = false;
     }
     return count;
@@ -246,6 +263,8 @@ static void begin_round(struct node *node)
     node->running = round->generation;
     for (uint32_t i = 0; i < job->slots; i++) {
         struct ct_message assign = round_assign(job, round, places, i);
+        if (node->survivors[i].idle)
+            ct_workers_keep(node->workers, i);
         ct_workers_send(node->workers, i, &assign);
     }
 }
@@ -254,10 +273,10 @@ static void on_round(void *context, const struct ct_round *round)
 {
     struct node *node = context;
 
-    if (node->ending || node->stopped_by != 0)
+    if (node->ending || node_is_stopped(node))
         return;
     node->round = round;
-    node->round_waits = ct_workers_running(node->workers) && !lives_on(node);
+    node->round_waits = ct_workers_running(node->workers) && !member_lives_on(node);
     if (!node->round_waits)
         begin_round(node);
 }
@@ -299,7 +318,7 @@ static void on_finished(void *context, bool well)
     }
     if (node->agent != NULL && node->preparing != 0)
         promise(node, node->preparing);
-    if (node->round_waits && !node->ending && node->stopped_by == 0) {
+    if (node->round_waits && !node->ending && !node_is_stopped(node)) {
         node->round_waits = false;
         begin_round(node);
     }
@@ -311,117 +330,6 @@ static void on_stopping(void *context, const char *text)
     struct node *node = context;
 
     ct_log_event(&node->log, CT_LOG_INFO, "waiting", "%s", text);
-}
-
-/* ---- what workers say -------------------------------------------------------------------------
- */
-
-static void reply(struct node *node, uint32_t local_rank, uint64_t request, int code)
-{
-    const struct ct_message message = {
-        .type = CT_MSG_STORE_REPLY,
-        .store_reply = {.request = request, .generation = node->running, .code = code},
-    };
-
-    ct_workers_send(node->workers, local_rank, &message);
-}
-
-/* The number that a store request of a worker carries. */
-static uint64_t request_of(const struct ct_message *message)
-{
-    switch (message->type) {
-    case CT_MSG_STORE_SET:
-        return message->store_set.request;
-    case CT_MSG_STORE_GET:
-        return message->store_get.request;
-    case CT_MSG_STORE_ADD:
-        return message->store_add.request;
-    case CT_MSG_STORE_CAS:
-        return message->store_cas.request;
-    case CT_MSG_STORE_WAIT:
-        return message->store_wait.request;
-    default:
-        return message->store_delete.request;
-    }
-}
-
-static void pass_on(struct node *node, uint32_t local_rank, const struct ct_message *message)
-{
-    const struct ct_call call = {local_rank, request_of(message), node->running};
-    struct ct_call back;
-    uint64_t number;
-    int rc = node->agent != NULL ? ct_calls_add(&node->calls, &call, &number) : CT_ECLOSED;
-
-    if (rc == 0) {
-        rc = ct_agent_store(node->agent, number, message);
-        if (rc != 0)
-            (void)ct_calls_take(&node->calls, number, &back);
-    }
-    if (rc != 0)
-        reply(node, local_rank, call.request, rc);
-}
-
-static void on_store_reply(void *context, const struct ct_msg_store_reply *answer)
-{
-    struct node *node = context;
-    struct ct_message message = {.type = CT_MSG_STORE_REPLY, .store_reply = *answer};
-    struct ct_call call;
-
-    if (!ct_calls_take(&node->calls, answer->request, &call) || call.generation != node->running)
-        return;
-    message.store_reply.request = call.request;
-    ct_workers_send(node->workers, call.local_rank, &message);
-}
-
-/* It can live on, or has left its round. When nobody else knows why, the round ends all the same.
- */
-static void on_ready(struct node *node, uint32_t local_rank, const struct ct_msg_ready *ready)
-{
-    struct ct_survivor *survivor = &node->survivors[local_rank];
-
-    if (ready->survivable != 0 && !survivor->able) {
-        survivor->able = true;
-        ct_workers_keep(node->workers, local_rank);
-    }
-    if (node->round == NULL || ready->generation != node->round->generation)
-        return;
-    survivor->ready = true;
-    survivor->lineage = ready->lineage;
-    survivor->step = ready->step;
-    survivor->digest = ready->digest;
-    if (node->preparing == 0 && node->promised == 0 && node->running == ready->generation &&
-        !uv_is_active((uv_handle_t *)&node->quiesce))
-        (void)uv_timer_start(&node->quiesce, on_quiesce, UNEXPLAINED_MS, 0);
-    try_promise(node);
-}
-
-static void on_message(void *context, uint32_t local_rank, const struct ct_message *message)
-{
-    struct node *node = context;
-
-    switch (message->type) {
-    case CT_MSG_STORE_SET:
-    case CT_MSG_STORE_GET:
-    case CT_MSG_STORE_ADD:
-    case CT_MSG_STORE_CAS:
-    case CT_MSG_STORE_WAIT:
-    case CT_MSG_STORE_DELETE:
-        pass_on(node, local_rank, message);
-        break;
-    case CT_MSG_PROGRESS:
-        words_progress(node, &message->progress);
-        if (node->agent != NULL && node->running != 0)
-            ct_agent_progress(node->agent, &message->progress);
-        break;
-    case CT_MSG_SUMMARY:
-        words_summary(node, message->summary.text);
-        break;
-    case CT_MSG_READY:
-        on_ready(node, local_rank, &message->ready);
-        break;
-    default:
-        break;
-    }
 }
 
 /* ---- the rendezvous ---------------------------------------------------------------------------
@@ -437,12 +345,31 @@ static void on_closed(void *context, const struct ct_rdzv_result *result)
     struct node *node = context;
 
     node->result = *result;
+    node->closed_generation = result->generation;
     node_end(node, NULL);
 }
 
+/* The job goes on without this node: its workers have nothing left to save. */
 static void on_released(void *context)
 {
-    node_end(context, NULL);
+    struct node *node = context;
+    const struct ct_message stop = {.type = CT_MSG_STOP, .stop = {.deadline_ms = 0}};
+
+    for (uint32_t i = 0; i < node->job->slots; i++)
+        if (ct_workers_running(node->workers))
+            ct_workers_send(node->workers, i, &stop);
+    node->released = true;
+    node_end(node, NULL);
+}
+
+static void on_drain(void *context, const char *text)
+{
+    struct node *node = context;
+
+    if (node->ending || node->stopped_by != 0 || node->draining)
+        return;
+    ct_log_event(&node->log, CT_LOG_INFO, "drain", "%s", text);
+    node_drain(node);
 }
 
 static void on_link(void *context, bool connected, const char *why)
@@ -473,7 +400,9 @@ const struct ct_agent_callbacks member_agent_callbacks = {
     .on_prepare = on_prepare,
     .on_revoke = on_revoke,
     .on_round = on_round,
-    .on_store_reply = on_store_reply,
+    .on_store_reply = messages_store_reply,
+    .on_published = messages_published,
+    .on_drain = on_drain,
     .on_closed = on_closed,
     .on_released = on_released,
     .on_link = on_link,
@@ -481,7 +410,7 @@ const struct ct_agent_callbacks member_agent_callbacks = {
 };
 
 const struct ct_workers_callbacks member_workers_callbacks = {
-    .on_message = on_message,
+    .on_message = messages_take,
     .on_failure = on_failure,
     .on_left = on_left,
     .on_waiting = on_stopping,

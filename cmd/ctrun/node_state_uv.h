@@ -1,8 +1,9 @@
 /* The state of the node agent, shared by its files:
  *
- *   node_uv.c    birth, the end, signals
- *   member_uv.c  what the rendezvous asks for, what workers do
- *   words_uv.c   what the user is told */
+ *   node_uv.c      birth, the end, signals
+ *   member_uv.c    what the rendezvous asks for, what workers do
+ *   messages_uv.c  what workers say
+ *   words_uv.c     what the user is told */
 #ifndef CT_CTRUN_NODE_STATE_UV_H
 #define CT_CTRUN_NODE_STATE_UV_H
 
@@ -56,6 +57,10 @@ struct node {
     uv_timer_t quiesce;            /* limits how long workers may take to leave a round */
     struct watch *watch;           /* who hangs? */
     struct node_failure failure;
+    struct ct_msg_publish publication; /* the last one that a worker asked for */
+    uint32_t publisher;                /* its local rank */
+    bool publication_open;             /* not answered yet */
+    uint64_t closed_generation;        /* the job's last round; 0: not closed */
 
     struct ct_progress_pace pace;
     uv_timer_t notice; /* a wait gets long */
@@ -68,6 +73,9 @@ struct node {
     uint64_t stopped_at_ms;
     uint32_t stopped_count; /* workers that ran then */
     bool hurry;             /* a second signal: nothing is waited for */
+    bool released;          /* it has left a job that goes on */
+    bool draining;          /* the workers go on up to the step boundary at which the node leaves */
+    uv_timer_t drain;       /* limits that */
 
     bool ending; /* the outcome is known */
     bool agent_stopped;
@@ -86,7 +94,25 @@ struct node {
 extern const struct ct_agent_callbacks member_agent_callbacks;     /* context: the node */
 extern const struct ct_workers_callbacks member_workers_callbacks; /* context: the node */
 
-/* node_uv.c: the outcome is known (error: this node has no way on; else node->result). */
+/* A worker has left its round. */
+void member_ready(struct node *node);
+/* Do workers run that can live on without this round? */
+bool member_lives_on(const struct node *node);
+
+/* messages_uv.c */
+void messages_take(void *context, uint32_t local_rank, const struct ct_message *message);
+void messages_store_reply(void *context, const struct ct_msg_store_reply *answer);
+void messages_published(void *context, const struct ct_msg_published *answer);
+/* Ask the rendezvous for what is not answered, or say why nobody will. */
+void messages_publication_due(struct node *node);
+
+/* node_uv.c: is this node being stopped, whatever its workers are at? */
+bool node_is_stopped(const struct node *node);
+
+/* Leave at the next step boundary; the workers go on until then. */
+void node_drain(struct node *node);
+
+/* The outcome is known (error: this node has no way on; else node->result). */
 void node_end(struct node *node, const struct ct_error *error);
 
 /* Do the next step of the end that is possible now. */

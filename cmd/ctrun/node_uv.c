@@ -68,6 +68,7 @@ void node_end(struct node *node, const struct ct_error *error)
         node->agent_stopped = true;
     node->agent = NULL;
     node->round = NULL; /* it was the agent's */
+    messages_publication_due(node);
     node_advance(node);
 }
 
@@ -107,13 +108,14 @@ static void close_all(struct node *node)
     uv_close((uv_handle_t *)&node->linger, NULL);
     uv_close((uv_handle_t *)&node->quiesce, NULL);
     watch_close(node->watch);
+    uv_close((uv_handle_t *)&node->drain, NULL);
     ct_workers_free(node->workers, NULL, NULL);
     ct_console_close(node->console, NULL, NULL);
 }
 
 void node_advance(struct node *node)
 {
-    if (node->stopped_by != 0 && !node->ending && !ct_workers_running(node->workers)) {
+    if (node_is_stopped(node) && !node->ending && !ct_workers_running(node->workers)) {
         /* The job is stopped here; give the rendezvous a moment to say so to everybody. */
         (void)uv_timer_start(&node->linger, on_linger, node->hurry ? 0 : STOP_ANSWER_MS, 0);
         return;
@@ -137,16 +139,54 @@ void node_advance(struct node *node)
 /* ---- signals ----------------------------------------------------------------------------------
  */
 
-/* The first stops the job (on a node of an elastic job all but Ctrl-C: this node), the second kills
- * what is left. */
+bool node_is_stopped(const struct node *node)
+{
+    return node->stopped_by != 0 && !node->draining;
+}
+
+static void stop_workers(struct node *node)
+{
+    node->draining = false;
+    ct_control_page_revoke(node->page, UINT64_MAX - 1);
+    ct_workers_stop(node->workers);
+}
+
+static void on_drain_late(uv_timer_t *timer)
+{
+    struct node *node = timer->data;
+
+    if (node->ending)
+        return;
+    ct_log_event(&node->log, CT_LOG_WARN, "drain_late",
+                 "no step ended within the %lld ms of launch.grace: the workers of this node are "
+                 "stopped in the middle of it",
+                 (long long)node->job->cfg.launch.grace_ms);
+    stop_workers(node);
+    node_advance(node);
+}
+
+/* Workers that cannot live on have no boundary to wait for. */
+void node_drain(struct node *node)
+{
+    node->draining = member_lives_on(node);
+    if (node->draining)
+        (void)uv_timer_start(&node->drain, on_drain_late, (uint64_t)node->job->cfg.launch.grace_ms,
+                             0);
+    else
+        stop_workers(node);
+}
+
+/* The first stops the job; on a node of an elastic job all but Ctrl-C take out this node, at the
+ * next step boundary. The second kills what is left. */
 static void on_signal(uv_signal_t *handle, int signal)
 {
     struct node *node = handle->data;
     const struct ct_config *cfg = &node->job->cfg;
-    bool elastic = cfg->launch.nnodes.min < cfg->launch.nnodes.max;
+    bool leaves = cfg->launch.nnodes.min < cfg->launch.nnodes.max && signal != SIGINT;
 
     if (node->stopped_by != 0 || node->ending) {
         node->hurry = true;
+        node->draining = false;
         ct_workers_kill(node->workers);
         node_advance(node);
         return;
@@ -154,11 +194,12 @@ static void on_signal(uv_signal_t *handle, int signal)
     node->stopped_by = signal;
     node->stopped_at_ms = uv_now(&node->loop);
     node->stopped_count = ct_workers_running(node->workers) ? node->job->slots : 0;
-    ct_control_page_revoke(node->page, UINT64_MAX - 1);
-    ct_workers_stop(node->workers);
     if (node->agent != NULL)
-        ct_agent_leave(node->agent,
-                       elastic && signal != SIGINT ? CT_RDZV_LEAVE_DRAIN : CT_RDZV_LEAVE_STOP);
+        ct_agent_leave(node->agent, leaves ? CT_RDZV_LEAVE_DRAIN : CT_RDZV_LEAVE_STOP);
+    if (leaves && node->agent != NULL)
+        node_drain(node);
+    else
+        stop_workers(node);
     node_advance(node);
 }
 
@@ -208,6 +249,8 @@ static int open_node(struct node *node, struct ct_error *err)
     (void)uv_timer_init(&node->loop, &node->notice);
     (void)uv_timer_init(&node->loop, &node->linger);
     (void)uv_timer_init(&node->loop, &node->quiesce);
+    (void)uv_timer_init(&node->loop, &node->drain);
+    node->drain.data = node;
     node->quiesce.data = node;
     node->watch = watch_new(node);
     if (node->watch == NULL)
@@ -215,6 +258,17 @@ static int open_node(struct node *node, struct ct_error *err)
     node->notice.data = node;
     node->linger.data = node;
     return ct_control_page_new(&node->page, &node->page_fd, err);
+}
+
+/* What the number of ranks must divide, so that the global batch stays as it is when nodes come and
+ * go. 0 when it cannot change, or cannot be right: then the trainer says what is wrong. */
+static uint32_t world_divides(const struct job *job)
+{
+    const struct ct_config *cfg = &job->cfg;
+    uint32_t micro = CT_MAX((uint32_t)cfg->batch.micro, 1u), global = (uint32_t)cfg->batch.global;
+    bool elastic = cfg->launch.nnodes.min < cfg->launch.nnodes.max;
+
+    return elastic && job->program.native && global % micro == 0 ? global / micro : 0;
 }
 
 static int join(struct node *node, struct ct_error *err)
@@ -228,6 +282,7 @@ static int join(struct node *node, struct ct_error *err)
         .role = cfg->launch.role,
         .slots = job->slots,
         .survivable = job->program.native,
+        .tells_healed = job->program.native,
         .node_rank = (int32_t)cfg->launch.node_rank,
         .slurm_node = -1,
         .params = ct_rdzv_params_default,
@@ -258,13 +313,13 @@ static int join(struct node *node, struct ct_error *err)
     options.params.grow_ms = (uint32_t)cfg->launch.grow_ms;
     options.params.prepare_ms += (uint32_t)cfg->launch.grace_ms;
     options.params.config_hash = job->config_hash;
+    options.params.world_divides = world_divides(job);
     return ct_agent_start(&node->agent, &node->loop, &options, &callbacks, err);
 }
 
 static void free_node(struct node *node)
 {
     port_release(&node->port);
-    host_deinit(&node->host);
     ct_calls_deinit(&node->calls);
     ct_arena_deinit(&node->round_arena);
     free(node->survivors);

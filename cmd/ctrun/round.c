@@ -134,6 +134,8 @@ struct ct_message round_assign(const struct job *job, const struct ct_round *rou
                 .base_step = round->base_step,
                 .base_digest = round->base_digest,
                 .base_rank = -1,
+                .published_generation = round->published_generation,
+                .published_step = round->published_step,
                 .run_id = job->cfg.launch.rdzv_id,
                 .rank = self->first_rank + local_rank,
                 .world = round->world,

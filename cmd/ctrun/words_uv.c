@@ -198,9 +198,10 @@ static void tell_stop(struct node *node)
                      name);
     else
         ct_log_event(&node->log, CT_LOG_INFO, "stopped",
-                     "stopped by %s; %u worker%s ended within %.1f s", name, node->stopped_count,
+                     "stopped by %s; %u worker%s ended within %.1f s%s", name, node->stopped_count,
                      node->stopped_count == 1 ? "" : "s",
-                     (double)(uv_now(&node->loop) - node->stopped_at_ms) / 1000);
+                     (double)(uv_now(&node->loop) - node->stopped_at_ms) / 1000,
+                     node->released ? "; the job goes on without this node" : "");
 }
 
 void words_closing(struct node *node)
@@ -210,6 +211,8 @@ void words_closing(struct node *node)
         tell_stop(node);
     else if (node->error.code != 0)
         ct_log_event(&node->log, CT_LOG_ERROR, "failed", "%s", node->error.text);
+    else if (node->released)
+        ct_log_event(&node->log, CT_LOG_INFO, "released", "the job goes on without this node");
     else if (node->result.code == CT_ECLOSED) /* by its user, from another node */
         ct_log_event(&node->log, CT_LOG_INFO, "stopped", "%s", node->result.cause.text);
     else if (node->result.code != 0)

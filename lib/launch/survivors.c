@@ -27,6 +27,14 @@ const struct ct_survivor *ct_survivors_best(const struct ct_survivor *all, uint3
     return best;
 }
 
+bool ct_survivors_healed(const struct ct_survivor *all, uint32_t count, uint64_t generation)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (all[i].healed < generation)
+            return false;
+    return true;
+}
+
 bool ct_survivors_untouched(const struct ct_survivor *all, uint32_t count, uint64_t generation)
 {
     for (uint32_t i = 0; i < count; i++)

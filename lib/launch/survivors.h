@@ -1,9 +1,12 @@
 /* What the workers of this node hold between two rounds.
  *
- *   start --- READY(0) ---> able --- READY(g) ---> ready --- the next round ---> able
+ *   start --- READY(0) ---> idle --- HEALED(g) ---> able --- READY(g) ---> ready --- next round
+ * ---> able
  *
  * A worker that is able lives on when the round ends; when it is ready it has left the round and
- * says which state it holds. The node promises the most advanced of these. Pure. */
+ * says which state it holds. The node promises the most advanced of these. One that is idle still
+ * loads its data: it holds nothing and has done nothing in its round, so nobody waits for it. Pure.
+ */
 #ifndef CT_LAUNCH_SURVIVORS_H
 #define CT_LAUNCH_SURVIVORS_H
 
@@ -12,7 +15,9 @@
 
 struct ct_survivor {
     bool able;
+    bool idle;
     bool ready;
+    uint64_t healed;  /* the newest round whose base it holds */
     uint64_t lineage; /* 0: it holds nothing */
     uint64_t step;
     uint64_t digest;
@@ -24,6 +29,9 @@ bool ct_survivors_any(const struct ct_survivor *all, uint32_t count);
 /* The most advanced of those that are ready, by lineage, then step; NULL when none holds a state.
  */
 const struct ct_survivor *ct_survivors_best(const struct ct_survivor *all, uint32_t count);
+
+/* Do all of them hold the base of round `generation`? */
+bool ct_survivors_healed(const struct ct_survivor *all, uint32_t count, uint64_t generation);
 
 /* Was somebody still without the common state of round `generation` when he left it? Then nobody
  * took a step in that round. */

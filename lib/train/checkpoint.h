@@ -6,10 +6,14 @@
  *       model.safetensors         the parameters
  *       optim.safetensors         the optimizer's state ("exp_avg.fc1.weight", ...)
  *
- * Saving writes DIR/step_00000120.tmp, flushes every file and the directory, renames it, replaces
- * `latest`, and only then removes what is older than the newest `keep`. A crash or a full disk at
- * any point leaves the older checkpoints as they were. Loading checks sizes and checksums before a
- * single tensor is changed. One process writes a DIR at a time; any number may read.
+ * Saving writes DIR/step_00000120.tmp, flushes every file and the directory, and renames it.
+ * Publishing replaces `latest`, and only then removes what is older than the newest `keep`. A crash
+ * or a full disk at any point leaves the older checkpoints as they were. Loading checks sizes and
+ * checksums before a single tensor is changed.
+ *
+ * One process writes a DIR at a time; any number may read. A writer of the same run that was held
+ * up until a later round took its place (a higher generation) neither replaces a folder nor moves
+ * `latest`.
  *
  * The checksum of a file is XXH3-64 chained over blocks of 1 MiB. */
 #ifndef CT_TRAIN_CHECKPOINT_H
@@ -28,6 +32,7 @@ struct ct_ckpt_state {
     uint64_t step;     /* completed */
     uint64_t position; /* samples consumed: the sampler's whole state */
     uint64_t seed;
+    uint64_t generation;   /* of the round that wrote it */
     uint64_t config_hash;  /* of what defines the training; 0: unknown */
     uint64_t program_hash; /* of the model's program; 0: unknown */
     uint64_t global_batch;
@@ -50,9 +55,17 @@ struct ct_ckpt_save {
     uint32_t keep; /* newest to keep; 0 keeps all */
 };
 
-/* Write a checkpoint; `ret_path` (may be NULL) gets its directory. An existing one of the same step
- * is replaced. CT_ECANTCREAT or CT_EIO: the sentence says that the older ones are intact. */
+/* Write a checkpoint that readers do not see yet; `ret_path` (may be NULL) gets its directory. An
+ * existing one of the same step is replaced, but not a later round's: CT_EFENCED. CT_ECANTCREAT or
+ * CT_EIO: the sentence says that the older ones are intact. */
 int ct_ckpt_save(const struct ct_ckpt_save *save, char ret_path[PATH_MAX], struct ct_error *err);
+
+/* Let readers see what was saved: it becomes the newest, and older ones go. CT_EFENCED when a later
+ * round has published. */
+int ct_ckpt_publish(const struct ct_ckpt_save *save, struct ct_error *err);
+
+/* The directory of one step's checkpoint, which need not be there. */
+int ct_ckpt_path(const char *dir, uint64_t step, char ret_path[PATH_MAX], struct ct_error *err);
 
 /* The newest checkpoint of `dir`: what `latest` names, or else the highest step_XXXXXXXX.
  * CT_ENOTFOUND when there is none. */

@@ -74,7 +74,7 @@ int ct_ckpt_join(char path[PATH_MAX], const char *dir, const char *name, struct 
 /* The step that `latest` names, when it names one that is there. */
 static bool read_latest(const char *dir, uint64_t *ret_step)
 {
-    char path[PATH_MAX], name[32];
+    char path[PATH_MAX];
     struct ct_buf text;
     struct stat info;
     bool found = false;
@@ -89,14 +89,12 @@ static bool read_latest(const char *dir, uint64_t *ret_step)
     ct_buf_deinit(&text);
     if (!found)
         return false;
-    ct_ckpt_name(*ret_step, name);
-    return ct_ckpt_join(path, dir, name, NULL) == 0 && stat(path, &info) == 0 &&
+    return ct_ckpt_path(dir, *ret_step, path, NULL) == 0 && stat(path, &info) == 0 &&
            S_ISDIR(info.st_mode);
 }
 
 int ct_ckpt_latest(const char *dir, char ret_path[PATH_MAX], struct ct_error *err)
 {
-    char name[32];
     uint64_t step = 0;
 
     if (!read_latest(dir, &step)) {
@@ -112,6 +110,13 @@ int ct_ckpt_latest(const char *dir, char ret_path[PATH_MAX], struct ct_error *er
         if (count == 0)
             return ct_error_set(err, CT_ENOTFOUND, "%s: holds no checkpoint", dir);
     }
+    return ct_ckpt_path(dir, step, ret_path, err);
+}
+
+int ct_ckpt_path(const char *dir, uint64_t step, char ret_path[PATH_MAX], struct ct_error *err)
+{
+    char name[32];
+
     ct_ckpt_name(step, name);
     return ct_ckpt_join(ret_path, dir, name, err);
 }

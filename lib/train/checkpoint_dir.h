@@ -42,4 +42,9 @@ int ct_ckpt_state_print(struct ct_buf *buf, const struct ct_ckpt_state *state,
 int ct_ckpt_state_parse(struct ct_ckpt_state *ret, struct ct_ckpt_sums *ret_sums, const char *path,
                         const struct ct_buf *text, struct ct_error *err);
 
+/* state.json of the checkpoint directory `path`. As ct_ckpt_open, but no other file is looked at.
+ */
+int ct_ckpt_state_read(struct ct_ckpt_state *ret, struct ct_ckpt_sums *ret_sums, const char *path,
+                       struct ct_error *err);
+
 #endif

@@ -81,12 +81,11 @@ static int check_file(const char *folder, const struct ct_ckpt_sum *sum, char *b
     return code;
 }
 
-int ct_ckpt_open(const char *path, struct ct_ckpt_state *ret, struct ct_error *err)
+int ct_ckpt_state_read(struct ct_ckpt_state *ret, struct ct_ckpt_sums *ret_sums, const char *path,
+                       struct ct_error *err)
 {
     char state_path[PATH_MAX];
     struct ct_buf text;
-    struct ct_ckpt_state state;
-    struct ct_ckpt_sums sums = {0};
     int code = ct_ckpt_join(state_path, path, CT_CKPT_STATE, err);
 
     if (code != 0)
@@ -100,10 +99,18 @@ int ct_ckpt_open(const char *path, struct ct_ckpt_state *ret, struct ct_error *e
     ct_buf_init(&text, 0);
     code = ct_fs_read(state_path, STATE_LIMIT, &text, err);
     if (code == 0)
-        code = ct_ckpt_state_parse(&state, &sums, state_path, &text, err);
+        code = ct_ckpt_state_parse(ret, ret_sums, state_path, &text, err);
     ct_buf_deinit(&text);
+    return code;
+}
 
+int ct_ckpt_open(const char *path, struct ct_ckpt_state *ret, struct ct_error *err)
+{
+    struct ct_ckpt_state state;
+    struct ct_ckpt_sums sums = {0};
+    int code = ct_ckpt_state_read(&state, &sums, path, err);
     char *block = code == 0 ? malloc(CT_CKPT_BLOCK) : NULL;
+
     if (code == 0 && block == NULL)
         code = ct_error_set(err, CT_ENOMEM, "%s: out of memory", path);
     for (size_t i = 0; code == 0 && i < sums.count; i++)

@@ -1,7 +1,8 @@
 /* Saving a checkpoint; see checkpoint.h.
  *
- *   DIR/step_N.tmp/  files, each written through a block and flushed | state.json | fsync folder
- *   rename to DIR/step_N | fsync DIR | replace DIR/latest | remove what is older than `keep`
+ *   save      DIR/step_N.tmp/  files, each written through a block and flushed | state.json | fsync
+ *             rename to DIR/step_N | fsync DIR
+ *   publish   replace DIR/latest | remove what is older than `keep`
  *
  * Any failure before the rename removes step_N.tmp and touches nothing else. */
 #include "train/checkpoint.h"
@@ -135,14 +136,27 @@ static int write_folder(const struct ct_ckpt_save *save, const char *folder)
     return code;
 }
 
+/* Did a later round of the same run write the checkpoint at `path`? */
+static bool is_later(const char *path, const struct ct_ckpt_state *mine)
+{
+    struct ct_ckpt_state theirs;
+    struct ct_ckpt_sums sums = {0};
+
+    return ct_ckpt_state_read(&theirs, &sums, path, NULL) == 0 &&
+           theirs.generation > mine->generation && strcmp(theirs.run_id, mine->run_id) == 0;
+}
+
 /* Put `temporary` in the place of `path`. An older checkpoint of the same step is exchanged and
  * then removed; where the file system cannot exchange, it is removed first. */
-static int move_into_place(const char *temporary, const char *path)
+static int move_into_place(const char *temporary, const char *path,
+                           const struct ct_ckpt_state *mine)
 {
     if (rename(temporary, path) == 0)
         return ct_fs_sync_parent(path);
     if (errno != ENOTEMPTY && errno != EEXIST)
         return -errno;
+    if (is_later(path, mine))
+        return CT_EFENCED;
     int code = 0;
     if (renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_EXCHANGE) == 0) {
         code = ct_fs_remove_tree(temporary);
@@ -189,15 +203,11 @@ static int refuse(const char *dir, const char *path, int code, struct ct_error *
 
 int ct_ckpt_save(const struct ct_ckpt_save *save, char ret_path[PATH_MAX], struct ct_error *err)
 {
-    char name[32], line[40], path[PATH_MAX], temporary[PATH_MAX], latest[PATH_MAX];
+    char path[PATH_MAX], temporary[PATH_MAX];
     int code = ct_fs_make_dirs(save->dir, err);
 
-    if (code != 0)
-        return code;
-    ct_ckpt_name(save->state.step, name);
-    code = ct_ckpt_join(path, save->dir, name, err);
     if (code == 0)
-        code = ct_ckpt_join(latest, save->dir, CT_CKPT_LATEST, err);
+        code = ct_ckpt_path(save->dir, save->state.step, path, err);
     if (code != 0)
         return code;
     if (snprintf(temporary, sizeof temporary, "%s.tmp", path) >= (int)sizeof temporary)
@@ -206,17 +216,31 @@ int ct_ckpt_save(const struct ct_ckpt_save *save, char ret_path[PATH_MAX], struc
     (void)ct_fs_remove_tree(temporary);
     code = write_folder(save, temporary);
     if (code == 0)
-        code = move_into_place(temporary, path);
-    if (code != 0) {
-        (void)ct_fs_remove_tree(temporary);
-        return refuse(save->dir, path, code, err);
-    }
-    int length = snprintf(line, sizeof line, "%s\n", name);
-    code = ct_fs_replace(latest, line, (size_t)length, err);
+        code = move_into_place(temporary, path, &save->state);
     if (code != 0)
-        return code;
-    prune(save->dir, save->state.step, save->keep);
+        (void)ct_fs_remove_tree(temporary);
+    if (code == CT_EFENCED)
+        return ct_error_set(err, code, "checkpoint %s: a later round has written it already", path);
+    if (code != 0)
+        return refuse(save->dir, path, code, err);
     if (ret_path != NULL)
         (void)ct_str_copy(ret_path, PATH_MAX, path);
     return 0;
+}
+
+int ct_ckpt_publish(const struct ct_ckpt_save *save, struct ct_error *err)
+{
+    char name[32], line[40], latest[PATH_MAX], before[PATH_MAX];
+    int code = ct_ckpt_join(latest, save->dir, CT_CKPT_LATEST, err);
+
+    if (code != 0)
+        return code;
+    if (ct_ckpt_latest(save->dir, before, NULL) == 0 && is_later(before, &save->state))
+        return ct_error_set(err, CT_EFENCED, "%s: a later round has published %s", latest, before);
+    ct_ckpt_name(save->state.step, name);
+    int length = snprintf(line, sizeof line, "%s\n", name);
+    code = ct_fs_replace(latest, line, (size_t)length, err);
+    if (code == 0)
+        prune(save->dir, save->state.step, save->keep);
+    return code;
 }

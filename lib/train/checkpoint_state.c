@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { NUMBER, HEX };
+enum kind { NUMBER, OPTIONAL, HEX }; /* OPTIONAL: a number, 0 when it is absent */
 
 static const struct field {
     const char *key;
@@ -28,6 +28,7 @@ static const struct field {
     {"step", NUMBER, offsetof(struct ct_ckpt_state, step)},
     {"position", NUMBER, offsetof(struct ct_ckpt_state, position)},
     {"seed", NUMBER, offsetof(struct ct_ckpt_state, seed)},
+    {"generation", OPTIONAL, offsetof(struct ct_ckpt_state, generation)},
     {"global_batch", NUMBER, offsetof(struct ct_ckpt_state, global_batch)},
     {"world", NUMBER, offsetof(struct ct_ckpt_state, world)},
     {"config_hash", HEX, offsetof(struct ct_ckpt_state, config_hash)},
@@ -118,6 +119,8 @@ static const char *parse_fields(struct ct_ckpt_state *state, const json_t *root)
     for (size_t i = 0; i < CT_COUNT(fields); i++) {
         uint64_t value = 0;
         const json_t *member = json_object_get(root, fields[i].key);
+        if (member == NULL && fields[i].kind == OPTIONAL)
+            continue;
         if (!(fields[i].kind == HEX ? get_hex(member, &value) : get_number(member, &value)))
             return fields[i].key;
         memcpy((char *)state + fields[i].offset, &value, sizeof value);

@@ -315,10 +315,87 @@ Test(survivors, the_budget_of_restarts_ends_the_job_with_the_cause)
     proc_free(&agent);
 }
 
+/* A trainer that needs as long for its start as the test says: it waits for a file "go", but for
+ * the first two of them. */
+static const char *slow_trainer(void)
+{
+    static char text[1024];
+
+    (void)snprintf(text, sizeof text,
+                   "#!/bin/sh\n"
+                   "n=$(ls -d %s/born_* 2>/dev/null | wc -l)\n"
+                   "mkdir %s/born_$$\n"
+                   "while [ $n -ge 2 ] && [ ! -e %s/go ]; do sleep 0.02; done\n"
+                   "exec %s \"$@\"\n",
+                   e2e_in_folder(""), e2e_in_folder(""), e2e_in_folder(""),
+                   proc_program("ctworker"));
+    return e2e_script("trainer", text);
+}
+
+/* The process of local rank `rank`, whatever its name is. */
+static pid_t child_of(const struct proc *agent, int index)
+{
+    char path[PATH_BYTES];
+    int pid = 0;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)agent->pid,
+                   (int)agent->pid);
+    FILE *file = fopen(path, "re");
+    for (int i = 0; file != NULL && i <= index; i++)
+        if (fscanf(file, "%d", &pid) != 1)
+            pid = 0;
+    if (file != NULL)
+        (void)fclose(file);
+    return pid;
+}
+
+struct birth {
+    const struct proc *agent;
+    pid_t before; /* the youngest child so far */
+    pid_t now;
+};
+
+static bool is_born(void *context)
+{
+    struct birth *birth = context;
+
+    birth->now = child_of(birth->agent, 1);
+    return birth->now != 0 && birth->now != birth->before;
+}
+
+Test(survivors, a_worker_that_still_loads_is_not_restarted_when_another_is_lost)
+{
+    char worker[PATH_BYTES];
+    struct proc agent;
+    pid_t pids[WORKERS_MAX];
+
+    (void)snprintf(worker, sizeof worker, "--worker=%s", slow_trainer());
+    const char *const slow[] = {"--nproc_per_node=2", worker, NULL};
+    run_whole(two);
+    start(&agent, "run", slow);
+    wait_step("run", 300);
+    cr_assert_eq(workers_of(&agent, pids), 2);
+    struct birth third = {&agent, pids[1], 0};
+    cr_assert_eq(kill(pids[1], SIGKILL), 0);
+    proc_until(is_born, &third, 30, "a third worker, which loads");
+    struct birth fourth = {&agent, third.now, 0};
+    cr_assert_eq(kill(pids[0], SIGKILL), 0);
+    proc_until(is_born, &fourth, 30, "a fourth worker");
+    proc_wait_text(&agent, "restart 2 of 3", 30);
+    cr_assert_eq(child_of(&agent, 0), third.now, "it was started again: %d is %d, %d; %s",
+                 (int)third.now, (int)child_of(&agent, 0), (int)child_of(&agent, 1),
+                 ct_buf_str(&agent.text));
+    e2e_write("go", "");
+    finish(&agent);
+    e2e_said(&agent, "restart 2 of 3 follows");
+    expect_equal_results("whole", "run");
+    proc_free(&agent);
+}
+
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
 static void start_node_with(struct proc *agent, const char *endpoint, const char *nodes,
-                            const char *model)
+                            const char *option)
 {
     const char *const extra[] = {"--nnodes",
                                  nodes,
@@ -326,7 +403,7 @@ static void start_node_with(struct proc *agent, const char *endpoint, const char
                                  "--rdzv_endpoint",
                                  endpoint,
                                  "--rdzv_id=survivors",
-                                 model,
+                                 option,
                                  "--join_timeout=60s",
                                  NULL};
 
@@ -412,8 +489,8 @@ Test(survivors, without_a_lost_node_the_others_go_on_with_the_same_global_batch)
     const char *endpoint = e2e_daemon(&daemon);
 
     run_whole(two);
-    start_node(&nodes[0], endpoint, "1:2");
-    start_node(&nodes[1], endpoint, "1:2");
+    for (int i = 0; i < 2; i++)
+        start_node_with(&nodes[i], endpoint, "1:2", "--last_call=20s");
     wait_step("run", 300);
     pid_t worker = worker_of(&nodes[0]);
     lose_node(&nodes[1]);
@@ -447,6 +524,73 @@ Test(survivors, a_node_that_joins_is_taken_in_at_a_step_boundary_and_nobody_is_r
     int last = read_steps("run", times);
     for (int step = 1; step <= last; step++)
         cr_assert_eq(times[step], 1, "step %d is %d times in the metrics", step, times[step]);
+    for (int i = 0; i < 2; i++)
+        proc_free(&nodes[i]);
+    stop_daemon(&daemon);
+}
+
+Test(survivors, a_node_that_is_terminated_leaves_at_a_step_boundary_and_no_step_is_lost)
+{
+    struct proc daemon, nodes[2];
+    const char *endpoint = e2e_daemon(&daemon);
+
+    run_whole(two);
+    for (int i = 0; i < 2; i++)
+        start_node_with(&nodes[i], endpoint, "1:2", "--last_call=20s");
+    wait_step("run", 300);
+    pid_t worker = worker_of(&nodes[0]);
+    cr_assert_eq(kill(nodes[1].pid, SIGTERM), 0);
+    cr_assert_eq(proc_finish(&nodes[1], 20), 128 + SIGTERM, "%s", ct_buf_str(&nodes[1].text));
+    e2e_said(&nodes[1], "the job goes on without this node");
+    finish_node(&nodes[0], worker);
+    e2e_said(&nodes[0], "1 node, 1 ranks from now on; 1 worker go on from step");
+    e2e_not_said(&nodes[0], "restart 1");
+    expect_equal_results("whole", "run");
+    for (int i = 0; i < 2; i++)
+        proc_free(&nodes[i]);
+    stop_daemon(&daemon);
+}
+
+/* The step that ckpt/latest of "run" names. */
+static int published(void)
+{
+    char path[PATH_BYTES];
+    int step = 0;
+
+    (void)snprintf(path, sizeof path, "%s/ckpt/latest", e2e_in_folder("run"));
+    (void)sscanf(e2e_read(path), "step_%d", &step);
+    return step;
+}
+
+static bool is_published(void *context)
+{
+    return published() >= *(const int *)context;
+}
+
+/* Whatever the folder says by then: an old writer, or a user, may have turned `latest` back. */
+Test(survivors, when_all_nodes_are_lost_the_job_goes_on_from_the_step_that_the_daemon_has_on_record)
+{
+    struct proc daemon, nodes[2];
+    const char *endpoint = e2e_daemon(&daemon);
+    char words[64];
+    int enough = 90;
+
+    run_whole(two);
+    for (int i = 0; i < 2; i++)
+        start_node(&nodes[i], endpoint, "2");
+    proc_until(is_published, &enough, 60, "two checkpoints");
+    for (int i = 0; i < 2; i++)
+        lose_node(&nodes[i]);
+    int last = published();
+    e2e_write("run/ckpt/latest", "step_00000045\n");
+    for (int i = 0; i < 2; i++)
+        start_node(&nodes[i], endpoint, "2");
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(proc_finish(&nodes[i], 90), 0, "%s", ct_buf_str(&nodes[i].text));
+    (void)snprintf(words, sizeof words, "step_%08d, step %d of", last, last);
+    e2e_said(&nodes[strstr(ct_buf_str(&nodes[0].text), "going on from") != NULL ? 0 : 1], words);
+    expect_each_step_once("run");
+    expect_equal_results("whole", "run");
     for (int i = 0; i < 2; i++)
         proc_free(&nodes[i]);
     stop_daemon(&daemon);

@@ -6,50 +6,17 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* ---- choosing -------------------------------------------------------------------------------- */
-
-int ct_heal_base(const struct ct_holding *all, int world, uint64_t lineage)
-{
-    int base = -1;
-
-    for (int rank = 0; rank < world; rank++)
-        if (lineage > 0 && all[rank].lineage == lineage &&
-            (base < 0 || all[rank].step > all[base].step))
-            base = rank;
-    return base;
-}
-
-int ct_heal_diverged(const struct ct_holding *all, int world, int base)
-{
-    for (int rank = 0; rank < world; rank++)
-        if (all[rank].lineage == all[base].lineage && all[rank].step == all[base].step &&
-            all[rank].digest != all[base].digest)
-            return rank;
-    return -1;
-}
-
-/* Lineages may differ: who had not completed the last heal may hold the same state. */
-static bool is_equal(const struct ct_holding *a, const struct ct_holding *b)
-{
-    return a->lineage > 0 && b->lineage > 0 && a->step == b->step && a->digest == b->digest;
-}
-
-bool ct_heal_needed(const struct ct_holding *all, int world, int base)
-{
-    for (int rank = 0; rank < world; rank++)
-        if (!is_equal(&all[rank], &all[base]))
-            return true;
-    return false;
-}
+/* ---- what follows a step --------------------------------------------------------------------- */
 
 bool ct_heal_redo(const struct ct_holding *all, int world, int base)
 {
-    if (!all[base].trained)
+    if ((all[base].own[CT_HELD_MARKS] & CT_HELD_TRAINED) == 0)
         return false;
     for (int rank = 0; rank < world; rank++)
-        if (is_equal(&all[rank], &all[base]) && all[rank].settled < all[base].step)
+        if (ct_heal_is_equal(&all[rank], &all[base]) &&
+            all[rank].own[CT_HELD_SETTLED] < all[base].step)
             return true;
-    return !all[0].writes;
+    return (all[0].own[CT_HELD_MARKS] & CT_HELD_WRITES) == 0;
 }
 
 /* ---- giving ---------------------------------------------------------------------------------- */
@@ -93,12 +60,13 @@ static int give(struct ct_worker *worker, int base, bool state, struct news *new
 
 static int gather(struct ct_worker *worker, struct ct_holding *all, struct ct_error *err)
 {
-    all[worker->me->rank] = (struct ct_holding){.lineage = worker->lineage,
-                                                .step = worker->step,
-                                                .digest = worker->digest,
-                                                .settled = worker->settled,
-                                                .writes = worker->report.active,
-                                                .trained = worker->has_last};
+    all[worker->me->rank] =
+        (struct ct_holding){.lineage = worker->lineage,
+                            .step = worker->step,
+                            .digest = worker->digest,
+                            .own = {[CT_HELD_SETTLED] = worker->settled,
+                                    [CT_HELD_MARKS] = (worker->report.active ? CT_HELD_WRITES : 0) |
+                                                      (worker->has_last ? CT_HELD_TRAINED : 0)}};
     if (worker->group == NULL)
         return 0;
     return tell(worker, ct_all_gather(worker->group, ct_inplace(all, sizeof *all, CT_U8), NULL),
@@ -131,7 +99,7 @@ static int heal_from(struct ct_worker *worker, const struct ct_holding *all, int
     worker->step = news.step;
     worker->position = news.position;
     worker->last = news.last;
-    worker->has_last = all[base].trained != 0;
+    worker->has_last = (all[base].own[CT_HELD_MARKS] & CT_HELD_TRAINED) != 0;
     worker->redo = ct_heal_redo(all, world, base);
     worker->settled = worker->redo ? worker->step - 1 : worker->step;
     return 0;

@@ -10,26 +10,17 @@
 #ifndef CT_WORKER_HEAL_H
 #define CT_WORKER_HEAL_H
 
+#include "collectives/heal.h"
 #include "worker.h"
 
-/* What one rank brings into the round. */
-struct ct_holding {
-    uint64_t lineage; /* 0: it holds nothing */
-    uint64_t step;
-    uint64_t digest;
-    uint64_t settled; /* what follows a step (evaluation, checkpoint) is done up to this one */
-    uint64_t writes;  /* 1: it has written the metrics so far */
-    uint64_t trained; /* 1: it has the result of its last step */
+/* What the trainer adds to a holding. */
+enum {
+    CT_HELD_SETTLED, /* own[]: what follows a step (evaluation, checkpoint) is done up to this one
+                      */
+    CT_HELD_MARKS,   /* own[]: bits: */
+    CT_HELD_WRITES = 1,  /* it has written the metrics so far */
+    CT_HELD_TRAINED = 2, /* it has the result of its last step */
 };
-
-/* The rank whose state the round starts from; -1 when none of `lineage` is there. */
-int ct_heal_base(const struct ct_holding *all, int world, uint64_t lineage);
-
-/* The first rank whose state has the base's lineage and step but another digest; -1: none. */
-int ct_heal_diverged(const struct ct_holding *all, int world, int base);
-
-/* Does anybody hold another state than the base? */
-bool ct_heal_needed(const struct ct_holding *all, int world, int base);
 
 /* Is what follows the base's step to be done again? When somebody has not done it yet, or who wrote
  * it down is gone. */

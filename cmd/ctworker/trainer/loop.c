@@ -12,7 +12,7 @@
 
 #include "agree.h"
 #include "evaluate.h"
-#include "resume.h"
+#include "publish.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -95,7 +95,7 @@ static int after_step(struct ct_worker *worker, struct ct_error *err)
     if (code == 0 && saves)
         ct_job_at(worker->job, CT_AT_CHECKPOINT, worker->step);
     if (code == 0 && saves)
-        code = ct_resume_save(worker, err);
+        code = ct_publish_save(worker, err);
     if (code == 0)
         worker->settled = worker->step;
     return code;
@@ -113,6 +113,8 @@ static int train(struct ct_worker *worker, struct ct_prefetch *prefetch, struct 
         code = run_step(worker, &batch, err);
         if (code == 0)
             code = ct_pace_end(worker, err);
+        if (code == 0)
+            ct_publish_advance(worker);
         if (code == 0)
             code = after_step(worker, err);
         if (code == 0 && worker->leaving)
@@ -152,8 +154,10 @@ int ct_loop_run(struct ct_worker *worker, bool *ret_stopped, struct ct_error *er
     if (code == 0 && worker->step < worker->steps)
         code = train_from_here(worker, err);
     ct_job_at(worker->job, CT_AT_CHECKPOINT, worker->step); /* whatever is still to be saved */
+    if (code == 0 && worker->step >= worker->steps)
+        code = ct_publish_finish(worker, err);
     bool gone = ct_stop_is_secondary(code) && !worker->survives;
     *ret_stopped = (code == 0 ? worker->step < worker->steps : gone) &&
                    ct_stop_wait(worker->stop, worker->job, gone ? CT_STOP_GRACE_MS : 0);
-    return *ret_stopped ? ct_resume_save(worker, err) : code;
+    return *ret_stopped ? ct_publish_stop(worker, err) : code;
 }

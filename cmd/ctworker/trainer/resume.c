@@ -28,12 +28,17 @@ static bool is_own(const struct ct_worker *worker, const char *path)
     return ct_ckpt_open(path, &state, NULL) == 0 && strcmp(state.run_id, worker->run_dir.run) == 0;
 }
 
-/* Which checkpoint to go on from. */
+/* Which checkpoint to go on from: exactly the one that this job has published last. */
 static int choose(const struct ct_worker *worker, char path[PATH_MAX], bool *ret_found,
                   struct ct_error *err)
 {
     const char *dir = worker->cfg->checkpoint.dir;
     const char *resume = worker->cfg->checkpoint.resume;
+
+    if (worker->me->published_generation > 0 && dir[0] != '\0') {
+        *ret_found = true;
+        return ct_ckpt_path(dir, worker->me->published_step, path, err);
+    }
     int code = find_newest(dir, path, ret_found, err);
 
     if (code != 0 || strcmp(resume, "auto") == 0)
@@ -126,33 +131,4 @@ int ct_resume(struct ct_worker *worker, struct ct_error *err)
     worker->step = (uint64_t)words[STEP];
     worker->position = (uint64_t)words[POSITION];
     return words[FOUND] != 0 ? share(worker, err) : 0;
-}
-
-int ct_resume_save(struct ct_worker *worker, struct ct_error *err)
-{
-    const struct ct_config *cfg = worker->cfg;
-    struct ct_report *report = &worker->report;
-
-    if (worker->me->rank != 0 || cfg->checkpoint.dir[0] == '\0' ||
-        (report->checkpoint[0] != '\0' && report->checkpoint_step == worker->step))
-        return 0;
-    struct ct_ckpt_save save = {
-        .dir = cfg->checkpoint.dir,
-        .state = {.step = worker->step,
-                  .position = worker->position,
-                  .seed = (uint64_t)cfg->seed,
-                  .config_hash = ct_config_hash(cfg),
-                  .program_hash = worker->plan.hash,
-                  .global_batch = worker->batch.global,
-                  .world = (uint64_t)worker->me->world},
-        .files = worker->snapshot.files,
-        .file_count = CT_SNAPSHOT_FILES,
-        .keep = (uint32_t)cfg->checkpoint.keep,
-    };
-    (void)ct_str_copy(save.state.run_id, sizeof save.state.run_id, worker->run_dir.run);
-    ct_snapshot_take(&worker->snapshot, &worker->plan, worker->exec);
-    int code = ct_ckpt_save(&save, report->checkpoint, err);
-    if (code == 0)
-        report->checkpoint_step = worker->step;
-    return code;
 }

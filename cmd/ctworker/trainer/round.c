@@ -109,6 +109,21 @@ static int build_plan(struct ct_worker *worker, struct ct_error *err)
     return ct_plan_build(&worker->plan, &model, &options, (uint64_t)cfg->seed, err);
 }
 
+/* The tree over micro-batches is that of other worlds only where a rank's own part of it is whole.
+ */
+static void warn_of_other_bits(const struct ct_worker *worker)
+{
+    uint32_t count = worker->batch.accumulation;
+
+    if (worker->cfg->parallel.reduce == CT_CONFIG_REDUCE_INVARIANT && worker->me->rank == 0 &&
+        (count & (count - 1)) != 0)
+        ct_log_event(
+            worker->log, CT_LOG_WARN, "invariant",
+            "each of %d ranks adds up %u micro-batches a step, no power of two: the bits are "
+            "not those of other numbers of ranks; choose another batch.micro or world",
+            worker->me->world, count);
+}
+
 static int join_group(struct ct_worker *worker, struct ct_error *err)
 {
     const struct ct_group_options options = {
@@ -166,6 +181,8 @@ static int get_state(struct ct_worker *worker, struct ct_error *err)
         return code;
     ct_snapshot_deinit(&worker->carry);
     worker->lineage = worker->me->generation;
+    (void)ct_job_healed(worker->job);
+    ct_publish_enter(worker, found);
     return ct_report_open(worker, err);
 }
 
@@ -180,6 +197,7 @@ int ct_round_enter(struct ct_worker *worker, struct ct_error *err)
         code = build_plan(worker, err);
     if (code != 0)
         return code;
+    warn_of_other_bits(worker);
     worker->scope = CT_SCOPE_RANK;
     code = join_group(worker, err);
     if (code == 0)

@@ -64,6 +64,7 @@ static int load_data(struct ct_worker *worker, struct ct_error *err)
 int ct_setup(struct ct_worker *worker, struct ct_error *err)
 {
     worker->scope = CT_SCOPE_NODE;
+    (void)ct_job_survive(worker->job); /* who loads data can join a later round just as well */
     int code = load_data(worker, err);
 
     if (code != 0)
@@ -73,7 +74,6 @@ int ct_setup(struct ct_worker *worker, struct ct_error *err)
     code = ct_device_cpu_new(NULL, &worker->device, err);
     if (code != 0)
         return code;
-    (void)ct_job_survive(worker->job);
     return ct_round_enter(worker, err);
 }
 

@@ -6,20 +6,9 @@
 #include "train.h"
 
 #include "loop.h"
-#include "resume.h"
+#include "publish.h"
 #include "round.h"
 #include "setup.h"
-
-/* Did the round end, rather than this rank? A group that breaks in another way while the round is
- * being revoked breaks for that reason. */
-static bool is_round_over(const struct ct_worker *worker, int code)
-{
-    if (!worker->survives || code == 0)
-        return false;
-    return ct_stop_is_secondary(code) ||
-           (ct_job_revoked(worker->job) && (code == CT_ETIMEOUT || code == CT_EUNSUPPORTED ||
-                                            code == CT_EPROTOCOL || code == CT_EOS));
-}
 
 static int next_round(struct ct_worker *worker, bool *ret_stopped, struct ct_error *err)
 {
@@ -38,7 +27,9 @@ static int end(struct ct_worker *worker, int code, bool *ret_stopped, struct ct_
     *ret_stopped = ct_stop_wait(worker->stop, worker->job, CT_STOP_GRACE_MS);
     if (!*ret_stopped)
         return code;
-    return ct_round_can_save(worker) ? ct_resume_save(worker, err) : 0;
+    uint64_t deadline_ms = 1;
+    bool released = ct_job_stop_requested(worker->job, &deadline_ms) && deadline_ms == 0;
+    return !released && ct_round_can_save(worker) ? ct_publish_stop(worker, err) : 0;
 }
 
 int ct_train(struct ct_worker *worker, bool *ret_stopped, struct ct_error *err)
@@ -47,7 +38,8 @@ int ct_train(struct ct_worker *worker, bool *ret_stopped, struct ct_error *err)
 
     if (code == 0)
         code = ct_loop_run(worker, ret_stopped, err);
-    while (is_round_over(worker, code) && !ct_stop_requested(worker->stop, worker->job))
+    while (worker->survives && ct_job_is_round_over(worker->job, code) &&
+           !ct_stop_requested(worker->stop, worker->job))
         code = next_round(worker, ret_stopped, err);
     return ct_stop_is_secondary(code) ? end(worker, code, ret_stopped, err) : code;
 }

@@ -19,6 +19,7 @@
 #include "ctrun.h"
 #include "data/prefetch.h"
 #include "pace.h"
+#include "publish.h"
 #include "report.h"
 #include "run_dir.h"
 #include "snapshot.h"
@@ -74,6 +75,7 @@ struct ct_worker {
     /* rank 0's alone */
     struct ct_run_dir run_dir;
     struct ct_snapshot snapshot;
+    struct ct_publication publication;
     struct ct_report report;
 };
 

@@ -7,6 +7,11 @@ TestSuite(survivors, .timeout = 10);
 
 enum { ALL = 3 };
 
+static struct ct_survivor ready(uint64_t lineage, uint64_t step)
+{
+    return (struct ct_survivor){.able = true, .ready = true, .lineage = lineage, .step = step};
+}
+
 Test(survivors, somebody_who_only_says_that_it_can_live_on_holds_nothing_yet)
 {
     struct ct_survivor all[ALL] = {[1] = {.able = true}};
@@ -19,8 +24,7 @@ Test(survivors, somebody_who_only_says_that_it_can_live_on_holds_nothing_yet)
 
 Test(survivors, the_newest_lineage_comes_before_the_highest_step)
 {
-    struct ct_survivor all[ALL] = {
-        {true, true, 4, 900, 1}, {true, true, 5, 20, 2}, {true, true, 5, 21, 3}};
+    struct ct_survivor all[ALL] = {ready(4, 900), ready(5, 20), ready(5, 21)};
 
     cr_assert_eq(ct_survivors_best(all, ALL), &all[2]);
     all[2].ready = false;
@@ -31,10 +35,18 @@ Test(survivors, the_newest_lineage_comes_before_the_highest_step)
 
 Test(survivors, one_that_was_not_healed_proves_that_no_step_was_taken)
 {
-    struct ct_survivor all[ALL] = {
-        {true, true, 5, 20, 2}, {true, false, 0, 0, 0}, {true, true, 5, 20, 2}};
+    struct ct_survivor all[ALL] = {ready(5, 20), {.able = true}, ready(5, 20)};
 
     cr_assert_not(ct_survivors_untouched(all, ALL, 5));
     all[2].lineage = 4;
     cr_assert(ct_survivors_untouched(all, ALL, 5));
+}
+
+Test(survivors, a_round_is_healed_when_the_last_worker_holds_its_base)
+{
+    struct ct_survivor all[ALL] = {{.healed = 5}, {.healed = 4}, {.healed = 5}};
+
+    cr_assert_not(ct_survivors_healed(all, ALL, 5));
+    all[1].healed = 6;
+    cr_assert(ct_survivors_healed(all, ALL, 5));
 }

@@ -59,6 +59,7 @@ static void save_step(struct fixture *f, uint64_t step)
     f->save.state = state;
     f->save.state.step = step;
     cr_assert_eq(ct_ckpt_save(&f->save, path, &err), 0, "%s", err.text);
+    cr_assert_eq(ct_ckpt_publish(&f->save, &err), 0, "%s", err.text);
 }
 
 /* The newest checkpoint's directory name. */
@@ -89,6 +90,48 @@ Test(checkpoint, what_is_saved_is_loaded_bit_for_bit)
     cr_assert_eq(memcmp(saved.moment, loaded.moment, sizeof saved.moment), 0);
     cr_assert_eq(memcmp(&back, &saved.save.state, sizeof back), 0);
     cr_assert_eq(folder_count(saved.save.dir, ""), 2);
+}
+
+Test(checkpoint, what_is_not_published_is_not_the_newest)
+{
+    struct fixture f;
+    struct ct_error err = {0};
+
+    fixture_init(&f, 1);
+    f.save.keep = 1;
+    save_step(&f, 10);
+    f.save.state.step = 20;
+    cr_assert_eq(ct_ckpt_save(&f.save, NULL, &err), 0, "%s", err.text);
+    cr_assert_str_eq(newest(f.save.dir), "step_00000010");
+    cr_assert_eq(folder_count(f.save.dir, "step_00000010"), 1);
+    cr_assert_eq(ct_ckpt_publish(&f.save, &err), 0, "%s", err.text);
+    cr_assert_str_eq(newest(f.save.dir), "step_00000020");
+    cr_assert_eq(folder_count(f.save.dir, "step_00000010"), 0);
+}
+
+Test(checkpoint, a_writer_of_an_older_round_replaces_nothing_that_a_later_one_wrote)
+{
+    struct fixture f;
+    struct ct_error err = {0};
+    char path[PATH_MAX];
+
+    fixture_init(&f, 1);
+    save_step(&f, 10);
+    f.save.state.generation = 8;
+    cr_assert_eq(ct_ckpt_save(&f.save, path, &err), 0, "an older round's gives way: %s", err.text);
+    f.save.state.generation = 7;
+    cr_assert_eq(ct_ckpt_save(&f.save, path, &err), CT_EFENCED);
+    cr_assert_not_null(strstr(err.text, "a later round has written it already"), "%s", err.text);
+    cr_assert_eq(folder_count(f.save.dir, ".tmp"), 0);
+
+    f.save.state.step = 9;
+    cr_assert_eq(ct_ckpt_save(&f.save, path, &err), 0, "%s", err.text);
+    cr_assert_eq(ct_ckpt_publish(&f.save, &err), CT_EFENCED);
+    cr_assert_str_eq(newest(f.save.dir), "step_00000010");
+    (void)snprintf(f.save.state.run_id, sizeof f.save.state.run_id, "another run");
+    cr_assert_eq(ct_ckpt_publish(&f.save, &err), 0, "generations of another run mean nothing: %s",
+                 err.text);
+    cr_assert_str_eq(newest(f.save.dir), "step_00000009");
 }
 
 Test(checkpoint, the_newest_few_are_kept)

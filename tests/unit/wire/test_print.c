@@ -32,7 +32,8 @@ Test(print, a_message_reads_as_names_and_values)
                                             "number=-1 value=(3)\"a\\x00b\"");
     assign.assign.nodes.data = places;
     assign.assign.nodes.count = 2;
-    cr_assert(strstr(printed(&assign, &out), "base_rank=-1 run_id=\"x\" ") != NULL);
+    cr_assert(strstr(printed(&assign, &out),
+                     "base_rank=-1 published_generation=0 published_step=0 run_id=\"x\" ") != NULL);
     cr_assert(strstr(ct_buf_str(&out), "nodes=[{first_rank=0 slots=2 host=\"a\" "
                                        "address=\"10.0.0.1\"} {first_rank=2 slots=2 host=\"b\" "
                                        "address=\"10.0.0.2\"}]") != NULL);

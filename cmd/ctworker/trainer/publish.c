@@ -1,0 +1,200 @@
+/* See publish.h. */
+#include "publish.h"
+
+#include "base/str.h"
+#include "train/checkpoint.h"
+#include "worker.h"
+
+#include <inttypes.h>
+
+/* SLICE_MS: how often a wait looks for a stop. STOP_MS: how long a stop waits for the answer.
+ * FINISH_MS: longer than an agent goes on without a daemon. */
+enum { SLICE_MS = 20, STOP_MS = 2000, FINISH_MS = 3600 * 1000 };
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static struct ct_ckpt_save describe(const struct ct_worker *worker,
+                                    const struct ct_publication *publication)
+{
+    const struct ct_config *cfg = worker->cfg;
+    struct ct_ckpt_save save = {
+        .dir = cfg->checkpoint.dir,
+        .state = {.step = publication->step,
+                  .position = worker->position,
+                  .seed = (uint64_t)cfg->seed,
+                  .generation = publication->generation,
+                  .config_hash = ct_config_hash(cfg),
+                  .program_hash = worker->plan.hash,
+                  .global_batch = worker->batch.global,
+                  .world = (uint64_t)worker->me->world},
+        .files = worker->snapshot.files,
+        .file_count = CT_SNAPSHOT_FILES,
+        .keep = (uint32_t)cfg->checkpoint.keep,
+    };
+
+    (void)ct_str_copy(save.state.run_id, sizeof save.state.run_id, worker->run_dir.run);
+    return save;
+}
+
+static int save_now(struct ct_worker *worker, struct ct_error *err)
+{
+    const struct ct_publication next = {.written = true,
+                                        .step = worker->step,
+                                        .digest = ct_exec_digest(worker->exec),
+                                        .generation = worker->me->generation};
+    struct ct_ckpt_save save = describe(worker, &next);
+
+    ct_publish_advance(worker); /* the last moment of one that is still on its way */
+    ct_snapshot_take(&worker->snapshot, &worker->plan, worker->exec);
+    int code = ct_ckpt_save(&save, NULL, err);
+    if (code == 0)
+        worker->publication = next;
+    return code;
+}
+
+static bool is_saved(const struct ct_worker *worker)
+{
+    const struct ct_report *report = &worker->report;
+    bool published = report->checkpoint[0] != '\0' && report->checkpoint_step == worker->step;
+
+    return published || (worker->publication.written && worker->publication.step == worker->step);
+}
+
+int ct_publish_save(struct ct_worker *worker, struct ct_error *err)
+{
+    struct ct_error why = {0};
+
+    if (worker->me->rank != 0 || worker->cfg->checkpoint.dir[0] == '\0' || is_saved(worker))
+        return 0;
+    int code = save_now(worker, &why);
+    if (code != 0 && worker->step < worker->steps &&
+        !ct_stop_requested(worker->stop, worker->job)) {
+        ct_log_event(worker->log, CT_LOG_WARN, "checkpoint_failed", "%s; the training goes on",
+                     why.text);
+        return 0;
+    }
+    if (code != 0 && err != NULL)
+        *err = why;
+    return code;
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static void ask(struct ct_worker *worker)
+{
+    struct ct_publication *publication = &worker->publication;
+
+    publication->asked = true;
+    (void)ct_job_publish(worker->job, publication->step, publication->digest);
+}
+
+/* The answer is there: let readers see it, or forget it. */
+static int settle(struct ct_worker *worker, int code, struct ct_error *err)
+{
+    struct ct_publication *publication = &worker->publication;
+    struct ct_ckpt_save save = describe(worker, publication);
+
+    publication->written = false;
+    if (code == 0)
+        code = ct_ckpt_publish(&save, err);
+    if (code == 0) {
+        worker->report.checkpoint_step = publication->step;
+        return ct_ckpt_path(save.dir, publication->step, worker->report.checkpoint, err);
+    }
+    ct_log_event(worker->log, CT_LOG_WARN, "checkpoint_refused",
+                 "the checkpoint of step %" PRIu64 " is not published: %s", publication->step,
+                 err->text);
+    return code;
+}
+
+void ct_publish_advance(struct ct_worker *worker)
+{
+    struct ct_publication *publication = &worker->publication;
+    struct ct_error why = {0};
+
+    if (!publication->written || (!publication->asked && worker->step <= publication->step))
+        return;
+    if (!publication->asked)
+        ask(worker);
+    int code = ct_job_published(worker->job, 0, &why);
+    if (code != CT_ETIMEOUT)
+        (void)settle(worker, code, &why);
+}
+
+void ct_publish_enter(struct ct_worker *worker, bool found)
+{
+    struct ct_publication *publication = &worker->publication;
+
+    if (worker->me->rank != 0 || !found || publication->step > worker->step)
+        publication->written = false;
+    publication->asked = false;
+    if (publication->written)
+        ask(worker); /* the round starts from this step or a later one: all ranks have it */
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+/* Wait for the answer. CT_ETIMEOUT after `limit_ms`, CT_ECLOSED at a stop (unless that is what
+ * waits), CT_EREVOKED when the round ends. */
+static int await_answer(struct ct_worker *worker, int limit_ms, bool stopping, struct ct_error *err)
+{
+    int code = CT_ETIMEOUT;
+
+    for (int waited = 0; code == CT_ETIMEOUT && waited < limit_ms; waited += SLICE_MS) {
+        code = ct_job_published(worker->job, SLICE_MS, err);
+        if (code != CT_ETIMEOUT || stopping)
+            continue;
+        if (ct_stop_requested(worker->stop, worker->job))
+            return ct_error_set(err, CT_ECLOSED, "a stop was requested");
+        if (ct_job_revoked(worker->job))
+            return ct_error_set(err, CT_EREVOKED,
+                                "the round ended before the result was published");
+    }
+    return code;
+}
+
+static int barrier(struct ct_worker *worker, struct ct_error *err)
+{
+    const struct ct_options options = {.timeout_ms = FINISH_MS};
+    int code = worker->group != NULL ? ct_barrier(worker->group, &options) : 0;
+
+    if (code != 0 && err != NULL)
+        *err = *ct_group_failure(worker->group);
+    return code;
+}
+
+int ct_publish_finish(struct ct_worker *worker, struct ct_error *err)
+{
+    if (worker->cfg->checkpoint.dir[0] == '\0')
+        return 0;
+    int code = barrier(worker, err);
+
+    if (code == 0 && worker->publication.written) {
+        if (!worker->publication.asked)
+            ask(worker);
+        code = await_answer(worker, FINISH_MS, false, err);
+        if (!ct_stop_is_secondary(code))
+            code = settle(worker, code, err);
+        if (code == CT_EFENCED && worker->survives)
+            code = ct_error_set(err, CT_EREVOKED, "the round is over");
+    }
+    return code == 0 ? barrier(worker, err) : code;
+}
+
+int ct_publish_stop(struct ct_worker *worker, struct ct_error *err)
+{
+    int code = ct_publish_save(worker, err);
+
+    if (code != 0 || !worker->publication.written)
+        return code;
+    if (!worker->publication.asked)
+        ask(worker);
+    struct ct_error why = {0};
+    int answer = await_answer(worker, STOP_MS, true, &why);
+    if (answer == CT_ETIMEOUT || answer == CT_ECLOSED)
+        (void)ct_error_set(&why, answer,
+                           "the rendezvous did not answer; to go on from it name its "
+                           "folder in checkpoint.resume");
+    (void)settle(worker, answer, &why);
+    return 0;
+}

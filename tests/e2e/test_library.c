@@ -1,0 +1,91 @@
+/* A program of a user's own that links the library lives on as the trainer does. */
+#include "e2e.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(library, .init = e2e_enter, .fini = e2e_leave, .timeout = 120);
+
+enum { RANKS = 3 };
+
+static const char *line_program(void)
+{
+    return proc_program("../tests/programs/line");
+}
+
+/* Where a rank says that it is. */
+struct where {
+    int pid;
+    unsigned long long step;
+};
+
+static struct where where(int rank)
+{
+    char name[32];
+    struct where at = {0};
+
+    (void)snprintf(name, sizeof name, "rank_%d", rank);
+    (void)sscanf(e2e_read(e2e_in_folder(name)), "%d %llu", &at.pid, &at.step);
+    return at;
+}
+
+struct goal {
+    int rank;
+    unsigned long long step;
+    int not_pid;
+};
+
+static bool is_reached(void *context)
+{
+    const struct goal *goal = context;
+    struct where at = where(goal->rank);
+
+    return at.step >= goal->step && at.pid != goal->not_pid;
+}
+
+static void wait_for(int rank, unsigned long long step, int not_pid)
+{
+    struct goal goal = {rank, step, not_pid};
+
+    proc_until(is_reached, &goal, 60, "the step of a rank");
+}
+
+Test(library, a_rank_that_is_killed_is_replaced_and_the_others_keep_their_process_and_state)
+{
+    struct proc agent;
+    struct where before[RANKS];
+
+    e2e_start(&agent, "--nproc_per_node=3", "--max_restarts=5", line_program(), e2e_in_folder(""),
+              NULL);
+    for (int turn = 0; turn < 2; turn++) {
+        int victim = turn == 0 ? 1 : 0; /* rank 0 is not special */
+
+        wait_for(2, 40 + 80 * (unsigned)turn, 0);
+        for (int rank = 0; rank < RANKS; rank++)
+            before[rank] = where(rank);
+        cr_assert_eq(kill(before[victim].pid, SIGKILL), 0);
+        wait_for(victim, before[victim].step, before[victim].pid);
+        for (int rank = 0; rank < RANKS; rank++) {
+            if (rank != victim)
+                cr_assert_eq(where(rank).pid, before[rank].pid, "rank %d was started again", rank);
+        }
+    }
+    cr_assert_eq(proc_finish(&agent, 60), 0, "%s", ct_buf_str(&agent.text));
+    e2e_said(&agent, "y = 2.00 x + 1.00 after 300 steps on 3 ranks");
+    e2e_said(&agent, "2 of 3 workers go on from step");
+    proc_free(&agent);
+}
+
+Test(library, alone_it_is_a_world_of_one)
+{
+    struct proc program;
+    const char *argv[] = {line_program(), e2e_in_folder(""), NULL};
+
+    proc_start(&program, argv, NULL);
+    cr_assert_eq(proc_finish(&program, 60), 0, "%s", ct_buf_str(&program.text));
+    e2e_said(&program, "y = 2.00 x + 1.00 after 300 steps on 1 ranks");
+    proc_free(&program);
+}
