@@ -1,0 +1,274 @@
+/* Hangs and stragglers on real processes: rows 3, 4 and 16 of the fault table. A rank hangs because
+ * it is stopped while it is in a collective, or because a file that it writes is a FIFO that nobody
+ * reads; it is slow because it is stopped and continued all the time. */
+#include "drill.h"
+#include "e2e.h"
+#include "fleet.h"
+
+#include <criterion/criterion.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+TestSuite(watch, .init = drill_enter, .fini = drill_leave, .timeout = 180);
+
+enum { HANG_S = 3 };
+
+/* ---- row 3: two nodes, a daemon, a rank stopped inside a collective ---------------------------
+ */
+
+enum { STEPS = 600, BATCH = 32 };
+
+static const char *const large[] = {"--model.hidden=[512,512]", NULL};
+static const struct fleet alone = {.name = "alone", .steps = STEPS, .batch = BATCH, .words = large};
+
+/* The state letter of a process and how much CPU time it has used. */
+static char state_of(pid_t pid, unsigned long *ret_ticks)
+{
+    char path[64], state = '?';
+    unsigned long user = 0, system = 0;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "re");
+    cr_assert_not_null(file, "process %d is gone", (int)pid);
+    cr_assert_eq(fscanf(file, "%*d (%*[^)]) %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
+                        &state, &user, &system),
+                 3);
+    (void)fclose(file);
+    *ret_ticks = user + system;
+    return state;
+}
+
+struct rest {
+    pid_t pid;
+    unsigned long ticks;
+    int times;
+};
+
+/* Does it only sleep, look after look? Then it waits for others: nothing else makes a rank sleep.
+ */
+static bool only_sleeps(void *context)
+{
+    struct rest *rest = context;
+    unsigned long ticks;
+    char state = state_of(rest->pid, &ticks);
+
+    rest->times = state == 'S' && ticks == rest->ticks ? rest->times + 1 : 0;
+    rest->ticks = ticks;
+    return rest->times >= 10;
+}
+
+/* Stop `victim` while it is in a collective: where it waits for `other`, who is stopped meanwhile.
+ */
+static void stop_in_collective(pid_t victim, pid_t other)
+{
+    struct rest rest = {.pid = victim};
+
+    cr_assert_eq(kill(other, SIGSTOP), 0);
+    proc_until(only_sleeps, &rest, 10, "a rank that waits");
+    cr_assert_eq(kill(victim, SIGSTOP), 0);
+    cr_assert_eq(kill(other, SIGCONT), 0);
+}
+
+struct successor {
+    int index;
+    pid_t before;
+};
+
+static bool has_successor(void *context)
+{
+    const struct successor *successor = context;
+    pid_t now = fleet_worker_now(successor->index);
+
+    return now != 0 && now != successor->before;
+}
+
+Test(watch, row_3_a_rank_that_hangs_in_a_collective_is_named_examined_and_replaced)
+{
+    static const char *words[] = {"--model.hidden=[512,512]", "--hang_timeout=3s", NULL, NULL};
+    static const struct fleet run = {.name = "run", .steps = STEPS, .batch = BATCH, .words = words};
+    struct drill_job job = {.nodes = "2", .lease = "2s", .restarts = 1};
+    char folder[PATH_MAX], stacks[PATH_MAX];
+
+    fleet_run_alone(&alone);
+    (void)snprintf(folder, sizeof folder, "--log_dir=%s", e2e_in_folder("logs"));
+    words[2] = folder;
+    struct proc *daemon = drill_daemon(DRILL_HERE);
+    fleet_job(&run, &job);
+    for (int i = 0; i < 2; i++)
+        (void)drill_node(i, DRILL_HERE, &job);
+    fleet_wait_step(&run, 20, 30);
+    pid_t healthy = fleet_worker(0, 5);
+    struct successor successor = {1, fleet_worker(1, 5)};
+    stop_in_collective(successor.before, healthy);
+    double since = proc_now_s();
+
+    (void)proc_wait_text(drill_proc(1), "hangs in all_reduce of ", HANG_S + 10);
+    drill_figure(3, "verdict after", drill_ms(since) / 1e3, HANG_S + 2, "s");
+    (void)proc_wait_text(drill_proc(1), "hung and was killed by ctrun", 15);
+    proc_until(has_successor, &successor, 15, "a new worker");
+    drill_figure(3, "replaced after", drill_ms(since) / 1e3, HANG_S + 15, "s");
+    e2e_said(drill_proc(1), "rank 1 (host ");
+    e2e_said(drill_proc(1), "its process is stopped by a signal");
+    (void)proc_wait_text(daemon, "rank 1 of node ", 5);
+    e2e_said(daemon, "hangs in all_reduce of ");
+    (void)snprintf(stacks, sizeof stacks, "%s/none/hang-rank-0001.g1.txt", e2e_in_folder("logs"));
+    cr_assert_not_null(strstr(e2e_read(stacks), "rank 1, which hangs"));
+    cr_assert_not_null(strstr(e2e_read(stacks), "T (stopped)"));
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(fleet_finish(i, 60), 0, "%s", ct_buf_str(&drill_proc(i)->text));
+    cr_assert_eq(e2e_count(ct_buf_str(&drill_proc(0)->text), " hangs"), 0, "rank 0 is well");
+    e2e_said(drill_proc(0), "1 of 1 workers of this node go on from step");
+    fleet_expect_samples(&run);
+    cr_assert(fleet_same_result(&run, &alone), "parameters or moments differ");
+    drill_fact(3, "same bits as the undisturbed run");
+}
+
+/* ---- row 4: a program of a user's own, a rank that never comes back from open(2) ---------------
+ */
+
+enum { RANKS = 3 };
+
+/* What rank `rank` of tests/e2e/programs/line wrote: its pid and step. */
+static pid_t pid_of(int rank, unsigned long long *ret_step)
+{
+    char name[32];
+    int pid = 0;
+
+    (void)snprintf(name, sizeof name, "rank_%d", rank);
+    *ret_step = 0;
+    (void)sscanf(e2e_read(e2e_in_folder(name)), "%d %llu", &pid, ret_step);
+    return pid;
+}
+
+struct goal {
+    int rank;
+    unsigned long long step;
+    pid_t not_pid;
+};
+
+static bool is_reached(void *context)
+{
+    const struct goal *goal = context;
+    unsigned long long step;
+    pid_t pid = pid_of(goal->rank, &step);
+
+    return pid != 0 && pid != goal->not_pid && step >= goal->step;
+}
+
+static void wait_rank(int rank, unsigned long long step, pid_t not_pid)
+{
+    struct goal goal = {rank, step, not_pid};
+
+    proc_until(is_reached, &goal, 30, "a step of a rank");
+}
+
+Test(watch, row_4_a_rank_that_hangs_outside_of_collectives_is_named_and_replaced)
+{
+    const char *const argv[] = {proc_program("ctrun"),
+                                "--nproc_per_node=3",
+                                "--max_restarts=1",
+                                "--hang_timeout=3s",
+                                proc_program("../tests/programs/line"),
+                                e2e_in_folder(""),
+                                NULL};
+    struct proc agent;
+    pid_t before[RANKS];
+    unsigned long long step;
+
+    proc_start(&agent, argv, NULL);
+    for (int rank = 0; rank < RANKS; rank++) {
+        wait_rank(rank, 20, 0);
+        before[rank] = pid_of(rank, &step);
+    }
+    const char *file = e2e_in_folder("rank_1");
+    const char *fifo = e2e_in_folder("fifo");
+    cr_assert_eq(mkfifo(fifo, 0600), 0);
+    cr_assert_eq(rename(fifo, file), 0); /* its next fopen waits for a reader */
+    double since = proc_now_s();
+    (void)proc_wait_text(&agent, "hangs: it has not entered ", HANG_S + 10);
+    drill_figure(4, "verdict after", drill_ms(since) / 1e3, HANG_S + 2, "s");
+    cr_assert_eq(unlink(file), 0);
+    (void)proc_wait_text(&agent, "hung and was killed by ctrun", 15);
+    wait_rank(1, 21, before[1]);
+    drill_figure(4, "replaced after", drill_ms(since) / 1e3, HANG_S + 15, "s");
+    for (int rank = 0; rank < RANKS; rank += 2)
+        cr_assert_eq(pid_of(rank, &step), before[rank], "rank %d was started again", rank);
+    cr_assert_eq(proc_finish(&agent, 60), 0, "%s", ct_buf_str(&agent.text));
+    e2e_said(&agent, "rank 1 (host ");
+    e2e_said(&agent, "where 2 ranks of this node wait for it; no sign of life for 3.");
+    e2e_said(&agent, "2 of 3 workers go on from step");
+    e2e_said(&agent, "y = 2.00 x + 1.00 after 300 steps on 3 ranks");
+    proc_free(&agent);
+}
+
+Test(watch, a_hang_without_restarts_ends_the_job_with_its_sentence)
+{
+    struct proc agent;
+    unsigned long long step;
+
+    e2e_start(&agent, "--nproc_per_node=3", "--hang_timeout=1s",
+              proc_program("../tests/programs/line"), e2e_in_folder(""), NULL);
+    wait_rank(2, 20, 0);
+    cr_assert_eq(kill(pid_of(2, &step), SIGSTOP), 0);
+    cr_assert_neq(proc_finish(&agent, 30), 0);
+    e2e_said(&agent, "rank 2 (node 0, host ");
+    e2e_said(&agent, "hung and was killed by ctrun");
+    e2e_said(&agent, "  | rank 2 (host ");
+    e2e_said(&agent, "hint: launch.hang_timeout");
+    proc_free(&agent);
+}
+
+Test(watch, a_program_that_keeps_no_record_is_never_judged)
+{
+    struct proc agent;
+
+    e2e_start(&agent, "--nproc_per_node=2", "--hang_timeout=1s", "--no_python", "/bin/sleep", "13",
+              NULL);
+    cr_assert_eq(proc_finish(&agent, 40), 0, "%s", ct_buf_str(&agent.text));
+    e2e_said(&agent, "launch.hang_timeout has no effect: the program does not use ctrun's library");
+    e2e_not_said(&agent, "no sign of life");
+    proc_free(&agent);
+}
+
+/* ---- row 16: a rank at half its speed ----------------------------------------------------------
+ */
+
+Test(watch, row_16_a_rank_at_half_its_speed_is_named_within_50_steps_and_stays)
+{
+    static const char *const words[] = {"--model.hidden=[512,512]", NULL};
+    static const struct fleet slow = {.name = "slow", .steps = 4000, .batch = 1536, .words = words};
+    struct drill_job job = {.nodes = "2", .lease = "5s"};
+    pid_t workers[2];
+    struct proc brake;
+    char script[256];
+
+    (void)drill_daemon(DRILL_HERE);
+    fleet_job(&slow, &job);
+    for (int i = 0; i < 2; i++)
+        (void)drill_node(i, DRILL_HERE, &job);
+    fleet_wait_step(&slow, 60, 60);
+    for (int i = 0; i < 2; i++)
+        workers[i] = fleet_worker(i, 5);
+    (void)snprintf(script, sizeof script,
+                   "while kill -STOP %d && sleep 0.03 && kill -CONT %d && sleep 0.03; do :; done",
+                   (int)workers[1], (int)workers[1]);
+    const char *const argv[] = {"/bin/sh", "-c", script, NULL};
+    int step = fleet_step(&slow);
+    proc_start(&brake, argv, NULL);
+    (void)proc_wait_text(drill_proc(0), "rank 1 (host ", 60);
+    int steps = fleet_step(&slow) - step;
+    (void)proc_wait_text(drill_proc(0), "it stays in the job", 5);
+    e2e_said(drill_proc(0), "holds the others up: it was last at ");
+    drill_figure(16, "steps until it is named", steps, 50, "");
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(fleet_worker_now(i), workers[i], "worker %d was restarted", i);
+    cr_assert_eq(drill_metric("ctrun_generation"), 1);
+    cr_assert_eq(e2e_count(ct_buf_str(&drill_proc(0)->text), "holds the others up"), 1);
+    (void)kill(brake.pid, SIGKILL);
+    proc_free(&brake);
+}
