@@ -13,13 +13,17 @@
 #include <string.h>
 #include <sys/random.h>
 
+enum { TURN_MS = 1000 }; /* with several endpoints: how long one is tried */
+
 struct ct_agent {
     uv_loop_t *loop;
     uv_timer_t timer;
     struct ct_member member;
     const struct ct_clock *clock;
-    struct ct_conn *conn; /* NULL: none */
-    struct ct_endpoint endpoint;
+    struct ct_conn *conn;                             /* NULL: none */
+    struct ct_endpoint endpoints[CT_AGENT_ENDPOINTS]; /* tried in turn */
+    size_t endpoint_count;
+    size_t endpoint_next;
     struct ct_key key;
     bool has_key;
     struct ct_error connect_error; /* of a connection that could not even be begun */
@@ -122,19 +126,23 @@ static void io_send(void *context, const struct ct_message *message)
 static void io_connect(void *context, uint64_t give_up_ms)
 {
     struct ct_agent *agent = context;
+    const struct ct_endpoint *endpoint = &agent->endpoints[agent->endpoint_next];
+    uint64_t limit_ms = agent->endpoint_count > 1 ? TURN_MS : INT32_MAX;
     struct ct_conn_options options = {
         .from = CT_FROM_SERVER,
         .key = agent->has_key ? &agent->key : NULL,
         .job = agent->run_id,
         .queue_limit = CT_WIRE_VALUE * 2,
-        .connect_ms = (uint32_t)CT_MIN(give_up_ms, (uint64_t)INT32_MAX),
+        .connect_ms = (uint32_t)CT_MIN(give_up_ms, limit_ms),
         .user_timeout_ms = agent->member.options.params.lease_ms,
         .seed = agent->member.options.id.low,
+        .source = agent->member.options.source,
     };
     CT_ASSERT(agent->conn == NULL);
     agent->connect_error = (struct ct_error){0};
-    if (ct_conn_connect(agent->loop, &agent->endpoint, &options, &callbacks_of_conn, agent,
-                        &agent->conn, &agent->connect_error) != 0)
+    agent->endpoint_next = (agent->endpoint_next + 1) % agent->endpoint_count;
+    if (ct_conn_connect(agent->loop, endpoint, &options, &callbacks_of_conn, agent, &agent->conn,
+                        &agent->connect_error) != 0)
         agent->conn = NULL;
 }
 
@@ -172,10 +180,27 @@ static int check(const struct ct_agent_options *options, struct ct_error *err)
     return ct_rdzv_params_check(&options->params, err);
 }
 
+/* "a:29400,b:29400" */
+static int parse_endpoints(struct ct_agent *agent, const char *list, struct ct_error *err)
+{
+    int rc = 0;
+    do {
+        char one[CT_ENDPOINT_TEXT];
+        size_t size = strcspn(list, ",");
+        if (agent->endpoint_count == CT_AGENT_ENDPOINTS)
+            return ct_error_set(err, CT_EUSAGE, "an agent can be given %d endpoints",
+                                CT_AGENT_ENDPOINTS);
+        (void)snprintf(one, sizeof(one), "%.*s", (int)CT_MIN(size, sizeof(one)), list);
+        rc = ct_endpoint_parse(one, -1, &agent->endpoints[agent->endpoint_count++], err);
+        list += size + (list[size] == ',');
+    } while (rc == 0 && *list != '\0');
+    return rc;
+}
+
 static int prepare(struct ct_agent *agent, const struct ct_agent_options *options,
                    const struct ct_agent_callbacks *callbacks, struct ct_error *err)
 {
-    int rc = ct_endpoint_parse(options->endpoint, -1, &agent->endpoint, err);
+    int rc = parse_endpoints(agent, options->endpoint, err);
     if (rc == 0 && options->key_file != NULL) {
         rc = ct_net_key_load(options->key_file, &agent->key, err);
         agent->has_key = rc == 0;

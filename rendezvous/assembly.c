@@ -23,8 +23,8 @@ void ct_assembly_free(struct ct_assembly *assembly)
     free(assembly);
 }
 
-/* Begin with the first part; false without memory. */
-static bool begin(struct ct_assembly *assembly, const struct ct_msg_round *part)
+/* Begin with the first part, with room for `room` nodes; false without memory. */
+static bool begin(struct ct_assembly *assembly, const struct ct_msg_round *part, uint32_t room)
 {
     ct_arena_deinit(&assembly->arena);
     ct_arena_init(&assembly->arena, ARENA_BYTES);
@@ -43,8 +43,7 @@ static bool begin(struct ct_assembly *assembly, const struct ct_msg_round *part)
         .node_count = part->node_count,
         .world = part->world,
     };
-    assembly->nodes = ct_arena_array(&assembly->arena, part->node_count, sizeof(*assembly->nodes));
-    assembly->round.nodes = assembly->nodes;
+    assembly->nodes = ct_arena_array(&assembly->arena, room, sizeof(*assembly->nodes));
     return assembly->nodes != NULL;
 }
 
@@ -73,7 +72,7 @@ int ct_assembly_add(struct ct_assembly *assembly, const struct ct_msg_round *par
                     struct ct_id self, struct ct_error *err)
 {
     if (part->first == 0 && part->node_count > 0 && part->node_count <= CT_WIRE_NODES) {
-        if (!begin(assembly, part))
+        if (!begin(assembly, part, part->node_count))
             return ct_error_set(err, CT_ENOMEM, "no memory for a round of %u nodes",
                                 part->node_count);
     }
@@ -93,5 +92,29 @@ int ct_assembly_add(struct ct_assembly *assembly, const struct ct_msg_round *par
     if (round->self == UINT32_MAX || round->base_node >= (int32_t)round->node_count)
         return ct_error_set(err, CT_EPROTOCOL, "round %" PRIu64 " does not list this node",
                             part->generation);
+    assembly->round.nodes = assembly->round.head = assembly->nodes;
+    assembly->round.own = &assembly->nodes[round->self];
+    return 1;
+}
+
+int ct_assembly_short(struct ct_assembly *assembly, const struct ct_msg_round *m, struct ct_id self,
+                      struct ct_error *err)
+{
+    if (!begin(assembly, m, m->nodes.count))
+        return ct_error_set(err, CT_ENOMEM, "no memory for a round");
+    struct ct_round *round = &assembly->round;
+    for (uint32_t i = 0; i < m->nodes.count; i++) {
+        const struct ct_wire_node *node = &m->nodes.data[i];
+        if (!add_node(assembly, node, self))
+            return ct_error_set(err, CT_ENOMEM, "no memory for a round");
+        if (round->self == i)
+            round->own = &assembly->nodes[i];
+        if (node->index == 0)
+            round->head = &assembly->nodes[i];
+    }
+    if (round->own == NULL || round->head == NULL || round->base_node >= (int32_t)m->node_count)
+        return ct_error_set(err, CT_EPROTOCOL, "round %" PRIu64 " does not list this node",
+                            m->generation);
+    round->self = m->nodes.data[round->self].index;
     return 1;
 }

@@ -31,8 +31,10 @@ struct ct_round {
     uint64_t published_step;       /* a round without base begins from exactly this one */
     uint32_t self;                 /* index of this node */
     uint32_t node_count;
-    uint32_t world; /* all slots */
-    const struct ct_round_node *nodes;
+    uint32_t world;                    /* all slots */
+    const struct ct_round_node *own;   /* this node */
+    const struct ct_round_node *head;  /* node 0 */
+    const struct ct_round_node *nodes; /* all; NULL in a short one (see ct_assembly_short) */
 };
 
 /* Parts of one round; `round` is complete when all have come. */
@@ -51,5 +53,9 @@ void ct_assembly_free(struct ct_assembly *assembly);
  * when the parts contradict each other or `self` is not in the round, CT_ENOMEM. */
 int ct_assembly_add(struct ct_assembly *assembly, const struct ct_msg_round *part,
                     struct ct_id self, struct ct_error *err);
+
+/* The same with a short ROUND: complete at once, without `nodes`. 1, CT_EPROTOCOL, CT_ENOMEM. */
+int ct_assembly_short(struct ct_assembly *assembly, const struct ct_msg_round *m, struct ct_id self,
+                      struct ct_error *err);
 
 #endif

@@ -13,8 +13,7 @@
 #include <string.h>
 
 enum {
-    UNTOLD_MS = 630 * 1000, /* how long a result is kept: an agent gives up after 600 s */
-    REUSE_MS = 5000,        /* beyond two leases, until an ended job's name may be used again */
+    REUSE_MS = 5000, /* beyond two leases, until an ended job's name may be used again */
 };
 
 const struct ct_rdzv_params ct_rdzv_params_default = {
@@ -34,11 +33,6 @@ static const unsigned phase_successors[CT_RDZV_PHASES] = {
 #define CT_RDZV_PHASE(name, successors) [CT_RDZV_##name] = 0 successors,
 #include "rendezvous/states.def"
 #undef CT_RDZV_PHASE
-};
-static const unsigned member_successors[CT_RDZV_MEMBER_STATES] = {
-#define CT_RDZV_MEMBER(name, successors) [CT_RDZV_##name] = 0 successors,
-#include "rendezvous/states.def"
-#undef CT_RDZV_MEMBER
 };
 #undef TO
 
@@ -118,26 +112,23 @@ void ct_rdzv_set_phase(struct ct_rdzv *job, enum ct_rdzv_phase phase)
 {
     CT_ASSERT((phase_successors[job->phase] >> phase & 1u) != 0);
     job->phase = phase;
-}
-
-void ct_rdzv_set_member(struct ct_rdzv *job, struct ct_rdzv_member *member,
-                        enum ct_rdzv_member_state state)
-{
-    CT_ASSERT((member_successors[member->state] >> state & 1u) != 0);
-    CT_ASSERT(job->count[member->state] > 0);
-    job->count[member->state]--;
-    job->count[state]++;
-    member->state = state;
+    job->phase_since_ms = job->now_ms;
 }
 
 void ct_rdzv_persist(struct ct_rdzv *job, enum ct_rdzv_record record)
 {
     job->pending = record;
     job->retry_ms = UINT64_MAX;
+    job->pending_seq = ct_rdzv_push_record(job, record);
+}
+
+uint64_t ct_rdzv_push_record(struct ct_rdzv *job, enum ct_rdzv_record record)
+{
     struct ct_rdzv_action *action = ct_rdzv_push(job, CT_RDZV_DO_PERSIST, 0);
     action->record = record;
     action->seq = ++job->record_seq;
     action->generation = job->generation;
+    return action->seq;
 }
 
 void ct_rdzv_push_prepare(struct ct_rdzv *job, uint64_t link)
@@ -184,30 +175,40 @@ static void on_member_event(struct ct_rdzv *job, struct ct_rdzv_member *member,
     case CT_RDZV_ON_LEAVE:
         ct_rdzv_on_leave(job, member, event->leave);
         break;
+    case CT_RDZV_ON_PUBLISH:
+        ct_rdzv_on_publish(job, member, event);
+        break;
     default:
         break;
     }
 }
 
-static void on_record(struct ct_rdzv *job, const struct ct_rdzv_event *event)
+/* The record that the phase waits for is kept, or not. */
+static void on_pending(struct ct_rdzv *job, bool is_kept)
 {
-    if (job->pending == 0 || event->seq != job->record_seq)
-        return;
     enum ct_rdzv_record record = job->pending;
-    bool is_kept = event->kind == CT_RDZV_ON_PERSISTED;
     if (is_kept || record == CT_RDZV_RECORD_CLOSE)
         ct_rdzv_on_persisted(job);
-    if (is_kept) {
-        job->disk_told = false;
+    if (is_kept)
         return;
-    }
     /* The end of a job is told even when the disk is full, for nothing contradicts it; the record
      * follows when it can. */
     job->pending = record;
     job->retry_ms = job->now_ms + CT_RDZV_PERSIST_RETRY_MS;
-    if (!job->disk_told)
+}
+
+static void on_record(struct ct_rdzv *job, const struct ct_rdzv_event *event)
+{
+    bool is_kept = event->kind == CT_RDZV_ON_PERSISTED;
+    if (!is_kept && !job->disk_told)
         ct_rdzv_announce(job, "the journal cannot be written: no new round until it can");
-    job->disk_told = true;
+    job->disk_told = !is_kept;
+    if (event->seq == job->cordon_seq && event->seq != 0)
+        ct_rdzv_on_cordon_record(job, is_kept);
+    else if (event->seq == job->publishing_seq && event->seq != 0)
+        ct_rdzv_on_publish_record(job, is_kept);
+    else if (job->pending != 0 && event->seq == job->pending_seq)
+        on_pending(job, is_kept);
 }
 
 /* A step that comes long after it was due was held up by the daemon itself (a stopped process, a
@@ -230,6 +231,9 @@ void ct_rdzv_step(struct ct_rdzv *job, uint64_t now_ms, const struct ct_rdzv_eve
 
     if (event->kind == CT_RDZV_ON_JOIN) {
         ct_rdzv_on_join(job, event);
+    } else if (event->kind == CT_RDZV_ON_DRAIN || event->kind == CT_RDZV_ON_CORDON ||
+               event->kind == CT_RDZV_ON_UNCORDON) {
+        ct_rdzv_on_order(job, event);
     } else if (event->kind == CT_RDZV_ON_PERSISTED || event->kind == CT_RDZV_ON_PERSIST_FAILED) {
         on_record(job, event);
     } else if (event->kind != CT_RDZV_ON_TICK) {
@@ -240,6 +244,7 @@ void ct_rdzv_step(struct ct_rdzv *job, uint64_t now_ms, const struct ct_rdzv_eve
     if (job->scan_ms <= now_ms)
         ct_rdzv_scan_leases(job);
     ct_rdzv_round_tick(job);
+    ct_rdzv_cordon_tick(job);
     if (job->retry_ms <= now_ms)
         ct_rdzv_persist(job, job->pending);
     job->out = NULL;
@@ -248,6 +253,7 @@ void ct_rdzv_step(struct ct_rdzv *job, uint64_t now_ms, const struct ct_rdzv_eve
 uint64_t ct_rdzv_deadline(const struct ct_rdzv *job)
 {
     uint64_t due = CT_MIN(job->scan_ms, job->retry_ms);
+    due = CT_MIN(due, CT_MIN(job->cordon_ms, job->cordon_retry_ms));
     switch (job->phase) {
     case CT_RDZV_LOBBY:
     case CT_RDZV_PAUSED:
@@ -260,12 +266,15 @@ uint64_t ct_rdzv_deadline(const struct ct_rdzv *job)
         if (job->pending == 0)
             due = CT_MIN(due, job->prepare_until_ms);
         break;
+    case CT_RDZV_HEAL:
+        due = CT_MIN(due, job->leave_until_ms);
+        break;
     case CT_RDZV_RUNNING:
         due = CT_MIN(due, job->grow_until_ms);
         break;
     case CT_RDZV_CLOSED:
-        if (job->closed_ms + UNTOLD_MS > job->now_ms)
-            due = CT_MIN(due, job->closed_ms + UNTOLD_MS);
+        if (job->closed_ms + ct_rdzv_outlived_ms(job) > job->now_ms)
+            due = CT_MIN(due, job->closed_ms + ct_rdzv_outlived_ms(job));
         break;
     default:
         break;
@@ -308,6 +317,11 @@ const struct ct_rdzv_result *ct_rdzv_result(const struct ct_rdzv *job)
     return &job->result;
 }
 
+const struct ct_rdzv_publication *ct_rdzv_published(const struct ct_rdzv *job)
+{
+    return &job->published;
+}
+
 const struct ct_rdzv_roster *ct_rdzv_roster(const struct ct_rdzv *job)
 {
     return &job->roster;
@@ -339,5 +353,5 @@ bool ct_rdzv_is_idle(const struct ct_rdzv *job)
     uint32_t told = 0;
     for (uint32_t i = 0; i < job->roster.count; i++)
         told += job->roster.places[i].told;
-    return told == job->roster.count || job->closed_ms + UNTOLD_MS <= job->now_ms;
+    return told == job->roster.count || job->closed_ms + ct_rdzv_outlived_ms(job) <= job->now_ms;
 }

@@ -9,15 +9,17 @@
  *        | join_timeout            | below MIN: back         v
  *        |                         |                     PREPARE(g)   g is durable, then told;
  *        |                         |                         |        each stops and promises
- *        |                         |                all have promised
+ *        |                         |                all have promised: the fence is up
  *        |                         |                         v
- *        |                         |                     COMMIT(g)    the roster becomes durable
- *        |                         |                         v
- *        |        below MIN   PAUSED <-- member lost --  RUNNING(g) -- any change --> PREPARE(g')
- *        |                         |                         |
+ *        |                         |                     COMMIT(g)    roster and base become
+ * durable |                         |                         v |                         | HEAL(g)
+ * told; all take the base |                         |                         v |        below MIN
+ * PAUSED <-- member lost --  RUNNING(g) -- any change --> PREPARE(g') |                         | |
  *        +---- error ---> CLOSING <+-- join_timeout          | all done, or the budget is spent
  *                           |  ^-----------------------------+
  *                         CLOSED       the result is durable, then told to all; final
+ *
+ * From HEAL only failures lead to another round, joins and leaves wait for RUNNING.
  *
  * Words: a generation is a round's number; it only grows, and it has at most one roster, for ever.
  * The roster is the ordered list of members of a committed round; ranks follow from it. A lineage
@@ -25,6 +27,12 @@
  *
  * What is durable: the core asks for a record to be kept (CT_RDZV_DO_PERSIST) and shows its effect
  * to nobody before CT_RDZV_ON_PERSISTED came back. Without a journal the caller answers at once.
+ *
+ * A publication is what readers outside the job may take: a checkpoint, a result. It counts once it
+ * is on record here, which needs that its round still may act: until the last member promised the
+ * next one. That moment is the fence, and the base is chosen behind it, so that a base descends
+ * from all that was ever published; the fence needs no record of its own, COMMIT is the first one
+ * after it.
  *
  * Every message of a member may be lost, repeated or late: heartbeats carry what the member has
  * seen, and the core repeats what is missing. A message of an older generation, of a replaced
@@ -49,6 +57,8 @@ enum {
     CT_RDZV_ROLE_BYTES = 64,     /* torchrun's --role, with terminator */
     CT_RDZV_TEXT_BYTES = 2048,   /* last words of a failed worker, with terminator */
     CT_RDZV_ACTIONS_LIMIT = 24,  /* actions of one step */
+    CT_RDZV_REASON_BYTES = 200,  /* who cordoned a host and why, with terminator */
+    CT_RDZV_CORDONS = 64,        /* hosts that are cordoned at a time */
     CT_RDZV_LEASE_MIN_MS = 100,  /* shorter leases are refused: a busy machine would lose nodes */
 };
 
@@ -142,6 +152,22 @@ struct ct_rdzv_result {
     struct ct_rdzv_failure cause;
 };
 
+/* What readers outside the job may take. */
+struct ct_rdzv_publication {
+    uint64_t generation; /* the round that made it; 0: none yet */
+    uint64_t lineage;    /* of the state that this round began with */
+    uint64_t step;
+    uint64_t digest; /* 0: not compared */
+};
+
+/* A host that new rounds do without; nodes that are in a round stay. */
+struct ct_rdzv_cordon {
+    uint64_t until_ms; /* UINT64_MAX: until it is uncordoned */
+    bool by_operator;  /* else after many losses: such a host is taken when MIN needs it */
+    char host[CT_RDZV_HOST_BYTES];
+    char reason[CT_RDZV_REASON_BYTES];
+};
+
 /* ---- events ---- */
 
 struct ct_rdzv_join {
@@ -160,17 +186,29 @@ struct ct_rdzv_join {
 };
 
 enum ct_rdzv_event_kind {
-    CT_RDZV_ON_TICK,           /* time passed: a deadline is due (harmless otherwise) */
-    CT_RDZV_ON_JOIN,           /* `link` is the caller's name for the connection, never 0 */
-    CT_RDZV_ON_HEARTBEAT,      /* promised, generation (acting), over; to LEAVE: link, seq */
-    CT_RDZV_ON_PREPARED,       /* generation, acted, lineage, step, digest, port */
-    CT_RDZV_ON_FAILURE,        /* failure */
-    CT_RDZV_ON_DONE,           /* generation: all workers of the node exited with 0 */
-    CT_RDZV_ON_LEAVE,          /* leave */
-    CT_RDZV_ON_DISCONNECT,     /* `link` is gone; silent */
-    CT_RDZV_ON_PERSISTED,      /* record `seq` and all before it are durable */
+    CT_RDZV_ON_TICK,       /* time passed: a deadline is due (harmless otherwise) */
+    CT_RDZV_ON_JOIN,       /* `link` is the caller's name for the connection, never 0 */
+    CT_RDZV_ON_HEARTBEAT,  /* promised, generation (acting), over, healed; to PUBLISH: link, seq */
+    CT_RDZV_ON_PREPARED,   /* generation, acted, lineage, step, digest, port */
+    CT_RDZV_ON_FAILURE,    /* failure */
+    CT_RDZV_ON_DONE,       /* generation: all workers of the node exited with 0 */
+    CT_RDZV_ON_LEAVE,      /* leave */
+    CT_RDZV_ON_PUBLISH,    /* generation, step, digest */
+    CT_RDZV_ON_DISCONNECT, /* `link` is gone; silent */
+    CT_RDZV_ON_PERSISTED,  /* record `seq` is durable */
     CT_RDZV_ON_PERSIST_FAILED, /* record `seq` is not; it is asked for again later */
+    CT_RDZV_ON_DRAIN,          /* `link` is an operator's here and below: order */
+    CT_RDZV_ON_CORDON,         /* order */
+    CT_RDZV_ON_UNCORDON,       /* order */
     CT_RDZV_EVENTS,
+};
+
+/* What an operator wants of a host; each order is answered by one CT_RDZV_DO_ANSWER. */
+struct ct_rdzv_order {
+    const char *host;
+    const char *author;
+    const char *reason; /* may be "" */
+    uint64_t for_ms;    /* CORDON: how long; 0: without end */
 };
 
 struct ct_rdzv_event {
@@ -181,6 +219,7 @@ struct ct_rdzv_event {
     uint64_t generation;
     uint64_t promised; /* heartbeat: highest generation promised */
     uint64_t over;     /* heartbeat: newest generation given up */
+    uint64_t healed;   /* heartbeat: newest generation whose base all its workers hold */
     uint64_t acted;
     uint64_t lineage;
     uint64_t step;
@@ -190,6 +229,7 @@ struct ct_rdzv_event {
     enum ct_rdzv_leave leave;
     const struct ct_rdzv_join *join;
     const struct ct_rdzv_failure *failure;
+    const struct ct_rdzv_order *order;
 };
 
 /* ---- actions ---- */
@@ -197,22 +237,28 @@ struct ct_rdzv_event {
 enum { CT_RDZV_ALL = 0 }; /* as an action's link: every connected member that the action concerns */
 
 enum ct_rdzv_action_kind {
-    CT_RDZV_DO_WELCOME,  /* link: accepted as `member`; generation: the round it is in, 0: none */
-    CT_RDZV_DO_REFUSE,   /* link: not accepted; code, text; retry_ms > 0: may try again then */
-    CT_RDZV_DO_PREPARE,  /* link or ALL that have not promised: generation, reason, at_boundary */
-    CT_RDZV_DO_ROUND,    /* link or ALL of the roster: the committed round, see ct_rdzv.roster */
-    CT_RDZV_DO_REVOKE,   /* link or ALL: generation is over, none follows yet; reason */
-    CT_RDZV_DO_ACK,      /* link: heartbeat `seq` answered; member_state: how the core sees it */
-    CT_RDZV_DO_RELEASE,  /* link: it may go, the job goes on without it */
-    CT_RDZV_DO_CLOSE,    /* link or ALL members: the job is over, see ct_rdzv.result */
-    CT_RDZV_DO_PERSIST,  /* keep record `seq` of kind `record`, read from the state, then answer */
-    CT_RDZV_DO_ANNOUNCE, /* for logs and status: text is a sentence for people */
+    CT_RDZV_DO_WELCOME,   /* link: accepted as `member`; generation: the round it is in, 0: none */
+    CT_RDZV_DO_REFUSE,    /* link: not accepted; code, text; retry_ms > 0: may try again then */
+    CT_RDZV_DO_PREPARE,   /* link or ALL that have not promised: generation, reason, at_boundary */
+    CT_RDZV_DO_ROUND,     /* link or ALL of the roster: the committed round, see ct_rdzv.roster */
+    CT_RDZV_DO_REVOKE,    /* link or ALL: generation is over, none follows yet; reason */
+    CT_RDZV_DO_ACK,       /* link, member: heartbeat `seq` answered; member_state: how it is seen */
+    CT_RDZV_DO_RELEASE,   /* link: it may go, the job goes on without it */
+    CT_RDZV_DO_DRAIN,     /* link: an operator wants it to leave; text */
+    CT_RDZV_DO_PUBLISHED, /* link: the answer for (generation, step): code, text */
+    CT_RDZV_DO_ANSWER,    /* link (an operator's): code, text */
+    CT_RDZV_DO_CLOSE,     /* link or ALL members: the job is over, see ct_rdzv.result */
+    CT_RDZV_DO_PERSIST,   /* keep record `seq` of kind `record`, read from the state, then answer */
+    CT_RDZV_DO_ANNOUNCE,  /* for logs and status: text is a sentence for people */
 };
 
 enum ct_rdzv_record {
     CT_RDZV_RECORD_RESERVE = 1, /* the job's parameters; its generation and restarts are used up */
     CT_RDZV_RECORD_COMMIT,      /* the roster of a generation, with its base */
     CT_RDZV_RECORD_CLOSE,       /* the result */
+    CT_RDZV_RECORD_MANIFEST,    /* a publication */
+    CT_RDZV_RECORD_CORDON,      /* all cordons */
+    CT_RDZV_RECORDS,
 };
 
 struct ct_rdzv_action {
@@ -221,6 +267,7 @@ struct ct_rdzv_action {
     uint64_t link;
     uint64_t generation;
     uint64_t seq;
+    uint64_t step;
     enum ct_rdzv_reason reason;
     bool at_boundary; /* stop at the next step boundary, not in the middle */
     enum ct_rdzv_member_state member_state;
@@ -246,17 +293,20 @@ struct ct_rdzv_member {
     uint64_t lease_until_ms;
     uint64_t eligible_ms; /* a host that was lost again and again joins no running round before */
     uint64_t joined;      /* order of joining */
+    uint64_t promised;    /* newest round that it has been asked for, as its heartbeat says */
     uint64_t acted; /* as it last promised: the newest round that its workers may have acted in */
     uint64_t lineage;
     uint64_t step;
     uint64_t digest;
     int32_t node_rank;
     int32_t slurm_node;
-    int32_t place; /* in the last committed round, -1: none */
+    int32_t place;     /* in the last committed round, -1: none */
+    int32_t old_place; /* it came back after it was lost: what it had in that round, -1: none */
     uint32_t slots;
     uint16_t port; /* as it last promised */
     bool survivable;
     bool leaving;
+    bool barred;           /* an operator keeps its host out of new rounds */
     bool presumed;         /* known from the journal alone, not heard of yet */
     bool hung_up;          /* its end closed the last connection */
     uint64_t contested_ms; /* when somebody else wanted its node rank; 0: nobody */
@@ -273,6 +323,7 @@ struct ct_rdzv_place {
     int32_t node_rank;
     uint16_t port;
     bool survivor; /* was in the round before */
+    bool healed;   /* its workers hold the base */
     bool done;     /* its workers have ended well */
     bool told;     /* CLOSED: its node knows the result */
     char host[CT_RDZV_HOST_BYTES];
@@ -285,7 +336,8 @@ struct ct_rdzv_roster {
     uint64_t lineage;    /* of the base; 0: nobody has state, begin from the checkpoint */
     uint64_t base_step;
     uint64_t base_digest;
-    int32_t base_node; /* place of a member that holds the base, -1 when none */
+    int32_t base_node;                    /* place of a member that holds the base, -1 when none */
+    struct ct_rdzv_publication published; /* the newest when the round was made */
     uint32_t count;
     uint32_t world;
     struct ct_rdzv_place *places; /* capacity nodes_max */
@@ -305,6 +357,8 @@ void ct_rdzv_restore_reserve(struct ct_rdzv *job, uint64_t generation, uint32_t 
                              bool charged);
 int ct_rdzv_restore_commit(struct ct_rdzv *job, const struct ct_rdzv_roster *roster,
                            uint32_t restarts, struct ct_error *err);
+void ct_rdzv_restore_manifest(struct ct_rdzv *job, const struct ct_rdzv_publication *published);
+void ct_rdzv_restore_cordon(struct ct_rdzv *job, const struct ct_rdzv_cordon *cordon, size_t count);
 void ct_rdzv_restore_close(struct ct_rdzv *job, const struct ct_rdzv_result *result);
 void ct_rdzv_restored(struct ct_rdzv *job);
 
@@ -329,6 +383,12 @@ const struct ct_rdzv_result *ct_rdzv_result(const struct ct_rdzv *job);
 /* The last committed round. */
 const struct ct_rdzv_roster *ct_rdzv_roster(const struct ct_rdzv *job);
 
+/* The newest publication on record. */
+const struct ct_rdzv_publication *ct_rdzv_published(const struct ct_rdzv *job);
+
+/* Cordoned host number `index`, NULL beyond the last. */
+const struct ct_rdzv_cordon *ct_rdzv_cordon(const struct ct_rdzv *job, size_t index);
+
 /* Members by number, 0 <= index < capacity; free places have state CT_RDZV_FREE. */
 size_t ct_rdzv_capacity(const struct ct_rdzv *job);
 const struct ct_rdzv_member *ct_rdzv_member(const struct ct_rdzv *job, size_t index);
@@ -343,6 +403,10 @@ uint64_t ct_rdzv_reusable_ms(const struct ct_rdzv *job, uint64_t now_ms);
 
 /* One sentence: what the job does now and what it waits for. */
 void ct_rdzv_describe(const struct ct_rdzv *job, char *text, size_t room);
+
+/* The same for one member that is in no round while others are: what it waits for. False: for what
+ * the job waits for. */
+bool ct_rdzv_describe_member(const struct ct_rdzv *job, size_t index, char *text, size_t room);
 
 /* One line for transcripts and logs. */
 void ct_rdzv_event_print(const struct ct_rdzv *job, const struct ct_rdzv_event *event, char *line,

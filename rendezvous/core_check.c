@@ -6,17 +6,27 @@
 #include <inttypes.h>
 #include <string.h>
 
+enum { PAIRS_CHECKED = 256 };
+
 #define BUG(...) ct_error_set(err, CT_EBUG, __VA_ARGS__)
 
 static int check_counts(const struct ct_rdzv *job, struct ct_error *err)
 {
     size_t count[CT_RDZV_MEMBER_STATES] = {0};
-    for (size_t i = 0; i < job->capacity; i++)
-        count[job->members[i].state]++;
+    size_t out[CT_RDZV_MEMBER_STATES] = {0};
+    for (size_t i = 0; i < job->capacity; i++) {
+        const struct ct_rdzv_member *member = &job->members[i];
+        count[member->state]++;
+        out[member->state] += member->state != CT_RDZV_FREE && (member->leaving || member->barred);
+    }
     for (enum ct_rdzv_member_state s = 0; s < CT_RDZV_MEMBER_STATES; s++)
         if (count[s] != job->count[s])
             return BUG("%zu members are %s, counted %zu", count[s], ct_rdzv_member_state_name(s),
                        job->count[s]);
+    for (enum ct_rdzv_member_state s = 0; s < CT_RDZV_MEMBER_STATES; s++)
+        if (out[s] != job->outside[s])
+            return BUG("%zu members that are %s go, counted %zu", out[s],
+                       ct_rdzv_member_state_name(s), job->outside[s]);
     return 0;
 }
 
@@ -34,18 +44,19 @@ static int check_members(const struct ct_rdzv *job, struct ct_error *err)
             return BUG("nobody looks at the lease of %s in time", a->host);
         if (a->place >= (int32_t)job->roster.count)
             return BUG("%s has place %d of %u", a->host, a->place, job->roster.count);
-        for (size_t k = i + 1; k < job->capacity; k++) {
+        if (ct_rdzv_find(job, a->id) != a)
+            return BUG("%s is a member twice, or cannot be found", a->host);
+        if (a->node_rank >= 0 && job->by_rank[a->node_rank] != i + 1)
+            return BUG("%s shares node rank %d", a->host, a->node_rank);
+        /* The square of a large job is too much to look at after each step. */
+        for (size_t k = i + 1; k < job->capacity && job->capacity <= PAIRS_CHECKED; k++) {
             const struct ct_rdzv_member *b = &job->members[k];
             if (b->state == CT_RDZV_FREE)
                 continue;
-            if (a->id.high == b->id.high && a->id.low == b->id.low)
-                return BUG("%s is a member twice", a->host);
             if (a->link == b->link && a->link != 0)
                 return BUG("%s and %s share a connection", a->host, b->host);
             if (a->place == b->place && a->place >= 0)
                 return BUG("%s and %s share place %d", a->host, b->host, a->place);
-            if (a->node_rank == b->node_rank && a->node_rank >= 0)
-                return BUG("%s and %s share node rank %d", a->host, b->host, a->node_rank);
         }
     }
     return 0;
@@ -95,19 +106,25 @@ static int check_phase(const struct ct_rdzv *job, struct ct_error *err)
         return BUG("%s with members in a round", ct_rdzv_phase_name(job->phase));
     if (makes && acting > 0)
         return BUG("%s while members act", ct_rdzv_phase_name(job->phase));
-    if (job->phase == CT_RDZV_RUNNING && asked > 0)
-        return BUG("RUNNING while members are asked");
+    bool acts = ct_rdzv_acts(job);
+    if (acts && asked > 0)
+        return BUG("%s while members are asked", ct_rdzv_phase_name(job->phase));
     if (job->phase == CT_RDZV_COMMIT && job->count[CT_RDZV_ASKED] > 0)
         return BUG("COMMIT before all have promised");
     if (job->phase == CT_RDZV_LOBBY && job->roster.generation > 0)
         return BUG("LOBBY after a round");
-    if ((job->phase == CT_RDZV_RUNNING || makes) && job->generation == 0)
+    if ((acts || makes) && job->generation == 0)
         return BUG("%s without a generation", ct_rdzv_phase_name(job->phase));
-    if (job->phase == CT_RDZV_RUNNING && job->roster.generation != job->generation)
-        return BUG("RUNNING round %" PRIu64 " of %" PRIu64, job->roster.generation,
+    if (acts && job->roster.generation != job->generation)
+        return BUG("acting in round %" PRIu64 " of %" PRIu64, job->roster.generation,
                    job->generation);
     if (job->restarts > job->params.max_restarts)
         return BUG("%u restarts of %u", job->restarts, job->params.max_restarts);
+    if (job->phase == CT_RDZV_HEAL && job->healed_count >= job->roster.count)
+        return BUG("HEAL when all %u hold the base", job->roster.count);
+    if (job->roster.published.step > job->published.step)
+        return BUG("round %" PRIu64 " knows of a publication that is not on record",
+                   job->roster.generation);
     if (job->done_count > job->roster.count)
         return BUG("%u of %u places are done", job->done_count, job->roster.count);
     return 0;

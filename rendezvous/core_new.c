@@ -27,20 +27,28 @@ struct ct_rdzv *ct_rdzv_new(const char *name, const struct ct_rdzv_params *param
     job->members = calloc(job->capacity, sizeof(*job->members));
     job->order = calloc(job->capacity, sizeof(*job->order));
     job->holder = calloc(job->capacity + params->nodes_max, sizeof(*job->holder));
+    uint32_t buckets = 16;
+    while (buckets < 2 * job->capacity)
+        buckets *= 2;
+    job->id_mask = buckets - 1;
+    job->by_id = calloc(buckets, sizeof(*job->by_id));
+    job->by_rank = calloc(params->nodes_max, sizeof(*job->by_rank));
     job->roster.places = calloc(params->nodes_max, sizeof(*job->roster.places));
     job->next.places = calloc(params->nodes_max, sizeof(*job->next.places));
-    if (job->members == NULL || job->order == NULL || job->holder == NULL ||
-        job->roster.places == NULL || job->next.places == NULL) {
+    if (job->by_id == NULL || job->by_rank == NULL || job->members == NULL || job->order == NULL ||
+        job->holder == NULL || job->roster.places == NULL || job->next.places == NULL) {
         ct_rdzv_free(job);
         return NULL;
     }
     job->count[CT_RDZV_FREE] = job->capacity;
     for (size_t i = 0; i < job->capacity; i++)
-        job->members[i].place = -1;
+        job->members[i].place = job->members[i].old_place = -1;
     job->roster.base_node = -1;
     job->join_until_ms = now_ms + params->join_timeout_ms;
     job->grow_until_ms = UINT64_MAX;
-    job->retry_ms = UINT64_MAX;
+    job->retry_ms = job->leave_until_ms = UINT64_MAX;
+    job->cordon_ms = job->cordon_retry_ms = UINT64_MAX;
+    job->phase_since_ms = now_ms;
     job->scan_ms = UINT64_MAX;
     return job;
 }
@@ -52,6 +60,8 @@ void ct_rdzv_free(struct ct_rdzv *job)
     free(job->members);
     free(job->order);
     free(job->holder);
+    free(job->by_id);
+    free(job->by_rank);
     free(job->roster.places);
     free(job->next.places);
     free(job);

@@ -1,5 +1,10 @@
-/* What a job is made of, for the files of the core alone (core.c, members.c, rounds.c, ranks.c,
- * core_text.c, core_check.c, journal.c). */
+/* What a job is made of, for the files of the core alone:
+ *
+ *      core.c      one step               roll.c      finding and counting members
+ *      members.c   who is here            leases.c    who is still here
+ *      rounds.c    round after round      failures.c  what went wrong, and what it costs
+ *      ranks.c     who gets which ranks   publish.c   what readers may take
+ *      cordon.c    hosts to do without    core_*.c    words, checks, memory, the journal */
 #ifndef CT_RENDEZVOUS_CORE_STATE_H
 #define CT_RENDEZVOUS_CORE_STATE_H
 
@@ -37,34 +42,57 @@ struct ct_rdzv {
     bool has_cause;
     struct ct_rdzv_failure cause;
 
-    /* Durability: the record that is waited for, 0 when none is. */
+    /* Durability: the record that the phase waits for, 0 when none. */
     enum ct_rdzv_record pending;
-    uint64_t record_seq;
-    uint64_t retry_ms; /* when to ask again, UINT64_MAX: it is under way */
-    bool disk_told;    /* it was announced that the journal cannot be written */
+    uint64_t pending_seq;
+    uint64_t record_seq; /* of the last record asked for */
+    uint64_t retry_ms;   /* when to ask again, UINT64_MAX: it is under way */
+    bool disk_told;      /* it was announced that the journal cannot be written */
+
+    struct ct_rdzv_publication published;  /* the newest on record */
+    struct ct_rdzv_publication publishing; /* whose record is under way; generation 0: none */
+    uint64_t publishing_seq;               /* of the record */
+    uint32_t publisher;                    /* the member that asked */
 
     uint64_t join_until_ms;
     uint64_t call_until_ms;
     uint64_t prepare_until_ms;
     uint64_t grow_until_ms;
-    uint64_t running_since_ms;
-    uint64_t contact_ms; /* when anybody was last heard */
-    bool is_deaf;        /* nobody is: leases are held */
+    uint64_t leave_until_ms; /* HEAL: who wants to leave waits no longer */
+    uint64_t phase_since_ms;
+    uint64_t running_since_ms; /* the round was committed */
+    uint64_t contact_ms;       /* when anybody was last heard */
+    bool is_deaf;              /* nobody is: leases are held */
     uint64_t excused_ms; /* until then a closed connection may be due to the daemon's own absence */
     uint64_t scan_ms;    /* no lease ends before; a lower bound, so that heartbeats cost nothing */
 
     struct ct_rdzv_member *members;
     size_t capacity;
     size_t count[CT_RDZV_MEMBER_STATES];
+    size_t outside[CT_RDZV_MEMBER_STATES]; /* of these, those that leave or are barred */
+    size_t leavers;                        /* members that leave */
+    size_t first_free;                     /* no free member before */
     uint64_t join_serial;
+    uint32_t *by_id; /* open addressing: member number + 1, 0 is empty */
+    uint32_t id_mask;
+    uint32_t *by_rank; /* member number + 1 that asked for the node rank, 0: nobody */
 
     struct ct_rdzv_roster roster; /* last committed */
     struct ct_rdzv_roster next;   /* being committed */
     uint32_t done_count;          /* places that are done, their members here or gone */
+    uint32_t healed_count;        /* places whose workers hold the base */
+    bool store_lost;              /* the round was committed by an earlier daemon */
 
     uint32_t *order; /* scratch: member numbers, capacity */
     int32_t *holder; /* scratch: member of each place, capacity + nodes_max */
     struct ct_rdzv_flap flaps[CT_RDZV_FLAPS];
+    struct ct_rdzv_cordon cordons[CT_RDZV_CORDONS];
+    size_t cordon_count;
+    bool cordons_changed; /* the record of them is to be written */
+    uint64_t cordon_seq;  /* of their record under way, 0: none */
+    uint64_t cordon_link; /* the operator who waits for it, 0: none */
+    uint64_t cordon_ms;   /* when the next of them ends */
+    uint64_t cordon_retry_ms;
     struct ct_rdzv_result result;
     uint64_t closed_ms;
     struct ct_rdzv_actions *out; /* of the step under way */
@@ -76,12 +104,36 @@ struct ct_rdzv_action *ct_rdzv_push(struct ct_rdzv *job, enum ct_rdzv_action_kin
 void ct_rdzv_announce(struct ct_rdzv *job, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void ct_rdzv_set_phase(struct ct_rdzv *job, enum ct_rdzv_phase phase);
-void ct_rdzv_set_member(struct ct_rdzv *job, struct ct_rdzv_member *member,
-                        enum ct_rdzv_member_state state);
 void ct_rdzv_persist(struct ct_rdzv *job, enum ct_rdzv_record record);
+
+/* Ask for a record beside the one that the phase waits for: its number. */
+uint64_t ct_rdzv_push_record(struct ct_rdzv *job, enum ct_rdzv_record record);
 
 /* Ask a member, or all that have not promised, for the promise of job->generation. */
 void ct_rdzv_push_prepare(struct ct_rdzv *job, uint64_t link);
+
+/* The members of the last round act, or are about to. */
+bool ct_rdzv_acts(const struct ct_rdzv *job);
+
+/* ---- roll.c: finding members and counting them, without looking at all of them ---- */
+
+void ct_rdzv_set_member(struct ct_rdzv *job, struct ct_rdzv_member *member,
+                        enum ct_rdzv_member_state state);
+void ct_rdzv_set_out(struct ct_rdzv *job, struct ct_rdzv_member *member, bool leaving, bool barred);
+
+struct ct_rdzv_member *ct_rdzv_find(const struct ct_rdzv *job, struct ct_id id);
+struct ct_rdzv_member *ct_rdzv_rank_holder(struct ct_rdzv *job, int32_t node_rank);
+struct ct_rdzv_member *ct_rdzv_free_member(struct ct_rdzv *job);
+
+/* Members that a round made now could have (leaving and barred ones do not count). */
+size_t ct_rdzv_candidates(const struct ct_rdzv *job);
+
+/* Those of them that the round being made has: asked or promised. */
+size_t ct_rdzv_drafted(const struct ct_rdzv *job);
+
+/* How many nodes a round made now would have: not more than MAX, and as many as give a world that
+ * the job can use. */
+size_t ct_rdzv_usable(const struct ct_rdzv *job);
 
 /* ---- members.c: who is here ---- */
 void ct_rdzv_on_join(struct ct_rdzv *job, const struct ct_rdzv_event *event);
@@ -102,6 +154,9 @@ void ct_rdzv_scan_leases(struct ct_rdzv *job);
 
 /* ---- leases.c: who is still here ---- */
 
+/* After this time without contact no agent goes on any more. */
+uint64_t ct_rdzv_outlived_ms(const struct ct_rdzv *job);
+
 /* Somebody was heard, or ended a connection: the network works. */
 void ct_rdzv_contact(struct ct_rdzv *job);
 
@@ -113,14 +168,8 @@ bool ct_rdzv_is_lively(const struct ct_rdzv *job, const struct ct_rdzv_member *m
 
 void ct_rdzv_renew_lease(struct ct_rdzv *job, struct ct_rdzv_member *member);
 
-/* When a node of this host may be taken into a running round: later each time one was lost. */
-uint64_t ct_rdzv_eligible_from(struct ct_rdzv *job, const char *host);
-
 /* The connection is gone; `silent`: given up because nobody answered on it. */
 void ct_rdzv_on_disconnect(struct ct_rdzv *job, struct ct_rdzv_member *member, bool silent);
-
-/* Members that a round made now could have (leaving ones do not count). */
-size_t ct_rdzv_candidates(const struct ct_rdzv *job);
 
 /* A newcomer that may be taken into a running round now. */
 bool ct_rdzv_is_eligible(const struct ct_rdzv *job, const struct ct_rdzv_member *member);
@@ -142,23 +191,61 @@ void ct_rdzv_draft(struct ct_rdzv *job);
 /* PREPARE: go on when everybody has promised; PAUSED when too few are left. */
 void ct_rdzv_advance(struct ct_rdzv *job);
 
-/* RUNNING: set the time at which newcomers are taken in. */
-void ct_rdzv_plan_growth(struct ct_rdzv *job);
+/* RUNNING: set the time at which newcomers are taken in: `newcomer`, or NULL for all. */
+void ct_rdzv_plan_growth(struct ct_rdzv *job, const struct ct_rdzv_member *newcomer);
 
-/* A member is gone that was in state `was` (its place and names are still readable). */
-void ct_rdzv_lost(struct ct_rdzv *job, const struct ct_rdzv_member *member,
-                  enum ct_rdzv_member_state was, const char *why);
+/* PREPARE: take one newcomer in if there is room. */
+void ct_rdzv_draft_one(struct ct_rdzv *job, struct ct_rdzv_member *member);
+
+/* The workers of a member hold the base, or are done. */
+void ct_rdzv_healed(struct ct_rdzv *job, const struct ct_rdzv_member *member);
+
+/* PREPARE: the step boundary will not be reached; stop at once. */
+void ct_rdzv_hurry(struct ct_rdzv *job, enum ct_rdzv_reason reason);
 
 void ct_rdzv_on_prepared(struct ct_rdzv *job, struct ct_rdzv_member *member,
                          const struct ct_rdzv_event *event);
-void ct_rdzv_on_failure(struct ct_rdzv *job, struct ct_rdzv_member *member,
-                        const struct ct_rdzv_failure *failure);
 void ct_rdzv_on_done(struct ct_rdzv *job, struct ct_rdzv_member *member, uint64_t generation);
 void ct_rdzv_on_persisted(struct ct_rdzv *job);
 void ct_rdzv_round_tick(struct ct_rdzv *job);
 
 /* End the job; `cause` may be NULL. */
 void ct_rdzv_close(struct ct_rdzv *job, int code, int status, const struct ct_rdzv_failure *cause);
+
+/* ---- failures.c: what went wrong, and what it costs ---- */
+
+/* A member is gone that was in state `was` (its place and names are still readable). */
+void ct_rdzv_lost(struct ct_rdzv *job, const struct ct_rdzv_member *member,
+                  enum ct_rdzv_member_state was, const char *why);
+void ct_rdzv_on_failure(struct ct_rdzv *job, struct ct_rdzv_member *member,
+                        const struct ct_rdzv_failure *failure);
+
+/* ---- publish.c: what readers may take ---- */
+
+void ct_rdzv_on_publish(struct ct_rdzv *job, const struct ct_rdzv_member *member,
+                        const struct ct_rdzv_event *event);
+void ct_rdzv_on_publish_record(struct ct_rdzv *job, bool is_kept);
+
+/* ---- cordon.c: hosts to do without ---- */
+
+/* A node of this host was lost. */
+void ct_rdzv_note_loss(struct ct_rdzv *job, const char *host);
+
+/* When a node of this host may be taken into a running round: later each time one was lost. */
+uint64_t ct_rdzv_eligible_from(struct ct_rdzv *job, const char *host);
+
+/* The cordon of this host, NULL when there is none. */
+const struct ct_rdzv_cordon *ct_rdzv_cordon_of(const struct ct_rdzv *job, const char *host);
+
+/* Ask for the record of all cordons. */
+void ct_rdzv_keep_cordons(struct ct_rdzv *job);
+
+void ct_rdzv_on_order(struct ct_rdzv *job, const struct ct_rdzv_event *event);
+void ct_rdzv_on_cordon_record(struct ct_rdzv *job, bool is_kept);
+void ct_rdzv_cordon_tick(struct ct_rdzv *job);
+
+/* Somebody may be taken in who could not before. */
+void ct_rdzv_take_in(struct ct_rdzv *job, struct ct_rdzv_member *newcomer);
 
 /* ---- ranks.c: who gets which ranks (pure functions of the members) ---- */
 

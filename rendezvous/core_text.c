@@ -1,6 +1,7 @@
 /* A job in words: names of states, one line an event or action, one sentence for who waits. */
 #include "rendezvous/core_state.h"
 
+#include "base/assert.h"
 #include "base/bytes.h"
 #include "base/str.h"
 
@@ -88,6 +89,34 @@ static void add_members(const struct ct_rdzv *job, unsigned states, char *text, 
     end_names(&names);
 }
 
+/* Those who have not promised, with what is known of each: "a (stops its workers), b (no answer)".
+ */
+static void add_asked(const struct ct_rdzv *job, char *text, size_t room)
+{
+    struct names names = {.text = text, .room = room};
+    for (size_t i = 0; i < job->capacity; i++) {
+        const struct ct_rdzv_member *member = &job->members[i];
+        char name[CT_RDZV_HOST_BYTES + 32];
+        const char *state = member->promised >= job->generation ? "stops its workers" : "no answer";
+        if (member->state != CT_RDZV_ASKED)
+            continue;
+        (void)snprintf(name, sizeof(name), "%s (%s)", member->host,
+                       member->link == 0 ? "not connected" : state);
+        add_name(&names, name);
+    }
+    end_names(&names);
+}
+
+/* Those whose workers do not hold the base yet. */
+static void add_unhealed(const struct ct_rdzv *job, char *text, size_t room)
+{
+    struct names names = {.text = text, .room = room};
+    for (uint32_t i = 0; i < job->roster.count; i++)
+        if (!job->roster.places[i].healed)
+            add_name(&names, job->roster.places[i].host);
+    end_names(&names);
+}
+
 static bool rank_is_here(const struct ct_rdzv *job, int32_t node_rank)
 {
     for (size_t i = 0; i < job->capacity; i++)
@@ -135,6 +164,7 @@ void ct_rdzv_describe(const struct ct_rdzv *job, char *text, size_t room)
     const struct ct_rdzv_params *p = &job->params;
     size_t here = ct_rdzv_candidates(job);
     unsigned any = ~(1u << CT_RDZV_FREE);
+    double waited_s = (double)(job->now_ms - job->phase_since_ms) / 1000;
     switch (job->phase) {
     case CT_RDZV_LOBBY:
     case CT_RDZV_PAUSED:
@@ -149,21 +179,29 @@ void ct_rdzv_describe(const struct ct_rdzv *job, char *text, size_t room)
             add_lost(job, text, room);
         else
             add_missing_ranks(job, text, room);
+        if (here >= p->nodes_min)
+            add_text(text, room, "; their ranks do not divide the global batch");
         break;
     case CT_RDZV_LAST_CALL:
         (void)snprintf(text, room, "job %s has %zu nodes and starts in a moment, up to %u may join",
                        job->name, here, p->nodes_max);
         break;
     case CT_RDZV_PREPARE:
-        (void)snprintf(text, room, "job %s prepares round %" PRIu64 " (%s), waits for ", job->name,
-                       job->generation, ct_rdzv_reason_name(job->reason));
-        if (job->pending != 0)
+        (void)snprintf(text, room, "job %s prepares round %" PRIu64 " (%s), waits %.1f s for ",
+                       job->name, job->generation, ct_rdzv_reason_name(job->reason), waited_s);
+        if (job->pending != 0 || job->count[CT_RDZV_ASKED] == 0)
             add_text(text, room, "the journal");
         else
-            add_members(job, 1u << CT_RDZV_ASKED, text, room);
+            add_asked(job, text, room);
         break;
     case CT_RDZV_COMMIT:
         (void)snprintf(text, room, "job %s commits round %" PRIu64, job->name, job->generation);
+        break;
+    case CT_RDZV_HEAL:
+        (void)snprintf(text, room,
+                       "job %s heals round %" PRIu64 " of %u nodes, waits %.1f s for the state of ",
+                       job->name, job->roster.generation, job->roster.count, waited_s);
+        add_unhealed(job, text, room);
         break;
     case CT_RDZV_RUNNING:
         (void)snprintf(text, room,
@@ -178,13 +216,48 @@ void ct_rdzv_describe(const struct ct_rdzv *job, char *text, size_t room)
     }
 }
 
+bool ct_rdzv_describe_member(const struct ct_rdzv *job, size_t index, char *text, size_t room)
+{
+    const struct ct_rdzv_member *member = ct_rdzv_member(job, index);
+    const struct ct_rdzv_cordon *cordon = ct_rdzv_cordon_of(job, member->host);
+    bool waits = job->phase == CT_RDZV_LOBBY || job->phase == CT_RDZV_LAST_CALL ||
+                 job->phase == CT_RDZV_PAUSED;
+    if (cordon != NULL && (cordon->by_operator || !waits)) {
+        char until[48] = "";
+        if (cordon->until_ms != UINT64_MAX)
+            (void)snprintf(until, sizeof(until), " for %" PRIu64 " s more",
+                           (cordon->until_ms - CT_MIN(cordon->until_ms, job->now_ms)) / 1000);
+        (void)snprintf(
+            text, room,
+            "host %s is cordoned%s (%s) and joins no round: `ctrun uncordon %s` ends that",
+            member->host, until, cordon->reason, member->host);
+    } else if (waits) {
+        return false;
+    } else if (member->eligible_ms > job->now_ms) {
+        (void)snprintf(text, room,
+                       "host %s was lost several times within an hour and joins a running job in "
+                       "%" PRIu64 " s",
+                       member->host, (member->eligible_ms - job->now_ms) / 1000);
+    } else if (ct_rdzv_usable(job) <= job->roster.count) {
+        (void)snprintf(
+            text, room,
+            "spare: %u of %u nodes of job %s are at work, this one replaces the next that "
+            "is lost",
+            job->roster.count, job->params.nodes_max, job->name);
+    } else {
+        (void)snprintf(text, room, "joins job %s at the next step boundary that adds nodes",
+                       job->name);
+    }
+    return true;
+}
+
 /* ---- transcripts ---- */
 
 static const char *event_name(enum ct_rdzv_event_kind kind)
 {
     static const char *const names[CT_RDZV_EVENTS] = {
-        "TICK", "JOIN",  "HEARTBEAT",  "PREPARED",  "FAILURE",
-        "DONE", "LEAVE", "DISCONNECT", "PERSISTED", "PERSIST_FAILED",
+        "TICK",    "JOIN",       "HEARTBEAT", "PREPARED",       "FAILURE", "DONE",   "LEAVE",
+        "PUBLISH", "DISCONNECT", "PERSISTED", "PERSIST_FAILED", "DRAIN",   "CORDON", "UNCORDON",
     };
     return (unsigned)kind < CT_RDZV_EVENTS ? names[kind] : "?";
 }
@@ -192,15 +265,15 @@ static const char *event_name(enum ct_rdzv_event_kind kind)
 static const char *action_name(enum ct_rdzv_action_kind kind)
 {
     static const char *const names[] = {
-        "WELCOME", "REFUSE",  "PREPARE", "ROUND",   "REVOKE",
-        "ACK",     "RELEASE", "CLOSE",   "PERSIST", "ANNOUNCE",
+        "WELCOME", "REFUSE",    "PREPARE", "ROUND", "REVOKE",  "ACK",      "RELEASE",
+        "DRAIN",   "PUBLISHED", "ANSWER",  "CLOSE", "PERSIST", "ANNOUNCE",
     };
     return names[kind];
 }
 
 static const char *record_name(enum ct_rdzv_record record)
 {
-    static const char *const names[] = {"?", "RESERVE", "COMMIT", "CLOSE"};
+    static const char *const names[] = {"?", "RESERVE", "COMMIT", "CLOSE", "MANIFEST", "CORDON"};
     return names[record];
 }
 
@@ -245,6 +318,15 @@ void ct_rdzv_event_print(const struct ct_rdzv *job, const struct ct_rdzv_event *
     case CT_RDZV_ON_LEAVE:
         (void)snprintf(line, room, "> %s LEAVE %s", from,
                        event->leave == CT_RDZV_LEAVE_STOP ? "stop" : "drain");
+        break;
+    case CT_RDZV_ON_PUBLISH:
+        (void)snprintf(line, room, "> %s PUBLISH g%" PRIu64 " step=%" PRIu64, from,
+                       event->generation, event->step);
+        break;
+    case CT_RDZV_ON_DRAIN:
+    case CT_RDZV_ON_CORDON:
+    case CT_RDZV_ON_UNCORDON:
+        (void)snprintf(line, room, "> %s %s %s", event->order->author, name, event->order->host);
         break;
     case CT_RDZV_ON_PERSISTED:
     case CT_RDZV_ON_PERSIST_FAILED:
@@ -291,6 +373,19 @@ static void print_action(const struct ct_rdzv *job, const struct ct_rdzv_action 
         (void)ct_buf_printf(out, "%s %s", who(job, action->link, number), name);
     }
     switch (action->kind) {
+    case CT_RDZV_DO_PUBLISHED:
+        (void)ct_buf_printf(out, " g%" PRIu64 " step=%" PRIu64, action->generation, action->step);
+        if (action->code == 0)
+            break;
+        (void)ct_buf_printf(out, " %s: %s", ct_error_name(action->code), action->text);
+        break;
+    case CT_RDZV_DO_DRAIN:
+        (void)ct_buf_printf(out, " (%s)", action->text);
+        break;
+    case CT_RDZV_DO_ANSWER:
+        (void)ct_buf_printf(out, " %s: %s", action->code == 0 ? "OK" : ct_error_name(action->code),
+                            action->text);
+        break;
     case CT_RDZV_DO_REFUSE:
         (void)ct_buf_printf(out, " %s: %s", ct_error_name(action->code), action->text);
         break;

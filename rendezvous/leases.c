@@ -4,25 +4,27 @@
  *      connection closed by its end  the node died, or is about to connect again: a short while
  *      silent for a lease            lost
  *      all silent at once            the daemon itself is cut off, in all likelihood: nobody is
- * lost before somebody is heard again, or nobody was for 630 s the daemon was away itself    all
+ * lost before somebody is heard again, or all must have given up the daemon was away itself    all
  * leases last as much longer */
 #include "rendezvous/core_state.h"
 
 #include "base/assert.h"
-#include "base/hash.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
 enum {
-    DEAF_MS = 630 * 1000,         /* agents go on alone for 600 s */
-    GRACE_MS = 5 * 1000,          /* beyond a lease, to find the daemon again */
-    FLAP_WINDOW_MS = 3600 * 1000, /* losses further apart are not flapping */
-    FLAP_FIRST_MS = 10 * 1000,    /* pause after the second loss; doubles with each */
-    FLAP_LAST_MS = 1800 * 1000,
+    GRACE_MS = 5 * 1000, /* beyond a lease, to find the daemon again */
 };
 
 /* ---- contact ---- */
+
+/* Agents end their workers after autonomy_ms without a daemon, by clocks that are at most so wrong.
+ */
+uint64_t ct_rdzv_outlived_ms(const struct ct_rdzv *job)
+{
+    return job->params.autonomy_ms + job->params.autonomy_ms / 20;
+}
 
 void ct_rdzv_contact(struct ct_rdzv *job)
 {
@@ -45,7 +47,8 @@ bool ct_rdzv_hears_nobody(const struct ct_rdzv *job)
     uint64_t silence = job->now_ms - job->contact_ms;
     bool several = job->capacity - job->count[CT_RDZV_FREE] >= 2;
     return several && job->roster.generation > 0 && job->phase != CT_RDZV_CLOSED &&
-           silence > 2 * (uint64_t)ct_rdzv_heartbeat_ms(&job->params) && silence < DEAF_MS;
+           silence > 2 * (uint64_t)ct_rdzv_heartbeat_ms(&job->params) &&
+           silence < ct_rdzv_outlived_ms(job);
 }
 
 bool ct_rdzv_is_lively(const struct ct_rdzv *job, const struct ct_rdzv_member *member)
@@ -93,40 +96,6 @@ void ct_rdzv_on_disconnect(struct ct_rdzv *job, struct ct_rdzv_member *member, b
 
 /* ---- losses ---- */
 
-static struct ct_rdzv_flap *flap_of(struct ct_rdzv *job, const char *host)
-{
-    uint64_t hash = ct_hash_str(host);
-    struct ct_rdzv_flap *oldest = &job->flaps[0];
-    for (size_t i = 0; i < CT_RDZV_FLAPS; i++) {
-        if (job->flaps[i].host_hash == hash)
-            return &job->flaps[i];
-        if (job->flaps[i].lost_ms < oldest->lost_ms)
-            oldest = &job->flaps[i];
-    }
-    *oldest = (struct ct_rdzv_flap){.host_hash = hash};
-    return oldest;
-}
-
-static void note_loss(struct ct_rdzv *job, const char *host)
-{
-    struct ct_rdzv_flap *flap = flap_of(job, host);
-    if (flap->count > 0 && job->now_ms - flap->lost_ms > FLAP_WINDOW_MS)
-        flap->count = 0;
-    flap->lost_ms = job->now_ms;
-    flap->count++;
-}
-
-uint64_t ct_rdzv_eligible_from(struct ct_rdzv *job, const char *host)
-{
-    const struct ct_rdzv_flap *flap = flap_of(job, host);
-    if (flap->count < 2 || job->now_ms - flap->lost_ms > FLAP_WINDOW_MS)
-        return 0;
-    uint64_t pause = FLAP_LAST_MS;
-    if (flap->count - 2 < 8)
-        pause = CT_MIN((uint64_t)FLAP_FIRST_MS << (flap->count - 2), (uint64_t)FLAP_LAST_MS);
-    return flap->lost_ms + pause;
-}
-
 /* The member is no more. Its place keeps what is known of it. */
 static void drop(struct ct_rdzv *job, struct ct_rdzv_member *member)
 {
@@ -139,7 +108,7 @@ static void drop(struct ct_rdzv *job, struct ct_rdzv_member *member)
                        job->now_ms - member->heard_ms);
     ct_rdzv_set_member(job, member, CT_RDZV_FREE);
     if (member->place >= 0 && was != CT_RDZV_DONE)
-        note_loss(job, member->host);
+        ct_rdzv_note_loss(job, member->host);
     ct_rdzv_lost(job, member, was, why);
 }
 

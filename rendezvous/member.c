@@ -56,7 +56,7 @@ static void reply(void *context, const struct ct_msg_store_reply *answer)
     member->on.on_store_reply(member->on.context, answer);
 }
 
-static void connect(struct ct_member *member)
+static void try_connect(struct ct_member *member)
 {
     const struct ct_rdzv_params *p = &member->options.params;
     if (member->give_up_ms == UINT64_MAX)
@@ -127,7 +127,7 @@ void ct_member_start(struct ct_member *member, uint64_t now_ms)
     CT_ASSERT(member->phase == CT_MEMBER_DOWN);
     member->now_ms = now_ms;
     member->give_up_ms = UINT64_MAX;
-    connect(member);
+    try_connect(member);
 }
 
 void ct_member_connected(struct ct_member *member, uint64_t now_ms)
@@ -244,6 +244,32 @@ static void on_prepare(struct ct_member *member, const struct ct_msg_prepare *m)
     member->on.on_prepare(member->on.context, m->generation, reason, member->asked_at_boundary);
 }
 
+/* Ask for the next part of a large round. */
+static void pull(struct ct_member *member, const struct ct_assembly *assembly, uint64_t generation)
+{
+    bool begun = assembly->round.generation == generation;
+    struct ct_message message = {
+        .type = CT_MSG_ROSTER,
+        .roster = {.generation = generation, .first = begun ? assembly->received : 0}};
+    member->pulls = generation;
+    member->io.send(member->io.context, &message);
+}
+
+/* Add what came to the round; 1 when it is whole. */
+static int assemble(struct ct_member *member, const struct ct_msg_round *m, struct ct_error *err)
+{
+    struct ct_assembly *assembly = member->assembly;
+    bool is_short = m->first == m->node_count;
+    int rc = 0;
+    if (is_short && member->options.short_rounds)
+        rc = ct_assembly_short(assembly, m, member->options.id, err);
+    else if (!is_short)
+        rc = ct_assembly_add(assembly, m, member->options.id, err);
+    if (rc == 0 && (is_short || member->pulls == m->generation))
+        pull(member, assembly, m->generation);
+    return rc;
+}
+
 static void on_round(struct ct_member *member, const struct ct_msg_round *m)
 {
     if (m->generation != member->asked || !member->has_prepared)
@@ -257,7 +283,7 @@ static void on_round(struct ct_member *member, const struct ct_msg_round *m)
         fail(member, &err);
         return;
     }
-    int rc = ct_assembly_add(assembly, m, member->options.id, &err);
+    int rc = assemble(member, m, &err);
     if (rc < 0)
         fail(member, &err);
     if (rc != 1)
@@ -398,7 +424,7 @@ void ct_member_tick(struct ct_member *member, uint64_t now_ms)
         member->answered_ms += now_ms - due; /* this agent was away: answers may lie waiting */
     member->now_ms = now_ms;
     if (member->phase == CT_MEMBER_DOWN) {
-        connect(member);
+        try_connect(member);
         return;
     }
     if (now_ms - CT_MIN(now_ms, member->answered_ms) >= silence_ms(member)) {

@@ -24,7 +24,8 @@
 /* ---- what the agent sees (also by agent_uv.h) ---- */
 
 struct ct_agent_options {
-    const char *endpoint; /* "host:port" or "unix:/path" */
+    const char *endpoint; /* "host:port" or "unix:/path"; or several with commas, tried in turn: the
+                           * daemon of the highest epoch is obeyed */
     const char *key_file; /* NULL: no key (loopback and AF_UNIX only) */
     const char *run_id;
     const char *host;    /* this node's name in tables and messages */
@@ -35,6 +36,8 @@ struct ct_agent_options {
     int32_t node_rank;  /* asked for; -1: none */
     int32_t slurm_node; /* SLURM_NODEID; -1: none */
     bool survivable;
+    uint32_t source;   /* IPv4 address to connect from, as a number; 0: any */
+    bool short_rounds; /* of a large round this node, node 0 and the base are enough */
     bool tells_healed; /* ct_agent_healed will be called; else a round is healed as it begins */
     struct ct_id id;   /* {0, 0}: drawn from getrandom(2) */
     const struct ct_clock *clock; /* NULL: the machine's */
@@ -154,6 +157,7 @@ struct ct_member {
     uint64_t step;
 
     struct ct_assembly *assembly; /* the round that is coming in */
+    uint64_t pulls;               /* the large round whose parts it asks for */
     struct ct_assembly *current;  /* the last that was complete */
     struct ct_relay relay;
     bool muted; /* ct_member_stop: no more callbacks */

@@ -2,7 +2,7 @@
  * because the daemon does not seem to know it. */
 #include "rendezvous/member_say.h"
 
-static void send(struct ct_member *member, const struct ct_message *message)
+static void say(struct ct_member *member, const struct ct_message *message)
 {
     member->io.send(member->io.context, message);
 }
@@ -20,7 +20,7 @@ void ct_member_send_hello(struct ct_member *member)
                   .role = "agent",
                   .epoch = member->epoch},
     };
-    send(member, &message);
+    say(member, &message);
 }
 
 void ct_member_send_join(struct ct_member *member)
@@ -53,7 +53,7 @@ void ct_member_send_join(struct ct_member *member)
                  .config_hash = o->params.config_hash,
                  .survivable = o->survivable},
     };
-    send(member, &message);
+    say(member, &message);
 }
 
 void ct_member_send_heartbeat(struct ct_member *member)
@@ -67,7 +67,7 @@ void ct_member_send_heartbeat(struct ct_member *member)
                       .healed = member->healed,
                       .step = member->step},
     };
-    send(member, &message);
+    say(member, &message);
 }
 
 void ct_member_send_prepared(struct ct_member *member)
@@ -83,7 +83,7 @@ void ct_member_send_prepared(struct ct_member *member)
                      .digest = p->digest,
                      .port = p->port},
     };
-    send(member, &message);
+    say(member, &message);
 }
 
 void ct_member_send_failure(struct ct_member *member)
@@ -103,7 +103,7 @@ void ct_member_send_failure(struct ct_member *member)
                     .host = f->host,
                     .text = f->text},
     };
-    send(member, &message);
+    say(member, &message);
 }
 
 void ct_member_send_done(struct ct_member *member)
@@ -112,7 +112,7 @@ void ct_member_send_done(struct ct_member *member)
         .type = CT_MSG_DONE,
         .done = {.generation = member->done, .seq = ++member->seq},
     };
-    send(member, &message);
+    say(member, &message);
 }
 
 void ct_member_send_leave(struct ct_member *member)
@@ -121,14 +121,14 @@ void ct_member_send_leave(struct ct_member *member)
         .type = CT_MSG_LEAVE,
         .leave = {.generation = member->heard, .seq = ++member->seq, .how = (uint8_t)member->leave},
     };
-    send(member, &message);
+    say(member, &message);
 }
 
 void ct_member_send_publish(struct ct_member *member)
 {
     struct ct_message message = {.type = CT_MSG_PUBLISH, .publish = member->publication};
     message.publish.seq = ++member->seq;
-    send(member, &message);
+    say(member, &message);
 }
 
 /* All that the daemon may not know, to a daemon that sees this node in `state`. */

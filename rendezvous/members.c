@@ -13,11 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool same_id(struct ct_id a, struct ct_id b)
-{
-    return a.high == b.high && a.low == b.low;
-}
-
 static void refuse(struct ct_rdzv *job, uint64_t link, int code, uint32_t retry_ms,
                    const char *format, ...) __attribute__((format(printf, 5, 6)));
 
@@ -35,16 +30,8 @@ static void refuse(struct ct_rdzv *job, uint64_t link, int code, uint32_t retry_
 
 bool ct_rdzv_is_eligible(const struct ct_rdzv *job, const struct ct_rdzv_member *member)
 {
-    return member->state == CT_RDZV_STANDBY && !member->leaving &&
+    return member->state == CT_RDZV_STANDBY && !member->leaving && !member->barred &&
            member->eligible_ms <= job->now_ms;
-}
-
-size_t ct_rdzv_candidates(const struct ct_rdzv *job)
-{
-    size_t leaving = 0;
-    for (size_t i = 0; i < job->capacity; i++)
-        leaving += job->members[i].state != CT_RDZV_FREE && job->members[i].leaving;
-    return job->capacity - job->count[CT_RDZV_FREE] - leaving;
 }
 
 void ct_rdzv_release(struct ct_rdzv *job, struct ct_rdzv_member *member)
@@ -69,6 +56,9 @@ static bool terms_differ(const struct ct_rdzv *job, const struct ct_rdzv_params 
     else if (asked->lease_ms != p->lease_ms)
         (void)snprintf(text, room, "a lease of %u ms here, %u ms on the nodes before",
                        asked->lease_ms, p->lease_ms);
+    else if (asked->world_divides != p->world_divides)
+        (void)snprintf(text, room, "a global batch of %u units here, of %u on the nodes before",
+                       asked->world_divides, p->world_divides);
     else if (asked->config_hash != p->config_hash && asked->config_hash != 0 && p->config_hash != 0)
         (void)snprintf(text, room,
                        "the configuration has hash %016" PRIx64 " here, %016" PRIx64
@@ -77,17 +67,6 @@ static bool terms_differ(const struct ct_rdzv *job, const struct ct_rdzv_params 
     else
         return false;
     return true;
-}
-
-/* Somebody else who asked for the same node rank. */
-static struct ct_rdzv_member *rank_holder(struct ct_rdzv *job, int32_t node_rank)
-{
-    for (size_t i = 0; node_rank >= 0 && i < job->capacity; i++) {
-        struct ct_rdzv_member *member = &job->members[i];
-        if (member->state != CT_RDZV_FREE && member->node_rank == node_rank)
-            return member;
-    }
-    return NULL;
 }
 
 /* How long somebody waits who wants what `holder` has: a host that came up again finds its own old
@@ -130,7 +109,7 @@ static bool refused(struct ct_rdzv *job, uint64_t link, const struct ct_rdzv_joi
                join->host, join->node_rank, job->params.nodes_max, job->params.nodes_max - 1);
         return true;
     }
-    struct ct_rdzv_member *holder = rank_holder(job, join->node_rank);
+    struct ct_rdzv_member *holder = ct_rdzv_rank_holder(job, join->node_rank);
     if (holder != NULL) {
         refuse(job, link, CT_EUSAGE, contest_ms(job, holder),
                "node rank %d of host %s is already taken by host %s: give each node its own "
@@ -138,7 +117,9 @@ static bool refused(struct ct_rdzv *job, uint64_t link, const struct ct_rdzv_joi
                join->node_rank, join->host, holder->host);
         return true;
     }
-    bool is_static = job->params.nodes_min == job->params.nodes_max;
+    /* A spare is of no use to a job of a fixed size that ends with the first failure. */
+    bool is_static =
+        job->params.nodes_min == job->params.nodes_max && job->params.max_restarts == 0;
     if ((is_static && ct_rdzv_candidates(job) >= job->params.nodes_max) ||
         job->count[CT_RDZV_FREE] == 0) {
         refuse(job, link, CT_ELIMIT, contest_all_ms(job),
@@ -150,21 +131,24 @@ static bool refused(struct ct_rdzv *job, uint64_t link, const struct ct_rdzv_joi
     return false;
 }
 
-static struct ct_rdzv_member *find(struct ct_rdzv *job, struct ct_id id)
+static bool same_id(struct ct_id a, struct ct_id b)
 {
-    for (size_t i = 0; i < job->capacity; i++) {
-        struct ct_rdzv_member *member = &job->members[i];
-        if (member->state != CT_RDZV_FREE && same_id(member->id, id))
-            return member;
-    }
-    return NULL;
+    return a.high == b.high && a.low == b.low;
+}
+
+/* The place of a node that was lost from the last round and comes back as the same incarnation. */
+static int32_t old_place(const struct ct_rdzv *job, const struct ct_rdzv_join *join)
+{
+    for (uint32_t i = 0; join->promised > 0 && i < job->roster.count; i++)
+        if (same_id(job->roster.places[i].id, join->id))
+            return (int32_t)i;
+    return -1;
 }
 
 static struct ct_rdzv_member *add(struct ct_rdzv *job, const struct ct_rdzv_join *join)
 {
-    struct ct_rdzv_member *member = job->members;
-    while (member->state != CT_RDZV_FREE)
-        member++;
+    struct ct_rdzv_member *member = ct_rdzv_free_member(job);
+    const struct ct_rdzv_cordon *cordon = ct_rdzv_cordon_of(job, join->host);
     *member = (struct ct_rdzv_member){
         .state = CT_RDZV_FREE,
         .id = join->id,
@@ -173,6 +157,7 @@ static struct ct_rdzv_member *add(struct ct_rdzv *job, const struct ct_rdzv_join
         .node_rank = join->node_rank,
         .slurm_node = join->slurm_node,
         .place = -1,
+        .old_place = old_place(job, join),
         .slots = join->slots,
         .survivable = join->survivable,
     };
@@ -180,6 +165,7 @@ static struct ct_rdzv_member *add(struct ct_rdzv *job, const struct ct_rdzv_join
     ct_str_copy(member->address, sizeof(member->address), join->address);
     ct_str_copy(member->role, sizeof(member->role), join->role);
     ct_rdzv_set_member(job, member, CT_RDZV_STANDBY);
+    ct_rdzv_set_out(job, member, false, cordon != NULL && cordon->by_operator);
     return member;
 }
 
@@ -216,17 +202,21 @@ static void repeat_for(struct ct_rdzv *job, struct ct_rdzv_member *member, uint6
 }
 
 /* A member has given up the round that the daemon sees it in: it was told so by the daemon that
- * died before it could note it. Nobody failed, but the round is over. */
-static bool has_left_round(struct ct_rdzv *job, const struct ct_rdzv_member *member, uint64_t over)
+ * died before it could note it. Or it is still on its way into a round of that daemon, whose store
+ * is gone, so that its workers cannot find each other. Nobody failed, but the round is over. */
+static bool has_left_round(struct ct_rdzv *job, const struct ct_rdzv_member *member, uint64_t over,
+                           uint64_t healed)
 {
-    if (job->phase != CT_RDZV_RUNNING || !is_in_round(member) || over < job->roster.generation)
+    if (!ct_rdzv_acts(job) || !is_in_round(member))
+        return false;
+    bool is_stuck = job->store_lost && healed < job->roster.generation;
+    if (over < job->roster.generation && !is_stuck)
         return false;
     ct_rdzv_change(job, CT_RDZV_REASON_RESTART, false);
     return true;
 }
 
-/* A newcomer changes what the job does now. */
-static void take_in(struct ct_rdzv *job)
+void ct_rdzv_take_in(struct ct_rdzv *job, struct ct_rdzv_member *newcomer)
 {
     switch (job->phase) {
     case CT_RDZV_LOBBY:
@@ -235,10 +225,10 @@ static void take_in(struct ct_rdzv *job)
         ct_rdzv_gather(job, true);
         break;
     case CT_RDZV_PREPARE:
-        ct_rdzv_draft(job);
+        ct_rdzv_draft_one(job, newcomer);
         break;
     case CT_RDZV_RUNNING:
-        ct_rdzv_plan_growth(job);
+        ct_rdzv_plan_growth(job, newcomer);
         break;
     default:
         break;
@@ -265,7 +255,7 @@ void ct_rdzv_on_join(struct ct_rdzv *job, const struct ct_rdzv_event *event)
                job->name, job->generation, join->host, join->promised);
         return;
     }
-    struct ct_rdzv_member *member = find(job, join->id);
+    struct ct_rdzv_member *member = ct_rdzv_find(job, join->id);
     if (member != NULL && event->seq <= member->seq)
         return;
     if (job->phase == CT_RDZV_CLOSED) {
@@ -287,8 +277,8 @@ void ct_rdzv_on_join(struct ct_rdzv *job, const struct ct_rdzv_event *event)
     welcome(job, member);
     if (is_new) {
         ct_rdzv_announce(job, "node %s joined with %u slots", member->host, member->slots);
-        take_in(job);
-    } else if (!has_left_round(job, member, join->over)) {
+        ct_rdzv_take_in(job, member);
+    } else if (!has_left_round(job, member, join->over, UINT64_MAX)) {
         repeat_for(job, member, join->acting);
     }
 }
@@ -302,9 +292,14 @@ void ct_rdzv_on_heartbeat(struct ct_rdzv *job, struct ct_rdzv_member *member,
     struct ct_rdzv_action *ack = ct_rdzv_push(job, CT_RDZV_DO_ACK, member->link);
     ack->seq = event->seq;
     ack->generation = job->generation;
+    ack->member = event->member;
     ack->member_state = member->state;
-    if (!has_left_round(job, member, event->over))
-        repeat_for(job, member, event->generation);
+    member->promised = event->promised;
+    if (has_left_round(job, member, event->over, event->healed))
+        return;
+    if (is_in_round(member) && event->healed == job->roster.generation)
+        ct_rdzv_healed(job, member);
+    repeat_for(job, member, event->generation);
 }
 
 void ct_rdzv_tell_all(struct ct_rdzv *job)
@@ -341,12 +336,14 @@ void ct_rdzv_on_leave(struct ct_rdzv *job, struct ct_rdzv_member *member, enum c
     }
     if (member->leaving)
         return;
-    member->leaving = true;
+    ct_rdzv_set_out(job, member, true, member->barred);
     ct_rdzv_announce(job, "node %s leaves", member->host);
     if (member->state == CT_RDZV_STANDBY)
         repeat_for(job, member, 0);
     else if (job->phase == CT_RDZV_RUNNING)
         ct_rdzv_change(job, CT_RDZV_REASON_LEAVE, true);
+    else if (job->phase == CT_RDZV_HEAL && job->leave_until_ms == UINT64_MAX)
+        job->leave_until_ms = job->now_ms + job->params.prepare_ms;
     else if (member->state == CT_RDZV_PROMISED && job->phase == CT_RDZV_PREPARE)
         ct_rdzv_release(job, member);
     if (job->phase == CT_RDZV_PREPARE)

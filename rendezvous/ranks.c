@@ -8,6 +8,11 @@
  *
  *      before:   A B C D      gone: B C      new: E       after:   A E D
  *
+ * When the job can only use some worlds (world_divides) the last nodes are left out, as spares.
+ *
+ * The base descends from all that was published, for it is chosen when no older round can publish
+ * any more; a state behind the newest publication is nobody's base.
+ *
  * Newcomers are ordered by the node rank they asked for, then by their Slurm node number, then by
  * the natural order of their host names (node2 before node10), then by arrival. */
 #include "rendezvous/core_state.h"
@@ -42,14 +47,12 @@ static int by_key(const void *left, const void *right, void *context)
     return order;
 }
 
-enum fit { FIT_ITSELF, FIT_SAME_NODE, FIT_SAME_SLOTS, FIT_ANY, FITS };
+enum fit { FIT_SAME_NODE, FIT_SAME_SLOTS, FIT_ANY, FITS };
 
 static bool fits(const struct ct_rdzv_place *place, const struct ct_rdzv_member *member,
                  enum fit fit)
 {
     switch (fit) {
-    case FIT_ITSELF:
-        return place->id.high == member->id.high && place->id.low == member->id.low;
     case FIT_SAME_NODE:
         return place->slots == member->slots &&
                (member->node_rank >= 0 ? place->node_rank == member->node_rank
@@ -65,8 +68,17 @@ static bool fits(const struct ct_rdzv_place *place, const struct ct_rdzv_member 
  * found one are marked UINT32_MAX. */
 static void fill_holes(struct ct_rdzv *job, size_t newcomers)
 {
+    size_t left = newcomers;
+    for (size_t i = 0; i < newcomers; i++) {
+        int32_t place = job->members[job->order[i]].old_place;
+        if (place < 0 || job->holder[place] >= 0)
+            continue;
+        job->holder[place] = (int32_t)job->order[i];
+        job->order[i] = UINT32_MAX;
+        left--;
+    }
     for (enum fit fit = 0; fit < FITS; fit++) {
-        for (uint32_t place = 0; place < job->roster.count; place++) {
+        for (uint32_t place = 0; place < job->roster.count && left > 0; place++) {
             for (size_t i = 0; i < newcomers && job->holder[place] < 0; i++) {
                 uint32_t number = job->order[i];
                 if (number == UINT32_MAX ||
@@ -74,6 +86,7 @@ static void fill_holes(struct ct_rdzv *job, size_t newcomers)
                     continue;
                 job->holder[place] = (int32_t)number;
                 job->order[i] = UINT32_MAX;
+                left--;
             }
         }
     }
@@ -93,6 +106,27 @@ static void fill_place(struct ct_rdzv_place *place, const struct ct_rdzv_member 
     ct_str_copy(place->host, sizeof(place->host), member->host);
     ct_str_copy(place->address, sizeof(place->address), member->address);
     ct_str_copy(place->role, sizeof(place->role), member->role);
+}
+
+/* Nodes go until the world is one that the job can use: they stay members, and are spares. Those
+ * without state go first, newcomers before others. `count` holders; returns how many are left. */
+static uint32_t trim(struct ct_rdzv *job, uint32_t count)
+{
+    uint64_t world = 0;
+    for (uint32_t i = 0; i < count; i++)
+        world += job->members[job->holder[i]].slots;
+    while (job->params.world_divides != 0 && count > 0 && job->params.world_divides % world != 0) {
+        uint32_t goes = count - 1;
+        while (goes > 0 && job->members[job->holder[goes]].lineage > 0)
+            goes--;
+        if (job->members[job->holder[goes]].lineage > 0)
+            goes = count - 1;
+        world -= job->members[job->holder[goes]].slots;
+        memmove(&job->holder[goes], &job->holder[goes + 1],
+                (count - goes - 1) * sizeof(*job->holder));
+        count--;
+    }
+    return count;
 }
 
 void ct_rdzv_assign(struct ct_rdzv *job)
@@ -116,28 +150,20 @@ void ct_rdzv_assign(struct ct_rdzv *job)
         if (job->order[i] != UINT32_MAX)
             job->holder[places++] = (int32_t)job->order[i];
 
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < places; i++)
+        if (job->holder[i] >= 0)
+            job->holder[count++] = job->holder[i];
     struct ct_rdzv_roster *next = &job->next;
     next->generation = job->generation;
-    next->count = 0;
+    next->count = trim(job, count);
     next->world = 0;
-    for (uint32_t i = 0; i < places; i++) {
-        if (job->holder[i] < 0)
-            continue;
-        CT_ASSERT(next->count < job->params.nodes_max);
+    CT_ASSERT(next->count <= job->params.nodes_max);
+    for (uint32_t i = 0; i < next->count; i++) {
         const struct ct_rdzv_member *member = &job->members[job->holder[i]];
-        fill_place(&next->places[next->count], member, next->world);
-        job->holder[next->count] = job->holder[i];
+        fill_place(&next->places[i], member, next->world);
         next->world += member->slots;
-        next->count++;
     }
-}
-
-static bool was_in_last_round(const struct ct_rdzv *job, struct ct_id id)
-{
-    for (uint32_t i = 0; i < job->roster.count; i++)
-        if (job->roster.places[i].id.high == id.high && job->roster.places[i].id.low == id.low)
-            return true;
-    return false;
 }
 
 /* The oldest lineage that is still the job's history: that of the last round, unless one of its
@@ -147,7 +173,8 @@ static uint64_t oldest_lineage(const struct ct_rdzv *job)
 {
     for (uint32_t i = 0; i < job->next.count; i++) {
         const struct ct_rdzv_member *member = &job->members[job->holder[i]];
-        if (member->acted < job->roster.generation && was_in_last_round(job, member->id))
+        bool took_part = member->place >= 0 || member->old_place >= 0;
+        if (took_part && member->acted < job->roster.generation)
             return job->roster.lineage;
     }
     return job->roster.generation;
@@ -156,13 +183,14 @@ static uint64_t oldest_lineage(const struct ct_rdzv *job)
 int ct_rdzv_choose_base(struct ct_rdzv *job, struct ct_error *err)
 {
     struct ct_rdzv_roster *next = &job->next;
+    next->published = job->published;
     next->base_node = -1;
     next->lineage = next->base_step = next->base_digest = 0;
     uint64_t oldest = oldest_lineage(job);
     for (uint32_t i = 0; i < next->count; i++) {
         const struct ct_rdzv_member *member = &job->members[job->holder[i]];
         if (member->lineage == 0 || member->lineage < oldest ||
-            member->lineage > job->roster.generation)
+            member->lineage > job->roster.generation || member->step < job->published.step)
             continue;
         bool newer = member->lineage != next->lineage ? member->lineage > next->lineage
                                                       : member->step > next->base_step;

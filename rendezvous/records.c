@@ -55,6 +55,14 @@ static void put_reserve(struct ct_buf *out, const struct ct_rdzv *job)
         put_u32(out, numbers[i]);
 }
 
+static void put_publication(struct ct_buf *out, const struct ct_rdzv_publication *published)
+{
+    put_u64(out, published->generation);
+    put_u64(out, published->lineage);
+    put_u64(out, published->step);
+    put_u64(out, published->digest);
+}
+
 static void put_commit(struct ct_buf *out, const struct ct_rdzv_roster *roster, uint32_t restarts)
 {
     put_u32(out, restarts);
@@ -63,6 +71,7 @@ static void put_commit(struct ct_buf *out, const struct ct_rdzv_roster *roster, 
     put_u64(out, roster->base_step);
     put_u64(out, roster->base_digest);
     put_u32(out, (uint32_t)roster->base_node);
+    put_publication(out, &roster->published);
     put_u32(out, roster->count);
     for (uint32_t i = 0; i < roster->count; i++) {
         const struct ct_rdzv_place *place = &roster->places[i];
@@ -75,6 +84,21 @@ static void put_commit(struct ct_buf *out, const struct ct_rdzv_roster *roster, 
         put_str(out, place->host);
         put_str(out, place->address);
         put_str(out, place->role);
+    }
+}
+
+static void put_cordons(struct ct_buf *out, const struct ct_rdzv *job)
+{
+    put_u32(out, (uint32_t)job->cordon_count);
+    for (size_t i = 0; i < job->cordon_count; i++) {
+        const struct ct_rdzv_cordon *cordon = &job->cordons[i];
+        uint64_t left = UINT64_MAX;
+        if (cordon->until_ms != UINT64_MAX)
+            left = cordon->until_ms - CT_MIN(cordon->until_ms, job->now_ms);
+        put_u64(out, left);
+        put_u32(out, cordon->by_operator);
+        put_str(out, cordon->host);
+        put_str(out, cordon->reason);
     }
 }
 
@@ -106,7 +130,22 @@ void ct_record_write_job(const struct ct_rdzv *job, enum ct_rdzv_record record, 
     case CT_RDZV_RECORD_CLOSE:
         put_close(out, &job->result);
         break;
+    case CT_RDZV_RECORD_MANIFEST:
+        put_publication(out, &job->publishing);
+        break;
+    case CT_RDZV_RECORD_CORDON:
+        put_cordons(out, job);
+        break;
+    case CT_RDZV_RECORDS:
+        break;
     }
+}
+
+void ct_record_write_manifest(const struct ct_rdzv *job,
+                              const struct ct_rdzv_publication *published, struct ct_buf *out)
+{
+    put_head(out, CT_RECORD_MANIFEST, job->name);
+    put_publication(out, published);
 }
 
 void ct_record_write_commit(const struct ct_rdzv *job, const struct ct_rdzv_roster *roster,
@@ -208,6 +247,33 @@ static void get_place(struct cursor *cursor, struct ct_rdzv_place *place, uint32
         cursor->rc = CT_EPROTOCOL;
 }
 
+static void get_publication(struct cursor *cursor, struct ct_rdzv_publication *published)
+{
+    published->generation = get_u64(cursor);
+    published->lineage = get_u64(cursor);
+    published->step = get_u64(cursor);
+    published->digest = get_u64(cursor);
+}
+
+static void get_cordons(struct cursor *cursor, struct ct_record *record)
+{
+    record->cordon_count = get_u32(cursor);
+    if (cursor->rc == 0 && record->cordon_count > CT_RDZV_CORDONS)
+        cursor->rc = CT_EPROTOCOL;
+    if (cursor->rc != 0)
+        return;
+    record->cordons = ct_arena_array(cursor->arena, CT_RDZV_CORDONS, sizeof(*record->cordons));
+    if (record->cordons == NULL)
+        cursor->rc = CT_ENOMEM;
+    for (size_t i = 0; i < record->cordon_count && cursor->rc == 0; i++) {
+        struct ct_rdzv_cordon *cordon = &record->cordons[i];
+        cordon->until_ms = get_u64(cursor);
+        cordon->by_operator = get_u32(cursor) != 0;
+        get_str(cursor, cordon->host, sizeof(cordon->host));
+        get_str(cursor, cordon->reason, sizeof(cordon->reason));
+    }
+}
+
 static void get_commit(struct cursor *cursor, struct ct_record *record)
 {
     struct ct_rdzv_roster *roster = &record->roster;
@@ -217,6 +283,7 @@ static void get_commit(struct cursor *cursor, struct ct_record *record)
     roster->base_step = get_u64(cursor);
     roster->base_digest = get_u64(cursor);
     roster->base_node = (int32_t)get_u32(cursor);
+    get_publication(cursor, &roster->published);
     roster->count = get_u32(cursor);
     bool sound = roster->count > 0 && roster->count <= CT_RDZV_NODES_LIMIT &&
                  roster->base_node >= -1 && roster->base_node < (int32_t)roster->count;
@@ -263,6 +330,12 @@ static void get_body(struct cursor *cursor, struct ct_record *record)
         break;
     case CT_RECORD_CLOSE:
         get_close(cursor, &record->result);
+        break;
+    case CT_RECORD_MANIFEST:
+        get_publication(cursor, &record->published);
+        break;
+    case CT_RECORD_CORDON:
+        get_cordons(cursor, record);
         break;
     case CT_RECORD_FORGET:
         break;

@@ -3,10 +3,12 @@
  *      EPOCH    the daemon's tenure, before it serves
  *      RESERVE  a job, its terms, and a generation that is used up from now on
  *      COMMIT   the roster of a generation
+ *      MANIFEST the newest publication
+ *      CORDON   all hosts that are cordoned, each with the time that is left
  *      CLOSE    the result of a job
  *      FORGET   a job that nobody needs to hear of any more
  *
- * The newest RESERVE, COMMIT and CLOSE of a job are all that is needed of it. Pure. */
+ * The newest of each kind is all that is needed of a job. Pure. */
 #ifndef CT_RENDEZVOUS_RECORDS_H
 #define CT_RENDEZVOUS_RECORDS_H
 
@@ -18,6 +20,8 @@ enum ct_record_kind {
     CT_RECORD_RESERVE = CT_RDZV_RECORD_RESERVE,
     CT_RECORD_COMMIT = CT_RDZV_RECORD_COMMIT,
     CT_RECORD_CLOSE = CT_RDZV_RECORD_CLOSE,
+    CT_RECORD_MANIFEST = CT_RDZV_RECORD_MANIFEST,
+    CT_RECORD_CORDON = CT_RDZV_RECORD_CORDON,
     CT_RECORD_EPOCH = 16,
     CT_RECORD_FORGET,
 };
@@ -31,8 +35,11 @@ struct ct_record {
     uint64_t generation;
     uint32_t restarts; /* COMMIT too */
     bool charged;
-    struct ct_rdzv_roster roster; /* COMMIT */
-    struct ct_rdzv_result result; /* CLOSE */
+    struct ct_rdzv_roster roster;         /* COMMIT */
+    struct ct_rdzv_result result;         /* CLOSE */
+    struct ct_rdzv_publication published; /* MANIFEST */
+    struct ct_rdzv_cordon *cordons; /* CORDON; until_ms is how long from the time of writing */
+    size_t cordon_count;
 };
 
 /* Append the record that `job` asks to be kept (CT_RDZV_DO_PERSIST). */
@@ -41,6 +48,10 @@ void ct_record_write_job(const struct ct_rdzv *job, enum ct_rdzv_record record, 
 /* The same for a roster that was committed before. */
 void ct_record_write_commit(const struct ct_rdzv *job, const struct ct_rdzv_roster *roster,
                             struct ct_buf *out);
+
+/* The same for a publication that is on record. */
+void ct_record_write_manifest(const struct ct_rdzv *job,
+                              const struct ct_rdzv_publication *published, struct ct_buf *out);
 
 void ct_record_write_epoch(uint64_t epoch, struct ct_buf *out);
 void ct_record_write_forget(const char *job, struct ct_buf *out);

@@ -36,77 +36,6 @@ void ct_rdzv_close(struct ct_rdzv *job, int code, int status, const struct ct_rd
                      cause ? cause->text : "");
 }
 
-static bool is_over(const struct ct_rdzv *job)
-{
-    return job->phase == CT_RDZV_CLOSING || job->phase == CT_RDZV_CLOSED;
-}
-
-/* ---- failures and the budget ---- */
-
-/* A worker that ended because a peer was gone: the peer is the cause, should it be heard of. */
-static bool is_consequence(const struct ct_rdzv_failure *failure)
-{
-    return failure->rank >= 0 && (failure->code == CT_EREVOKED || failure->code == CT_ENODE_LOST ||
-                                  failure->code == CT_ETIMEOUT);
-}
-
-static int status_of(const struct ct_rdzv_failure *failure)
-{
-    if (failure->signal > 0)
-        return 128 + failure->signal;
-    return failure->status > 0 ? failure->status : ct_exit_status(failure->code);
-}
-
-/* The failure that a lost node is. */
-static struct ct_rdzv_failure loss_of(const struct ct_rdzv *job,
-                                      const struct ct_rdzv_member *member, const char *why)
-{
-    struct ct_rdzv_failure failure = {
-        .generation = job->roster.generation,
-        .code = CT_ENODE_LOST,
-        .rank = -1,
-        .local_rank = -1,
-    };
-    ct_str_copy(failure.host, sizeof(failure.host), member->host);
-    (void)snprintf(failure.text, sizeof(failure.text), "node %d (host %s) was lost: %s",
-                   member->place, member->host, why);
-    return failure;
-}
-
-/* The job is to end over a consequence: a node whose connection just closed is the better cause. */
-static void blame_silent_node(struct ct_rdzv *job)
-{
-    for (size_t i = 0; i < job->capacity && is_consequence(&job->cause); i++) {
-        const struct ct_rdzv_member *member = &job->members[i];
-        if (member->state == CT_RDZV_ACTING && member->link == 0)
-            job->cause = loss_of(job, member, "its connection closed");
-    }
-}
-
-/* Charge the incident to the budget, once. False: the job is closing, because that was one too many
- * or because the failure is fatal. */
-static bool survives(struct ct_rdzv *job, const struct ct_rdzv_failure *failure)
-{
-    if (!job->has_cause || (is_consequence(&job->cause) && !is_consequence(failure))) {
-        job->cause = *failure;
-        job->has_cause = true;
-    }
-    if (failure->fatal) {
-        ct_rdzv_close(job, failure->code, status_of(failure), failure);
-        return false;
-    }
-    if (job->charged)
-        return true;
-    if (job->restarts >= job->params.max_restarts) {
-        blame_silent_node(job);
-        ct_rdzv_close(job, job->cause.code, status_of(&job->cause), &job->cause);
-        return false;
-    }
-    job->charged = true;
-    job->restarts++;
-    return true;
-}
-
 /* ---- gathering ---- */
 
 static enum ct_rdzv_phase waiting_phase(const struct ct_rdzv *job)
@@ -178,8 +107,7 @@ void ct_rdzv_gather(struct ct_rdzv *job, bool newcomer)
         job->phase != CT_RDZV_LAST_CALL)
         return;
     const struct ct_rdzv_params *p = &job->params;
-    size_t count = ct_rdzv_candidates(job);
-    if (count < p->nodes_min) {
+    if (ct_rdzv_usable(job) < p->nodes_min) {
         if (job->phase == CT_RDZV_LAST_CALL)
             ct_rdzv_set_phase(job, waiting_phase(job));
         return;
@@ -190,24 +118,12 @@ void ct_rdzv_gather(struct ct_rdzv *job, bool newcomer)
     }
     if (newcomer)
         job->call_until_ms = job->now_ms + p->last_call_ms;
-    bool complete = count >= p->nodes_max || p->nodes_min == p->nodes_max;
+    bool complete = ct_rdzv_candidates(job) >= p->nodes_max || p->nodes_min == p->nodes_max;
     if (complete || job->call_until_ms <= job->now_ms)
         begin(job, job->roster.generation > 0 ? job->reason : CT_RDZV_REASON_FORM, false);
 }
 
 /* ---- PREPARE ---- */
-
-/* Members that the round being made will have: asked or promised, and not leaving. */
-static size_t drafted(const struct ct_rdzv *job)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < job->capacity; i++) {
-        const struct ct_rdzv_member *member = &job->members[i];
-        count += (member->state == CT_RDZV_ASKED || member->state == CT_RDZV_PROMISED) &&
-                 !member->leaving;
-    }
-    return count;
-}
 
 static int by_joined(const void *a, const void *b, void *context)
 {
@@ -217,14 +133,30 @@ static int by_joined(const void *a, const void *b, void *context)
     return (ja > jb) - (ja < jb);
 }
 
+/* May the round being made, which has `have` nodes so far, ask it? */
+static bool is_wanted(const struct ct_rdzv *job, const struct ct_rdzv_member *member, size_t have)
+{
+    bool needed = have < job->params.nodes_min && member->state == CT_RDZV_STANDBY &&
+                  !member->leaving && !member->barred;
+    return needed || ct_rdzv_is_eligible(job, member);
+}
+
+void ct_rdzv_draft_one(struct ct_rdzv *job, struct ct_rdzv_member *member)
+{
+    size_t have = ct_rdzv_drafted(job);
+    if (have >= job->params.nodes_max || !is_wanted(job, member, have))
+        return;
+    ct_rdzv_set_member(job, member, CT_RDZV_ASKED);
+    if (job->pending == 0)
+        ct_rdzv_push_prepare(job, member->link);
+}
+
 void ct_rdzv_draft(struct ct_rdzv *job)
 {
-    size_t have = drafted(job);
+    size_t have = ct_rdzv_drafted(job);
     size_t waiting = 0;
-    for (size_t i = 0; i < job->capacity; i++)
-        if (ct_rdzv_is_eligible(job, &job->members[i]) ||
-            (have < job->params.nodes_min && job->members[i].state == CT_RDZV_STANDBY &&
-             !job->members[i].leaving))
+    for (size_t i = 0; i < job->capacity && job->count[CT_RDZV_STANDBY] > 0; i++)
+        if (is_wanted(job, &job->members[i], have))
             job->order[waiting++] = (uint32_t)i;
     qsort_r(job->order, waiting, sizeof(*job->order), by_joined, job->members);
     size_t room = job->params.nodes_max - CT_MIN(have, job->params.nodes_max);
@@ -241,8 +173,7 @@ static void prepare_all(struct ct_rdzv *job)
     ct_rdzv_push_prepare(job, CT_RDZV_ALL);
 }
 
-/* The step boundary will not be reached: stop at once. */
-static void hurry(struct ct_rdzv *job, enum ct_rdzv_reason reason)
+void ct_rdzv_hurry(struct ct_rdzv *job, enum ct_rdzv_reason reason)
 {
     if (!job->at_boundary)
         return;
@@ -257,14 +188,18 @@ void ct_rdzv_advance(struct ct_rdzv *job)
 {
     if (job->phase != CT_RDZV_PREPARE)
         return;
-    if (drafted(job) < job->params.nodes_min) {
+    if (ct_rdzv_drafted(job) < job->params.nodes_min) {
         pause(job, job->reason);
         return;
     }
-    if (job->pending != 0 || job->count[CT_RDZV_ASKED] > 0)
+    if (job->pending != 0 || job->publishing_seq != 0 || job->count[CT_RDZV_ASKED] > 0)
         return;
     struct ct_error err = {0};
     ct_rdzv_assign(job);
+    if (job->next.count < job->params.nodes_min) {
+        pause(job, job->reason); /* no world of theirs is one that the job can use */
+        return;
+    }
     if (ct_rdzv_choose_base(job, &err) != 0) {
         struct ct_rdzv_failure cause = {
             .generation = job->roster.generation, .code = err.code, .rank = -1, .local_rank = -1};
@@ -302,26 +237,36 @@ static void start_round(struct ct_rdzv *job)
     struct ct_rdzv_roster old = job->roster;
     job->roster = job->next;
     job->next = old;
-    job->done_count = 0;
+    job->done_count = job->healed_count = 0;
     for (size_t i = 0; i < job->capacity; i++)
-        job->members[i].place = -1;
-    for (uint32_t i = 0; i < job->roster.count; i++)
+        job->members[i].place = job->members[i].old_place = -1;
+    for (uint32_t i = 0; i < job->roster.count; i++) {
+        struct ct_rdzv_member *back = NULL;
         if (job->holder[i] >= 0)
             job->members[job->holder[i]].place = (int32_t)i;
-    for (size_t i = 0; i < job->capacity; i++)
-        if (job->members[i].state == CT_RDZV_PROMISED)
-            ct_rdzv_set_member(job, &job->members[i], CT_RDZV_ACTING);
+        else
+            back = ct_rdzv_find(job, job->roster.places[i].id);
+        if (back != NULL)
+            back->old_place = (int32_t)i; /* lost since it promised, and here again */
+    }
+    for (size_t i = 0; i < job->capacity; i++) {
+        struct ct_rdzv_member *member = &job->members[i];
+        if (member->state == CT_RDZV_PROMISED)
+            ct_rdzv_set_member(job, member, member->place >= 0 ? CT_RDZV_ACTING : CT_RDZV_STANDBY);
+    }
 
-    ct_rdzv_set_phase(job, CT_RDZV_RUNNING);
+    ct_rdzv_set_phase(job, CT_RDZV_HEAL);
     job->charged = false;
     job->has_cause = false;
     job->running_since_ms = job->now_ms;
+    job->store_lost = false;
+    job->leave_until_ms = job->leavers > 0 ? job->now_ms + job->params.prepare_ms : UINT64_MAX;
     ct_rdzv_push(job, CT_RDZV_DO_ROUND, CT_RDZV_ALL)->generation = job->roster.generation;
     ct_rdzv_announce(job, "round %" PRIu64 " runs with %u nodes, %u ranks", job->roster.generation,
                      job->roster.count, job->roster.world);
 }
 
-/* Somebody was lost or wants to leave while the roster was being made durable. */
+/* Somebody was lost while the roster was being made durable. */
 static void see_to_late_news(struct ct_rdzv *job)
 {
     for (uint32_t i = 0; i < job->roster.count; i++) {
@@ -331,16 +276,9 @@ static void see_to_late_news(struct ct_rdzv *job)
         struct ct_rdzv_member gone = {.place = (int32_t)i, .node_rank = -1};
         ct_str_copy(gone.host, sizeof(gone.host), job->roster.places[i].host);
         ct_rdzv_lost(job, &gone, CT_RDZV_ACTING, "it went while the round was made");
-        if (job->phase != CT_RDZV_RUNNING)
+        if (job->phase != CT_RDZV_HEAL)
             return;
     }
-    for (size_t i = 0; i < job->capacity; i++) {
-        if (job->members[i].state == CT_RDZV_ACTING && job->members[i].leaving) {
-            ct_rdzv_change(job, CT_RDZV_REASON_LEAVE, true);
-            return;
-        }
-    }
-    ct_rdzv_plan_growth(job);
 }
 
 void ct_rdzv_on_persisted(struct ct_rdzv *job)
@@ -350,6 +288,8 @@ void ct_rdzv_on_persisted(struct ct_rdzv *job)
     job->retry_ms = UINT64_MAX;
     switch (record) {
     case CT_RDZV_RECORD_RESERVE:
+        if (job->cordons_changed)
+            ct_rdzv_keep_cordons(job);
         if (job->phase == CT_RDZV_PREPARE) {
             prepare_all(job);
             ct_rdzv_advance(job);
@@ -368,93 +308,68 @@ void ct_rdzv_on_persisted(struct ct_rdzv *job)
         ct_rdzv_tell_all(job);
         ct_rdzv_push(job, CT_RDZV_DO_CLOSE, CT_RDZV_ALL);
         break;
+    default: /* the others are not waited for by a phase */
+        break;
     }
 }
 
-/* ---- RUNNING ---- */
+/* ---- HEAL and RUNNING ---- */
+
+bool ct_rdzv_acts(const struct ct_rdzv *job)
+{
+    return job->phase == CT_RDZV_HEAL || job->phase == CT_RDZV_RUNNING;
+}
+
+static bool somebody_leaves(const struct ct_rdzv *job)
+{
+    for (size_t i = 0; i < job->capacity && job->leavers > 0; i++)
+        if (job->members[i].leaving && job->members[i].state == CT_RDZV_ACTING)
+            return true;
+    return false;
+}
+
+void ct_rdzv_healed(struct ct_rdzv *job, const struct ct_rdzv_member *member)
+{
+    struct ct_rdzv_place *place = &job->roster.places[member->place];
+    if (job->phase != CT_RDZV_HEAL || place->healed)
+        return;
+    place->healed = true;
+    if (++job->healed_count < job->roster.count)
+        return;
+    ct_rdzv_set_phase(job, CT_RDZV_RUNNING);
+    if (somebody_leaves(job))
+        ct_rdzv_change(job, CT_RDZV_REASON_LEAVE, true);
+    else
+        ct_rdzv_plan_growth(job, NULL);
+}
 
 void ct_rdzv_change(struct ct_rdzv *job, enum ct_rdzv_reason reason, bool at_boundary)
 {
-    CT_ASSERT(job->phase == CT_RDZV_RUNNING);
+    CT_ASSERT(ct_rdzv_acts(job));
     job->grow_until_ms = UINT64_MAX;
-    if (ct_rdzv_candidates(job) >= job->params.nodes_min)
+    if (ct_rdzv_usable(job) >= job->params.nodes_min)
         begin(job, reason, at_boundary);
     else
         pause(job, reason);
 }
 
-void ct_rdzv_plan_growth(struct ct_rdzv *job)
+static void plan_for(struct ct_rdzv *job, const struct ct_rdzv_member *member)
 {
-    size_t acting = job->count[CT_RDZV_ACTING];
-    if (job->phase != CT_RDZV_RUNNING || job->done_count > 0 || acting >= job->params.nodes_max)
-        return;
     uint64_t spaced = job->running_since_ms + (uint64_t)SPACING * job->params.grow_ms;
-    for (size_t i = 0; i < job->capacity; i++) {
-        const struct ct_rdzv_member *member = &job->members[i];
-        if (member->state != CT_RDZV_STANDBY || member->leaving)
-            continue;
-        uint64_t ripe = CT_MAX(member->eligible_ms, job->now_ms + job->params.grow_ms);
+    uint64_t ripe = CT_MAX(member->eligible_ms, job->now_ms + job->params.grow_ms);
+    if (member->state == CT_RDZV_STANDBY && !member->leaving && !member->barred)
         job->grow_until_ms = CT_MIN(job->grow_until_ms, CT_MAX(ripe, spaced));
-    }
 }
 
-void ct_rdzv_lost(struct ct_rdzv *job, const struct ct_rdzv_member *member,
-                  enum ct_rdzv_member_state was, const char *why)
+void ct_rdzv_plan_growth(struct ct_rdzv *job, const struct ct_rdzv_member *newcomer)
 {
-    /* Whether a node left in order before the daemon restarted in mid-change is not known any more.
-     */
-    bool doubtful = member->presumed && job->reason == CT_RDZV_REASON_RESTART;
-    bool done = member->place >= 0 && job->roster.places[member->place].done;
-    bool counts = member->place >= 0 && !member->leaving && !doubtful && !done;
-    if (was != CT_RDZV_DONE && !is_over(job))
-        ct_rdzv_announce(job, "node %s is lost: %s", member->host, why);
-    for (uint32_t i = 0; job->phase == CT_RDZV_COMMIT && i < job->next.count; i++)
-        if (job->holder[i] >= 0 && &job->members[job->holder[i]] == member)
-            job->holder[i] = -1;
-
-    struct ct_rdzv_failure failure;
-    switch (job->phase) {
-    case CT_RDZV_LOBBY:
-    case CT_RDZV_LAST_CALL:
-    case CT_RDZV_PAUSED:
-        ct_rdzv_gather(job, false);
-        break;
-    case CT_RDZV_PREPARE:
-        failure = loss_of(job, member, why);
-        if (counts && !survives(job, &failure))
-            return;
-        if (member->place >= 0 && !done)
-            hurry(job, CT_RDZV_REASON_LOST);
-        ct_rdzv_draft(job);
-        ct_rdzv_advance(job);
-        break;
-    case CT_RDZV_RUNNING:
-        if (was != CT_RDZV_ACTING)
-            break;
-        failure = loss_of(job, member, why);
-        if (member->leaving || survives(job, &failure))
-            ct_rdzv_change(job, member->leaving ? CT_RDZV_REASON_LEAVE : CT_RDZV_REASON_LOST,
-                           false);
-        break;
-    case CT_RDZV_COMMIT: /* seen to when the roster is durable */
-    default:
-        break;
-    }
-}
-
-void ct_rdzv_on_failure(struct ct_rdzv *job, struct ct_rdzv_member *member,
-                        const struct ct_rdzv_failure *failure)
-{
-    if (member->place < 0 || failure->generation != job->roster.generation)
+    if (job->phase != CT_RDZV_RUNNING || job->done_count > 0 ||
+        ct_rdzv_usable(job) <= job->count[CT_RDZV_ACTING])
         return;
-    if (job->phase == CT_RDZV_RUNNING) {
-        if (survives(job, failure))
-            ct_rdzv_change(job, CT_RDZV_REASON_FAILURE, false);
-    } else if (job->phase == CT_RDZV_PREPARE &&
-               (member->state == CT_RDZV_ASKED || failure->fatal)) {
-        if (survives(job, failure))
-            hurry(job, CT_RDZV_REASON_FAILURE);
-    }
+    for (size_t i = 0; newcomer == NULL && i < job->capacity; i++)
+        plan_for(job, &job->members[i]);
+    if (newcomer != NULL)
+        plan_for(job, newcomer);
 }
 
 void ct_rdzv_on_done(struct ct_rdzv *job, struct ct_rdzv_member *member, uint64_t generation)
@@ -471,6 +386,8 @@ void ct_rdzv_on_done(struct ct_rdzv *job, struct ct_rdzv_member *member, uint64_
     job->grow_until_ms = UINT64_MAX;
     if (++job->done_count == job->roster.count)
         ct_rdzv_close(job, 0, 0, NULL);
+    else
+        ct_rdzv_healed(job, member);
 }
 
 /* ---- clocks ---- */
@@ -497,7 +414,7 @@ static void give_up_waiting(struct ct_rdzv *job)
 static void give_up_asking(struct ct_rdzv *job)
 {
     if (job->at_boundary) {
-        hurry(job, job->reason);
+        ct_rdzv_hurry(job, job->reason);
         return;
     }
     job->prepare_until_ms = job->now_ms + job->params.prepare_ms; /* for those asked from now on */
@@ -519,13 +436,14 @@ static void give_up_asking(struct ct_rdzv *job)
 static void grow(struct ct_rdzv *job)
 {
     job->grow_until_ms = UINT64_MAX;
-    for (size_t i = 0; i < job->capacity; i++) {
+    bool larger = ct_rdzv_usable(job) > job->count[CT_RDZV_ACTING];
+    for (size_t i = 0; larger && i < job->capacity; i++) {
         if (ct_rdzv_is_eligible(job, &job->members[i])) {
             ct_rdzv_change(job, CT_RDZV_REASON_GROW, true);
             return;
         }
     }
-    ct_rdzv_plan_growth(job);
+    ct_rdzv_plan_growth(job, NULL);
 }
 
 void ct_rdzv_round_tick(struct ct_rdzv *job)
@@ -546,6 +464,13 @@ void ct_rdzv_round_tick(struct ct_rdzv *job)
     case CT_RDZV_PREPARE:
         if (job->pending == 0 && job->prepare_until_ms <= job->now_ms)
             give_up_asking(job);
+        break;
+    case CT_RDZV_HEAL:
+        if (job->leave_until_ms > job->now_ms)
+            break;
+        job->leave_until_ms = UINT64_MAX;
+        if (somebody_leaves(job))
+            ct_rdzv_change(job, CT_RDZV_REASON_LEAVE, false);
         break;
     case CT_RDZV_RUNNING:
         if (job->grow_until_ms <= job->now_ms)

@@ -138,6 +138,7 @@ static int io_persist(void *context, const void *record, size_t size)
         ct_log_event(server->log, rc != 0 ? CT_LOG_ERROR : CT_LOG_INFO, "journal", "%s",
                      rc != 0 ? err.text : "the journal can be written again");
     server->journal_failed = rc != 0;
+    ct_service_set_trouble(server->service, rc != 0 ? err.text : "");
     return rc;
 }
 

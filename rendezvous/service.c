@@ -2,6 +2,7 @@
  *
  * A link's number holds its place in the table (low 20 bits) and a serial number, so that a late
  * answer for a closed link finds nobody. */
+#include "rendezvous/admin.h"
 #include "rendezvous/records.h"
 #include "rendezvous/service_state.h"
 
@@ -13,7 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_JOBS = 1024, DEFAULT_LINKS = 65536, DEFAULT_OPEN_REQUESTS = 8192 };
+enum {
+    DEFAULT_JOBS = 1024,
+    DEFAULT_LINKS = 65536,
+    DEFAULT_OPEN_REQUESTS = 8192,
+    DEFAULT_WHOLE = 1024
+};
 
 /* ---- links ---- */
 
@@ -29,6 +35,8 @@ struct ct_service *ct_service_new(const struct ct_service_limits *limits,
         service->limits.jobs = DEFAULT_JOBS;
     if (service->limits.links == 0)
         service->limits.links = DEFAULT_LINKS;
+    if (service->limits.told_whole == 0)
+        service->limits.told_whole = DEFAULT_WHOLE;
     if (service->limits.open_requests == 0)
         service->limits.open_requests = DEFAULT_OPEN_REQUESTS;
     CT_ASSERT(service->limits.links <= CT_SERVICE_SLOT_MASK);
@@ -238,9 +246,11 @@ static void on_hello(struct ct_service *service, struct ct_service_link *link,
 {
     char text[512];
     const char *only = service->limits.only_job;
+    bool is_admin = strcmp(hello->role, "admin") == 0;
+    bool any_job = is_admin && hello->job[0] == '\0';
     if (link->hello) {
         violation(service, link, "a second HELLO");
-    } else if (only != NULL && strcmp(only, hello->job) != 0) {
+    } else if (only != NULL && strcmp(only, hello->job) != 0 && !is_admin) {
         (void)snprintf(
             text, sizeof(text),
             "this rendezvous serves job %s alone, host %s asks for job %s: give all nodes "
@@ -249,11 +259,12 @@ static void on_hello(struct ct_service *service, struct ct_service_link *link,
         ct_service_refuse(service, link->number, CT_EUSAGE, 0, text);
     } else if (hello->protocol != CT_WIRE_PROTOCOL) {
         (void)snprintf(text, sizeof(text),
-                       "host %s speaks protocol %u, this rendezvous speaks %d: install the same "
-                       "version of ctrun on all nodes",
-                       hello->host, hello->protocol, CT_WIRE_PROTOCOL);
+                       "the ctrun of host %s is %s than this rendezvous (protocol %u, here %d): "
+                       "install the same version of ctrun on all nodes",
+                       hello->host, hello->protocol < CT_WIRE_PROTOCOL ? "older" : "newer",
+                       hello->protocol, CT_WIRE_PROTOCOL);
         ct_service_refuse(service, link->number, CT_EPROTOCOL, 0, text);
-    } else if (!service->io.is_for(service->io.context, link->peer, hello->job)) {
+    } else if (!any_job && !service->io.is_for(service->io.context, link->peer, hello->job)) {
         (void)snprintf(text, sizeof(text), "host %s has no key for job %s", hello->host,
                        hello->job);
         ct_service_refuse(service, link->number, CT_EAUTH, 0, text);
@@ -265,6 +276,7 @@ static void on_hello(struct ct_service *service, struct ct_service_link *link,
         ct_service_refuse(service, link->number, CT_EFENCED, 0, text);
     } else {
         link->hello = true;
+        link->admin = is_admin;
         link->id = hello->incarnation;
         ct_str_copy(link->job_name, sizeof(link->job_name), hello->job);
     }
@@ -389,6 +401,7 @@ static void on_heartbeat(struct ct_service *service, uint64_t now_ms, struct ct_
         .generation = m->acting,
         .promised = m->generation,
         .over = m->over,
+        .healed = m->healed,
         .step = m->step,
     };
     uint64_t number = link->number;
@@ -416,6 +429,10 @@ static void on_member_message(struct ct_service *service, uint64_t now_ms,
     case CT_MSG_PROGRESS:
         link->job->progress = message->progress;
         return;
+    case CT_MSG_ROSTER:
+        if (message->roster.generation == ct_rdzv_roster(link->job->core)->generation)
+            ct_service_send_part(link->job, link->number, message->roster.first);
+        return;
     case CT_MSG_PREPARED:
         event.kind = CT_RDZV_ON_PREPARED;
         event.seq = message->prepared.seq;
@@ -436,6 +453,13 @@ static void on_member_message(struct ct_service *service, uint64_t now_ms,
         event.kind = CT_RDZV_ON_DONE;
         event.seq = message->done.seq;
         event.generation = message->done.generation;
+        break;
+    case CT_MSG_PUBLISH:
+        event.kind = CT_RDZV_ON_PUBLISH;
+        event.seq = message->publish.seq;
+        event.generation = message->publish.generation;
+        event.step = message->publish.step;
+        event.digest = message->publish.digest;
         break;
     case CT_MSG_LEAVE:
         event.kind = CT_RDZV_ON_LEAVE;
@@ -471,6 +495,10 @@ void ct_service_message(struct ct_service *service, uint64_t now_ms, uint64_t nu
         on_hello(service, link, &message->hello);
     else if (!link->hello)
         violation(service, link, "a message before HELLO");
+    else if (link->admin && message->type == CT_MSG_ADMIN)
+        ct_service_on_admin(service, now_ms, link, &message->admin);
+    else if (link->admin || message->type == CT_MSG_ADMIN)
+        violation(service, link, "a message that does not go with the role in HELLO");
     else if (message->type == CT_MSG_JOIN)
         on_join(service, now_ms, link, &message->join);
     else if (link->job == NULL)
@@ -523,6 +551,11 @@ uint64_t ct_service_deadline(const struct ct_service *service)
 }
 
 /* ---- looking at it ---- */
+
+void ct_service_set_trouble(struct ct_service *service, const char *sentence)
+{
+    (void)ct_str_copy(service->journal_trouble, sizeof(service->journal_trouble), sentence);
+}
 
 size_t ct_service_jobs(const struct ct_service *service)
 {

@@ -47,6 +47,7 @@ struct ct_service_io {
 struct ct_service_limits {
     uint32_t jobs;          /* 0: 1024 */
     uint32_t links;         /* 0: 65536 */
+    uint32_t told_whole;    /* nodes up to which a round is told with all of them; 0: 1024 */
     uint32_t open_requests; /* store requests of one link that wait for an answer; 0: 8192 */
     const char *only_job;   /* the one job that may be served (outlives the service); NULL: any */
 };
@@ -66,6 +67,9 @@ void ct_service_restored(struct ct_service *service, uint64_t epoch);
 void ct_service_snapshot(const struct ct_service *service,
                          void (*emit)(void *context, const void *record, size_t size),
                          void *context);
+
+/* For the status: why records cannot be kept now, "" when they can. */
+void ct_service_set_trouble(struct ct_service *service, const char *sentence);
 
 /* The epoch of the newest tenure replayed so far; 0: none. */
 uint64_t ct_service_epoch(const struct ct_service *service);

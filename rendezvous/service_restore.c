@@ -35,6 +35,12 @@ static int apply(struct ct_service *service, uint64_t now_ms, const struct ct_re
         return 0;
     case CT_RECORD_COMMIT:
         return ct_rdzv_restore_commit(job->core, &record->roster, record->restarts, err);
+    case CT_RECORD_MANIFEST:
+        ct_rdzv_restore_manifest(job->core, &record->published);
+        return 0;
+    case CT_RECORD_CORDON:
+        ct_rdzv_restore_cordon(job->core, record->cordons, record->cordon_count);
+        return 0;
     default:
         ct_rdzv_restore_close(job->core, &record->result);
         return 0;
@@ -79,17 +85,21 @@ void ct_service_snapshot(const struct ct_service *service,
     emit(context, record.data, record.size);
     for (const struct ct_service_job *job = service->jobs; job != NULL; job = job->next) {
         const struct ct_rdzv *core = job->core;
-        const bool needed[CT_RDZV_RECORD_CLOSE + 1] = {
+        const bool needed[CT_RDZV_RECORDS] = {
             [CT_RDZV_RECORD_RESERVE] = core->generation > 0,
             [CT_RDZV_RECORD_COMMIT] = core->roster.generation > 0,
             [CT_RDZV_RECORD_CLOSE] = core->phase == CT_RDZV_CLOSED,
+            [CT_RDZV_RECORD_MANIFEST] = core->published.generation > 0,
+            [CT_RDZV_RECORD_CORDON] = core->generation > 0 && core->cordon_count > 0,
         };
-        for (unsigned kind = CT_RDZV_RECORD_RESERVE; kind <= CT_RDZV_RECORD_CLOSE; kind++) {
+        for (unsigned kind = CT_RDZV_RECORD_RESERVE; kind < CT_RDZV_RECORDS; kind++) {
             if (!needed[kind])
                 continue;
             ct_buf_clear(&record);
             if (kind == CT_RDZV_RECORD_COMMIT)
                 ct_record_write_commit(core, &core->roster, &record);
+            else if (kind == CT_RDZV_RECORD_MANIFEST)
+                ct_record_write_manifest(core, &core->published, &record);
             else
                 ct_record_write_job(core, (enum ct_rdzv_record)kind, &record);
             emit(context, record.data, record.size);

@@ -1,4 +1,5 @@
 /* Actions of a job's core become messages and records. */
+#include "rendezvous/admin.h"
 #include "rendezvous/journal.h"
 #include "rendezvous/records.h"
 #include "rendezvous/service_state.h"
@@ -33,47 +34,97 @@ enum {
     IN_ROUND = 1 << CT_RDZV_ACTING | 1 << CT_RDZV_DONE,
 };
 
-/* The roster in as many parts as it needs. */
-static void send_round(struct ct_service_job *job, uint64_t link)
+static struct ct_wire_node node_of(const struct ct_rdzv_roster *roster, uint32_t index)
 {
     _Static_assert(CT_RDZV_HOST_BYTES <= 256 && CT_RDZV_ADDRESS_BYTES <= 256 &&
                        CT_RDZV_ROLE_BYTES <= 65,
                    "what a place holds fits the fields of wire.def");
+    const struct ct_rdzv_place *place = &roster->places[index];
+    return (struct ct_wire_node){
+        .index = index,
+        .incarnation = place->id,
+        .host = place->host,
+        .address = place->address,
+        .port = place->port,
+        .slots = place->slots,
+        .first_rank = place->first_rank,
+        .role = place->role,
+        .survivor = place->survivor,
+    };
+}
+
+/* ROUND without its nodes. */
+static struct ct_message round_of(const struct ct_service_job *job, uint32_t first)
+{
     const struct ct_rdzv_roster *roster = ct_rdzv_roster(job->core);
-    for (uint32_t first = 0; first < roster->count; first += CT_WIRE_PART) {
-        struct ct_wire_node nodes[CT_WIRE_PART];
-        uint32_t count = CT_MIN(roster->count - first, (uint32_t)CT_WIRE_PART);
-        for (uint32_t i = 0; i < count; i++) {
-            const struct ct_rdzv_place *place = &roster->places[first + i];
-            nodes[i] = (struct ct_wire_node){
-                .index = first + i,
-                .incarnation = place->id,
-                .host = place->host,
-                .address = place->address,
-                .port = place->port,
-                .slots = place->slots,
-                .first_rank = place->first_rank,
-                .role = place->role,
-                .survivor = place->survivor,
-            };
-        }
-        struct ct_message message = {
-            .type = CT_MSG_ROUND,
-            .round = {.generation = roster->generation,
-                      .epoch = job->service->epoch,
-                      .restart_count = ct_rdzv_restarts(job->core),
-                      .lineage = roster->lineage,
-                      .base_step = roster->base_step,
-                      .base_digest = roster->base_digest,
-                      .base_node = roster->base_node,
-                      .world = roster->world,
-                      .node_count = roster->count,
-                      .first = first},
-        };
-        message.round.nodes.data = nodes;
-        message.round.nodes.count = count;
-        send_to_members(job, link, IN_ROUND, &message);
+    return (struct ct_message){
+        .type = CT_MSG_ROUND,
+        .round = {.generation = roster->generation,
+                  .epoch = job->service->epoch,
+                  .restart_count = ct_rdzv_restarts(job->core),
+                  .lineage = roster->lineage,
+                  .base_step = roster->base_step,
+                  .base_digest = roster->base_digest,
+                  .base_node = roster->base_node,
+                  .published_generation = roster->published.generation,
+                  .published_step = roster->published.step,
+                  .world = roster->world,
+                  .node_count = roster->count,
+                  .first = first},
+    };
+}
+
+void ct_service_send_part(struct ct_service_job *job, uint64_t link, uint32_t first)
+{
+    const struct ct_rdzv_roster *roster = ct_rdzv_roster(job->core);
+    struct ct_wire_node nodes[CT_WIRE_PART];
+    struct ct_message message = round_of(job, first);
+    if (first >= roster->count)
+        return;
+    uint32_t count = CT_MIN(roster->count - first, (uint32_t)CT_WIRE_PART);
+    for (uint32_t i = 0; i < count; i++)
+        nodes[i] = node_of(roster, first + i);
+    message.round.nodes.data = nodes;
+    message.round.nodes.count = count;
+    send_to_members(job, link, IN_ROUND, &message);
+}
+
+/* A large round: what every node needs of it, instead of N nodes to each of N. */
+static void send_short(struct ct_service_job *job, const struct ct_rdzv_member *member)
+{
+    const struct ct_rdzv_roster *roster = ct_rdzv_roster(job->core);
+    const int32_t wanted[] = {member->place, 0, roster->base_node};
+    struct ct_wire_node nodes[CT_COUNT(wanted)];
+    struct ct_message message = round_of(job, roster->count);
+    uint32_t count = 0;
+    if (member->link == 0 || !(IN_ROUND >> member->state & 1u) || member->place < 0)
+        return;
+    for (size_t i = 0; i < CT_COUNT(wanted); i++) {
+        bool is_known = wanted[i] < 0;
+        for (size_t k = 0; k < i; k++)
+            is_known = is_known || wanted[k] == wanted[i];
+        if (!is_known)
+            nodes[count++] = node_of(roster, (uint32_t)wanted[i]);
     }
+    message.round.nodes.data = nodes;
+    message.round.nodes.count = count;
+    send_to(job, member->link, &message);
+}
+
+/* The roster: in as many parts as it needs, or in short. */
+static void send_round(struct ct_service_job *job, uint64_t link)
+{
+    uint32_t count = ct_rdzv_roster(job->core)->count;
+    if (count <= job->service->limits.told_whole) {
+        for (uint32_t first = 0; first < count; first += CT_WIRE_PART)
+            ct_service_send_part(job, link, first);
+        return;
+    }
+    const struct ct_service_link *to = ct_service_link_of(job->service, link);
+    if (to != NULL && to->member < ct_rdzv_capacity(job->core))
+        send_short(job, ct_rdzv_member(job->core, to->member));
+    for (size_t i = 0; link == CT_RDZV_ALL && i < ct_rdzv_capacity(job->core); i++)
+        send_short(job, ct_rdzv_member(job->core, i));
 }
 
 static void send_welcome(struct ct_service_job *job, const struct ct_rdzv_action *action)
@@ -92,12 +143,16 @@ static void send_welcome(struct ct_service_job *job, const struct ct_rdzv_action
     send_to(job, action->link, &message);
 }
 
-/* Who waits for what, at most CT_SERVICE_WAITING_MS old: thousands of members ask each second. */
+/* Who waits for what, at most CT_SERVICE_WAITING_MS old: thousands of members ask each second. A
+ * node that is kept out of rounds is told why instead, in `own`. */
 static const char *waiting(struct ct_service_job *job, uint64_t now_ms,
-                           enum ct_rdzv_member_state state)
+                           const struct ct_rdzv_action *ack, char own[512])
 {
     enum ct_rdzv_phase phase = ct_rdzv_phase(job->core);
-    if (phase == CT_RDZV_RUNNING && state != CT_RDZV_STANDBY)
+    if (ack->member_state == CT_RDZV_STANDBY &&
+        ct_rdzv_describe_member(job->core, ack->member, own, 512))
+        return own;
+    if (phase == CT_RDZV_HEAL || phase == CT_RDZV_RUNNING)
         return "";
     bool fresh = job->waiting[0] != '\0' && job->waiting_phase == phase &&
                  now_ms - job->waiting_ms < CT_SERVICE_WAITING_MS;
@@ -112,13 +167,14 @@ static const char *waiting(struct ct_service_job *job, uint64_t now_ms,
 static void send_ack(struct ct_service_job *job, uint64_t now_ms,
                      const struct ct_rdzv_action *action)
 {
+    char own[512];
     struct ct_message message = {
         .type = CT_MSG_HEARTBEAT_ACK,
         .heartbeat_ack = {.generation = action->generation,
                           .epoch = job->service->epoch,
                           .seq = action->seq,
                           .state = (uint8_t)action->member_state,
-                          .waiting = waiting(job, now_ms, action->member_state)},
+                          .waiting = waiting(job, now_ms, action, own)},
     };
     send_to(job, action->link, &message);
 }
@@ -201,6 +257,23 @@ static void carry_out(struct ct_service_job *job, uint64_t now_ms,
         message.release.generation = ct_rdzv_generation(job->core);
         send_to(job, action->link, &message);
         break;
+    case CT_RDZV_DO_DRAIN:
+        message.type = CT_MSG_DRAIN;
+        message.drain = (struct ct_msg_drain){.generation = ct_rdzv_generation(job->core),
+                                              .text = action->text};
+        send_to(job, action->link, &message);
+        break;
+    case CT_RDZV_DO_PUBLISHED:
+        message.type = CT_MSG_PUBLISHED;
+        message.published = (struct ct_msg_published){.generation = action->generation,
+                                                      .step = action->step,
+                                                      .code = action->code,
+                                                      .text = action->text};
+        send_to(job, action->link, &message);
+        break;
+    case CT_RDZV_DO_ANSWER:
+        ct_service_answer(service, action->link, action->code, action->text);
+        break;
     case CT_RDZV_DO_CLOSE:
         ct_store_revoke(job->store);
         send_close(job, action->link);
@@ -213,25 +286,35 @@ static void carry_out(struct ct_service_job *job, uint64_t now_ms,
     }
 }
 
+/* The answers to records that are to be given to the core, in order. */
+struct answers {
+    struct ct_rdzv_event list[CT_RDZV_ACTIONS_LIMIT];
+    size_t count;
+};
+
+static void step(struct ct_service_job *job, uint64_t now_ms, const struct ct_rdzv_event *event,
+                 struct answers *answers)
+{
+    struct ct_rdzv_actions actions;
+    ct_rdzv_step(job->core, now_ms, event, &actions);
+    for (size_t i = 0; i < actions.count; i++) {
+        const struct ct_rdzv_action *action = &actions.list[i];
+        carry_out(job, now_ms, action);
+        if (action->kind != CT_RDZV_DO_PERSIST)
+            continue;
+        int rc = persist(job, action);
+        CT_ASSERT(answers->count < CT_RDZV_ACTIONS_LIMIT);
+        answers->list[answers->count++] = (struct ct_rdzv_event){
+            .kind = rc == 0 ? CT_RDZV_ON_PERSISTED : CT_RDZV_ON_PERSIST_FAILED,
+            .seq = action->seq,
+        };
+    }
+}
+
 void ct_service_step(struct ct_service_job *job, uint64_t now_ms, const struct ct_rdzv_event *event)
 {
-    struct ct_rdzv_event next = *event;
-    bool again = true;
-    while (again) {
-        struct ct_rdzv_actions actions;
-        again = false;
-        ct_rdzv_step(job->core, now_ms, &next, &actions);
-        for (size_t i = 0; i < actions.count; i++) {
-            const struct ct_rdzv_action *action = &actions.list[i];
-            carry_out(job, now_ms, action);
-            if (action->kind != CT_RDZV_DO_PERSIST)
-                continue;
-            int rc = persist(job, action);
-            next = (struct ct_rdzv_event){
-                .kind = rc == 0 ? CT_RDZV_ON_PERSISTED : CT_RDZV_ON_PERSIST_FAILED,
-                .seq = action->seq,
-            };
-            again = true;
-        }
-    }
+    struct answers answers = {.count = 0};
+    step(job, now_ms, event, &answers);
+    for (size_t i = 0; i < answers.count; i++)
+        step(job, now_ms, &answers.list[i], &answers);
 }

@@ -20,6 +20,7 @@ struct ct_service_link {
     uint32_t member; /* in the job's core */
     uint32_t open_requests;
     bool hello;
+    bool admin; /* an operator's, not a node's */
     char job_name[129];
 };
 
@@ -45,6 +46,7 @@ struct ct_service {
     uint32_t link_count;
     uint32_t first_free; /* no free slot before */
     uint64_t serial;
+    char journal_trouble[512]; /* why nothing can be kept now; "": it can */
 };
 
 struct ct_service_link *ct_service_link_of(const struct ct_service *service, uint64_t number);
@@ -63,6 +65,9 @@ struct ct_service_job *ct_service_add_job(struct ct_service *service, struct ct_
 void ct_service_remove_job(struct ct_service *service, struct ct_service_job *job);
 
 /* ---- service_send.c ---- */
+
+/* The part of the round that begins with place `first`, to one of its members. */
+void ct_service_send_part(struct ct_service_job *job, uint64_t link, uint32_t first);
 
 /* Give `event` to the job's core and carry out its actions, and those that follow from records
  * being kept. */

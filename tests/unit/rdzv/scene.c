@@ -20,6 +20,15 @@ void scene_init(struct scene *s, uint32_t nodes_min, uint32_t nodes_max, uint32_
     ct_buf_init(&s->transcript, 0);
 }
 
+void scene_terms(struct scene *s, uint32_t cordon_faults, uint32_t world_divides)
+{
+    s->params.cordon_faults = cordon_faults;
+    s->params.world_divides = world_divides;
+    ct_rdzv_free(s->job);
+    s->job = ct_rdzv_new("demo", &s->params, 1, 0);
+    cr_assert_not_null(s->job);
+}
+
 void scene_deinit(struct scene *s)
 {
     ct_rdzv_free(s->job);
@@ -125,6 +134,32 @@ static bool is_shown(const struct scene *s, enum ct_rdzv_action_kind kind)
                           kind != CT_RDZV_DO_WELCOME && kind != CT_RDZV_DO_PERSIST);
 }
 
+static void step(struct scene *s, const struct ct_rdzv_event *event);
+
+/* The disk's answer, now or when it is GOOD again. */
+static void answer_record(struct scene *s, uint64_t seq)
+{
+    const struct ct_rdzv_event answer = {.kind = s->disk == DISK_GOOD ? CT_RDZV_ON_PERSISTED
+                                                                      : CT_RDZV_ON_PERSIST_FAILED,
+                                         .seq = seq};
+    if (s->disk != DISK_SLOW)
+        step(s, &answer);
+    else if (s->record_count < SCENE_RECORDS)
+        s->records[s->record_count++] = seq;
+}
+
+/* Hosts hold the base as soon as the round begins, but for the slow ones. */
+static void tell_healed(struct scene *s)
+{
+    for (size_t i = 0; i < s->host_count; i++) {
+        struct scene_host *host = &s->hosts[i];
+        if (host->link == 0 || host->acting == 0 || host->healed >= host->acting || host->slow)
+            continue;
+        host->healed = host->acting;
+        scene_beat(s, host->name);
+    }
+}
+
 static void step(struct scene *s, const struct ct_rdzv_event *event)
 {
     char line[4096];
@@ -135,7 +170,8 @@ static void step(struct scene *s, const struct ct_rdzv_event *event)
         write_line(s, line);
     struct ct_rdzv_actions actions;
     ct_rdzv_step(s->job, s->now_ms, event, &actions);
-    uint64_t record = 0;
+    uint64_t records[CT_RDZV_ACTIONS_LIMIT];
+    size_t record_count = 0;
     for (size_t i = 0; i < actions.count; i++) {
         const struct ct_rdzv_action *action = &actions.list[i];
         ct_rdzv_action_print(s->job, action, line, sizeof(line));
@@ -143,31 +179,25 @@ static void step(struct scene *s, const struct ct_rdzv_event *event)
             write_line(s, line);
         apply(s, action);
         if (action->kind == CT_RDZV_DO_PERSIST)
-            record = action->seq;
+            records[record_count++] = action->seq;
     }
     struct ct_error err = {0};
     cr_assert_eq(ct_rdzv_check(s->job, &err), 0, "%s", err.text);
     check_history(s);
-    if (record == 0)
-        return;
-    if (s->disk == DISK_SLOW) {
-        s->record = record;
-        return;
-    }
-    struct ct_rdzv_event answer = {.kind = s->disk == DISK_GOOD ? CT_RDZV_ON_PERSISTED
-                                                                : CT_RDZV_ON_PERSIST_FAILED,
-                                   .seq = record};
-    step(s, &answer);
+    tell_healed(s);
+    for (size_t i = 0; i < record_count; i++)
+        answer_record(s, records[i]);
 }
 
 void scene_disk(struct scene *s, enum scene_disk disk)
 {
+    size_t count = s->record_count;
     s->disk = disk;
-    if (disk != DISK_GOOD || s->record == 0)
+    if (disk != DISK_GOOD)
         return;
-    struct ct_rdzv_event answer = {.kind = CT_RDZV_ON_PERSISTED, .seq = s->record};
-    s->record = 0;
-    step(s, &answer);
+    s->record_count = 0;
+    for (size_t i = 0; i < count; i++)
+        answer_record(s, s->records[i]);
 }
 
 static struct ct_rdzv_event event_of(struct scene *s, const char *name,
@@ -210,6 +240,7 @@ void scene_beat(struct scene *s, const char *name)
     struct ct_rdzv_event event = event_of(s, name, CT_RDZV_ON_HEARTBEAT);
     event.generation = scene_host(s, name)->acting;
     event.promised = scene_host(s, name)->promised;
+    event.healed = scene_host(s, name)->healed;
     step(s, &event);
 }
 

@@ -12,7 +12,7 @@
 #include "base/bytes.h"
 #include "rendezvous/core.h"
 
-enum { SCENE_HOSTS = 64 };
+enum { SCENE_HOSTS = 64, SCENE_RECORDS = 8 };
 
 enum scene_disk { DISK_GOOD, DISK_SLOW, DISK_FULL };
 
@@ -24,7 +24,9 @@ struct scene_host {
     struct ct_id id;
     uint64_t acting;
     uint64_t promised;
-    uint64_t begun; /* the last round that it was in */
+    uint64_t begun;  /* the last round that it was in */
+    uint64_t healed; /* the last whose base it said to hold */
+    bool slow;       /* it does not say so */
     bool released;
     bool closed;
     bool silent;       /* no heartbeats */
@@ -42,7 +44,8 @@ struct scene {
     struct scene_host hosts[SCENE_HOSTS];
     size_t host_count;
     enum scene_disk disk;
-    uint64_t record; /* that waits on a slow disk, 0: none */
+    uint64_t records[SCENE_RECORDS]; /* that wait on a slow disk */
+    size_t record_count;
     bool verbose;
     bool quiet; /* no transcript at all */
     struct ct_buf transcript;
@@ -57,6 +60,7 @@ struct scene {
 };
 
 void scene_init(struct scene *s, uint32_t nodes_min, uint32_t nodes_max, uint32_t max_restarts);
+void scene_terms(struct scene *s, uint32_t cordon_faults, uint32_t world_divides);
 void scene_deinit(struct scene *s);
 
 /* The host of that name, made when it is new. */

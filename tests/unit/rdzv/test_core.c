@@ -503,6 +503,7 @@ Test(core, a_host_that_is_lost_again_and_again_is_kept_out_of_running_rounds_for
 {
     struct scene s;
     scene_init(&s, 1, 2, 9);
+    scene_terms(&s, 0, 0);
     s.quiet = true;
     scene_run(&s, "a b");
     for (int i = 0; i < 3; i++) {

@@ -109,6 +109,7 @@ Test(core_edges, nothing_is_told_before_it_is_durable)
     struct scene s;
     scene_init(&s, 1, 1, 0);
     s.verbose = true;
+    scene_host(&s, "a")->slow = true;
     scene_disk(&s, DISK_SLOW);
     scene_join(&s, "a");
     scene_forget(&s);
