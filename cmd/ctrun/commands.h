@@ -9,6 +9,10 @@ int ct_cmd_run(int argc, char **argv);
 /* key_cmd.c: make a job key. */
 int ct_cmd_key(int argc, char **argv);
 
+/* admin_cmd.c: look at a job that runs, or take hosts out of it: argv[0] is status, drain, cordon
+ * or uncordon. */
+int ct_cmd_admin(int argc, char **argv);
+
 /* main.c: what ctrun can do; its version. */
 int ct_cmd_help(int argc, char **argv);
 int ct_cmd_version(int argc, char **argv);

@@ -2,9 +2,8 @@
 #include "host_uv.h"
 
 #include "base/assert.h"
-#include "base/fs.h"
 #include "base/str.h"
-#include "launch/env.h"
+#include "meet.h"
 #include "net/address.h"
 #include "net/endpoint.h"
 
@@ -13,49 +12,26 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { DEFAULT_PORT = 29400 };
+enum { DEFAULT_PORT = 29400, ENDPOINTS_BYTES = sizeof((struct host *)0)->endpoint };
 
 /* ---- alone ------------------------------------------------------------------------------------
  */
-
-/* A new directory that only this user may enter, for one socket. */
-static int make_private_dir(struct host *host, const struct job *job, struct ct_error *err)
-{
-    static const char *const variables[] = {"XDG_RUNTIME_DIR", "TMPDIR"};
-    int error = 0;
-
-    for (size_t i = 0; i <= CT_COUNT(variables); i++) {
-        const char *base = i < CT_COUNT(variables) ? ct_env_find(job->env, variables[i]) : "/tmp";
-
-        if (base == NULL || base[0] != '/' || strlen(base) > 64)
-            continue;
-        (void)snprintf(host->dir, sizeof host->dir, "%s/ctrun-XXXXXX", base);
-        if (mkdtemp(host->dir) != NULL)
-            return 0;
-        error = errno;
-    }
-    host->dir[0] = '\0';
-    return ct_error_set(err, CT_ECANTCREAT,
-                        "no directory for ctrun's socket can be made under XDG_RUNTIME_DIR, TMPDIR "
-                        "or /tmp: %s",
-                        ct_strerror(-error));
-}
 
 static int start_alone(struct host *host, uv_loop_t *loop, const struct job *job,
                        const struct ct_log *log, struct ct_error *err)
 {
     struct ct_rdzv_server_options options = {
         .listen_count = 1, .only_job = job->cfg.launch.rdzv_id, .log = log};
-    int rc = make_private_dir(host, job, err);
+    char path[MEET_PATH];
+    int rc = meet_own(job->env, path, err);
 
     if (rc != 0)
         return rc;
-    (void)snprintf(host->endpoint, sizeof host->endpoint, "unix:%s/rdzv", host->dir);
+    (void)snprintf(host->endpoint, sizeof host->endpoint, "unix:%s", path);
     (void)ct_str_copy(host->address, sizeof host->address, "127.0.0.1");
     options.listen[0] = host->endpoint;
     return ct_rdzv_server_start(&host->server, loop, &options, err);
@@ -149,21 +125,44 @@ static void warn_of_loopback(const struct ct_endpoint *endpoint, const char *add
                      endpoint->host);
 }
 
-/* The endpoint as the user gave it: rdzv_endpoint, or master_addr and master_port. */
-static int read_endpoint(const struct job *job, struct ct_endpoint *ret_endpoint,
-                         struct ct_error *err)
+/* The endpoints as the user gave them, rdzv_endpoint, or master_addr and master_port: the first,
+ * and all of them with their ports as `ret_list`. */
+static int read_endpoints(const struct job *job, struct ct_endpoint *ret_first,
+                          char ret_list[ENDPOINTS_BYTES], struct ct_error *err)
 {
     const struct ct_config *cfg = &job->cfg;
+    const char *list = cfg->launch.rdzv_endpoint;
+    int port = DEFAULT_PORT, rc = 0;
+    size_t used = 0;
 
-    if (cfg->launch.rdzv_endpoint[0] != '\0')
-        return ct_endpoint_parse(cfg->launch.rdzv_endpoint, DEFAULT_PORT, ret_endpoint, err);
-    if (cfg->launch.master_addr[0] != '\0')
-        return ct_endpoint_parse(cfg->launch.master_addr, (int)cfg->launch.master_port,
-                                 ret_endpoint, err);
-    return ct_error_set(err, CT_EUSAGE,
-                        "%lld nodes need a place to meet: give all of them the same "
-                        "--rdzv_endpoint HOST:PORT (HOST is one of them, or runs ctrund)",
-                        (long long)cfg->launch.nnodes.max);
+    if (list[0] == '\0') {
+        list = cfg->launch.master_addr;
+        port = (int)cfg->launch.master_port;
+    }
+    if (list[0] == '\0')
+        return ct_error_set(err, CT_EUSAGE,
+                            "%lld nodes need a place to meet: give all of them the same "
+                            "--rdzv_endpoint HOST:PORT (HOST is one of them, or runs ctrund)",
+                            (long long)cfg->launch.nnodes.max);
+    do {
+        char one[CT_ENDPOINT_TEXT];
+        struct ct_endpoint endpoint = {.port = 0};
+        size_t size = strcspn(list, ",");
+
+        (void)snprintf(one, sizeof one, "%.*s", (int)CT_MIN(size, sizeof one), list);
+        list += size + (list[size] == ',');
+        rc = ct_endpoint_parse(one, port, &endpoint, err);
+        if (rc != 0)
+            return rc;
+        (void)ct_endpoint_print(&endpoint, one);
+        if (used + strlen(one) + 2 > ENDPOINTS_BYTES)
+            return ct_error_set(err, CT_EUSAGE, "rdzv_endpoint names too many endpoints");
+        if (used == 0)
+            *ret_first = endpoint;
+        used += (size_t)snprintf(ret_list + used, ENDPOINTS_BYTES - used, "%s%s",
+                                 used > 0 ? "," : "", one);
+    } while (*list != '\0');
+    return 0;
 }
 
 static int start_among(struct host *host, uv_loop_t *loop, const struct job *job,
@@ -173,17 +172,21 @@ static int start_among(struct host *host, uv_loop_t *loop, const struct job *job
         .listen_count = 1, .only_job = job->cfg.launch.rdzv_id, .log = log};
     struct ct_endpoint endpoint = {.port = 0};
     struct ct_error bind_error = {0};
-    int rc = read_endpoint(job, &endpoint, err);
+    int rc = read_endpoints(job, &endpoint, host->endpoint, err);
 
     if (rc == 0)
         rc = find_address(&endpoint, job, host->address, err);
     if (rc != 0)
         return rc;
-    (void)ct_endpoint_print(&endpoint, host->endpoint);
-    if (job->cfg.launch.node_rank > 0)
-        return 0;
+    if (job->cfg.launch.node_rank > 0 || strchr(host->endpoint, ',') != NULL)
+        return 0; /* several endpoints are those of daemons */
     warn_of_loopback(&endpoint, host->address, log);
+    char path[MEET_PATH], local[MEET_PATH + 8];
     options.listen[0] = host->endpoint;
+    if (meet_own(job->env, path, NULL) == 0) { /* for commands on this machine, if it can be had */
+        (void)snprintf(local, sizeof local, "unix:%s", path);
+        options.listen[options.listen_count++] = local;
+    }
     options.key_file = job->cfg.launch.key_file[0] != '\0' ? job->cfg.launch.key_file : NULL;
     rc = ct_rdzv_server_start(&host->server, loop, &options, &bind_error);
     if (rc == CT_EUNAVAILABLE || rc == CT_EINUSE) {
@@ -203,11 +206,4 @@ int host_start(struct host *host, uv_loop_t *loop, const struct job *job, const 
     *host = (struct host){.server = NULL};
     return job->alone ? start_alone(host, loop, job, log, err)
                       : start_among(host, loop, job, log, err);
-}
-
-void host_deinit(struct host *host)
-{
-    if (host->dir[0] != '\0')
-        (void)ct_fs_remove_tree(host->dir);
-    host->dir[0] = '\0';
 }

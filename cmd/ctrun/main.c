@@ -21,6 +21,12 @@ static const struct command {
 } commands[] = {
     {"run", ct_cmd_run, "[OPTIONS] train.yaml | script.py | PROGRAM [ARGS]",
      "start the workers of a job on this node (what `ctrun` does without a subcommand)"},
+    {"status", ct_cmd_admin, "[--json] [--watch]", "what a running job does and waits for"},
+    {"drain", ct_cmd_admin, "HOST [--reason TEXT]",
+     "have a host leave a running job at the next step boundary"},
+    {"cordon", ct_cmd_admin, "HOST [--for TIME] [--reason TEXT]",
+     "keep a host out of new rounds of a running job"},
+    {"uncordon", ct_cmd_admin, "HOST", "let it in again"},
     {"config", ct_cmd_config, "[OPTIONS] FILE",
      "what a configuration comes to, and what may be in one"},
     {"key", ct_cmd_key, "new FILE", "make the key that the nodes of a job share"},

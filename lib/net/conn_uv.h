@@ -55,6 +55,7 @@ struct ct_conn_options {
     uint32_t connect_ms;      /* ct_conn_connect: until it gives up; default 60000 */
     uint32_t retry_ms;        /* ct_conn_connect: longest pause between tries; default 500 */
     uint64_t seed;            /* for the jitter of these pauses */
+    uint32_t source;          /* IPv4 address to connect from, as a number; 0: any */
 };
 
 /* Connect to `endpoint`, and try again with jittered pauses (doubling from 10 ms) until it answers

@@ -242,6 +242,13 @@ static int start_try(struct ct_dial *dial)
         return status;
     conn->io_exists = true;
     conn->io.handle.data = conn;
+    if (conn->options.source != 0 && address->sa_family == AF_INET) {
+        const struct sockaddr_in source = {.sin_family = AF_INET,
+                                           .sin_addr = {htonl(conn->options.source)}};
+        status = uv_tcp_bind(&conn->io.tcp, (const struct sockaddr *)&source, 0);
+        if (status != 0)
+            return status;
+    }
     return uv_tcp_connect(&conn->connect, &conn->io.tcp, address, on_connected);
 }
 

@@ -1,0 +1,186 @@
+/* See admin_uv.h. One connection at a time: HELLO and ADMIN in one go, then the answer. */
+#include "admin_uv.h"
+
+#include "base/error.h"
+#include "base/str.h"
+#include "meet.h"
+#include "net/conn_uv.h"
+#include "net/endpoint.h"
+#include "net/key.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <uv.h>
+
+enum { DEFAULT_PORT = 29400, ANSWER_MS = 10 * 1000, CONNECT_MS = 3000 };
+
+struct question {
+    const struct admin_request *request;
+    const char *job;
+    uv_loop_t loop;
+    uv_timer_t timer;
+    struct ct_conn *conn;
+    struct ct_buf *text;
+    struct ct_error *err;
+    int code;
+    bool answered;
+};
+
+static void answer(struct question *question, int code)
+{
+    question->answered = true;
+    question->code = code;
+    if (question->conn != NULL)
+        ct_conn_close(question->conn, 0, NULL);
+}
+
+static void on_open(struct ct_conn *conn)
+{
+    struct question *question = ct_conn_user(conn);
+    struct ct_message hello = {
+        .type = CT_MSG_HELLO,
+        .hello = {.protocol = CT_WIRE_PROTOCOL,
+                  .job = question->job,
+                  .host = question->request->author,
+                  .role = "admin"},
+    };
+    struct ct_message message = {.type = CT_MSG_ADMIN, .admin = question->request->message};
+    int rc = ct_conn_send(conn, &hello, question->err);
+
+    if (rc == 0)
+        rc = ct_conn_send(conn, &message, question->err);
+    if (rc != 0)
+        answer(question, rc);
+}
+
+static void on_message(struct ct_conn *conn, const struct ct_message *message)
+{
+    struct question *question = ct_conn_user(conn);
+
+    if (message->type == CT_MSG_REFUSE) {
+        answer(question,
+               ct_error_set(question->err, message->refuse.code, "%s", message->refuse.text));
+    } else if (message->type == CT_MSG_ADMIN_REPLY) {
+        const struct ct_msg_admin_reply *reply = &message->admin_reply;
+
+        if (reply->code != 0)
+            (void)ct_error_set(question->err, reply->code, "%.*s", (int)reply->text.size,
+                               (const char *)reply->text.data);
+        else if (ct_buf_append(question->text, reply->text.data, reply->text.size) != 0)
+            (void)ct_error_set(question->err, CT_ENOMEM, "no memory for the answer");
+        answer(question, reply->code);
+    }
+}
+
+static void on_close(struct ct_conn *conn, const struct ct_error *why)
+{
+    struct question *question = ct_conn_user(conn);
+
+    if (!question->answered) {
+        *question->err = *why;
+        question->code = why->code;
+    }
+    question->conn = NULL;
+    uv_close((uv_handle_t *)&question->timer, NULL);
+}
+
+static void on_late(uv_timer_t *timer)
+{
+    struct question *question = timer->data;
+
+    if (!question->answered)
+        answer(question, ct_error_set(question->err, CT_ETIMEOUT, "%s did not answer within %d s",
+                                      ct_conn_peer(question->conn), ANSWER_MS / 1000));
+}
+
+static const struct ct_conn_callbacks callbacks = {
+    .on_open = on_open, .on_message = on_message, .on_close = on_close};
+
+/* Ask one rendezvous. */
+static int ask(struct question *question, const char *text, const struct ct_key *key)
+{
+    struct ct_endpoint endpoint;
+    struct ct_conn_options options = {.from = CT_FROM_SERVER,
+                                      .key = key,
+                                      .job = key != NULL ? question->job : NULL,
+                                      .connect_ms = CONNECT_MS};
+    int rc = ct_endpoint_parse(text, DEFAULT_PORT, &endpoint, question->err);
+
+    if (rc == 0)
+        rc = uv_loop_init(&question->loop);
+    if (rc != 0)
+        return rc;
+    question->answered = false;
+    (void)uv_timer_init(&question->loop, &question->timer);
+    question->timer.data = question;
+    (void)uv_timer_start(&question->timer, on_late, ANSWER_MS, 0);
+    rc = ct_conn_connect(&question->loop, &endpoint, &options, &callbacks, question,
+                         &question->conn, question->err);
+    if (rc != 0)
+        uv_close((uv_handle_t *)&question->timer, NULL);
+    (void)uv_run(&question->loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&question->loop);
+    return rc != 0 ? rc : question->code;
+}
+
+/* Each endpoint of the list until one answers. */
+static int ask_list(struct question *question, const char *list, const struct ct_key *key)
+{
+    char one[CT_ENDPOINT_TEXT];
+    int rc = CT_EUSAGE;
+
+    while (*list != '\0' && !question->answered) {
+        size_t size = strcspn(list, ",");
+
+        (void)snprintf(one, sizeof one, "%.*s", (int)size, list);
+        list += size + (list[size] == ',');
+        rc = ask(question, one, key);
+    }
+    return rc;
+}
+
+/* Every ctrun of this user on this machine. With one answer or more it is 0. */
+static int ask_local(struct question *question)
+{
+    char paths[MEET_SOCKETS][MEET_PATH], endpoint[MEET_PATH + 8];
+    struct ct_error none = {0};
+    size_t count = meet_find(environ, paths), answers = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        (void)snprintf(endpoint, sizeof endpoint, "unix:%.*s", MEET_PATH - 1, paths[i]);
+        int rc = ask(question, endpoint, NULL);
+
+        answers += rc == 0;
+        if (rc != 0 && question->answered && (none.code == 0 || none.code == CT_ENOTFOUND))
+            none = *question->err; /* rather of one that has such a job or host */
+    }
+    if (answers > 0)
+        return 0;
+    if (none.code == 0)
+        (void)ct_error_set(&none, CT_ENOTFOUND,
+                           "no job of yours is hosted on this machine; name its rendezvous with "
+                           "--rdzv_endpoint HOST:PORT");
+    *question->err = none;
+    return none.code;
+}
+
+int admin_ask(const struct admin_request *request, struct ct_buf *ret_text, struct ct_error *err)
+{
+    const struct ct_config *cfg = &request->cfg;
+    struct question question = {.request = request, .text = ret_text, .err = err};
+    struct ct_key key = {0};
+    bool has_key = cfg->launch.key_file[0] != '\0';
+    int rc = 0;
+
+    /* A job that was given no name is called "none"; who may see all of them asks for any. */
+    question.job = has_key || strcmp(cfg->launch.rdzv_id, "none") != 0 ? cfg->launch.rdzv_id : "";
+    if (has_key)
+        rc = ct_net_key_load(cfg->launch.key_file, &key, err);
+    if (rc == 0 && cfg->launch.rdzv_endpoint[0] != '\0')
+        rc = ask_list(&question, cfg->launch.rdzv_endpoint, has_key ? &key : NULL);
+    else if (rc == 0)
+        rc = ask_local(&question);
+    ct_net_key_wipe(&key);
+    return rc;
+}

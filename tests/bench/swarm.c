@@ -1,0 +1,380 @@
+/* One process that is N nodes for a ctrund: how fast do they form a round, and what does it cost?
+ *
+ * usage: swarm ENDPOINT PID NODES [KEY_FILE]        (scripts/bench/swarm starts the daemon)
+ *
+ * Every node is the true agent (agent_uv.h) with a TCP connection of its own; they have no workers,
+ * so a promise is given at once. What is measured, in this order:
+ *
+ *   join        from the first connect until the last node has its ROUND
+ *   bytes       that the daemon has written meanwhile, a node (/proc/PID/io)
+ *   memory      of the daemon, beyond what it had before, a node (/proc/PID/smaps_rollup)
+ *   heartbeats  CPU of the daemon over three periods and more, a heartbeat (/proc/PID/stat)
+ *   loss        30 % of the connections are closed at once: until the last of the others has the
+ *               next ROUND, and how many rounds it took
+ *
+ * The nodes begin AT_ONCE a turn of the loop, each from an address of its own in 127.1.0.0/16: a
+ * daemon takes few connections of one address that have not yet said who they are. */
+#include "base/clock.h"
+#include "base/str.h"
+#include "rendezvous/agent_uv.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum {
+    AT_ONCE = 16,
+    AT_ONCE_TLS = 4, /* handshakes take their time */
+    NODES_MAX = 16384,
+    LEASE_MS = 15 * 1000,
+    PERIODS = 4,
+    GIVE_UP_MS = 120 * 1000,
+};
+
+struct swarm;
+
+struct node {
+    struct swarm *swarm;
+    struct ct_agent *agent;
+    uint64_t generation; /* of its last ROUND */
+    bool stopped;
+};
+
+struct usage {
+    uint64_t resident; /* bytes, private and shared */
+    uint64_t written;  /* bytes */
+    double cpu_s;
+};
+
+enum phase { JOINING, BEATING, LOSING, ENDED };
+
+struct swarm {
+    uv_loop_t loop;
+    uv_timer_t timer;
+    uv_timer_t starter;
+    const char *endpoint;
+    const char *key_file;
+    struct ct_rdzv_params params;
+    int pid;
+    struct node *nodes;
+    uint32_t count;
+    uint32_t begun;    /* agents started */
+    uint32_t lost;     /* the first ones, stopped in LOSING */
+    uint32_t in_round; /* nodes that have the newest ROUND */
+    uint64_t generation;
+    enum phase phase;
+    uint64_t begun_ms;
+    struct usage before;
+    struct usage joined;
+    int status;
+};
+
+static uint64_t now_ms(void)
+{
+    return ct_clock_mono_ms(&ct_clock_system);
+}
+
+/* ---- the daemon from outside ---- */
+
+/* The number behind `name` in a file of /proc/PID; 0 when it is not there. */
+static uint64_t proc_number(int pid, const char *file, const char *name)
+{
+    char path[64], line[256];
+    uint64_t value = 0;
+    (void)snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
+    FILE *stream = fopen(path, "r");
+    while (stream != NULL && fgets(line, sizeof(line), stream) != NULL)
+        if (strncmp(line, name, strlen(name)) == 0)
+            value = strtoull(line + strlen(name), NULL, 10);
+    if (stream != NULL)
+        (void)fclose(stream);
+    return value;
+}
+
+static double cpu_seconds(int pid)
+{
+    char path[64], line[1024];
+    unsigned long user = 0, system = 0;
+    (void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    FILE *stream = fopen(path, "r");
+    if (stream != NULL && fgets(line, sizeof(line), stream) != NULL) {
+        const char *at = strrchr(line, ')'); /* the fields behind the name: state is the 3rd */
+        if (at != NULL)
+            (void)sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,
+                         &system);
+    }
+    if (stream != NULL)
+        (void)fclose(stream);
+    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+}
+
+static struct usage usage_of(int pid)
+{
+    return (struct usage){
+        .resident = proc_number(pid, "smaps_rollup", "Rss:") * 1024,
+        .written = proc_number(pid, "io", "wchar:"),
+        .cpu_s = cpu_seconds(pid),
+    };
+}
+
+/* ---- phases ---- */
+
+static void end(struct swarm *swarm, int status)
+{
+    if (swarm->phase == ENDED)
+        return;
+    swarm->phase = ENDED;
+    swarm->status = status;
+    uv_stop(&swarm->loop);
+}
+
+static void on_late(uv_timer_t *timer)
+{
+    struct swarm *swarm = timer->data;
+    (void)fprintf(stderr, "swarm: not done after %d s: %u of %u nodes have round %" PRIu64 "\n",
+                  GIVE_UP_MS / 1000, swarm->in_round, swarm->count - swarm->lost,
+                  swarm->generation);
+    end(swarm, 1);
+}
+
+static void lose(uv_timer_t *timer);
+
+static void joined(struct swarm *swarm)
+{
+    uint64_t ms = now_ms() - swarm->begun_ms;
+    swarm->joined = usage_of(swarm->pid);
+    (void)printf("join        %8.2f s    %u nodes, until the last has round %" PRIu64 "\n",
+                 (double)ms / 1e3, swarm->count, swarm->generation);
+    (void)printf("  daemon    %8.2f s    of CPU\n", swarm->joined.cpu_s - swarm->before.cpu_s);
+    (void)printf("  bytes     %8.1f KiB  written to a node\n",
+                 (double)(swarm->joined.written - swarm->before.written) / swarm->count / 1024);
+    (void)printf("memory      %8.1f KiB  of the daemon a node, right after the round\n",
+                 (double)(swarm->joined.resident - swarm->before.resident) / swarm->count / 1024);
+    (void)fflush(stdout);
+    swarm->phase = BEATING;
+    swarm->begun_ms = now_ms();
+    (void)uv_timer_start(&swarm->timer, lose, PERIODS * ct_rdzv_heartbeat_ms(&swarm->params), 0);
+}
+
+/* Heartbeats have been counted long enough: close 30 % of the connections. */
+static void lose(uv_timer_t *timer)
+{
+    struct swarm *swarm = timer->data;
+    struct usage now = usage_of(swarm->pid);
+    double s = (double)(now_ms() - swarm->begun_ms) / 1e3;
+    double beats = s * 1e3 / ct_rdzv_heartbeat_ms(&swarm->params) * swarm->count;
+    double cpu_s = now.cpu_s - swarm->joined.cpu_s;
+    (void)printf(
+        "heartbeats  %8.1f us   of CPU each: %.0f a second for %.0f s, %.1f %% of a core\n",
+        cpu_s / beats * 1e6, beats / s, s, cpu_s / s * 100);
+    (void)printf("memory      %8.1f KiB  of the daemon a node, at rest\n",
+                 (double)(now.resident - swarm->before.resident) / swarm->count / 1024);
+    (void)fflush(stdout);
+    swarm->joined = now;
+    swarm->phase = LOSING;
+    swarm->in_round = 0;
+    swarm->lost = swarm->count * 3 / 10;
+    swarm->begun_ms = now_ms();
+    for (uint32_t i = 0; i < swarm->lost; i++) {
+        ct_agent_stop(swarm->nodes[i].agent, NULL);
+        swarm->nodes[i].stopped = true;
+    }
+    (void)uv_timer_start(&swarm->timer, on_late, GIVE_UP_MS, 0);
+}
+
+static void regrouped(struct swarm *swarm)
+{
+    uint64_t ms = now_ms() - swarm->begun_ms;
+    struct usage now = usage_of(swarm->pid);
+    (void)printf("loss of 30 %%%8.2f s    until the last of %u has round %" PRIu64 "\n",
+                 (double)ms / 1e3, swarm->count - swarm->lost, swarm->generation);
+    (void)printf("  daemon    %8.2f s    of CPU\n", now.cpu_s - swarm->joined.cpu_s);
+    end(swarm, 0);
+}
+
+/* ---- a node ---- */
+
+static void on_waiting(void *context, const char *text)
+{
+    (void)context, (void)text;
+}
+
+static void on_prepare(void *context, uint64_t generation, enum ct_rdzv_reason reason,
+                       bool at_boundary)
+{
+    struct node *node = context;
+    (void)reason, (void)at_boundary;
+    ct_agent_prepared(node->agent, &(struct ct_prepared){.generation = generation});
+}
+
+static void on_round(void *context, const struct ct_round *round)
+{
+    struct node *node = context;
+    struct swarm *swarm = node->swarm;
+    if (round->generation > swarm->generation) {
+        swarm->generation = round->generation;
+        swarm->in_round = 0;
+    }
+    swarm->in_round += round->generation == swarm->generation;
+    node->generation = round->generation;
+    bool all = swarm->in_round == swarm->count - swarm->lost;
+    if (all && swarm->phase == JOINING && round->node_count == swarm->count)
+        joined(swarm);
+    else if (all && swarm->phase == LOSING)
+        regrouped(swarm);
+}
+
+static void on_revoke(void *context, uint64_t generation, enum ct_rdzv_reason reason)
+{
+    (void)context, (void)generation, (void)reason;
+}
+
+static void on_store_reply(void *context, const struct ct_msg_store_reply *reply)
+{
+    (void)context, (void)reply;
+}
+
+static void on_closed(void *context, const struct ct_rdzv_result *result)
+{
+    const struct node *node = context;
+    (void)fprintf(stderr, "swarm: the job ended: %s\n", result->cause.text);
+    end(node->swarm, 1);
+}
+
+static void on_released(void *context)
+{
+    (void)context;
+}
+
+static void on_link(void *context, bool connected, const char *why)
+{
+    (void)context, (void)connected, (void)why;
+}
+
+static void on_failed(void *context, const struct ct_error *error)
+{
+    const struct node *node = context;
+    (void)fprintf(stderr, "swarm: a node failed: %s\n", error->text);
+    end(node->swarm, 1);
+}
+
+static void begin_node(struct swarm *swarm, uint32_t index)
+{
+    struct node *node = &swarm->nodes[index];
+    char host[32], address[32];
+    struct ct_error err = {0};
+    (void)snprintf(host, sizeof(host), "node%05u", index);
+    (void)snprintf(address, sizeof(address), "10.0.%u.%u", index >> 8, index & 255);
+    struct ct_agent_options options = {
+        .endpoint = swarm->endpoint,
+        .key_file = swarm->key_file,
+        .run_id = "swarm",
+        .host = host,
+        .address = address,
+        .params = swarm->params,
+        .slots = 1,
+        .node_rank = -1,
+        .slurm_node = -1,
+        .short_rounds = true,
+        .source = (127u << 24) + (1u << 16) + index,
+    };
+    struct ct_agent_callbacks callbacks = {
+        .context = node,
+        .on_waiting = on_waiting,
+        .on_prepare = on_prepare,
+        .on_revoke = on_revoke,
+        .on_round = on_round,
+        .on_store_reply = on_store_reply,
+        .on_closed = on_closed,
+        .on_released = on_released,
+        .on_link = on_link,
+        .on_failed = on_failed,
+    };
+    node->swarm = swarm;
+    if (ct_agent_start(&node->agent, &swarm->loop, &options, &callbacks, &err) != 0) {
+        (void)fprintf(stderr, "swarm: node %u: %s\n", index, err.text);
+        node->stopped = true;
+        end(swarm, 1);
+    }
+}
+
+static void begin_more(uv_timer_t *timer)
+{
+    struct swarm *swarm = timer->data;
+    unsigned at_once = swarm->key_file != NULL ? AT_ONCE_TLS : AT_ONCE;
+    for (unsigned i = 0; i < at_once && swarm->begun < swarm->count; i++)
+        begin_node(swarm, swarm->begun++);
+    if (swarm->begun == swarm->count)
+        (void)uv_timer_stop(timer);
+}
+
+/* ---- all together ---- */
+
+/* A descriptor a node, and some for the loop. */
+static int raise_limit(uint32_t nodes)
+{
+    struct rlimit limit;
+    rlim_t needed = nodes + 64;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return -1;
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_max >= needed)
+        return 0;
+    (void)fprintf(stderr,
+                  "swarm: %u nodes need %llu descriptors, but this process may have %llu: raise "
+                  "the hard limit (ulimit -Hn), or take fewer nodes\n",
+                  nodes, (unsigned long long)needed, (unsigned long long)limit.rlim_max);
+    return -1;
+}
+
+static void finish(struct swarm *swarm)
+{
+    for (uint32_t i = 0; i < swarm->begun; i++)
+        if (!swarm->nodes[i].stopped)
+            ct_agent_stop(swarm->nodes[i].agent, NULL);
+    uv_close((uv_handle_t *)&swarm->timer, NULL);
+    uv_close((uv_handle_t *)&swarm->starter, NULL);
+    (void)uv_run(&swarm->loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&swarm->loop);
+    free(swarm->nodes);
+}
+
+int main(int argc, char **argv)
+{
+    struct swarm swarm = {.status = 1};
+    uint64_t pid, count;
+    if (argc < 4 || ct_parse_u64(argv[2], &pid) != 0 || ct_parse_u64(argv[3], &count) != 0 ||
+        count < 10 || count > NODES_MAX) {
+        (void)fprintf(stderr, "usage: swarm ENDPOINT PID NODES [KEY_FILE]\n");
+        return 2;
+    }
+    (void)signal(SIGPIPE, SIG_IGN);
+    swarm.endpoint = argv[1];
+    swarm.pid = (int)pid;
+    swarm.count = (uint32_t)count;
+    swarm.params = ct_rdzv_params_default;
+    swarm.params.nodes_min = swarm.count / 2;
+    swarm.params.nodes_max = swarm.count;
+    swarm.params.max_restarts = 100;
+    swarm.params.lease_ms = LEASE_MS;
+    swarm.params.last_call_ms = 5000; /* all are to be in the first round */
+    swarm.key_file = argc > 4 ? argv[4] : NULL;
+    swarm.nodes = calloc(swarm.count, sizeof(*swarm.nodes));
+    if (swarm.nodes == NULL || raise_limit(swarm.count) != 0 || uv_loop_init(&swarm.loop) != 0)
+        return 1;
+    (void)uv_timer_init(&swarm.loop, &swarm.timer);
+    (void)uv_timer_init(&swarm.loop, &swarm.starter);
+    swarm.timer.data = swarm.starter.data = &swarm;
+    (void)uv_timer_start(&swarm.starter, begin_more, 0, 1);
+    (void)uv_timer_start(&swarm.timer, on_late, GIVE_UP_MS, 0);
+    swarm.before = usage_of(swarm.pid);
+    swarm.begun_ms = now_ms();
+    (void)uv_run(&swarm.loop, UV_RUN_DEFAULT);
+    finish(&swarm);
+    return swarm.status;
+}
