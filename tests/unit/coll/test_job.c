@@ -27,6 +27,7 @@ struct agent {
     struct ct_msg_assign assign;
     bool stop_first; /* ask the worker to stop before it is answered */
     bool regroups;   /* answer READY with the next round, or else with a stop */
+    bool early;      /* the next round begins while the store is asked */
     char heard[HEARD][200];
     int count;
     unsigned char value[KEY];
@@ -93,12 +94,33 @@ static void next_round(struct agent *agent)
     tell(agent, agent->regroups ? &message : &stop);
 }
 
+/* Yes to even steps; an answer to another question comes first. */
+static void answer_publication(struct agent *agent, const struct ct_msg_publish *asked)
+{
+    struct ct_message message = {.type = CT_MSG_PUBLISHED,
+                                 .published = {.generation = asked->generation,
+                                               .step = asked->step + 1,
+                                               .code = CT_EIO,
+                                               .text = "of another one"}};
+
+    tell(agent, &message);
+    message.published.step = asked->step;
+    message.published.code = asked->step % 2 == 0 ? 0 : CT_EFENCED;
+    message.published.text = "round 3 is over";
+    if (asked->step < 100)
+        tell(agent, &message);
+}
+
 static void serve(struct agent *agent, const struct ct_message *message)
 {
     switch (message->type) {
     case CT_MSG_READY:
-        if (message->ready.generation == GENERATION)
+        if (message->ready.generation == GENERATION && !agent->early)
             next_round(agent);
+        keep_line(agent, message);
+        return;
+    case CT_MSG_PUBLISH:
+        answer_publication(agent, &message->publish);
         keep_line(agent, message);
         return;
     case CT_MSG_STORE_SET:
@@ -107,6 +129,8 @@ static void serve(struct agent *agent, const struct ct_message *message)
         answer(agent, message->store_set.request, 0, 0, false);
         return;
     case CT_MSG_STORE_ADD:
+        if (agent->early)
+            next_round(agent);
         answer(agent, message->store_add.request, 0, 40 + message->store_add.delta, false);
         return;
     case CT_MSG_STORE_WAIT:
@@ -395,4 +419,54 @@ Test(job, a_lost_agent_is_an_error_and_not_a_wait)
     (void)close(fds[1]);
     cr_assert_eq(ct_job_open(&job, &err), CT_ECLOSED);
     cr_assert_not_null(strstr(err.text, "no assignment from the agent"));
+}
+
+Test(job, a_round_that_begins_while_an_older_one_is_entered_is_not_missed)
+{
+    struct agent agent;
+    struct ct_job *job;
+    struct ct_error err = {0};
+    int64_t sum;
+
+    agent_init(&agent);
+    agent.regroups = agent.early = true;
+    cr_assert_eq(open_job(&agent, &job, NULL), 0);
+    cr_assert_eq(job->kv.add(job->kv.context, "n", 1, &sum), 0);
+    cr_assert_eq(ct_job_regroup(job, &(struct ct_ready){.step = 1}, &err), 0, "%s", err.text);
+    cr_assert_eq(ct_job_assignment(job)->generation, GENERATION + 2);
+    ct_job_close(job);
+    agent_deinit(&agent);
+}
+
+Test(job, a_publication_is_answered_by_generation_and_step)
+{
+    struct agent agent;
+    struct ct_job *job;
+    struct ct_error err = {0};
+
+    agent_init(&agent);
+    cr_assert_eq(open_job(&agent, &job, NULL), 0);
+    cr_assert_eq(ct_job_publish(job, 40, 7), 0);
+    cr_assert_eq(ct_job_published(job, 20000, &err), 0, "%s", err.text);
+    cr_assert_eq(ct_job_published(job, 0, &err), 0, "the answer stays");
+    cr_assert_eq(ct_job_publish(job, 41, 7), 0);
+    cr_assert_eq(ct_job_published(job, 20000, &err), CT_EFENCED);
+    cr_assert_str_eq(err.text, "round 3 is over");
+    cr_assert_eq(ct_job_publish(job, 100, 7), 0);
+    cr_assert_eq(ct_job_published(job, 0, &err), CT_ETIMEOUT);
+    cr_assert_eq(ct_job_published(job, 30, &err), CT_ETIMEOUT, "the one who waits looks again");
+    ct_job_close(job);
+    agent_deinit(&agent);
+    cr_assert_not_null(strstr(agent.heard[0], "PUBLISH generation=3"), "%s", agent.heard[0]);
+    cr_assert_not_null(strstr(agent.heard[0], "step=40 digest=7"), "%s", agent.heard[0]);
+}
+
+Test(job, without_an_agent_everything_may_be_published)
+{
+    struct ct_job *job;
+
+    cr_assert_eq(ct_job_open(&job, NULL), 0);
+    cr_assert_eq(ct_job_publish(job, 40, 7), 0);
+    cr_assert_eq(ct_job_published(job, 0, NULL), 0);
+    ct_job_close(job);
 }

@@ -154,6 +154,13 @@ static int body(struct ct_job *job, void *context)
     return code;
 }
 
+static void set_assignment(struct ct_assignment *assignment, const struct training *training)
+{
+    assignment->restart_count = training->restart_count;
+    assignment->published_step = training->published_step;
+    assignment->published_generation = training->published_step > 0 ? 1 : 0;
+}
+
 void harness_run(struct training *training)
 {
     struct ct_thread_world *world = NULL;
@@ -161,7 +168,7 @@ void harness_run(struct training *training)
     cr_assert(training->world >= 1 && training->world <= HARNESS_RANKS);
     cr_assert_eq(ct_thread_world_new(training->world, &world), 0);
     for (int rank = 0; rank < training->world; rank++)
-        ct_thread_world_job(world, rank)->assignment.restart_count = training->restart_count;
+        set_assignment(&ct_thread_world_job(world, rank)->assignment, training);
     (void)ct_thread_world_run(world, body, training);
     ct_thread_world_free(world);
 }

@@ -11,6 +11,7 @@ enum { HARNESS_RANKS = 4, HARNESS_OPTIONS = 12 };
 struct training {
     int world;
     int restart_count;
+    uint64_t published_step;                  /* that the rendezvous has on record; 0: none */
     const char *options[HARNESS_OPTIONS];     /* "--optim.lr=0.1", NULL at the end */
     const char *odd_option;                   /* one more, for the last rank alone */
     void (*tamper)(struct ct_worker *worker); /* called on the last rank after its setup */
