@@ -2,6 +2,7 @@
 #include "launch/summary.h"
 
 #include "base/assert.h"
+#include "base/error.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -42,6 +43,22 @@ Test(summary, the_first_failure_is_named_with_its_last_lines)
                      "  hint: only the kernel or a person sends SIGKILL; see dmesg for the "
                      "out-of-memory killer\n"
                      "ctrun: 2 of 2 restarts were used; exit status 137\n");
+}
+
+Test(summary, one_that_hung_was_killed_by_ctrun_and_not_by_the_kernel)
+{
+    struct ct_casualty hung = killed;
+
+    hung.code = CT_EHUNG;
+    hung.text = "rank 3 (host b, pid 4711) hangs outside any collective";
+    ct_summary_failed("digits", &hung, 0, 0, 137, &out);
+    cr_assert_str_eq(ct_buf_str(&out),
+                     "ctrun: job \"digits\" failed: rank 3 (node 1, host b, local rank 1, pid "
+                     "4711) hung and was killed by ctrun\n"
+                     "  | rank 3 (host b, pid 4711) hangs outside any collective\n"
+                     "  hint: launch.hang_timeout sets how long a rank may give no sign of life; "
+                     "with launch.log_dir its stack is kept in a file hang-*\n"
+                     "ctrun: exit status 137\n");
 }
 
 Test(summary, an_exit_status_is_given_as_it_was)

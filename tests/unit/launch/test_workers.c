@@ -192,6 +192,31 @@ Test(workers, the_first_failure_is_told_with_its_last_lines_and_ends_the_others)
     cr_assert_str_eq(ct_buf_str(&node.failure), "rank 1 status 3 signal 0 code 0: bad\n");
 }
 
+static void on_condemn(uv_timer_t *timer)
+{
+    const struct ct_error error = {CT_EHUNG, "it hangs"};
+
+    cr_assert_not_null(ct_workers_record(node.workers, 0));
+    cr_assert_gt(ct_workers_pid(node.workers, 0), 0);
+    cr_assert_not(ct_workers_held(node.workers, 0));
+    ct_workers_condemn(node.workers, 0, &error);
+    uv_close((uv_handle_t *)timer, NULL);
+}
+
+Test(workers, a_condemned_worker_ends_for_the_reason_that_is_given)
+{
+    char expected[80];
+    uv_timer_t timer;
+
+    (void)uv_timer_init(&node.loop, &timer);
+    (void)uv_timer_start(&timer, on_condemn, 0, 0);
+    run("kill -STOP $$", 1);
+    (void)snprintf(expected, sizeof expected, "rank 0 status 0 signal 9 code %d: it hangs",
+                   CT_EHUNG);
+    cr_assert_str_eq(ct_buf_str(&node.failure), expected);
+    cr_assert_null(ct_workers_record(node.workers, 0));
+}
+
 Test(workers, a_signal_is_told_as_such_and_output_serves_when_nothing_went_to_errors)
 {
     run("echo last words; kill -SEGV $$", 1);
@@ -275,8 +300,9 @@ Test(workers, a_worker_has_its_descriptors_and_no_others)
     const char *out = content("/out");
     int pid, group;
     /* 5 is the directory that ls reads. */
-    cr_assert_eq(strncmp(out, "[0:0] 0\n[0:0] 1\n[0:0] 2\n[0:0] 3\n[0:0] 4\n[0:0] 5\n[0:0] no input\n", 63),
-                 0, "%s", out);
+    cr_assert_eq(
+        strncmp(out, "[0:0] 0\n[0:0] 1\n[0:0] 2\n[0:0] 3\n[0:0] 4\n[0:0] 5\n[0:0] no input\n", 63),
+        0, "%s", out);
     cr_assert_eq(
         sscanf(strstr(out, "no input") + strlen("no input\n[0:0] "), "%d %d", &pid, &group), 2);
     cr_assert_eq(pid, group, "a process group of its own");
