@@ -1,6 +1,7 @@
 /* What processes hold, as /proc shows it: descriptors, shared memory, memory. See soak.h. */
 #include "soak.h"
 
+#include "base/assert.h"
 #include "base/str.h"
 
 #include <ctype.h>
@@ -211,7 +212,7 @@ double census_slope(const struct tracked *it)
 
 void census_take(struct soak *soak)
 {
-    track(soak, ROLE_DAEMON, SOAK_HOSTS, soak->cast.daemon.pid);
+    track(soak, ROLE_DAEMON, SOAK_HOSTS + soak->cast.serving, cast_daemon(soak)->pid);
     for (int i = 0; i < SOAK_HOSTS; i++) {
         const struct node *node = &soak->cast.nodes[i];
         track(soak, ROLE_AGENT, i, node->agent.pid);
@@ -219,6 +220,35 @@ void census_take(struct soak *soak)
             track(soak, ROLE_WORKER, i, node->workers[k].pid);
     }
     soak->census.taken++;
+}
+
+/* ---- when nothing moves any more ---------------------------------------------------------------
+ */
+
+/* Where each thread of a process stands, by gdb when it is there, in stack.PID beside the logs. */
+static void write_stack(struct soak *soak, pid_t pid)
+{
+    char command[SOAK_PATH + 256];
+
+    if (pid == 0)
+        return;
+    (void)snprintf(command, sizeof command,
+                   "{ grep -H . /proc/%d/task/*/wchan; gdb -p %d -batch -ex 'thread apply all bt'; "
+                   "} >%s/stack.%d 2>/dev/null",
+                   (int)pid, (int)pid, soak->folder, (int)pid);
+    if (system(command) != 0)
+        report_event(soak, "where process %d stands is not known", (int)pid);
+}
+
+void census_stacks(struct soak *soak)
+{
+    write_stack(soak, soak->cast.seats[soak->cast.serving].daemon.pid);
+    for (int i = 0; i < SOAK_HOSTS; i++) {
+        const struct node *node = &soak->cast.nodes[i];
+        write_stack(soak, node->agent.pid);
+        for (int k = 0; k < SOAK_SLOTS; k++)
+            write_stack(soak, node->workers[k].pid);
+    }
 }
 
 /* ---- after the end ----------------------------------------------------------------------------
@@ -258,11 +288,37 @@ static void find_files(struct soak *soak, const char *path, const char *prefix)
         (void)closedir(folder);
 }
 
+static int count_files(const char *path)
+{
+    DIR *folder = opendir(path);
+    int count = 0;
+
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;)
+        count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    if (folder != NULL)
+        (void)closedir(folder);
+    return count;
+}
+
 void census_leftovers(struct soak *soak)
 {
+    static const struct {
+        const char *path;
+        int most;
+    } folders[] = {
+        {"journal", 3},         /* the lock, the newest tenure's file, one that was taken over */
+        {"run/checkpoints", 4}, /* two that are kept, one that was being written, latest */
+        {"run/log", 3},         /* the configuration, the run's line, the metrics */
+    };
     char path[SOAK_PATH];
 
     find_processes(soak);
+    for (size_t i = 0; i < CT_COUNT(folders); i++) {
+        (void)snprintf(path, sizeof path, "%s/%s", soak->folder, folders[i].path);
+        int count = count_files(path);
+        if (count > folders[i].most)
+            report_alarm(soak, "%s holds %d files, %d should do", path, count, folders[i].most);
+    }
     find_files(soak, "/dev/shm", "ctrun");
     (void)snprintf(path, sizeof path, "%s/tmp", soak->folder);
     find_files(soak, path, "");

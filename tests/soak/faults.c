@@ -9,7 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 
-enum { ELDER = 0, SETTLE_S = 12, DRAIN_S = 25 };
+enum { ELDER = 0, SETTLE_S = 12, DRAIN_S = 25, FENCE_S = 10 };
 
 static const struct fault {
     const char *words;
@@ -55,24 +55,32 @@ static void later_continue_agent(struct soak *soak, int host)
     report_event(soak, "agent %d goes on", host);
 }
 
+static void start_daemon(struct soak *soak, int seat, bool takeover)
+{
+    report_event(soak, "a daemon starts on host %d%s", SOAK_HOSTS + seat,
+                 takeover ? " and takes over" : "");
+    if (!cast_start_daemon(soak, seat, takeover))
+        report_alarm(soak, "the daemon cannot be started");
+}
+
 static void later_start_daemon(struct soak *soak, int host)
 {
-    (void)host;
-    if (soak->cast.daemon.pid != 0) { /* its end is not collected yet */
-        plan(soak, 0.02, later_start_daemon, host);
-        return;
-    }
-    report_event(soak, "the daemon starts");
-    if (!cast_start_daemon(soak))
-        report_alarm(soak, "the daemon cannot be started");
+    struct seat *seats = soak->cast.seats;
+    int seat = (int)ct_rng_below(&soak->rng, SOAK_SEATS);
+
+    if (seats[0].daemon.pid != 0 || seats[1].daemon.pid != 0)
+        plan(soak, 0.02, later_start_daemon, host); /* its end is not collected yet */
+    else
+        start_daemon(soak, seat, false);
 }
 
 static void later_continue_daemon(struct soak *soak, int host)
 {
-    (void)host;
-    if (soak->cast.daemon.pid != 0)
-        (void)kill(soak->cast.daemon.pid, SIGCONT);
-    report_event(soak, "the daemon goes on");
+    pid_t pid = soak->cast.seats[host - SOAK_HOSTS].daemon.pid;
+
+    if (pid != 0)
+        (void)kill(pid, SIGCONT);
+    report_event(soak, "the daemon on host %d goes on", host);
 }
 
 static void later_plug(struct soak *soak, int host)
@@ -94,19 +102,23 @@ static bool is_sound(const struct soak *soak, int host)
 {
     const struct node *node = &soak->cast.nodes[host];
 
-    return node->agent.pid != 0 && !node->leaving && soak_now_s(soak) > node->busy_s &&
-           node->workers[0].pid != 0;
+    return node->agent.pid != 0 && !node->leaving && soak_now_s(soak) > node->busy_s;
 }
 
-/* A host whose agent is at work and undisturbed, -1: none. */
-static int choose_host(struct soak *soak, bool elder_too)
+static bool is_at_work(const struct soak *soak, int host)
 {
-    int first = elder_too ? ELDER : ELDER + 1;
+    return is_sound(soak, host) && soak->cast.nodes[host].workers[0].pid != 0 &&
+           soak->cast.nodes[host].workers[1].pid != 0;
+}
+
+/* A host from `first` on that `suits`, -1: none. */
+static int choose_host(struct soak *soak, int first, bool (*suits)(const struct soak *, int))
+{
     int start = (int)ct_rng_below(&soak->rng, SOAK_HOSTS);
 
     for (int i = 0; i < SOAK_HOSTS; i++) {
         int host = (start + i) % SOAK_HOSTS;
-        if (host >= first && is_sound(soak, host))
+        if (host >= first && suits(soak, host))
             return host;
     }
     return -1;
@@ -119,19 +131,18 @@ static int choose_dispensable(struct soak *soak)
 
     if (stay < SOAK_MIN && (stay < 1 || !ct_rng_chance(&soak->rng, 100)))
         return -1;
-    return choose_host(soak, false);
+    return choose_host(soak, ELDER + 1, is_sound);
 }
 
 static struct worker *choose_worker(struct soak *soak, int *ret_host)
 {
-    int host = choose_host(soak, true);
+    int host = choose_host(soak, ELDER, is_at_work);
 
     if (host < 0)
         return NULL;
-    int slot = host == ELDER ? 1 : (int)ct_rng_below(&soak->rng, SOAK_SLOTS);
     *ret_host = host;
-    return soak->cast.nodes[host].workers[slot].pid != 0 ? &soak->cast.nodes[host].workers[slot]
-                                                         : NULL;
+    int slot = host == ELDER ? 1 : (int)ct_rng_below(&soak->rng, SOAK_SLOTS);
+    return &soak->cast.nodes[host].workers[slot];
 }
 
 static void occupy(struct soak *soak, int host, double seconds)
@@ -211,6 +222,19 @@ static bool do_stop_worker(struct soak *soak)
     return true;
 }
 
+static bool do_hang(struct soak *soak)
+{
+    int host;
+    struct worker *worker = choose_worker(soak, &host);
+
+    if (worker == NULL)
+        return false;
+    report_event(soak, "SIGSTOP to worker %d of host %d for good", (int)worker->pid, host);
+    worker->excused_s = soak_now_s(soak) + 2 * SOAK_HANG_S + SETTLE_S;
+    occupy(soak, host, SOAK_HANG_S);
+    return kill(worker->pid, SIGSTOP) == 0;
+}
+
 /* ---- agents -----------------------------------------------------------------------------------
  */
 
@@ -247,7 +271,7 @@ static bool stop_agent(struct soak *soak, int host, double seconds)
 static bool do_pause_agent(struct soak *soak)
 {
     double seconds = soak_draw(soak, 0.05, 0.5) * soak->lease_s;
-    int host = choose_host(soak, true);
+    int host = choose_host(soak, ELDER, is_sound);
 
     if (host >= 0)
         occupy(soak, host, seconds);
@@ -264,6 +288,13 @@ static bool do_stop_agent(struct soak *soak)
     return stop_agent(soak, host, seconds);
 }
 
+static void expect_leave(struct soak *soak, int host)
+{
+    excuse(soak, host, DRAIN_S);
+    soak->cast.nodes[host].leaving = true;
+    replace(soak, host);
+}
+
 static bool do_drain(struct soak *soak)
 {
     int host = choose_dispensable(soak);
@@ -272,9 +303,7 @@ static bool do_drain(struct soak *soak)
         return false;
     report_event(soak, "SIGTERM to agent %d", host);
     (void)kill(soak->cast.nodes[host].agent.pid, SIGTERM);
-    excuse(soak, host, DRAIN_S);
-    soak->cast.nodes[host].leaving = true;
-    replace(soak, host);
+    expect_leave(soak, host);
     return true;
 }
 
@@ -288,8 +317,6 @@ static bool is_planned(const struct soak *soak, int host)
 
 static bool do_join(struct soak *soak)
 {
-    if (cast_up(soak) >= SOAK_MAX)
-        return false;
     for (int i = 0; i < SOAK_HOSTS; i++) {
         if (soak->cast.nodes[i].agent.pid != 0 || is_planned(soak, i))
             continue;
@@ -302,21 +329,36 @@ static bool do_join(struct soak *soak)
 /* ---- the daemon -------------------------------------------------------------------------------
  */
 
+/* One daemon there is, and nothing is done to it. */
 static bool is_daemon_sound(const struct soak *soak)
 {
-    return soak->cast.daemon.pid != 0 && soak_now_s(soak) > soak->cast.daemon_busy_s;
+    const struct cast *cast = &soak->cast;
+
+    return cast->seats[cast->serving].daemon.pid != 0 &&
+           cast->seats[1 - cast->serving].daemon.pid == 0 && soak_now_s(soak) > cast->daemon_busy_s;
+}
+
+static bool do_drain_order(struct soak *soak)
+{
+    int host = is_daemon_sound(soak) ? choose_dispensable(soak) : -1;
+
+    if (host < 0 || !cast_order(soak, "drain", soak->cast.nodes[host].host_name))
+        return false;
+    report_event(soak, "ctrun drain %s", soak->cast.nodes[host].host_name);
+    expect_leave(soak, host);
+    return true;
 }
 
 static void later_kill_daemon(struct soak *soak, int host)
 {
     double seconds = soak_draw(soak, 0, 3);
 
-    if (soak->cast.daemon.pid == 0)
+    if (cast_daemon(soak)->pid == 0)
         return;
     report_event(soak, "SIGKILL to the daemon, back in %.1f s", seconds);
-    soak->cast.daemon_killed = true;
+    soak->cast.seats[soak->cast.serving].killed = true;
     soak->cast.daemon_busy_s = soak_now_s(soak) + seconds + 1;
-    (void)kill(soak->cast.daemon.pid, SIGKILL);
+    (void)kill(cast_daemon(soak)->pid, SIGKILL);
     plan(soak, seconds, later_start_daemon, host);
 }
 
@@ -337,16 +379,51 @@ static bool do_kill_both(struct soak *soak)
     return true;
 }
 
+/* Stop the daemon on its host, and let it go on. */
+static void stop_daemon(struct soak *soak, double seconds)
+{
+    int host = SOAK_HOSTS + soak->cast.serving;
+
+    report_event(soak, "SIGSTOP to the daemon on host %d for %.1f s", host, seconds);
+    (void)kill(cast_daemon(soak)->pid, SIGSTOP);
+    soak->cast.daemon_busy_s = soak_now_s(soak) + seconds + 1;
+    plan(soak, seconds, later_continue_daemon, host);
+}
+
 static bool do_stop_daemon(struct soak *soak)
+{
+    if (!is_daemon_sound(soak))
+        return false;
+    stop_daemon(soak, soak_draw(soak, 0.1, 3) * soak->lease_s);
+    return true;
+}
+
+/* Who served must notice within `seconds` and end. */
+static void take_over(struct soak *soak, double seconds)
+{
+    int seat = soak->cast.serving;
+
+    soak->cast.seats[seat].fenced_s = soak_now_s(soak) + seconds;
+    start_daemon(soak, 1 - seat, true);
+}
+
+static bool do_take_over(struct soak *soak)
+{
+    if (!is_daemon_sound(soak))
+        return false;
+    soak->cast.daemon_busy_s = soak_now_s(soak) + 1;
+    take_over(soak, FENCE_S);
+    return true;
+}
+
+static bool do_take_stopped(struct soak *soak)
 {
     double seconds = soak_draw(soak, 0.1, 3) * soak->lease_s;
 
     if (!is_daemon_sound(soak))
         return false;
-    report_event(soak, "SIGSTOP to the daemon for %.1f s", seconds);
-    (void)kill(soak->cast.daemon.pid, SIGSTOP);
-    soak->cast.daemon_busy_s = soak_now_s(soak) + seconds + 1;
-    plan(soak, seconds, later_continue_daemon, SOAK_HOSTS);
+    stop_daemon(soak, seconds);
+    take_over(soak, seconds + FENCE_S);
     return true;
 }
 
@@ -366,7 +443,7 @@ static bool unplug(struct soak *soak, int host, double seconds)
 static bool do_blink(struct soak *soak)
 {
     double seconds = soak_draw(soak, 0.05, 0.5) * soak->lease_s;
-    int host = choose_host(soak, true);
+    int host = choose_host(soak, ELDER, is_sound);
 
     if (host >= 0)
         occupy(soak, host, seconds + 1);

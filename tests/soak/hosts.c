@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SWITCH = SOAK_HOSTS + 1 };
+enum { SWITCH = SOAK_ALL_HOSTS };
 
 static bool run(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static bool run(const char *format, ...)
@@ -37,7 +37,7 @@ static const char *space(int host)
 
 const char *hosts_address(const struct hosts *hosts, int host)
 {
-    static char texts[SOAK_HOSTS + 1][24];
+    static char texts[SOAK_ALL_HOSTS][24];
 
     (void)snprintf(texts[host], sizeof texts[host], "%s.%d", hosts->spaces ? "10.79.0" : "127.0.0",
                    host + 1);
@@ -80,7 +80,7 @@ void hosts_up(struct hosts *hosts)
     bool made = run("ip netns add %s 2>/dev/null && ip -n %s link add bridge type bridge && "
                     "ip -n %s link set bridge up",
                     space(SWITCH), space(SWITCH), space(SWITCH));
-    for (int i = 0; made && i <= SOAK_HOSTS; i++)
+    for (int i = 0; made && i < SOAK_ALL_HOSTS; i++)
         made = plug_in(hosts, i);
     if (!made) {
         hosts_down(hosts);

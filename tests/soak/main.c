@@ -1,6 +1,7 @@
 /* The soak's command line and its loop. See soak.h. */
 #include "soak.h"
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/str.h"
@@ -98,7 +99,7 @@ static void tell_last_words(struct soak *soak)
         if (soak->cast.nodes[i].agent.pid != 0)
             report_event(soak, "%s (pid %d): %s", soak->cast.nodes[i].agent.name,
                          (int)soak->cast.nodes[i].agent.pid, soak->cast.nodes[i].agent.last);
-    report_event(soak, "daemon: %s", soak->cast.daemon.last);
+    report_event(soak, "%s: %s", cast_daemon(soak)->name, cast_daemon(soak)->last);
 }
 
 /* Steps must follow once nothing is done to the job any more. */
@@ -112,16 +113,27 @@ static void watch_stall(struct soak *soak, double *idle_since_s)
     if (now_s - since_s < STUCK_S)
         return;
     tell_last_words(soak);
+    census_stacks(soak);
     report_alarm(soak, "no step for %d s, the last one was %" PRIu64, STUCK_S, soak->steps.last);
     soak->over = true;
+}
+
+/* How many ranks there should be: no more than MAX nodes, and a number that divides SOAK_LEAVES. */
+static int usable_world(const struct soak *soak)
+{
+    int nodes = CT_MIN(cast_up(soak), SOAK_MAX);
+
+    while (nodes > 0 && SOAK_LEAVES % (nodes * SOAK_SLOTS) != 0)
+        nodes--;
+    return nodes * SOAK_SLOTS;
 }
 
 static bool is_calm(const struct soak *soak)
 {
     const struct cast *cast = &soak->cast;
-    int nodes = cast_up(soak) < SOAK_MAX ? cast_up(soak) : SOAK_MAX;
 
-    return faults_idle(soak) && cast->running == 1 && cast->world == nodes * SOAK_SLOTS &&
+    return faults_idle(soak) && cast->running == 1 && cast->desk.pid == 0 &&
+           cast->world == usable_world(soak) && cast->members == cast_up(soak) &&
            soak_now_s(soak) - soak->steps.seen_s < 1;
 }
 
@@ -168,6 +180,7 @@ static bool rest(struct soak *soak)
             return true;
         if (now_s - idle_since_s > REST_S) {
             tell_last_words(soak);
+            census_stacks(soak);
             report_alarm(soak,
                          "not everybody is at work %d s after the last fault: %d nodes, world %.0f",
                          REST_S, cast_up(soak), soak->cast.world);
@@ -186,8 +199,10 @@ static void run(struct soak *soak)
         return;
     while (!soak->over && soak_now_s(soak) < soak->seconds) {
         disturb(soak, soak_now_s(soak) + WORK_S);
-        if (rest(soak))
+        if (rest(soak)) {
             census_take(soak);
+            (void)cast_order(soak, "status", NULL);
+        }
         steps_flush(soak);
         soak->faults.last_wall_s = 0;
         if (soak_now_s(soak) - told_s > TELL_S) {
@@ -230,6 +245,16 @@ static void tear_down(struct soak *soak)
         (void)printf("all logs are in %s\n", soak->folder);
 }
 
+static void forget_descriptors(struct soak *soak)
+{
+    soak->steps.fd = -1;
+    for (int i = 0; i < SOAK_HOSTS; i++)
+        soak->cast.nodes[i].agent.output = soak->cast.nodes[i].agent.log = -1;
+    for (int i = 0; i < SOAK_SEATS; i++)
+        soak->cast.seats[i].daemon.output = soak->cast.seats[i].daemon.log = -1;
+    soak->cast.desk.output = soak->cast.desk.log = -1;
+}
+
 int main(int argc, char **argv)
 {
     static struct soak soak = {.seconds = 300, .lease_s = 3, .programs = "build/release/bin"};
@@ -248,7 +273,7 @@ int main(int argc, char **argv)
     soak.programs = programs;
     soak.config = config;
     soak.began_s = (double)ct_clock_mono_ns(&ct_clock_system) * 1e-9;
-    soak.steps.fd = -1;
+    forget_descriptors(&soak);
     ct_buf_init(&soak.steps.text, 0);
     ct_rng_init(&soak.rng, soak.seed);
     for (int i = 0; i < 2; i++)
@@ -265,7 +290,7 @@ int main(int argc, char **argv)
         }
         steps_flush(&soak);
         report_table(&soak);
-        if (interrupted == 0 && soak.report.alarms == 0)
+        if (interrupted == 0 && soak.steps.last > 0)
             verify_run(&soak);
     }
     tear_down(&soak);

@@ -81,7 +81,7 @@ static void put_all_pauses(const struct soak *soak)
     (void)printf("%-58s %7s %9s %9s %9s\n", "the longest time without a step after (seconds)",
                  "faults", "median", "99 %", "longest");
     for (int kind = 0; kind < FAULT_COUNT; kind++) {
-        put_pauses(faults_words(kind), &soak->steps.pauses[kind]);
+        put_pauses(faults_words((enum fault_kind)kind), &soak->steps.pauses[kind]);
         room += soak->steps.pauses[kind].count;
     }
     all.seconds = calloc(room, sizeof *all.seconds);

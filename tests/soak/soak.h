@@ -3,7 +3,7 @@
  *      seed -> faults.c ----------> cast.c (daemon, agents) ----> program.c (processes, lines)
  *                  \                   |                     \--> hosts.c   (namespaces, cables)
  *                   timeline: undo, restart
- *      watched all the time:   steps.c (the training), census.c (/proc), cast.c (ends, words)
+ *      watched all the time:   steps.c (the training), census.c (/proc), watch.c (ends, words)
  *      at the end:             verify.c (against an undisturbed run), report.c (the table)
  *
  * One process, one loop that looks around every few milliseconds; nothing here blocks for long.
@@ -21,10 +21,14 @@
 #include <sys/types.h>
 
 enum {
-    SOAK_HOSTS = 5, /* hosts that may have an agent; the daemon has one of its own */
+    SOAK_HOSTS = 5, /* hosts that may have an agent */
+    SOAK_SEATS = 2, /* hosts that may have the daemon, behind the others */
+    SOAK_ALL_HOSTS = SOAK_HOSTS + SOAK_SEATS,
     SOAK_MIN = 2,
     SOAK_MAX = 4,
     SOAK_SLOTS = 2,   /* workers of a node */
+    SOAK_LEAVES = 8,  /* micro-batches of a step in soak.yaml: the ranks divide them */
+    SOAK_HANG_S = 8,  /* a worker without a sign of life for so long hangs */
     SOAK_LATER = 64,  /* planned actions */
     SOAK_EVENTS = 40, /* remembered for an alarm */
     SOAK_TRACKED = 64,
@@ -72,7 +76,7 @@ void program_destroy(struct program *program);
  */
 
 /* Network namespaces joined by a bridge when root may have them, else this machine's loopback.
- * Host SOAK_HOSTS is the daemon's. */
+ * Hosts from SOAK_HOSTS on are the daemon's. */
 struct hosts {
     bool spaces; /* namespaces: cables can be cut */
     bool up;
@@ -98,11 +102,13 @@ void hosts_lose_nothing(int host);
 struct worker {
     pid_t pid;
     uint64_t born;    /* start time of the process: pid and born name it for ever */
+    double seen_s;    /* when it was found */
     double excused_s; /* until then its end is no surprise */
 };
 
 struct node {
     struct program agent;
+    char host_name[32];
     struct worker workers[SOAK_SLOTS];
     bool leaving;     /* drained: its end is near */
     double busy_s;    /* until then it stays as it is: a fault is at work on it */
@@ -116,26 +122,38 @@ struct orphan {
     double due_s;
 };
 
-struct cast {
+/* Where a daemon may be. */
+struct seat {
     struct program daemon;
-    double daemon_busy_s; /* until then it is down or stopped on purpose */
-    bool daemon_killed;
     char endpoint[64];
+    bool killed;     /* its end was ordered */
+    double fenced_s; /* by then it has noticed that another one took over; 0: nobody has */
+};
+
+struct cast {
+    struct seat seats[SOAK_SEATS];
+    int serving;          /* the seat of the newest daemon */
+    struct program desk;  /* ctrun drain, ctrun status: one at a time */
+    double order_s;       /* by then its command is over */
+    double daemon_busy_s; /* until then it is down or stopped on purpose */
     char key[SOAK_PATH];
     struct node nodes[SOAK_HOSTS];
     struct orphan orphans[SOAK_HOSTS * SOAK_SLOTS];
     /* what the daemon's metrics said last */
     double generation, epoch, members, world, running;
     double answered_s;
-    uint64_t rounds;
 };
 
 bool cast_open(struct soak *soak);
-bool cast_start_daemon(struct soak *soak);
+
+/* Start a daemon on a seat; with `takeover` although another one serves. */
+bool cast_start_daemon(struct soak *soak, int seat, bool takeover);
+struct program *cast_daemon(struct soak *soak);
 bool cast_start_agent(struct soak *soak, int host);
 
-/* Look at everything once: lines, ends, workers, metrics. */
-void cast_watch(struct soak *soak);
+/* `ctrun VERB [HOST]` as an operator would: it must succeed within 10 s. False while another such
+ * command runs. */
+bool cast_order(struct soak *soak, const char *verb, const char *host_name);
 
 /* Nodes that are up, and those of them that no fault is at work on. */
 int cast_up(const struct soak *soak);
@@ -144,6 +162,15 @@ int cast_sound(const struct soak *soak);
 /* End the job (SIGINT to one node), then the daemon, and see how all of them end. */
 void cast_close(struct soak *soak);
 void cast_destroy(struct soak *soak);
+
+/* ---- watch.c ----------------------------------------------------------------------------------
+ */
+
+/* Look at everybody once: lines, ends, workers, the daemon's figures. */
+void cast_watch(struct soak *soak);
+
+/* A line that was said: an alarm when it must never be. */
+void cast_on_line(struct soak *soak, struct program *program, const char *line);
 
 /* ---- faults.c ---------------------------------------------------------------------------------
  */
@@ -237,6 +264,9 @@ int census_workers(pid_t agent, struct worker *workers, int room, int *ret_zombi
 
 /* To be called at a quiet moment with everybody at work. */
 void census_take(struct soak *soak);
+
+/* Write down where everybody stands. */
+void census_stacks(struct soak *soak);
 
 /* After the end: processes, shared memory, files that were left. */
 void census_leftovers(struct soak *soak);

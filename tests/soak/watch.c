@@ -1,0 +1,293 @@
+/* Who takes part, watched: what they say, how they end, what the daemon's figures are. See soak.h.
+ */
+#include "soak.h"
+
+#include "base/assert.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* The longest that an orphan, a zombie, a silent daemon, a node that leaves, a daemon that another
+ * one has taken over from, an order may take; the age from which on a worker counts as a survivor;
+ * the exit status of a daemon that was taken over from. */
+enum {
+    ORPHAN_S = 3,
+    ZOMBIE_S = 5,
+    MUTE_S = 5,
+    LEAVE_S = 25,
+    FENCE_S = 10,
+    ORDER_S = 10,
+    YOUNG_S = 3,
+    FENCED = 76
+};
+
+/* ---- what must never be said ------------------------------------------------------------------
+ */
+
+static const char *const forbidden[] = {
+    "a bug in",        "iverged",
+    "assert",          "Sanitizer",
+    "runtime error:",  "egmentation",
+    "corrupt",         "protocol",
+    "out of memory",   "different collectives",
+    "does not hold",   "internal error",
+    "replicas differ", "cannot be written",
+    "invariant",
+};
+
+void cast_on_line(struct soak *soak, struct program *program, const char *line)
+{
+    for (size_t i = 0; i < CT_COUNT(forbidden); i++)
+        if (strstr(line, forbidden[i]) != NULL)
+            report_alarm(soak, "%s says: %s", program->name, line);
+}
+
+/* ---- the daemon's figures ---------------------------------------------------------------------
+ */
+
+static bool get_metrics(struct soak *soak, char *text, size_t room)
+{
+    static const char request[] =
+        "GET /metrics HTTP/1.1\r\nHost: soak\r\nConnection: close\r\n\r\n";
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct timeval patience = {.tv_usec = 300000};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    size_t size = 0;
+
+    if (fd < 0)
+        return false;
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    (void)snprintf(address.sun_path, sizeof address.sun_path, "%s/status.%d", soak->folder,
+                   soak->cast.serving);
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
+        send(fd, request, sizeof request - 1, MSG_NOSIGNAL) > 0) {
+        ssize_t got;
+        while (size + 1 < room && (got = read(fd, text + size, room - 1 - size)) > 0)
+            size += (size_t)got;
+    }
+    text[size] = '\0';
+    (void)close(fd);
+    return size > 0;
+}
+
+static double figure(const char *text, const char *name, double otherwise)
+{
+    size_t length = strlen(name);
+
+    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, name, length) == 0 && (line[length] == ' ' || line[length] == '{'))
+            return strtod(line + length + strcspn(line + length, " "), NULL);
+    }
+    return otherwise;
+}
+
+static void watch_figures(struct soak *soak)
+{
+    struct cast *cast = &soak->cast;
+    double now_s = soak_now_s(soak);
+    char text[65536];
+
+    if (cast_daemon(soak)->pid == 0 || now_s < cast->daemon_busy_s) {
+        cast->answered_s = now_s;
+        return;
+    }
+    if (!get_metrics(soak, text, sizeof text)) {
+        if (now_s - cast->answered_s > MUTE_S) {
+            report_alarm(soak, "the daemon has not answered for %d s", MUTE_S);
+            cast->answered_s = now_s;
+        }
+        return;
+    }
+    double generation = figure(text, "ctrun_generation", cast->generation);
+    double epoch = figure(text, "ctrun_epoch", cast->epoch);
+    if (generation < cast->generation)
+        report_alarm(soak, "the generation fell from %.0f to %.0f", cast->generation, generation);
+    if (epoch < cast->epoch)
+        report_alarm(soak, "the epoch fell from %.0f to %.0f", cast->epoch, epoch);
+    cast->generation = generation;
+    cast->epoch = epoch;
+    cast->members = figure(text, "ctrun_members", 0);
+    cast->world = figure(text, "ctrun_world_size", 0);
+    cast->running = figure(text, "ctrun_running", 0);
+    cast->answered_s = now_s;
+}
+
+/* ---- workers ----------------------------------------------------------------------------------
+ */
+
+static void add_orphan(struct soak *soak, struct worker worker)
+{
+    for (size_t i = 0; i < CT_COUNT(soak->cast.orphans); i++) {
+        struct orphan *orphan = &soak->cast.orphans[i];
+        if (orphan->worker.pid != 0)
+            continue;
+        *orphan = (struct orphan){worker, soak_now_s(soak) + ORPHAN_S};
+        return;
+    }
+}
+
+static void watch_orphans(struct soak *soak)
+{
+    for (size_t i = 0; i < CT_COUNT(soak->cast.orphans); i++) {
+        struct orphan *orphan = &soak->cast.orphans[i];
+        if (orphan->worker.pid == 0)
+            continue;
+        if (!census_lives(orphan->worker.pid, orphan->worker.born)) {
+            orphan->worker.pid = 0;
+        } else if (soak_now_s(soak) > orphan->due_s) {
+            report_alarm(soak, "worker %d lives %d s after its agent", (int)orphan->worker.pid,
+                         ORPHAN_S);
+            (void)kill(orphan->worker.pid, SIGKILL);
+            orphan->worker.pid = 0;
+        }
+    }
+}
+
+static bool is_listed(const struct worker *worker, const struct worker *list, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (list[i].pid == worker->pid && list[i].born == worker->born)
+            return true;
+    return false;
+}
+
+static void watch_zombies(struct soak *soak, int host, int zombies)
+{
+    struct node *node = &soak->cast.nodes[host];
+    double now_s = soak_now_s(soak);
+
+    if (zombies == 0 || now_s < node->busy_s) {
+        node->zombie_s = 0;
+    } else if (node->zombie_s == 0) {
+        node->zombie_s = now_s;
+    } else if (now_s - node->zombie_s > ZOMBIE_S) {
+        report_alarm(soak, "agent %d has left %d zombies for %d s", host, zombies, ZOMBIE_S);
+        node->zombie_s = now_s;
+    }
+}
+
+/* Who is there now, compared with who was: only those that a fault concerned may be gone. */
+static void watch_workers(struct soak *soak, int host)
+{
+    struct node *node = &soak->cast.nodes[host];
+    struct worker now[SOAK_SLOTS + 2];
+    double now_s = soak_now_s(soak);
+    int zombies = 0;
+    int count = census_workers(node->agent.pid, now, SOAK_SLOTS + 2, &zombies);
+
+    for (int i = 0; i < SOAK_SLOTS; i++) {
+        struct worker *was = &node->workers[i];
+        if (was->pid == 0 || is_listed(was, now, count))
+            continue;
+        /* Before its first round has begun it could not say that it lives on, and nothing is lost.
+         */
+        bool young = now_s - was->seen_s < YOUNG_S;
+        if (!young && now_s > was->excused_s && now_s > node->excused_s)
+            report_alarm(soak, "worker %d of host %d ended, though no fault concerned it; %s: %s",
+                         (int)was->pid, host, node->agent.name, node->agent.last);
+        was->pid = 0;
+    }
+    for (int i = 0; i < count; i++) {
+        if (is_listed(&now[i], node->workers, SOAK_SLOTS))
+            continue;
+        for (int k = 0; k < SOAK_SLOTS; k++) {
+            if (node->workers[k].pid != 0)
+                continue;
+            node->workers[k] = now[i];
+            node->workers[k].seen_s = now_s;
+            break;
+        }
+    }
+    watch_zombies(soak, host, zombies);
+}
+
+/* ---- watching ---------------------------------------------------------------------------------
+ */
+
+static void agent_ended(struct soak *soak, int host)
+{
+    struct node *node = &soak->cast.nodes[host];
+
+    program_pump(&node->agent, soak, cast_on_line);
+    if (node->leaving && (node->agent.status == 0 || node->agent.status == 128 + SIGTERM))
+        report_event(soak, "host %d has left with status %d", host, node->agent.status);
+    else if (node->agent.status != 128 + SIGKILL)
+        report_alarm(soak, "agent %d ended with status %d: %s", host, node->agent.status,
+                     node->agent.last);
+    for (int i = 0; i < SOAK_SLOTS; i++)
+        if (node->workers[i].pid != 0)
+            add_orphan(soak, node->workers[i]);
+    memset(node->workers, 0, sizeof node->workers);
+    node->leaving = false;
+}
+
+static void watch_node(struct soak *soak, int host)
+{
+    struct node *node = &soak->cast.nodes[host];
+
+    program_pump(&node->agent, soak, cast_on_line);
+    if (program_ended(&node->agent)) {
+        agent_ended(soak, host);
+        return;
+    }
+    if (node->agent.pid == 0)
+        return;
+    if (node->leaving && soak_now_s(soak) > node->busy_s) {
+        report_alarm(soak, "host %d was asked to leave and is still there: %s", host,
+                     node->agent.last);
+        node->busy_s += LEAVE_S;
+    }
+    watch_workers(soak, host);
+}
+
+static void watch_seat(struct soak *soak, struct seat *seat)
+{
+    struct program *daemon = &seat->daemon;
+    bool fenced = seat->fenced_s != 0;
+
+    program_pump(daemon, soak, cast_on_line);
+    if (program_ended(daemon)) {
+        program_pump(daemon, soak, cast_on_line);
+        if (!seat->killed && !(fenced && daemon->status == FENCED))
+            report_alarm(soak, "%s ended with status %d: %s", daemon->name, daemon->status,
+                         daemon->last);
+        seat->fenced_s = 0;
+    } else if (fenced && daemon->pid != 0 && soak_now_s(soak) > seat->fenced_s) {
+        report_alarm(soak, "%s serves on after another one took over", daemon->name);
+        seat->fenced_s += FENCE_S;
+    }
+}
+
+static void watch_operator(struct soak *soak)
+{
+    struct program *desk = &soak->cast.desk;
+
+    program_pump(desk, soak, cast_on_line);
+    if (program_ended(desk)) {
+        program_pump(desk, soak, cast_on_line);
+        if (desk->status != 0)
+            report_alarm(soak, "an operator's command ended with status %d: %s", desk->status,
+                         desk->last);
+    } else if (desk->pid != 0 && soak_now_s(soak) > soak->cast.order_s) {
+        report_alarm(soak, "an operator's command has not ended within %d s: %s", ORDER_S,
+                     desk->last);
+        soak->cast.order_s += ORDER_S;
+    }
+}
+
+void cast_watch(struct soak *soak)
+{
+    watch_operator(soak);
+    for (int i = 0; i < SOAK_SEATS; i++)
+        watch_seat(soak, &soak->cast.seats[i]);
+    for (int i = 0; i < SOAK_HOSTS; i++)
+        watch_node(soak, i);
+    watch_orphans(soak);
+    watch_figures(soak);
+}
