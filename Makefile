@@ -56,7 +56,7 @@ LIBS_base   := -lm
 LIBS_config := -lyaml
 LIBS_net    := -luv
 LIBS_tcpstore := -luv
-LIBS_launch := -luv
+LIBS_launch := -luv -ljansson
 LIBS_data   := -lz
 LIBS_train  := -ljansson
 

@@ -80,8 +80,8 @@ static int expand_range(struct expansion *to, size_t length, const char **at, co
                         int groups)
 {
     const char *start = *at;
-    uint32_t low, high;
-    int width, other;
+    uint32_t low = 0, high;
+    int width = 0, other;
     int rc = read_number(to, at, &low, &width);
 
     if (rc != 0)

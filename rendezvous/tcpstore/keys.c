@@ -241,7 +241,7 @@ struct ct_tcpstore_item *ct_tcpstore_pop(struct ct_tcpstore_keys *keys, struct c
 {
     struct ct_tcpstore_item *item = key->queue;
 
-    CT_ASSERT(item != NULL && key->queued > 0);
+    CT_ASSERT(key->queued > 0);
     key->queue = item->next;
     if (key->queue == NULL)
         key->queue_end = NULL;

@@ -1,0 +1,58 @@
+/* The failures of a job: which was first, and torchrun's table of them.
+ *
+ *     ============================================================
+ *     train.py FAILED
+ *     ------------------------------------------------------------
+ *     Failures:
+ *     [1]:
+ *       time      : 2026-03-01_10:00:02
+ *       host      : node1
+ *       rank      : 3 (local_rank: 1)
+ *       exitcode  : 1 (pid: 4712)
+ *       error_file: <N/A>
+ *       traceback : ...
+ *     ------------------------------------------------------------
+ *     Root Cause (first observed failure):
+ *     [0]:
+ *       ...
+ *     ============================================================
+ *
+ * torchrun prints what one node saw, with the workers that it stopped itself among the failures;
+ * here it is the job's, and who was only stopped is left out. Pure but for the time zone. */
+#ifndef CT_LAUNCH_REPORT_H
+#define CT_LAUNCH_REPORT_H
+
+#include "base/bytes.h"
+#include "launch/error_file.h"
+#include "launch/exit.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ct_failure {
+    const char *host;
+    uint32_t rank, local_rank;
+    int32_t pid;
+    struct ct_exit end;
+    bool stopped;     /* by ctrun, because of another failure */
+    int64_t seen_ms;  /* when it was seen, since 1970 */
+    const char *path; /* of its error file, or "" */
+    const char *text; /* the last lines of its log, or "": shown when there is no error file */
+    const struct ct_error_file *file; /* what it says, or NULL */
+};
+
+/* Which of `count` (above 0) failures was the first: of those that no other surely preceded, the
+ * likelier cause (ct_exit_blame), then the earlier seen, then the lower rank. An error file tells
+ * the second of the failure, which is before it was seen. Who was stopped counts only when all
+ * were. */
+size_t ct_report_first(const struct ct_failure *failures, size_t count);
+
+/* Append the table for the program `entry_point`; `first` comes from ct_report_first. */
+void ct_report_print(const char *entry_point, const struct ct_failure *failures, size_t count,
+                     size_t first, struct ct_buf *to);
+
+/* What an error file says about a failure that left none, for those who read such files. */
+struct ct_error_file ct_report_error_file(const struct ct_failure *failure, struct ct_arena *arena);
+
+#endif

@@ -1,0 +1,161 @@
+/* Which failure was the first, and torchrun's table. */
+#include "launch/report.h"
+
+#include "base/assert.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static void set_up(void)
+{
+    cr_assert_eq(setenv("TZ", "UTC", 1), 0);
+    tzset();
+}
+
+TestSuite(report, .init = set_up, .timeout = 30);
+
+static struct ct_failure failure(uint32_t rank, int status, int signal, int64_t seen_ms)
+{
+    return (struct ct_failure){.host = "node1",
+                               .rank = rank,
+                               .local_rank = rank % 2,
+                               .pid = 4000 + (int32_t)rank,
+                               .end = {.status = status, .signal = signal},
+                               .seen_ms = seen_ms,
+                               .path = "",
+                               .text = ""};
+}
+
+Test(report, the_earlier_seen_is_the_first)
+{
+    const struct ct_failure list[] = {failure(0, 1, 0, 2000), failure(1, 1, 0, 1000),
+                                      failure(2, 0, SIGSEGV, 1001)};
+
+    cr_assert_eq(ct_report_first(list, 3), 1);
+}
+
+Test(report, at_one_moment_the_likelier_cause_and_then_the_lower_rank)
+{
+    struct ct_failure list[] = {failure(3, 1, 0, 1000), failure(2, 1, 0, 1000),
+                                failure(5, 0, SIGSEGV, 1000), failure(0, 0, SIGPIPE, 1000)};
+
+    cr_assert_eq(ct_report_first(list, 2), 1);
+    cr_assert_eq(ct_report_first(list, 4), 2, "a crash before a status, an echo last");
+}
+
+Test(report, an_error_file_says_when_it_really_happened)
+{
+    const struct ct_error_file early = {"m", "", 10, -1}, same = {"m", "", 12, -1};
+    struct ct_failure list[] = {failure(0, 1, 0, 12500), failure(1, 1, 0, 15000)};
+
+    list[1].file = &early; /* between 10.000 and 10.999 s, though seen at 15 s */
+    cr_assert_eq(ct_report_first(list, 2), 1);
+    list[1].file = &same; /* within the second in which the other was seen: the seen time decides */
+    cr_assert_eq(ct_report_first(list, 2), 0);
+    list[1].end = (struct ct_exit){.signal = SIGSEGV};
+    cr_assert_eq(ct_report_first(list, 2), 1, "perhaps before, and the likelier cause");
+}
+
+Test(report, a_clock_that_runs_ahead_cannot_move_a_failure_behind_its_being_seen)
+{
+    const struct ct_error_file ahead = {"m", "", 999, -1};
+    struct ct_failure list[] = {failure(0, 1, 0, 2000), failure(1, 1, 0, 1000)};
+
+    list[1].file = &ahead;
+    cr_assert_eq(ct_report_first(list, 2), 1);
+}
+
+Test(report, who_was_stopped_is_not_the_cause)
+{
+    struct ct_failure list[] = {failure(0, 0, SIGKILL, 1000), failure(1, 7, 0, 2000)};
+
+    list[0].stopped = true;
+    cr_assert_eq(ct_report_first(list, 2), 1);
+    list[1].stopped = true;
+    cr_assert_eq(ct_report_first(list, 2), 0);
+}
+
+Test(report, the_table_is_torchruns)
+{
+    const struct ct_error_file file = {"ValueError: x",
+                                       "Traceback (most recent call last):\n"
+                                       "ValueError: x\n",
+                                       1790000000, -1};
+    struct ct_failure list[] = {failure(0, 0, SIGTERM, 1790000003000),
+                                failure(3, 0, SIGKILL, 1790000002500),
+                                failure(2, 1, 0, 1790000002000), failure(1, 5, 0, 1790000004000)};
+    struct ct_buf text = {0};
+
+    list[0].stopped = true;
+    list[2].file = &file;
+    list[2].path = "/logs/none_x/attempt_0/0/error.json";
+    list[3].text = "last words\n";
+    ct_report_print("train.py", list, 4, ct_report_first(list, 4), &text);
+    cr_assert_str_eq(ct_buf_str(&text), "=====================================================\n"
+                                        "train.py FAILED\n"
+                                        "-----------------------------------------------------\n"
+                                        "Failures:\n"
+                                        "[1]:\n"
+                                        "  time      : 2026-09-21_14:13:22\n"
+                                        "  host      : node1\n"
+                                        "  rank      : 3 (local_rank: 1)\n"
+                                        "  exitcode  : -9 (pid: 4003)\n"
+                                        "  error_file: <N/A>\n"
+                                        "  traceback : Signal 9 (SIGKILL) received by PID 4003\n"
+                                        "[2]:\n"
+                                        "  time      : 2026-09-21_14:13:24\n"
+                                        "  host      : node1\n"
+                                        "  rank      : 1 (local_rank: 1)\n"
+                                        "  exitcode  : 5 (pid: 4001)\n"
+                                        "  error_file: <N/A>\n"
+                                        "  traceback : last words\n"
+                                        "-----------------------------------------------------\n"
+                                        "Root Cause (first observed failure):\n"
+                                        "[0]:\n"
+                                        "  time      : 2026-09-21_14:13:20\n"
+                                        "  host      : node1\n"
+                                        "  rank      : 2 (local_rank: 0)\n"
+                                        "  exitcode  : 1 (pid: 4002)\n"
+                                        "  error_file: /logs/none_x/attempt_0/0/error.json\n"
+                                        "  traceback : Traceback (most recent call last):\n"
+                                        "ValueError: x\n"
+                                        "=====================================================\n");
+    ct_buf_deinit(&text);
+}
+
+Test(report, one_failure_has_no_others_and_the_frame_is_never_wider_than_sixty)
+{
+    struct ct_failure one = failure(0, 1, 0, 0);
+    struct ct_buf text = {0};
+
+    one.text = "a last line of the log that is much longer than the sixty characters of the frame";
+    ct_report_print("train.py", &one, 1, 0, &text);
+    cr_assert(strstr(ct_buf_str(&text), "Failures:\n  <NO_OTHER_FAILURES>\n-----") != NULL);
+    cr_assert_eq(strspn(ct_buf_str(&text), "="), 60);
+    ct_buf_deinit(&text);
+}
+
+Test(report, a_failure_without_a_file_gets_one)
+{
+    struct ct_arena arena;
+    const struct ct_error_file own = {"m", "stack", 5, -1};
+    struct ct_failure killed = failure(2, 0, SIGSEGV, 7000), bad = failure(3, 9, 0, 7000);
+
+    ct_arena_init(&arena, 1 << 16);
+    bad.text = "last words";
+    struct ct_error_file file = ct_report_error_file(&killed, &arena);
+    cr_assert_str_eq(file.message, "Signal 11 (SIGSEGV) received by PID 4002");
+    cr_assert_eq(file.error_code, 139);
+    cr_assert_eq(file.timestamp_s, 7);
+    file = ct_report_error_file(&bad, &arena);
+    cr_assert_str_eq(file.message, "rank 3 exited with status 9");
+    cr_assert_str_eq(file.callstack, "last words");
+    bad.file = &own;
+    file = ct_report_error_file(&bad, &arena);
+    cr_assert_str_eq(file.message, "m");
+    cr_assert_eq(file.error_code, 9, "as a launcher that passes it on adds it");
+    ct_arena_deinit(&arena);
+}
