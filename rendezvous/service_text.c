@@ -17,6 +17,9 @@ void ct_service_describe(const struct ct_service *service, struct ct_buf *out)
                                 job->progress.samples_per_s);
         (void)ct_buf_puts(out, "\n");
     }
+    if (service->journal_trouble[0] != '\0')
+        (void)ct_buf_printf(out, "DEGRADED: no new round can begin, training goes on: %s\n",
+                            service->journal_trouble);
 }
 
 /* One family: its type once, then a value a job. A job's name is quoted as in JSON, which is how

@@ -41,7 +41,7 @@ struct proc *drill_takeover(int host, struct proc *ret_old);
  * (NULL-terminated, they must stay valid); NULL: by nothing. */
 void drill_start_by(const char *const words[]);
 
-/* Start by preload/interpose.so from now on: the page that it shares with the test. */
+/* Start by preload/interpose.so from now on: the page that it shares with the test. Once a test. */
 struct interpose_page *drill_interpose(void);
 
 /* Start agent `index` (its slot here, and its --node_rank) on a host. Again: a new incarnation. */

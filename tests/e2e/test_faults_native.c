@@ -9,6 +9,14 @@
 #include "base/assert.h"
 
 #include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { NODES = 2, STEPS = 1000, DAY = 86400 };
 
@@ -73,6 +81,114 @@ Test(faults, row_13_a_daemon_cut_off_from_all_its_nodes_loses_none_and_training_
     finish_training();
     drill_fact(13, "%d steps meanwhile, 0 lost", steps);
     drill_figure(13, "all agents back after", back, 5000, "ms");
+}
+
+/* A shared journal, and a second daemon that takes it over while the first does not move. */
+Test(faults, row_20_a_daemon_that_another_host_has_replaced_is_fenced_when_it_wakes)
+{
+    struct drill_job job = {.nodes = "2", .lease = "1s"};
+    char endpoints[64];
+    struct proc old;
+    pid_t workers[NODES];
+
+    cluster_up(NODES + 2);
+    (void)snprintf(endpoints, sizeof endpoints, "%s:29400,%s:29400", cluster_address(0),
+                   cluster_address(NODES + 1));
+    job.endpoints = endpoints;
+    struct proc *daemon = drill_daemon(0);
+    start_training(&job, workers);
+    drill_signal(daemon, SIGSTOP);
+    double since = proc_now_s();
+    (void)drill_takeover(NODES + 1, &old);
+    double serving = drill_ms(since);
+    drill_wait_metric("ctrun_links", NODES, 15);
+    double back = drill_ms(since);
+    cr_assert_eq(drill_metric("ctrun_epoch"), 2);
+    since = proc_now_s();
+    cr_assert_eq(kill(old.pid, SIGCONT), 0);
+    cr_assert_eq(proc_finish(&old, 10), 76, "%s", ct_buf_str(&old.text));
+    double fenced = drill_ms(since);
+    proc_free(&old);
+    drill_pass(1.2); /* a lease */
+    expect_same_workers(workers);
+    cr_assert_eq(drill_metric("ctrun_links"), NODES);
+    drill_figure(20, "rounds", drill_metric("ctrun_generation") - 1, 0, "");
+    finish_training();
+    drill_figure(20, "serving after", serving, 1000, "ms");
+    drill_figure(20, "all agents with the new one after", back, 10000, "ms");
+    drill_figure(20, "the old one ends with 76 after", fenced, 2000, "ms");
+}
+
+static bool is_degraded(void *context)
+{
+    (void)context;
+    return strstr(drill_status(), "DEGRADED") != NULL;
+}
+
+/* ... or does a round after `context` run? */
+static bool is_degraded_or_newer(void *context)
+{
+    return is_degraded(NULL) || (drill_metric("ctrun_generation") > *(const double *)context &&
+                                 drill_metric("ctrun_running") == 1);
+}
+
+static bool is_in_order(void *context)
+{
+    return !is_degraded(context);
+}
+
+/* Write until nothing more fits. */
+static void fill_disk(const char *path)
+{
+    static const char block[1024] = "full";
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+    cr_assert_geq(fd, 0);
+    while (write(fd, block, sizeof block) == (ssize_t)sizeof block)
+        continue;
+    cr_assert_eq(errno, ENOSPC);
+    (void)close(fd);
+}
+
+/* The journal lies on a file system of 64 KiB, which only the daemon sees. */
+Test(faults, row_22_with_a_full_disk_no_round_begins_and_training_goes_on)
+{
+    struct drill_job job = {.nodes = "2", .lease = "2s", .restarts = 40};
+    char journal[PATH_MAX], filler[PATH_MAX + 32];
+    const char *const small[] = {
+        "sh", "-c", "mount -t tmpfs -o size=64k none \"$0\" && exec \"$@\"", journal, NULL};
+    pid_t workers[NODES];
+
+    cluster_up(NODES + 1);
+    (void)snprintf(journal, sizeof journal, "%s", e2e_in_folder("journal"));
+    cr_assert_eq(mkdir(journal, 0700), 0);
+    drill_start_by(small);
+    struct proc *daemon = drill_daemon(0);
+    drill_start_by(NULL);
+    start_training(&job, workers);
+    (void)snprintf(filler, sizeof filler, "/proc/%d/root%s/filler", (int)daemon->pid, journal);
+    fill_disk(filler);
+    fleet_wait_step(&run, fleet_step(&run) + 30, 10);
+    while (!is_degraded(NULL)) { /* the last block of the journal has room for some more records */
+        double round = drill_metric("ctrun_generation");
+        cr_assert_eq(kill(fleet_worker(1, 10), SIGKILL), 0);
+        proc_until(is_degraded_or_newer, &round, 10, "a round, or DEGRADED in the status");
+    }
+    double rounds = drill_metric("ctrun_generation");
+    drill_pass(1);
+    cr_assert(proc_alive(daemon->pid));
+    drill_figure(22, "rounds in 1 s with the disk full", drill_metric("ctrun_generation") - rounds,
+                 0, "");
+    cr_assert_eq(fleet_worker_now(0), workers[0], "the other worker waits, it is not restarted");
+    double since = proc_now_s();
+    cr_assert_eq(unlink(filler), 0);
+    drill_wait_metric("ctrun_running", 1, 15);
+    double recovered = drill_ms(since);
+    proc_until(is_in_order, NULL, 5, "the end of DEGRADED");
+    cr_assert_eq(fleet_worker_now(0), workers[0]);
+    finish_training();
+    drill_fact(22, "30 steps with the disk full, status DEGRADED");
+    drill_figure(22, "next round after there is room again", recovered, 5000, "ms");
 }
 
 Test(faults, row_25_a_wall_clock_that_jumps_by_a_day_changes_nothing)
