@@ -22,13 +22,24 @@ struct where {
     unsigned long long step;
 };
 
-static struct where where(int rank)
+/* All zero before it said so, and while it writes. */
+static struct where read_where(int rank)
 {
     char name[32];
-    struct where at = {0};
+    struct where at = {0}, none = {0};
 
     (void)snprintf(name, sizeof name, "rank_%d", rank);
-    (void)sscanf(e2e_read(e2e_in_folder(name)), "%d %llu", &at.pid, &at.step);
+    return sscanf(e2e_read(e2e_in_folder(name)), "%d %llu\n", &at.pid, &at.step) == 2 ? at : none;
+}
+
+/* Of a rank that has said it before. */
+static struct where where(int rank)
+{
+    struct where at;
+
+    do
+        at = read_where(rank);
+    while (at.pid == 0);
     return at;
 }
 
@@ -41,9 +52,9 @@ struct goal {
 static bool is_reached(void *context)
 {
     const struct goal *goal = context;
-    struct where at = where(goal->rank);
+    struct where at = read_where(goal->rank);
 
-    return at.step >= goal->step && at.pid != goal->not_pid;
+    return at.pid != 0 && at.step >= goal->step && at.pid != goal->not_pid;
 }
 
 static void wait_for(int rank, unsigned long long step, int not_pid)
