@@ -1,6 +1,6 @@
 /* PyTorch's own client sees the same whoever serves: this server, or PyTorch's.
  *
- * Debian's python3-torch is tried, and the interpreter that CTRUN_TEST_TORCH names (a newer PyTorch
+ * Debian's python3-torch is tried, and the interpreter that TEST_TORCH names (a newer PyTorch
  * in a virtual environment). */
 #include "server.h"
 
@@ -104,9 +104,9 @@ Test(torch, debians_client_sees_what_it_sees_at_its_own_server)
 
 Test(torch, a_newer_client_sees_what_it_sees_at_its_own_server)
 {
-    char *python = getenv("CTRUN_TEST_TORCH");
+    char *python = getenv("TEST_TORCH");
 
     if (python == NULL)
-        cr_skip_test("CTRUN_TEST_TORCH names no interpreter");
+        cr_skip_test("TEST_TORCH names no interpreter");
     compare(python);
 }
