@@ -95,9 +95,10 @@ void sim_coverage_print(const struct coverage *c)
 #undef FAULT
     };
     (void)printf("hours %.1f, events %" PRIu64 ", rounds %" PRIu64 ", steps %" PRIu64
-                 ", faults %" PRIu64 ", daemon starts %" PRIu64 ", fenced %" PRIu64 "\n",
-                 (double)c->virtual_ms / 3600e3, c->events, c->rounds, c->steps, c->faults,
-                 c->restarts, c->takeovers);
+                 ", published %" PRIu64 ", faults %" PRIu64 ", daemon starts %" PRIu64
+                 ", fenced %" PRIu64 "\n",
+                 (double)c->virtual_ms / 3600e3, c->events, c->rounds, c->steps, c->published,
+                 c->faults, c->restarts, c->takeovers);
     print_moves(c);
     for (unsigned kind = 0; kind < FAULT_KINDS; kind++)
         (void)printf("  %-14s %" PRIu64 "\n", faults[kind], c->fault_kinds[kind]);

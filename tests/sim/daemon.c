@@ -7,6 +7,7 @@
 #include "sim.h"
 
 #include "base/assert.h"
+#include "rendezvous/admin.h"
 #include "rendezvous/records.h"
 
 #include <inttypes.h>
@@ -15,6 +16,8 @@ static void io_send(void *context, void *peer, const struct ct_message *message)
 {
     struct sim_daemon *daemon = context;
     struct conn *conn = peer;
+    if (conn == &daemon->sim->operator&& message->type == CT_MSG_ADMIN_REPLY && !daemon->dying)
+        daemon->sim->operator_answer = message->admin_reply.code;
     if (daemon->dying || !conn->open[AT_DAEMON] || conn->closing)
         return;
     oracle_daemon_tells(daemon->sim, daemon, message);
@@ -26,7 +29,7 @@ static void io_close(void *context, void *peer, int code, const char *sentence)
     struct sim_daemon *daemon = context;
     struct sim *sim = daemon->sim;
     struct conn *conn = peer;
-    if (daemon->dying || conn->closing)
+    if (daemon->dying || conn->closing || conn == &sim->operator)
         return;
     sim_log(sim, "daemon closes the link of %s: %s (%s)", sim->nodes[conn->node].host, sentence,
             ct_error_name(code));
@@ -200,6 +203,33 @@ void sim_daemon_closed(struct sim *sim, struct conn *conn, bool silent)
     if (conn->link == 0)
         return;
     ct_service_closed(daemon->service, sim_local_ms(sim, daemon->index), conn->link, silent);
+    after(sim, daemon);
+}
+
+void sim_order(struct sim *sim, uint8_t verb, uint32_t node)
+{
+    struct sim_daemon *daemon = sim_newest_daemon(sim);
+    if (daemon == NULL || sim->processes[daemon->index].paused_until > sim->now)
+        return;
+    const struct ct_message hello = {
+        .type = CT_MSG_HELLO,
+        .hello = {.protocol = CT_WIRE_PROTOCOL, .job = "sim", .host = "desk", .role = "admin"}};
+    const struct ct_message order = {
+        .type = CT_MSG_ADMIN,
+        .admin = {
+            .verb = verb, .host = sim->nodes[node].host, .author = "operator@desk", .reason = ""}};
+    uint64_t now = sim_local_ms(sim, daemon->index);
+    sim->operator_answer = CT_EUNAVAILABLE;
+    if (verb == CT_ADMIN_UNCORDON) /* it may count, whatever the answer */
+        sim->oracle.cordoned &= ~(1u << node);
+    uint64_t link = ct_service_open(daemon->service, &sim->operator);
+    ct_service_message(daemon->service, now, link, &hello);
+    ct_service_message(daemon->service, now, link, &order);
+    ct_service_closed(daemon->service, now, link, false);
+    if (sim->operator_answer == 0 && verb == CT_ADMIN_CORDON) {
+        sim->oracle.cordoned |= 1u << node;
+        sim->oracle.cordoned_generation[node] = ct_rdzv_generation(sim_job(daemon));
+    }
     after(sim, daemon);
 }
 

@@ -8,10 +8,12 @@
 
 #include "base/assert.h"
 #include "base/str.h"
+#include "rendezvous/admin.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
+enum { STOP_PERMILLE = 30, ORDER_AGAIN_MS = 5000 };
 enum { CALM_FAULTS = 3, CALM_FIRST_MS = 12000, CALM_APART_MS = 15000, DAY_MS = 24 * 3600 * 1000 };
 
 /* Which kinds may come alone, for calm runs. */
@@ -51,6 +53,8 @@ static uint64_t draw_kinds(struct sim *sim)
     uint64_t kinds = ct_rng_next(&sim->fault_rng) & all;
     if (ct_rng_chance(&sim->fault_rng, 500))
         kinds |= ct_rng_next(&sim->fault_rng) & all;
+    if (!ct_rng_chance(&sim->fault_rng, STOP_PERMILLE))
+        kinds &= ~(UINT64_C(1) << FAULT_STOP);
     for (enum fault_kind kind = 0; sim->calm && kind < FAULT_KINDS; kind++)
         if (!may_be_calm(kind))
             kinds &= ~(UINT64_C(1) << kind);
@@ -155,11 +159,11 @@ static void reset(struct sim *sim, uint32_t node)
         sim_schedule(sim, sim->now, EV_CLOSED, index, side);
 }
 
-static void drain(struct sim *sim, uint32_t node)
+static void leave(struct sim *sim, uint32_t node, enum ct_rdzv_leave how)
 {
     if (!sim->processes[sim_process(node)].alive)
         return;
-    ct_member_leave(&sim->nodes[node].member, CT_RDZV_LEAVE_DRAIN);
+    ct_member_leave(&sim->nodes[node].member, how);
     sim_node_after(sim, node);
 }
 
@@ -232,7 +236,16 @@ void sim_fault_begin(struct sim *sim, struct fault *fault)
         pause(sim, sim_process(fault->node), fault->lasts);
         break;
     case FAULT_NODE_DRAIN:
-        drain(sim, fault->node);
+        leave(sim, fault->node, CT_RDZV_LEAVE_DRAIN);
+        break;
+    case FAULT_ORDER_DRAIN:
+        sim_order(sim, CT_ADMIN_DRAIN, fault->node);
+        break;
+    case FAULT_CORDON:
+        sim_order(sim, CT_ADMIN_CORDON, fault->node);
+        break;
+    case FAULT_STOP:
+        leave(sim, fault->node, CT_RDZV_LEAVE_STOP);
         break;
     case FAULT_WORKER_CRASH:
         sim_worker_crash(sim, fault->node);
@@ -266,6 +279,12 @@ void sim_fault_end(struct sim *sim, struct fault *fault)
     switch (fault->kind) {
     case FAULT_NODE_CRASH:
         sim_schedule(sim, sim->now, EV_START, sim_process(fault->node), 0);
+        break;
+    case FAULT_CORDON:
+        sim_order(sim, CT_ADMIN_UNCORDON, fault->node);
+        if (sim->now == sim->faults_ms) /* there may be no daemon now */
+            sim_schedule(sim, sim->now + ORDER_AGAIN_MS * sim->scale, EV_FAULT_END,
+                         (uint32_t)(fault - sim->faults), 0);
         break;
     case FAULT_CUT:
         split(sim, fault, fault->node, fault->node, -1);
@@ -311,4 +330,7 @@ void sim_heal(struct sim *sim)
         sim_schedule(sim, sim->now, EV_START, daemon != NULL ? 1 - daemon->index : 0, 0);
     for (uint32_t i = 0; i < sim->node_count; i++)
         sim_schedule(sim, sim->now + 1000, EV_START, sim_process(i), 0);
+    for (uint32_t i = 0; i < sim->fault_count; i++)
+        if (sim->faults[i].kind == FAULT_CORDON && !sim->faults[i].skipped)
+            sim_schedule(sim, sim->now, EV_FAULT_END, i, 0);
 }

@@ -33,6 +33,8 @@ static uint64_t hash_of(const struct ct_round *round)
         round->world,
         round->node_count,
         (uint64_t)(int64_t)round->base_node,
+        round->published_generation,
+        round->published_step,
     };
     uint64_t hash = ct_hash64(head, sizeof(head), 1);
     for (uint32_t i = 0; i < round->node_count; i++) {
@@ -63,13 +65,17 @@ void oracle_node_round(struct sim *sim, uint32_t index, const struct ct_round *r
         round->node_count > sim->params.nodes_max)
         sim_fail(sim, "S1: g%" PRIu64 " has %u nodes, %u of %u ranks", round->generation,
                  round->node_count, rank, round->world);
+    if (sim->params.world_divides > 0 && sim->params.world_divides % round->world != 0)
+        sim_fail(sim, "S1: a world of %u does not divide %u", round->world,
+                 sim->params.world_divides);
     CT_ASSERT(round->generation < SIM_ROUNDS);
     struct past *past = &sim->oracle.past[round->generation];
     if (past->roster != 0 && past->roster != hash_of(round))
         sim_fail(sim, "S2: %s sees another roster of g%" PRIu64, node->host, round->generation);
     past->roster = hash_of(round);
-    past->lineage = round->lineage;
-    past->base_step = round->base_step;
+    bool is_cold = round->base_node < 0;
+    past->lineage = is_cold ? round->published_generation : round->lineage;
+    past->base_step = is_cold ? round->published_step : round->base_step;
     if (round->generation <= node->acting_max || round->generation != node->promised_max)
         sim_fail(sim, "S3: %s begins g%" PRIu64 " after g%" PRIu64 ", with g%" PRIu64 " promised",
                  node->host, round->generation, node->acting_max, node->promised_max);
@@ -121,6 +127,8 @@ void oracle_node_closed(struct sim *sim, uint32_t index)
 static bool descends(const struct oracle *o, uint64_t lineage, uint64_t step, uint64_t old_lineage,
                      uint64_t old_step)
 {
+    while (old_lineage > 0 && old_step == o->past[old_lineage].base_step)
+        old_lineage = o->past[old_lineage].lineage; /* no step was made in between */
     while (lineage > old_lineage) {
         CT_ASSERT(lineage < SIM_ROUNDS && o->past[lineage].lineage < lineage);
         step = o->past[lineage].base_step;
@@ -136,10 +144,11 @@ static void check_base(struct sim *sim, uint32_t index)
     const struct oracle *o = &sim->oracle;
     const struct training *t = &sim->training;
     const struct sim_node *node = &sim->nodes[index];
-    uint64_t step = t->base_node >= 0 ? t->base_step : 0;
+    uint64_t step = o->past[t->generation].base_step;
+    uint64_t lineage = o->past[t->generation].lineage;
     bool holds = o->stable > 0 && o->past[t->generation].overlaps && node->state.lineage > 0 &&
                  descends(o, node->state.lineage, node->state.step, o->step_generation, o->stable);
-    bool keeps = t->base_node >= 0 && descends(o, t->lineage, step, o->step_generation, o->stable);
+    bool keeps = descends(o, lineage, step, o->step_generation, o->stable);
     if (holds && !keeps)
         sim_fail(sim,
                  "S8: g%" PRIu64 " starts from step %" PRIu64 " of g%" PRIu64 ", but %s holds step "
@@ -151,6 +160,53 @@ static void check_base(struct sim *sim, uint32_t index)
                  "S8: g%" PRIu64 " starts from step %" PRIu64 " of g%" PRIu64
                  ", %s holds step %" PRIu64 " of it",
                  t->generation, step, t->lineage, node->host, node->state.step);
+}
+
+/* S8: the round's state descends from the newest publication; S5: a round in which nobody holds a
+ * state starts from exactly that. */
+static void check_published(struct sim *sim)
+{
+    const struct oracle *o = &sim->oracle;
+    const struct training *t = &sim->training;
+    const struct past *past = &o->past[t->generation];
+    const struct ct_rdzv_publication *p = &o->published;
+    if (p->generation > 0 && !descends(o, past->lineage, past->base_step, p->generation, p->step))
+        sim_fail(sim,
+                 "S8: g%" PRIu64 " starts from step %" PRIu64 " of g%" PRIu64 ", which does not "
+                 "descend from step %" PRIu64 " of g%" PRIu64 ", which is published",
+                 t->generation, past->base_step, past->lineage, p->step, p->generation);
+    if (t->base_node < 0 &&
+        (t->published_generation != p->generation || t->published_step != p->step))
+        sim_fail(sim,
+                 "S5: g%" PRIu64 " starts from the checkpoint of step %" PRIu64 ", step %" PRIu64
+                 " is published",
+                 t->generation, t->published_step, p->step);
+}
+
+/* S6, S7: publications follow each other, each descends from the one before, none comes from a
+ * round that is over. */
+void oracle_published(struct sim *sim, const struct ct_rdzv_publication *published)
+{
+    struct oracle *o = &sim->oracle;
+    const struct ct_rdzv_publication *last = &o->published;
+    if (published->generation == last->generation && published->step == last->step)
+        return;
+    if (published->generation < last->generation || published->step < last->step)
+        sim_fail(sim,
+                 "S6: step %" PRIu64 " of g%" PRIu64 " is published after step %" PRIu64
+                 " of g%" PRIu64,
+                 published->step, published->generation, last->step, last->generation);
+    if (published->generation != o->order_generation)
+        sim_fail(sim, "S6: g%" PRIu64 " publishes while g%" PRIu64 " runs", published->generation,
+                 o->order_generation);
+    if (last->generation > 0 &&
+        !descends(o, published->generation, published->step, last->generation, last->step))
+        sim_fail(sim,
+                 "S7: step %" PRIu64 " of g%" PRIu64 " does not descend from step %" PRIu64
+                 " of g%" PRIu64,
+                 published->step, published->generation, last->step, last->generation);
+    o->published = *published;
+    sim->coverage.published++;
 }
 
 /* S5: the round starts from the state that it names. */
@@ -169,8 +225,9 @@ void oracle_heal(struct sim *sim)
     }
     for (uint32_t i = 0; i < t->count; i++)
         check_base(sim, t->nodes[i]);
+    check_published(sim);
     if (t->base_node < 0)
-        o->stable = 0; /* nobody held it any more: from the checkpoint */
+        o->stable = t->published_step; /* nobody held it any more: from the checkpoint */
     o->step_generation = t->generation;
     o->has_digest = false;
 }

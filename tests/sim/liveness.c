@@ -55,7 +55,7 @@ void oracle_calm_begin(struct sim *sim, struct fault *fault)
     uint64_t out = sim->params.lease_ms + OUT_MS;
     if (is_silent && fault->lasts > out)
         sim_schedule(sim, sim->now + out, EV_CALM, (uint32_t)(fault - sim->faults), 1);
-    if (fault->kind == FAULT_NODE_DRAIN)
+    if (fault->kind == FAULT_NODE_DRAIN || fault->kind == FAULT_ORDER_DRAIN)
         sim_schedule(sim, sim->now + sim->step_ms + OUT_MS, EV_CALM,
                      (uint32_t)(fault - sim->faults), 2);
 }
@@ -104,7 +104,7 @@ static void check_members(struct sim *sim, const struct ct_rdzv *job)
             sim_fail(sim, "L2: %s does not act in g%" PRIu64, node->host, roster->generation);
     }
     uint32_t possible = CT_MIN(sim->node_count, sim->params.nodes_max);
-    if (roster->count + cooling < possible)
+    if (roster->count + cooling < possible && sim->params.world_divides == 0)
         sim_fail(sim, "L5: %u nodes run, %u could", roster->count, possible);
 }
 
@@ -144,6 +144,17 @@ static void check_progress(struct sim *sim, const struct ct_rdzv_roster *roster)
         sim_fail(sim, "L3: no steps in g%" PRIu64, roster->generation);
 }
 
+/* L9: who asks for a publication is answered. */
+static void check_answers(struct sim *sim, const struct ct_rdzv_roster *roster)
+{
+    for (uint32_t i = 0; i < roster->count; i++) {
+        const struct sim_node *node = &sim->nodes[roster->places[i].id.high - 1];
+        if (node->published_ms > 0 && sim->now > node->published_ms + DONE_MS * sim->scale)
+            sim_fail(sim, "L9: %s asked for a publication %" PRIu64 " ms ago", node->host,
+                     sim->now - node->published_ms);
+    }
+}
+
 static void check_running(struct sim *sim, const struct ct_rdzv *job)
 {
     char text[1024];
@@ -155,6 +166,7 @@ static void check_running(struct sim *sim, const struct ct_rdzv *job)
     }
     check_members(sim, job);
     check_progress(sim, ct_rdzv_roster(job));
+    check_answers(sim, ct_rdzv_roster(job));
 }
 
 /* L8: no live-lock. S14: nothing is left of what is gone. */

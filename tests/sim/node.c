@@ -79,6 +79,21 @@ static void on_store_reply(void *context, const struct ct_msg_store_reply *reply
     (void)reply;
 }
 
+static void on_published(void *context, const struct ct_msg_published *answer)
+{
+    struct sim_node *node = context;
+    node->published_ms = 0;
+    sim_log(node->sim, "%s hears of step %" PRIu64 " of g%" PRIu64 ": %s", node->host, answer->step,
+            answer->generation, answer->code == 0 ? "published" : answer->text);
+}
+
+static void on_drain(void *context, const char *text)
+{
+    struct sim_node *node = context;
+    sim_tell(node->sim, "%s is to leave: %s", node->host, text);
+    node->leaves = true; /* after the call into its member */
+}
+
 static void on_closed(void *context, const struct ct_rdzv_result *result)
 {
     struct sim_node *node = context;
@@ -149,6 +164,8 @@ void sim_node_start(struct sim *sim, uint32_t index)
         .on_revoke = on_revoke,
         .on_round = on_round,
         .on_store_reply = on_store_reply,
+        .on_published = on_published,
+        .on_drain = on_drain,
         .on_closed = on_closed,
         .on_released = on_released,
         .on_link = on_link,
@@ -224,6 +241,9 @@ void sim_node_message(struct sim *sim, struct conn *conn, const struct ct_messag
     bool was_joining = node->member.phase == CT_MEMBER_JOINING;
     ct_member_message(&node->member, sim_local_ms(sim, sim_process(conn->node)), message);
     oracle_node_told(sim, conn, message, was_joining);
+    if (node->leaves && node->end == NODE_RUNS)
+        ct_member_leave(&node->member, CT_RDZV_LEAVE_DRAIN);
+    node->leaves = false;
     sim_node_after(sim, conn->node);
 }
 
@@ -287,4 +307,22 @@ void sim_worker_crash(struct sim *sim, uint32_t index)
     } else if (node->asked > 0 && node->promised) {
         promise(sim, index); /* the state is lost before the round came */
     }
+}
+
+void sim_node_healed(struct sim *sim, uint32_t index)
+{
+    struct sim_node *node = &sim->nodes[index];
+    node->healed_max = node->acting;
+    ct_member_healed(&node->member, node->acting);
+    sim_node_after(sim, index);
+}
+
+void sim_node_publish(struct sim *sim, uint32_t index, uint64_t step, uint64_t digest)
+{
+    struct sim_node *node = &sim->nodes[index];
+    const struct ct_msg_publish publication = {
+        .generation = node->acting, .step = step, .digest = digest};
+    if (ct_member_publish(&node->member, &publication) == 0)
+        node->published_ms = sim->now;
+    sim_node_after(sim, index);
 }

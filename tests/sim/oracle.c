@@ -59,6 +59,12 @@ void oracle_daemon_tells(struct sim *sim, struct sim_daemon *daemon,
     case CT_MSG_CLOSE:
         o->told_close = true;
         break;
+    case CT_MSG_PUBLISHED:
+        if (message->published.code == 0 && message->published.step >= o->told_step) {
+            o->told_generation = message->published.generation;
+            o->told_step = message->published.step;
+        }
+        break;
     default:
         break;
     }
@@ -68,6 +74,15 @@ void oracle_daemon_tells(struct sim *sim, struct sim_daemon *daemon,
         sim->over = true; /* another job took the name */
     }
     o->generation = CT_MAX(o->generation, generation);
+}
+
+static bool is_cordoned(const struct ct_rdzv *job, const char *host)
+{
+    const struct ct_rdzv_cordon *cordon = NULL;
+    for (size_t i = 0; (cordon = ct_rdzv_cordon(job, i)) != NULL; i++)
+        if (cordon->by_operator && strcmp(cordon->host, host) == 0)
+            return true;
+    return false;
 }
 
 /* S10: what was told, by whichever daemon, is known to the one that begins now.
@@ -91,6 +106,12 @@ void oracle_daemon_restored(struct sim *sim, struct sim_daemon *daemon)
     if (ct_rdzv_roster(job)->generation < o->committed)
         sim_fail(sim, "S10: round %" PRIu64 " was told, %" PRIu64 " is known", o->committed,
                  ct_rdzv_roster(job)->generation);
+    if (ct_rdzv_published(job)->step < o->told_step)
+        sim_fail(sim, "S10: step %" PRIu64 " was published, step %" PRIu64 " is known",
+                 o->told_step, ct_rdzv_published(job)->step);
+    for (uint32_t i = 0; i < sim->node_count; i++)
+        if ((o->cordoned >> i & 1u) != 0 && !is_cordoned(job, sim->nodes[i].host))
+            sim_fail(sim, "S10: the cordon of %s is forgotten", sim->nodes[i].host);
     if (o->told_close && o->close_failed)
         sim->over = true; /* the end is told even when it cannot be kept */
     else if (o->told_close && ct_rdzv_phase(job) != CT_RDZV_CLOSED)
@@ -140,6 +161,22 @@ static void check_order(struct sim *sim, const struct ct_rdzv_roster *roster)
     }
 }
 
+/* S16: who comes new into a round is not of a host that an operator kept out before it was made. */
+static void check_cordons(struct sim *sim, const struct ct_rdzv_roster *roster)
+{
+    const struct oracle *o = &sim->oracle;
+    for (uint32_t i = 0; i < roster->count; i++) {
+        bool is_new = true;
+        for (uint32_t k = 0; k < o->order_count; k++)
+            is_new = is_new && !same_id(roster->places[i].id, o->order[k]);
+        uint64_t node = roster->places[i].id.high - 1;
+        if (is_new && (o->cordoned >> node & 1u) != 0 &&
+            roster->generation > o->cordoned_generation[node])
+            sim_fail(sim, "S16: %s is cordoned, and in round %" PRIu64, roster->places[i].host,
+                     roster->generation);
+    }
+}
+
 static void note_order(struct sim *sim, const struct ct_rdzv *job)
 {
     struct oracle *o = &sim->oracle;
@@ -174,6 +211,11 @@ static void check_losses(struct sim *sim, struct sim_daemon *daemon, const struc
     }
 }
 
+static bool acts(enum ct_rdzv_phase phase)
+{
+    return phase == CT_RDZV_RUNNING || phase == CT_RDZV_HEAL;
+}
+
 /* S12: an incident, from a failure to the next round, costs one restart: not
  * two, and not none. */
 static void check_budget(struct sim *sim, const struct sim_daemon *daemon,
@@ -181,9 +223,8 @@ static void check_budget(struct sim *sim, const struct sim_daemon *daemon,
 {
     const struct oracle *o = &sim->oracle;
     uint32_t restarts = ct_rdzv_restarts(job);
-    bool is_broken_off = daemon->phase == CT_RDZV_RUNNING &&
-                         ct_rdzv_phase(job) != CT_RDZV_RUNNING &&
-                         ct_rdzv_phase(job) < CT_RDZV_CLOSING;
+    bool is_broken_off =
+        acts(daemon->phase) && !acts(ct_rdzv_phase(job)) && ct_rdzv_phase(job) < CT_RDZV_CLOSING;
     if (restarts < daemon->restarts || restarts > sim->params.max_restarts)
         sim_fail(sim, "S12: %u restarts after %u, %u are allowed", restarts, daemon->restarts,
                  sim->params.max_restarts);
@@ -220,10 +261,13 @@ void oracle_daemon_step(struct sim *sim, struct sim_daemon *daemon)
     const struct ct_rdzv_roster *roster = ct_rdzv_roster(job);
     if (roster->generation > o->order_generation) {
         check_order(sim, roster);
+        check_cordons(sim, roster);
         note_order(sim, job);
         sim->coverage.rounds++;
     }
     check_losses(sim, daemon, job);
+    if (ct_rdzv_published(job)->generation > 0 && is_newest(sim, daemon))
+        oracle_published(sim, ct_rdzv_published(job));
     enum ct_rdzv_phase phase = ct_rdzv_phase(job);
     if (daemon->phase != phase)
         daemon->phase_ms = sim_local_ms(sim, daemon->index);
@@ -252,6 +296,8 @@ static uint64_t seq_of(const struct ct_message *message)
         return message->done.seq;
     case CT_MSG_LEAVE:
         return message->leave.seq;
+    case CT_MSG_PUBLISH:
+        return message->publish.seq;
     default:
         return 0; /* carries none */
     }
@@ -274,8 +320,14 @@ static const struct ct_rdzv_member *speaker(const struct ct_rdzv *job, const str
 
 static uint64_t sum_up(const struct ct_rdzv *job)
 {
-    const uint64_t head[] = {ct_rdzv_generation(job), ct_rdzv_phase(job), ct_rdzv_restarts(job),
-                             ct_rdzv_roster(job)->generation};
+    const uint64_t head[] = {
+        ct_rdzv_generation(job),
+        ct_rdzv_phase(job),
+        ct_rdzv_restarts(job),
+        ct_rdzv_roster(job)->generation,
+        ct_rdzv_published(job)->generation,
+        ct_rdzv_published(job)->step,
+    };
     uint64_t hash = ct_hash64(head, sizeof(head), 1);
     for (size_t i = 0; i < ct_rdzv_capacity(job); i++) {
         const struct ct_rdzv_member *m = ct_rdzv_member(job, i);
@@ -286,7 +338,8 @@ static uint64_t sum_up(const struct ct_rdzv *job)
         hash = ct_hash64(row, sizeof(row), hash);
     }
     for (uint32_t i = 0; i < ct_rdzv_roster(job)->count; i++)
-        hash = hash * 3 + ct_rdzv_roster(job)->places[i].done;
+        hash = hash * 3 + ct_rdzv_roster(job)->places[i].done +
+               2 * ct_rdzv_roster(job)->places[i].healed;
     return hash;
 }
 

@@ -27,6 +27,7 @@ static void draw_params(struct sim *sim)
                                               : (uint32_t)sim_between(rng, 3000, 10000),
         .grow_ms = (uint32_t)sim_between(rng, 1, 1000),
         .autonomy_ms = 600000,
+        .cordon_faults = ct_rng_chance(rng, 500) ? 3 : 0,
     };
     if (sim->calm)
         sim->params.prepare_ms = 10000;
@@ -65,6 +66,21 @@ static uint64_t wall_ns(void *context)
     return (uint64_t)((int64_t)(mono_ns(context) / 1000000) + wrong) * 1000000;
 }
 
+/* In some runs the world must divide a number; all nodes together do. */
+static void draw_world(struct sim *sim)
+{
+    enum { ROWS = 24 };
+    struct ct_rng *rng = &sim->setup_rng;
+    uint32_t slots = (uint32_t)sim_between(rng, 1, 2);
+    if (!ct_rng_chance(rng, 200) || ROWS % (sim->params.nodes_max * slots) != 0)
+        return;
+    sim->params.world_divides = ROWS;
+    for (uint32_t i = 0; i < SIM_NODES; i++) {
+        sim->nodes[i].options.slots = slots;
+        sim->nodes[i].options.params.world_divides = ROWS;
+    }
+}
+
 static void make_nodes(struct sim *sim)
 {
     struct ct_rng *rng = &sim->setup_rng;
@@ -83,6 +99,7 @@ static void make_nodes(struct sim *sim)
             .node_rank = -1,
             .slurm_node = ct_rng_chance(rng, 300) ? (int32_t)ct_rng_below(rng, SIM_NODES) : -1,
             .survivable = sim->survivable,
+            .tells_healed = true,
             .clock = &node->clock,
         };
     }
@@ -107,4 +124,5 @@ void sim_draw_setting(struct sim *sim)
     sim->total_steps = ct_rng_chance(rng, 200) && !sim->calm ? sim_between(rng, 1, 300) : 0;
     draw_clocks(sim);
     make_nodes(sim);
+    draw_world(sim);
 }

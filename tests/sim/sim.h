@@ -194,11 +194,13 @@ struct sim_node {
 
     bool workers; /* they live */
     struct state state;
-    uint64_t acting; /* the round that they act in, 0: none */
-    uint64_t asked;  /* to be promised */
-    bool boundary;   /* they stop after this step */
-    bool stopped;    /* they wait at the boundary */
-    bool promised;   /* the answer to `asked` was given */
+    uint64_t acting;       /* the round that they act in, 0: none */
+    uint64_t asked;        /* to be promised */
+    bool boundary;         /* they stop after this step */
+    bool stopped;          /* they wait at the boundary */
+    bool promised;         /* the answer to `asked` was given */
+    bool leaves;           /* an operator wants it to */
+    uint64_t published_ms; /* when it asked for a publication that is not answered */
     uint64_t promised_max;
     uint64_t acting_max;
     uint64_t healed_max; /* the newest round whose state they held */
@@ -218,6 +220,8 @@ struct training {
     uint64_t lineage;
     uint64_t base_step;
     int32_t base_node;
+    uint64_t published_generation; /* the newest when the round was made */
+    uint64_t published_step;
     bool healed;            /* all hold the same state */
     uint64_t boundary_step; /* they stop after it; 0: none */
     uint64_t done_ms;       /* when the last of them ends, or ended */
@@ -286,10 +290,15 @@ struct oracle {
     uint64_t digest;          /* of its newest completed step */
     uint64_t digest_step;
     bool has_digest;
-    uint64_t wall_reads; /* by cores, of a clock that jumps */
-    uint64_t starts;     /* of nodes */
-    uint64_t breaks;     /* of connections */
-    bool was_closed;     /* the newest daemon's job was, at its last step */
+    struct ct_rdzv_publication published; /* the newest on record, whichever daemon's */
+    uint64_t told_generation;             /* the newest that was told to count */
+    uint64_t told_step;
+    uint32_t cordoned; /* nodes whose hosts are, as operators were told: a bit set */
+    uint64_t cordoned_generation[SIM_NODES]; /* the round that was known then */
+    uint64_t wall_reads;                     /* by cores, of a clock that jumps */
+    uint64_t starts;                         /* of nodes */
+    uint64_t breaks;                         /* of connections */
+    bool was_closed;                         /* the newest daemon's job was, at its last step */
 };
 
 struct coverage {
@@ -297,6 +306,7 @@ struct coverage {
     uint64_t rounds;
     uint64_t steps;
     uint64_t faults;
+    uint64_t published;
     uint64_t restarts;  /* of the daemon */
     uint64_t takeovers; /* a daemon found that a newer one has the journal */
     uint64_t moves[CT_RDZV_PHASES][CT_RDZV_PHASES];
@@ -349,6 +359,8 @@ struct sim {
 
     struct process processes[SIM_PROCESSES];
     struct conn conns[SIM_CONNS];
+    struct conn operator;    /* of an order under way, answered at once or not at all */
+    int32_t operator_answer; /* its code; CT_EUNAVAILABLE: none */
     struct disk disk;
     struct sim_daemon daemons[SIM_DAEMONS];
     struct sim_node nodes[SIM_NODES];
@@ -447,6 +459,9 @@ void sim_daemon_opened(struct sim *sim, struct conn *conn);
 void sim_daemon_message(struct sim *sim, struct conn *conn, const struct ct_message *message);
 void sim_daemon_closed(struct sim *sim, struct conn *conn, bool silent);
 
+/* An operator asks the newest daemon (a verb of admin.h) to do something with a node's host. */
+void sim_order(struct sim *sim, uint8_t verb, uint32_t node);
+
 /* The living daemon of the newest epoch; NULL: none. */
 struct sim_daemon *sim_newest_daemon(struct sim *sim);
 
@@ -462,6 +477,12 @@ void sim_node_message(struct sim *sim, struct conn *conn, const struct ct_messag
 void sim_node_prepared(struct sim *sim, uint32_t node, uint64_t generation);
 void sim_worker_crash(struct sim *sim, uint32_t node);
 void sim_node_done(struct sim *sim, uint32_t node, uint64_t generation);
+
+/* The workers of the node hold the base of the round that they act in. */
+void sim_node_healed(struct sim *sim, uint32_t node);
+
+/* The node's workers, one of them rank 0, have a checkpoint of a step that all have completed. */
+void sim_node_publish(struct sim *sim, uint32_t node, uint64_t step, uint64_t digest);
 
 /* The workers have stopped: the promise follows. */
 void sim_node_answer(struct sim *sim, uint32_t node, uint64_t delay_ms);
@@ -498,6 +519,9 @@ void oracle_node_told(struct sim *sim, const struct conn *conn, const struct ct_
 void oracle_node_closed(struct sim *sim, uint32_t node);
 void oracle_heal(struct sim *sim);
 void oracle_step(struct sim *sim, uint32_t node);
+
+/* A publication is on record. */
+void oracle_published(struct sim *sim, const struct ct_rdzv_publication *published);
 
 /* ---- liveness.c ---- */
 void oracle_calm_begin(struct sim *sim, struct fault *fault);

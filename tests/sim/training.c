@@ -3,6 +3,9 @@
  * everywhere, but not everywhere at once; when the round ends in between,
  * members differ by one step.
  *
+ * Now and then rank 0's node publishes the step that all have completed. A round in which nobody
+ * holds a state starts from the newest publication.
+ *
  * A state is a lineage, a step and a digest that is mixed on with each step, so
  * that two members that come to one step in different ways are found out. */
 #include "sim.h"
@@ -10,6 +13,8 @@
 #include "base/assert.h"
 
 #include <string.h>
+
+enum { PUBLISH_PERMILLE = 200 }; /* of the steps */
 
 void sim_training_round(struct sim *sim, const struct ct_round *round)
 {
@@ -22,6 +27,8 @@ void sim_training_round(struct sim *sim, const struct ct_round *round)
         .lineage = round->lineage,
         .base_step = round->base_step,
         .base_node = round->base_node,
+        .published_generation = round->published_generation,
+        .published_step = round->published_step,
     };
     for (uint32_t i = 0; i < round->node_count && i < SIM_NODES; i++) {
         t->ids[i] = round->nodes[i].id;
@@ -61,13 +68,15 @@ static void heal(struct sim *sim)
     struct state base = {.digest = 1};
     if (t->base_node >= 0)
         base = sim->nodes[t->nodes[t->base_node]].state;
+    else if (t->published_generation > 0)
+        base = (struct state){.step = t->published_step, .digest = sim->oracle.published.digest};
     oracle_heal(sim);
     base.lineage = t->generation;
     for (uint32_t i = 0; i < t->count; i++)
         sim->nodes[t->nodes[i]].state = base;
     bool was_done = sim->total_steps > 0 && base.step >= sim->total_steps;
     for (uint32_t i = 0; i < t->count; i++) {
-        sim->nodes[t->nodes[i]].healed_max = t->generation;
+        sim_node_healed(sim, t->nodes[i]);
         if (was_done)
             finish(sim, t->nodes[i]);
     }
@@ -87,6 +96,9 @@ static void step(struct sim *sim)
     }
     if (sim->total_steps > 0 && now >= sim->total_steps)
         return;
+    uint64_t stable = now;
+    if (ct_rng_chance(&sim->work_rng, PUBLISH_PERMILLE))
+        sim_node_publish(sim, t->nodes[0], stable, sim->nodes[t->nodes[0]].state.digest);
     if (boundary)
         t->boundary_step = now + 1;
     for (uint32_t i = 0; i < t->count; i++) {
