@@ -115,6 +115,8 @@ static bool io_is_for(void *context, void *peer, const char *job)
 static void io_announce(void *context, const char *job, const char *sentence)
 {
     const struct ct_rdzv_server *server = context;
+    if (server->fenced.code != 0)
+        return; /* what the core makes of it is of no interest any more */
     ct_log_event(server->log, CT_LOG_INFO, "job", "job %s: %s", job, sentence);
 }
 

@@ -20,6 +20,7 @@
 struct daemon {
     uv_loop_t loop;
     uv_signal_t signals[2];
+    uv_timer_t last_words; /* bounds what connections may take to end in good order */
     struct ct_rdzv_server *server;
     struct ct_http_server *http;
     struct ct_log log;
@@ -27,8 +28,17 @@ struct daemon {
     struct ct_error fenced; /* a newer daemon has taken over */
 };
 
+enum { LAST_WORDS_MS = 1000 };
+
+static void on_late(uv_timer_t *timer)
+{
+    uv_stop(timer->loop); /* the kernel closes what is left */
+}
+
 static void stop(struct daemon *daemon)
 {
+    (void)uv_timer_start(&daemon->last_words, on_late, LAST_WORDS_MS, 0);
+    uv_unref((uv_handle_t *)&daemon->last_words);
     for (size_t i = 0; i < 2; i++)
         uv_close((uv_handle_t *)&daemon->signals[i], NULL);
     if (daemon->http != NULL)
@@ -129,6 +139,7 @@ static int serve(struct daemon *daemon, const struct ct_ctrund_options *options,
 {
     if (uv_loop_init(&daemon->loop) != 0)
         return ct_error_set(err, CT_EOS, "no event loop");
+    (void)uv_timer_init(&daemon->loop, &daemon->last_words);
     int rc = watch_signals(daemon, err);
     if (rc == 0)
         rc = start(daemon, options, err);
@@ -141,6 +152,8 @@ static int serve(struct daemon *daemon, const struct ct_ctrund_options *options,
                 uv_close((uv_handle_t *)&daemon->signals[i], NULL);
     }
     (void)uv_run(&daemon->loop, UV_RUN_DEFAULT);
+    uv_close((uv_handle_t *)&daemon->last_words, NULL);
+    (void)uv_run(&daemon->loop, UV_RUN_NOWAIT);
     (void)uv_loop_close(&daemon->loop);
     if (rc == 0 && daemon->fenced.code != 0) {
         *err = daemon->fenced;
