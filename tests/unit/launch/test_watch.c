@@ -340,9 +340,9 @@ Test(watch, patience_is_five_times_the_99th_percentile_of_the_last_steps)
 
 Test(watch, a_verdict_reads_as_one_sentence)
 {
-    static const struct ct_record_call call = {
+    const struct ct_record_call call = {
         .id = 7, .name = "world/1", .words = "all_reduce of 650 F32"};
-    static const struct {
+    const struct {
         struct ct_watch_verdict verdict;
         enum ct_record_section section;
         const char *text;
