@@ -97,16 +97,18 @@ void messages_publication_due(struct node *node)
         return;
     if (node->agent == NULL)
         answer_at_the_end(node);
-    else /* CT_ELIMIT: an older one is still open, this one follows its answer */
+    else if (!node_is_stopped(node)) /* else the job's end answers it */
         (void)ct_agent_publish(node->agent, &node->publication);
+    /* CT_ELIMIT: an older one is still open, this one follows its answer. */
 }
 
 void messages_published(void *context, const struct ct_msg_published *answer)
 {
     struct node *node = context;
+    bool ends = answer->code != 0 && node_is_stopped(node);
 
     if (answer->generation == node->publication.generation &&
-        answer->step == node->publication.step && node->publication_open)
+        answer->step == node->publication.step && node->publication_open && !ends)
         answer_publication(node, answer->code, answer->text);
     else
         messages_publication_due(node);
