@@ -189,6 +189,16 @@ static void on_welcome(struct ct_member *member, const struct ct_msg_welcome *m)
 {
     if (member->phase != CT_MEMBER_JOINING)
         return;
+    if (m->epoch < member->epoch) {
+        struct ct_error why = {0};
+        ct_error_set(&why, CT_EFENCED,
+                     "a daemon of epoch %" PRIu64 " answers, after one of epoch %" PRIu64
+                     ": two daemons serve one job",
+                     m->epoch, member->epoch);
+        member->io.disconnect(member->io.context);
+        connection_lost(member, &why);
+        return;
+    }
     member->phase = CT_MEMBER_JOINED;
     member->epoch = CT_MAX(member->epoch, m->epoch);
     member->was_joined = true;

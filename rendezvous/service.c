@@ -18,7 +18,8 @@ enum {
     DEFAULT_JOBS = 1024,
     DEFAULT_LINKS = 65536,
     DEFAULT_OPEN_REQUESTS = 8192,
-    DEFAULT_WHOLE = 1024
+    DEFAULT_WHOLE = 1024,
+    OTHER_DAEMON_MS = 1000, /* until a node that knows a newer daemon may ask this one again */
 };
 
 /* ---- links ---- */
@@ -273,7 +274,7 @@ static void on_hello(struct ct_service *service, struct ct_service_link *link,
                        "host %s has followed epoch %" PRIu64 " of the rendezvous of job %s, this "
                        "one is in epoch %" PRIu64 ": two daemons serve one job, stop this one",
                        hello->host, hello->epoch, hello->job, service->epoch);
-        ct_service_refuse(service, link->number, CT_EFENCED, 0, text);
+        ct_service_refuse(service, link->number, CT_EFENCED, OTHER_DAEMON_MS, text);
     } else {
         link->hello = true;
         link->admin = is_admin;

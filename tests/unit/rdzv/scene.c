@@ -291,6 +291,24 @@ void scene_done(struct scene *s, const char *name)
     step(s, &event);
 }
 
+void scene_publish(struct scene *s, const char *name, uint64_t generation, uint64_t at,
+                   uint64_t digest)
+{
+    struct ct_rdzv_event event = event_of(s, name, CT_RDZV_ON_PUBLISH);
+    event.generation = generation;
+    event.step = at;
+    event.digest = digest;
+    step(s, &event);
+}
+
+void scene_order(struct scene *s, enum ct_rdzv_event_kind kind, const char *host, uint64_t for_ms)
+{
+    const struct ct_rdzv_order order = {
+        .host = host, .author = "ops", .reason = "a test", .for_ms = for_ms};
+    struct ct_rdzv_event event = {.kind = kind, .link = 1000, .order = &order};
+    step(s, &event);
+}
+
 void scene_leave(struct scene *s, const char *name, enum ct_rdzv_leave how)
 {
     struct ct_rdzv_event event = event_of(s, name, CT_RDZV_ON_LEAVE);

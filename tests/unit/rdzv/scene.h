@@ -60,6 +60,7 @@ struct scene {
 };
 
 void scene_init(struct scene *s, uint32_t nodes_min, uint32_t nodes_max, uint32_t max_restarts);
+/* Before anybody joined: terms that the defaults leave alone. */
 void scene_terms(struct scene *s, uint32_t cordon_faults, uint32_t world_divides);
 void scene_deinit(struct scene *s);
 
@@ -78,6 +79,9 @@ void scene_prepared(struct scene *s, const char *host, uint64_t lineage, uint64_
 void scene_all_prepared(struct scene *s);
 void scene_fail(struct scene *s, const char *host, int status, int signal);
 void scene_done(struct scene *s, const char *host);
+void scene_publish(struct scene *s, const char *host, uint64_t generation, uint64_t at,
+                   uint64_t digest);
+void scene_order(struct scene *s, enum ct_rdzv_event_kind kind, const char *host, uint64_t for_ms);
 void scene_leave(struct scene *s, const char *host, enum ct_rdzv_leave how);
 void scene_cut(struct scene *s, const char *host);
 void scene_silence(struct scene *s, const char *host);  /* it sends no more heartbeats */
