@@ -65,10 +65,13 @@ struct program *cast_daemon(struct soak *soak)
     return &soak->cast.seats[soak->cast.serving].daemon;
 }
 
+/* Who serves comes first: a command does not ask for long. */
 static void list_endpoints(const struct soak *soak, char ret_list[160])
 {
-    (void)snprintf(ret_list, 160, "%s,%s", soak->cast.seats[0].endpoint,
-                   soak->cast.seats[1].endpoint);
+    const struct cast *cast = &soak->cast;
+
+    (void)snprintf(ret_list, 160, "%s,%s", cast->seats[cast->serving].endpoint,
+                   cast->seats[1 - cast->serving].endpoint);
 }
 
 bool cast_start_agent(struct soak *soak, int host)

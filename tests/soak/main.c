@@ -18,7 +18,7 @@
 /* Faults for WORK_S, then quiet until everybody is back and CALM_S long; that must come in REST_S.
  * Without a step for HOLD_S no further fault is done; STUCK_S after the last fault it is an alarm.
  */
-enum { WORK_S = 30, CALM_S = 2, REST_S = 60, HOLD_S = 5, STUCK_S = 30, TELL_S = 30, TURN_MS = 20 };
+enum { WORK_S = 30, CALM_S = 2, REST_S = 60, HOLD_S = 5, STUCK_S = 45, TELL_S = 30, TURN_MS = 20 };
 
 static volatile sig_atomic_t interrupted;
 
