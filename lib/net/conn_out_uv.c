@@ -6,7 +6,7 @@
 
 #include "base/assert.h"
 
-enum { KEEP_BYTES = 256 << 10 /* a larger empty buffer is given back */ };
+enum { KEEP_BYTES = 16 << 10 /* a larger empty buffer is given back */ };
 
 /* ---- to the kernel ---- */
 

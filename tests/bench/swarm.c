@@ -28,7 +28,7 @@
 
 enum {
     AT_ONCE = 16,
-    AT_ONCE_TLS = 4, /* handshakes take their time */
+    UNDER_WAY = 1024, /* handshakes take their time: beyond that, wait for answers */
     NODES_MAX = 16384,
     LEASE_MS = 15 * 1000,
     PERIODS = 4,
@@ -41,6 +41,7 @@ struct node {
     struct swarm *swarm;
     struct ct_agent *agent;
     uint64_t generation; /* of its last ROUND */
+    bool answered;
     bool stopped;
 };
 
@@ -63,6 +64,7 @@ struct swarm {
     struct node *nodes;
     uint32_t count;
     uint32_t begun;    /* agents started */
+    uint32_t answered; /* of them, those that the daemon has told what the job waits for */
     uint32_t lost;     /* the first ones, stopped in LOSING */
     uint32_t in_round; /* nodes that have the newest ROUND */
     uint64_t generation;
@@ -200,7 +202,11 @@ static void regrouped(struct swarm *swarm)
 
 static void on_waiting(void *context, const char *text)
 {
-    (void)context, (void)text;
+    struct node *node = context;
+    if (!node->answered && text != NULL && strncmp(text, "job ", 4) == 0) {
+        node->answered = true;
+        node->swarm->answered++;
+    }
 }
 
 static void on_prepare(void *context, uint64_t generation, enum ct_rdzv_reason reason,
@@ -305,8 +311,8 @@ static void begin_node(struct swarm *swarm, uint32_t index)
 static void begin_more(uv_timer_t *timer)
 {
     struct swarm *swarm = timer->data;
-    unsigned at_once = swarm->key_file != NULL ? AT_ONCE_TLS : AT_ONCE;
-    for (unsigned i = 0; i < at_once && swarm->begun < swarm->count; i++)
+    bool is_slow = swarm->key_file != NULL && swarm->begun - swarm->answered >= UNDER_WAY;
+    for (unsigned i = 0; i < AT_ONCE && swarm->begun < swarm->count && !is_slow; i++)
         begin_node(swarm, swarm->begun++);
     if (swarm->begun == swarm->count)
         (void)uv_timer_stop(timer);
