@@ -301,4 +301,15 @@ Test(core_edges, parameters_that_cannot_work_are_refused_with_a_sentence)
     p = ct_rdzv_params_default;
     p.nodes_max = CT_RDZV_NODES_LIMIT + 1;
     cr_assert_eq(ct_rdzv_params_check(&p, &err), CT_EUSAGE);
+    p = ct_rdzv_params_default;
+    p.nodes_max = 10000;
+    cr_assert_eq(ct_rdzv_params_check(&p, &err), CT_EUSAGE);
+    cr_assert_str_eq(err.text, "lease 5000 ms is too short for up to 10000 nodes, which are heard "
+                               "every 5000 ms: give a lease of 10000 ms or more");
+    p.lease_ms = 10000;
+    cr_assert_eq(ct_rdzv_params_check(&p, &err), 0);
+    p = ct_rdzv_params_default;
+    p.autonomy_ms = 2 * p.lease_ms - 1;
+    cr_assert_eq(ct_rdzv_params_check(&p, &err), CT_EUSAGE);
+    cr_assert_not_null(strstr(err.text, "autonomy 9999 ms"));
 }

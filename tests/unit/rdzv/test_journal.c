@@ -1,4 +1,5 @@
 /* The journal: what is kept comes back, torn tails are cut, damage is refused. */
+#include "rendezvous/admin.h"
 #include "rendezvous/journal.h"
 #include "rendezvous/records.h"
 #include "rendezvous/service.h"
@@ -334,6 +335,49 @@ Test(journal, a_node_that_does_not_come_back_is_lost_after_its_lease_and_the_gra
 static void emit_record(void *context, const void *record, size_t size)
 {
     (void)on_persist(context, record, size);
+}
+
+Test(journal, publications_and_cordons_are_known_to_the_next_daemon)
+{
+    struct world world;
+    form(&world);
+    uint64_t node = join(&world, 1002, 3, 1);
+    uint64_t desk = ct_service_open(world.service, &world);
+    struct ct_message hello = {
+        .type = CT_MSG_HELLO,
+        .hello = {.protocol = CT_WIRE_PROTOCOL, .job = "j", .host = "desk", .role = "admin"}};
+    struct ct_message cordon = {.type = CT_MSG_ADMIN,
+                                .admin = {.verb = CT_ADMIN_CORDON,
+                                          .host = "bad",
+                                          .author = "me",
+                                          .reason = "a fan",
+                                          .for_ms = 60000}};
+    struct ct_message publish = {.type = CT_MSG_PUBLISH,
+                                 .publish = {.generation = 1, .seq = 4, .step = 40, .digest = 5}};
+    ct_service_message(world.service, 1002, desk, &hello);
+    ct_service_message(world.service, 1002, desk, &cordon);
+    cr_assert(world.last.type == CT_MSG_ADMIN_REPLY && world.last.admin_reply.code == 0);
+    ct_service_message(world.service, 1003, node, &publish);
+    cr_assert(world.last.type == CT_MSG_PUBLISHED && world.last.published.code == 0);
+    for (int i = 0; i < 2; i++) { /* from the records, then from a snapshot of them */
+        ct_service_free(world.service);
+        start(&world);
+        const struct ct_rdzv *job = ct_service_job(world.service, 0);
+        cr_assert_eq(ct_rdzv_published(job)->step, 40);
+        cr_assert_eq(ct_rdzv_published(job)->digest, 5);
+        cr_assert_str_eq(ct_rdzv_cordon(job, 0)->host, "bad");
+        cr_assert_str_eq(ct_rdzv_cordon(job, 0)->reason, "by me: a fan");
+        cr_assert_eq(ct_rdzv_cordon(job, 0)->until_ms, 5060000, "what is left runs from now on");
+        cr_assert_null(ct_rdzv_cordon(job, 1));
+        struct world copy = {.id = {7, 8}};
+        ct_buf_init(&copy.journal, 0);
+        ct_service_snapshot(world.service, emit_record, &copy);
+        ct_buf_deinit(&world.journal);
+        world.journal = copy.journal;
+        world.tail = copy.tail;
+    }
+    ct_service_free(world.service);
+    ct_buf_deinit(&world.journal);
 }
 
 Test(journal, a_snapshot_says_the_same_as_all_records)
