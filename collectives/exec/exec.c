@@ -98,6 +98,19 @@ int ct_exec_new(struct ct_exec **ret_exec, const struct ct_plan *plan,
     return 0;
 }
 
+int ct_exec_regroup(struct ct_exec *exec, struct ct_group *group, struct ct_error *err)
+{
+    int code = agree(exec->plan, group, err);
+
+    exec->options.group = group;
+    return code;
+}
+
+int ct_exec_reset(struct ct_exec *exec, struct ct_error *err)
+{
+    return ct_runner_run(&exec->init, err);
+}
+
 void ct_exec_free(struct ct_exec *exec)
 {
     if (exec == NULL)

@@ -84,6 +84,13 @@ int ct_exec_new(struct ct_exec **ret_exec, const struct ct_plan *plan,
                 const struct ct_exec_options *options, struct ct_error *err);
 void ct_exec_free(struct ct_exec *exec);
 
+/* Go on with another group in the place of the executor's, which is broken or freed; the state
+ * stays. Collective, like ct_exec_new, with the same errors. */
+int ct_exec_regroup(struct ct_exec *exec, struct ct_group *group, struct ct_error *err);
+
+/* The state as ct_exec_new left it. No communication. */
+int ct_exec_reset(struct ct_exec *exec, struct ct_error *err);
+
 /* One step: forward, backward, reduction, update. Collective. 0, or the code of the collective that
  * failed, with its sentence. */
 int ct_exec_step(struct ct_exec *exec, const struct ct_exec_step *args,

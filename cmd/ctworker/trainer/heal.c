@@ -2,6 +2,7 @@
 #include "heal.h"
 
 #include "agree.h"
+#include "round.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -91,7 +92,11 @@ static int heal_from(struct ct_worker *worker, const struct ct_holding *all, int
     }
     if (worker->carry.tensors != NULL)
         ct_snapshot_put(&worker->carry, &worker->plan, worker->exec);
-    int code = give(worker, base, needed, &news, err);
+    /* Who is behind keeps what it has until it has the newer: the base may be lost meanwhile. */
+    int code =
+        ct_heal_is_equal(&all[worker->me->rank], &all[base]) ? 0 : ct_round_carry(worker, err);
+    if (code == 0)
+        code = give(worker, base, needed, &news, err);
     if (code != 0) {
         worker->step = step;
         return code;

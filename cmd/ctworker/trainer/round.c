@@ -139,7 +139,8 @@ static int make_executor(struct ct_worker *worker, struct ct_error *err)
                                             .group = worker->group,
                                             .timeout_ms =
                                                 (uint64_t)worker->cfg->parallel.timeout_ms};
-    int code = ct_exec_new(&worker->exec, &worker->plan, &options, err);
+    int code = worker->reused ? ct_exec_regroup(worker->exec, worker->group, err)
+                              : ct_exec_new(&worker->exec, &worker->plan, &options, err);
 
     if (code == CT_EMISMATCH)
         worker->scope = CT_SCOPE_JOB;
@@ -156,7 +157,9 @@ static int open_outputs(struct ct_worker *worker, struct ct_error *err)
         return 0;
     if (worker->run_dir.run[0] == '\0')
         code = ct_run_dir_open(&worker->run_dir, worker->cfg, worker->me->run_id, goes_on, err);
-    return code != 0 ? code : ct_snapshot_init(&worker->snapshot, &worker->plan, err);
+    if (code == 0 && worker->snapshot.tensors == NULL)
+        code = ct_snapshot_init(&worker->snapshot, &worker->plan, err);
+    return code;
 }
 
 /* Nobody holds a state: begin from a checkpoint, or from the start. */
@@ -165,7 +168,9 @@ static int start_over(struct ct_worker *worker, struct ct_error *err)
     ct_snapshot_deinit(&worker->carry);
     worker->lineage = worker->step = worker->position = 0;
     worker->has_last = worker->redo = false;
-    int code = ct_resume(worker, err);
+    int code = worker->reused ? ct_exec_reset(worker->exec, err) : 0;
+    if (code == 0)
+        code = ct_resume(worker, err);
     worker->settled = worker->step;
     return code;
 }
@@ -193,7 +198,7 @@ int ct_round_enter(struct ct_worker *worker, struct ct_error *err)
 
     if (code == 0)
         code = set_evaluation(worker, err);
-    if (code == 0)
+    if (code == 0 && !worker->reused)
         code = build_plan(worker, err);
     if (code != 0)
         return code;
@@ -211,46 +216,62 @@ int ct_round_enter(struct ct_worker *worker, struct ct_error *err)
 
 /* ---- leaving --------------------------------------------------------------------------------- */
 
-/* Copy the state out of the executor. When an older copy is still there the executor does not hold
- * a whole state: it was about to be healed. */
-static int carry_state(struct ct_worker *worker, struct ct_error *err)
+static void drop_evaluation(struct ct_worker *worker)
+{
+    free(worker->eval_buffer.features);
+    free(worker->eval_buffer.labels);
+    worker->eval_buffer = (struct ct_batch_buffer){.features = NULL};
+}
+
+/* What the round made, but for a state that is carried on and rank 0's files. */
+static void drop(struct ct_worker *worker)
+{
+    drop_evaluation(worker);
+    ct_snapshot_deinit(&worker->snapshot);
+    ct_exec_free(worker->exec);
+    ct_plan_deinit(&worker->plan);
+    worker->exec = NULL;
+    worker->reused = false;
+    worker->plan = (struct ct_plan){.tensor_count = 0};
+}
+
+int ct_round_carry(struct ct_worker *worker, struct ct_error *err)
 {
     if (worker->carry.tensors != NULL || worker->lineage == 0)
         return 0;
     int code = ct_snapshot_init(&worker->carry, &worker->plan, err);
-    if (code != 0)
-        return code;
-    worker->digest = ct_exec_digest(worker->exec);
-    ct_snapshot_take(&worker->carry, &worker->plan, worker->exec);
-    return 0;
+    if (code == 0)
+        ct_snapshot_take(&worker->carry, &worker->plan, worker->exec);
+    return code;
 }
 
-/* What the round made, but for the state that is carried on and rank 0's files. */
-static void drop(struct ct_worker *worker)
+/* In a world of the same size, plan and executor are those of the next round, with the state where
+ * it is. */
+static int make_room(struct ct_worker *worker, int world, struct ct_error *err)
 {
-    ct_snapshot_deinit(&worker->snapshot);
-    ct_exec_free(worker->exec);
-    ct_plan_deinit(&worker->plan);
-    free(worker->eval_buffer.features);
-    free(worker->eval_buffer.labels);
-    worker->exec = NULL;
-    worker->plan = (struct ct_plan){.tensor_count = 0};
-    worker->eval_buffer = (struct ct_batch_buffer){.features = NULL};
+    if (worker->exec != NULL && worker->me->world == world) {
+        drop_evaluation(worker);
+        worker->reused = true;
+        return 0;
+    }
+    int code = ct_round_carry(worker, err);
+    if (code == 0)
+        drop(worker);
+    return code;
 }
 
 int ct_round_leave(struct ct_worker *worker, struct ct_error *err)
 {
+    int world = worker->me->world;
+
     ct_group_free(worker->group);
     worker->group = NULL;
-    int code = carry_state(worker, err);
-    if (code != 0)
-        return code;
+    if (worker->carry.tensors == NULL && worker->lineage > 0)
+        worker->digest = ct_exec_digest(worker->exec);
     const struct ct_ready ready = {
         .lineage = worker->lineage, .step = worker->step, .digest = worker->digest};
-    code = ct_job_regroup(worker->job, &ready, err);
-    if (code == 0)
-        drop(worker);
-    return code;
+    int code = ct_job_regroup(worker->job, &ready, err);
+    return code == 0 ? make_room(worker, world, err) : code;
 }
 
 bool ct_round_can_save(struct ct_worker *worker)

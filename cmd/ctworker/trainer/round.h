@@ -3,12 +3,14 @@
  *
  *   enter    batches, plan -> group -> same inputs? -> executor -> state (heal.h, else resume.h)
  *   steps
- *   leave    group freed, state copied out -> ct_job_regroup -> the rest freed
+ *   leave    group freed -> ct_job_regroup
+ *
+ * Plan and executor live on when the world has the same size, and the state stays where it is. When
+ * it has not, the state is copied out and into the new executor.
  *
  * The state that a rank holds has a lineage: the round in which all ranks had it in common. It is 0
- * until the first heal or resume is complete. From the moment a round is left until the next heal
- * is complete the copy, not the executor, is this rank's state: a heal that is interrupted costs
- * nothing. */
+ * until the first heal or resume is complete. Where a heal would overwrite another state, the copy
+ * is this rank's state until the heal is complete: one that is interrupted costs nothing. */
 #ifndef CT_WORKER_ROUND_H
 #define CT_WORKER_ROUND_H
 
@@ -20,6 +22,9 @@ int ct_round_enter(struct ct_worker *worker, struct ct_error *err);
 /* Leave it and wait for the next one: 0 when worker->me is that. CT_ECLOSED when there is none any
  * more. */
 int ct_round_leave(struct ct_worker *worker, struct ct_error *err);
+
+/* Keep a copy of this rank's state, unless there is one, or no state. */
+int ct_round_carry(struct ct_worker *worker, struct ct_error *err);
 
 /* There is no next round: let the executor hold this rank's state once more, so that rank 0 can
  * save it. False when there is none to save. */

@@ -55,6 +55,7 @@ struct ct_worker {
     struct ct_plan plan;
     struct ct_group *group; /* NULL in a world of one */
     struct ct_exec *exec;
+    bool reused; /* the executor is that of an older round, with what it held then */
     struct ct_pace pace;
 
     /* where the training stands */
@@ -68,9 +69,10 @@ struct ct_worker {
     struct ct_step_report last;
 
     /* what this rank brings into the next round */
-    uint64_t lineage;         /* the last round in which all had this state; 0: it has none */
-    uint64_t digest;          /* of `carry` */
-    struct ct_snapshot carry; /* the state between rounds; no tensors: the executor has it */
+    uint64_t lineage; /* the last round in which all had this state; 0: it has none */
+    uint64_t digest;  /* of its state */
+    struct ct_snapshot
+        carry; /* its state, while the executor's may change; no tensors: that is it */
 
     /* rank 0's alone */
     struct ct_run_dir run_dir;
