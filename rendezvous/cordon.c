@@ -142,8 +142,10 @@ static struct ct_rdzv_cordon *demand_entry(struct ct_rdzv *job, const char *host
     struct ct_rdzv_cordon *cordon = entry_of(job, host);
     if (cordon == NULL && job->cordon_count < CT_RDZV_CORDONS)
         cordon = &job->cordons[job->cordon_count++];
-    if (cordon != NULL)
-        ct_str_copy(cordon->host, sizeof(cordon->host), host);
+    else
+        return cordon;
+    *cordon = (struct ct_rdzv_cordon){0};
+    ct_str_copy(cordon->host, sizeof(cordon->host), host);
     return cordon;
 }
 
@@ -278,7 +280,7 @@ void ct_rdzv_on_cordon_record(struct ct_rdzv *job, bool is_kept)
     if (!is_kept) {
         job->cordons_changed = true;
         job->cordon_retry_ms = job->now_ms + CT_RDZV_PERSIST_RETRY_MS;
-    } else if (job->cordons_changed) {
+    } else if (job->cordons_changed && job->generation > 0) {
         ct_rdzv_keep_cordons(job);
         return;
     }

@@ -187,6 +187,42 @@ Test(spares, a_cordoned_host_is_in_no_new_round_until_it_is_uncordoned)
     scene_deinit(&s);
 }
 
+Test(spares, a_cordon_before_the_first_round_is_answered_and_recorded_with_that_round)
+{
+    struct scene s;
+    scene_init(&s, 1, 2, 0);
+    scene_order(&s, CT_RDZV_ON_CORDON, "b", 0);
+    scene_order(&s, CT_RDZV_ON_CORDON, "c", 0);
+    scene_order(&s, CT_RDZV_ON_UNCORDON, "c", 0);
+    scene_expect(&s, "[    0] > ops CORDON b\n"
+                     "[    0] < link1000 ANSWER OK: done\n"
+                     "[    0] > ops CORDON c\n"
+                     "[    0] < link1000 ANSWER OK: done\n"
+                     "[    0] > ops UNCORDON c\n"
+                     "[    0] < link1000 ANSWER OK: done\n");
+    s.verbose = true;
+    scene_join(&s, "a");
+    scene_at(&s, 300, true);
+    cr_assert(strstr(ct_buf_str(&s.transcript), "CORDON g1") != NULL);
+    scene_deinit(&s);
+}
+
+Test(spares, what_an_operator_lifted_does_not_bar_the_next_host_that_flaps)
+{
+    struct scene s;
+    scene_init(&s, 1, 2, 9);
+    scene_terms(&s, 1, 0);
+    s.quiet = true;
+    scene_run(&s, "a b");
+    scene_order(&s, CT_RDZV_ON_CORDON, "x", 0);
+    scene_order(&s, CT_RDZV_ON_UNCORDON, "x", 0);
+    scene_cut(&s, "b");
+    scene_at(&s, s.now_ms + 200, true);
+    cr_assert_str_eq(ct_rdzv_cordon(s.job, 0)->host, "b");
+    cr_assert(!ct_rdzv_cordon(s.job, 0)->by_operator);
+    scene_deinit(&s);
+}
+
 Test(spares, a_cordon_ends_by_itself_and_does_not_count_towards_the_smallest_number)
 {
     struct scene s;
