@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { DIGEST_CHUNK_BYTES = 1 << 16 };
 
@@ -108,6 +109,12 @@ int ct_exec_regroup(struct ct_exec *exec, struct ct_group *group, struct ct_erro
 
 int ct_exec_reset(struct ct_exec *exec, struct ct_error *err)
 {
+    size_t bytes = exec->plan->state_bytes;
+
+    memset(exec->chunk, 0, sizeof exec->chunk); /* moments and padding begin as zeroes */
+    for (size_t at = 0; at < bytes; at += sizeof exec->chunk)
+        ct_device_copy_in(exec->device, exec->arena + at, exec->chunk,
+                          CT_MIN(bytes - at, sizeof exec->chunk));
     return ct_runner_run(&exec->init, err);
 }
 

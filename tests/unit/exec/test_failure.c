@@ -135,6 +135,75 @@ Test(failure, a_member_that_never_comes_is_a_timeout)
 
 /* ---- ranks that plan differently ------------------------------------------------------------ */
 
+/* Rank 1 misses a step; both go on in another group, from where they are. */
+static int regroup_body(struct ct_job *job, void *context)
+{
+    const struct ct_group_options again = {.name = "again"};
+    struct scene *scene = context;
+    int rank = ct_job_assignment(job)->rank;
+    struct run run = scene->run;
+    struct ct_group *group;
+    struct ct_error err = {0};
+    struct rig rig;
+
+    cr_assert_eq(ct_group_new(job, NULL, &group, &err), 0, "%s", err.text);
+    run.exec.timeout_ms = rank == 0 ? 50 : 0;
+    rig_init(&rig, &run, group);
+    uint64_t first = ct_exec_digest(rig.exec);
+    cr_assert_eq(step(&rig, &run, 1, &err), 0, "%s", err.text);
+    if (rank == 0)
+        cr_assert_eq(step(&rig, &run, 2, &err), CT_ETIMEOUT);
+    pthread_barrier_wait(&scene->meet);
+    ct_group_free(group);
+    cr_assert_eq(ct_group_new(job, &again, &group, &err), 0, "%s", err.text);
+    cr_assert_eq(ct_exec_regroup(rig.exec, group, &err), 0, "%s", err.text);
+    cr_assert_eq(step(&rig, &run, 2, &err), 0, "%s", err.text);
+    if (rank == 0)
+        scene->after = ct_exec_digest(rig.exec);
+    cr_assert_eq(ct_exec_reset(rig.exec, &err), 0, "%s", err.text);
+    cr_assert_eq(ct_exec_digest(rig.exec), first, "as it was born");
+    rig_deinit(&rig);
+    ct_group_free(group);
+    return 0;
+}
+
+static int whole_body(struct ct_job *job, void *context)
+{
+    struct scene *scene = context;
+    struct ct_group *group;
+    struct ct_error err = {0};
+    struct rig rig;
+
+    cr_assert_eq(ct_group_new(job, NULL, &group, &err), 0, "%s", err.text);
+    rig_init(&rig, &scene->run, group);
+    for (int number = 1; number <= 2; number++)
+        cr_assert_eq(step(&rig, &scene->run, number, &err), 0, "%s", err.text);
+    if (ct_group_rank(group) == 0)
+        scene->before = ct_exec_digest(rig.exec);
+    rig_deinit(&rig);
+    ct_group_free(group);
+    return 0;
+}
+
+Test(failure, an_executor_goes_on_in_another_group_from_the_state_that_it_has)
+{
+    for (int overlap = 0; overlap < 2; overlap++) {
+        struct scene scene = {.run = run_default()};
+
+        scene.run.options.world = 2;
+        scene.run.options.overlap = overlap == 1;
+        cr_assert_eq(pthread_barrier_init(&scene.meet, NULL, 2), 0);
+        cr_assert_eq(ct_thread_world_new(2, &scene.world), 0);
+        cr_assert_eq(ct_thread_world_run(scene.world, regroup_body, &scene), 0);
+        ct_thread_world_free(scene.world);
+        cr_assert_eq(ct_thread_world_new(2, &scene.world), 0);
+        cr_assert_eq(ct_thread_world_run(scene.world, whole_body, &scene), 0);
+        ct_thread_world_free(scene.world);
+        pthread_barrier_destroy(&scene.meet);
+        cr_assert_eq(scene.before, scene.after, "the step was repeated, not taken twice");
+    }
+}
+
 static int mismatch_body(struct ct_job *job, void *context)
 {
     struct run run = *(struct run *)context;
