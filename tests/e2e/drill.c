@@ -219,7 +219,7 @@ struct proc *drill_node_as(int index, int rank, int host, const struct drill_job
                                 numbers[2],
                                 "--join_timeout=20s",
                                 "--grace=2s",
-                                "--grow=300ms",
+                                "--grow=150ms",
                                 "--last_call",
                                 job->last_call != NULL ? job->last_call : "5s",
                                 NULL};

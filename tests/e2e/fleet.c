@@ -39,6 +39,7 @@ static const char *const *options_of(const struct fleet *fleet)
         list[count++] = words[i];
     list[count++] = "--log.every=1";
     list[count++] = "--parallel.reduce=invariant";
+    list[count++] = "--model.activation=tanh"; /* smooth: rounding does not turn a unit on */
     for (size_t i = 0; fleet->words != NULL && fleet->words[i] != NULL; i++) {
         cr_assert_lt(count + 1, CT_COUNT(list));
         list[count++] = fleet->words[i];
@@ -250,7 +251,7 @@ double fleet_loss_difference(const struct fleet *a, const struct fleet *b)
 
     cr_assert_eq(read_lines(b, other), count);
     for (int i = 0; i < count; i++)
-        worst = fmax(worst, fabs(one[i].loss - other[i].loss) / fabs(other[i].loss));
+        worst = fmax(worst, fabs(one[i].loss - other[i].loss));
     return worst;
 }
 

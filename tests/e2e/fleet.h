@@ -41,7 +41,7 @@ double fleet_last_time(const struct fleet *fleet);
  * in the order of the samples, up to the last. */
 void fleet_expect_samples(const struct fleet *fleet);
 
-/* The largest relative difference between the losses of two runs, over all steps. */
+/* The largest difference between the losses of two runs, over all steps. */
 double fleet_loss_difference(const struct fleet *a, const struct fleet *b);
 
 /* Are the last checkpoints of two runs the same, bit for bit? */

@@ -24,8 +24,8 @@ enum { NODES = 4 };
 
 static const char rate[] = "20mbit";
 
-/* Relative difference of losses between runs whose worlds add in another order. */
-static const double tolerance = 1e-4;
+/* Difference of losses, which fall from 2.3, between runs whose worlds add in another order. */
+static const double tolerance = 1e-5;
 
 /* A daemon on host 0, and hosts 1 to 4 for nodes. */
 static struct proc *start_cluster(void)
@@ -64,8 +64,11 @@ static void expect_same_workers(const pid_t workers[NODES], int but)
             cr_assert_eq(fleet_worker_now(i), workers[i], "the worker of node %d was restarted", i);
 }
 
+/* The rest at full speed. */
 static void finish_all(void)
 {
+    for (int i = 0; i < NODES; i++)
+        cluster_heal(i + 1);
     for (int i = 0; i < NODES; i++)
         cr_assert_eq(fleet_finish(i, 60), 0, "%s", ct_buf_str(&drill_proc(i)->text));
 }
@@ -80,8 +83,8 @@ static void expect_losses_of(const struct fleet *run, const struct fleet *alone)
 
 Test(elastic, a_training_goes_from_2_to_4_to_3_to_4_nodes_without_restarting_anybody)
 {
-    static const struct fleet run = {.name = "run", .steps = 500};
-    static const struct fleet alone = {.name = "alone", .steps = 500};
+    static const struct fleet run = {.name = "run", .steps = 1000};
+    static const struct fleet alone = {.name = "alone", .steps = 1000};
     struct drill_job job = {.nodes = "2:4", .lease = "2s", .last_call = "0"};
     pid_t workers[NODES];
 
@@ -110,8 +113,8 @@ Test(elastic, a_training_goes_from_2_to_4_to_3_to_4_nodes_without_restarting_any
 /* Each kind of loss takes another node, and ends with four nodes at work again. */
 Test(elastic, a_node_lost_by_a_kill_a_cut_or_a_stop_comes_back_and_the_others_keep_their_processes)
 {
-    static const struct fleet run = {.name = "run", .steps = 700};
-    static const struct fleet alone = {.name = "alone", .steps = 700};
+    static const struct fleet run = {.name = "run", .steps = 1200};
+    static const struct fleet alone = {.name = "alone", .steps = 1200};
     struct drill_job job = {.nodes = "2:4", .lease = "1500ms", .restarts = 3};
     pid_t workers[NODES];
 
@@ -156,8 +159,8 @@ Test(elastic, a_node_lost_by_a_kill_a_cut_or_a_stop_comes_back_and_the_others_ke
 /* Worlds of 2 and 4 add in the same order when their batches are powers of two. */
 Test(elastic, losing_half_of_four_nodes_and_gaining_them_again_changes_no_bit)
 {
-    static const struct fleet run = {.name = "run", .steps = 400, .batch = 32};
-    static const struct fleet alone = {.name = "alone", .steps = 400, .batch = 32};
+    static const struct fleet run = {.name = "run", .steps = 800, .batch = 32};
+    static const struct fleet alone = {.name = "alone", .steps = 800, .batch = 32};
     struct drill_job job = {.nodes = "2:4", .lease = "2s", .restarts = 1};
     pid_t workers[NODES];
 
@@ -292,8 +295,6 @@ Test(elastic, a_daemon_that_dies_in_any_phase_costs_no_process_and_no_bit)
     }
     drill_figure(18, "restarts charged for as many workers", drill_metric("ctrun_restarts"), KILLS,
                  "");
-    for (int i = 0; i < NODES; i++)
-        cluster_heal(i + 1);
     finish_all();
     fleet_expect_samples(&run);
     cr_assert(fleet_same_result(&run, &alone), "parameters or moments differ");

@@ -184,7 +184,7 @@ Test(faults, row_32_a_daemon_that_vanishes_without_a_word_is_noticed_and_found_a
 Test(faults, row_47_a_host_that_comes_and_goes_is_kept_out_of_rounds)
 {
     static const struct drill_job job = {.nodes = "1:2", .lease = "2s", .restarts = 20};
-    enum { LOSSES = 8, WARM = 2 }; /* from the second loss on it has to wait */
+    enum { LOSSES = 6, WARM = 2 }; /* from the second loss on it has to wait */
 
     struct proc *daemon = start_job(2, &job);
     double rounds = 0;
@@ -202,7 +202,7 @@ Test(faults, row_47_a_host_that_comes_and_goes_is_kept_out_of_rounds)
     }
     cr_assert(proc_alive(daemon->pid));
     cr_assert_eq(drill_metric("ctrun_running"), 1, "the others go on");
-    drill_figure(47, "rounds in 6 s, a loss a second", drill_metric("ctrun_generation") - rounds, 1,
+    drill_figure(47, "rounds in 4 s, a loss a second", drill_metric("ctrun_generation") - rounds, 1,
                  "");
     drill_figure(47, "restarts charged", drill_metric("ctrun_restarts"), WARM, "");
 }
