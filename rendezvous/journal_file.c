@@ -84,10 +84,10 @@ static int newest(const struct ct_journal_file *file, uint64_t limit, off_t leas
                   uint64_t *ret_epoch, struct ct_error *err)
 {
     DIR *dir = opendir(file->dir);
+    *ret_epoch = 0;
     if (dir == NULL)
         return ct_error_set(err, CT_EIO, "cannot read the journal's directory %s: %s", file->dir,
                             strerror(errno));
-    *ret_epoch = 0;
     for (const struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
         struct stat status;
         uint64_t epoch = epoch_of(entry->d_name);

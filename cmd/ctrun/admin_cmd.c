@@ -40,51 +40,53 @@ static int complain(const struct verb *verb, int code, const char *text)
     return ct_exit_status(code);
 }
 
-/* The value of option `name` at argv[*at] ("--for 10m", "--for=10m"), NULL when it is another one;
- * "" when the value is missing. */
-static const char *value_of(int argc, char **argv, int *at, const char *name)
+/* The value of option `name` in `word` ("--for=10m"), or behind it ("--for 10m": `at` moves on);
+ * NULL when it is another one, "" when the value is missing. */
+static const char *value_of(const char *word, const char *next, const char *name, int *at)
 {
-    const char *argument = argv[*at];
     size_t size = strlen(name);
 
-    if (strncmp(argument, "--", 2) != 0 || strncmp(argument + 2, name, size) != 0)
+    if (strncmp(word, "--", 2) != 0 || strncmp(word + 2, name, size) != 0)
         return NULL;
-    if (argument[2 + size] == '=')
-        return argument + 3 + size;
-    if (argument[2 + size] != '\0')
+    if (word[2 + size] == '=')
+        return word + 3 + size;
+    if (word[2 + size] != '\0')
         return NULL;
-    return *at + 1 < argc ? argv[++*at] : "";
+    if (next == NULL)
+        return "";
+    ++*at;
+    return next;
 }
 
 /* The command's own words go into the request, all else into `rest` for the configuration. */
-static int sort_words(const struct verb *verb, int argc, char **argv, struct admin_request *request,
+static int sort_words(const struct verb *verb, char **argv, struct admin_request *request,
                       char *rest[ARGS], struct ct_error *err)
 {
     int count = 0;
 
-    for (int i = 1; i < argc; i++) {
-        const char *value;
+    for (int i = 1; argv[i] != NULL; i++) {
+        const char *word = argv[i], *next = argv[i + 1], *value;
 
-        if (verb->takes_view && strcmp(argv[i], "--json") == 0)
+        if (verb->takes_view && strcmp(word, "--json") == 0)
             request->message.json = 1;
-        else if (verb->takes_view && strcmp(argv[i], "--watch") == 0)
+        else if (verb->takes_view && strcmp(word, "--watch") == 0)
             request->watch = true;
-        else if (verb->takes_host && (value = value_of(argc, argv, &i, "reason")) != NULL)
+        else if (verb->takes_host && (value = value_of(word, next, "reason", &i)) != NULL)
             request->message.reason = value;
-        else if (verb->takes_for && (value = value_of(argc, argv, &i, "for")) != NULL) {
+        else if (verb->takes_for && (value = value_of(word, next, "for", &i)) != NULL) {
             if (ct_parse_duration_ms(value, &request->message.for_ms) != 0 ||
                 request->message.for_ms == 0)
                 return ct_error_set(err, CT_EUSAGE,
                                     "--for wants a time such as 30m or 2h, not \"%s\"", value);
-        } else if (strncmp(argv[i], "-", 1) != 0) {
+        } else if (strncmp(word, "-", 1) != 0) {
             if (!verb->takes_host || request->message.host[0] != '\0')
-                return ct_error_set(err, CT_EUSAGE, "unexpected argument \"%s\"", argv[i]);
-            request->message.host = argv[i];
+                return ct_error_set(err, CT_EUSAGE, "unexpected argument \"%s\"", word);
+            request->message.host = word;
         } else if (count + 3 > ARGS) {
             return ct_error_set(err, CT_EUSAGE, "too many options");
         } else {
             rest[count++] = argv[i];
-            if (strchr(argv[i], '=') == NULL && i + 1 < argc)
+            if (strchr(word, '=') == NULL && next != NULL)
                 rest[count++] = argv[++i];
         }
     }
@@ -148,12 +150,13 @@ int ct_cmd_admin(int argc, char **argv)
     char *rest[ARGS];
     int status;
 
+    (void)argc;
     while (strcmp(verb->name, argv[0]) != 0) /* main.c lists no others */
         verb++;
     if (errs == NULL)
         return complain(verb, CT_ENOMEM, "out of memory");
     request.message.verb = (uint8_t)verb->verb;
-    int count = sort_words(verb, argc, argv, &request, rest, &err);
+    int count = sort_words(verb, argv, &request, rest, &err);
     struct ct_config_input input = {.argc = count, .argv = rest, .env = environ};
     int rc = count < 0 ? count : ct_config_load(&request.cfg, &input, errs);
     if (count < 0) {

@@ -7,13 +7,14 @@
 #include "net/conn_uv.h"
 #include "net/endpoint.h"
 #include "net/key.h"
+#include "rendezvous/admin.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 #include <uv.h>
 
-enum { DEFAULT_PORT = 29400, ANSWER_MS = 10 * 1000, CONNECT_MS = 3000 };
+enum { DEFAULT_PORT = 29400, ANSWER_MS = 10 * 1000, CONNECT_MS = 3000, GLANCE_MS = 300 };
 
 struct question {
     const struct admin_request *request;
@@ -23,6 +24,7 @@ struct question {
     struct ct_conn *conn;
     struct ct_buf *text;
     struct ct_error *err;
+    uint32_t connect_ms;
     int code;
     bool answered;
 };
@@ -104,7 +106,7 @@ static int ask(struct question *question, const char *text, const struct ct_key 
     struct ct_conn_options options = {.from = CT_FROM_SERVER,
                                       .key = key,
                                       .job = key != NULL ? question->job : NULL,
-                                      .connect_ms = CONNECT_MS};
+                                      .connect_ms = question->connect_ms};
     int rc = ct_endpoint_parse(text, DEFAULT_PORT, &endpoint, question->err);
 
     if (rc == 0)
@@ -125,7 +127,7 @@ static int ask(struct question *question, const char *text, const struct ct_key 
 }
 
 /* Each endpoint of the list until one answers. */
-static int ask_list(struct question *question, const char *list, const struct ct_key *key)
+static int go_round(struct question *question, const char *list, const struct ct_key *key)
 {
     char one[CT_ENDPOINT_TEXT];
     int rc = CT_EUSAGE;
@@ -140,18 +142,54 @@ static int ask_list(struct question *question, const char *list, const struct ct
     return rc;
 }
 
-/* Every ctrun of this user on this machine. With one answer or more it is 0. */
+/* Most of several daemons do not serve: look at all of them before waiting for any. */
+static int ask_list(struct question *question, const char *list, const struct ct_key *key)
+{
+    int rc = CT_EUNAVAILABLE;
+
+    question->connect_ms = GLANCE_MS;
+    if (strchr(list, ',') != NULL)
+        rc = go_round(question, list, key);
+    question->connect_ms = CONNECT_MS;
+    return question->answered ? rc : go_round(question, list, key);
+}
+
+/* An order is for one job: which, when several are hosted here? */
+static int too_many(char paths[][MEET_PATH], size_t count, struct ct_error *err)
+{
+    char list[512] = "";
+    size_t used = 0;
+
+    for (size_t i = 0; i < count && used + MEET_PATH + 8 < sizeof list; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, " unix:%s", paths[i]);
+    return ct_error_set(err, CT_EUSAGE,
+                        "several jobs of yours are hosted on this machine; name one with "
+                        "--rdzv_endpoint, as `ctrun status` shows it:%s",
+                        list);
+}
+
+/* Every ctrun of this user on this machine, for status; the only one, for an order. */
 static int ask_local(struct question *question)
 {
     char paths[MEET_SOCKETS][MEET_PATH], endpoint[MEET_PATH + 8];
     struct ct_error none = {0};
     size_t count = meet_find(environ, paths), answers = 0;
+    bool is_status = question->request->message.verb == CT_ADMIN_STATUS;
 
+    if (count > 1 && !is_status)
+        return too_many(paths, count, question->err);
     for (size_t i = 0; i < count; i++) {
+        size_t before = question->text->size;
+
         (void)snprintf(endpoint, sizeof endpoint, "unix:%.*s", MEET_PATH - 1, paths[i]);
+        if (count > 1 && question->request->message.json == 0)
+            (void)ct_buf_printf(question->text, "%s--rdzv_endpoint %s\n", before > 0 ? "\n" : "",
+                                endpoint);
         int rc = ask(question, endpoint, NULL);
 
         answers += rc == 0;
+        if (rc != 0)
+            question->text->size = before;
         if (rc != 0 && question->answered && (none.code == 0 || none.code == CT_ENOTFOUND))
             none = *question->err; /* rather of one that has such a job or host */
     }
@@ -168,7 +206,8 @@ static int ask_local(struct question *question)
 int admin_ask(const struct admin_request *request, struct ct_buf *ret_text, struct ct_error *err)
 {
     const struct ct_config *cfg = &request->cfg;
-    struct question question = {.request = request, .text = ret_text, .err = err};
+    struct question question = {
+        .request = request, .text = ret_text, .err = err, .connect_ms = CONNECT_MS};
     struct ct_key key = {0};
     bool has_key = cfg->launch.key_file[0] != '\0';
     int rc = 0;

@@ -1,7 +1,8 @@
 /* One question to the rendezvous of a running job, for status, drain, cordon and uncordon.
  *
- * The rendezvous is the one of --rdzv_endpoint (each of a list in turn), or, without one, every
- * ctrun of this user on this machine that hosts a job (meet.h). */
+ * The rendezvous is the one of --rdzv_endpoint (each of a list in turn). Without one it is what a
+ * ctrun of this user hosts on this machine (meet.h): status asks all of them, an order goes to the
+ * only one. */
 #ifndef CT_CTRUN_ADMIN_UV_H
 #define CT_CTRUN_ADMIN_UV_H
 
