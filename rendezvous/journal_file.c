@@ -19,6 +19,7 @@ enum { DEFAULT_COMPACT = 1 << 20, READ_LIMIT = 256 << 20, DIR_BYTES = 3072, CLAI
 struct ct_journal_file {
     struct ct_journal_options options;
     char dir[DIR_BYTES];
+    DIR *listing; /* held open: looking for a newer epoch must not fail for want of descriptors */
     char path[DIR_BYTES + 64];
     uint64_t epoch; /* 0: none was claimed */
     bool has_lock;
@@ -58,6 +59,10 @@ static int lock(struct ct_journal_file *file, struct ct_error *err)
     file->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (file->lock_fd < 0)
         return ct_error_set(err, CT_ECANTCREAT, "cannot open %s: %s", path, strerror(errno));
+    file->listing = opendir(file->dir);
+    if (file->listing == NULL)
+        return ct_error_set(err, CT_EIO, "cannot read the journal's directory %s: %s", file->dir,
+                            strerror(errno));
     if (!try_lock(file) && !file->options.takeover)
         return ct_error_set(err, CT_EFENCED,
                             "another ctrund works with the journal in %s: stop it, give this one "
@@ -83,22 +88,23 @@ static uint64_t epoch_of(const char *name)
 static int newest(const struct ct_journal_file *file, uint64_t limit, off_t least,
                   uint64_t *ret_epoch, struct ct_error *err)
 {
-    DIR *dir = opendir(file->dir);
+    DIR *dir = file->listing;
     *ret_epoch = 0;
-    if (dir == NULL)
-        return ct_error_set(err, CT_EIO, "cannot read the journal's directory %s: %s", file->dir,
-                            strerror(errno));
+    rewinddir(dir);
+    errno = 0;
     for (const struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
         struct stat status;
         uint64_t epoch = epoch_of(entry->d_name);
-        if (epoch <= *ret_epoch || epoch > limit)
-            continue;
-        if (least == 0 ||
-            (fstatat(dirfd(dir), entry->d_name, &status, 0) == 0 && status.st_size >= least))
+        if (epoch > *ret_epoch && epoch <= limit &&
+            (least == 0 ||
+             (fstatat(dirfd(dir), entry->d_name, &status, 0) == 0 && status.st_size >= least)))
             *ret_epoch = epoch;
+        errno = 0;
     }
-    (void)closedir(dir);
-    return 0;
+    if (errno == 0)
+        return 0;
+    return ct_error_set(err, CT_EIO, "cannot read the journal's directory %s: %s", file->dir,
+                        strerror(errno));
 }
 
 int ct_journal_check(struct ct_journal_file *file, struct ct_error *err)
@@ -107,7 +113,7 @@ int ct_journal_check(struct ct_journal_file *file, struct ct_error *err)
     (void)try_lock(file); /* whoever took over has it once the old daemon is gone */
     int rc = newest(file, UINT64_MAX, 0, &epoch, err);
     if (rc != 0 || epoch <= file->epoch)
-        return 0; /* a directory that cannot be read now says nothing about another daemon */
+        return rc;
     return ct_error_set(err, CT_EFENCED,
                         "a newer ctrund (epoch %" PRIu64 ") has taken over the journal in %s; this "
                         "one, of epoch %" PRIu64 ", ends",
@@ -207,6 +213,8 @@ void ct_journal_close(struct ct_journal_file *file)
         (void)unlink(file->path); /* claimed, but never begun */
     if (file->lock_fd >= 0)
         (void)close(file->lock_fd);
+    if (file->listing != NULL)
+        (void)closedir(file->listing);
     free(file);
 }
 

@@ -62,8 +62,8 @@ void ct_journal_close(struct ct_journal_file *file);
 int ct_journal_append(struct ct_journal_file *file, const void *record, size_t size,
                       struct ct_error *err);
 
-/* Has a newer daemon claimed the journal? CT_EFENCED with the sentence, or 0. To be asked now and
- * then by a daemon that has nothing to write. */
+/* Has a newer daemon claimed the journal? CT_EFENCED with the sentence, 0 if not, CT_EIO when the
+ * directory cannot be read now. To be asked now and then by a daemon that has nothing to write. */
 int ct_journal_check(struct ct_journal_file *file, struct ct_error *err);
 
 /* Bytes of the file now. */

@@ -160,8 +160,11 @@ static void on_snapshot(void *context, ct_journal_emit_fn emit, void *emit_conte
 static void on_watch(uv_timer_t *timer)
 {
     struct ct_rdzv_server *server = timer->data;
-    if (server->fenced.code == 0 && ct_journal_check(server->journal, &server->fenced) == 0)
+    struct ct_error err = {0};
+    if (server->fenced.code == 0 && ct_journal_check(server->journal, &err) != CT_EFENCED)
         return;
+    if (server->fenced.code == 0)
+        server->fenced = err;
     (void)uv_timer_stop(&server->watch);
     if (server->on_fenced != NULL)
         server->on_fenced(server->user, &server->fenced);

@@ -3,6 +3,7 @@
  *      options -> listen -> write the port file -> serve ... signal -> close everything -> 0 */
 #include "options.h"
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/log.h"
@@ -15,6 +16,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <uv.h>
 
 struct daemon {
@@ -28,7 +30,7 @@ struct daemon {
     struct ct_error fenced; /* a newer daemon has taken over */
 };
 
-enum { LAST_WORDS_MS = 1000 };
+enum { LAST_WORDS_MS = 1000, RESERVED = 64, CONNECTIONS = 65536 };
 
 static void on_late(uv_timer_t *timer)
 {
@@ -102,6 +104,22 @@ static void answer_http(void *user, const char *path, struct ct_http_answer *ans
         answer->status = 404;
 }
 
+/* As many descriptors as the system allows, less those that journal, metrics and operators need:
+ * when all are in use, newcomers are turned away and nobody else notices. */
+static uint32_t connections_allowed(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return 0;
+    limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 && getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return 0;
+    if (limit.rlim_cur <= 2 * RESERVED)
+        return RESERVED;
+    return (uint32_t)CT_MIN(limit.rlim_cur - RESERVED, (rlim_t)CONNECTIONS);
+}
+
 static int start(struct daemon *daemon, const struct ct_ctrund_options *options,
                  struct ct_error *err)
 {
@@ -109,6 +127,7 @@ static int start(struct daemon *daemon, const struct ct_ctrund_options *options,
         .listen_count = options->listen_count,
         .key_file = options->key_file,
         .journal = options->journal,
+        .links_max = connections_allowed(),
         .takeover = options->takeover != NULL && strcmp(options->takeover, "yes") == 0,
         .log = &daemon->log,
         .on_fenced = on_fenced,
