@@ -102,7 +102,7 @@ static void on_diagnosed(void *context, const char *failure)
 static void diagnose(struct watch *watch)
 {
     struct node *node = watch->node;
-    uint32_t first = watch->core.first_rank;
+    uint32_t first = watch->core.first_rank, healthy = (uint32_t)watch->verdict.healthy;
     char file[4096], titles[CT_DIAGNOSE_PROCESSES][64];
     struct ct_diagnose what = {.pids = {watch->condemned}, .titles = {titles[0], titles[1]}};
 
@@ -112,11 +112,10 @@ static void diagnose(struct watch *watch)
     }
     what.file = file;
     if (watch->verdict.healthy >= 0)
-        what.pids[1] = ct_workers_pid(node->workers, (uint32_t)watch->verdict.healthy);
+        what.pids[1] = ct_workers_pid(node->workers, healthy);
     (void)snprintf(titles[0], sizeof titles[0], "rank %u, which hangs",
                    first + watch->verdict.worker);
-    (void)snprintf(titles[1], sizeof titles[1], "rank %lld, for comparison",
-                   (long long)(first + watch->verdict.healthy));
+    (void)snprintf(titles[1], sizeof titles[1], "rank %u, for comparison", first + healthy);
     (void)snprintf(file, sizeof file, "%s/hang-rank-%04u.g%llu.txt", node->job->log_dir,
                    first + watch->verdict.worker, (unsigned long long)watch->generation);
     ct_log_event(&node->log, CT_LOG_INFO, "hang_stacks", "its threads are written to %s", file);

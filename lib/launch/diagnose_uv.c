@@ -136,9 +136,10 @@ static void print_threads(pid_t pid, struct ct_buf *to)
 /* gdb in a process group of its own, its output on `output`; its pid, or -1. */
 static pid_t start_gdb(pid_t pid, int output)
 {
-    char number[16], program[] = "gdb", batch[] = "--batch", quiet[] = "-nx", p[] = "-p",
-                     ex[] = "-ex", command[] = "thread apply all bt 64";
-    char *argv[] = {program, batch, quiet, p, number, ex, command, NULL};
+    char number[16], program[] = "gdb", batch[] = "--batch", quiet[] = "-nx", early[] = "-iex",
+                     offline[] = "set debuginfod enabled off", p[] = "-p", ex[] = "-ex",
+                     command[] = "thread apply all bt 64";
+    char *argv[] = {program, batch, quiet, early, offline, p, number, ex, command, NULL};
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
     pid_t gdb = -1;
@@ -244,7 +245,6 @@ int ct_diagnose(uv_loop_t *loop, const struct ct_diagnose *what,
                 void (*done)(void *context, const char *failure), void *context)
 {
     struct diagnosis *diagnosis = calloc(1, sizeof *diagnosis);
-    bool whole = diagnosis != NULL;
 
     if (diagnosis == NULL)
         return CT_ENOMEM;
@@ -254,7 +254,7 @@ int ct_diagnose(uv_loop_t *loop, const struct ct_diagnose *what,
     diagnosis->work.data = diagnosis;
     diagnosis->deadline_ms = ct_clock_mono_ms(&ct_clock_system) + CT_DIAGNOSE_MS;
     diagnosis->file = strdup(what->file);
-    whole = diagnosis->file != NULL;
+    bool whole = diagnosis->file != NULL;
     for (int i = 0; i < CT_DIAGNOSE_PROCESSES; i++) {
         diagnosis->texts[i] = strdup(what->titles[i] != NULL ? what->titles[i] : "");
         whole = whole && diagnosis->texts[i] != NULL;
