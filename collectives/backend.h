@@ -44,6 +44,11 @@ struct ct_setup {
     const int *ranks;
     uint64_t deadline_ns; /* of the creation */
     struct ct_tuning tuning;
+
+    const char *backend; /* the one that is tried */
+    /* To be asked now and then by who waits for others while it connects: 0, or the failure of a
+     * member that will not come. NULL: nobody tells. */
+    int (*failed_elsewhere)(const struct ct_setup *setup, struct ct_error *err);
 };
 
 /* An operation under way. `at` and below are the backend's own, zero at the start. */

@@ -1,5 +1,6 @@
 /* Groups form in four steps (backend.h): everyone prints itself on a blob, the blobs are exchanged,
- * everyone connects, the results are exchanged; if anyone failed, all try the next backend.
+ * everyone connects, the results are exchanged; if anyone failed, all try the next backend. Who
+ * cannot connect says so at once, for others may wait for it.
  *
  * An exchange goes through the store: each member sets its own key, member 0 collects them and sets
  * one table, all others wait for that: 2 * size requests in all. Keys carry the group's name and
@@ -133,6 +134,34 @@ static void write_card(struct card *card, int code, const struct ct_error *err)
     (void)ct_str_copy(card->text, sizeof card->text, code == 0 ? "" : err->text);
 }
 
+/* The key of who could not connect first, for those who wait for it. */
+static void failure_key_of(char *key, size_t room, const struct ct_setup *setup)
+{
+    (void)snprintf(key, room, "ct/group/%s/%s/failed", setup->key, setup->backend);
+}
+
+static void tell_failure(const struct ct_setup *setup, const struct card *card)
+{
+    const struct ct_kv *kv = &setup->job->kv;
+    char key[256];
+
+    failure_key_of(key, sizeof key, setup);
+    (void)kv->set(kv->context, key, card, sizeof *card); /* the exchange tells it, too */
+}
+
+static int failed_elsewhere(const struct ct_setup *setup, struct ct_error *err)
+{
+    const struct ct_kv *kv = &setup->job->kv;
+    struct card card;
+    struct ct_kv_value value = {&card, sizeof card};
+    char key[256];
+
+    failure_key_of(key, sizeof key, setup);
+    if (kv->wait(kv->context, key, &value, 1) != 0 || value.size != sizeof card || card.code == 0)
+        return 0;
+    return ct_error_set(err, card.code, "%.*s", (int)sizeof card.text, card.text);
+}
+
 /* ---- one backend -----------------------------------------------------------------------------*/
 
 /* Blobs of all members out of their cards, in the space of the cards themselves. */
@@ -171,6 +200,8 @@ static int open_backend(struct ct_group *group, const struct ct_setup *setup, st
     if (code != 0)
         return code;
     write_card(mine, connect_all(group, setup, cards, err), err);
+    if (mine->code != 0)
+        tell_failure(setup, mine);
     (void)snprintf(step, sizeof step, "%s/connected", group->backend->name);
     code = exchange(setup, step, cards, err);
     if (code == 0)
@@ -184,7 +215,7 @@ static bool try_next(int code)
     return code != CT_ETIMEOUT && code != CT_EREVOKED && code != CT_ECLOSED && code != CT_ENOMEM;
 }
 
-static int open_first(struct ct_group *group, const struct ct_setup *setup, const char *wanted,
+static int open_first(struct ct_group *group, struct ct_setup *setup, const char *wanted,
                       struct ct_error *err)
 {
     struct card *cards = calloc((size_t)setup->size, sizeof *cards);
@@ -201,6 +232,7 @@ static int open_first(struct ct_group *group, const struct ct_setup *setup, cons
             continue;
         group->backend = backend;
         group->state = NULL;
+        setup->backend = backend->name;
         code = open_backend(group, setup, cards, err);
         if (code == 0)
             break;
@@ -330,7 +362,8 @@ static int form(struct ct_group *group, const struct ct_group_options *options,
                              .size = group->size,
                              .ranks = group->ranks,
                              .deadline_ns = start_ns + group->timeout_ms * 1000000u,
-                             .tuning = fill_tuning(tuning)};
+                             .tuning = fill_tuning(tuning),
+                             .failed_elsewhere = failed_elsewhere};
     const char *wanted = options->backend == NULL || group->size == 1 ? "auto" : options->backend;
     code = open_first(group, &setup, wanted, err);
     if (code == 0)

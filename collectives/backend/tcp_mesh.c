@@ -24,15 +24,20 @@ enum {
     HALF = CT_SECRET_BYTES / 2,
     GUESTS = 32, /* accepted, not yet known */
     SLICE_MS = 10,
+    AGAIN_MS = 200,  /* until a dial that the network refused is tried again */
+    PATIENCE_S = 30, /* for how long */
+    ASK_MS = 2000,   /* how often to ask whether a member has given up */
 };
 
-enum stage { UNUSED, CONNECTING, GREETING, LISTENING };
+/* Dialled: CONNECTING, then GREETING, or RESTING until it is dialled again; accepted: LISTENING. */
+enum stage { UNUSED, CONNECTING, RESTING, GREETING, LISTENING };
 
 /* A connection that is not in the mesh yet. */
 struct call_up {
-    int fd;
-    enum stage stage; /* dialled: CONNECTING, then GREETING; accepted: LISTENING */
+    int fd; /* none while it is RESTING */
+    enum stage stage;
     int peer, lane;
+    uint64_t again_ns; /* when it is dialled again */
     size_t have;
     unsigned char bytes[HELLO_BYTES];
 };
@@ -46,6 +51,7 @@ struct mesh {
     struct call_up *ups; /* first those dialled, then GUESTS */
     int dialled, next_guest;
     struct pollfd *polls;
+    uint64_t began_ns, asked_ns;
 };
 
 /* ---- listening -------------------------------------------------------------------------------*/
@@ -180,7 +186,8 @@ static bool send_whole(int fd, const unsigned char *bytes, size_t size)
 
 static void hang_up(struct call_up *up)
 {
-    (void)close(up->fd);
+    if (up->stage != RESTING)
+        (void)close(up->fd);
     up->stage = UNUSED;
 }
 
@@ -235,25 +242,57 @@ static int dial_error(const struct mesh *mesh, int peer, const char *why, struct
                         mesh->setup->rank, peer, address, why);
 }
 
+/* The network may think better of it: a cable that has just come back, ports that become free. */
+static bool is_passing(int error)
+{
+    return error == EHOSTUNREACH || error == ENETUNREACH || error == EHOSTDOWN ||
+           error == ENETDOWN || error == ETIMEDOUT || error == EADDRNOTAVAIL || error == EAGAIN;
+}
+
+/* `up` could not be connected: once more later, or an error. */
+static int rest(struct mesh *mesh, struct call_up *up, int error, struct ct_error *err)
+{
+    uint64_t now_ns = ct_clock_mono_ns(&ct_clock_system);
+
+    (void)close(up->fd);
+    up->stage = UNUSED;
+    if (!is_passing(error) || now_ns - mesh->began_ns > PATIENCE_S * UINT64_C(1000000000))
+        return dial_error(mesh, up->peer, strerrordesc_np(error), err);
+    up->stage = RESTING;
+    up->again_ns = now_ns + AGAIN_MS * UINT64_C(1000000);
+    return 0;
+}
+
 static int dial(struct mesh *mesh, struct call_up *up, int peer, int lane, struct ct_error *err)
 {
     const struct ct_mesh_address *address = &mesh->addresses[peer];
 
-    *up = (struct call_up){.peer = peer, .lane = lane, .stage = CONNECTING};
+    *up = (struct call_up){.peer = peer, .lane = lane};
     if (address->socket_bytes > sizeof address->socket)
         return dial_error(mesh, peer, "no address", err);
     up->fd = socket(address->socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (up->fd < 0) {
-        up->stage = UNUSED;
+    if (up->fd < 0)
         return dial_error(mesh, peer, strerrordesc_np(errno), err);
-    }
+    up->stage = CONNECTING;
     if (connect(up->fd, (const struct sockaddr *)&address->socket, address->socket_bytes) != 0 &&
         errno != EINPROGRESS)
-        return dial_error(mesh, peer, strerrordesc_np(errno), err);
+        return rest(mesh, up, errno, err);
     return 0;
 }
 
-/* The connection stands, or never will. */
+/* Dial again whom it is time for. */
+static int redial(struct mesh *mesh, struct ct_error *err)
+{
+    uint64_t now_ns = ct_clock_mono_ns(&ct_clock_system);
+    int code = 0;
+
+    for (int i = 0; i < mesh->dialled && code == 0; i++)
+        if (mesh->ups[i].stage == RESTING && now_ns >= mesh->ups[i].again_ns)
+            code = dial(mesh, &mesh->ups[i], mesh->ups[i].peer, mesh->ups[i].lane, err);
+    return code;
+}
+
+/* The connection stands, or does not. */
 static int greet(struct mesh *mesh, struct call_up *up, struct ct_error *err)
 {
     unsigned char hello[HELLO_BYTES];
@@ -262,7 +301,7 @@ static int greet(struct mesh *mesh, struct call_up *up, struct ct_error *err)
 
     (void)getsockopt(up->fd, SOL_SOCKET, SO_ERROR, &error, &size);
     if (error != 0)
-        return dial_error(mesh, up->peer, strerrordesc_np(error), err);
+        return rest(mesh, up, error, err);
     write_hello(mesh, mesh->setup->rank, up->peer, up->lane, hello);
     if (!send_whole(up->fd, hello, HELLO_BYTES))
         return dial_error(mesh, up->peer, "it hung up", err);
@@ -329,7 +368,8 @@ static int turn(struct mesh *mesh, struct ct_error *err)
     for (int i = 0; i < count; i++) {
         const struct call_up *up = &mesh->ups[i];
 
-        mesh->polls[i] = (struct pollfd){.fd = up->stage == UNUSED ? -1 : up->fd,
+        bool open = up->stage != UNUSED && up->stage != RESTING;
+        mesh->polls[i] = (struct pollfd){.fd = open ? up->fd : -1,
                                          .events = up->stage == CONNECTING ? POLLOUT : POLLIN};
     }
     mesh->polls[count] = (struct pollfd){.fd = mesh->listener, .events = POLLIN};
@@ -356,9 +396,23 @@ static int timeout_error(const struct mesh *mesh, struct ct_error *err)
                         mesh->setup->rank, peer);
 }
 
+/* Who waits for a member that has failed would wait until the deadline. */
+static int ask_for_failures(struct mesh *mesh, struct ct_error *err)
+{
+    uint64_t now_ns = ct_clock_mono_ns(&ct_clock_system);
+
+    if (mesh->setup->failed_elsewhere == NULL ||
+        now_ns - mesh->asked_ns < ASK_MS * UINT64_C(1000000))
+        return 0;
+    mesh->asked_ns = now_ns;
+    return mesh->setup->failed_elsewhere(mesh->setup, err);
+}
+
 static int connect_all(struct mesh *mesh, struct ct_error *err)
 {
     int code = 0;
+
+    mesh->began_ns = mesh->asked_ns = ct_clock_mono_ns(&ct_clock_system);
 
     for (int lane = 0; lane < CT_LANES && code == 0; lane++)
         for (int peer = 0; peer < mesh->setup->rank && code == 0; peer++)
@@ -368,7 +422,11 @@ static int connect_all(struct mesh *mesh, struct ct_error *err)
             return ct_error_set(err, CT_EREVOKED, "the round was revoked");
         if (ct_clock_mono_ns(&ct_clock_system) >= mesh->setup->deadline_ns)
             return timeout_error(mesh, err);
-        code = turn(mesh, err);
+        code = redial(mesh, err);
+        if (code == 0)
+            code = turn(mesh, err);
+        if (code == 0)
+            code = ask_for_failures(mesh, err);
     }
     return code;
 }

@@ -242,6 +242,56 @@ Test(group, ranks_on_several_nodes_take_tcp_on_their_addresses)
     cr_assert_eq(run_world(2, live_on_two_addresses, NULL), 0);
 }
 
+/* Rank 1 reads no address of rank 0, so it cannot dial it, while rank 0 waits to be dialled. */
+static int read_without_rank_0(void *context, const char *key, struct ct_kv_value *value,
+                               uint64_t timeout_ms)
+{
+    const struct ct_kv *real = context;
+    int code = real->wait(real->context, key, value, timeout_ms);
+
+    if (code == 0 && strstr(key, "/tcp/found/all") != NULL)
+        memset(value->data, 0, value->size / 2);
+    return code;
+}
+
+static int set_as_ever(void *context, const char *key, const void *value, size_t size)
+{
+    const struct ct_kv *real = context;
+
+    return real->set(real->context, key, value, size);
+}
+
+static int add_as_ever(void *context, const char *key, int64_t delta, int64_t *ret_value)
+{
+    const struct ct_kv *real = context;
+
+    return real->add(real->context, key, delta, ret_value);
+}
+
+static int fail_to_dial(struct ct_job *job, void *context)
+{
+    static struct ct_job_node nodes[2] = {{.first_rank = 0, .slots = 1, .address = "127.0.0.1"},
+                                          {.first_rank = 1, .slots = 1, .address = "127.0.0.2"}};
+    struct ct_job moved = *job;
+    struct ct_kv real = job->kv;
+    struct ct_group *group = NULL;
+    struct ct_error err = {0};
+
+    (void)context;
+    moved.nodes = nodes;
+    moved.world = NULL;
+    if (ct_job_assignment(job)->rank == 1)
+        moved.kv = (struct ct_kv){set_as_ever, read_without_rank_0, add_as_ever, &real};
+    if (ct_group_new(&moved, NULL, &group, &err) != CT_EUNAVAILABLE)
+        return __LINE__;
+    return strstr(err.text, "rank 1 cannot connect to rank 0") != NULL ? 0 : __LINE__;
+}
+
+Test(group, who_cannot_connect_keeps_nobody_waiting)
+{
+    cr_assert_eq(run_world(2, fail_to_dial, NULL), 0);
+}
+
 /* ---- nothing is left behind ------------------------------------------------------------------*/
 
 static int count_descriptors(void)

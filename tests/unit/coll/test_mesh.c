@@ -7,10 +7,12 @@
 #include "thread_world.h"
 
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 TestSuite(mesh, .timeout = 30);
@@ -221,5 +223,62 @@ Test(mesh, nobody_listening_is_said_with_the_address)
     connect_rank(&pair, 1);
     cr_assert_eq(pair.codes[1], CT_EUNAVAILABLE);
     cr_assert_not_null(strstr(pair.errs[1].text, "rank 0 at 127.0.0.1 port"));
+    pair_deinit(&pair);
+}
+
+/* ---- a network that refuses for the moment ---------------------------------------------------*/
+
+enum { FILLERS = 8 };
+
+/* Rank 0 listens where there is no room for one more: a dial is told to try again. */
+static void listen_without_room(struct pair *pair, int fillers[FILLERS])
+{
+    struct ct_mesh_address address = {0};
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    socklen_t size = sizeof name.sun_family; /* the kernel chooses an abstract name */
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    cr_assert_eq(bind(fd, (struct sockaddr *)&name, size), 0);
+    cr_assert_eq(listen(fd, 0), 0);
+    size = sizeof name;
+    cr_assert_eq(getsockname(fd, (struct sockaddr *)&name, &size), 0);
+    memcpy(&address, pair->blobs[0].data, sizeof address);
+    memcpy(&address.socket, &name, size);
+    address.socket_bytes = size;
+    memcpy(pair->blobs[0].data, &address, sizeof address);
+    (void)close(pair->listeners[0]);
+    pair->listeners[0] = fd;
+    int refused = 0;
+    for (int i = 0; i < FILLERS; i++) {
+        fillers[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        refused += connect(fillers[i], (struct sockaddr *)&name, size) != 0 && errno == EAGAIN;
+    }
+    cr_assert_gt(refused, 0);
+}
+
+static void close_all(const int *fds, int count)
+{
+    for (int i = 0; i < count; i++)
+        (void)close(fds[i]);
+}
+
+Test(mesh, a_dial_is_tried_again_while_the_network_may_change_its_mind)
+{
+    struct pair pair;
+    pthread_t thread;
+    int fillers[FILLERS];
+
+    pair_init(&pair, 500);
+    listen_without_room(&pair, fillers);
+    connect_rank(&pair, 1);
+    cr_assert_eq(pair.codes[1], CT_ETIMEOUT, "%s", pair.errs[1].text);
+    cr_assert_not_null(strstr(pair.errs[1].text, "rank 0"));
+    for (int i = 0; i < RANKS; i++)
+        pair.setups[i].deadline_ns += UINT64_C(20000000000);
+    cr_assert_eq(pthread_create(&thread, NULL, connect_rank_0, &pair), 0);
+    connect_rank(&pair, 1);
+    (void)pthread_join(thread, NULL);
+    cr_assert_eq(pair.codes[0] | pair.codes[1], 0, "%s %s", pair.errs[0].text, pair.errs[1].text);
+    close_all(fillers, FILLERS);
     pair_deinit(&pair);
 }
