@@ -131,6 +131,7 @@ static void on_prepare(void *context, uint64_t generation, enum ct_rdzv_reason r
         return;
     node->reason = reason;
     node->preparing = generation;
+    node->at_boundary = at_boundary;
     node->promised = 0;
     node->round_waits = false;
     if (!ct_workers_running(node->workers)) {

@@ -50,6 +50,7 @@ struct node {
     struct ct_arena round_arena;
     uint64_t running;           /* generation that workers act in; 0: none */
     uint64_t preparing;         /* generation that waits for this node's promise; 0: none */
+    bool at_boundary;           /* meanwhile the workers act on, up to a step boundary */
     enum ct_rdzv_reason reason; /* why the last round ended */
     uint64_t promised;          /* generation that was promised and has not begun; 0: none */
     bool round_waits; /* `round` begins when the workers that are being stopped are gone */

@@ -203,7 +203,8 @@ static void on_look(uv_timer_t *timer)
     uint64_t now_ms = uv_now(&node->loop);
 
     if (node->ending || node->round == NULL || node->running == 0 ||
-        node->running != node->round->generation || node->preparing != 0 || node->promised != 0)
+        node->running != node->round->generation || node->promised != 0 ||
+        (node->preparing != 0 && !node->at_boundary))
         return;
     if (node->running != watch->generation)
         begin(watch, now_ms);

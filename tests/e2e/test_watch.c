@@ -128,6 +128,29 @@ Test(watch, row_3_a_rank_that_hangs_in_a_collective_is_named_examined_and_replac
     drill_fact(3, "same bits as the undisturbed run");
 }
 
+/* The others wait for it at the boundary where a node wants to leave: no promise ends that wait. */
+Test(watch, a_rank_that_hangs_on_the_way_to_a_boundary_is_named_and_replaced)
+{
+    static const char *const words[] = {"--model.hidden=[512,512]", "--hang_timeout=3s", NULL};
+    static const struct fleet run = {.name = "run", .steps = STEPS, .words = words};
+    struct drill_job job = {.nodes = "2:3", .lease = "2s", .restarts = 1};
+
+    (void)drill_daemon(DRILL_HERE);
+    fleet_job(&run, &job);
+    for (int i = 0; i < 3; i++)
+        (void)drill_node(i, DRILL_HERE, &job);
+    fleet_wait_step(&run, 20, 30);
+    struct successor successor = {2, fleet_worker(2, 5)};
+    cr_assert_eq(kill(successor.before, SIGSTOP), 0);
+    cr_assert_eq(kill(drill_proc(1)->pid, SIGTERM), 0);
+    (void)proc_wait_text(drill_proc(2), "hung and was killed by ctrun", HANG_S + 12);
+    proc_until(has_successor, &successor, 15, "a new worker");
+    cr_assert_eq(fleet_finish(0, 60), 0, "%s", ct_buf_str(&drill_proc(0)->text));
+    cr_assert_eq(fleet_finish(2, 60), 0, "%s", ct_buf_str(&drill_proc(2)->text));
+    (void)fleet_finish(1, 10);
+    fleet_expect_samples(&run);
+}
+
 /* ---- row 4: a program of a user's own, a rank that never comes back from open(2) ---------------
  */
 
