@@ -26,9 +26,9 @@ struct ct_listener_options {
 };
 
 /* Bind and listen. Accepted connections get `callbacks` and start with `user` as theirs: on_open is
- * called when the peer is let in (TLS done, user checked). 0; CT_EINUSE when somebody listens there;
- * CT_EUNAVAILABLE when the address is not here; CT_EAUTH for a bind beyond loopback without a key;
- * CT_EUSAGE for a name that does not resolve; CT_ECANTCREAT for the socket's directory. */
+ * called when the peer is let in (TLS done, user checked). 0; CT_EINUSE when somebody listens
+ * there; CT_EUNAVAILABLE when the address is not here; CT_EAUTH for a bind beyond loopback without
+ * a key; CT_EUSAGE for a name that does not resolve; CT_ECANTCREAT for the socket's directory. */
 int ct_listener_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
                       const struct ct_listener_options *options,
                       const struct ct_conn_callbacks *callbacks, void *user,
