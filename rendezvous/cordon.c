@@ -120,9 +120,10 @@ static void apply(struct ct_rdzv *job, const char *host)
             strcmp(member->host, host) != 0)
             continue;
         bool was_barred = member->barred;
+        uint64_t was_eligible_ms = member->eligible_ms;
         ct_rdzv_set_out(job, member, member->leaving, cordon != NULL && cordon->by_operator);
         member->eligible_ms = ct_rdzv_eligible_from(job, host);
-        if (was_barred && !member->barred)
+        if (!member->barred && (was_barred || member->eligible_ms < was_eligible_ms))
             ct_rdzv_take_in(job, member);
     }
     find_next_end(job);
@@ -264,6 +265,8 @@ void ct_rdzv_on_order(struct ct_rdzv *job, const struct ct_rdzv_event *event)
 {
     if (job->phase == CT_RDZV_CLOSING || job->phase == CT_RDZV_CLOSED)
         answer(job, event->link, CT_ECLOSED, "job %s has ended", job->name);
+    else if (event->order->host[0] == '\0')
+        answer(job, event->link, CT_EUSAGE, "the order names no host");
     else if (event->kind == CT_RDZV_ON_DRAIN)
         drain(job, event->link, event->order);
     else if (event->kind == CT_RDZV_ON_CORDON)

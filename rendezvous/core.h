@@ -155,7 +155,7 @@ struct ct_rdzv_result {
 /* What readers outside the job may take. */
 struct ct_rdzv_publication {
     uint64_t generation; /* the round that made it; 0: none yet */
-    uint64_t lineage;    /* of the state that this round began with */
+    uint64_t lineage;    /* the oldest that holds the state: the base's, if it is the base */
     uint64_t step;
     uint64_t digest; /* 0: not compared */
 };
@@ -334,6 +334,7 @@ struct ct_rdzv_place {
 struct ct_rdzv_roster {
     uint64_t generation; /* 0: no round was committed yet */
     uint64_t lineage;    /* of the base; 0: nobody has state, begin from the checkpoint */
+    uint64_t oldest;     /* states of older lineages are no history of the job any more */
     uint64_t base_step;
     uint64_t base_digest;
     int32_t base_node;                    /* place of a member that holds the base, -1 when none */

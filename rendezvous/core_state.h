@@ -131,9 +131,14 @@ size_t ct_rdzv_candidates(const struct ct_rdzv *job);
 /* Those of them that the round being made has: asked or promised. */
 size_t ct_rdzv_drafted(const struct ct_rdzv *job);
 
-/* How many nodes a round made now would have: not more than MAX, and as many as give a world that
- * the job can use. */
-size_t ct_rdzv_usable(const struct ct_rdzv *job);
+/* How many nodes a round made of these would have: not more than MAX, and as many as give a world
+ * that the job can use. */
+enum ct_rdzv_pool {
+    CT_RDZV_POOL_ALL,     /* all candidates */
+    CT_RDZV_POOL_DRAFTED, /* those that the round being made has */
+    CT_RDZV_POOL_GROWTH,  /* those in the round, and newcomers that may be taken in now */
+};
+size_t ct_rdzv_usable(const struct ct_rdzv *job, enum ct_rdzv_pool pool);
 
 /* ---- members.c: who is here ---- */
 void ct_rdzv_on_join(struct ct_rdzv *job, const struct ct_rdzv_event *event);

@@ -238,7 +238,7 @@ bool ct_rdzv_describe_member(const struct ct_rdzv *job, size_t index, char *text
                        "host %s was lost several times within an hour and joins a running job in "
                        "%" PRIu64 " s",
                        member->host, (member->eligible_ms - job->now_ms) / 1000);
-    } else if (ct_rdzv_usable(job) <= job->roster.count) {
+    } else if (ct_rdzv_usable(job, CT_RDZV_POOL_ALL) <= job->roster.count) {
         (void)snprintf(
             text, room,
             "spare: %u of %u nodes of job %s are at work, this one replaces the next that "

@@ -78,9 +78,11 @@ void ct_rdzv_on_publish(struct ct_rdzv *job, const struct ct_rdzv_member *member
         answer(job, member->link, event, code, text); /* a step that is on record already counts */
         return;
     }
+    const struct ct_rdzv_roster *round = &job->roster;
+    bool is_base = round->base_node >= 0 && round->base_step == event->step;
     job->publishing = (struct ct_rdzv_publication){
         .generation = event->generation,
-        .lineage = job->roster.lineage,
+        .lineage = is_base ? round->lineage : event->generation,
         .step = event->step,
         .digest = event->digest,
     };

@@ -11,7 +11,8 @@
  * When the job can only use some worlds (world_divides) the last nodes are left out, as spares.
  *
  * The base descends from all that was published, for it is chosen when no older round can publish
- * any more; a state behind the newest publication is nobody's base.
+ * any more; a state behind the newest publication, or from before the round that made it, is
+ * nobody's base.
  *
  * Newcomers are ordered by the node rank they asked for, then by their Slurm node number, then by
  * the natural order of their host names (node2 before node10), then by arrival. */
@@ -108,19 +109,70 @@ static void fill_place(struct ct_rdzv_place *place, const struct ct_rdzv_member 
     ct_str_copy(place->role, sizeof(place->role), member->role);
 }
 
-/* Nodes go until the world is one that the job can use: they stay members, and are spares. Those
- * without state go first, newcomers before others. `count` holders; returns how many are left. */
+/* The oldest lineage that is still the job's history: that of the last round, unless one of its
+ * members knows that it took no part in a step of it. Each step needs all, so there was none, and
+ * the state that the round was to start from is the newest there is; if nobody held one, what could
+ * have been its base still can. */
+static uint64_t oldest_lineage(const struct ct_rdzv *job, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct ct_rdzv_member *member = &job->members[job->holder[i]];
+        bool took_part = member->place >= 0 || member->old_place >= 0;
+        if (took_part && member->acted < job->roster.generation)
+            return job->roster.base_node >= 0 ? job->roster.lineage : job->roster.oldest;
+    }
+    return job->roster.generation;
+}
+
+/* May a round start from what this member holds? It must be of the job's history (or just what the
+ * last round began with, should nobody hold more), and of what was published: the published state
+ * itself, or one from after it. */
+static bool may_be_base(const struct ct_rdzv *job, const struct ct_rdzv_member *member)
+{
+    const struct ct_rdzv_publication *published = &job->published;
+    const struct ct_rdzv_roster *last = &job->roster;
+    bool is_history = member->lineage >= job->next.oldest && member->lineage <= last->generation;
+    bool is_last_base =
+        last->base_node >= 0 && member->lineage == last->lineage && member->step == last->base_step;
+    bool is_published = member->lineage == published->lineage && member->step == published->step;
+    bool is_later = member->lineage >= published->generation && member->step >= published->step;
+    return member->lineage > 0 && (is_history || is_last_base) && (is_published || is_later);
+}
+
+/* The first of `count` holders with the newest state, -1: nobody has one. */
+static int32_t newest_holder(const struct ct_rdzv *job, uint32_t count)
+{
+    const struct ct_rdzv_member *best = NULL;
+    int32_t index = -1;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct ct_rdzv_member *member = &job->members[job->holder[i]];
+        if (!may_be_base(job, member))
+            continue;
+        if (best != NULL && (member->lineage != best->lineage ? member->lineage < best->lineage
+                                                              : member->step <= best->step))
+            continue;
+        best = member;
+        index = (int32_t)i;
+    }
+    return index;
+}
+
+/* Nodes go until the world is one that the job can use: they stay members, and are spares. The last
+ * newcomer goes first, then the last survivor, never the base. `count` holders; how many are left.
+ */
 static uint32_t trim(struct ct_rdzv *job, uint32_t count)
 {
     uint64_t world = 0;
     for (uint32_t i = 0; i < count; i++)
         world += job->members[job->holder[i]].slots;
     while (job->params.world_divides != 0 && count > 0 && job->params.world_divides % world != 0) {
-        uint32_t goes = count - 1;
-        while (goes > 0 && job->members[job->holder[goes]].lineage > 0)
-            goes--;
-        if (job->members[job->holder[goes]].lineage > 0)
-            goes = count - 1;
+        int32_t base = newest_holder(job, count);
+        uint32_t goes = count;
+        for (uint32_t i = 0; i < count; i++)
+            if ((int32_t)i != base && job->members[job->holder[i]].place < 0)
+                goes = i;
+        if (goes == count)
+            goes = base == (int32_t)count - 1 && count > 1 ? count - 2 : count - 1;
         world -= job->members[job->holder[goes]].slots;
         memmove(&job->holder[goes], &job->holder[goes + 1],
                 (count - goes - 1) * sizeof(*job->holder));
@@ -156,6 +208,7 @@ void ct_rdzv_assign(struct ct_rdzv *job)
             job->holder[count++] = job->holder[i];
     struct ct_rdzv_roster *next = &job->next;
     next->generation = job->generation;
+    next->oldest = oldest_lineage(job, count);
     next->count = trim(job, count);
     next->world = 0;
     CT_ASSERT(next->count <= job->params.nodes_max);
@@ -166,40 +219,17 @@ void ct_rdzv_assign(struct ct_rdzv *job)
     }
 }
 
-/* The oldest lineage that is still the job's history: that of the last round, unless one of its
- * members knows that it took no part in a step of it. Each step needs all, so there was none, and
- * the state that the round was to start from is the newest there is. */
-static uint64_t oldest_lineage(const struct ct_rdzv *job)
-{
-    for (uint32_t i = 0; i < job->next.count; i++) {
-        const struct ct_rdzv_member *member = &job->members[job->holder[i]];
-        bool took_part = member->place >= 0 || member->old_place >= 0;
-        if (took_part && member->acted < job->roster.generation)
-            return job->roster.lineage;
-    }
-    return job->roster.generation;
-}
-
 int ct_rdzv_choose_base(struct ct_rdzv *job, struct ct_error *err)
 {
     struct ct_rdzv_roster *next = &job->next;
     next->published = job->published;
-    next->base_node = -1;
     next->lineage = next->base_step = next->base_digest = 0;
-    uint64_t oldest = oldest_lineage(job);
-    for (uint32_t i = 0; i < next->count; i++) {
-        const struct ct_rdzv_member *member = &job->members[job->holder[i]];
-        if (member->lineage == 0 || member->lineage < oldest ||
-            member->lineage > job->roster.generation || member->step < job->published.step)
-            continue;
-        bool newer = member->lineage != next->lineage ? member->lineage > next->lineage
-                                                      : member->step > next->base_step;
-        if (next->base_node >= 0 && !newer)
-            continue;
-        next->base_node = (int32_t)i;
-        next->lineage = member->lineage;
-        next->base_step = member->step;
-        next->base_digest = member->digest;
+    next->base_node = newest_holder(job, next->count);
+    if (next->base_node >= 0) {
+        const struct ct_rdzv_member *base = &job->members[job->holder[next->base_node]];
+        next->lineage = base->lineage;
+        next->base_step = base->step;
+        next->base_digest = base->digest;
     }
     for (uint32_t i = 0; next->base_node >= 0 && i < next->count; i++) {
         const struct ct_rdzv_member *member = &job->members[job->holder[i]];

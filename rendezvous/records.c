@@ -68,6 +68,7 @@ static void put_commit(struct ct_buf *out, const struct ct_rdzv_roster *roster, 
     put_u32(out, restarts);
     put_u64(out, roster->generation);
     put_u64(out, roster->lineage);
+    put_u64(out, roster->oldest);
     put_u64(out, roster->base_step);
     put_u64(out, roster->base_digest);
     put_u32(out, (uint32_t)roster->base_node);
@@ -280,6 +281,7 @@ static void get_commit(struct cursor *cursor, struct ct_record *record)
     record->restarts = get_u32(cursor);
     roster->generation = get_u64(cursor);
     roster->lineage = get_u64(cursor);
+    roster->oldest = get_u64(cursor);
     roster->base_step = get_u64(cursor);
     roster->base_digest = get_u64(cursor);
     roster->base_node = (int32_t)get_u32(cursor);

@@ -140,20 +140,38 @@ size_t ct_rdzv_drafted(const struct ct_rdzv *job)
            job->outside[CT_RDZV_PROMISED];
 }
 
-size_t ct_rdzv_usable(const struct ct_rdzv *job)
+static bool is_in_pool(const struct ct_rdzv *job, const struct ct_rdzv_member *member,
+                       enum ct_rdzv_pool pool)
 {
-    size_t most = CT_MIN(ct_rdzv_candidates(job), (size_t)job->params.nodes_max);
-    if (job->params.world_divides == 0)
-        return most;
+    bool drafted = member->state == CT_RDZV_ASKED || member->state == CT_RDZV_PROMISED;
+    if (member->state == CT_RDZV_FREE || member->leaving || member->barred)
+        return false;
+    switch (pool) {
+    case CT_RDZV_POOL_DRAFTED:
+        return drafted;
+    case CT_RDZV_POOL_GROWTH:
+        return member->state != CT_RDZV_STANDBY || ct_rdzv_is_eligible(job, member);
+    default:
+        return true;
+    }
+}
+
+size_t ct_rdzv_usable(const struct ct_rdzv *job, enum ct_rdzv_pool pool)
+{
+    size_t most = job->params.nodes_max;
+    uint32_t divides = job->params.world_divides;
+    if (divides == 0 && pool == CT_RDZV_POOL_ALL)
+        return CT_MIN(ct_rdzv_candidates(job), most);
+    if (divides == 0 && pool == CT_RDZV_POOL_DRAFTED)
+        return CT_MIN(ct_rdzv_drafted(job), most);
     size_t count = 0, usable = 0;
     uint64_t world = 0;
     for (size_t i = 0; i < job->capacity && count < most; i++) {
-        const struct ct_rdzv_member *member = &job->members[i];
-        if (member->state == CT_RDZV_FREE || member->leaving || member->barred)
+        if (!is_in_pool(job, &job->members[i], pool))
             continue;
         count++;
-        world += member->slots;
-        if (job->params.world_divides % world == 0)
+        world += job->members[i].slots;
+        if (divides == 0 || divides % world == 0)
             usable = count;
     }
     return usable;

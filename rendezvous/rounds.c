@@ -107,7 +107,7 @@ void ct_rdzv_gather(struct ct_rdzv *job, bool newcomer)
         job->phase != CT_RDZV_LAST_CALL)
         return;
     const struct ct_rdzv_params *p = &job->params;
-    if (ct_rdzv_usable(job) < p->nodes_min) {
+    if (ct_rdzv_usable(job, CT_RDZV_POOL_ALL) < p->nodes_min) {
         if (job->phase == CT_RDZV_LAST_CALL)
             ct_rdzv_set_phase(job, waiting_phase(job));
         return;
@@ -133,30 +133,35 @@ static int by_joined(const void *a, const void *b, void *context)
     return (ja > jb) - (ja < jb);
 }
 
-/* May the round being made, which has `have` nodes so far, ask it? */
-static bool is_wanted(const struct ct_rdzv *job, const struct ct_rdzv_member *member, size_t have)
+/* The round being made has too few nodes, or none that give a world that the job can use: it asks
+ * hosts too that are to pause after they were lost. */
+static bool is_short(const struct ct_rdzv *job)
 {
-    bool needed = have < job->params.nodes_min && member->state == CT_RDZV_STANDBY &&
-                  !member->leaving && !member->barred;
-    return needed || ct_rdzv_is_eligible(job, member);
+    return ct_rdzv_usable(job, CT_RDZV_POOL_DRAFTED) < job->params.nodes_min;
+}
+
+static bool is_wanted(const struct ct_rdzv *job, const struct ct_rdzv_member *member, bool is_short)
+{
+    bool may_come = member->state == CT_RDZV_STANDBY && !member->leaving && !member->barred;
+    return is_short ? may_come : ct_rdzv_is_eligible(job, member);
 }
 
 void ct_rdzv_draft_one(struct ct_rdzv *job, struct ct_rdzv_member *member)
 {
-    size_t have = ct_rdzv_drafted(job);
-    if (have >= job->params.nodes_max || !is_wanted(job, member, have))
+    if (ct_rdzv_drafted(job) >= job->params.nodes_max || !is_wanted(job, member, is_short(job)))
         return;
     ct_rdzv_set_member(job, member, CT_RDZV_ASKED);
     if (job->pending == 0)
         ct_rdzv_push_prepare(job, member->link);
 }
 
-void ct_rdzv_draft(struct ct_rdzv *job)
+/* Ask those who are wanted, in the order of their coming, while there is room. */
+static void draft_wanted(struct ct_rdzv *job, bool is_short)
 {
     size_t have = ct_rdzv_drafted(job);
     size_t waiting = 0;
     for (size_t i = 0; i < job->capacity && job->count[CT_RDZV_STANDBY] > 0; i++)
-        if (is_wanted(job, &job->members[i], have))
+        if (is_wanted(job, &job->members[i], is_short))
             job->order[waiting++] = (uint32_t)i;
     qsort_r(job->order, waiting, sizeof(*job->order), by_joined, job->members);
     size_t room = job->params.nodes_max - CT_MIN(have, job->params.nodes_max);
@@ -165,6 +170,13 @@ void ct_rdzv_draft(struct ct_rdzv *job)
         ct_rdzv_set_member(job, &job->members[job->order[i]], CT_RDZV_ASKED);
     if (taken > 0 && job->pending == 0)
         ct_rdzv_push_prepare(job, taken > 1 ? CT_RDZV_ALL : job->members[job->order[0]].link);
+}
+
+void ct_rdzv_draft(struct ct_rdzv *job)
+{
+    draft_wanted(job, false);
+    if (is_short(job))
+        draft_wanted(job, true);
 }
 
 static void prepare_all(struct ct_rdzv *job)
@@ -347,7 +359,7 @@ void ct_rdzv_change(struct ct_rdzv *job, enum ct_rdzv_reason reason, bool at_bou
 {
     CT_ASSERT(ct_rdzv_acts(job));
     job->grow_until_ms = UINT64_MAX;
-    if (ct_rdzv_usable(job) >= job->params.nodes_min)
+    if (ct_rdzv_usable(job, CT_RDZV_POOL_ALL) >= job->params.nodes_min)
         begin(job, reason, at_boundary);
     else
         pause(job, reason);
@@ -364,7 +376,7 @@ static void plan_for(struct ct_rdzv *job, const struct ct_rdzv_member *member)
 void ct_rdzv_plan_growth(struct ct_rdzv *job, const struct ct_rdzv_member *newcomer)
 {
     if (job->phase != CT_RDZV_RUNNING || job->done_count > 0 ||
-        ct_rdzv_usable(job) <= job->count[CT_RDZV_ACTING])
+        ct_rdzv_usable(job, CT_RDZV_POOL_ALL) <= job->count[CT_RDZV_ACTING])
         return;
     for (size_t i = 0; newcomer == NULL && i < job->capacity; i++)
         plan_for(job, &job->members[i]);
@@ -436,7 +448,7 @@ static void give_up_asking(struct ct_rdzv *job)
 static void grow(struct ct_rdzv *job)
 {
     job->grow_until_ms = UINT64_MAX;
-    bool larger = ct_rdzv_usable(job) > job->count[CT_RDZV_ACTING];
+    bool larger = ct_rdzv_usable(job, CT_RDZV_POOL_GROWTH) > job->count[CT_RDZV_ACTING];
     for (size_t i = 0; larger && i < job->capacity; i++) {
         if (ct_rdzv_is_eligible(job, &job->members[i])) {
             ct_rdzv_change(job, CT_RDZV_REASON_GROW, true);

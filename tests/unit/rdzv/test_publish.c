@@ -149,6 +149,89 @@ Test(publish, a_state_behind_the_newest_publication_is_nobodys_base)
     scene_deinit(&s);
 }
 
+/* b is left out of round 2 with a step that nobody else has; a goes on and publishes, and leaves.
+ * Round 3 is b alone, without a base, and ends before its first step. */
+static void leave_branch(struct scene *s, bool publishes)
+{
+    scene_init(s, 1, 2, 9);
+    scene_run(s, "a b");
+    scene_cut(s, "b");
+    scene_at(s, s->now_ms + 200, true);
+    scene_prepared(s, "a", 1, 10);
+    if (publishes)
+        scene_publish(s, "a", 2, 11, 0);
+    scene_join(s, "b");
+    scene_cut(s, "a");
+    scene_at(s, s->now_ms + 200, true);
+    scene_prepared(s, "b", 1, 12);
+    cr_assert_eq(ct_rdzv_roster(s->job)->generation, 3);
+    cr_assert_eq(ct_rdzv_roster(s->job)->base_node, -1);
+    scene_fail(s, "b", 1, 0);
+    scene_prepared(s, "b", 1, 12); /* of round 1: it took no step in round 3 */
+}
+
+Test(publish, a_branch_that_was_given_up_is_no_base_after_a_round_that_never_acted)
+{
+    struct scene s;
+    for (int publishes = 0; publishes < 2; publishes++) {
+        leave_branch(&s, publishes != 0);
+        cr_assert_eq(ct_rdzv_roster(s.job)->generation, 4);
+        cr_assert_eq(ct_rdzv_roster(s.job)->base_node, -1);
+        scene_deinit(&s);
+    }
+}
+
+/* Round 2 begins from step 10 of round 1 and publishes; who took no part in it holds step 10 too.
+ */
+static void publish_in_second_round(struct scene *s, uint64_t step)
+{
+    scene_init(s, 1, 2, 9);
+    scene_run(s, "a b");
+    scene_fail(s, "b", 1, 0);
+    scene_prepared(s, "a", 1, 10);
+    scene_prepared(s, "b", 1, 10);
+    scene_publish(s, "a", 2, step, 0);
+    scene_fail(s, "b", 1, 0);
+    scene_prepared(s, "a", 1, step);
+    scene_prepared(s, "b", 0, 0);
+    cr_assert_eq(ct_rdzv_roster(s->job)->generation, 3);
+}
+
+Test(publish, a_state_from_before_the_round_that_published_is_nobodys_base)
+{
+    struct scene s;
+    publish_in_second_round(&s, 11);
+    cr_assert_eq(ct_rdzv_roster(s.job)->base_node, -1, "step 11 of round 1 is another branch");
+    scene_deinit(&s);
+}
+
+Test(publish, a_base_that_was_published_unchanged_may_be_the_base_again)
+{
+    struct scene s;
+    publish_in_second_round(&s, 10);
+    cr_assert_eq(ct_rdzv_roster(s.job)->lineage, 1);
+    cr_assert_eq(ct_rdzv_roster(s.job)->base_step, 10);
+    scene_deinit(&s);
+}
+
+Test(publish, the_base_of_the_last_round_is_better_than_none)
+{
+    struct scene s;
+    scene_init(&s, 1, 2, 9);
+    scene_run(&s, "a b");
+    scene_cut(&s, "b");
+    scene_at(&s, s.now_ms + 200, true);
+    scene_prepared(&s, "a", 1, 10);
+    scene_join(&s, "b");
+    scene_fail(&s, "a", 1, 0);
+    scene_prepared(&s, "a", 0, 0);
+    scene_prepared(&s, "b", 1, 10);
+    cr_assert_eq(ct_rdzv_roster(s.job)->generation, 3);
+    cr_assert_eq(ct_rdzv_roster(s.job)->lineage, 1);
+    cr_assert_eq(ct_rdzv_roster(s.job)->base_step, 10);
+    scene_deinit(&s);
+}
+
 /* ---- HEAL ---- */
 
 Test(publish, a_round_runs_when_all_its_nodes_hold_the_base)

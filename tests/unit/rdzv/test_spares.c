@@ -73,7 +73,7 @@ Test(spares, only_worlds_that_divide_the_batch_are_formed_and_the_rest_are_spare
     scene_deinit(&s);
 }
 
-Test(spares, those_who_hold_the_state_stay_when_nodes_are_too_many_for_the_batch)
+Test(spares, who_holds_the_newest_state_stays_when_nodes_are_too_many_for_the_batch)
 {
     struct scene s;
     char text[512];
@@ -85,8 +85,49 @@ Test(spares, those_who_hold_the_state_stay_when_nodes_are_too_many_for_the_batch
     scene_prepared(&s, "a", 0, 0);
     scene_prepared(&s, "b", 1, 9);
     scene_prepared(&s, "c", 1, 10);
-    cr_assert_str_eq(scene_roster(&s, text), "b:0 c:2");
+    cr_assert_str_eq(scene_roster(&s, text), "a:0 c:2");
     cr_assert_eq(ct_rdzv_roster(s.job)->base_step, 10);
+    scene_deinit(&s);
+}
+
+Test(spares, newcomers_go_before_survivors_when_nodes_are_too_many_for_the_batch)
+{
+    struct scene s;
+    char text[512];
+    scene_init(&s, 1, 4, 9);
+    scene_terms(&s, 0, 8);
+    scene_run(&s, "a b");
+    scene_join(&s, "c");
+    scene_fail(&s, "a", 1, 0);
+    scene_prepared(&s, "a", 0, 0);
+    scene_prepared(&s, "b", 1, 4);
+    scene_prepared(&s, "c", 0, 0);
+    cr_assert_str_eq(scene_roster(&s, text), "a:0 b:2");
+    scene_deinit(&s);
+}
+
+Test(spares, a_round_is_not_remade_for_nodes_that_may_not_be_taken_in)
+{
+    struct scene s;
+    scene_init(&s, 1, 4, 99);
+    scene_terms(&s, 1, 8);
+    s.quiet = true;
+    scene_run(&s, "a b c");
+    scene_at(&s, 60000, true);
+    scene_cut(&s, "b");
+    scene_at(&s, 60200, true);
+    scene_all_prepared(&s);
+    scene_new_self(&s, "b");
+    scene_join(&s, "b"); /* cordoned for an hour */
+    scene_join(&s, "d"); /* with b it would be four, without it three are of no use */
+    scene_all_prepared(&s);
+    uint64_t generation = ct_rdzv_generation(s.job);
+    scene_at(&s, 600000, true);
+    cr_assert_eq(ct_rdzv_generation(s.job), generation);
+    cr_assert_eq(ct_rdzv_roster(s.job)->count, 2);
+    scene_at(&s, 3700000, true);
+    scene_all_prepared(&s);
+    cr_assert_eq(ct_rdzv_roster(s.job)->count, 4);
     scene_deinit(&s);
 }
 
@@ -133,19 +174,22 @@ Test(spares, a_drained_node_works_until_the_step_boundary_and_is_released)
     scene_deinit(&s);
 }
 
-Test(spares, a_drain_that_would_leave_too_few_nodes_is_refused_with_the_remedy)
+Test(spares, orders_that_cannot_be_followed_are_answered_with_the_reason)
 {
     struct scene s;
     scene_init(&s, 2, 3, 0);
     scene_run(&s, "a b");
     scene_order(&s, CT_RDZV_ON_DRAIN, "b", 0);
     scene_order(&s, CT_RDZV_ON_DRAIN, "x", 0);
+    scene_order(&s, CT_RDZV_ON_CORDON, "", 0);
     scene_expect(&s,
                  "[  300] > ops DRAIN b\n"
                  "[  300] < link1000 ANSWER CT_EUNAVAILABLE: without host b job demo would have "
                  "1 nodes of at least 2 and stop: start another node first\n"
                  "[  300] > ops DRAIN x\n"
-                 "[  300] < link1000 ANSWER CT_ENOTFOUND: job demo has no node on host x\n");
+                 "[  300] < link1000 ANSWER CT_ENOTFOUND: job demo has no node on host x\n"
+                 "[  300] > ops CORDON \n"
+                 "[  300] < link1000 ANSWER CT_EUSAGE: the order names no host\n");
     scene_deinit(&s);
 }
 
@@ -277,6 +321,27 @@ Test(spares, a_host_that_was_lost_three_times_within_an_hour_is_cordoned_unless_
     scene_at(&s, s.now_ms + 200, true);
     scene_all_prepared(&s);
     cr_assert_str_eq(scene_roster(&s, text), "b:0");
+    scene_deinit(&s);
+}
+
+Test(spares, a_host_that_flapped_joins_as_soon_as_an_operator_says_so)
+{
+    struct scene s;
+    scene_init(&s, 1, 2, 9);
+    scene_terms(&s, 1, 0);
+    s.quiet = true;
+    scene_run(&s, "a b");
+    scene_cut(&s, "b");
+    scene_at(&s, s.now_ms + 200, true);
+    scene_all_prepared(&s);
+    scene_new_self(&s, "b");
+    scene_join(&s, "b");
+    scene_at(&s, s.now_ms + 60000, true);
+    cr_assert_eq(ct_rdzv_roster(s.job)->count, 1);
+    scene_order(&s, CT_RDZV_ON_UNCORDON, "b", 0);
+    scene_at(&s, s.now_ms + 3000, true);
+    scene_all_prepared(&s);
+    cr_assert_eq(ct_rdzv_roster(s.job)->count, 2);
     scene_deinit(&s);
 }
 
