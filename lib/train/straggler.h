@@ -21,7 +21,7 @@
 
 enum {
     CT_STRAGGLER_BATCH = 8, /* steps that are added at a time */
-    CT_STRAGGLER_WINDOW = 48,
+    CT_STRAGGLER_WINDOW = 40,
     CT_STRAGGLER_SHARE = 70,
     CT_STRAGGLER_COST = 10,
     CT_STRAGGLER_COST_US = 1000,

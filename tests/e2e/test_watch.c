@@ -156,38 +156,35 @@ Test(watch, a_rank_that_hangs_on_the_way_to_a_boundary_is_named_and_replaced)
 
 enum { RANKS = 3 };
 
-/* What rank `rank` of tests/e2e/programs/line wrote: its pid and step. */
-static pid_t pid_of(int rank, unsigned long long *ret_step)
-{
-    char name[32];
-    int pid = 0;
-
-    (void)snprintf(name, sizeof name, "rank_%d", rank);
-    *ret_step = 0;
-    (void)sscanf(e2e_read(e2e_in_folder(name)), "%d %llu", &pid, ret_step);
-    return pid;
-}
-
 struct goal {
     int rank;
     unsigned long long step;
     pid_t not_pid;
+    pid_t found;
 };
 
+/* What the rank of tests/e2e/programs/line wrote last, its pid and step; the file is empty for a
+ * moment at each step. */
 static bool is_reached(void *context)
 {
-    const struct goal *goal = context;
-    unsigned long long step;
-    pid_t pid = pid_of(goal->rank, &step);
+    struct goal *goal = context;
+    char name[32];
+    int pid = 0;
+    unsigned long long step = 0;
 
+    (void)snprintf(name, sizeof name, "rank_%d", goal->rank);
+    (void)sscanf(e2e_read(e2e_in_folder(name)), "%d %llu", &pid, &step);
+    goal->found = pid;
     return pid != 0 && pid != goal->not_pid && step >= goal->step;
 }
 
-static void wait_rank(int rank, unsigned long long step, pid_t not_pid)
+/* Wait for a step of a rank, by another process than `not_pid`; its pid. */
+static pid_t wait_rank(int rank, unsigned long long step, pid_t not_pid)
 {
-    struct goal goal = {rank, step, not_pid};
+    struct goal goal = {.rank = rank, .step = step, .not_pid = not_pid};
 
     proc_until(is_reached, &goal, 30, "a step of a rank");
+    return goal.found;
 }
 
 Test(watch, row_4_a_rank_that_hangs_outside_of_collectives_is_named_and_replaced)
@@ -201,13 +198,10 @@ Test(watch, row_4_a_rank_that_hangs_outside_of_collectives_is_named_and_replaced
                                 NULL};
     struct proc agent;
     pid_t before[RANKS];
-    unsigned long long step;
 
     proc_start(&agent, argv, NULL);
-    for (int rank = 0; rank < RANKS; rank++) {
-        wait_rank(rank, 20, 0);
-        before[rank] = pid_of(rank, &step);
-    }
+    for (int rank = 0; rank < RANKS; rank++)
+        before[rank] = wait_rank(rank, 20, 0);
     const char *file = e2e_in_folder("rank_1");
     const char *fifo = e2e_in_folder("fifo");
     cr_assert_eq(mkfifo(fifo, 0600), 0);
@@ -217,13 +211,13 @@ Test(watch, row_4_a_rank_that_hangs_outside_of_collectives_is_named_and_replaced
     drill_figure(4, "verdict after", drill_ms(since) / 1e3, HANG_S + 2, "s");
     cr_assert_eq(unlink(file), 0);
     (void)proc_wait_text(&agent, "hung and was killed by ctrun", 15);
-    wait_rank(1, 21, before[1]);
+    (void)wait_rank(1, 21, before[1]);
     drill_figure(4, "replaced after", drill_ms(since) / 1e3, HANG_S + 15, "s");
     for (int rank = 0; rank < RANKS; rank += 2)
-        cr_assert_eq(pid_of(rank, &step), before[rank], "rank %d was started again", rank);
+        cr_assert_eq(wait_rank(rank, 21, 0), before[rank], "rank %d was started again", rank);
     cr_assert_eq(proc_finish(&agent, 60), 0, "%s", ct_buf_str(&agent.text));
     e2e_said(&agent, "rank 1 (host ");
-    e2e_said(&agent, "where 2 ranks of this node wait for it; no sign of life for 3.");
+    e2e_said(&agent, "where 2 ranks of this node wait for it; no sign of life for ");
     e2e_said(&agent, "2 of 3 workers go on from step");
     e2e_said(&agent, "y = 2.00 x + 1.00 after 300 steps on 3 ranks");
     proc_free(&agent);
@@ -232,12 +226,10 @@ Test(watch, row_4_a_rank_that_hangs_outside_of_collectives_is_named_and_replaced
 Test(watch, a_hang_without_restarts_ends_the_job_with_its_sentence)
 {
     struct proc agent;
-    unsigned long long step;
 
     e2e_start(&agent, "--nproc_per_node=3", "--hang_timeout=1s",
               proc_program("../tests/programs/line"), e2e_in_folder(""), NULL);
-    wait_rank(2, 20, 0);
-    cr_assert_eq(kill(pid_of(2, &step), SIGSTOP), 0);
+    cr_assert_eq(kill(wait_rank(2, 20, 0), SIGSTOP), 0);
     cr_assert_neq(proc_finish(&agent, 30), 0);
     e2e_said(&agent, "rank 2 (node 0, host ");
     e2e_said(&agent, "hung and was killed by ctrun");
