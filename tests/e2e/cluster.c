@@ -4,6 +4,8 @@
 #include "base/assert.h"
 
 #include <criterion/criterion.h>
+#include <fcntl.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,6 +101,25 @@ void cluster_start(struct proc *proc, int host, const char *const argv[])
         words[count++] = argv[i];
     }
     proc_start(proc, words, NULL);
+}
+
+int cluster_enter(int host)
+{
+    char path[64];
+
+    (void)snprintf(path, sizeof path, "/run/netns/%s", space(host));
+    int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+    int away = open(path, O_RDONLY | O_CLOEXEC);
+    cr_assert(home >= 0 && away >= 0, "%s cannot be entered", path);
+    cr_assert_eq(setns(away, CLONE_NEWNET), 0);
+    (void)close(away);
+    return home;
+}
+
+void cluster_return(int home)
+{
+    cr_assert_eq(setns(home, CLONE_NEWNET), 0);
+    (void)close(home);
 }
 
 void cluster_cut(int host)

@@ -27,6 +27,11 @@ const char *cluster_address(int host);
 /* Start `argv` (NULL-terminated, at most 48 words) on a host. The pid is the program's own. */
 void cluster_start(struct proc *proc, int host, const char *const argv[]);
 
+/* The network of the host is that of the calling thread, and of threads that it starts, until
+ * cluster_return gets what this returned. */
+int cluster_enter(int host);
+void cluster_return(int home);
+
 /* Unplug the host's cable; lose all, or `percent` of a hundred, of the packets that go one way; let
  * at most `rate` (as of tc: "256kbit") out. cluster_heal ends all of that. */
 void cluster_cut(int host);

@@ -4,6 +4,7 @@
 #include "cluster.h"
 #include "e2e.h"
 #include "preload/interpose.h"
+#include "relay.h"
 
 #include "base/assert.h"
 
@@ -28,6 +29,8 @@ static struct {
     struct proc daemon;
     struct proc nodes[DRILL_NODES];
     char endpoint[ENDPOINT_BYTES]; /* "" before the first start of the daemon */
+    int host;                      /* of the daemon */
+    char report[8192];             /* the newest */
     char status[32];               /* where the newest one tells its state */
     int daemons;                   /* that were started */
     char key[PATH_MAX];
@@ -71,6 +74,7 @@ void drill_leave(void)
     for (int i = 0; i < DRILL_NODES; i++)
         end(&drill.nodes[i]);
     end(&drill.daemon);
+    relay_stop();
     cluster_down();
     e2e_leave();
 }
@@ -174,6 +178,7 @@ static void start_daemon(int host, char endpoint[ENDPOINT_BYTES], bool takeover)
     (void)snprintf(status, sizeof status, "unix:%s", e2e_in_folder(drill.status));
     (void)unlink(port_file);
     add(&words, argv);
+    drill.host = host;
     start(&drill.daemon, host, &words);
     (void)snprintf(endpoint, ENDPOINT_BYTES, "%s:%d", address_of(host),
                    atoi(e2e_wait_file(port_file, 10)));
@@ -316,6 +321,37 @@ double drill_metric(const char *name)
             return strtod(line + length + strcspn(line + length, " "), NULL);
     }
     return -1;
+}
+
+const char *drill_report(const char *endpoint)
+{
+    const char *const argv[] = {proc_program("ctrun"),
+                                "status",
+                                "--json",
+                                "--rdzv_endpoint",
+                                endpoint != NULL ? endpoint : drill.endpoint,
+                                drill.host == DRILL_HERE ? NULL : "--key_file",
+                                drill.key,
+                                NULL};
+    struct proc ask;
+
+    if (drill.host == DRILL_HERE)
+        proc_start(&ask, argv, NULL);
+    else
+        cluster_start(&ask, drill.host, argv);
+    cr_assert_eq(proc_finish(&ask, 10), 0, "%s", ct_buf_str(&ask.text));
+    (void)snprintf(drill.report, sizeof drill.report, "%s", ct_buf_str(&ask.text));
+    proc_free(&ask);
+    return drill.report;
+}
+
+double drill_reported(const char *name)
+{
+    char key[64];
+
+    (void)snprintf(key, sizeof key, "\"%s\":", name);
+    const char *at = strstr(drill.report, key);
+    return at != NULL ? strtod(at + strlen(key), NULL) : -1;
 }
 
 struct wish {

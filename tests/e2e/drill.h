@@ -60,6 +60,13 @@ bool drill_has_worker(int generation, int rank);
 /* What the daemon says to GET /status; "" when it does not answer. Static. */
 const char *drill_status(void);
 
+/* What `ctrun status --json` says to an operator on the daemon's host who asks at `endpoint`; NULL:
+ * where the daemon listens. Static. */
+const char *drill_report(const char *endpoint);
+
+/* A number of the newest report ("published_step"); -1: none. */
+double drill_reported(const char *name);
+
 /* A figure of the daemon's /metrics ("ctrun_generation"), the job's or the daemon's; -1: none. */
 double drill_metric(const char *name);
 void drill_wait_metric(const char *name, double value, double seconds);

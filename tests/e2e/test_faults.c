@@ -235,27 +235,3 @@ Test(faults, row_48_many_nodes_lost_at_once_cost_one_restart_and_few_rounds)
     drill_figure(48, "restarts charged", drill_metric("ctrun_restarts"), 1, "");
     drill_figure(48, "next round after", round, 3000, "ms");
 }
-
-Test(faults, row_49_a_job_without_nodes_waits_and_starts_again_with_new_ones)
-{
-    static const struct drill_job job = {.nodes = "2", .lease = "500ms", .restarts = 1};
-
-    (void)drill_daemon(DRILL_HERE);
-    for (int i = 0; i < 2; i++)
-        (void)drill_node(i, DRILL_HERE, &job);
-    for (int i = 0; i < 2; i++)
-        (void)drill_worker(1, i, 8);
-    for (int i = 0; i < 2; i++)
-        drill_signal(drill_proc(i), SIGKILL);
-    drill_wait_metric("ctrun_members", 0, 5);
-    cr_assert_eq(drill_metric("ctrun_running"), 0);
-    double since = proc_now_s();
-    for (int i = 0; i < 2; i++)
-        (void)drill_node(i, DRILL_HERE, &job);
-    drill_wait_metric("ctrun_running", 1, 10);
-    int generation = (int)drill_metric("ctrun_generation");
-    for (int i = 0; i < 2; i++)
-        (void)drill_worker(generation, i, 10);
-    cr_assert_geq(generation, 2, "a generation is never used again");
-    drill_figure(49, "two new ones at work after", drill_ms(since), 8000, "ms");
-}

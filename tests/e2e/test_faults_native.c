@@ -5,6 +5,7 @@
 #include "e2e.h"
 #include "fleet.h"
 #include "preload/interpose.h"
+#include "relay.h"
 
 #include "base/assert.h"
 
@@ -214,5 +215,85 @@ Test(faults, row_25_a_wall_clock_that_jumps_by_a_day_changes_nothing)
     }
     drill_figure(25, "rounds (+1 day, -1 day, back)", drill_metric("ctrun_generation") - 1, 0, "");
     drill_figure(25, "nodes lost", NODES - drill_metric("ctrun_members"), 0, "");
+    finish_training();
+}
+
+/* 200 ms each way by a relay on a host of its own; 5 % of what passes between it and the daemon is
+ * lost, and 64 kbit/s is all that the daemon may say. */
+Test(faults, row_15_a_slow_lossy_link_to_the_daemon_excludes_nobody)
+{
+    struct drill_job job = {.nodes = "2", .lease = "3s"}; /* as long as three losses in a row */
+    enum { RELAY = NODES + 1, DELAY_MS = 200, LOST = 5 };
+    pid_t workers[NODES];
+
+    cluster_up(NODES + 2);
+    (void)drill_daemon(0);
+    job.endpoints = relay_start(RELAY, 0, DELAY_MS);
+    start_training(&job, workers);
+    cluster_slow(0, "64kbit");
+    cluster_lose(0, CLUSTER_OUT, LOST);
+    cluster_lose(0, CLUSTER_IN, LOST);
+    int step = fleet_step(&run);
+    double since = proc_now_s();
+    (void)drill_report(job.endpoints);
+    double asked = drill_ms(since);
+    cr_assert_gt(asked, 2 * DELAY_MS, "a question takes %g ms", asked);
+    cr_assert_eq(drill_reported("world"), NODES);
+    drill_pass(4); /* a lease, and more */
+    int steps = fleet_step(&run) - step;
+    expect_same_workers(workers);
+    drill_figure(15, "rounds in 4 s (lease 3 s)", drill_metric("ctrun_generation") - 1, 0, "");
+    drill_figure(15, "nodes lost", NODES - drill_metric("ctrun_members"), 0, "");
+    cr_assert_gt(steps, 30, "training goes on: %d steps", steps);
+    cr_assert_lt(fleet_step(&run), STEPS, "it had more time than steps");
+    cluster_heal(0);
+    finish_training();
+    drill_fact(15, "200 ms each way, 5 %% lost, 64 kbit/s: `ctrun status` takes %.0f ms", asked);
+    drill_fact(15, "%d steps meanwhile, the same bits at the end", steps);
+}
+
+static const struct fleet cold = {.name = "run",
+                                  .steps = STEPS,
+                                  .batch = 32,
+                                  .words = (const char *const[]){"--checkpoint.every=40", NULL}};
+
+Test(faults, row_49_a_job_without_nodes_waits_and_new_ones_go_on_from_what_is_published)
+{
+    struct drill_job job = {.nodes = "2", .lease = "1s", .restarts = 1};
+    enum { EVERY = 40 };
+    char words[64];
+
+    cluster_up(NODES + 1);
+    (void)drill_daemon(0);
+    fleet_run_alone(&alone);
+    fleet_job(&cold, &job);
+    for (int i = 0; i < NODES; i++) {
+        cluster_slow(i + 1, "20mbit");
+        (void)drill_node(i, i + 1, &job);
+    }
+    fleet_wait_step(&cold, 3 * EVERY + EVERY / 2, 30);
+    for (int i = 0; i < NODES; i++)
+        drill_signal(drill_proc(i), SIGKILL);
+    drill_wait_metric("ctrun_members", 0, 5);
+    cr_assert_eq(drill_metric("ctrun_running"), 0);
+    int last = fleet_step(&cold);
+    (void)drill_report(NULL);
+    int published = (int)drill_reported("published_step");
+    cr_assert_geq(published, 2 * EVERY);
+    cr_assert_eq(published % EVERY, 0);
+
+    double since = proc_now_s();
+    for (int i = 0; i < NODES; i++)
+        (void)drill_node(i, i + 1, &job);
+    (void)snprintf(words, sizeof words, "step_%08d, step %d of %d", published, published, STEPS);
+    (void)proc_wait_text(drill_proc(0), words, 10);
+    drill_wait_metric("ctrun_running", 1, 5);
+    double back = drill_ms(since);
+    cr_assert_eq(e2e_count(ct_buf_str(&drill_proc(0)->text), "going on from"), 1);
+    drill_figure(49, "two new ones at work after", back, 8000, "ms");
+    drill_fact(49, "lost at step %d, published %d: they go on from step %d", last, published,
+               published);
+    drill_figure(49, "steps done again (a checkpoint each 40)", last - published, 2 * EVERY, "");
+    cr_assert_gt(drill_metric("ctrun_generation"), 1, "a generation is never used again");
     finish_training();
 }
