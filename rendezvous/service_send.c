@@ -199,11 +199,12 @@ static void send_close(struct ct_service_job *job, uint64_t link)
     send_to_members(job, link, ANY, &message);
 }
 
-/* Returns 0 or why the record was not kept. */
+/* Returns 0 or why the record was not kept. A job that ends before its first round leaves none:
+ * there is nothing that a later daemon would have to know. */
 static int persist(struct ct_service_job *job, const struct ct_rdzv_action *action)
 {
     struct ct_buf record;
-    if (job->service->io.persist == NULL)
+    if (job->service->io.persist == NULL || ct_rdzv_generation(job->core) == 0)
         return 0;
     ct_buf_init(&record, CT_JOURNAL_RECORD_LIMIT);
     ct_record_write_job(job->core, action->record, &record);

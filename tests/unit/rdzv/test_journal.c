@@ -4,6 +4,7 @@
 #include "rendezvous/records.h"
 #include "rendezvous/service.h"
 
+#include "base/assert.h"
 #include "base/rng.h"
 
 #include <criterion/criterion.h>
@@ -171,6 +172,7 @@ struct world {
     struct ct_message last; /* sent: only its numbers count */
     uint64_t prepares, rounds, closes;
     struct ct_id id;
+    uint32_t nodes; /* of the job; 0: one */
 };
 
 static void on_send(void *context, void *peer, const struct ct_message *message)
@@ -257,8 +259,8 @@ static uint64_t join(struct world *world, uint64_t now_ms, uint64_t seq, uint64_
                                           .slots = 2,
                                           .node_rank = -1,
                                           .slurm_node = -1,
-                                          .nodes_min = 1,
-                                          .nodes_max = 1,
+                                          .nodes_min = CT_MAX(world->nodes, 1u),
+                                          .nodes_max = CT_MAX(world->nodes, 1u),
                                           .host = "h",
                                           .address = "",
                                           .role = "default",
@@ -376,6 +378,22 @@ Test(journal, publications_and_cordons_are_known_to_the_next_daemon)
         world.journal = copy.journal;
         world.tail = copy.tail;
     }
+    ct_service_free(world.service);
+    ct_buf_deinit(&world.journal);
+}
+
+Test(journal, a_job_that_ends_before_its_first_round_leaves_nothing_to_replay)
+{
+    struct world world = {.id = {7, 8}, .nodes = 2};
+    ct_buf_init(&world.journal, 0);
+    start(&world);
+    uint64_t link = join(&world, 1000, 1, 0);
+    struct ct_message stop = {.type = CT_MSG_LEAVE,
+                              .leave = {.seq = 2, .how = CT_RDZV_LEAVE_STOP, .reason = ""}};
+    ct_service_message(world.service, 1000, link, &stop);
+    cr_assert_eq(world.closes, 1);
+    ct_service_free(world.service);
+    start(&world); /* asserts that all records can be replayed */
     ct_service_free(world.service);
     ct_buf_deinit(&world.journal);
 }
