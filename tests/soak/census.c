@@ -12,9 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How much a process may hold more than at its first census: rank 0's files, connections of a
- * larger world, a heap that has seen its largest round. */
-enum { MORE_FDS = 8, MORE_MEMFDS = 2, MORE_RSS_KIB = 6144, WARM_S = 60 };
+/* What a process may hold at most: twice what the largest world needs (a worker: two connections to
+ * each other rank), so that one descriptor lost a round is seen within minutes. And how much memory
+ * more than at its first census after a minute. */
+enum { MOST_FDS = 40, MOST_MEMFDS = 6, MORE_RSS_KIB = 6144, WARM_S = 60 };
 
 bool census_stat(pid_t pid, uint64_t *ret_born, pid_t *ret_parent, char *ret_state)
 {
@@ -154,10 +155,10 @@ static void compare(struct soak *soak, const struct tracked *it)
     static const char *const names[ROLE_COUNT] = {"the daemon", "agent", "worker"};
     const struct holding *first = &it->first, *last = &it->last;
 
-    if (last->fds > first->fds + MORE_FDS)
+    if (last->fds > MOST_FDS)
         report_alarm(soak, "%s %d of host %d has %ld descriptors, %ld after its start",
                      names[it->role], (int)it->pid, it->host, last->fds, first->fds);
-    if (last->memfds > first->memfds + MORE_MEMFDS)
+    if (last->memfds > MOST_MEMFDS)
         report_alarm(soak, "%s %d of host %d maps %ld pieces of shared memory, %ld after its start",
                      names[it->role], (int)it->pid, it->host, last->memfds, first->memfds);
     if (last->rss_kib > first->rss_kib + MORE_RSS_KIB)
