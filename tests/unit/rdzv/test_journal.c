@@ -313,6 +313,24 @@ Test(journal, a_daemon_that_comes_back_knows_the_round_and_disturbs_nobody)
     ct_buf_deinit(&world.journal);
 }
 
+Test(journal, who_was_still_on_its_way_into_the_round_begins_another_at_nobodys_charge)
+{
+    struct world world;
+    form(&world);
+    ct_service_free(world.service);
+    start(&world);
+    const struct ct_rdzv *job = ct_service_job(world.service, 0);
+    uint64_t link = join(&world, 5000100, 3, 1);
+    struct ct_message heartbeat = {.type = CT_MSG_HEARTBEAT,
+                                   .heartbeat = {.generation = 1, .seq = 4, .acting = 1}};
+    ct_service_message(world.service, 5000200, link, &heartbeat);
+    cr_assert_eq(ct_rdzv_phase(job), CT_RDZV_PREPARE);
+    cr_assert_eq(ct_rdzv_generation(job), 2);
+    cr_assert_eq(ct_rdzv_restarts(job), 0);
+    ct_service_free(world.service);
+    ct_buf_deinit(&world.journal);
+}
+
 Test(journal, a_node_that_does_not_come_back_is_lost_after_its_lease_and_the_grace)
 {
     struct world world;

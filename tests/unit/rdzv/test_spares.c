@@ -215,7 +215,7 @@ Test(spares, a_cordoned_host_is_in_no_new_round_until_it_is_uncordoned)
 {
     struct scene s;
     char text[512];
-    scene_init(&s, 1, 2, 0);
+    scene_init(&s, 1, 2, 1);
     scene_run(&s, "a");
     scene_order(&s, CT_RDZV_ON_CORDON, "b", 0);
     scene_join(&s, "b");
@@ -224,6 +224,10 @@ Test(spares, a_cordoned_host_is_in_no_new_round_until_it_is_uncordoned)
     cr_assert_str_eq(waits_for(&s, "b", text),
                      "host b is cordoned (by ops: a test) and joins no round: `ctrun uncordon b` "
                      "ends that");
+    scene_fail(&s, "a", 1, 0);
+    scene_all_prepared(&s);
+    cr_assert_eq(ct_rdzv_generation(s.job), 2);
+    cr_assert_eq(ct_rdzv_roster(s.job)->count, 1);
     scene_order(&s, CT_RDZV_ON_UNCORDON, "b", 0);
     scene_at(&s, 75000, true);
     scene_all_prepared(&s);
