@@ -88,7 +88,7 @@ void ct_service_snapshot(const struct ct_service *service,
         const bool needed[CT_RDZV_RECORDS] = {
             [CT_RDZV_RECORD_RESERVE] = core->generation > 0,
             [CT_RDZV_RECORD_COMMIT] = core->roster.generation > 0,
-            [CT_RDZV_RECORD_CLOSE] = core->phase == CT_RDZV_CLOSED,
+            [CT_RDZV_RECORD_CLOSE] = core->generation > 0 && core->phase == CT_RDZV_CLOSED,
             [CT_RDZV_RECORD_MANIFEST] = core->published.generation > 0,
             [CT_RDZV_RECORD_CORDON] = core->generation > 0 && core->cordon_count > 0,
         };

@@ -410,10 +410,16 @@ Test(journal, a_job_that_ends_before_its_first_round_leaves_nothing_to_replay)
                               .leave = {.seq = 2, .how = CT_RDZV_LEAVE_STOP, .reason = ""}};
     ct_service_message(world.service, 1000, link, &stop);
     cr_assert_eq(world.closes, 1);
+    struct world copy = {.id = {7, 8}};
+    ct_buf_init(&copy.journal, 0);
+    ct_service_snapshot(world.service, emit_record, &copy);
     ct_service_free(world.service);
     start(&world); /* asserts that all records can be replayed */
     ct_service_free(world.service);
+    start(&copy);
+    ct_service_free(copy.service);
     ct_buf_deinit(&world.journal);
+    ct_buf_deinit(&copy.journal);
 }
 
 Test(journal, a_snapshot_says_the_same_as_all_records)
