@@ -199,7 +199,7 @@ $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZED))
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) -fsanitize=fuzzer $(call libs,$(FUZZED)) -o $@
 
 # ---- what one asks for --------------------------------------------------------------------------
-.PHONY: units tests test unit/% lint asan tsan fuzz fuzzers bench sim mutants soak coverage install
+.PHONY: units tests test unit/% lint asan tsan fuzz fuzzers bench sim sim-large mutants soak coverage install
 units: $(UNITS) ## build every unit test
 tests: $(UNITS) $(E2E) $(USER_PROGRAMS) $(INTERPOSE) $(SIM) all ## build every test
 test: tests ## run every test of this mode
@@ -217,6 +217,10 @@ fuzz: ## each fuzz target for SECONDS=20
 	scripts/fuzz $(or $(SECONDS),20)
 sim: $(SIM) ## the rendezvous simulator, SEEDS=2000 from FIRST=1
 	$(SIM) --first $(or $(FIRST),1) --seeds $(or $(SEEDS),2000)
+	$(SIM) --list tests/sim/seeds.txt
+	$(SIM) --scenarios tests/sim/transcripts
+sim-large: $(SIM) ## rounds of AGENTS=10000 simulated agents: what they cost
+	$(SIM) --agents $(or $(AGENTS),10000)
 mutants: ## each guard of the rendezvous removed: does the simulator notice? SEEDS=3000
 	tests/sim/mutants $(or $(SEEDS),3000)
 soak: $(SOAK) all ## an elastic training under random faults for SECONDS=300, SEED=the time

@@ -12,12 +12,19 @@
 
 #include <inttypes.h>
 
+static void operator_hears(struct sim *sim, const struct ct_msg_admin_reply *reply)
+{
+    sim->operator_answer = reply->code;
+    sim_tell(sim, "the operator is told: %.*s", (int)reply->text.size,
+             (const char *)reply->text.data);
+}
+
 static void io_send(void *context, void *peer, const struct ct_message *message)
 {
     struct sim_daemon *daemon = context;
     struct conn *conn = peer;
     if (conn == &daemon->sim->operator&& message->type == CT_MSG_ADMIN_REPLY && !daemon->dying)
-        daemon->sim->operator_answer = message->admin_reply.code;
+        operator_hears(daemon->sim, &message->admin_reply);
     if (daemon->dying || !conn->open[AT_DAEMON] || conn->closing)
         return;
     oracle_daemon_tells(daemon->sim, daemon, message);

@@ -240,6 +240,7 @@ void sim_fault_begin(struct sim *sim, struct fault *fault)
         break;
     case FAULT_ORDER_DRAIN:
         sim_order(sim, CT_ADMIN_DRAIN, fault->node);
+        oracle_calm_ordered(sim, fault);
         break;
     case FAULT_CORDON:
         sim_order(sim, CT_ADMIN_CORDON, fault->node);

@@ -146,8 +146,8 @@ static void check_base(struct sim *sim, uint32_t index)
     const struct sim_node *node = &sim->nodes[index];
     uint64_t step = o->past[t->generation].base_step;
     uint64_t lineage = o->past[t->generation].lineage;
-    bool holds = o->stable > 0 && o->past[t->generation].overlaps && node->state.lineage > 0 &&
-                 descends(o, node->state.lineage, node->state.step, o->step_generation, o->stable);
+    bool holds = o->stable > 0 && o->past[t->generation].overlaps &&
+                 node->state.lineage == o->step_generation && node->state.step >= o->stable;
     bool keeps = descends(o, lineage, step, o->step_generation, o->stable);
     if (holds && !keeps)
         sim_fail(sim,
@@ -183,6 +183,19 @@ static void check_published(struct sim *sim)
                  t->generation, t->published_step, p->step);
 }
 
+/* S8: whoever is in the round holds the step that is published. */
+static void check_stable(struct sim *sim, const struct ct_rdzv_publication *published)
+{
+    const struct training *t = &sim->training;
+    for (uint32_t i = 0; i < t->count && t->generation == published->generation; i++) {
+        const struct sim_node *node = &sim->nodes[t->nodes[i]];
+        if (node->incarnations == t->ids[i].low && node->state.lineage == published->generation &&
+            node->state.step < published->step)
+            sim_fail(sim, "S8: step %" PRIu64 " is published, %s has come to step %" PRIu64,
+                     published->step, node->host, node->state.step);
+    }
+}
+
 /* S6, S7: publications follow each other, each descends from the one before, none comes from a
  * round that is over. */
 void oracle_published(struct sim *sim, const struct ct_rdzv_publication *published)
@@ -205,14 +218,14 @@ void oracle_published(struct sim *sim, const struct ct_rdzv_publication *publish
                  "S7: step %" PRIu64 " of g%" PRIu64 " does not descend from step %" PRIu64
                  " of g%" PRIu64,
                  published->step, published->generation, last->step, last->generation);
+    check_stable(sim, published);
     o->published = *published;
     sim->coverage.published++;
 }
 
-/* S5: the round starts from the state that it names. */
-void oracle_heal(struct sim *sim)
+/* The members are about to take the base. S5: it is the state that the round names. */
+void oracle_base(struct sim *sim)
 {
-    struct oracle *o = &sim->oracle;
     const struct training *t = &sim->training;
     if (t->base_node >= 0) {
         const struct sim_node *node = &sim->nodes[t->nodes[t->base_node]];
@@ -226,10 +239,17 @@ void oracle_heal(struct sim *sim)
     for (uint32_t i = 0; i < t->count; i++)
         check_base(sim, t->nodes[i]);
     check_published(sim);
-    if (t->base_node < 0)
-        o->stable = t->published_step; /* nobody held it any more: from the checkpoint */
-    o->step_generation = t->generation;
-    o->has_digest = false;
+    if (t->base_node < 0) { /* nobody held it any more: from the checkpoint, whoever comes now */
+        sim->oracle.stable = t->published_step;
+        sim->oracle.step_generation = t->generation;
+    }
+}
+
+/* All have taken it: steps are made from here. */
+void oracle_healed(struct sim *sim)
+{
+    sim->oracle.step_generation = sim->training.generation;
+    sim->oracle.has_digest = false;
 }
 
 /* S4: who completes a step of a round holds the same state as the others. */

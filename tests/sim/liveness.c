@@ -11,6 +11,7 @@ enum {
     OUT_MS = 2500,   /* beyond the lease, until survivors act again without a silent
                         node */
     DONE_MS = 10000, /* until a job is over whose ranks are all done */
+    QUIET = 2,       /* generations of the last quarter of a run: one cools down, and comes */
     WASTE = 5,       /* generations that a fault, a start or a broken connection may cost */
 };
 
@@ -55,7 +56,7 @@ void oracle_calm_begin(struct sim *sim, struct fault *fault)
     uint64_t out = sim->params.lease_ms + OUT_MS;
     if (is_silent && fault->lasts > out)
         sim_schedule(sim, sim->now + out, EV_CALM, (uint32_t)(fault - sim->faults), 1);
-    if (fault->kind == FAULT_NODE_DRAIN || fault->kind == FAULT_ORDER_DRAIN)
+    if (fault->kind == FAULT_NODE_DRAIN)
         sim_schedule(sim, sim->now + sim->step_ms + OUT_MS, EV_CALM,
                      (uint32_t)(fault - sim->faults), 2);
 }
@@ -78,7 +79,14 @@ void oracle_calm_out(struct sim *sim, const struct fault *fault)
                  node->host, sim->now - fault->at, ct_rdzv_phase_name(phase));
 }
 
-/* L6: who leaves is let go. */
+/* L6: the order was heard; who leaves is let go. */
+void oracle_calm_ordered(struct sim *sim, const struct fault *fault)
+{
+    if (sim->calm && sim->operator_answer == 0)
+        sim_schedule(sim, sim->now + sim->step_ms + OUT_MS, EV_CALM,
+                     (uint32_t)(fault - sim->faults), 2);
+}
+
 void oracle_calm_left(struct sim *sim, const struct fault *fault)
 {
     const struct sim_node *node = &sim->nodes[fault->node];
@@ -169,6 +177,13 @@ static void check_running(struct sim *sim, const struct ct_rdzv *job)
     check_answers(sim, ct_rdzv_roster(job));
 }
 
+/* L8: once all is well for a while no round follows the other. */
+void oracle_quiet(struct sim *sim)
+{
+    const struct ct_rdzv *job = sim_job(sim_newest_daemon(sim));
+    sim->oracle.quiet_generation = job != NULL ? ct_rdzv_generation(job) : 0;
+}
+
 /* L8: no live-lock. S14: nothing is left of what is gone. */
 static void check_waste(struct sim *sim, const struct sim_daemon *daemon)
 {
@@ -180,6 +195,10 @@ static void check_waste(struct sim *sim, const struct sim_daemon *daemon)
     if (ct_service_links(daemon->service) > conns)
         sim_fail(sim, "S14: %zu links, %zu connections", ct_service_links(daemon->service), conns);
     uint64_t causes = sim->coverage.faults + sim->oracle.starts + sim->oracle.breaks;
+    if (job != NULL && sim->oracle.quiet_generation > 0 &&
+        ct_rdzv_generation(job) > sim->oracle.quiet_generation + QUIET)
+        sim_fail(sim, "L8: generation %" PRIu64 ", it was %" PRIu64 " long after all was well",
+                 ct_rdzv_generation(job), sim->oracle.quiet_generation);
     if (job != NULL && ct_rdzv_generation(job) > WASTE * causes)
         sim_fail(sim, "L8: %" PRIu64 " generations for %" PRIu64 " causes", ct_rdzv_generation(job),
                  causes);

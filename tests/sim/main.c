@@ -1,5 +1,6 @@
 /* The simulator's command line: seeds, each run twice, the first failure
  * shortened and shown. */
+#include "large.h"
 #include "sim.h"
 
 #include "base/fs.h"
@@ -17,6 +18,7 @@ struct options {
     bool once; /* do not run each seed a second time */
     bool coverage;
     bool write;            /* the transcripts, instead of comparing */
+    uint64_t agents;       /* a large job instead */
     const char *list;      /* a file of seeds instead */
     const char *scenarios; /* compare with the transcripts of this folder instead */
 };
@@ -25,6 +27,7 @@ static const char usage[] =
     "usage: sim [--first N] [--seeds N] [--list FILE] [--once] [--trace] "
     "[--coverage]\n"
     "       sim --scenarios DIR [--write]\n"
+    "       sim --agents N [--first N]\n"
     "  --first N        first seed [1]\n"
     "  --seeds N        how many [2000]\n"
     "  --list FILE      the seeds in FILE instead (one a line, # begins a "
@@ -34,7 +37,8 @@ static const char usage[] =
     "  --trace          print the transcript\n"
     "  --coverage       print what the runs reached, and what they never did\n"
     "  --scenarios DIR  tell the stories, and compare with DIR/NAME.txt\n"
-    "  --write          write DIR/NAME.txt anew instead\n";
+    "  --write          write DIR/NAME.txt anew instead\n"
+    "  --agents N       form rounds of N agents, and print what it costs\n";
 
 /* One run; the failure ("" for none) goes to `failure`. Returns the hash of the
  * trace. */
@@ -203,6 +207,9 @@ static int parse(struct options *options, int argc, char **argv)
             options->list = argv[i];
         else if (strcmp(word, "--scenarios") == 0)
             options->scenarios = argv[i];
+        else if (strcmp(word, "--agents") == 0 && ct_parse_u64(argv[i], &options->agents) == 0 &&
+                 options->agents >= 4 && options->agents <= CT_RDZV_NODES_LIMIT)
+            continue;
         else if (strcmp(word, "--first") == 0 && ct_parse_u64(argv[i], &options->first) == 0)
             continue;
         else if (strcmp(word, "--seeds") != 0 || ct_parse_u64(argv[i], &options->seeds) != 0)
@@ -221,6 +228,8 @@ int main(int argc, char **argv)
         (void)fputs(usage, stderr);
         return 2;
     }
+    if (options.agents > 0)
+        return sim_large((uint32_t)options.agents, options.first);
     if (options.scenarios != NULL)
         return tell_all(&options);
     if (options.list != NULL)

@@ -43,6 +43,8 @@ static void on_prepare(void *context, uint64_t generation, enum ct_rdzv_reason r
     if (!sim->healed && sim->slow_stops && ct_rng_chance(&sim->work_rng, 30))
         stopping += ct_rng_below(&sim->work_rng, sim->params.prepare_ms * 5 / 4);
     node->acting = 0;
+    if (!sim->healed && sim->slow_stops && ct_rng_chance(&sim->work_rng, 5))
+        return; /* they never stop, until they are asked for another round */
     sim_node_answer(sim, node->index, node->stopped ? 0 : stopping);
 }
 

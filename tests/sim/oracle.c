@@ -98,6 +98,7 @@ void oracle_daemon_restored(struct sim *sim, struct sim_daemon *daemon)
         if (o->generation > 0 && !o->was_closed)
             sim_fail(sim, "S10: the job is forgotten after round %" PRIu64, o->generation);
         sim->over = o->was_closed;
+        o->cordoned = 0;
         return;
     }
     if (ct_rdzv_generation(job) < o->generation)
@@ -241,12 +242,28 @@ static void check_budget(struct sim *sim, const struct sim_daemon *daemon,
                  ct_rdzv_roster(job)->generation);
 }
 
+/* S17: a round runs when all hold its base. */
+static void check_healed(struct sim *sim, const struct sim_daemon *daemon,
+                         const struct ct_rdzv *job)
+{
+    const struct ct_rdzv_roster *roster = ct_rdzv_roster(job);
+    bool begins = daemon->phase != CT_RDZV_RUNNING && ct_rdzv_phase(job) == CT_RDZV_RUNNING;
+    for (uint32_t i = 0; begins && i < roster->count; i++) {
+        const struct sim_node *node = &sim->nodes[roster->places[i].id.high - 1];
+        if (node->incarnations == roster->places[i].id.low && node->healed_max < roster->generation)
+            sim_fail(sim, "S17: g%" PRIu64 " runs, and %s does not hold its base",
+                     roster->generation, node->host);
+    }
+}
+
 void oracle_daemon_step(struct sim *sim, struct sim_daemon *daemon)
 {
     struct oracle *o = &sim->oracle;
     struct ct_error err = {0};
     const struct ct_rdzv *job = sim_job(daemon);
     bool was_closed = daemon->phase == CT_RDZV_CLOSED;
+    if (job == NULL && o->generation == 0)
+        o->cordoned = 0; /* no round ran: nothing of the job is worth keeping */
     if (job == NULL || (was_closed && ct_rdzv_phase(job) != CT_RDZV_CLOSED)) {
         sim->over = sim->over || (was_closed && is_newest(sim, daemon));
         return;
@@ -266,6 +283,7 @@ void oracle_daemon_step(struct sim *sim, struct sim_daemon *daemon)
         sim->coverage.rounds++;
     }
     check_losses(sim, daemon, job);
+    check_healed(sim, daemon, job);
     if (ct_rdzv_published(job)->generation > 0 && is_newest(sim, daemon))
         oracle_published(sim, ct_rdzv_published(job));
     enum ct_rdzv_phase phase = ct_rdzv_phase(job);

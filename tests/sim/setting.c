@@ -7,6 +7,8 @@
 
 #include "base/assert.h"
 
+#include <stdio.h>
+
 static void draw_params(struct sim *sim)
 {
     static const uint32_t leases[] = {1000, 2000, 500, 5000, 200};
@@ -26,7 +28,9 @@ static void draw_params(struct sim *sim)
         .prepare_ms = ct_rng_chance(rng, 100) ? CT_MAX(lease / 5, 400u)
                                               : (uint32_t)sim_between(rng, 3000, 10000),
         .grow_ms = (uint32_t)sim_between(rng, 1, 1000),
-        .autonomy_ms = 600000,
+        .autonomy_ms = ct_rng_chance(rng, 800) || sim->calm
+                           ? 600000 / sim->scale
+                           : 2 * lease + (uint32_t)sim_between(rng, 0, 30000),
         .cordon_faults = ct_rng_chance(rng, 500) ? 3 : 0,
     };
     if (sim->calm)
@@ -36,6 +40,7 @@ static void draw_params(struct sim *sim)
     sim->params.grow_ms *= sim->scale;
     sim->params.last_call_ms *= sim->scale;
     sim->params.join_timeout_ms *= sim->scale;
+    sim->params.autonomy_ms *= sim->scale;
     uint32_t spare = (uint32_t)ct_rng_below(rng, 3);
     sim->node_count = CT_MIN(nodes + spare, (uint32_t)SIM_NODES);
 }
@@ -89,6 +94,7 @@ static void make_nodes(struct sim *sim)
         node->sim = sim;
         node->index = i;
         node->conn = SIM_CONNS;
+        (void)snprintf(node->host, sizeof(node->host), "n%u", i);
         node->clock = (struct ct_clock){.mono_ns = mono_ns, .wall_ns = wall_ns, .context = node};
         node->options = (struct ct_agent_options){
             .run_id = "sim",

@@ -62,6 +62,7 @@ enum event_kind {
     EV_FAULT_END,
     EV_CALM,  /* what fault a of a calm run may have cost is counted */
     EV_START, /* process a starts (again) */
+    EV_QUIET, /* all has been well for long */
     EV_HEAL,  /* from now on nothing goes wrong */
     EV_KINDS,
 };
@@ -222,7 +223,8 @@ struct training {
     int32_t base_node;
     uint64_t published_generation; /* the newest when the round was made */
     uint64_t published_step;
-    bool healed;            /* all hold the same state */
+    struct state base;      /* what all take; lineage 0: not looked at yet */
+    bool healed;            /* all hold it */
     uint64_t boundary_step; /* they stop after it; 0: none */
     uint64_t done_ms;       /* when the last of them ends, or ended */
 };
@@ -295,6 +297,7 @@ struct oracle {
     uint64_t told_step;
     uint32_t cordoned; /* nodes whose hosts are, as operators were told: a bit set */
     uint64_t cordoned_generation[SIM_NODES]; /* the round that was known then */
+    uint64_t quiet_generation;               /* at 3/4 of the healed phase */
     uint64_t wall_reads;                     /* by cores, of a clock that jumps */
     uint64_t starts;                         /* of nodes */
     uint64_t breaks;                         /* of connections */
@@ -517,7 +520,8 @@ void oracle_node_round(struct sim *sim, uint32_t node, const struct ct_round *ro
 void oracle_node_told(struct sim *sim, const struct conn *conn, const struct ct_message *message,
                       bool was_joining);
 void oracle_node_closed(struct sim *sim, uint32_t node);
-void oracle_heal(struct sim *sim);
+void oracle_base(struct sim *sim);
+void oracle_healed(struct sim *sim);
 void oracle_step(struct sim *sim, uint32_t node);
 
 /* A publication is on record. */
@@ -526,8 +530,10 @@ void oracle_published(struct sim *sim, const struct ct_rdzv_publication *publish
 /* ---- liveness.c ---- */
 void oracle_calm_begin(struct sim *sim, struct fault *fault);
 void oracle_calm_out(struct sim *sim, const struct fault *fault);
+void oracle_calm_ordered(struct sim *sim, const struct fault *fault);
 void oracle_calm_left(struct sim *sim, const struct fault *fault);
 void oracle_calm_end(struct sim *sim, const struct fault *fault);
+void oracle_quiet(struct sim *sim); /* at 3/4 of the healed phase */
 void oracle_end(struct sim *sim);
 
 #endif

@@ -62,24 +62,48 @@ static void finish(struct sim *sim, uint32_t index)
     sim_schedule(sim, at, EV_DONE, index, t->generation);
 }
 
-static void heal(struct sim *sim)
+/* The base's state, or that of the newest publication, or the first one. */
+static struct state find_base(const struct sim *sim)
 {
-    struct training *t = &sim->training;
+    const struct training *t = &sim->training;
     struct state base = {.digest = 1};
     if (t->base_node >= 0)
         base = sim->nodes[t->nodes[t->base_node]].state;
     else if (t->published_generation > 0)
         base = (struct state){.step = t->published_step, .digest = sim->oracle.published.digest};
-    oracle_heal(sim);
     base.lineage = t->generation;
-    for (uint32_t i = 0; i < t->count; i++)
-        sim->nodes[t->nodes[i]].state = base;
-    bool was_done = sim->total_steps > 0 && base.step >= sim->total_steps;
-    for (uint32_t i = 0; i < t->count; i++) {
-        sim_node_healed(sim, t->nodes[i]);
-        if (was_done)
-            finish(sim, t->nodes[i]);
+    return base;
+}
+
+static void heal_member(struct sim *sim, uint32_t index)
+{
+    struct training *t = &sim->training;
+    sim->nodes[index].state = t->base;
+    sim_node_healed(sim, index);
+    if (sim->total_steps > 0 && t->base.step >= sim->total_steps)
+        finish(sim, index);
+}
+
+/* Some members take the base, the others at the next opportunity. */
+static void heal(struct sim *sim)
+{
+    struct training *t = &sim->training;
+    uint32_t left = 0;
+    if (t->base.lineage != t->generation) {
+        oracle_base(sim);
+        t->base = find_base(sim);
     }
+    for (uint32_t i = 0; i < t->count; i++) {
+        if (sim->nodes[t->nodes[i]].healed_max == t->generation)
+            continue;
+        if (ct_rng_chance(&sim->work_rng, 700))
+            heal_member(sim, t->nodes[i]);
+        else
+            left++;
+    }
+    if (left > 0)
+        return;
+    oracle_healed(sim);
     t->healed = true;
 }
 
@@ -103,11 +127,12 @@ static void step(struct sim *sim)
         t->boundary_step = now + 1;
     for (uint32_t i = 0; i < t->count; i++) {
         uint32_t index = t->nodes[i];
-        if (ct_rng_chance(&sim->work_rng, 800))
+        uint64_t late = 1 + ct_rng_below(&sim->work_rng,
+                                         ct_rng_chance(&sim->work_rng, 900) ? 30 : sim->step_ms);
+        if (ct_rng_chance(&sim->work_rng, 700))
             sim_member_step(sim, index, now + 1);
         else
-            sim_schedule(sim, sim->now + 1 + ct_rng_below(&sim->work_rng, 30), EV_MEMBER_STEP,
-                         index, now + 1);
+            sim_schedule(sim, sim->now + late, EV_MEMBER_STEP, index, now + 1);
     }
 }
 

@@ -134,6 +134,9 @@ void sim_arm(struct sim *sim, uint32_t process, uint64_t due)
 /* ---- words ---- */
 
 static void put_line(struct sim *sim, enum voice voice, const char *format, va_list list)
+    __attribute__((format(printf, 3, 0)));
+
+static void put_line(struct sim *sim, enum voice voice, const char *format, va_list list)
 {
     char line[1024];
     (void)vsnprintf(line, sizeof(line), format, list);
@@ -254,6 +257,9 @@ static void happen(struct sim *sim, const struct event *event)
     case EV_START:
         start_process(sim, event->a);
         break;
+    case EV_QUIET:
+        oracle_quiet(sim);
+        break;
     case EV_HEAL:
         sim_heal(sim);
         break;
@@ -291,6 +297,7 @@ static void begin(struct sim *sim, uint64_t skip)
     sim_schedule(sim, 0, EV_START, 0, 0);
     sim_schedule(sim, 0, EV_STEP, 0, 0);
     sim_schedule(sim, sim->faults_ms, EV_HEAL, 0, 0);
+    sim_schedule(sim, sim->faults_ms + (sim->ends_ms - sim->faults_ms) * 3 / 4, EV_QUIET, 0, 0);
 }
 
 void sim_run(struct sim *sim, uint64_t skip)
