@@ -31,6 +31,7 @@ struct ct_metrics {
     const struct ct_clock *clock;
     int jsonl; /* descriptors, -1 when not wanted */
     int events;
+    off_t left_size; /* of metrics.jsonl, as this writer has left it */
     char jsonl_path[PATH_MAX];
     char events_path[PATH_MAX];
     struct ct_buf scratch;
@@ -87,6 +88,14 @@ static off_t kept_bytes(int fd, uint64_t step)
     return (off_t)kept;
 }
 
+/* Its size tells whether somebody else has written to it, or cut it. */
+static off_t size_of(int fd)
+{
+    struct stat stat;
+
+    return fstat(fd, &stat) == 0 ? stat.st_size : -1;
+}
+
 static int open_jsonl(struct ct_metrics *metrics, const struct ct_metrics_options *options,
                       struct ct_error *err)
 {
@@ -98,6 +107,7 @@ static int open_jsonl(struct ct_metrics *metrics, const struct ct_metrics_option
     if (ftruncate(metrics->jsonl, kept_bytes(metrics->jsonl, options->resumed_step)) != 0)
         return ct_error_set(err, CT_EIO, "%s: cannot be cut behind step %" PRIu64 ": %s", path,
                             options->resumed_step, strerror(errno));
+    metrics->left_size = size_of(metrics->jsonl);
     return 0;
 }
 
@@ -207,9 +217,13 @@ int ct_metrics_write(struct ct_metrics *metrics, const struct ct_metric_record *
     double time = wall_s(metrics);
     int code = 0;
 
+    if (metrics->jsonl >= 0 && size_of(metrics->jsonl) != metrics->left_size)
+        return ct_error_set(err, CT_EFENCED, "%s: another process writes it now",
+                            metrics->jsonl_path);
     if (metrics->jsonl >= 0) {
         print_record(&metrics->scratch, record, time);
         code = flush(metrics, metrics->jsonl, metrics->jsonl_path, err);
+        metrics->left_size = size_of(metrics->jsonl);
     }
     if (code == 0 && metrics->events >= 0) {
         frame_record(&metrics->scratch, record, time);

@@ -54,7 +54,9 @@ struct ct_metrics_options {
 int ct_metrics_new(struct ct_metrics **ret, const struct ct_metrics_options *options,
                    struct ct_error *err);
 
-/* Write one record to every open file. CT_EIO. */
+/* Write one record to every open file. CT_EIO. CT_EFENCED: somebody else has written to
+ * metrics.jsonl since, as the rank 0 of a later round does while this one was cut off; nothing is
+ * written. */
 int ct_metrics_write(struct ct_metrics *metrics, const struct ct_metric_record *record,
                      struct ct_error *err);
 

@@ -121,6 +121,25 @@ static void show_progress(struct ct_worker *worker, const struct ct_step_report 
         (void)ct_job_progress(worker->job, &progress);
 }
 
+/* A rank 0 that was cut off may complete its last step when its peers' words arrive at last. By
+ * then a later round writes, and this worker leaves it to that. */
+static int write_record(struct ct_worker *worker, const struct ct_metric_record *record,
+                        struct ct_error *err)
+{
+    struct ct_error why = {0};
+    int code = ct_metrics_write(worker->report.metrics, record, &why);
+
+    if (code == CT_EFENCED) {
+        ct_log_event(worker->log, CT_LOG_WARN, "metrics_left", "%s, and this one no more",
+                     why.text);
+        ct_report_close(worker);
+        return 0;
+    }
+    if (code != 0 && err != NULL)
+        *err = why;
+    return code;
+}
+
 int ct_report_step(struct ct_worker *worker, const struct ct_step_report *step,
                    struct ct_error *err)
 {
@@ -143,7 +162,7 @@ int ct_report_step(struct ct_worker *worker, const struct ct_step_report *step,
     if (report->samples_per_s > 0)
         ct_metric_put(&record, CT_METRIC_SAMPLES_PER_S, report->samples_per_s);
     ct_metric_put(&record, CT_METRIC_SAMPLES, (double)worker->position);
-    return ct_metrics_write(report->metrics, &record, err);
+    return write_record(worker, &record, err);
 }
 
 int ct_report_evaluation(struct ct_worker *worker, const struct ct_evaluation *evaluation,
@@ -165,7 +184,7 @@ int ct_report_evaluation(struct ct_worker *worker, const struct ct_evaluation *e
                   (double)evaluation->correct / (double)evaluation->rows);
     ct_metric_put(&record, CT_METRIC_CORRECT, (double)evaluation->correct);
     ct_metric_put(&record, CT_METRIC_ROWS, (double)evaluation->rows);
-    return ct_metrics_write(report->metrics, &record, err);
+    return write_record(worker, &record, err);
 }
 
 static void print_result(const struct ct_worker *worker, bool stopped, struct ct_buf *text)

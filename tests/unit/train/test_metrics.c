@@ -84,6 +84,23 @@ Test(metrics, a_resumed_run_repeats_no_step)
     expect_lines(LINE("train", 10) LINE("train", 20) LINE("eval", 20) LINE("train", 30));
 }
 
+Test(metrics, a_writer_whose_file_another_has_taken_over_adds_nothing)
+{
+    struct ct_metrics *cut_off = open_metrics(0, false);
+    struct ct_metric_record late = {.kind = "train", .step = 20, .epoch = 1};
+    struct ct_error err = {0};
+
+    write_step(cut_off, "train", 10);
+    struct ct_metrics *heir = open_metrics(10, false);
+    write_step(heir, "train", 20);
+    cr_assert_eq(ct_metrics_write(cut_off, &late, &err), CT_EFENCED);
+    cr_assert_not_null(strstr(err.text, "metrics.jsonl: another process writes it now"));
+    write_step(heir, "train", 30);
+    expect_lines(LINE("train", 10) LINE("train", 20) LINE("train", 30));
+    ct_metrics_free(cut_off);
+    ct_metrics_free(heir);
+}
+
 Test(metrics, a_line_torn_by_a_crash_is_cut)
 {
     struct ct_metrics *metrics = open_metrics(0, false);
