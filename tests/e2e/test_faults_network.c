@@ -35,25 +35,6 @@ Test(faults, row_8_a_host_that_loses_power_is_out_after_the_lease)
     drill_figure(8, "next round after", drill_ms(since), drill_lease_bound(&job) + 2000, "ms");
 }
 
-Test(faults, row_9_a_host_that_starts_again_within_its_old_lease_takes_its_old_place)
-{
-    static const struct drill_job job = {.nodes = "2", .lease = "1500ms", .restarts = 1};
-    struct proc *daemon = start_job(2, &job);
-
-    cluster_cut(2);
-    drill_signal(drill_proc(1), SIGKILL);
-    cluster_reboot(2);
-    drill_pass(0.8); /* so long at least takes a start: two heartbeats of 300 ms were missed */
-    double since = proc_now_s();
-    (void)drill_node(1, 2, &job);
-    (void)proc_wait_text(daemon, "node host2 is lost", 10);
-    drill_wait_metric("ctrun_running", 1, 10);
-    for (int rank = 0; rank < 2; rank++)
-        (void)drill_worker((int)drill_metric("ctrun_generation"), rank, 8);
-    cr_assert_eq(drill_metric("ctrun_restarts"), 1);
-    drill_figure(9, "at work after its agent started", drill_ms(since), 15000, "ms");
-}
-
 Test(faults, row_10_a_host_behind_a_cut_cable_is_left_out_and_heals_by_itself)
 {
     static const struct drill_job job = {.nodes = "1:2", .lease = "700ms", .restarts = 1};
@@ -79,62 +60,6 @@ Test(faults, row_10_a_host_behind_a_cut_cable_is_left_out_and_heals_by_itself)
     drill_figure(10, "next round after", round, drill_lease_bound(&job) + 2000, "ms");
     drill_figure(10, "healed: its old worker gone after", stopped, 5000, "ms");
     drill_figure(10, "healed: at work after", drill_ms(since), 15000, "ms");
-}
-
-Test(faults, row_11_lost_heartbeats_exclude_a_host_that_still_hears)
-{
-    static const struct drill_job job = {.nodes = "1:2", .lease = "700ms", .restarts = 1};
-    struct proc *daemon = start_job(2, &job);
-
-    double since = proc_now_s();
-    cluster_lose(2, CLUSTER_OUT, 100);
-    (void)proc_wait_text(daemon, "node host2 is lost: not heard for", 10);
-    double out = drill_ms(since);
-    (void)drill_worker(2, 0, 10);
-    cr_assert_eq(drill_metric("ctrun_world_size"), 1);
-    drill_figure(11, "out after", out, drill_lease_bound(&job), "ms");
-    drill_figure(11, "next round after", drill_ms(since), drill_lease_bound(&job) + 2000, "ms");
-}
-
-Test(faults, row_12_a_host_that_hears_nothing_is_replaced)
-{
-    static const struct drill_job job = {.nodes = "1:2", .lease = "500ms", .restarts = 1};
-    struct proc *daemon = start_job(2, &job);
-
-    double since = proc_now_s();
-    cluster_lose(2, CLUSTER_IN, 100);
-    (void)proc_wait_text(daemon, "node host2 is lost", 20);
-    double out = drill_ms(since);
-    (void)drill_worker(2, 0, 10);
-    drill_figure(12, "out after (4 leases)", out, 2000, "ms");
-}
-
-Test(faults, row_14_of_a_split_fleet_the_half_with_the_daemon_goes_on)
-{
-    static const struct drill_job job = {.nodes = "2:4", .lease = "700ms", .restarts = 1};
-    struct proc *daemon = start_job(4, &job);
-    pid_t cut_off[] = {drill_worker(1, 2, 1), drill_worker(1, 3, 1)};
-
-    double since = proc_now_s();
-    cluster_cut(3);
-    cluster_cut(4);
-    (void)proc_wait_text(daemon, "node host3 is lost: not heard for", 10);
-    (void)proc_wait_text(daemon, "node host4 is lost: not heard for", 10);
-    drill_wait_metric("ctrun_world_size", 2, 10);
-    double round = drill_ms(since);
-    int generation = (int)drill_metric("ctrun_generation");
-    (void)drill_worker(generation, 0, 10);
-    (void)drill_worker(generation, 1, 10);
-    drill_figure(14, "the half with the daemon at work after", round,
-                 drill_lease_bound(&job) + 2000, "ms");
-    drill_figure(14, "restarts charged", drill_metric("ctrun_restarts"), 1, "");
-    cluster_heal(3);
-    cluster_heal(4);
-    since = proc_now_s();
-    for (int i = 0; i < 2; i++)
-        e2e_wait_gone(cut_off[i], 10);
-    drill_wait_metric("ctrun_members", 4, 10);
-    drill_figure(14, "healed: the other half has stopped after", drill_ms(since), 5000, "ms");
 }
 
 Test(faults, row_32_a_daemon_that_vanishes_without_a_word_is_noticed_and_found_again)
