@@ -101,7 +101,7 @@ Test(faults, row_5_a_killed_agent_takes_its_workers_along_and_the_others_go_on)
 
 Test(faults, row_6_an_agent_that_stops_for_less_than_the_lease_loses_nothing)
 {
-    static const struct drill_job job = {.nodes = "2", .lease = "2s"};
+    static const struct drill_job job = {.nodes = "2", .lease = "1500ms"};
     pid_t workers[2];
 
     (void)drill_daemon(DRILL_HERE);
@@ -110,13 +110,13 @@ Test(faults, row_6_an_agent_that_stops_for_less_than_the_lease_loses_nothing)
     for (int i = 0; i < 2; i++)
         workers[i] = drill_worker(1, i, 8);
     drill_signal(drill_proc(1), SIGSTOP);
-    drill_pass(0.8);
+    drill_pass(0.6);
     drill_signal(drill_proc(1), SIGCONT);
-    drill_pass(2.2); /* a lease from now on */
+    drill_pass(1.6); /* a lease from now on */
     for (int i = 0; i < 2; i++)
         cr_assert(proc_alive(workers[i]));
     cr_assert_eq(drill_metric("ctrun_members"), 2);
-    drill_figure(6, "rounds in 0.8 s of a lease of 2 s", drill_metric("ctrun_generation") - 1, 0,
+    drill_figure(6, "rounds in 0.6 s of a lease of 1.5 s", drill_metric("ctrun_generation") - 1, 0,
                  "");
 }
 
