@@ -110,10 +110,24 @@ static void find_next_end(struct ct_rdzv *job)
         job->cordon_ms = CT_MIN(job->cordon_ms, job->cordons[i].until_ms);
 }
 
+/* What the cordon of its host, or none, means for a member that waits. */
+static void apply_to(struct ct_rdzv *job, struct ct_rdzv_member *member)
+{
+    const struct ct_rdzv_cordon *cordon = ct_rdzv_cordon_of(job, member->host);
+    ct_rdzv_set_out(job, member, member->leaving, cordon != NULL && cordon->by_operator);
+    member->eligible_ms = ct_rdzv_eligible_from(job, member->host);
+}
+
+void ct_rdzv_stand_by(struct ct_rdzv *job, struct ct_rdzv_member *member)
+{
+    ct_rdzv_set_member(job, member, CT_RDZV_STANDBY);
+    if (member->place < 0)
+        apply_to(job, member);
+}
+
 /* The members of a host, after its cordon changed. */
 static void apply(struct ct_rdzv *job, const char *host)
 {
-    const struct ct_rdzv_cordon *cordon = ct_rdzv_cordon_of(job, host);
     for (size_t i = 0; i < job->capacity; i++) {
         struct ct_rdzv_member *member = &job->members[i];
         if (member->state != CT_RDZV_STANDBY || member->place >= 0 ||
@@ -121,8 +135,7 @@ static void apply(struct ct_rdzv *job, const char *host)
             continue;
         bool was_barred = member->barred;
         uint64_t was_eligible_ms = member->eligible_ms;
-        ct_rdzv_set_out(job, member, member->leaving, cordon != NULL && cordon->by_operator);
-        member->eligible_ms = ct_rdzv_eligible_from(job, host);
+        apply_to(job, member);
         if (!member->barred && (was_barred || member->eligible_ms < was_eligible_ms))
             ct_rdzv_take_in(job, member);
     }

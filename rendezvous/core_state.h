@@ -242,6 +242,9 @@ uint64_t ct_rdzv_eligible_from(struct ct_rdzv *job, const char *host);
 /* The cordon of this host, NULL when there is none. */
 const struct ct_rdzv_cordon *ct_rdzv_cordon_of(const struct ct_rdzv *job, const char *host);
 
+/* A member is in no round now, and waits. Its host may have been cordoned while it was asked. */
+void ct_rdzv_stand_by(struct ct_rdzv *job, struct ct_rdzv_member *member);
+
 /* Ask for the record of all cordons. */
 void ct_rdzv_keep_cordons(struct ct_rdzv *job);
 

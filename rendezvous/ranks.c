@@ -111,15 +111,14 @@ static void fill_place(struct ct_rdzv_place *place, const struct ct_rdzv_member 
 
 /* The oldest lineage that is still the job's history: that of the last round, unless one of its
  * members knows that it took no part in a step of it. Each step needs all, so there was none, and
- * the state that the round was to start from is the newest there is; if nobody held one, what could
- * have been its base still can. */
+ * what could have been the base of that round still can be one. */
 static uint64_t oldest_lineage(const struct ct_rdzv *job, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         const struct ct_rdzv_member *member = &job->members[job->holder[i]];
         bool took_part = member->place >= 0 || member->old_place >= 0;
         if (took_part && member->acted < job->roster.generation)
-            return job->roster.base_node >= 0 ? job->roster.lineage : job->roster.oldest;
+            return job->roster.oldest;
     }
     return job->roster.generation;
 }

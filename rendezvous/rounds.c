@@ -84,7 +84,7 @@ static void pause(struct ct_rdzv *job, enum ct_rdzv_reason reason)
     for (size_t i = 0; i < job->capacity; i++) {
         struct ct_rdzv_member *member = &job->members[i];
         if (member->state != CT_RDZV_FREE && member->state != CT_RDZV_STANDBY)
-            ct_rdzv_set_member(job, member, CT_RDZV_STANDBY);
+            ct_rdzv_stand_by(job, member);
     }
     job->reason = reason;
     job->join_until_ms = job->now_ms + job->params.join_timeout_ms;
@@ -263,8 +263,12 @@ static void start_round(struct ct_rdzv *job)
     }
     for (size_t i = 0; i < job->capacity; i++) {
         struct ct_rdzv_member *member = &job->members[i];
-        if (member->state == CT_RDZV_PROMISED)
-            ct_rdzv_set_member(job, member, member->place >= 0 ? CT_RDZV_ACTING : CT_RDZV_STANDBY);
+        if (member->state != CT_RDZV_PROMISED)
+            continue;
+        if (member->place >= 0)
+            ct_rdzv_set_member(job, member, CT_RDZV_ACTING);
+        else
+            ct_rdzv_stand_by(job, member);
     }
 
     ct_rdzv_set_phase(job, CT_RDZV_HEAL);

@@ -133,6 +133,29 @@ Test(ranks, a_round_that_never_acted_leaves_the_state_before_it_valid)
     scene_deinit(&s);
 }
 
+Test(ranks, a_copy_that_only_some_made_leaves_the_state_it_came_from_valid)
+{
+    struct scene s;
+    scene_init(&s, 2, 3, 9);
+    scene_run(&s, "a b c");
+    scene_fail(&s, "c", 1, 0);
+    (void)heal(&s, "a", 1, 10);
+    (void)heal(&s, "b", 1, 10);
+    (void)heal(&s, "c", 1, 10);
+    scene_fail(&s, "c", 1, 0); /* a alone had taken the base of round 2 */
+    (void)heal(&s, "a", 2, 10);
+    (void)heal(&s, "b", 1, 10);
+    cr_assert_eq(heal(&s, "c", 1, 10)->lineage, 2);
+    scene_cut(&s, "a");
+    scene_at(&s, s.now_ms + 200, true);
+    (void)heal(&s, "b", 1, 10);
+    const struct ct_rdzv_roster *roster = heal(&s, "c", 1, 10);
+    cr_assert_eq(roster->generation, 4);
+    cr_assert_eq(roster->lineage, 1);
+    cr_assert_eq(roster->base_step, 10);
+    scene_deinit(&s);
+}
+
 Test(ranks, without_a_holder_the_round_starts_from_the_checkpoint)
 {
     struct scene s;

@@ -288,6 +288,25 @@ Test(spares, a_cordon_ends_by_itself_and_does_not_count_towards_the_smallest_num
     scene_deinit(&s);
 }
 
+Test(spares, a_host_that_is_cordoned_while_it_is_asked_is_barred_once_that_round_is_given_up)
+{
+    struct scene s;
+    scene_init(&s, 2, 3, 0);
+    scene_join(&s, "a");
+    scene_join(&s, "b");
+    scene_at(&s, 300, true);
+    cr_assert_eq(state_of(&s, "b"), CT_RDZV_ASKED);
+    scene_order(&s, CT_RDZV_ON_CORDON, "b", 0);
+    scene_cut(&s, "a");
+    scene_at(&s, 500, true);
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_LOBBY);
+    scene_new_self(&s, "a");
+    scene_join(&s, "a");
+    scene_at(&s, 5000, true);
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_LOBBY, "a alone is too few");
+    scene_deinit(&s);
+}
+
 Test(spares, a_node_that_is_in_the_round_stays_when_its_host_is_cordoned)
 {
     struct scene s;
