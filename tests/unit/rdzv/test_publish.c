@@ -232,6 +232,28 @@ Test(publish, the_base_of_the_last_round_is_better_than_none)
     scene_deinit(&s);
 }
 
+Test(publish, a_state_may_be_the_base_again_after_any_number_of_rounds_that_never_acted)
+{
+    struct scene s;
+    scene_init(&s, 1, 2, 9);
+    scene_run(&s, "a b");
+    scene_fail(&s, "b", 1, 0);
+    scene_prepared(&s, "a", 1, 10);
+    scene_prepared(&s, "b", 0, 0);
+    scene_fail(&s, "b", 1, 0); /* round 2: b took the base and ended, a did not take part */
+    scene_host(&s, "a")->begun = 1;
+    scene_prepared(&s, "a", 1, 9);
+    scene_prepared(&s, "b", 2, 10);
+    cr_assert_eq(ct_rdzv_roster(s.job)->lineage, 2);
+    scene_fail(&s, "b", 1, 0); /* round 3 likewise, and b lost everything */
+    scene_prepared(&s, "a", 1, 9);
+    scene_prepared(&s, "b", 0, 0);
+    cr_assert_eq(ct_rdzv_roster(s.job)->generation, 4);
+    cr_assert_eq(ct_rdzv_roster(s.job)->lineage, 1);
+    cr_assert_eq(ct_rdzv_roster(s.job)->base_step, 9);
+    scene_deinit(&s);
+}
+
 /* ---- HEAL ---- */
 
 Test(publish, a_round_runs_when_all_its_nodes_hold_the_base)
