@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-TestSuite(watch, .init = drill_enter, .fini = drill_leave, .timeout = 180);
+TestSuite(watch, .init = drill_enter, .fini = drill_leave, .timeout = 360);
 
 enum { HANG_S = 3 };
 
@@ -266,7 +266,7 @@ Test(watch, row_16_a_rank_at_half_its_speed_is_named_within_50_steps_and_stays)
     fleet_job(&slow, &job);
     for (int i = 0; i < 2; i++)
         (void)drill_node(i, DRILL_HERE, &job);
-    fleet_wait_step(&slow, 60, 60);
+    fleet_wait_step(&slow, 60, 240);
     for (int i = 0; i < 2; i++)
         workers[i] = fleet_worker(i, 5);
     (void)snprintf(script, sizeof script,
@@ -275,7 +275,7 @@ Test(watch, row_16_a_rank_at_half_its_speed_is_named_within_50_steps_and_stays)
     const char *const argv[] = {"/bin/sh", "-c", script, NULL};
     int step = fleet_step(&slow);
     proc_start(&brake, argv, NULL);
-    (void)proc_wait_text(drill_proc(0), "rank 1 (host ", 60);
+    (void)proc_wait_text(drill_proc(0), "rank 1 (host ", 240);
     int steps = fleet_step(&slow) - step;
     (void)proc_wait_text(drill_proc(0), "it stays in the job", 5);
     e2e_said(drill_proc(0), "holds the others up: it was last at ");
