@@ -216,6 +216,7 @@ void sim_daemon_closed(struct sim *sim, struct conn *conn, bool silent)
 void sim_order(struct sim *sim, uint8_t verb, uint32_t node)
 {
     struct sim_daemon *daemon = sim_newest_daemon(sim);
+    sim->operator_answer = CT_EUNAVAILABLE;
     if (daemon == NULL || sim->processes[daemon->index].paused_until > sim->now)
         return;
     const struct ct_message hello = {
@@ -226,7 +227,6 @@ void sim_order(struct sim *sim, uint8_t verb, uint32_t node)
         .admin = {
             .verb = verb, .host = sim->nodes[node].host, .author = "operator@desk", .reason = ""}};
     uint64_t now = sim_local_ms(sim, daemon->index);
-    sim->operator_answer = CT_EUNAVAILABLE;
     if (verb == CT_ADMIN_UNCORDON) /* it may count, whatever the answer */
         sim->oracle.cordoned &= ~(1u << node);
     uint64_t link = ct_service_open(daemon->service, &sim->operator);

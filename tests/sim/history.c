@@ -65,7 +65,7 @@ void oracle_node_round(struct sim *sim, uint32_t index, const struct ct_round *r
         round->node_count > sim->params.nodes_max)
         sim_fail(sim, "S1: g%" PRIu64 " has %u nodes, %u of %u ranks", round->generation,
                  round->node_count, rank, round->world);
-    if (sim->params.world_divides > 0 && sim->params.world_divides % round->world != 0)
+    if (rank > 0 && sim->params.world_divides % rank != 0)
         sim_fail(sim, "S1: a world of %u does not divide %u", round->world,
                  sim->params.world_divides);
     CT_ASSERT(round->generation < SIM_ROUNDS);
@@ -137,8 +137,8 @@ static bool descends(const struct oracle *o, uint64_t lineage, uint64_t step, ui
     return lineage == old_lineage && step >= old_step;
 }
 
-/* S8: no step is lost that all had, unless nobody is left who knows whether the
- * last round went on; and the base is the newest state of its lineage. */
+/* S8: no step is lost that all had, unless a round was made without anybody who knew whether the
+ * last one went on; and the base is the newest state of its lineage. */
 static void check_base(struct sim *sim, uint32_t index)
 {
     const struct oracle *o = &sim->oracle;
@@ -146,8 +146,9 @@ static void check_base(struct sim *sim, uint32_t index)
     const struct sim_node *node = &sim->nodes[index];
     uint64_t step = o->past[t->generation].base_step;
     uint64_t lineage = o->past[t->generation].lineage;
-    bool holds = o->stable > 0 && o->past[t->generation].overlaps &&
-                 node->state.lineage == o->step_generation && node->state.step >= o->stable;
+    bool is_cut = !o->past[t->generation].overlaps || o->cut_generation > o->step_generation;
+    bool holds = o->stable > 0 && !is_cut && node->state.lineage == o->step_generation &&
+                 node->state.step >= o->stable;
     bool keeps = descends(o, lineage, step, o->step_generation, o->stable);
     if (holds && !keeps)
         sim_fail(sim,

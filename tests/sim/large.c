@@ -399,7 +399,7 @@ static bool run(struct large *large, uint32_t wanted, uint64_t generation, uint6
         large->now = what.at;
         if (what.what == DAEMON_TIMER || large->agents[what.agent].alive)
             happen(large, &what);
-        free(what.frame);
+        free(what.frame); /* NOLINT(clang-analyzer-unix.Malloc) popped, so it is nobody else's */
     }
     return large->generation >= generation && large->acting >= wanted;
 }

@@ -134,7 +134,8 @@ void oracle_calm_end(struct sim *sim, const struct fault *fault)
 
 static bool has_ended(const struct sim *sim, const struct ct_rdzv *job)
 {
-    return job == NULL ? sim->over : ct_rdzv_phase(job) == CT_RDZV_CLOSED;
+    bool never_began = sim->oracle.told_close && sim->oracle.generation == 0;
+    return job == NULL ? sim->over || never_began : ct_rdzv_phase(job) == CT_RDZV_CLOSED;
 }
 
 /* L3, L7: the workers come on, and when all are done the job ends. */

@@ -17,6 +17,7 @@ struct options {
     bool trace;
     bool once; /* do not run each seed a second time */
     bool coverage;
+    bool all;              /* go on after a failure */
     bool write;            /* the transcripts, instead of comparing */
     uint64_t agents;       /* a large job instead */
     const char *list;      /* a file of seeds instead */
@@ -34,6 +35,7 @@ static const char usage[] =
     "comment)\n"
     "  --once           run each seed once; otherwise twice, and the traces "
     "must be equal\n"
+    "  --all            name each failing seed, do not stop at the first\n"
     "  --trace          print the transcript\n"
     "  --coverage       print what the runs reached, and what they never did\n"
     "  --scenarios DIR  tell the stories, and compare with DIR/NAME.txt\n"
@@ -101,7 +103,7 @@ static bool run_seed(const struct options *options, uint64_t seed, struct covera
     char again[2048];
     uint64_t hash = run(seed, 0, options->trace, failure, sum);
     if (failure[0] != '\0') {
-        if (options->once)
+        if (options->once || options->all)
             (void)printf("seed %" PRIu64 ": %s\n", seed, failure);
         else
             report(seed, failure);
@@ -187,11 +189,32 @@ static bool parse_flag(struct options *options, const char *word)
     bool *flag = strcmp(word, "--trace") == 0      ? &options->trace
                  : strcmp(word, "--once") == 0     ? &options->once
                  : strcmp(word, "--coverage") == 0 ? &options->coverage
+                 : strcmp(word, "--all") == 0      ? &options->all
                  : strcmp(word, "--write") == 0    ? &options->write
                                                    : NULL;
     if (flag != NULL)
         *flag = true;
     return flag != NULL;
+}
+
+static int parse_value(struct options *options, const char *word, const char *value)
+{
+    if (strcmp(word, "--list") == 0)
+        options->list = value;
+    else if (strcmp(word, "--scenarios") == 0)
+        options->scenarios = value;
+    else if (strcmp(word, "--first") == 0)
+        return ct_parse_u64(value, &options->first);
+    else if (strcmp(word, "--seeds") == 0)
+        return ct_parse_u64(value, &options->seeds);
+    else if (strcmp(word, "--agents") == 0)
+        return ct_parse_u64(value, &options->agents) == 0 && options->agents >= 4 &&
+                       options->agents <= CT_RDZV_NODES_LIMIT
+                   ? 0
+                   : -1;
+    else
+        return -1;
+    return 0;
 }
 
 static int parse(struct options *options, int argc, char **argv)
@@ -202,18 +225,9 @@ static int parse(struct options *options, int argc, char **argv)
             continue;
         if (i + 1 == argc)
             return -1;
-        const char *word = argv[i++];
-        if (strcmp(word, "--list") == 0)
-            options->list = argv[i];
-        else if (strcmp(word, "--scenarios") == 0)
-            options->scenarios = argv[i];
-        else if (strcmp(word, "--agents") == 0 && ct_parse_u64(argv[i], &options->agents) == 0 &&
-                 options->agents >= 4 && options->agents <= CT_RDZV_NODES_LIMIT)
-            continue;
-        else if (strcmp(word, "--first") == 0 && ct_parse_u64(argv[i], &options->first) == 0)
-            continue;
-        else if (strcmp(word, "--seeds") != 0 || ct_parse_u64(argv[i], &options->seeds) != 0)
+        if (parse_value(options, argv[i], argv[i + 1]) != 0)
             return -1;
+        i++;
     }
     return 0;
 }
@@ -234,8 +248,8 @@ int main(int argc, char **argv)
         return tell_all(&options);
     if (options.list != NULL)
         count = run_list(&options, &sum, &good);
-    for (; options.list == NULL && good && count < options.seeds; count++)
-        good = run_seed(&options, options.first + count, &sum);
+    for (; options.list == NULL && (good || options.all) && count < options.seeds; count++)
+        good = run_seed(&options, options.first + count, &sum) && good;
     if (options.coverage)
         sim_coverage_print(&sum);
     if (good)

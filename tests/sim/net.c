@@ -32,7 +32,7 @@ static bool is_cut(const struct sim *sim, uint32_t node, uint32_t daemon)
 static uint64_t delay(struct sim *sim)
 {
     uint64_t ms = 1 + ct_rng_below(&sim->net_rng, 2 * sim->delay_ms + 1);
-    if (!sim->healed && ct_rng_chance(&sim->net_rng, 10))
+    if (!sim->healed && !sim->calm && ct_rng_chance(&sim->net_rng, 10))
         ms *= 10;
     if (sim->storms > 0)
         ms += ct_rng_below(&sim->net_rng, 1500);

@@ -110,9 +110,13 @@ void oracle_daemon_restored(struct sim *sim, struct sim_daemon *daemon)
     if (ct_rdzv_published(job)->step < o->told_step)
         sim_fail(sim, "S10: step %" PRIu64 " was published, step %" PRIu64 " is known",
                  o->told_step, ct_rdzv_published(job)->step);
-    for (uint32_t i = 0; i < sim->node_count; i++)
-        if ((o->cordoned >> i & 1u) != 0 && !is_cordoned(job, sim->nodes[i].host))
+    for (uint32_t i = 0; i < sim->node_count; i++) {
+        if ((o->cordoned >> i & 1u) == 0 || is_cordoned(job, sim->nodes[i].host))
+            continue;
+        if (o->cordoned_generation[i] > 0)
             sim_fail(sim, "S10: the cordon of %s is forgotten", sim->nodes[i].host);
+        o->cordoned &= ~(1u << i); /* given before any record of the job: follows the first one */
+    }
     if (o->told_close && o->close_failed)
         sim->over = true; /* the end is told even when it cannot be kept */
     else if (o->told_close && ct_rdzv_phase(job) != CT_RDZV_CLOSED)
@@ -178,11 +182,29 @@ static void check_cordons(struct sim *sim, const struct ct_rdzv_roster *roster)
     }
 }
 
+/* Is there somebody who knows that no step was made in the round before, for it had not even taken
+ * the base? */
+static bool says_idle(const struct sim *sim, const struct ct_rdzv_roster *roster)
+{
+    const struct oracle *o = &sim->oracle;
+    for (uint32_t i = 0; i < roster->count; i++) {
+        const struct sim_node *node = &sim->nodes[roster->places[i].id.high - 1];
+        for (uint32_t k = 0; k < o->order_count; k++)
+            if (same_id(roster->places[i].id, o->order[k]) &&
+                node->incarnations == o->order[k].low && node->healed_max < o->order_generation)
+                return true;
+    }
+    return false;
+}
+
 static void note_order(struct sim *sim, const struct ct_rdzv *job)
 {
     struct oracle *o = &sim->oracle;
     const struct ct_rdzv_roster *roster = ct_rdzv_roster(job);
     CT_ASSERT(roster->count <= CT_COUNT(o->order));
+    bool was_idle = o->order_generation > o->step_generation;
+    if (!o->past[roster->generation].overlaps || (was_idle && !says_idle(sim, roster)))
+        o->cut_generation = roster->generation;
     o->order_count = roster->count;
     o->order_generation = roster->generation;
     o->restarts = ct_rdzv_restarts(job);

@@ -287,6 +287,7 @@ struct oracle {
     uint32_t restarts; /* when it was committed */
     bool closed;       /* some node was told the result */
     struct ct_rdzv_result result;
+    uint64_t cut_generation;  /* the newest round without anybody of the one before it */
     uint64_t step_generation; /* the newest round that made a step */
     uint64_t stable;          /* its newest stable step */
     uint64_t digest;          /* of its newest completed step */
@@ -421,14 +422,14 @@ void sim_fault_print(const struct fault *fault, char *text, size_t room);
 
 /* ---- net.c ---- */
 void sim_connect(struct sim *sim, uint32_t node);
-void sim_try_connect(struct sim *sim, uint32_t node, uint64_t attempt);
+void sim_try_connect(struct sim *sim, uint32_t index, uint64_t attempt);
 void sim_send(struct sim *sim, struct conn *conn, int side, const struct ct_message *message);
 void sim_flush(struct sim *sim); /* what was written in the step that ends */
-void sim_opened(struct sim *sim, uint32_t conn, int side);
-void sim_deliver(struct sim *sim, uint32_t chunk);
+void sim_opened(struct sim *sim, uint32_t index, int side);
+void sim_deliver(struct sim *sim, uint32_t index);
 void sim_close(struct sim *sim, struct conn *conn, int side); /* this side gives it up */
-void sim_closed(struct sim *sim, uint32_t conn, int side);    /* the end reaches this side */
-void sim_unanswered(struct sim *sim, uint32_t conn, int side);
+void sim_closed(struct sim *sim, uint32_t index, int side);   /* the end reaches this side */
+void sim_unanswered(struct sim *sim, uint32_t index, int side);
 void sim_kill_conns(struct sim *sim, uint32_t process); /* the process is gone */
 void sim_cut_changed(struct sim *sim, uint32_t node);
 void sim_net_free(struct sim *sim);
@@ -454,10 +455,10 @@ bool sim_disk_is_newest(const struct sim *sim, const struct sim_daemon *daemon);
 void sim_disk_free(struct sim *sim);
 
 /* ---- daemon.c ---- */
-void sim_daemon_start(struct sim *sim, uint32_t daemon);
-void sim_daemon_crash(struct sim *sim, uint32_t daemon);
-void sim_daemon_timer(struct sim *sim, uint32_t daemon);
-void sim_daemon_look(struct sim *sim, uint32_t daemon);
+void sim_daemon_start(struct sim *sim, uint32_t index);
+void sim_daemon_crash(struct sim *sim, uint32_t index);
+void sim_daemon_timer(struct sim *sim, uint32_t index);
+void sim_daemon_look(struct sim *sim, uint32_t index);
 void sim_daemon_opened(struct sim *sim, struct conn *conn);
 void sim_daemon_message(struct sim *sim, struct conn *conn, const struct ct_message *message);
 void sim_daemon_closed(struct sim *sim, struct conn *conn, bool silent);
@@ -472,35 +473,35 @@ struct sim_daemon *sim_newest_daemon(struct sim *sim);
 const struct ct_rdzv *sim_job(const struct sim_daemon *daemon);
 
 /* ---- node.c ---- */
-void sim_node_start(struct sim *sim, uint32_t node);
-void sim_node_crash(struct sim *sim, uint32_t node);
-void sim_node_timer(struct sim *sim, uint32_t node);
-void sim_node_after(struct sim *sim, uint32_t node); /* any call into its member */
+void sim_node_start(struct sim *sim, uint32_t index);
+void sim_node_crash(struct sim *sim, uint32_t index);
+void sim_node_timer(struct sim *sim, uint32_t index);
+void sim_node_after(struct sim *sim, uint32_t index); /* any call into its member */
 void sim_node_message(struct sim *sim, struct conn *conn, const struct ct_message *message);
-void sim_node_prepared(struct sim *sim, uint32_t node, uint64_t generation);
-void sim_worker_crash(struct sim *sim, uint32_t node);
-void sim_node_done(struct sim *sim, uint32_t node, uint64_t generation);
+void sim_node_prepared(struct sim *sim, uint32_t index, uint64_t generation);
+void sim_worker_crash(struct sim *sim, uint32_t index);
+void sim_node_done(struct sim *sim, uint32_t index, uint64_t generation);
 
 /* The workers of the node hold the base of the round that they act in. */
-void sim_node_healed(struct sim *sim, uint32_t node);
+void sim_node_healed(struct sim *sim, uint32_t index);
 
 /* The node's workers, one of them rank 0, have a checkpoint of a step that all have completed. */
-void sim_node_publish(struct sim *sim, uint32_t node, uint64_t step, uint64_t digest);
+void sim_node_publish(struct sim *sim, uint32_t index, uint64_t step, uint64_t digest);
 
 /* The workers have stopped: the promise follows. */
-void sim_node_answer(struct sim *sim, uint32_t node, uint64_t delay_ms);
+void sim_node_answer(struct sim *sim, uint32_t index, uint64_t delay_ms);
 
 /* ---- training.c ---- */
 void sim_training_round(struct sim *sim, const struct ct_round *round);
 void sim_training_step(struct sim *sim);
-void sim_member_step(struct sim *sim, uint32_t node, uint64_t step);
+void sim_member_step(struct sim *sim, uint32_t index, uint64_t number);
 
 /* ---- coverage.c ---- */
 
 /* Count the moves of all job cores from now on; NULL: no more. */
 void sim_watch_moves(struct coverage *coverage);
 void sim_coverage_add(struct coverage *sum, const struct coverage *more);
-void sim_coverage_print(const struct coverage *coverage);
+void sim_coverage_print(const struct coverage *c);
 
 /* ---- oracle.c ---- */
 void oracle_daemon_step(struct sim *sim, struct sim_daemon *daemon);
@@ -516,13 +517,13 @@ void oracle_was_void(struct sim *sim, const struct conn *conn, const struct ct_m
                      uint64_t before);
 
 /* ---- history.c ---- */
-void oracle_node_round(struct sim *sim, uint32_t node, const struct ct_round *round);
+void oracle_node_round(struct sim *sim, uint32_t index, const struct ct_round *round);
 void oracle_node_told(struct sim *sim, const struct conn *conn, const struct ct_message *message,
                       bool was_joining);
-void oracle_node_closed(struct sim *sim, uint32_t node);
+void oracle_node_closed(struct sim *sim, uint32_t index);
 void oracle_base(struct sim *sim);
 void oracle_healed(struct sim *sim);
-void oracle_step(struct sim *sim, uint32_t node);
+void oracle_step(struct sim *sim, uint32_t index);
 
 /* A publication is on record. */
 void oracle_published(struct sim *sim, const struct ct_rdzv_publication *published);
