@@ -56,7 +56,7 @@ bool cast_start_daemon(struct soak *soak, int seat, bool takeover)
     cast->serving = seat;
     cast->seats[seat].killed = false;
     cast->seats[seat].fenced_s = 0;
-    cast->answered_s = soak_now_s(soak);
+    cast->answered_s = cast->started_s = soak_now_s(soak);
     return start(soak, daemon, SOAK_HOSTS + seat, "authority", argv);
 }
 
@@ -106,7 +106,7 @@ bool cast_start_agent(struct soak *soak, int host)
     (void)snprintf(hang, sizeof hang, "--hang_timeout=%ds", SOAK_HANG_S);
     (void)snprintf(slots, sizeof slots, "%d", SOAK_SLOTS);
     (void)snprintf(node->agent.name, sizeof node->agent.name, "agent %d", host);
-    node->leaving = false;
+    node->leaving = node->ending = false;
     node->busy_s = node->excused_s = node->zombie_s = 0;
     memset(node->workers, 0, sizeof node->workers);
     node->lives++;
@@ -118,9 +118,10 @@ bool cast_start_agent(struct soak *soak, int host)
     return start(soak, &node->agent, host, node->host_name, argv);
 }
 
-bool cast_order(struct soak *soak, const char *verb, const char *host_name)
+bool cast_order(struct soak *soak, const char *verb, int host)
 {
     struct cast *cast = &soak->cast;
+    const char *host_name = host < 0 ? NULL : cast->nodes[host].host_name;
     char program[SOAK_PATH], endpoints[160];
     const char *argv[] = {program,
                           verb,
@@ -137,6 +138,7 @@ bool cast_order(struct soak *soak, const char *verb, const char *host_name)
     (void)snprintf(program, sizeof program, "%s/ctrun", soak->programs);
     list_endpoints(soak, endpoints);
     (void)snprintf(cast->desk.name, sizeof cast->desk.name, "operator");
+    cast->ordered = host;
     cast->order_s = soak_now_s(soak) + ORDER_S;
     cast->daemon_busy_s = soak_now_s(soak) + 1; /* the command needs it */
     return start(soak, &cast->desk, SOAK_HOSTS + cast->serving, "desk", argv);
@@ -208,6 +210,13 @@ int cast_up(const struct soak *soak)
     for (int i = 0; i < SOAK_HOSTS; i++)
         count += soak->cast.nodes[i].agent.pid != 0;
     return count;
+}
+
+bool cast_is_complete(const struct soak *soak)
+{
+    const struct cast *cast = &soak->cast;
+
+    return cast->figures_s > cast->started_s && cast->members == cast_up(soak);
 }
 
 int cast_sound(const struct soak *soak)

@@ -39,8 +39,9 @@ static void plan(struct soak *soak, double in_s, void (*run)(struct soak *, int)
 
 static void later_start_agent(struct soak *soak, int host)
 {
-    if (soak->cast.nodes[host].agent.pid != 0) { /* it has not left yet */
-        plan(soak, 0.5, later_start_agent, host);
+    if (soak->cast.nodes[host].agent.pid != 0) {
+        if (soak->cast.nodes[host].ending)
+            plan(soak, 0.5, later_start_agent, host);
         return;
     }
     report_event(soak, "host %d starts an agent", host);
@@ -253,6 +254,7 @@ static bool do_kill_agent(struct soak *soak)
         return false;
     report_event(soak, "SIGKILL to agent %d", host);
     (void)kill(soak->cast.nodes[host].agent.pid, SIGKILL);
+    soak->cast.nodes[host].ending = true;
     excuse(soak, host, 0);
     replace(soak, host);
     return true;
@@ -291,7 +293,7 @@ static bool do_stop_agent(struct soak *soak)
 static void expect_leave(struct soak *soak, int host)
 {
     excuse(soak, host, DRAIN_S);
-    soak->cast.nodes[host].leaving = true;
+    soak->cast.nodes[host].leaving = soak->cast.nodes[host].ending = true;
     replace(soak, host);
 }
 
@@ -340,9 +342,10 @@ static bool is_daemon_sound(const struct soak *soak)
 
 static bool do_drain_order(struct soak *soak)
 {
-    int host = is_daemon_sound(soak) ? choose_dispensable(soak) : -1;
+    bool can = is_daemon_sound(soak) && cast_is_complete(soak);
+    int host = can ? choose_dispensable(soak) : -1;
 
-    if (host < 0 || !cast_order(soak, "drain", soak->cast.nodes[host].host_name))
+    if (host < 0 || !cast_order(soak, "drain", host))
         return false;
     report_event(soak, "ctrun drain %s", soak->cast.nodes[host].host_name);
     expect_leave(soak, host);

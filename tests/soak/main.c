@@ -133,7 +133,7 @@ static bool is_calm(const struct soak *soak)
     const struct cast *cast = &soak->cast;
 
     return faults_idle(soak) && cast->running == 1 && cast->desk.pid == 0 &&
-           cast->world == usable_world(soak) && cast->members == cast_up(soak) &&
+           cast->world == usable_world(soak) && cast_is_complete(soak) &&
            soak_now_s(soak) - soak->steps.seen_s < 1;
 }
 
@@ -201,7 +201,7 @@ static void run(struct soak *soak)
         disturb(soak, soak_now_s(soak) + WORK_S);
         if (rest(soak)) {
             census_take(soak);
-            (void)cast_order(soak, "status", NULL);
+            (void)cast_order(soak, "status", -1);
         }
         steps_flush(soak);
         soak->faults.last_wall_s = 0;

@@ -110,6 +110,7 @@ struct node {
     struct program agent;
     char host_name[32];
     struct worker workers[SOAK_SLOTS];
+    bool ending;      /* its end was ordered, in whatever way */
     bool leaving;     /* drained: its end is near */
     double busy_s;    /* until then it stays as it is: a fault is at work on it */
     double excused_s; /* until then its workers may end */
@@ -135,13 +136,16 @@ struct cast {
     int serving;          /* the seat of the newest daemon */
     struct program desk;  /* ctrun drain, ctrun status: one at a time */
     double order_s;       /* by then its command is over */
+    int ordered;          /* the host that it drains, -1: none */
     double daemon_busy_s; /* until then it is down or stopped on purpose */
     char key[SOAK_PATH];
     struct node nodes[SOAK_HOSTS];
     struct orphan orphans[SOAK_HOSTS * SOAK_SLOTS];
     /* what the daemon's metrics said last */
     double generation, epoch, members, world, running;
-    double answered_s;
+    double looked_s, answered_s; /* when it was asked, since when it owes an answer */
+    double figures_s;            /* when it gave these figures */
+    double started_s;            /* when it was started */
 };
 
 bool cast_open(struct soak *soak);
@@ -151,9 +155,12 @@ bool cast_start_daemon(struct soak *soak, int seat, bool takeover);
 struct program *cast_daemon(struct soak *soak);
 bool cast_start_agent(struct soak *soak, int host);
 
-/* `ctrun VERB [HOST]` as an operator would: it must succeed within 10 s. False while another such
- * command runs. */
-bool cast_order(struct soak *soak, const char *verb, const char *host_name);
+/* `ctrun VERB`, about a host unless that is -1, as an operator would: it must succeed within 10 s.
+ * False while another such command runs. */
+bool cast_order(struct soak *soak, const char *verb, int host);
+
+/* Every agent that is up is known to the daemon, as it said since its start. */
+bool cast_is_complete(const struct soak *soak);
 
 /* Nodes that are up, and those of them that no fault is at work on. */
 int cast_up(const struct soak *soak);

@@ -26,6 +26,8 @@ enum {
     FENCED = 76
 };
 
+static const double LOOK_S = 0.1; /* how often to ask the daemon for its figures */
+
 /* ---- what must never be said ------------------------------------------------------------------
  */
 
@@ -93,6 +95,9 @@ static void watch_figures(struct soak *soak)
     double now_s = soak_now_s(soak);
     char text[65536];
 
+    if (now_s < cast->looked_s + LOOK_S)
+        return;
+    cast->looked_s = now_s;
     if (cast_daemon(soak)->pid == 0 || now_s < cast->daemon_busy_s) {
         cast->answered_s = now_s;
         return;
@@ -115,7 +120,7 @@ static void watch_figures(struct soak *soak)
     cast->members = figure(text, "ctrun_members", 0);
     cast->world = figure(text, "ctrun_world_size", 0);
     cast->running = figure(text, "ctrun_running", 0);
-    cast->answered_s = now_s;
+    cast->answered_s = cast->figures_s = now_s;
 }
 
 /* ---- workers ----------------------------------------------------------------------------------
@@ -241,7 +246,7 @@ static void watch_node(struct soak *soak, int host)
     if (node->leaving && soak_now_s(soak) > node->busy_s) {
         report_alarm(soak, "host %d was asked to leave and is still there: %s", host,
                      node->agent.last);
-        node->busy_s += LEAVE_S;
+        node->leaving = node->ending = false;
     }
     watch_workers(soak, host);
 }
@@ -271,9 +276,13 @@ static void watch_operator(struct soak *soak)
     program_pump(desk, soak, cast_on_line);
     if (program_ended(desk)) {
         program_pump(desk, soak, cast_on_line);
-        if (desk->status != 0)
-            report_alarm(soak, "an operator's command ended with status %d: %s", desk->status,
-                         desk->last);
+        if (desk->status == 0)
+            return;
+        report_alarm(soak, "an operator's command ended with status %d: %s", desk->status,
+                     desk->last);
+        if (soak->cast.ordered >= 0)
+            soak->cast.nodes[soak->cast.ordered].leaving =
+                soak->cast.nodes[soak->cast.ordered].ending = false;
     } else if (desk->pid != 0 && soak_now_s(soak) > soak->cast.order_s) {
         report_alarm(soak, "an operator's command has not ended within %d s: %s", ORDER_S,
                      desk->last);
