@@ -300,9 +300,15 @@ int ct_journal_append(struct ct_journal_file *file, const void *record, size_t s
         file->size >= file->options.compact_bytes && file->size >= 2 * file->compacted_size;
     int rc = file->broken || grown ? compact(file, err) : 0;
     if (rc != 0 && file->broken)
-        return CT_EIO;
-    rc = write_record(file, record, size, err);
-    return rc != 0 ? rc : ct_journal_check(file, err);
+        rc = CT_EIO;
+    else
+        rc = write_record(file, record, size, err);
+    struct ct_error newer = {0};
+    int checked = ct_journal_check(file, &newer);
+    if (checked == 0)
+        return rc;
+    *err = newer; /* also when the record is not kept: nothing may be shown any more */
+    return checked;
 }
 
 size_t ct_journal_size(const struct ct_journal_file *file)

@@ -316,6 +316,29 @@ Test(journal_file, who_took_over_holds_the_lock_once_the_old_daemon_is_gone)
 
 /* ---- no room ---- */
 
+Test(journal_file, a_full_disk_does_not_hide_that_another_daemon_has_taken_over)
+{
+    struct dir dir;
+    struct rlimit limit;
+    struct ct_error err = {0};
+    make_dir(&dir);
+    (void)signal(SIGXFSZ, SIG_IGN);
+    cr_assert_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    rlim_t room = limit.rlim_cur;
+    struct ct_journal_file *old = open_journal(&dir);
+    append(old, "seen");
+    struct ct_journal_file *new = open_as(&dir, (struct how){.takeover = true});
+    limit.rlim_cur = ct_journal_size(old) + 10;
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    for (int i = 0; i < 2; i++) /* the second begins with a snapshot, which has no room either */
+        cr_assert_eq(ct_journal_append(old, "no room", 7, &err), CT_EFENCED);
+    limit.rlim_cur = room;
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    ct_journal_close(old);
+    ct_journal_close(new);
+    remove_dir(&dir);
+}
+
 Test(journal_file, a_full_disk_keeps_nothing_and_what_comes_after_it_is_kept)
 {
     struct dir dir;
