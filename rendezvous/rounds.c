@@ -393,7 +393,8 @@ void ct_rdzv_on_done(struct ct_rdzv *job, struct ct_rdzv_member *member, uint64_
     /* On the way to a step boundary workers may come to the end instead. */
     bool on_the_way = job->phase == CT_RDZV_PREPARE && job->at_boundary &&
                       member->state == CT_RDZV_ASKED && member->place >= 0;
-    if ((member->state != CT_RDZV_ACTING && !on_the_way) || generation != job->roster.generation ||
+    bool acting = ct_rdzv_acts(job) && member->state == CT_RDZV_ACTING;
+    if ((!acting && !on_the_way) || generation != job->roster.generation ||
         job->roster.places[member->place].done)
         return;
     if (member->state == CT_RDZV_ACTING)

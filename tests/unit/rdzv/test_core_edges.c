@@ -281,6 +281,23 @@ Test(core_edges, a_done_node_may_go_before_the_others_are_done)
     scene_deinit(&s);
 }
 
+Test(core_edges, who_is_done_after_the_end_of_the_job_changes_nothing)
+{
+    struct scene s;
+    scene_init(&s, 2, 2, 0);
+    scene_run(&s, "a b");
+    scene_done(&s, "b");
+    scene_disk(&s, DISK_SLOW);
+    scene_fail(&s, "a", 3, 0);
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_CLOSING);
+    scene_done(&s, "a");
+    scene_disk(&s, DISK_GOOD);
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_CLOSED);
+    scene_done(&s, "a");
+    cr_assert_eq(ct_rdzv_result(s.job)->status, 3);
+    scene_deinit(&s);
+}
+
 Test(core_edges, parameters_that_cannot_work_are_refused_with_a_sentence)
 {
     struct ct_error err = {0};
