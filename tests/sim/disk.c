@@ -88,6 +88,14 @@ static int check(struct sim *sim, struct sim_daemon *daemon)
     return CT_EFENCED;
 }
 
+/* A record is not kept: some effects are shown even so, but not by a daemon that is none any more.
+ */
+static int failed(struct sim *sim, struct sim_daemon *daemon)
+{
+    int rc = check(sim, daemon);
+    return rc != 0 ? rc : CT_EIO;
+}
+
 int sim_disk_begin(struct sim *sim, struct sim_daemon *daemon)
 {
     int rc = rewrite(sim, daemon);
@@ -127,13 +135,13 @@ int sim_disk_append(struct sim *sim, struct sim_daemon *daemon, const void *reco
     }
     bool wants_snapshot = file->doubtful || ct_rng_chance(&sim->disk_rng, 20);
     if (wants_snapshot && rewrite(sim, daemon) != 0)
-        return CT_EIO;
+        return failed(sim, daemon);
     size_t before = file->bytes.size;
     ct_journal_frame(&file->tail, record, size, &file->bytes);
     if (disk->full > 0) {
         file->bytes.size -= ct_rng_below(&sim->disk_rng, file->bytes.size - before) + 1;
         file->doubtful = true;
-        return CT_EIO;
+        return failed(sim, daemon);
     }
     if (disk->tear_next && !is_race)
         tear(sim, daemon, file, before);

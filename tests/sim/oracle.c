@@ -28,9 +28,12 @@ static void check_epoch(struct sim *sim, const struct sim_daemon *daemon, uint64
         sim_fail(sim, "S3: a daemon of epoch %" PRIu64 " speaks as %" PRIu64, daemon->epoch, told);
 }
 
-static bool is_failure(unsigned cause)
+/* What ended the round: the first cause that is told of in a step. */
+static void note_cause(struct sim_daemon *daemon, unsigned cause)
 {
-    return cause == CT_RDZV_REASON_FAILURE || cause == CT_RDZV_REASON_LOST;
+    bool is_failure = cause == CT_RDZV_REASON_FAILURE || cause == CT_RDZV_REASON_LOST;
+    daemon->told_failure = daemon->told_failure || (is_failure && !daemon->told_cause);
+    daemon->told_cause = true;
 }
 
 void oracle_daemon_tells(struct sim *sim, struct sim_daemon *daemon,
@@ -47,16 +50,17 @@ void oracle_daemon_tells(struct sim *sim, struct sim_daemon *daemon,
         break;
     case CT_MSG_PREPARE:
         generation = message->prepare.generation;
-        daemon->told_failure = daemon->told_failure || is_failure(message->prepare.cause);
+        note_cause(daemon, message->prepare.cause);
         break;
     case CT_MSG_REVOKE:
-        daemon->told_failure = daemon->told_failure || is_failure(message->revoke.cause);
+        note_cause(daemon, message->revoke.cause);
         break;
     case CT_MSG_ROUND:
         check_epoch(sim, daemon, message->round.epoch);
         generation = o->committed = CT_MAX(o->committed, message->round.generation);
         break;
     case CT_MSG_CLOSE:
+        o->told_close_ms = o->told_close ? o->told_close_ms : sim->now;
         o->told_close = true;
         break;
     case CT_MSG_PUBLISHED:
@@ -259,7 +263,9 @@ static void check_budget(struct sim *sim, const struct sim_daemon *daemon,
     if (restarts > o->restarts + incidents)
         sim_fail(sim, "S12: %u restarts, %u at the last round: one failure counts twice", restarts,
                  o->restarts);
-    if (is_broken_off && daemon->told_failure && restarts == daemon->restarts)
+    /* Who is lost in the moment in which it was sent away costs nothing. */
+    if (is_broken_off && daemon->told_failure && restarts == daemon->restarts &&
+        sim->drain_ms != sim->now)
         sim_fail(sim, "S12: a failure ended round %" PRIu64 " and was not counted",
                  ct_rdzv_roster(job)->generation);
 }
@@ -314,7 +320,7 @@ void oracle_daemon_step(struct sim *sim, struct sim_daemon *daemon)
     daemon->phase = phase;
     daemon->generation = ct_rdzv_generation(job);
     daemon->restarts = ct_rdzv_restarts(job);
-    daemon->told_failure = false;
+    daemon->told_failure = daemon->told_cause = false;
     if (is_newest(sim, daemon))
         o->was_closed = phase == CT_RDZV_CLOSED;
 }

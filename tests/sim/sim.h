@@ -165,8 +165,8 @@ struct sim_daemon {
     uint64_t generation;
     uint32_t restarts;
     bool was_member[SIM_MEMBERS]; /* by number */
-    bool told_failure;            /* in this step: a round is over because of a failure or
-                                     loss */
+    bool told_cause;              /* in this step: a round is over ... */
+    bool told_failure;            /* ... because of a failure or loss */
 };
 
 struct state {
@@ -277,8 +277,9 @@ struct oracle {
     uint64_t generation; /* highest told */
     uint64_t committed;  /* highest told in a ROUND */
     bool told_close;
-    bool close_failed; /* ... but the disk did not take the result (yet) */
-    uint64_t epoch;    /* of the newest daemon */
+    uint64_t told_close_ms; /* for the first time */
+    bool close_failed;      /* ... but the disk did not take the result (yet) */
+    uint64_t epoch;         /* of the newest daemon */
     struct past past[SIM_ROUNDS];
     uint32_t order_count;
     struct ct_id order[SIM_MEMBERS]; /* the last committed roster */
@@ -365,6 +366,7 @@ struct sim {
     struct conn conns[SIM_CONNS];
     struct conn operator;    /* of an order under way, answered at once or not at all */
     int32_t operator_answer; /* its code; CT_EUNAVAILABLE: none */
+    uint64_t drain_ms;       /* when a node was last ordered to leave */
     struct disk disk;
     struct sim_daemon daemons[SIM_DAEMONS];
     struct sim_node nodes[SIM_NODES];

@@ -75,13 +75,16 @@ static struct state find_base(const struct sim *sim)
     return base;
 }
 
+static bool is_last(const struct sim *sim, uint64_t step)
+{
+    return sim->total_steps > 0 && step >= sim->total_steps;
+}
+
 static void heal_member(struct sim *sim, uint32_t index)
 {
-    struct training *t = &sim->training;
+    const struct training *t = &sim->training;
     sim->nodes[index].state = t->base;
     sim_node_healed(sim, index);
-    if (sim->total_steps > 0 && t->base.step >= sim->total_steps)
-        finish(sim, index);
 }
 
 /* Some members take the base, the others at the next opportunity. */
@@ -105,6 +108,8 @@ static void heal(struct sim *sim)
         return;
     oracle_healed(sim);
     t->healed = true;
+    for (uint32_t i = 0; i < t->count && is_last(sim, t->base.step); i++)
+        finish(sim, t->nodes[i]);
 }
 
 static void step(struct sim *sim)
@@ -118,7 +123,7 @@ static void step(struct sim *sim)
             return; /* some are still on the way through the last step */
         boundary = boundary || node->boundary;
     }
-    if (sim->total_steps > 0 && now >= sim->total_steps)
+    if (is_last(sim, now))
         return;
     uint64_t stable = now;
     if (ct_rng_chance(&sim->work_rng, PUBLISH_PERMILLE))
@@ -161,6 +166,6 @@ void sim_member_step(struct sim *sim, uint32_t index, uint64_t number)
         node->stopped = true;
         sim_node_answer(sim, index, 1);
     }
-    if (sim->total_steps > 0 && number >= sim->total_steps)
+    if (is_last(sim, number))
         finish(sim, index);
 }
