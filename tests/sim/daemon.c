@@ -217,8 +217,6 @@ void sim_order(struct sim *sim, uint8_t verb, uint32_t node)
 {
     struct sim_daemon *daemon = sim_newest_daemon(sim);
     sim->operator_answer = CT_EUNAVAILABLE;
-    if (verb == CT_ADMIN_DRAIN)
-        sim->drain_ms = sim->now;
     if (daemon == NULL || sim->processes[daemon->index].paused_until > sim->now)
         return;
     const struct ct_message hello = {

@@ -283,7 +283,8 @@ void sim_fault_end(struct sim *sim, struct fault *fault)
         break;
     case FAULT_CORDON:
         sim_order(sim, CT_ADMIN_UNCORDON, fault->node);
-        if (sim->healed && sim->operator_answer == CT_EUNAVAILABLE) /* nobody heard it, or could */
+        /* Again and again, until the newest daemon that can write must have heard it. */
+        if (sim->healed && sim->now < sim->faults_ms + 4 * ORDER_AGAIN_MS * sim->scale)
             sim_schedule(sim, sim->now + ORDER_AGAIN_MS * sim->scale, EV_FAULT_END,
                          (uint32_t)(fault - sim->faults), 0);
         break;

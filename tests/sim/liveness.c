@@ -104,10 +104,12 @@ static void check_members(struct sim *sim, const struct ct_rdzv *job)
 {
     const struct ct_rdzv_roster *roster = ct_rdzv_roster(job);
     size_t cooling = 0;
-    for (size_t i = 0; i < ct_rdzv_capacity(job); i++)
+    uint64_t now = sim_local_ms(sim, sim_newest_daemon(sim)->index);
+    for (size_t i = 0; i < ct_rdzv_capacity(job); i++) {
+        const struct ct_rdzv_member *member = ct_rdzv_member(job, i);
         cooling +=
-            ct_rdzv_member(job, i)->state == CT_RDZV_STANDBY &&
-            ct_rdzv_member(job, i)->eligible_ms > sim_local_ms(sim, sim_newest_daemon(sim)->index);
+            member->state == CT_RDZV_STANDBY && (member->barred || member->eligible_ms > now);
+    }
     for (uint32_t i = 0; i < roster->count; i++) {
         const struct sim_node *node = &sim->nodes[roster->places[i].id.high - 1];
         if (node->acting != roster->generation)

@@ -366,7 +366,6 @@ struct sim {
     struct conn conns[SIM_CONNS];
     struct conn operator;    /* of an order under way, answered at once or not at all */
     int32_t operator_answer; /* its code; CT_EUNAVAILABLE: none */
-    uint64_t drain_ms;       /* when a node was last ordered to leave */
     struct disk disk;
     struct sim_daemon daemons[SIM_DAEMONS];
     struct sim_node nodes[SIM_NODES];
