@@ -186,13 +186,11 @@ static int parse_endpoints(struct ct_agent *agent, const char *list, struct ct_e
     int rc = 0;
     do {
         char one[CT_ENDPOINT_TEXT];
-        size_t size = strcspn(list, ",");
         if (agent->endpoint_count == CT_AGENT_ENDPOINTS)
             return ct_error_set(err, CT_EUSAGE, "an agent can be given %d endpoints",
                                 CT_AGENT_ENDPOINTS);
-        (void)snprintf(one, sizeof(one), "%.*s", (int)CT_MIN(size, sizeof(one)), list);
+        ct_endpoint_next(&list, one);
         rc = ct_endpoint_parse(one, -1, &agent->endpoints[agent->endpoint_count++], err);
-        list += size + (list[size] == ',');
     } while (rc == 0 && *list != '\0');
     return rc;
 }

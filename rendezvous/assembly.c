@@ -63,7 +63,7 @@ static bool add_node(struct ct_assembly *assembly, const struct ct_wire_node *no
         .port = node->port,
         .survivor = node->survivor != 0,
     };
-    if (node->incarnation.high == self.high && node->incarnation.low == self.low)
+    if (ct_id_equal(node->incarnation, self))
         assembly->round.self = index;
     return to->host != NULL && to->address != NULL && to->role != NULL;
 }

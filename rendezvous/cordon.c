@@ -71,14 +71,6 @@ uint64_t ct_rdzv_eligible_from(struct ct_rdzv *job, const char *host)
 
 /* ---- the table of cordons ---- */
 
-static struct ct_rdzv_cordon *entry_of(struct ct_rdzv *job, const char *host)
-{
-    for (size_t i = 0; i < job->cordon_count; i++)
-        if (strcmp(job->cordons[i].host, host) == 0)
-            return &job->cordons[i];
-    return NULL;
-}
-
 const struct ct_rdzv_cordon *ct_rdzv_cordon_of(const struct ct_rdzv *job, const char *host)
 {
     for (size_t i = 0; i < job->cordon_count; i++)
@@ -142,22 +134,23 @@ static void apply(struct ct_rdzv *job, const char *host)
     find_next_end(job);
 }
 
-static void remove_entry(struct ct_rdzv *job, struct ct_rdzv_cordon *cordon)
+static void remove_entry(struct ct_rdzv *job, size_t index)
 {
     char host[CT_RDZV_HOST_BYTES];
-    ct_str_copy(host, sizeof(host), cordon->host);
-    *cordon = job->cordons[--job->cordon_count];
+    ct_str_copy(host, sizeof(host), job->cordons[index].host);
+    job->cordons[index] = job->cordons[--job->cordon_count];
     apply(job, host);
 }
 
 /* The entry of a host, new or old; NULL when the table is full. */
 static struct ct_rdzv_cordon *demand_entry(struct ct_rdzv *job, const char *host)
 {
-    struct ct_rdzv_cordon *cordon = entry_of(job, host);
-    if (cordon == NULL && job->cordon_count < CT_RDZV_CORDONS)
-        cordon = &job->cordons[job->cordon_count++];
-    else
-        return cordon;
+    const struct ct_rdzv_cordon *known = ct_rdzv_cordon_of(job, host);
+    if (known != NULL)
+        return &job->cordons[known - job->cordons];
+    if (job->cordon_count == CT_RDZV_CORDONS)
+        return NULL;
+    struct ct_rdzv_cordon *cordon = &job->cordons[job->cordon_count++];
     *cordon = (struct ct_rdzv_cordon){0};
     ct_str_copy(cordon->host, sizeof(cordon->host), host);
     return cordon;
@@ -185,14 +178,18 @@ void ct_rdzv_note_loss(struct ct_rdzv *job, const char *host)
 
 /* ---- what operators order ---- */
 
+/* The order is carried out; its answer follows the record, if one is to be written. */
+static void keep_order(struct ct_rdzv *job, uint64_t link)
+{
+    job->cordon_link = link;
+    ct_rdzv_keep_cordons(job);
+    if (job->cordon_seq == 0)
+        ct_rdzv_on_cordon_record(job, true);
+}
+
 static void cordon(struct ct_rdzv *job, uint64_t link, const struct ct_rdzv_order *order)
 {
-    struct ct_rdzv_cordon *cordon = NULL;
-    if (job->cordon_link != 0) {
-        answer(job, link, CT_EUNAVAILABLE, "another order waits for the journal: try again");
-        return;
-    }
-    cordon = demand_entry(job, order->host);
+    struct ct_rdzv_cordon *cordon = demand_entry(job, order->host);
     if (cordon == NULL) {
         answer(job, link, CT_ELIMIT,
                "%d hosts of job %s are cordoned, and no more can be: uncordon one", CT_RDZV_CORDONS,
@@ -205,31 +202,21 @@ static void cordon(struct ct_rdzv *job, uint64_t link, const struct ct_rdzv_orde
                    order->reason[0] != '\0' ? ": " : "", order->reason);
     ct_rdzv_announce(job, "host %s is cordoned %s", order->host, cordon->reason);
     apply(job, order->host);
-    job->cordon_link = link;
-    ct_rdzv_keep_cordons(job);
-    if (job->cordon_seq == 0)
-        ct_rdzv_on_cordon_record(job, true);
+    keep_order(job, link);
 }
 
 static void uncordon(struct ct_rdzv *job, uint64_t link, const struct ct_rdzv_order *order)
 {
-    struct ct_rdzv_cordon *cordon = entry_of(job, order->host);
-    if (job->cordon_link != 0) {
-        answer(job, link, CT_EUNAVAILABLE, "another order waits for the journal: try again");
-        return;
-    }
+    const struct ct_rdzv_cordon *cordon = ct_rdzv_cordon_of(job, order->host);
     if (cordon == NULL) {
         answer(job, link, CT_ENOTFOUND, "host %s is not cordoned in job %s", order->host,
                job->name);
         return;
     }
     flap_of(job, order->host)->count = 0;
-    remove_entry(job, cordon);
+    remove_entry(job, (size_t)(cordon - job->cordons));
     ct_rdzv_announce(job, "host %s is uncordoned by %s", order->host, order->author);
-    job->cordon_link = link;
-    ct_rdzv_keep_cordons(job);
-    if (job->cordon_seq == 0)
-        ct_rdzv_on_cordon_record(job, true);
+    keep_order(job, link);
 }
 
 /* The node of a host that is to leave next; `ret_seen` whether the host has any. */
@@ -282,6 +269,8 @@ void ct_rdzv_on_order(struct ct_rdzv *job, const struct ct_rdzv_event *event)
         answer(job, event->link, CT_EUSAGE, "the order names no host");
     else if (event->kind == CT_RDZV_ON_DRAIN)
         drain(job, event->link, event->order);
+    else if (job->cordon_link != 0)
+        answer(job, event->link, CT_EUNAVAILABLE, "another order waits for the journal: try again");
     else if (event->kind == CT_RDZV_ON_CORDON)
         cordon(job, event->link, event->order);
     else
@@ -312,13 +301,13 @@ void ct_rdzv_cordon_tick(struct ct_rdzv *job)
 {
     bool ended = false;
     for (size_t i = 0; job->cordon_ms <= job->now_ms && i < job->cordon_count;) {
-        struct ct_rdzv_cordon *cordon = &job->cordons[i];
+        const struct ct_rdzv_cordon *cordon = &job->cordons[i];
         if (cordon->until_ms > job->now_ms) {
             i++;
             continue;
         }
         ct_rdzv_announce(job, "the cordon of host %s is over", cordon->host);
-        remove_entry(job, cordon);
+        remove_entry(job, i);
         ended = true;
     }
     bool retries = job->cordon_retry_ms <= job->now_ms;

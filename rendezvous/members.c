@@ -131,16 +131,11 @@ static bool refused(struct ct_rdzv *job, uint64_t link, const struct ct_rdzv_joi
     return false;
 }
 
-static bool same_id(struct ct_id a, struct ct_id b)
-{
-    return a.high == b.high && a.low == b.low;
-}
-
 /* The place of a node that was lost from the last round and comes back as the same incarnation. */
 static int32_t old_place(const struct ct_rdzv *job, const struct ct_rdzv_join *join)
 {
     for (uint32_t i = 0; join->promised > 0 && i < job->roster.count; i++)
-        if (same_id(job->roster.places[i].id, join->id))
+        if (ct_id_equal(job->roster.places[i].id, join->id))
             return (int32_t)i;
     return -1;
 }
@@ -315,7 +310,7 @@ void ct_rdzv_tell_all(struct ct_rdzv *job)
 void ct_rdzv_tell(struct ct_rdzv *job, struct ct_id id)
 {
     for (uint32_t i = 0; i < job->roster.count; i++)
-        if (same_id(job->roster.places[i].id, id))
+        if (ct_id_equal(job->roster.places[i].id, id))
             job->roster.places[i].told = true;
 }
 

@@ -20,11 +20,6 @@ static const unsigned successors[CT_RDZV_MEMBER_STATES] = {
 };
 #undef TO
 
-static bool same_id(struct ct_id a, struct ct_id b)
-{
-    return a.high == b.high && a.low == b.low;
-}
-
 static uint32_t number_of(const struct ct_rdzv *job, const struct ct_rdzv_member *member)
 {
     return (uint32_t)(member - job->members);
@@ -103,7 +98,7 @@ void ct_rdzv_set_out(struct ct_rdzv *job, struct ct_rdzv_member *member, bool le
 struct ct_rdzv_member *ct_rdzv_find(const struct ct_rdzv *job, struct ct_id id)
 {
     for (uint32_t at = home_of(job, id); job->by_id[at] != 0; at = (at + 1) & job->id_mask)
-        if (same_id(job->members[job->by_id[at] - 1].id, id))
+        if (ct_id_equal(job->members[job->by_id[at] - 1].id, id))
             return &job->members[job->by_id[at] - 1];
     return NULL;
 }

@@ -133,10 +133,7 @@ static int go_round(struct question *question, const char *list, const struct ct
     int rc = CT_EUSAGE;
 
     while (*list != '\0' && !question->answered) {
-        size_t size = strcspn(list, ",");
-
-        (void)snprintf(one, sizeof one, "%.*s", (int)size, list);
-        list += size + (list[size] == ',');
+        ct_endpoint_next(&list, one);
         rc = ask(question, one, key);
     }
     return rc;

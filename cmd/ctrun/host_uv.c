@@ -147,10 +147,8 @@ static int read_endpoints(const struct job *job, struct ct_endpoint *ret_first,
     do {
         char one[CT_ENDPOINT_TEXT];
         struct ct_endpoint endpoint = {.port = 0};
-        size_t size = strcspn(list, ",");
 
-        (void)snprintf(one, sizeof one, "%.*s", (int)CT_MIN(size, sizeof one), list);
-        list += size + (list[size] == ',');
+        ct_endpoint_next(&list, one);
         rc = ct_endpoint_parse(one, port, &endpoint, err);
         if (rc != 0)
             return rc;

@@ -98,12 +98,11 @@ void ct_diagnose_state(pid_t pid, char *text, size_t room)
 static void print_thread(pid_t pid, const char *tid, struct ct_buf *to)
 {
     static const char *const files[] = {"wchan", "syscall", "stack"};
-    char name[64], text[FILE_BYTES], status[FILE_BYTES], state[64];
+    char name[64], text[FILE_BYTES], status[FILE_BYTES];
 
     (void)snprintf(name, sizeof name, "task/%.32s/status", tid);
     read_proc(pid, name, status, sizeof status);
-    (void)snprintf(state, sizeof state, "%s", field_of(status, "State"));
-    read_proc(pid, name, status, sizeof status);
+    const char *state = field_of(status, "State"); /* behind Name, which this leaves whole */
     (void)ct_buf_printf(to, "thread %s (%s): %s\n", tid, field_of(status, "Name"), state);
     for (size_t i = 0; i < CT_COUNT(files); i++) {
         (void)snprintf(name, sizeof name, "task/%.32s/%s", tid, files[i]);

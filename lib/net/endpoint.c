@@ -1,6 +1,7 @@
 /* See endpoint.h. */
 #include "net/endpoint.h"
 
+#include "base/assert.h"
 #include "base/str.h"
 
 #include <stdio.h>
@@ -92,4 +93,13 @@ const char *ct_endpoint_print(const struct ct_endpoint *endpoint, char text[CT_E
     else
         snprintf(text, CT_ENDPOINT_TEXT, "%s:%u", host, endpoint->port);
     return text;
+}
+
+void ct_endpoint_next(const char **list, char one[CT_ENDPOINT_TEXT])
+{
+    size_t size = strcspn(*list, ",");
+
+    (void)snprintf(one, CT_ENDPOINT_TEXT, "%.*s", (int)CT_MIN(size, (size_t)CT_ENDPOINT_TEXT),
+                   *list);
+    *list += size + ((*list)[size] == ',');
 }

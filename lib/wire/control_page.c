@@ -1,73 +1,50 @@
 /* The control page; see control_page.h. */
 #include "wire/control_page.h"
 
+#include "wire/page.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { PAGE_MAGIC = 0x43545047, PAGE_VERSION = 1, PAGE_BYTES = 4096 };
+_Static_assert(sizeof(struct ct_control_page) <= CT_PAGE_BYTES, "one page");
 
-static int refuse(struct ct_error *err, const char *what)
-{
-    int code = -errno;
-
-    return ct_error_set(err, code, "cannot %s the control page: %s", what, strerror(-code));
-}
+/* Others can only look. A kernel without these seals leaves it to good manners. */
+static const struct ct_page_kind control_page = {.name = "ctrun-control",
+                                                 .article = "the",
+                                                 .what = "control page",
+                                                 .head = {.magic = 0x43545047, .version = 1},
+                                                 .seals = F_SEAL_FUTURE_WRITE};
 
 int ct_control_page_new(struct ct_control_page **ret_page, int *ret_fd, struct ct_error *err)
 {
-    int fd = memfd_create("ctrun-control", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    void *page;
+    int code = ct_page_new(&control_page, &page, ret_fd, err);
 
-    if (fd < 0)
-        return refuse(err, "create");
-    struct ct_control_page *page = MAP_FAILED;
-    if (ftruncate(fd, PAGE_BYTES) == 0)
-        page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (page == MAP_FAILED) {
-        int code = refuse(err, "map");
-        close(fd);
-        return code;
-    }
-    page->magic = PAGE_MAGIC;
-    page->version = PAGE_VERSION;
-    /* From here on others can only look. A kernel without these seals leaves it to good manners. */
-    (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
-    *ret_page = page;
-    *ret_fd = fd;
-    return 0;
+    if (code == 0)
+        *ret_page = page;
+    return code;
 }
 
 int ct_control_page_open(int fd, const struct ct_control_page **ret_page, struct ct_error *err)
 {
-    struct stat stat;
+    void *page;
+    int code = ct_page_open(&control_page, fd, PROT_READ, &page, err);
 
-    if (fstat(fd, &stat) != 0)
-        return refuse(err, "look at");
-    if (stat.st_size != PAGE_BYTES)
-        return ct_error_set(err, CT_EPROTOCOL, "descriptor %d is no control page of ctrun", fd);
-    struct ct_control_page *page = mmap(NULL, PAGE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
-    if (page == MAP_FAILED)
-        return refuse(err, "map");
-    if (page->magic != PAGE_MAGIC || page->version != PAGE_VERSION) {
-        munmap(page, PAGE_BYTES);
-        return ct_error_set(err, CT_EPROTOCOL, "descriptor %d is no control page of this ctrun",
-                            fd);
-    }
-    *ret_page = page;
-    return 0;
+    if (code == 0)
+        *ret_page = page;
+    return code;
 }
 
 void ct_control_page_unmap(const struct ct_control_page *page)
 {
-    if (page != NULL)
-        munmap((void *)(uintptr_t)page, PAGE_BYTES);
+    ct_page_unmap(page);
 }
 
 /* Raise one of the generations; the bell tells only of a change. The agent is the one writer. */

@@ -51,6 +51,11 @@ struct ct_id {
     uint64_t high, low;
 };
 
+static inline bool ct_id_equal(struct ct_id a, struct ct_id b)
+{
+    return a.high == b.high && a.low == b.low;
+}
+
 struct ct_bytes {
     const unsigned char *data;
     size_t size;

@@ -3,27 +3,20 @@
 
 #include "base/assert.h"
 #include "base/hash.h"
+#include "wire/page.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-enum { RECORD_MAGIC = 0x43545752, RECORD_VERSION = 1, RECORD_BYTES = 4096 };
+_Static_assert(sizeof(struct ct_worker_record) <= CT_PAGE_BYTES, "one page");
 
-_Static_assert(sizeof(struct ct_worker_record) <= RECORD_BYTES, "one page");
+static const struct ct_page_kind worker_record = {.name = "ctrun-record",
+                                                  .article = "a",
+                                                  .what = "worker's record",
+                                                  .head = {.magic = 0x43545752, .version = 1}};
 
 #define SET(field, value) atomic_store_explicit(&(field), (value), memory_order_relaxed)
 #define GET(field) atomic_load_explicit(&(field), memory_order_relaxed)
-
-static int refuse(struct ct_error *err, const char *what)
-{
-    int code = -errno;
-
-    return ct_error_set(err, code, "cannot %s a worker's record: %s", what, strerror(-code));
-}
 
 /* ---- agent ------------------------------------------------------------------------------------
  */
@@ -31,25 +24,13 @@ static int refuse(struct ct_error *err, const char *what)
 int ct_worker_record_new(const struct ct_worker_record **ret_record, int *ret_fd,
                          struct ct_error *err)
 {
-    int fd = memfd_create("ctrun-record", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    void *page;
+    int code = ct_page_new(&worker_record, &page, ret_fd, err);
 
-    if (fd < 0)
-        return refuse(err, "create");
-    struct ct_worker_record *record = MAP_FAILED;
-    if (ftruncate(fd, RECORD_BYTES) == 0)
-        record = mmap(NULL, RECORD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (record == MAP_FAILED) {
-        int code = refuse(err, "map");
-        (void)close(fd);
+    if (code != 0)
         return code;
-    }
-    record->magic = RECORD_MAGIC;
-    record->version = RECORD_VERSION;
-    (void)mprotect(record, RECORD_BYTES, PROT_READ);
-    /* A worker that could cut it short would kill the agent, which reads it, by SIGBUS. */
-    (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-    *ret_record = record;
-    *ret_fd = fd;
+    (void)mprotect(page, CT_PAGE_BYTES, PROT_READ);
+    *ret_record = page;
     return 0;
 }
 
@@ -123,23 +104,13 @@ uint32_t ct_worker_record_durations(const struct ct_worker_record *record, uint3
 
 int ct_worker_record_open(int fd, struct ct_worker_record **ret_record, struct ct_error *err)
 {
-    struct stat stat;
+    void *page;
+    int code = ct_page_open(&worker_record, fd, PROT_READ | PROT_WRITE, &page, err);
 
-    if (fstat(fd, &stat) != 0)
-        return refuse(err, "look at");
-    if (stat.st_size != RECORD_BYTES)
-        return ct_error_set(err, CT_EPROTOCOL, "descriptor %d is no worker's record of ctrun", fd);
-    struct ct_worker_record *record =
-        mmap(NULL, RECORD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (record == MAP_FAILED)
-        return refuse(err, "map");
-    if (record->magic != RECORD_MAGIC || record->version != RECORD_VERSION) {
-        (void)munmap(record, RECORD_BYTES);
-        return ct_error_set(err, CT_EPROTOCOL, "descriptor %d is no worker's record of this ctrun",
-                            fd);
-    }
-    SET(record->opened, 1);
-    *ret_record = record;
+    if (code != 0)
+        return code;
+    *ret_record = page;
+    SET((*ret_record)->opened, 1);
     return 0;
 }
 
@@ -237,6 +208,5 @@ void ct_worker_record_woke(struct ct_record_group *group)
 
 void ct_worker_record_unmap(const struct ct_worker_record *record)
 {
-    if (record != NULL)
-        (void)munmap((void *)(uintptr_t)record, RECORD_BYTES);
+    ct_page_unmap(record);
 }

@@ -18,11 +18,6 @@ enum {
     RETRY_MS = 1000, /* after which a daemon has tried its disk again */
 };
 
-static bool same_id(struct ct_id a, struct ct_id b)
-{
-    return a.high == b.high && a.low == b.low;
-}
-
 static uint64_t hash_of(const struct ct_round *round)
 {
     const uint64_t head[] = {
@@ -57,7 +52,7 @@ void oracle_node_round(struct sim *sim, uint32_t index, const struct ct_round *r
             sim_fail(sim, "S1: ranks of g%" PRIu64 " have a hole at %u", round->generation, rank);
         rank += round->nodes[i].slots;
         for (uint32_t k = 0; k < i; k++)
-            if (same_id(round->nodes[i].id, round->nodes[k].id))
+            if (ct_id_equal(round->nodes[i].id, round->nodes[k].id))
                 sim_fail(sim, "S1: %s has two places in g%" PRIu64, round->nodes[i].host,
                          round->generation);
     }

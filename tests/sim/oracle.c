@@ -10,11 +10,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-static bool same_id(struct ct_id a, struct ct_id b)
-{
-    return a.high == b.high && a.low == b.low;
-}
-
 static bool is_newest(const struct sim *sim, const struct sim_daemon *daemon)
 {
     return sim_disk_is_newest(sim, daemon);
@@ -157,7 +152,7 @@ static void check_order(struct sim *sim, const struct ct_rdzv_roster *roster)
                      roster->places[i].host);
     for (uint32_t i = 0; i < roster->count; i++) {
         for (uint32_t k = 0; k < o->order_count; k++) {
-            if (!same_id(roster->places[i].id, o->order[k]))
+            if (!ct_id_equal(roster->places[i].id, o->order[k]))
                 continue;
             if (k < after)
                 sim_fail(sim, "S11: %s fell behind another survivor", roster->places[i].host);
@@ -178,7 +173,7 @@ static void check_cordons(struct sim *sim, const struct ct_rdzv_roster *roster)
     for (uint32_t i = 0; i < roster->count; i++) {
         bool is_new = true;
         for (uint32_t k = 0; k < o->order_count; k++)
-            is_new = is_new && !same_id(roster->places[i].id, o->order[k]);
+            is_new = is_new && !ct_id_equal(roster->places[i].id, o->order[k]);
         uint64_t node = roster->places[i].id.high - 1;
         if (is_new && (o->cordoned >> node & 1u) != 0 &&
             roster->generation > o->cordoned_generation[node])
@@ -195,7 +190,7 @@ static bool says_idle(const struct sim *sim, const struct ct_rdzv_roster *roster
     for (uint32_t i = 0; i < roster->count; i++) {
         const struct sim_node *node = &sim->nodes[roster->places[i].id.high - 1];
         for (uint32_t k = 0; k < o->order_count; k++)
-            if (same_id(roster->places[i].id, o->order[k]) &&
+            if (ct_id_equal(roster->places[i].id, o->order[k]) &&
                 node->incarnations == o->order[k].low && node->healed_max < o->order_generation)
                 return true;
     }
@@ -367,7 +362,7 @@ static const struct ct_rdzv_member *speaker(const struct ct_rdzv *job, const str
     for (size_t i = 0; i < ct_rdzv_capacity(job); i++) {
         const struct ct_rdzv_member *member = ct_rdzv_member(job, i);
         if (member->state != CT_RDZV_FREE &&
-            (message->type == CT_MSG_JOIN ? same_id(member->id, message->join.incarnation)
+            (message->type == CT_MSG_JOIN ? ct_id_equal(member->id, message->join.incarnation)
                                           : member->link == conn->link))
             return member;
     }

@@ -92,3 +92,17 @@ Test(endpoint, names_and_paths_that_are_too_long_are_refused)
     text[CT_ENDPOINT_PATH] = '\0';
     cr_assert_eq(ct_endpoint_parse(text, -1, &endpoint, NULL), CT_EUSAGE);
 }
+
+Test(endpoint, a_list_is_walked_to_its_end)
+{
+    const char *list = "a:1,[::1]:2,c";
+    char one[CT_ENDPOINT_TEXT];
+
+    ct_endpoint_next(&list, one);
+    cr_assert_str_eq(one, "a:1");
+    ct_endpoint_next(&list, one);
+    cr_assert_str_eq(one, "[::1]:2");
+    ct_endpoint_next(&list, one);
+    cr_assert_str_eq(one, "c");
+    cr_assert_str_eq(list, "");
+}
