@@ -271,13 +271,13 @@ int ct_journal_begin(struct ct_journal_file *file, struct ct_error *err)
 /* ---- records ---- */
 
 /* Write and sync one record behind the others. */
-static int write_record(struct ct_journal_file *file, const void *record, size_t size,
+static int write_record(struct ct_journal_file *file, struct ct_journal_record record,
                         struct ct_error *err)
 {
     struct ct_buf bytes;
     struct ct_journal_tail tail = file->tail;
     ct_buf_init(&bytes, 0);
-    ct_journal_frame(&tail, record, size, &bytes);
+    ct_journal_frame(&tail, record.data, record.size, &bytes);
     int rc = bytes.failed ? -ENOMEM : ct_fs_write_all(file->fd, bytes.data, bytes.size);
     if (rc == 0 && fdatasync(file->fd) != 0)
         rc = -errno;
@@ -293,16 +293,24 @@ static int write_record(struct ct_journal_file *file, const void *record, size_t
     return rc;
 }
 
-int ct_journal_append(struct ct_journal_file *file, const void *record, size_t size,
-                      struct ct_error *err)
+/* Replace the file where that is due. 0 when records can be written behind it. */
+static int mend(struct ct_journal_file *file, bool settled, struct ct_error *err)
 {
     bool grown =
         file->size >= file->options.compact_bytes && file->size >= 2 * file->compacted_size;
-    int rc = file->broken || grown ? compact(file, err) : 0;
-    if (rc != 0 && file->broken)
-        rc = CT_EIO;
-    else
-        rc = write_record(file, record, size, err);
+    if (file->broken && !settled)
+        return ct_error_set(
+            err, CT_EIO, "the end of the journal %s is unknown after a failed write", file->path);
+    int rc = settled && (file->broken || grown) ? compact(file, err) : 0;
+    return rc != 0 && file->broken ? CT_EIO : 0;
+}
+
+int ct_journal_append(struct ct_journal_file *file, struct ct_journal_record record,
+                      struct ct_error *err)
+{
+    int rc = mend(file, record.settled, err);
+    if (rc == 0)
+        rc = write_record(file, record, err);
     struct ct_error newer = {0};
     int checked = ct_journal_check(file, &newer);
     if (checked == 0)

@@ -19,7 +19,9 @@
  *
  * Above a size the file is replaced, atomically, by a snapshot of what is still needed. After a
  * failed write nothing is known about the end of the file, so the next record begins with such a
- * replacement too. Blocking: an append costs one fdatasync, a fraction of a millisecond. */
+ * replacement too. A snapshot is only taken while the state holds every record of the file
+ * (`settled`): between the records of one step it would lose those that were kept but not yet
+ * answered. Blocking: an append costs one fdatasync, a fraction of a millisecond. */
 #ifndef CT_RENDEZVOUS_JOURNAL_FILE_H
 #define CT_RENDEZVOUS_JOURNAL_FILE_H
 
@@ -57,9 +59,16 @@ int ct_journal_begin(struct ct_journal_file *file, struct ct_error *err);
 /* An epoch that was claimed and never begun is given back. */
 void ct_journal_close(struct ct_journal_file *file);
 
+struct ct_journal_record {
+    const void *data;
+    size_t size;
+    bool settled; /* what was kept before is in a snapshot that is taken now */
+};
+
 /* Keep one record. 0; CT_EIO with the sentence (disk full, ...): then it is not kept, and may be
- * given again; CT_EFENCED when a newer daemon has the journal: nothing may be shown any more. */
-int ct_journal_append(struct ct_journal_file *file, const void *record, size_t size,
+ * given again; CT_EFENCED when a newer daemon has the journal: nothing may be shown any more. Only
+ * a settled record has the file replaced before it; after a failed write others are not kept. */
+int ct_journal_append(struct ct_journal_file *file, struct ct_journal_record record,
                       struct ct_error *err);
 
 /* Has a newer daemon claimed the journal? CT_EFENCED with the sentence, 0 if not, CT_EIO when the

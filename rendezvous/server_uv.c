@@ -124,13 +124,14 @@ static void io_announce(void *context, const char *job, const char *sentence)
 
 static void on_watch(uv_timer_t *timer);
 
-static int io_persist(void *context, const void *record, size_t size)
+static int io_persist(void *context, const void *record, size_t size, bool settled)
 {
     struct ct_rdzv_server *server = context;
     struct ct_error err = {0};
     if (server->fenced.code != 0)
         return CT_EFENCED;
-    int rc = ct_journal_append(server->journal, record, size, &err);
+    int rc =
+        ct_journal_append(server->journal, (struct ct_journal_record){record, size, settled}, &err);
     if (rc == CT_EFENCED) {
         server->fenced = err; /* told by the next look, not from inside the service */
         (void)uv_timer_start(&server->watch, on_watch, 0, WATCH_MS);

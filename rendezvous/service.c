@@ -194,7 +194,7 @@ static void forget(struct ct_service *service, struct ct_service_job *job)
         struct ct_buf record;
         ct_buf_init(&record, 0);
         ct_record_write_forget(ct_rdzv_name(job->core), &record);
-        (void)service->io.persist(service->io.context, record.data, record.size);
+        (void)service->io.persist(service->io.context, record.data, record.size, true);
         ct_buf_deinit(&record);
     }
     ct_service_remove_job(service, job);

@@ -36,9 +36,10 @@ struct ct_service_io {
     /* May the peer speak for `job` (its key)? */
     bool (*is_for)(void *context, void *peer, const char *job);
 
-    /* Keep a record (see journal.h) durably before returning. 0 or a negative code. NULL: there is
-     * no journal, nothing outlives the service. */
-    int (*persist)(void *context, const void *record, size_t size);
+    /* Keep a record (see journal.h) durably before returning. 0 or a negative code. `settled`: all
+     * that was kept before is in the service's state, so a snapshot may take its place. NULL: there
+     * is no journal, nothing outlives the service. */
+    int (*persist)(void *context, const void *record, size_t size, bool settled);
 
     /* For logs: something happened to a job, as a sentence. */
     void (*announce)(void *context, const char *job, const char *sentence);

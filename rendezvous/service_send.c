@@ -201,16 +201,16 @@ static void send_close(struct ct_service_job *job, uint64_t link)
 
 /* Returns 0 or why the record was not kept. A job that ends before its first round leaves none:
  * there is nothing that a later daemon would have to know. */
-static int persist(struct ct_service_job *job, const struct ct_rdzv_action *action)
+static int persist(struct ct_service_job *job, const struct ct_rdzv_action *action, bool settled)
 {
     struct ct_buf record;
     if (job->service->io.persist == NULL || ct_rdzv_generation(job->core) == 0)
         return 0;
     ct_buf_init(&record, CT_JOURNAL_RECORD_LIMIT);
     ct_record_write_job(job->core, action->record, &record);
-    int rc = record.failed
-                 ? CT_ENOMEM
-                 : job->service->io.persist(job->service->io.context, record.data, record.size);
+    const struct ct_service_io *io = &job->service->io;
+    int rc =
+        record.failed ? CT_ENOMEM : io->persist(io->context, record.data, record.size, settled);
     ct_buf_deinit(&record);
     return rc;
 }
@@ -290,8 +290,17 @@ static void carry_out(struct ct_service_job *job, uint64_t now_ms,
 /* The answers to records that are to be given to the core, in order. */
 struct answers {
     struct ct_rdzv_event list[CT_RDZV_ACTIONS_LIMIT];
-    size_t count;
+    size_t count, given;
 };
+
+/* Does the core know of every record that was kept? */
+static bool is_settled(const struct answers *answers)
+{
+    for (size_t i = answers->given; i < answers->count; i++)
+        if (answers->list[i].kind == CT_RDZV_ON_PERSISTED)
+            return false;
+    return true;
+}
 
 static void step(struct ct_service_job *job, uint64_t now_ms, const struct ct_rdzv_event *event,
                  struct answers *answers)
@@ -303,7 +312,7 @@ static void step(struct ct_service_job *job, uint64_t now_ms, const struct ct_rd
         carry_out(job, now_ms, action);
         if (action->kind != CT_RDZV_DO_PERSIST)
             continue;
-        int rc = persist(job, action);
+        int rc = persist(job, action, is_settled(answers));
         CT_ASSERT(answers->count < CT_RDZV_ACTIONS_LIMIT);
         answers->list[answers->count++] = (struct ct_rdzv_event){
             .kind = rc == 0 ? CT_RDZV_ON_PERSISTED : CT_RDZV_ON_PERSIST_FAILED,
@@ -316,6 +325,6 @@ void ct_service_step(struct ct_service_job *job, uint64_t now_ms, const struct c
 {
     struct answers answers = {.count = 0};
     step(job, now_ms, event, &answers);
-    for (size_t i = 0; i < answers.count; i++)
-        step(job, now_ms, &answers.list[i], &answers);
+    while (answers.given < answers.count)
+        step(job, now_ms, &answers.list[answers.given++], &answers);
 }

@@ -60,12 +60,13 @@ static void io_announce(void *context, const char *job, const char *sentence)
         sim_tell(daemon->sim, "daemon: %s", sentence);
 }
 
-static int io_persist(void *context, const void *record, size_t size)
+static int io_persist(void *context, const void *record, size_t size, bool settled)
 {
     struct sim_daemon *daemon = context;
     if (daemon->dying)
         return 0;
-    int rc = sim_disk_append(daemon->sim, daemon, record, size);
+    int rc =
+        sim_disk_append(daemon->sim, daemon, (struct ct_journal_record){record, size, settled});
     if (((const unsigned char *)record)[0] == CT_RECORD_CLOSE && !daemon->dying)
         daemon->sim->oracle.close_failed = rc != 0;
     return rc;

@@ -122,7 +122,7 @@ static void tear(struct sim *sim, struct sim_daemon *daemon, struct file *file, 
             written - before, size - before);
 }
 
-int sim_disk_append(struct sim *sim, struct sim_daemon *daemon, const void *record, size_t size)
+int sim_disk_append(struct sim *sim, struct sim_daemon *daemon, struct ct_journal_record record)
 {
     struct disk *disk = &sim->disk;
     struct file *file = &disk->files[daemon->epoch];
@@ -134,10 +134,12 @@ int sim_disk_append(struct sim *sim, struct sim_daemon *daemon, const void *reco
             race(sim, daemon);
     }
     bool wants_snapshot = file->doubtful || ct_rng_chance(&sim->disk_rng, 20);
-    if (wants_snapshot && rewrite(sim, daemon) != 0)
+    if (file->doubtful && !record.settled)
+        return failed(sim, daemon);
+    if (wants_snapshot && record.settled && rewrite(sim, daemon) != 0)
         return failed(sim, daemon);
     size_t before = file->bytes.size;
-    ct_journal_frame(&file->tail, record, size, &file->bytes);
+    ct_journal_frame(&file->tail, record.data, record.size, &file->bytes);
     if (disk->full > 0) {
         file->bytes.size -= ct_rng_below(&sim->disk_rng, file->bytes.size - before) + 1;
         file->doubtful = true;

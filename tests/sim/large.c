@@ -176,8 +176,9 @@ static void daemon_announce(void *context, const char *job, const char *sentence
     (void)sentence;
 }
 
-static int daemon_persist(void *context, const void *record, size_t size)
+static int daemon_persist(void *context, const void *record, size_t size, bool settled)
 {
+    (void)settled;
     struct large *large = context;
     struct ct_buf bytes;
     ct_buf_init(&bytes, 0);

@@ -24,7 +24,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/rng.h"
-#include "rendezvous/journal.h"
+#include "rendezvous/journal_file.h"
 #include "rendezvous/member.h"
 #include "rendezvous/service.h"
 #include "wire/frame.h"
@@ -449,7 +449,7 @@ int sim_disk_begin(struct sim *sim, struct sim_daemon *daemon);
 
 /* Keep a record. 0, CT_EIO, CT_EFENCED; it may find out that the daemon dies in
  * it. */
-int sim_disk_append(struct sim *sim, struct sim_daemon *daemon, const void *record, size_t size);
+int sim_disk_append(struct sim *sim, struct sim_daemon *daemon, struct ct_journal_record record);
 
 /* Has a newer daemon claimed the journal? */
 bool sim_disk_is_newest(const struct sim *sim, const struct sim_daemon *daemon);

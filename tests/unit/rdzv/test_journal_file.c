@@ -98,10 +98,15 @@ static struct ct_journal_file *open_journal(struct dir *dir)
     return open_as(dir, (struct how){.takeover = false});
 }
 
+static struct ct_journal_record settled(const char *text)
+{
+    return (struct ct_journal_record){.data = text, .size = strlen(text), .settled = true};
+}
+
 static void append(struct ct_journal_file *file, const char *text)
 {
     struct ct_error err = {0};
-    cr_assert_eq(ct_journal_append(file, text, strlen(text), &err), 0, "%s", err.text);
+    cr_assert_eq(ct_journal_append(file, settled(text), &err), 0, "%s", err.text);
 }
 
 static bool exists(const struct dir *dir, unsigned epoch)
@@ -170,6 +175,26 @@ Test(journal_file, a_grown_file_is_replaced_by_what_is_still_needed)
     file = open_journal(&dir);
     cr_assert_str_eq(dir.back.text[0], "first");
     cr_assert_str_eq(dir.back.text[1], "something longer than that");
+    ct_journal_close(file);
+    remove_dir(&dir);
+}
+
+Test(journal_file, a_record_in_the_midst_of_a_step_never_takes_the_place_of_those_before_it)
+{
+    struct dir dir;
+    struct ct_error err = {0};
+    make_dir(&dir);
+    struct ct_journal_file *file = open_as(&dir, (struct how){.compact_bytes = 64});
+    append(file, "a long one, after which the file has grown enough to be replaced");
+    append(file, "kept, but the state does not have it yet");
+    struct ct_journal_record second = settled("of the same step");
+    second.settled = false;
+    for (int i = 0; i < 3; i++)
+        cr_assert_eq(ct_journal_append(file, second, &err), 0, "%s", err.text);
+    ct_journal_close(file);
+    file = open_journal(&dir);
+    cr_assert_eq(dir.back.count, 5);
+    cr_assert_str_eq(dir.back.text[1], "kept, but the state does not have it yet");
     ct_journal_close(file);
     remove_dir(&dir);
 }
@@ -250,7 +275,7 @@ Test(journal_file, who_takes_over_fences_the_old_daemon_and_has_all_that_it_let_
     cr_assert_eq(ct_journal_epoch(new), 2);
     cr_assert_str_eq(dir.back.text[1], "seen");
     cr_assert_eq(ct_journal_check(old, &err), CT_EFENCED);
-    cr_assert_eq(ct_journal_append(old, "late", 4, &err), CT_EFENCED);
+    cr_assert_eq(ct_journal_append(old, settled("late"), &err), CT_EFENCED);
     cr_assert_not_null(strstr(err.text, "a newer ctrund (epoch 2) has taken over"), "%s", err.text);
     append(new, "goes on");
     ct_journal_close(old);
@@ -272,7 +297,7 @@ Test(journal_file, the_old_daemon_shows_nothing_once_the_epoch_is_claimed)
     make_dir(&dir);
     struct ct_journal_file *old = open_journal(&dir);
     cr_assert_eq(try_open(&dir, (struct how){.takeover = true}, &new, &err), 0, "%s", err.text);
-    cr_assert_eq(ct_journal_append(old, "late", 4, &err), CT_EFENCED);
+    cr_assert_eq(ct_journal_append(old, settled("late"), &err), CT_EFENCED);
     ct_journal_close(new); /* it dies before it has begun: the claim is given back */
     cr_assert(!exists(&dir, 2));
     ct_journal_close(old);
@@ -331,7 +356,7 @@ Test(journal_file, a_full_disk_does_not_hide_that_another_daemon_has_taken_over)
     limit.rlim_cur = ct_journal_size(old) + 10;
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
     for (int i = 0; i < 2; i++) /* the second begins with a snapshot, which has no room either */
-        cr_assert_eq(ct_journal_append(old, "no room", 7, &err), CT_EFENCED);
+        cr_assert_eq(ct_journal_append(old, settled("no room"), &err), CT_EFENCED);
     limit.rlim_cur = room;
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
     ct_journal_close(old);
@@ -353,7 +378,7 @@ Test(journal_file, a_full_disk_keeps_nothing_and_what_comes_after_it_is_kept)
     limit.rlim_cur = ct_journal_size(file) + 10; /* in the midst of the next record */
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
     for (int i = 0; i < 3; i++) {
-        cr_assert_eq(ct_journal_append(file, "no room", 7, &err), CT_EIO);
+        cr_assert_eq(ct_journal_append(file, settled("no room"), &err), CT_EIO);
         limit.rlim_cur = 10; /* now not even the snapshot can be written */
         cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
     }
