@@ -7,20 +7,27 @@
  * It knows no socket and no clock. One store is the key space of one generation: the next has its
  * own, and its own port. Clients of both numberings (request.h) may share it.
  *
- *      SET k v           -                     stores
- *      GET k             value                 never waits; of an absent key: no bytes
- *      COMPARE_SET k e d value                 e is stored over by d; absent and e empty: d is
- * stored; absent otherwise: nothing is stored, the answer is e ADD k n           i64, the sum
- * decimal text; absent counts as 0 CHECK keys        u8 0 all there, 1 not WAIT keys         u8 0
- * as soon as each of them was there once CANCEL_WAIT       u8 1                  always, whatever
- * was answered before GETNUMKEYS        i64                   values, not queues DELETE_KEY k i64,
- * 0 or 1           who waits goes on waiting APPEND k v        -                     MULTI_SET
- * pairs  - MULTI_GET keys    a value a key QUEUE_PUSH k v    -                     wakes one waiter
- *      QUEUE_POP k       i64, the length before; then its first item when there was one
- *      QUEUE_LEN k       i64                   LIST_KEYS        i64, then a name each
- *      BARRIER k n       u8 0                  counts callers at k; the n-th releases all
- *      PING nonce        u32, the same         VALIDATE magic   -
- *      WATCH_KEY k       u8 3                  then u8 event, k, old, new at each change
+ *      SET k v           -              stores
+ *      GET k             value          never waits; of an absent key: no bytes
+ *      COMPARE_SET k e d value          e is stored over by d; absent and e empty: d is stored;
+ *                                       absent otherwise: nothing is stored, the answer is e
+ *      ADD k n           i64, the sum   decimal text; absent counts as 0
+ *      CHECK keys        u8             0 all there, 1 not
+ *      WAIT keys         u8 0           as soon as each of them was there once
+ *      CANCEL_WAIT       u8 1           always, whatever was answered before
+ *      GETNUMKEYS        i64            values, not queues
+ *      DELETE_KEY k      i64            0 or 1; who waits goes on waiting
+ *      APPEND k v        -
+ *      MULTI_SET pairs   -
+ *      MULTI_GET keys    a value a key
+ *      QUEUE_PUSH k v    -              wakes one waiter
+ *      QUEUE_POP k       i64            the length before; then its first item when there was one
+ *      QUEUE_LEN k       i64
+ *      LIST_KEYS         i64            then a name each
+ *      BARRIER k n       u8 0           counts callers at k; the n-th releases all
+ *      PING nonce        u32            the same
+ *      VALIDATE magic    -
+ *      WATCH_KEY k       u8 3           then u8 event, k, old, new at each change
  *
  * What stores (SET, ADD, COMPARE_SET, APPEND, MULTI_SET) wakes those who wait for the key; WAIT and
  * CHECK count a queue that is not empty as present. A request that comes while its client waits

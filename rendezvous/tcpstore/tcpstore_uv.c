@@ -31,6 +31,7 @@ enum {
 };
 
 struct conn {
+    struct ct_tcpstore_sink sink; /* what the core's client points to */
     uv_tcp_t tcp;
     struct ct_tcpstore_server *server;
     struct ct_tcpstore_client *client; /* NULL: ended */
@@ -49,7 +50,9 @@ struct ct_tcpstore_server {
     unsigned handles; /* whose close callback has not run */
     struct ct_tcpstore *store;
     struct ct_tcpstore_server_options options;
-    char (*allowed)[CT_ADDRESS_TEXT];
+    char (*allowed)[CT_ADDRESS_TEXT]; /* sorted */
+    size_t allowed_count;
+    bool held; /* who may come is not known yet */
     struct ct_endpoint endpoint;
     struct conn *conns;
     char *input; /* what all connections read into */
@@ -218,14 +221,29 @@ static void serve_ready(struct ct_tcpstore_server *server)
     if (server->stopped)
         return;
     while (!server->stopped && (client = ct_tcpstore_next_ready(server->store)) != NULL) {
-        struct conn *conn = ct_tcpstore_about(client).user;
+        struct ct_tcpstore_sink *sink = ct_tcpstore_about(client).user;
         const struct ct_error *broken = ct_tcpstore_broken(client);
         if (broken != NULL)
-            end_conn(conn, broken);
+            sink->broke(sink, broken);
         else
-            flush(conn);
+            sink->flush(sink);
     }
     set_timer(server);
+}
+
+static void on_sink_flush(struct ct_tcpstore_sink *sink)
+{
+    flush((struct conn *)sink);
+}
+
+static void on_sink_broke(struct ct_tcpstore_sink *sink, const struct ct_error *why)
+{
+    end_conn((struct conn *)sink, why);
+}
+
+void ct_tcpstore_server_serve(struct ct_tcpstore_server *server)
+{
+    serve_ready(server);
 }
 
 /* ---- reading ---- */
@@ -274,15 +292,17 @@ static void update_reading(struct conn *conn)
 
 /* ---- accepting ---- */
 
+static int compare_hosts(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
 static bool may_come(const struct ct_tcpstore_server *server, const struct sockaddr *address,
                      const char *host)
 {
-    if (ct_address_is_loopback(address))
-        return true;
-    for (size_t i = 0; i < server->options.allowed_count; i++)
-        if (strcmp(server->allowed[i], host) == 0)
-            return true;
-    return false;
+    return ct_address_is_loopback(address) ||
+           bsearch(host, server->allowed, server->allowed_count, sizeof(*server->allowed),
+                   compare_hosts) != NULL;
 }
 
 static void report_refused(struct ct_tcpstore_server *server, const char *host)
@@ -326,6 +346,7 @@ static void accept_one(struct ct_tcpstore_server *server)
     if (conn == NULL)
         return; /* `waiting` stays: the timer tries again */
     server->waiting = false;
+    conn->sink = (struct ct_tcpstore_sink){.flush = on_sink_flush, .broke = on_sink_broke};
     conn->server = server;
     (void)uv_tcp_init(server->loop, &conn->tcp);
     conn->tcp.data = conn;
@@ -344,7 +365,7 @@ static void accept_one(struct ct_tcpstore_server *server)
 /* Take the connection that libuv holds, if it may come now. */
 static void admit(struct ct_tcpstore_server *server)
 {
-    if (!server->waiting || server->stopped)
+    if (!server->waiting || server->held || server->stopped)
         return;
     if (ct_tcpstore_admit(server->store, uv_now(server->loop)) == 0)
         accept_one(server);
@@ -379,7 +400,7 @@ static void set_timer(struct ct_tcpstore_server *server)
 
     if (server->stopped)
         return;
-    if (server->waiting)
+    if (server->waiting && !server->held)
         due_ms = CT_MIN(due_ms, now_ms + CT_TCPSTORE_PATIENCE_MS);
     if (due_ms == UINT64_MAX)
         uv_timer_stop(&server->timer);
@@ -389,24 +410,41 @@ static void set_timer(struct ct_tcpstore_server *server)
 
 /* ---- start ---- */
 
-static int copy_allowed(struct ct_tcpstore_server *server, struct ct_error *err)
+static int set_allowed(struct ct_tcpstore_server *server, const char *const *hosts, size_t count,
+                       struct ct_error *err)
 {
-    size_t count = server->options.allowed_count;
+    char(*allowed)[CT_ADDRESS_TEXT] = calloc(CT_MAX(count, 1), sizeof(*allowed));
 
-    server->allowed = calloc(CT_MAX(count, 1), sizeof(*server->allowed));
-    if (server->allowed == NULL)
+    if (allowed == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory for a store");
     for (size_t i = 0; i < count; i++) {
-        const char *host = server->options.allowed[i];
         struct sockaddr_storage addresses[2];
-        if (strcmp(host, "localhost") == 0 || ct_address_numeric(host, 0, addresses) != 1)
+        if (strcmp(hosts[i], "localhost") == 0 || ct_address_numeric(hosts[i], 0, addresses) != 1) {
+            free(allowed);
             return ct_error_set(err, CT_EUSAGE,
                                 "the store's clients are named by address, and \"%s\" is none",
-                                host);
+                                hosts[i]);
+        }
         /* Written as it will be read from a socket. */
-        ct_address_host((const struct sockaddr *)&addresses[0], server->allowed[i]);
+        ct_address_host((const struct sockaddr *)&addresses[0], allowed[i]);
     }
-    server->options.allowed = NULL;
+    qsort(allowed, count, sizeof(*allowed), compare_hosts);
+    free(server->allowed);
+    server->allowed = allowed;
+    server->allowed_count = count;
+    return 0;
+}
+
+int ct_tcpstore_server_allow(struct ct_tcpstore_server *server, const char *const *hosts,
+                             size_t count, struct ct_error *err)
+{
+    int rc = set_allowed(server, hosts, count, err);
+
+    if (rc != 0)
+        return rc;
+    server->held = false;
+    admit(server);
+    serve_ready(server);
     return 0;
 }
 
@@ -426,10 +464,14 @@ static void bound_clients(struct ct_tcpstore_limits *limits)
 static int prepare(struct ct_tcpstore_server *server, const struct ct_endpoint *endpoint,
                    int *ret_fd, struct ct_error *err)
 {
-    int rc = copy_allowed(server, err);
+    struct ct_tcpstore_server_options *options = &server->options;
+    bool open = options->members_follow || options->allowed_count > 0;
+    int rc = set_allowed(server, options->allowed, options->allowed_count, err);
 
     if (rc != 0)
         return rc;
+    options->allowed = NULL; /* the caller's */
+    server->held = options->members_follow;
     if (endpoint->is_unix)
         return ct_error_set(err, CT_EUSAGE, "PyTorch's store needs a TCP address, not %s",
                             endpoint->path);
@@ -438,8 +480,7 @@ static int prepare(struct ct_tcpstore_server *server, const struct ct_endpoint *
     server->input = malloc(READ_BYTES);
     if (server->store == NULL || server->input == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory for a store");
-    return ct_address_bind(endpoint, server->options.allowed_count > 0, ret_fd, &server->endpoint,
-                           err);
+    return ct_address_bind(endpoint, open, ret_fd, &server->endpoint, err);
 }
 
 int ct_tcpstore_server_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
@@ -484,7 +525,7 @@ const struct ct_endpoint *ct_tcpstore_server_endpoint(const struct ct_tcpstore_s
     return &server->endpoint;
 }
 
-const struct ct_tcpstore *ct_tcpstore_server_store(const struct ct_tcpstore_server *server)
+struct ct_tcpstore *ct_tcpstore_server_store(const struct ct_tcpstore_server *server)
 {
     return server->store;
 }

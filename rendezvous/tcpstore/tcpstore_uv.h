@@ -2,6 +2,8 @@
  *
  * PyTorch's protocol knows no authentication, so the address decides: loopback only, or with a list
  * of hosts (the round's members) those and loopback. Whoever else connects is closed and reported.
+ * The port must be known before the members are: with `members_follow` all who connect wait in the
+ * kernel's backlog until ct_tcpstore_server_allow says who they are.
  *
  * A connection that ends is reported with what is known of its client. A worker that dies, however
  * it dies, is seen here at once: its connections end. One thread: the loop's. */
@@ -27,10 +29,20 @@ struct ct_tcpstore_lost {
     const struct ct_error *why;
 };
 
+/* Who takes the place of a socket for a client that comes another way (hub_uv.h). It joins, feeds
+ * and leaves through the core (`user` is the sink), and then calls ct_tcpstore_server_serve. */
+struct ct_tcpstore_sink {
+    /* The client has output: take what goes on its way now (ct_tcpstore_output, _sent). */
+    void (*flush)(struct ct_tcpstore_sink *sink);
+    /* The client is broken: it must leave. */
+    void (*broke)(struct ct_tcpstore_sink *sink, const struct ct_error *why);
+};
+
 struct ct_tcpstore_server_options {
     struct ct_tcpstore_limits limits;
     const char *const *allowed; /* hosts in digits, besides loopback; copied */
     size_t allowed_count;       /* 0: loopback alone, and only there it may listen */
+    bool members_follow;        /* nobody comes in before ct_tcpstore_server_allow */
     void (*on_lost)(void *user, const struct ct_tcpstore_lost *lost); /* may be NULL */
     /* A host that may not come (may be NULL); at most once in 10 s for the same host. */
     void (*on_refused)(void *user, const char *host);
@@ -44,14 +56,21 @@ int ct_tcpstore_server_start(uv_loop_t *loop, const struct ct_endpoint *endpoint
                              const struct ct_tcpstore_server_options *options,
                              struct ct_tcpstore_server **ret_server, struct ct_error *err);
 
+/* From now on these hosts may come, besides loopback. 0; CT_EUSAGE and CT_ENOMEM as above. */
+int ct_tcpstore_server_allow(struct ct_tcpstore_server *server, const char *const *hosts,
+                             size_t count, struct ct_error *err);
+
+/* Tell all clients what there is for them; to be called after the core was fed by a sink. */
+void ct_tcpstore_server_serve(struct ct_tcpstore_server *server);
+
 /* What it listens on, with the real port. */
 const struct ct_endpoint *ct_tcpstore_server_endpoint(const struct ct_tcpstore_server *server);
 
-/* Its store, to look at. */
-const struct ct_tcpstore *ct_tcpstore_server_store(const struct ct_tcpstore_server *server);
+/* Its store, to look at, or to bring clients of one's own. */
+struct ct_tcpstore *ct_tcpstore_server_store(const struct ct_tcpstore_server *server);
 
-/* Stop listening, close every connection (nothing is reported), forget the store. Frees itself when
- * the loop has run. */
+/* Stop listening, close every connection (nothing is reported), forget the store. Clients of one's
+ * own must have left. Frees itself when the loop has run. */
 void ct_tcpstore_server_stop(struct ct_tcpstore_server *server);
 
 #endif

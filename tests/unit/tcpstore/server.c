@@ -80,10 +80,17 @@ int host_start_at(const char *address, const char *const allowed[], size_t count
                   struct ct_error *err)
 {
     struct ct_tcpstore_server_options options = {.allowed = allowed, .allowed_count = count};
+
+    return host_start_with(address, &options, err);
+}
+
+int host_start_with(const char *address, struct ct_tcpstore_server_options *options,
+                    struct ct_error *err)
+{
     struct ct_endpoint endpoint;
 
     cr_assert_eq(ct_endpoint_parse(address, 0, &endpoint, err), 0, "%s", err->text);
-    return start(&endpoint, &options, err);
+    return start(&endpoint, options, err);
 }
 
 void host_turn(const char *file, int line, const char *condition)

@@ -32,6 +32,10 @@ void host_start(const struct ct_tcpstore_limits *limits);
 int host_start_at(const char *address, const char *const allowed[], size_t count,
                   struct ct_error *err);
 
+/* Start it with options of which the callbacks are filled in here. */
+int host_start_with(const char *address, struct ct_tcpstore_server_options *options,
+                    struct ct_error *err);
+
 /* A connected socket that does not block. */
 int dial(void);
 int dial_from(const char *address, const char *source);

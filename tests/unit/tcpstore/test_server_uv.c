@@ -268,6 +268,34 @@ Test(server, members_and_loopback_may_come_and_strangers_are_reported_once)
     }
 }
 
+Test(server, nobody_comes_in_before_the_members_are_known)
+{
+    static const char *const members[] = {"10.9.0.2"}, *const names[] = {"node7"};
+    struct ct_tcpstore_server_options options = {.members_follow = true};
+    struct ct_error err = {0};
+
+    if (!own_network())
+        cr_skip_test("no network namespace can be made here");
+    cr_assert_eq(host_start_with("10.9.0.1", &options, &err), 0, "%s", err.text);
+    int stranger = dial_from("10.9.0.1", "10.9.0.3");
+    int member = dial_from("10.9.0.1", "10.9.0.2"), self = dial_from("10.9.0.1", "10.9.0.1");
+    say(member, "\x00\xCE\xF7\x85\x3C", 5);
+    for (int i = 0; i < 20; i++)
+        host_turn(__FILE__, __LINE__, "they wait");
+    cr_assert_eq(counts().clients, 0);
+    cr_assert_eq(host.refused, 0);
+    cr_assert_eq(ct_tcpstore_server_allow(host.server, names, 1, &err), CT_EUSAGE);
+    cr_assert_eq(ct_tcpstore_server_allow(host.server, members, 1, &err), 0, "%s", err.text);
+    expect_value_at(member, "k", "");
+    hear_end(stranger);
+    hear_end(self); /* no member, and its address is not loopback */
+    cr_assert_eq(host.refused, 2);
+    cr_assert_eq(counts().clients, 1);
+    close(stranger);
+    close(member);
+    close(self);
+}
+
 Test(server, stopping_closes_everybody_and_reports_nobody)
 {
     host_start(NULL);
