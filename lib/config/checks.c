@@ -7,6 +7,7 @@
 #include "config/loader.h"
 
 #include "base/assert.h"
+#include "base/signals.h"
 #include "base/str.h"
 
 #include <inttypes.h>
@@ -112,6 +113,63 @@ static bool bad_streams(const struct ct_config *cfg, const void *member, struct 
     return ct_config_streams(spec, 0) < 0;
 }
 
+static bool bad_signals(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    const struct ct_config_strs *names = member;
+    struct ct_error err = {0};
+    uint64_t set;
+    int rc = ct_signals_parse(names->at, (size_t)names->count, &set, &err);
+
+    (void)cfg;
+    (void)ct_buf_puts(why, err.text);
+    return rc != 0;
+}
+
+static uint64_t signals_of(const struct ct_config_strs *names)
+{
+    uint64_t set = 0;
+
+    (void)ct_signals_parse(names->at, (size_t)names->count, &set, NULL);
+    return set;
+}
+
+static bool is_default(const struct ct_config *cfg, const void *member)
+{
+    return ct_config_origin(cfg, member)->layer == CT_CONFIG_DEFAULT;
+}
+
+void ct_config_signals(const struct ct_config *cfg, uint64_t *ret_ends, uint64_t *ret_forwards)
+{
+    uint64_t ends = signals_of(&cfg->launch.signals_to_handle);
+    uint64_t forwards = signals_of(&cfg->launch.forward_signals);
+
+    if (is_default(cfg, &cfg->launch.forward_signals))
+        forwards &= ~ends;
+    *ret_ends = ends & ~forwards;
+    *ret_forwards = forwards;
+}
+
+static bool signal_in_both_lists(const struct ct_config *cfg, const void *member,
+                                 struct ct_buf *why)
+{
+    const struct ct_config_strs *forwards = member;
+    const struct ct_config_strs *ends = &cfg->launch.signals_to_handle;
+
+    for (int64_t i = 0; i < forwards->count; i++) {
+        const struct ct_config_strs one = {1, &forwards->at[i]};
+
+        if (is_default(cfg, forwards) || is_default(cfg, ends) ||
+            (signals_of(ends) & signals_of(&one)) == 0)
+            continue;
+        (void)ct_buf_printf(why,
+                            "and signals_to_handle both name %s; a signal either ends the job or "
+                            "is passed on to the workers",
+                            forwards->at[i]);
+        return true;
+    }
+    return false;
+}
+
 static bool last_call_after_join(const struct ct_config *cfg, const void *member,
                                  struct ct_buf *why)
 {
@@ -132,6 +190,17 @@ static bool too_few_classes(const struct ct_config *cfg, const void *member, str
     else
         (void)ct_buf_printf(why, "must be at least %" PRId64 " with this loss", least);
     return classes < least;
+}
+
+static bool too_many_layers(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    enum { MOST = 16 };
+    const struct ct_config_ints *hidden = member;
+
+    (void)cfg;
+    (void)ct_buf_printf(why, "has %" PRId64 " elements, more than the limit of %d", hidden->count,
+                        MOST);
+    return hidden->count > MOST;
 }
 
 /* The data source that a member of it belongs to. */
@@ -231,8 +300,12 @@ static const struct rule rules[] = {
     {AT(launch.no_python), AT(launch.no_python), false, python_for_yaml},
     {AT(launch.redirects), AT(launch.redirects), false, bad_streams},
     {AT(launch.tee), AT(launch.tee), false, bad_streams},
+    {AT(launch.signals_to_handle), AT(launch.signals_to_handle), false, bad_signals},
+    {AT(launch.forward_signals), AT(launch.forward_signals), false, bad_signals},
+    {AT(launch.forward_signals), AT(launch.signals_to_handle), false, signal_in_both_lists},
     {AT(launch.last_call_ms), AT(launch.join_timeout_ms), false, last_call_after_join},
     {AT(model.classes), AT(model.loss), true, too_few_classes},
+    {AT(model.hidden), AT(model.hidden), true, too_many_layers},
     {AT(data.train.path), AT(data.train.format), true, wrong_file},
     {AT(data.train.images), AT(data.train.format), true, wrong_file},
     {AT(data.train.labels), AT(data.train.format), true, wrong_file},

@@ -33,10 +33,15 @@ struct ct_config_nodes {
     int64_t min, max; /* "2" is 2, 2 */
 };
 
-enum { CT_CONFIG_INTS_MAX = 16 };
+enum { CT_CONFIG_INTS_MAX = 64 };
 struct ct_config_ints {
     int64_t count;
     int64_t at[CT_CONFIG_INTS_MAX];
+};
+
+struct ct_config_strs {
+    int64_t count;
+    const char *const *at;
 };
 
 struct ct_config_pair {
@@ -88,6 +93,7 @@ struct ct_config_command {
 #define CT_TYPE_BYTES int64_t
 #define CT_TYPE_NODES struct ct_config_nodes
 #define CT_TYPE_INTS struct ct_config_ints
+#define CT_TYPE_STRS struct ct_config_strs
 #define CT_TYPE_PAIR struct ct_config_pair
 #define CT_TYPE_INTERVAL struct ct_config_interval
 
@@ -100,6 +106,7 @@ struct ct_config_command {
 #define CT_MEMBER_BYTES(name) name##_bytes
 #define CT_MEMBER_NODES(name) name
 #define CT_MEMBER_INTS(name) name
+#define CT_MEMBER_STRS(name) name
 #define CT_MEMBER_PAIR(name) name
 #define CT_MEMBER_INTERVAL(name) name
 
@@ -200,6 +207,10 @@ const char *ct_config_word(const struct ct_config *cfg, const void *member);
 /* Which streams of a worker `spec` (launch.redirects, launch.tee) names: 0 none, 1 stdout, 2
  * stderr, 3 both; CT_EUSAGE when `spec` is not "N" or "RANK:N,RANK:N" with N from 0 to 3. */
 int ct_config_streams(const char *spec, int64_t local_rank);
+
+/* The signals that end the job and those that are passed on (sets of base/signals.h). No signal is
+ * in both: when only one of the two lists was given, the other's default loses what it names. */
+void ct_config_signals(const struct ct_config *cfg, uint64_t *ret_ends, uint64_t *ret_forwards);
 
 /* A number that is equal on all nodes whose SHARED sections are equal (paths of inputs and launch
  * settings do not enter it). */

@@ -124,10 +124,8 @@ void ct_config_set(struct ct_config_loader *loader, const struct ct_config_key *
         return;
     if (key->type == CT_CONFIG_TYPE_INPUT)
         any.text = resolve_input(&cfg->arena, any.text, origin);
-    else if (key->type == CT_CONFIG_TYPE_STR)
-        any.text = ct_arena_strdup(&cfg->arena, any.text);
-    if ((key->type == CT_CONFIG_TYPE_INPUT || key->type == CT_CONFIG_TYPE_STR) &&
-        any.text == NULL) {
+    if ((key->type == CT_CONFIG_TYPE_INPUT && any.text == NULL) ||
+        ct_config_value_keep(key, &cfg->arena, &any) != 0) {
         ct_config_complain(loader, origin, key->path, "is too much: %s", ct_strerror(CT_ENOMEM));
         return;
     }
@@ -159,6 +157,7 @@ static void set_defaults(struct ct_config_loader *loader)
         union ct_config_any any = {0};
         CT_ASSERT(ct_config_value_split(key, key->standard, &loader->cfg->arena, &value) == 0);
         CT_ASSERT(ct_config_value_parse(key, &value, &any, NULL) == 0);
+        CT_ASSERT(ct_config_value_keep(key, &loader->cfg->arena, &any) == 0);
         ct_config_value_store(key, &any, loader->cfg);
         loader->cfg->origins[i] = origin;
     }

@@ -31,6 +31,8 @@ static const struct {
                               sizeof(struct ct_config_nodes)},
     [CT_CONFIG_TYPE_INTS] = {"a list of whole numbers such as [64, 32]", CT_CONFIG_TYPE_INT,
                              sizeof(struct ct_config_ints)},
+    [CT_CONFIG_TYPE_STRS] = {"a list of texts such as [a, b]", CT_CONFIG_TYPE_STR,
+                             sizeof(struct ct_config_strs)},
     [CT_CONFIG_TYPE_PAIR] = {"a list of two numbers such as [0, 0.8]", CT_CONFIG_TYPE_F64,
                              sizeof(struct ct_config_pair)},
     [CT_CONFIG_TYPE_INTERVAL] = {"a number of steps, or of epochs such as \"2 epochs\"",
@@ -318,11 +320,17 @@ static int parse_pair(const struct parser *p, const struct ct_config_value *valu
     return 0;
 }
 
+static bool is_list(enum ct_config_type type)
+{
+    return type == CT_CONFIG_TYPE_INTS || type == CT_CONFIG_TYPE_STRS ||
+           type == CT_CONFIG_TYPE_PAIR;
+}
+
 /* Whether a value of this shape can be one of this type at all. */
 static int check_shape(const struct parser *p, const struct ct_config_value *value)
 {
     enum ct_config_type type = p->key->type;
-    bool list = type == CT_CONFIG_TYPE_INTS || type == CT_CONFIG_TYPE_PAIR;
+    bool list = is_list(type);
     bool number =
         type == CT_CONFIG_TYPE_INT || type == CT_CONFIG_TYPE_F64 || type == CT_CONFIG_TYPE_BOOL;
 
@@ -365,6 +373,9 @@ int ct_config_value_parse(const struct ct_config_key *key, const struct ct_confi
         return parse_nodes(&p, word, &ret_any->nodes);
     case CT_CONFIG_TYPE_INTS:
         return parse_ints(&p, value, &ret_any->ints);
+    case CT_CONFIG_TYPE_STRS:
+        ret_any->strs = (struct ct_config_strs){(int64_t)value->count, value->items};
+        return 0;
     case CT_CONFIG_TYPE_PAIR:
         return parse_pair(&p, value, &ret_any->pair);
     case CT_CONFIG_TYPE_INTERVAL:
@@ -375,38 +386,90 @@ int ct_config_value_parse(const struct ct_config_key *key, const struct ct_confi
     return CT_EBUG;
 }
 
+/* "1, 2" or "[1, 2]", taken apart in place. */
+static int split_numbers(char *text, struct ct_config_value *value)
+{
+    size_t length = strlen(text);
+
+    if (text[0] == '[' && length > 1 && text[length - 1] == ']') {
+        text[length - 1] = '\0';
+        text++;
+    }
+    text += strspn(text, " ");
+    for (char *comma = text; comma != NULL && *text != '\0'; text = comma + 1) {
+        if (value->count == CT_CONFIG_ITEMS_MAX)
+            return CT_ELIMIT;
+        text += strspn(text, " ");
+        value->items[value->count++] = text;
+        comma = strchr(text, ',');
+        if (comma == NULL)
+            break;
+        *comma = '\0';
+    }
+    return 0;
+}
+
+/* "a,b,,c" is "a" and "b,c", taken apart in place; "" is nothing. */
+static int split_texts(char *text, struct ct_config_value *value)
+{
+    const char *from = text;
+    char *to = text; /* where the next byte of an item goes: double commas become single ones */
+    bool more = *text != '\0';
+
+    while (more) {
+        if (value->count == CT_CONFIG_ITEMS_MAX)
+            return CT_ELIMIT;
+        value->items[value->count++] = to;
+        for (; *from != '\0' && (*from != ',' || from[1] == ','); from++) {
+            from += *from == ',';
+            *to++ = *from;
+        }
+        more = *from++ == ',';
+        *to++ = '\0';
+    }
+    return 0;
+}
+
 int ct_config_value_split(const struct ct_config_key *key, const char *text, struct ct_arena *arena,
                           struct ct_config_value *ret_value)
 {
     struct ct_config_value value = {.shape = CT_CONFIG_PLAIN, .count = 1};
-    bool list = key->type == CT_CONFIG_TYPE_INTS || key->type == CT_CONFIG_TYPE_PAIR;
     char *copy = ct_arena_strdup(arena, text);
+    int code = 0;
 
     if (copy == NULL)
         return CT_ENOMEM;
     value.items[0] = copy;
-    if (list) {
-        size_t length = strlen(copy);
-        if (copy[0] == '[' && length > 1 && copy[length - 1] == ']') {
-            copy[length - 1] = '\0';
-            copy++;
-        }
+    if (is_list(key->type)) {
         value.shape = CT_CONFIG_LIST;
         value.count = 0;
-        copy += strspn(copy, " ");
-        for (char *comma = copy; comma != NULL && *copy != '\0'; copy = comma + 1) {
-            if (value.count == CT_CONFIG_ITEMS_MAX)
-                return CT_ELIMIT;
-            copy += strspn(copy, " ");
-            value.items[value.count++] = copy;
-            comma = strchr(copy, ',');
-            if (comma == NULL)
-                break;
-            *comma = '\0';
-        }
+        code = key->type == CT_CONFIG_TYPE_STRS ? split_texts(copy, &value)
+                                                : split_numbers(copy, &value);
     }
-    *ret_value = value;
-    return 0;
+    if (code == 0)
+        *ret_value = value;
+    return code;
+}
+
+int ct_config_value_keep(const struct ct_config_key *key, struct ct_arena *arena,
+                         union ct_config_any *any)
+{
+    size_t count = (size_t)any->strs.count;
+
+    if (key->type == CT_CONFIG_TYPE_STR || key->type == CT_CONFIG_TYPE_INPUT) {
+        any->text = ct_arena_strdup(arena, any->text);
+        return any->text != NULL ? 0 : CT_ENOMEM;
+    }
+    if (key->type != CT_CONFIG_TYPE_STRS)
+        return 0;
+    const char **kept = ct_arena_array(arena, CT_MAX(count, 1u), sizeof *kept);
+    for (size_t i = 0; kept != NULL && i < count; i++) {
+        kept[i] = ct_arena_strdup(arena, any->strs.at[i]);
+        if (kept[i] == NULL)
+            return CT_ENOMEM;
+    }
+    any->strs.at = kept;
+    return kept != NULL ? 0 : CT_ENOMEM;
 }
 
 /* ---- storing and writing -------------------------------------------------------------------- */
@@ -505,6 +568,14 @@ void ct_config_value_write(const struct ct_config_key *key, const union ct_confi
         for (int64_t i = 0; i < any->ints.count; i++)
             (void)ct_buf_printf(to, "%s%" PRId64, i > 0 ? ", " : "[", any->ints.at[i]);
         (void)ct_buf_puts(to, any->ints.count > 0 ? "]" : "[]");
+        break;
+    case CT_CONFIG_TYPE_STRS:
+        (void)ct_buf_puts(to, "[");
+        for (int64_t i = 0; i < any->strs.count; i++) {
+            (void)ct_buf_puts(to, i > 0 ? ", " : "");
+            write_text(to, any->strs.at[i]);
+        }
+        (void)ct_buf_puts(to, "]");
         break;
     case CT_CONFIG_TYPE_PAIR:
         (void)ct_buf_puts(to, "[");

@@ -27,21 +27,28 @@ union ct_config_any {
     const char *text;
     struct ct_config_nodes nodes;
     struct ct_config_ints ints;
+    struct ct_config_strs strs;
     struct ct_config_pair pair;
     struct ct_config_interval interval;
 };
 
 /* Read text from a place that knows no lists (default, environment, command line): "[1, 2]" or
- * "1,2" becomes a list when the key wants one. The items lie in `arena`. 0, CT_ENOMEM or CT_ELIMIT.
+ * "1,2" becomes a list when the key wants one of numbers, "a,b,,c" (a and "b,c") when of texts. The
+ * items lie in `arena`. 0, CT_ENOMEM or CT_ELIMIT.
  */
 int ct_config_value_split(const struct ct_config_key *key, const char *text, struct ct_arena *arena,
                           struct ct_config_value *ret_value);
 
 /* Parse `value` as the key wants it, range included. 0, or CT_ECONFIG with what is wrong in `err`,
- * phrased to follow the key's name: "wants a number such as 1e-3, not \"x\"". Texts are not copied.
+ * phrased to follow the key's name: "wants a number such as 1e-3, not \"x\"". Texts are not copied,
+ * nor is the list of them: it stays `value`'s until ct_config_value_keep.
  */
 int ct_config_value_parse(const struct ct_config_key *key, const struct ct_config_value *value,
                           union ct_config_any *ret_any, struct ct_error *err);
+
+/* Copy what a parsed value points to into `arena`; 0 or CT_ENOMEM. */
+int ct_config_value_keep(const struct ct_config_key *key, struct ct_arena *arena,
+                         union ct_config_any *any);
 
 /* Copy a parsed value to the key's member, and back. */
 void ct_config_value_store(const struct ct_config_key *key, const union ct_config_any *any,

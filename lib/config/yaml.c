@@ -159,7 +159,12 @@ static bool read_scalar(struct reader *r, const struct ct_config_key *key,
         value->shape = CT_CONFIG_QUOTED;
     value->count = 1;
     value->items[0] = scalar_text(r, key->path);
-    return value->items[0] != NULL;
+    if (value->items[0] == NULL || key->type != CT_CONFIG_TYPE_STRS)
+        return value->items[0] != NULL;
+    if (ct_config_value_split(key, value->items[0], &r->loader->cfg->arena, value) == 0)
+        return true;
+    ct_config_complain(r->loader, &origin, key->path, "has too many elements");
+    return false;
 }
 
 /* A sequence of scalars. */

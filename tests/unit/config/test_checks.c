@@ -4,6 +4,7 @@
 #include "base/assert.h"
 
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <string.h>
 
 TestSuite(checks, .timeout = 30);
@@ -86,4 +87,29 @@ Test(checks, a_rule_names_the_option_that_broke_it)
                      "--batch.micro must divide batch.global (32), which 5 does not; 4 would\n");
     cr_assert_eq(l->code, CT_EUSAGE);
     unload(l);
+}
+
+Test(checks, a_list_of_signals_that_was_given_wins_over_the_default_of_the_other)
+{
+    static const struct {
+        const char *argv[3];
+        uint64_t ends, forwards;
+    } lists[] = {
+        {{NULL},
+         1 << SIGTERM | 1 << SIGINT | 1 << SIGHUP | 1 << SIGQUIT,
+         1 << SIGUSR1 | 1 << SIGUSR2},
+        {{"--signals-to-handle=SIGTERM,SIGUSR1"}, 1 << SIGTERM | 1 << SIGUSR1, 1 << SIGUSR2},
+        {{"--forward-signals=SIGHUP"}, 1 << SIGTERM | 1 << SIGINT | 1 << SIGQUIT, 1 << SIGHUP},
+        {{"--forward-signals=", "--signals-to-handle=TERM"}, 1 << SIGTERM, 0},
+    };
+
+    for (size_t i = 0; i < CT_COUNT(lists); i++) {
+        struct loaded *l = load_argv(lists[i].argv);
+        uint64_t ends = 0, forwards = 0;
+        ct_config_signals(&l->cfg, &ends, &forwards);
+        cr_assert_str_eq(complaints(l), "");
+        cr_assert_eq(ends, lists[i].ends, "case %zu", i);
+        cr_assert_eq(forwards, lists[i].forwards, "case %zu", i);
+        unload(l);
+    }
 }

@@ -62,8 +62,16 @@ static const struct {
     {{"--run-path", "x"},
      "--run-path is not offered by ctrun: leave it out and give the script's "
      "path as the program\n"},
-    {{"--numa-binding", "node", "x"},
-     "--numa-binding is not offered by ctrun: use --cpu_affinity auto\n"},
+    {{"--numa-binding", "gpu", "x"},
+     "--numa-binding has no choice \"gpu\" (choices: none, node, socket, exclusive, "
+     "core-complex)\n"},
+    {{"--signals-to-handle", "SIGTERM,SIGFOO", "x"},
+     "--signals-to-handle names \"SIGFOO\", which is no signal; they are written as SIGTERM\n"},
+    {{"--forward-signals=SIGUSR1,SIGKILL", "x"},
+     "--forward-signals names SIGKILL, which cannot be taken or passed on; leave it out\n"},
+    {{"--forward-signals=USR1", "--signals-to-handle=TERM, sigusr1", "x"},
+     "--forward-signals and signals_to_handle both name USR1; a signal either ends the job or is "
+     "passed on to the workers\n"},
     {{"--monitor_interval=1", "--start-method", "spawn", "x"},
      "note: --monitor_interval has no effect: ctrun does not poll, it sees the end of a worker at "
      "once\nnote: --start-method has no effect: ctrun always starts workers as programs of their "

@@ -45,6 +45,9 @@ static const char *value_of(const struct ct_config_key *key, unsigned n, char *r
     case CT_CONFIG_TYPE_INPUT:
         (void)snprintf(room, TEXT_ROOM, "/text%u", n);
         return room;
+    case CT_CONFIG_TYPE_STRS:
+        (void)snprintf(room, TEXT_ROOM, "text%u,a,,b", n);
+        return room;
     case CT_CONFIG_TYPE_NODES:
         (void)snprintf(room, TEXT_ROOM, "%u:%u", n + 1, n + 3);
         return room;
@@ -105,7 +108,8 @@ static void yaml_of(const struct ct_config_key *key, const char *text, struct ct
         (void)ct_buf_printf(to, "{%.*s: ", (int)(dot - at), at);
         at = dot + 1;
     }
-    (void)ct_buf_printf(to, "{%s: %s}", at, text);
+    const char *quote = key->type == CT_CONFIG_TYPE_STRS ? "'" : "";
+    (void)ct_buf_printf(to, "{%s: %s%s%s}", at, quote, text, quote);
     for (const char *dot = key->path; *dot != '\0'; dot++)
         if (*dot == '.')
             (void)ct_buf_puts(to, "}");
@@ -263,6 +267,13 @@ static bool same(const struct ct_config_key *key, const struct ct_config *a,
     ct_config_value_fetch(key, b, &y);
     if (key->type == CT_CONFIG_TYPE_STR || key->type == CT_CONFIG_TYPE_INPUT)
         return strcmp(x.text, y.text) == 0;
+    if (key->type == CT_CONFIG_TYPE_STRS) {
+        bool equal = x.strs.count == y.strs.count;
+
+        for (int64_t i = 0; equal && i < x.strs.count; i++)
+            equal = strcmp(x.strs.at[i], y.strs.at[i]) == 0;
+        return equal;
+    }
     if (key->type == CT_CONFIG_TYPE_INTERVAL)
         return x.interval.count == y.interval.count && x.interval.unit == y.interval.unit;
     return memcmp(&x, &y, sizeof x) == 0;
@@ -278,6 +289,12 @@ static struct loaded *random_config(struct ct_rng *rng)
         const struct ct_config_key *key = &ct_config_keys[i];
         unsigned pick = (unsigned)(ct_rng_below(rng, 10));
         const char *value = value_of(key, pick, text);
+        if (key->type == CT_CONFIG_TYPE_STRS && pick < 8) {
+            (void)snprintf(text, sizeof text, "%s,%s",
+                           awkward[ct_rng_below(rng, CT_COUNT(awkward))],
+                           awkward[ct_rng_below(rng, CT_COUNT(awkward))]);
+            value = text;
+        }
         if (key->type == CT_CONFIG_TYPE_STR && strcmp(key->name, "rdzv_conf") != 0 && pick < 8)
             value = awkward[ct_rng_below(rng, CT_COUNT(awkward))];
         else if (strcmp(key->name, "rdzv_conf") == 0)
@@ -332,6 +349,12 @@ Test(layers, values_are_printed_in_their_largest_whole_unit)
         {"optim.betas", "0.5,.25", "[0.5, 0.25]"},
         {"model.hidden", "[]", "[]"},
         {"model.hidden", "[ 3,  4]", "[3, 4]"},
+        {"launch.forward_signals", "", "[]"},
+        {"launch.forward_signals", "SIGUSR1", "[SIGUSR1]"},
+        {"launch.duplicate_stderr_filters", "Error, in,a,,b", "[Error, \" in\", \"a,b\"]"},
+        {"launch.duplicate_stderr_filters", ",,", "[\",\"]"},
+        {"launch.duplicate_stderr_filters", ",a,", "[\"\", a, \"\"]"},
+        {"launch.duplicate_stderr_filters", "a,,,b", "[\"a,\", b]"},
         {"optim.lr", "1e-4", "0.0001"},
         {"optim.eps", "1e-8", "1.0e-08"},
         {"optim.eps", "1.5e-8", "1.5e-08"},

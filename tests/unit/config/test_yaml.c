@@ -71,8 +71,9 @@ static const struct {
                                 "[0, 0.8], not 1 of them\n"},
     {"model: {hidden: 64}\n", "a.yaml:1:17: model.hidden wants a list of whole numbers such as "
                               "[64, 32], not \"64\"\n"},
-    {"model: {hidden: [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}\n",
-     "a.yaml:1:17: model.hidden has 17 elements, more than the limit of 16\n"},
+    {"model: {classes: 2, hidden: [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}\n"
+     "data: {train: {path: d}}\n",
+     "a.yaml:1:29: model.hidden has 17 elements, more than the limit of 16\n"},
     {"optim: {lr: &x 1, eps: *x}\n",
      "a.yaml:1:24: optim.eps is an alias; aliases are not supported, write the value out\n"},
     {"optim: {lr: !!float 3}\n",
