@@ -237,10 +237,26 @@ static int check_nodes(const struct ct_slurm *slurm, const struct ct_slurm_wish 
         return 0;
     if (wish->min_nodes > slurm->nodes || (!elastic && wish->max_nodes != slurm->nodes))
         return ct_error_set(err, CT_EUSAGE,
-                            "nnodes asks for %" PRId64 " nodes, but Slurm runs this step on %u: "
-                            "leave nnodes out, or give srun --nodes=%" PRId64,
-                            wish->min_nodes, slurm->nodes, wish->min_nodes);
+                            "nnodes asks for %" PRId64 " nodes, but Slurm runs this %s on %u: "
+                            "leave nnodes out, or give %s --nodes=%" PRId64,
+                            wish->min_nodes, slurm->place == CT_SLURM_TASK ? "step" : "job",
+                            slurm->nodes, slurm->place == CT_SLURM_TASK ? "srun" : "sbatch",
+                            wish->min_nodes);
     return 0;
+}
+
+/* Here ctrun runs once, unless the script starts it elsewhere by means of its own. */
+static int check_batch(const struct ct_slurm *slurm, const struct ct_slurm_wish *wish,
+                       struct ct_error *err)
+{
+    if (slurm->nodes <= 1 || wish->standalone)
+        return 0;
+    if (wish->nodes_given && wish->max_nodes > 1)
+        return check_nodes(slurm, wish, err);
+    return ct_error_set(err, CT_EUSAGE,
+                        "Slurm gave this job %u nodes, but ctrun was started on one alone: start "
+                        "it with `srun ctrun`, or give --standalone to use this one",
+                        slurm->nodes);
 }
 
 int ct_slurm_check(const struct ct_slurm *slurm, const struct ct_slurm_wish *wish,
@@ -248,14 +264,8 @@ int ct_slurm_check(const struct ct_slurm *slurm, const struct ct_slurm_wish *wis
 {
     if (slurm->place == CT_SLURM_NONE)
         return 0;
-    if (slurm->place == CT_SLURM_BATCH) {
-        if (slurm->nodes > 1 && !wish->standalone)
-            return ct_error_set(err, CT_EUSAGE,
-                                "Slurm gave this job %u nodes, but ctrun was started on one alone: "
-                                "start it with `srun ctrun`, or give --standalone to use this one",
-                                slurm->nodes);
-        return 0;
-    }
+    if (slurm->place == CT_SLURM_BATCH)
+        return check_batch(slurm, wish, err);
     int rc = check_tasks(slurm, err);
     if (rc == 0)
         rc = check_nodes(slurm, wish, err);
@@ -272,10 +282,14 @@ int ct_slurm_check(const struct ct_slurm *slurm, const struct ct_slurm_wish *wis
 
 const char *ct_slurm_run_id(const struct ct_slurm *slurm, struct ct_arena *arena)
 {
+    char step[16] = "";
+
+    if (slurm->place == CT_SLURM_TASK)
+        (void)snprintf(step, sizeof step, ".%u", slurm->step_id);
     if (slurm->array_job_id >= 0 && slurm->array_task_id >= 0)
-        return ct_arena_printf(arena, "%" PRId64 "_%" PRId64 ".%u", slurm->array_job_id,
-                               slurm->array_task_id, slurm->step_id);
-    return ct_arena_printf(arena, "%" PRIu64 ".%u", slurm->job_id, slurm->step_id);
+        return ct_arena_printf(arena, "%" PRId64 "_%" PRId64 "%s", slurm->array_job_id,
+                               slurm->array_task_id, step);
+    return ct_arena_printf(arena, "%" PRIu64 "%s", slurm->job_id, step);
 }
 
 uint16_t ct_slurm_port(const struct ct_slurm *slurm)
@@ -283,4 +297,14 @@ uint16_t ct_slurm_port(const struct ct_slurm *slurm)
     uint64_t key[2] = {slurm->job_id, slurm->step_id};
 
     return (uint16_t)(FIRST_PORT + ct_hash64(key, sizeof key, 0) % PORTS);
+}
+
+/* SLURM_CPUS_PER_TASK may be the batch script's, which srun has not taken over. */
+uint32_t ct_slurm_cpus(const struct ct_slurm *slurm)
+{
+    bool by_task = slurm->place == CT_SLURM_TASK && slurm->cpus_per_task > 0;
+
+    if (by_task && (slurm->node_cpus == 0 || slurm->cpus_per_task < slurm->node_cpus))
+        return slurm->cpus_per_task;
+    return slurm->node_cpus;
 }

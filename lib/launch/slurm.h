@@ -53,17 +53,23 @@ struct ct_slurm_wish {
     bool standalone;
 };
 
-/* May ctrun do what is wished here? 0, or CT_EUSAGE: one sentence, with the remedy. */
+/* May ctrun do what is wished here? 0, or CT_EUSAGE: one sentence, with the remedy. A batch script
+ * of several nodes may start ctrun by other means than srun, if it says how many nodes there are.
+ */
 int ct_slurm_check(const struct ct_slurm *slurm, const struct ct_slurm_wish *wish,
                    struct ct_error *err);
 
-/* "4711.0", "4711_3.0" for a task of a job array: the job's name for the rendezvous. In the arena;
- * NULL without memory. */
+/* "4711.0", "4711_3.0" for a task of a job array, without the step in a batch script: the job's
+ * name for the rendezvous. In the arena; NULL without memory. */
 const char *ct_slurm_run_id(const struct ct_slurm *slurm, struct ct_arena *arena);
 
 /* The port where the nodes meet: the same on all of them, another for other steps in all
  * likelihood, below the ephemeral ones. */
 uint16_t ct_slurm_port(const struct ct_slurm *slurm);
+
+/* How many CPUs Slurm gave ctrun and its workers on this node, whether it binds them or not; 0: not
+ * said. */
+uint32_t ct_slurm_cpus(const struct ct_slurm *slurm);
 
 /* How many tasks node `node` has in SLURM_TASKS_PER_NODE's form, "2(x3),1". 0, or CT_EUSAGE for
  * what has another form or too few nodes. */

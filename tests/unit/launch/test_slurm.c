@@ -5,6 +5,7 @@
 
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct ct_arena arena;
@@ -121,6 +122,25 @@ Test(slurm, a_batch_script_is_no_task)
     cr_assert_eq(read_ok(script).place, CT_SLURM_BATCH);
     cr_assert_eq(read_ok(script).nodes, 2);
     cr_assert_eq(read_ok(old_script).place, CT_SLURM_BATCH);
+    struct ct_slurm slurm = read_ok(script);
+    cr_assert_str_eq(ct_slurm_run_id(&slurm, &arena), "1");
+}
+
+Test(slurm, cpus_are_those_of_the_task_but_no_more_than_of_the_step)
+{
+    static const struct {
+        const char *per_task, *on_node;
+        uint32_t cpus;
+    } rows[] = {{"16", "32", 16}, {"16", "8", 8}, {"16", "", 16}, {"", "32", 32}, {"", "", 0}};
+
+    for (size_t i = 0; i < CT_COUNT(rows); i++) {
+        struct ct_slurm slurm = read_ok(with("SLURM_CPUS_PER_TASK", rows[i].per_task));
+        slurm.node_cpus = rows[i].on_node[0] != '\0' ? (uint32_t)atoi(rows[i].on_node) : 0;
+        cr_assert_eq(ct_slurm_cpus(&slurm), rows[i].cpus, "row %zu", i);
+    }
+    struct ct_slurm script = read_ok(in_task);
+    script.place = CT_SLURM_BATCH;
+    cr_assert_eq(ct_slurm_cpus(&script), 32, "a script has the CPUs of all its tasks");
 }
 
 Test(slurm, a_task_of_a_job_array_has_the_array_in_its_name)
@@ -271,10 +291,17 @@ Test(slurm, a_script_on_many_nodes_must_use_srun_or_say_that_one_is_enough)
     const char *const small[] = {"SLURM_JOB_ID=1", "SLURM_JOB_NODELIST=n1", "SLURM_PROCID=0", NULL};
     struct ct_slurm slurm = read_ok(script), alone = read_ok(small);
     struct ct_slurm_wish standalone = no_wish;
+    struct ct_slurm_wish by_hand = {
+        .nodes_given = true, .min_nodes = 2, .max_nodes = 2, .node_rank = 1};
     struct ct_error err = {0};
 
     standalone.standalone = true;
     expect_refused(&slurm, &no_wish, "`srun ctrun`");
     cr_assert_eq(ct_slurm_check(&slurm, &standalone, &err), 0);
     cr_assert_eq(ct_slurm_check(&alone, &no_wish, &err), 0);
+    cr_assert_eq(ct_slurm_check(&slurm, &by_hand, &err), 0, "started by other means");
+    by_hand.min_nodes = by_hand.max_nodes = 3;
+    expect_refused(&slurm, &by_hand, "Slurm runs this job on 2");
+    by_hand.min_nodes = by_hand.max_nodes = 1;
+    expect_refused(&slurm, &by_hand, "`srun ctrun`");
 }
