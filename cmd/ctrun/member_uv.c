@@ -243,6 +243,12 @@ static void begin_round(struct node *node)
         .page_fd = node->page_fd,
         .count = job->slots,
     };
+    const struct round_input input = {
+        .job = job,
+        .round = round,
+        .master = {.address = job->alone ? "127.0.0.1" : round->nodes[0].address,
+                   .port = round->nodes[0].port},
+    };
     struct ct_error err = {0};
     uint32_t failed = 0, survivors = count_survivors(node);
 
@@ -253,7 +259,7 @@ static void begin_round(struct node *node)
     ct_arena_deinit(&node->round_arena);
     const struct ct_wire_place *places = round_places(round, &node->round_arena);
     int rc = places == NULL ? ct_error_set(&err, CT_ENOMEM, "out of memory for the table of nodes")
-                            : round_specs(job, round, &node->round_arena, &start.specs, &err);
+                            : round_specs(&input, &node->round_arena, &start.specs, &err);
     if (rc == 0)
         rc = survivors > 0 ? ct_workers_refill(node->workers, &start, &failed, &err)
                            : ct_workers_start(node->workers, &start, &failed, &err);

@@ -36,15 +36,21 @@ static int route(const struct job *job, const struct ct_round *round, struct ct_
 }
 
 /* The variables that are the same for all workers of the node. */
-static struct ct_worker_env common_env(const struct job *job, const struct ct_round *round)
+static struct ct_worker_env common_env(const struct round_input *input)
 {
+    const struct job *job = input->job;
+    const struct ct_round *round = input->round;
+
     return (struct ct_worker_env){
         .restart_count = round->restarts,
         .max_restarts = round->max_restarts,
         .generation = (uint32_t)round->generation,
-        .master_port = round->nodes[0].port,
+        .master_port = input->master.port,
         .omp_threads = job->omp_threads,
-        .master_addr = job->alone ? "127.0.0.1" : round->nodes[0].address,
+        .master_addr = input->master.address,
+        .agent_store = input->master.served ? "True" : "False",
+        /* Not every build of PyTorch has the other one. */
+        .use_libuv = input->master.served || job->program.native ? NULL : "0",
         .run_id = job->cfg.launch.rdzv_id,
         .error_file = "",
     };
@@ -65,12 +71,14 @@ static int pin(const struct job *job, uint32_t local_rank, struct ct_worker_spec
     return 0;
 }
 
-static int fill(const struct job *job, const struct ct_round *round,
-                const struct ct_env_node *nodes, struct ct_worker_spec *specs,
-                struct ct_arena *arena)
+static int fill(const struct round_input *input, const struct ct_env_node *nodes,
+                struct ct_worker_spec *specs, struct ct_arena *arena)
 {
+    const struct job *job = input->job;
+    const struct ct_round *round = input->round;
+
     for (uint32_t i = 0; i < job->slots; i++) {
-        struct ct_worker_env env = common_env(job, round);
+        struct ct_worker_env env = common_env(input);
         struct ct_worker_spec *spec = &specs[i];
 
         ct_worker_env_ranks(&env, nodes, round->node_count, round->self, i);
@@ -84,9 +92,11 @@ static int fill(const struct job *job, const struct ct_round *round,
     return 0;
 }
 
-int round_specs(const struct job *job, const struct ct_round *round, struct ct_arena *arena,
+int round_specs(const struct round_input *input, struct ct_arena *arena,
                 const struct ct_worker_spec **ret_specs, struct ct_error *err)
 {
+    const struct job *job = input->job;
+    const struct ct_round *round = input->round;
     struct ct_worker_spec *specs = ct_arena_array(arena, job->slots, sizeof *specs);
     struct ct_env_node *nodes = ct_arena_array(arena, round->node_count, sizeof *nodes);
     int rc = 0;
@@ -100,7 +110,7 @@ int round_specs(const struct job *job, const struct ct_round *round, struct ct_a
         rc = ct_fs_make_dirs(job->log_dir, err);
     if (rc != 0)
         return rc;
-    if (fill(job, round, nodes, specs, arena) != 0)
+    if (fill(input, nodes, specs, arena) != 0)
         return ct_error_set(err, CT_ENOMEM, "out of memory for the environments of %u workers",
                             job->slots);
     *ret_specs = specs;

@@ -7,8 +7,21 @@
 #include "launch/workers_uv.h"
 #include "rendezvous/agent_uv.h"
 
+/* Where PyTorch's store is: MASTER_ADDR and MASTER_PORT. */
+struct round_master {
+    const char *address;
+    uint16_t port;
+    bool served; /* by an agent; else rank 0 serves it there */
+};
+
+struct round_input {
+    const struct job *job;
+    const struct ct_round *round;
+    struct round_master master;
+};
+
 /* The worker of each slot, in `arena`. 0; CT_ECANTCREAT (log folder); CT_ENOMEM. */
-int round_specs(const struct job *job, const struct ct_round *round, struct ct_arena *arena,
+int round_specs(const struct round_input *input, struct ct_arena *arena,
                 const struct ct_worker_spec **ret_specs, struct ct_error *err);
 
 /* The nodes of the round for ASSIGN messages, in `arena`; NULL without memory. */

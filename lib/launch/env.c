@@ -36,7 +36,8 @@ static const struct row table[] = {
     {"TORCHELASTIC_RESTART_COUNT", ALWAYS, NUMBER, AT(restart_count)},
     {"TORCHELASTIC_MAX_RESTARTS", ALWAYS, NUMBER, AT(max_restarts)},
     {"TORCHELASTIC_RUN_ID", ALWAYS, TEXT, AT(run_id)},
-    {"TORCHELASTIC_USE_AGENT_STORE", ALWAYS, CONSTANT, 0, "False"},
+    {"TORCHELASTIC_USE_AGENT_STORE", ALWAYS, TEXT, AT(agent_store)},
+    {"USE_LIBUV", IF_UNSET, TEXT, AT(use_libuv)},
     {"TORCHELASTIC_ERROR_FILE", ALWAYS, TEXT, AT(error_file)},
     {"TORCH_NCCL_ASYNC_ERROR_HANDLING", IF_UNSET, CONSTANT, 0, "1"},
     {"OMP_NUM_THREADS", IF_UNSET, NUMBER, AT(omp_threads)},
@@ -111,6 +112,8 @@ static char *format(struct ct_arena *arena, const struct row *row, const struct 
 static bool wanted(const struct row *row, const struct ct_worker_env *env, char *const *parent)
 {
     if (row->at == offsetof(struct ct_worker_env, omp_threads) && env->omp_threads == 0)
+        return false;
+    if (row->at == offsetof(struct ct_worker_env, use_libuv) && env->use_libuv == NULL)
         return false;
     return row->when == ALWAYS || ct_env_find(parent, row->name) == NULL;
 }

@@ -32,6 +32,8 @@ struct ct_worker_env {
     uint32_t omp_threads;  /* used when the parent has no OMP_NUM_THREADS; 0: leave it unset */
     const char *role_name; /* set by ct_worker_env_ranks */
     const char *master_addr;
+    const char *agent_store; /* is PyTorch's store served at master_addr already: "True", "False" */
+    const char *use_libuv;   /* which store rank 0 makes, when the parent does not say; NULL: any */
     const char *run_id;
     const char *error_file; /* "" when there is none */
 };

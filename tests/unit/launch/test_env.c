@@ -30,6 +30,7 @@ static struct ct_worker_env some_env(void)
         .master_port = 4242,
         .omp_threads = 5,
         .master_addr = "127.0.0.1",
+        .agent_store = "True",
         .run_id = "job",
         .error_file = "",
     };
@@ -91,7 +92,7 @@ Test(env, a_worker_gets_every_variable_of_torchelastic)
         {"TORCHELASTIC_RESTART_COUNT", "1"},
         {"TORCHELASTIC_MAX_RESTARTS", "3"},
         {"TORCHELASTIC_RUN_ID", "job"},
-        {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+        {"TORCHELASTIC_USE_AGENT_STORE", "True"},
         {"TORCHELASTIC_ERROR_FILE", ""},
         {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
         {"OMP_NUM_THREADS", "5"},
@@ -125,6 +126,21 @@ Test(env, the_parents_environment_stays_but_ranks_are_replaced)
     cr_assert_str_eq(ct_env_find(list, "RANK"), "1");
     cr_assert_eq(occurrences(list, "RANK"), 1u);
     cr_assert_eq(list[2], odd, "an entry without a value is passed on as it is");
+}
+
+Test(env, the_kind_of_store_is_said_when_there_is_something_to_say_and_the_user_wins)
+{
+    char libuv[] = "USE_LIBUV=1";
+    char *parent[] = {libuv, NULL};
+    struct ct_worker_env env = some_env();
+
+    cr_assert_null(ct_env_find(ct_worker_env_build(&arena, &env, parent + 1), "USE_LIBUV"));
+    cr_assert_str_eq(ct_env_find(ct_worker_env_build(&arena, &env, parent), "USE_LIBUV"), "1");
+    env.use_libuv = "0";
+    cr_assert_str_eq(ct_env_find(ct_worker_env_build(&arena, &env, parent + 1), "USE_LIBUV"), "0");
+    char **list = ct_worker_env_build(&arena, &env, parent);
+    cr_assert_str_eq(ct_env_find(list, "USE_LIBUV"), "1");
+    cr_assert_eq(occurrences(list, "USE_LIBUV"), 1u);
 }
 
 Test(env, what_the_user_set_for_threads_wins)
