@@ -99,9 +99,18 @@ int ct_job_summary(struct ct_job *job, const char *text);
 int ct_job_failure(struct ct_job *job, const struct ct_error *failure);
 
 /* What this process is at from now on, `step` steps completed: the agent tells a rank that hangs
- * from one that is busy by it (ctrun's launch.hang_timeout). By one thread. A program that never
- * calls this is judged by its collectives alone, with the patience of a start. */
-enum ct_section { CT_AT_START, CT_AT_STEP, CT_AT_EVALUATE, CT_AT_CHECKPOINT };
+ * from one that is busy by it (ctrun's launch.hang_timeout). Calling it again in the same section,
+ * as with each batch of an evaluation, is a sign of life. CT_AT_CHECKPOINT, that is reading or
+ * writing one, may be silent for half an hour, and so may all before the first step. By one thread.
+ * A program that never calls this is judged by its collectives alone, with the patience of a start.
+ */
+enum ct_section {
+    CT_AT_START,
+    CT_AT_STEP,
+    CT_AT_EVALUATE,
+    CT_AT_CHECKPOINT,
+    CT_AT_PUBLISH, /* waiting until one is published */
+};
 void ct_job_at(struct ct_job *job, enum ct_section section, uint64_t step);
 
 /* Ranks have found that `rank` holds the others up: it was the last one at `share` per cent of the

@@ -365,10 +365,7 @@ static int form(struct ct_group *group, const struct ct_group_options *options,
                              .tuning = fill_tuning(tuning),
                              .failed_elsewhere = failed_elsewhere};
     const char *wanted = options->backend == NULL || group->size == 1 ? "auto" : options->backend;
-    code = open_first(group, &setup, wanted, err);
-    if (code == 0)
-        ct_worker_record_group_formed(group->record);
-    return code;
+    return open_first(group, &setup, wanted, err);
 }
 
 int ct_group_new_tuned(struct ct_job *job, const struct ct_group_options *options,

@@ -147,7 +147,7 @@ static int open_with_agent(struct ct_job *job, int control_fd, int page_fd, stru
         (void)close(control_fd);
         return code;
     }
-    job->link = ct_job_link_new(control_fd, job->page);
+    job->link = ct_job_link_new(control_fd, job->page, job->record);
     if (job->link == NULL) {
         (void)close(control_fd);
         return ct_error_set(err, CT_ENOMEM, "no memory for the link to the agent");

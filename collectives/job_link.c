@@ -12,7 +12,8 @@
  * than the wait that it was asked for. */
 enum { SEND_MS = 5000, SLICE_MS = 10, GRACE_MS = 5000, ARENA_BYTES = 4 << 20 };
 
-struct ct_job_link *ct_job_link_new(int fd, const struct ct_control_page *page)
+struct ct_job_link *ct_job_link_new(int fd, const struct ct_control_page *page,
+                                    struct ct_worker_record *record)
 {
     struct ct_job_link *link = calloc(1, sizeof *link);
 
@@ -21,6 +22,7 @@ struct ct_job_link *ct_job_link_new(int fd, const struct ct_control_page *page)
     ct_link_init(&link->link, fd, CT_FROM_AGENT);
     ct_frame_reader_init(&link->assigned, CT_FROM_AGENT, CT_WIRE_ROSTER);
     link->page = page;
+    link->record = record;
     (void)pthread_mutex_init(&link->sending, NULL);
     (void)pthread_mutex_init(&link->receiving, NULL);
     return link;
@@ -196,7 +198,9 @@ static int await_reply(struct ct_job_link *link, uint64_t request, uint64_t time
             return code;
         if (ct_control_page_revoked(link->page, link->generation))
             return CT_EREVOKED;
-        if (ct_clock_mono_ms(&ct_clock_system) >= deadline_ms)
+        uint64_t now_ns = ct_clock_mono_ns(&ct_clock_system);
+        ct_worker_record_alive(link->record, now_ns);
+        if (now_ns / 1000000 >= deadline_ms)
             return CT_ETIMEOUT;
     }
 }

@@ -9,6 +9,7 @@
 #include "kv.h"
 #include "wire/control_page.h"
 #include "wire/link.h"
+#include "wire/worker_record.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -23,6 +24,7 @@ struct ct_job_publication {
 struct ct_job_link {
     struct ct_link link;
     const struct ct_control_page *page; /* may be NULL */
+    struct ct_worker_record *record;    /* likewise; told that a wait is one */
     uint64_t generation;
     pthread_mutex_t sending;
     pthread_mutex_t receiving;
@@ -34,8 +36,10 @@ struct ct_job_link {
     _Atomic uint64_t stop_deadline_ms;
 };
 
-/* A link on `fd`, which it owns from here on; `page` is borrowed. NULL without memory. */
-struct ct_job_link *ct_job_link_new(int fd, const struct ct_control_page *page);
+/* A link on `fd`, which it owns from here on; `page` and `record` are borrowed. NULL without
+ * memory. */
+struct ct_job_link *ct_job_link_new(int fd, const struct ct_control_page *page,
+                                    struct ct_worker_record *record);
 void ct_job_link_free(struct ct_job_link *link);
 
 /* Wait for an ASSIGN of a newer round than the link's. `ret_assign` points into the link and into

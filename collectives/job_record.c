@@ -6,7 +6,8 @@
 
 _Static_assert((int)CT_AT_START == (int)CT_RECORD_START && (int)CT_AT_STEP == (int)CT_RECORD_STEP &&
                    (int)CT_AT_EVALUATE == (int)CT_RECORD_EVALUATE &&
-                   (int)CT_AT_CHECKPOINT == (int)CT_RECORD_CHECKPOINT,
+                   (int)CT_AT_CHECKPOINT == (int)CT_RECORD_CHECKPOINT &&
+                   (int)CT_AT_PUBLISH == (int)CT_RECORD_PUBLISH,
                "the sections of the API are those of the record");
 
 void ct_job_at(struct ct_job *job, enum ct_section section, uint64_t step)

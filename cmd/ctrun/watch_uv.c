@@ -44,7 +44,9 @@ static void take_samples(struct watch *watch)
         struct ct_watch_sample *sample = &watch->samples[i];
 
         *sample = (struct ct_watch_sample){.alive = record != NULL,
-                                           .excused = ct_workers_held(workers, i),
+                                           .pid = (int)ct_workers_pid(workers, i),
+                                           .excused = ct_workers_held(workers, i) ||
+                                                      watch->node->survivors[i].ready,
                                            .durations_us = watch->durations_us[i]};
         if (record == NULL)
             continue;

@@ -420,7 +420,9 @@ static int connect_all(struct mesh *mesh, struct ct_error *err)
     while (mesh->open > 0 && code == 0) {
         if (ct_job_revoked(mesh->setup->job))
             return ct_error_set(err, CT_EREVOKED, "the round was revoked");
-        if (ct_clock_mono_ns(&ct_clock_system) >= mesh->setup->deadline_ns)
+        uint64_t now_ns = ct_clock_mono_ns(&ct_clock_system);
+        ct_worker_record_alive(mesh->setup->job->record, now_ns);
+        if (now_ns >= mesh->setup->deadline_ns)
             return timeout_error(mesh, err);
         code = redial(mesh, err);
         if (code == 0)

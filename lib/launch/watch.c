@@ -31,13 +31,14 @@ static uint64_t percentile_99_us(const struct ct_watch_sample *sample)
 
 uint64_t ct_watch_patience_ms(const struct ct_watch *watch, const struct ct_watch_sample *sample)
 {
-    if (!sample->alive || sample->excused || !sample->view.opened ||
-        sample->view.section == CT_RECORD_AWAY)
+    if (!sample->alive || sample->excused || !sample->view.opened)
         return UINT64_MAX;
-    if (sample->view.forming || sample->view.section != CT_RECORD_STEP ||
-        sample->duration_count == 0)
+    uint64_t usual_ms =
+        sample->duration_count == 0 ? watch->start_ms : percentile_99_us(sample) / 1000;
+    bool is_known = sample->duration_count > 0 || watch->start_ms > 0;
+    if (sample->view.section == CT_RECORD_CHECKPOINT || !is_known)
         return CT_MAX((uint64_t)CT_WATCH_LONG_MS, watch->floor_ms);
-    return CT_MAX(watch->floor_ms, CT_WATCH_FACTOR * percentile_99_us(sample) / 1000);
+    return CT_MAX(watch->floor_ms, CT_WATCH_FACTOR * usual_ms);
 }
 
 /* ---- looking ----------------------------------------------------------------------------------
@@ -53,7 +54,23 @@ void ct_watch_begin(struct ct_watch *watch, struct ct_watch_rank *ranks, uint32_
     watch->world = world;
     watch->looked_ms = 0;
     watch->judged = watch->told = false;
-    memset(ranks, 0, count * sizeof *ranks);
+    for (uint32_t i = 0; i < count; i++)
+        ranks[i] = (struct ct_watch_rank){.pid = ranks[i].pid, .starting_ms = ranks[i].starting_ms};
+}
+
+/* How long the processes here take until their first step. */
+static void time_start(struct ct_watch *watch, struct ct_watch_rank *rank,
+                       const struct ct_watch_sample *sample, uint64_t passed_ms)
+{
+    if (!sample->alive || rank->pid != sample->pid) {
+        rank->pid = sample->alive ? sample->pid : 0;
+        rank->starting_ms = 0;
+    } else if (sample->duration_count == 0) {
+        rank->starting_ms += passed_ms;
+    } else {
+        watch->start_ms = CT_MAX(watch->start_ms, rank->starting_ms);
+        rank->starting_ms = 0;
+    }
 }
 
 /* Count how long each worker has given no sign, and made no progress. An agent that was away itself
@@ -70,6 +87,7 @@ static void count_silence(struct ct_watch *watch, uint64_t now_ms,
         const struct ct_record_view *view = &samples[i].view;
         bool excused = ct_watch_patience_ms(watch, &samples[i]) == UINT64_MAX;
 
+        time_start(watch, rank, &samples[i], passed_ms);
         rank->silent_ms = excused || view->signs != rank->signs ? 0 : rank->silent_ms + passed_ms;
         rank->stalled_ms =
             excused || view->progress != rank->progress ? 0 : rank->stalled_ms + passed_ms;
@@ -279,6 +297,7 @@ static void print_place(const struct ct_watch_names *names, struct ct_buf *to)
         [CT_RECORD_STEP] = "in step",
         [CT_RECORD_EVALUATE] = "in the evaluation after step",
         [CT_RECORD_CHECKPOINT] = "in the checkpoint of step",
+        [CT_RECORD_PUBLISH] = "waiting for the publication of step",
         [CT_RECORD_AWAY] = "between two rounds",
     };
     uint64_t step = names->step + (names->section == CT_RECORD_STEP);

@@ -18,12 +18,14 @@
  * only told) all ranks here wait    the rank that hangs is on another for another node's node,
  * whose agent finds it
  *
- * Patience: in a step max(floor, 5 x the 99th percentile of its last 200 steps); 30 minutes in its
- * first steps (no duration is known), an evaluation, a checkpoint, or while a group forms; for ever
- * between two rounds and while its output is held up. Time in which the agent itself was away does
- * not count.
+ * Patience: max(floor, 5 x what it took before), where that is, for a process that has completed a
+ * step, the 99th percentile of its last 200 steps, and for one that has not, the longest start of a
+ * process here. 30 minutes when nothing is known, and while it reads or writes a checkpoint; for
+ * ever once it has left the round and while its output is held up. Whatever else may take long (a
+ * group that forms, an evaluation, a wait until a checkpoint is published) gives signs of life.
+ * Time in which the agent itself was away does not count.
  *
- * Pure: no clock, no I/O. One object a round. */
+ * Pure: no clock, no I/O. */
 #ifndef CT_LAUNCH_WATCH_H
 #define CT_LAUNCH_WATCH_H
 
@@ -36,8 +38,8 @@
 enum {
     CT_WATCH_LOOK_MS = 500,            /* how often to look, at most */
     CT_WATCH_STEPS = 200,              /* whose durations count */
-    CT_WATCH_FACTOR = 5,               /* of their 99th percentile */
-    CT_WATCH_LONG_MS = 30 * 60 * 1000, /* the patience with what is no step */
+    CT_WATCH_FACTOR = 5,               /* of what it took before */
+    CT_WATCH_LONG_MS = 30 * 60 * 1000, /* the patience with the unknown and with disks */
     CT_WATCH_STRAGGLER_MS = 60 * 1000, /* between two lines on stragglers */
 };
 
@@ -51,8 +53,9 @@ enum ct_watch_kind {
 
 /* A worker now. */
 struct ct_watch_sample {
-    bool alive;   /* its process runs */
-    bool excused; /* held up by its agent, which does not take its output */
+    bool alive; /* its process runs */
+    int pid;
+    bool excused; /* waits for its agent: its output is not taken, or it has left the round */
     struct ct_record_view view;
     const uint32_t *durations_us; /* of its last steps, any order */
     uint32_t duration_count;
@@ -61,6 +64,8 @@ struct ct_watch_sample {
 struct ct_watch_rank {
     uint64_t signs, progress;       /* as last seen */
     uint64_t silent_ms, stalled_ms; /* no sign of life; only waiting */
+    int pid;
+    uint64_t starting_ms; /* how long this process had completed no step */
 };
 
 struct ct_watch {
@@ -68,6 +73,7 @@ struct ct_watch {
     uint32_t first_rank; /* of the job */
     uint32_t world;
     uint64_t floor_ms;  /* 0: nobody is watched */
+    uint64_t start_ms;  /* the longest start so far; 0: none is known. Outlives the round */
     uint64_t looked_ms; /* 0: not yet in this round */
     bool judged;        /* the round has its verdict */
     bool told;          /* that all wait for another node */
@@ -87,7 +93,7 @@ struct ct_watch_verdict {
 };
 
 /* A round begins with workers first_rank .. first_rank + count - 1 of `world`. `ranks` has room for
- * all of them and is the caller's. */
+ * all of them, is the caller's, zeroed for the first round and the same in each. */
 void ct_watch_begin(struct ct_watch *watch, struct ct_watch_rank *ranks, uint32_t count,
                     uint32_t first_rank, uint32_t world);
 

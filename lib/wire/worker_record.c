@@ -13,7 +13,7 @@ _Static_assert(sizeof(struct ct_worker_record) <= CT_PAGE_BYTES, "one page");
 static const struct ct_page_kind worker_record = {.name = "ctrun-record",
                                                   .article = "a",
                                                   .what = "worker's record",
-                                                  .head = {.magic = 0x43545752, .version = 1}};
+                                                  .head = {.magic = 0x43545752, .version = 2}};
 
 #define SET(field, value) atomic_store_explicit(&(field), (value), memory_order_relaxed)
 #define GET(field) atomic_load_explicit(&(field), memory_order_relaxed)
@@ -54,7 +54,6 @@ static void read_group(const struct ct_record_group *group, struct ct_record_cal
     uint64_t beat_ns = GET(group->beat_ns);
     uint32_t awaited = GET(group->awaited);
 
-    view->forming = view->forming || GET(group->forming) != 0;
     view->progress = ct_hash64(numbers, sizeof numbers, view->progress);
     view->signs = ct_hash64(&beat_ns, sizeof beat_ns, view->signs);
     call->id = numbers[0];
@@ -71,11 +70,13 @@ void ct_worker_record_read(const struct ct_worker_record *record, struct ct_reco
 {
     uint32_t section = GET(record->section);
     uint64_t numbers[] = {section, GET(record->step), GET(record->since_ns)};
+    uint64_t alive_ns = GET(record->alive_ns);
 
     *ret_view = (struct ct_record_view){
         .opened = GET(record->opened) != 0,
         .section = section <= CT_RECORD_AWAY ? (enum ct_record_section)section : CT_RECORD_START,
         .step = numbers[1],
+        .signs = ct_hash64(&alive_ns, sizeof alive_ns, 0),
         .progress = ct_hash64(numbers, sizeof numbers, 0),
         .straggler_count = atomic_load_explicit(&record->straggler_count, memory_order_acquire),
         .straggler = GET(record->straggler),
@@ -162,7 +163,6 @@ struct ct_record_group *ct_worker_record_group_new(struct ct_worker_record *reco
 
         if (!atomic_compare_exchange_strong(&group->id, &none, id))
             continue;
-        SET(group->forming, 1);
         SET(group->entered, 0);
         SET(group->completed, 0);
         SET(group->waiting, 0);
@@ -172,11 +172,6 @@ struct ct_record_group *ct_worker_record_group_new(struct ct_worker_record *reco
         return group;
     }
     return NULL;
-}
-
-void ct_worker_record_group_formed(struct ct_record_group *group)
-{
-    SET(group->forming, 0);
 }
 
 void ct_worker_record_group_free(struct ct_record_group *group)

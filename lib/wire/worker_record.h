@@ -40,14 +40,14 @@ enum ct_record_section {
     CT_RECORD_START, /* until its first step of a round */
     CT_RECORD_STEP,  /* in the step after the number `step` */
     CT_RECORD_EVALUATE,
-    CT_RECORD_CHECKPOINT, /* writing one, or waiting until it is published */
+    CT_RECORD_CHECKPOINT, /* reading or writing one */
+    CT_RECORD_PUBLISH,    /* waiting until one is published */
     CT_RECORD_AWAY,       /* waits for its agent: between two rounds */
 };
 
 /* One group's calls. Collectives count from 1, as they are started; all members count alike. */
 struct ct_record_group {
-    _Atomic uint64_t id;      /* equal at all members; 0: the slot is free */
-    _Atomic uint32_t forming; /* 1: members still look for each other */
+    _Atomic uint64_t id; /* equal at all members; 0: the slot is free */
     _Atomic uint64_t entered, completed;
     _Atomic uint64_t waiting; /* the collective that is waited for; 0: none */
     _Atomic uint64_t since_ns;
@@ -63,7 +63,8 @@ struct ct_worker_record {
     _Atomic uint32_t section;
     _Atomic uint64_t step; /* completed ones */
     _Atomic uint64_t since_ns;
-    _Atomic uint64_t steps; /* how many durations were written, of this process */
+    _Atomic uint64_t alive_ns; /* a sign of life outside of collectives */
+    _Atomic uint64_t steps;    /* how many durations were written, of this process */
     _Atomic uint32_t durations_us[CT_RECORD_DURATIONS];
     _Atomic uint64_t straggler_count;                            /* +1 at each finding */
     _Atomic uint32_t straggler, straggler_share, straggler_cost; /* rank, per cent, per cent */
@@ -88,7 +89,6 @@ struct ct_record_call {
 
 struct ct_record_view {
     bool opened;
-    bool forming; /* one of its groups */
     enum ct_record_section section;
     uint64_t step;
     uint64_t signs;    /* changes with every sign of life */
@@ -116,6 +116,13 @@ int ct_worker_record_open(int fd, struct ct_worker_record **ret_record, struct c
 void ct_worker_record_at(struct ct_worker_record *record, enum ct_record_section section,
                          uint64_t step, uint64_t now_ns);
 
+/* It waits for others, in what is no collective: in the store, for a connection. */
+static inline void ct_worker_record_alive(struct ct_worker_record *record, uint64_t now_ns)
+{
+    if (record != NULL)
+        atomic_store_explicit(&record->alive_ns, now_ns, memory_order_relaxed);
+}
+
 /* Ranks agree that `rank` was last at `share` per cent of the steps and cost `cost` per cent. */
 void ct_worker_record_straggler(struct ct_worker_record *record, uint32_t rank, uint32_t share,
                                 uint32_t cost);
@@ -124,7 +131,6 @@ void ct_worker_record_straggler(struct ct_worker_record *record, uint32_t rank, 
  * all are taken, or for NULL. */
 struct ct_record_group *ct_worker_record_group_new(struct ct_worker_record *record,
                                                    const char *key);
-void ct_worker_record_group_formed(struct ct_record_group *group);
 void ct_worker_record_group_free(struct ct_record_group *group);
 
 /* The group's thread begins to wait for collective `number` (or CT_RECORD_TRANSFER), can say which

@@ -15,6 +15,7 @@ int ct_evaluate(struct ct_worker *worker, struct ct_evaluation *ret, struct ct_e
     CT_ASSERT(worker->eval.rows > 0);
     for (uint64_t at = 0; code == 0 && at < worker->eval.rows;) {
         struct ct_exec_sums part = {0};
+        ct_job_at(worker->job, CT_AT_EVALUATE, worker->step);
         at = ct_sampler_fill(&worker->eval_sampler, &worker->eval, &worker->eval_share, at, buffer)
                  .next;
         code = ct_exec_eval(worker->exec, &args, &part, err);

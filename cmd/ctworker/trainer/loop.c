@@ -73,7 +73,6 @@ static int evaluate(struct ct_worker *worker, struct ct_error *err)
 {
     struct ct_evaluation evaluation;
 
-    ct_job_at(worker->job, CT_AT_EVALUATE, worker->step);
     int code = ct_evaluate(worker, &evaluation, err);
 
     return code != 0 ? code : ct_report_evaluation(worker, &evaluation, err);
@@ -92,8 +91,6 @@ static int after_step(struct ct_worker *worker, struct ct_error *err)
     if (code == 0 && worker->eval.rows > 0 && (due.last || is_due(cfg->eval.every, worker, &due)))
         code = evaluate(worker, err);
     bool saves = due.last || is_due(cfg->checkpoint.every, worker, &due);
-    if (code == 0 && saves)
-        ct_job_at(worker->job, CT_AT_CHECKPOINT, worker->step);
     if (code == 0 && saves)
         code = ct_publish_save(worker, err);
     if (code == 0)
@@ -153,7 +150,6 @@ int ct_loop_run(struct ct_worker *worker, bool *ret_stopped, struct ct_error *er
         code = evaluate(worker, err);
     if (code == 0 && worker->step < worker->steps)
         code = train_from_here(worker, err);
-    ct_job_at(worker->job, CT_AT_CHECKPOINT, worker->step); /* whatever is still to be saved */
     if (code == 0 && worker->step >= worker->steps)
         code = ct_publish_finish(worker, err);
     bool gone = ct_stop_is_secondary(code) && !worker->survives;

@@ -45,6 +45,7 @@ static int save_now(struct ct_worker *worker, struct ct_error *err)
     struct ct_ckpt_save save = describe(worker, &next);
 
     ct_publish_advance(worker); /* the last moment of one that is still on its way */
+    ct_job_at(worker->job, CT_AT_CHECKPOINT, worker->step);
     ct_snapshot_take(&worker->snapshot, &worker->plan, worker->exec);
     int code = ct_ckpt_save(&save, NULL, err);
     if (code == 0)
@@ -141,6 +142,7 @@ static int await_answer(struct ct_worker *worker, int limit_ms, bool stopping, s
     int code = CT_ETIMEOUT;
 
     for (int waited = 0; code == CT_ETIMEOUT && waited < limit_ms; waited += SLICE_MS) {
+        ct_job_at(worker->job, CT_AT_PUBLISH, worker->step);
         code = ct_job_published(worker->job, SLICE_MS, err);
         if (code != CT_ETIMEOUT || stopping)
             continue;

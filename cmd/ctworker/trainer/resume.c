@@ -107,9 +107,11 @@ int ct_resume(struct ct_worker *worker, struct ct_error *err)
     int code = 0;
 
     if (worker->me->rank == 0) {
+        ct_job_at(worker->job, CT_AT_CHECKPOINT, 0);
         code = choose(worker, path, &found, err);
         if (code == 0 && found)
             code = load(worker, path, err);
+        ct_job_at(worker->job, CT_AT_START, worker->step);
     }
     worker->scope = CT_SCOPE_JOB;
     if (worker->group == NULL)

@@ -114,6 +114,7 @@ static void sample(uint32_t i)
 
     *to = (struct ct_watch_sample){
         .alive = true,
+        .pid = 100 + (int)i,
         .excused = rank->excused,
         .view = {.opened = true,
                  .section = rank->section,
@@ -220,37 +221,83 @@ Test(watch, three_times_jitter_over_ten_thousand_steps_makes_nobody_guilty)
                  (unsigned long long)job.ranks[0].done);
 }
 
-Test(watch, a_first_step_an_evaluation_and_a_checkpoint_have_half_an_hour)
+/* Rank 5 stops for good in `section`, after `steps` steps, where the longest start took `start_ms`:
+ * it is found after `patience_ms`. */
+static void assert_patience(enum ct_record_section section, uint32_t steps, uint64_t start_ms,
+                            uint64_t patience_ms)
 {
-    static const enum ct_record_section sections[] = {CT_RECORD_START, CT_RECORD_EVALUATE,
-                                                      CT_RECORD_CHECKPOINT};
+    begin_job(1, 300, 9);
+    freeze(5, 3, false);
+    job.nodes[0].start_ms = start_ms;
+    job.ranks[5].section = section;
+    job.ranks[5].duration_count = steps;
+    uint64_t since_ms = job.now_ms;
+    run(patience_ms - 1000);
+    cr_assert_eq(job.verdicts, 0u, "section %d", (int)section);
+    run(3000);
+    cr_assert_eq(job.verdicts, 1u, "section %d", (int)section);
+    cr_assert_eq(job.rank, 5u);
+    cr_assert_leq(job.now_ms - since_ms, patience_ms + 2000);
+}
 
-    for (size_t i = 0; i < CT_COUNT(sections); i++) {
-        begin_job(1, 300, 9);
-        freeze(5, 3, false);
-        job.ranks[5].section = sections[i];
-        uint64_t since_ms = job.now_ms;
-        run(CT_WATCH_LONG_MS - 1000);
-        cr_assert_eq(job.verdicts, 0u);
-        run(3000);
-        cr_assert_eq(job.verdicts, 1u);
-        cr_assert_eq(job.rank, 5u);
-        cr_assert_leq(job.now_ms - since_ms, CT_WATCH_LONG_MS + 2000);
-    }
+Test(watch, the_first_start_of_all_and_who_uses_a_disk_have_half_an_hour)
+{
+    assert_patience(CT_RECORD_START, 0, 0, CT_WATCH_LONG_MS);
+    assert_patience(CT_RECORD_EVALUATE, 0, 0, CT_WATCH_LONG_MS);
+    assert_patience(CT_RECORD_CHECKPOINT, 3, 1000, CT_WATCH_LONG_MS);
+}
+
+Test(watch, a_process_that_has_trained_has_no_more_time_for_the_next_round_than_for_a_step)
+{
+    assert_patience(CT_RECORD_AWAY, 3, 0,
+                    FLOOR_MS); /* it was told of the round, and is not there */
+    assert_patience(CT_RECORD_START, 3, 0, FLOOR_MS);
+    assert_patience(CT_RECORD_EVALUATE, 3, 0, FLOOR_MS);
+    assert_patience(CT_RECORD_PUBLISH, 3, 0, FLOOR_MS);
+}
+
+Test(watch, a_new_process_may_take_five_times_the_longest_start_of_those_before)
+{
+    assert_patience(CT_RECORD_START, 0, 100, FLOOR_MS);
+    assert_patience(CT_RECORD_START, 0, FLOOR_MS, 5 * FLOOR_MS);
+}
+
+Test(watch, a_start_is_timed_from_process_to_first_step_whatever_rounds_begin_meanwhile)
+{
+    struct ct_watch_rank rank = {0};
+    struct ct_watch watch = {.floor_ms = 1000};
+    struct ct_watch_sample one = {.alive = true, .pid = 7, .view.opened = true};
+    struct ct_watch_verdict verdict;
+    uint64_t now_ms = 500;
+
+    ct_watch_begin(&watch, &rank, 1, 0, 1);
+    for (int looks = 0; looks < 11; looks++, now_ms += 500)
+        (void)ct_watch_look(&watch, now_ms, &one, &verdict);
+    ct_watch_begin(&watch, &rank, 1, 0, 1);
+    for (int looks = 0; looks < 11; looks++, now_ms += 500)
+        (void)ct_watch_look(&watch, now_ms, &one, &verdict);
+    cr_assert_eq(watch.start_ms, 0u, "it has not come to its first step");
+    one.duration_count = 1;
+    one.durations_us = &(uint32_t){1000};
+    (void)ct_watch_look(&watch, now_ms, &one, &verdict);
+    cr_assert_eq(watch.start_ms, 10000u);
+    one.pid = 8; /* the next one is quicker */
+    one.duration_count = 0;
+    (void)ct_watch_look(&watch, now_ms += 500, &one, &verdict);
+    (void)ct_watch_look(&watch, now_ms += 500, &one, &verdict);
+    one.duration_count = 1;
+    (void)ct_watch_look(&watch, now_ms += 500, &one, &verdict);
+    cr_assert_eq(watch.start_ms, 10000u);
 }
 
 Test(watch, who_waits_for_its_agent_is_never_guilty)
 {
     begin_job(1, 300, 9);
     freeze(5, 3, false);
-    job.ranks[5].excused = true; /* its output is held up */
+    job.ranks[5].excused = true; /* its output is held up, or it has left the round */
     run(CT_WATCH_LONG_MS * 2);
     cr_assert_eq(job.verdicts, 0u);
     job.ranks[5].excused = false;
-    job.ranks[5].section = CT_RECORD_AWAY;
-    run(CT_WATCH_LONG_MS * 2);
-    cr_assert_eq(job.verdicts, 0u);
-    job.ranks[5].section = CT_RECORD_STEP;
     run(FLOOR_MS + 2000);
     cr_assert_eq(job.verdicts, 1u, "from then on it counts");
 }
@@ -334,8 +381,6 @@ Test(watch, patience_is_five_times_the_99th_percentile_of_the_last_steps)
     cr_assert_eq(ct_watch_patience_ms(&watch, &one), 5 * 198u);
     one.duration_count = 1;
     cr_assert_eq(ct_watch_patience_ms(&watch, &one), 5 * 1u);
-    one.view.forming = true;
-    cr_assert_eq(ct_watch_patience_ms(&watch, &one), CT_WATCH_LONG_MS);
 }
 
 Test(watch, a_verdict_reads_as_one_sentence)
