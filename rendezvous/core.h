@@ -124,8 +124,9 @@ const char *ct_rdzv_reason_name(enum ct_rdzv_reason reason);
 
 /* How a node leaves; the numbers are on the wire (LEAVE). */
 enum ct_rdzv_leave {
-    CT_RDZV_LEAVE_DRAIN, /* this node goes, the job stays */
-    CT_RDZV_LEAVE_STOP,  /* the user stops the whole job (Ctrl-C) */
+    CT_RDZV_LEAVE_DRAIN,   /* this node goes, the job stays */
+    CT_RDZV_LEAVE_STOP,    /* the user stops the whole job (Ctrl-C) */
+    CT_RDZV_LEAVE_REQUEUE, /* the whole job stops here, to go on when it is started again */
     CT_RDZV_LEAVES,
 };
 

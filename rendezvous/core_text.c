@@ -277,6 +277,12 @@ static const char *record_name(enum ct_rdzv_record record)
     return names[record];
 }
 
+static const char *leave_name(enum ct_rdzv_leave leave)
+{
+    static const char *const names[CT_RDZV_LEAVES] = {"drain", "stop", "requeue"};
+    return names[leave];
+}
+
 /* The host behind a link, "all", or the link's number. */
 static const char *who(const struct ct_rdzv *job, uint64_t link, char room[32])
 {
@@ -316,8 +322,7 @@ void ct_rdzv_event_print(const struct ct_rdzv *job, const struct ct_rdzv_event *
                        event->failure->signal);
         break;
     case CT_RDZV_ON_LEAVE:
-        (void)snprintf(line, room, "> %s LEAVE %s", from,
-                       event->leave == CT_RDZV_LEAVE_STOP ? "stop" : "drain");
+        (void)snprintf(line, room, "> %s LEAVE %s", from, leave_name(event->leave));
         break;
     case CT_RDZV_ON_PUBLISH:
         (void)snprintf(line, room, "> %s PUBLISH g%" PRIu64 " step=%" PRIu64, from,

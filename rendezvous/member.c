@@ -520,7 +520,7 @@ void ct_member_done(struct ct_member *member, uint64_t generation)
 
 void ct_member_leave(struct ct_member *member, enum ct_rdzv_leave how)
 {
-    if (member->leaves && member->leave == CT_RDZV_LEAVE_STOP)
+    if (member->leaves && member->leave != CT_RDZV_LEAVE_DRAIN)
         return;
     member->leaves = true;
     member->leave = how;

@@ -316,17 +316,24 @@ void ct_rdzv_tell(struct ct_rdzv *job, struct ct_id id)
 
 /* ---- going ---- */
 
+static void stop(struct ct_rdzv *job, const struct ct_rdzv_member *member, bool requeue)
+{
+    int code = requeue ? CT_EREQUEUE : CT_ECLOSED;
+    struct ct_rdzv_failure cause = {
+        .generation = job->generation, .code = code, .rank = -1, .local_rank = -1};
+
+    ct_str_copy(cause.host, sizeof(cause.host), member->host);
+    (void)snprintf(cause.text, sizeof(cause.text), "stopped %s on host %s",
+                   requeue ? "to be queued again" : "by the user", member->host);
+    ct_rdzv_close(job, code, requeue ? ct_exit_status(code) : 130, &cause);
+}
+
 void ct_rdzv_on_leave(struct ct_rdzv *job, struct ct_rdzv_member *member, enum ct_rdzv_leave how)
 {
     if (job->phase == CT_RDZV_CLOSING || job->phase == CT_RDZV_CLOSED)
         return;
-    if (how == CT_RDZV_LEAVE_STOP) {
-        struct ct_rdzv_failure cause = {
-            .generation = job->generation, .code = CT_ECLOSED, .rank = -1, .local_rank = -1};
-        ct_str_copy(cause.host, sizeof(cause.host), member->host);
-        (void)snprintf(cause.text, sizeof(cause.text), "stopped by the user on host %s",
-                       member->host);
-        ct_rdzv_close(job, CT_ECLOSED, 130, &cause);
+    if (how != CT_RDZV_LEAVE_DRAIN) {
+        stop(job, member, how == CT_RDZV_LEAVE_REQUEUE);
         return;
     }
     if (member->leaving)

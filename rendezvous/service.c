@@ -465,8 +465,8 @@ static void on_member_message(struct ct_service *service, uint64_t now_ms,
     case CT_MSG_LEAVE:
         event.kind = CT_RDZV_ON_LEAVE;
         event.seq = message->leave.seq;
-        event.leave =
-            message->leave.how == CT_RDZV_LEAVE_STOP ? CT_RDZV_LEAVE_STOP : CT_RDZV_LEAVE_DRAIN;
+        event.leave = message->leave.how < CT_RDZV_LEAVES ? (enum ct_rdzv_leave)message->leave.how
+                                                          : CT_RDZV_LEAVE_DRAIN;
         break;
     default:
         violation(service, link, "a message that an agent does not send");

@@ -499,6 +499,17 @@ Test(core, the_user_stops_the_whole_job_from_any_node)
     scene_deinit(&s);
 }
 
+Test(core, a_job_that_is_to_be_queued_again_ends_with_75_on_all_nodes)
+{
+    struct scene s;
+    scene_init(&s, 1, 2, 3);
+    scene_run(&s, "a b");
+    scene_leave(&s, "a", CT_RDZV_LEAVE_REQUEUE);
+    scene_expect(&s, "[    0] > a LEAVE requeue\n"
+                     "[    0] < all CLOSE status=75: stopped to be queued again on host a\n");
+    scene_deinit(&s);
+}
+
 Test(core, a_host_that_is_lost_again_and_again_is_kept_out_of_running_rounds_for_a_while)
 {
     struct scene s;
