@@ -40,7 +40,7 @@ DEPS_base   :=
 DEPS_wire   := base
 DEPS_config := base
 DEPS_net    := base wire
-DEPS_tcpstore := base net
+DEPS_tcpstore := base wire net
 DEPS_launch := base wire
 DEPS_tensor := base
 DEPS_graph  := base tensor
@@ -61,7 +61,7 @@ LIBS_data   := -lz
 LIBS_train  := -ljansson
 
 PROGRAMS := ctrun ctrund ctworker
-USES_ctrun    := config launch rdzv
+USES_ctrun    := config launch tcpstore rdzv
 USES_ctrund   := rdzv
 USES_ctworker := trainer
 

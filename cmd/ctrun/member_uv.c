@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "round.h"
 
+#include <signal.h>
 #include <string.h>
 
 /* How long workers may have left a round before anybody says why. */
@@ -30,8 +31,8 @@ static void promise(struct node *node, uint64_t generation)
         prepared.digest = best->digest;
     }
     if (node->preparing != 0)
-        port_renew(&node->port);
-    prepared.port = node->port.number;
+        node->offered_port = store_offer(node->store, generation);
+    prepared.port = node->offered_port;
     node->preparing = 0;
     node->promised = generation;
     (void)uv_timer_stop(&node->quiesce);
@@ -138,7 +139,7 @@ static void on_prepare(void *context, uint64_t generation, enum ct_rdzv_reason r
         promise(node, generation);
     } else if (!member_lives_on(node)) {
         ct_control_page_revoke(node->page, generation - 1);
-        ct_workers_stop(node->workers);
+        ct_workers_stop(node->workers, SIGTERM);
     } else if (at_boundary) {
         (void)uv_timer_stop(&node->quiesce);
         ct_control_page_boundary(node->page, generation);
@@ -159,7 +160,7 @@ static void on_revoke(void *context, uint64_t generation, enum ct_rdzv_reason re
         return;
     }
     ct_control_page_revoke(node->page, generation);
-    ct_workers_stop(node->workers);
+    ct_workers_stop(node->workers, SIGTERM);
 }
 
 /* ---- a round ----------------------------------------------------------------------------------
@@ -243,12 +244,7 @@ static void begin_round(struct node *node)
         .page_fd = node->page_fd,
         .count = job->slots,
     };
-    const struct round_input input = {
-        .job = job,
-        .round = round,
-        .master = {.address = job->alone ? "127.0.0.1" : round->nodes[0].address,
-                   .port = round->nodes[0].port},
-    };
+    struct round_input input = {.job = job, .round = round};
     struct ct_error err = {0};
     uint32_t failed = 0, survivors = count_survivors(node);
 
@@ -259,7 +255,9 @@ static void begin_round(struct node *node)
     ct_arena_deinit(&node->round_arena);
     const struct ct_wire_place *places = round_places(round, &node->round_arena);
     int rc = places == NULL ? ct_error_set(&err, CT_ENOMEM, "out of memory for the table of nodes")
-                            : round_specs(&input, &node->round_arena, &start.specs, &err);
+                            : store_open(node->store, round, &input.master, &err);
+    if (rc == 0)
+        rc = round_specs(&input, &node->round_arena, &start.specs, &err);
     if (rc == 0)
         rc = survivors > 0 ? ct_workers_refill(node->workers, &start, &failed, &err)
                            : ct_workers_start(node->workers, &start, &failed, &err);

@@ -15,12 +15,12 @@
 #include "launch/progress.h"
 #include "launch/survivors.h"
 #include "launch/workers_uv.h"
-#include "port.h"
 #include "rendezvous/agent_uv.h"
+#include "store_uv.h"
 #include "watch_uv.h"
 #include "wire/control_page.h"
 
-enum { NODE_SIGNALS = 4 };
+enum { NODE_SIGNALS = 64 }; /* more than there are */
 
 /* The last failure on this node: the rendezvous keeps a shorter text of it. */
 struct node_failure {
@@ -41,7 +41,8 @@ struct node {
     struct host host;
     struct ct_control_page *page;
     int page_fd;
-    struct port port;
+    struct store *store;   /* PyTorch's */
+    uint16_t offered_port; /* with the last promise */
     struct ct_calls calls;
 
     const struct ct_round *round; /* the last one committed, the agent's */
@@ -69,7 +70,8 @@ struct node {
     uint64_t waiting_since_ms;
     uint64_t waiting_said_ms; /* when something was last said about waiting */
 
-    uv_signal_t signals[NODE_SIGNALS];
+    uv_signal_t signals[NODE_SIGNALS]; /* that this node listens to */
+    int signal_count;
     int stopped_by; /* the first signal, 0 for none */
     uint64_t stopped_at_ms;
     uint32_t stopped_count; /* workers that ran then */

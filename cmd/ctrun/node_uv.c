@@ -4,6 +4,8 @@
 #include "node_uv.h"
 
 #include "base/assert.h"
+#include "base/signals.h"
+#include "launch/summary.h"
 #include "node_state_uv.h"
 
 #include <signal.h>
@@ -19,7 +21,6 @@ enum {
     ROUND_BYTES = 256 << 20, /* environments and tables of one round */
 };
 
-static const int end_signals[NODE_SIGNALS] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
 /* ---- the end ----------------------------------------------------------------------------------
  */
@@ -49,6 +50,12 @@ static int outcome(const struct node *node)
     return node->result.status;
 }
 
+/* How the workers are told to end: as ctrun was, but for those that know SIGTERM alone. */
+static int stop_signal(const struct node *node)
+{
+    return node->stopped_by != 0 && !node->job->program.native ? node->stopped_by : SIGTERM;
+}
+
 void node_end(struct node *node, const struct ct_error *error)
 {
     if (node->ending)
@@ -61,7 +68,7 @@ void node_end(struct node *node, const struct ct_error *error)
     words_waiting(node, NULL);
     words_keep_cause(node);
     ct_control_page_revoke(node->page, UINT64_MAX - 1);
-    ct_workers_stop(node->workers);
+    ct_workers_stop(node->workers, stop_signal(node));
     if (node->agent != NULL)
         ct_agent_stop(node->agent, on_agent_stopped);
     else
@@ -102,12 +109,13 @@ static void close_all(struct node *node)
 {
     node->closed = true;
     words_waiting(node, NULL);
-    for (int i = 0; i < NODE_SIGNALS; i++)
+    for (int i = 0; i < node->signal_count; i++)
         uv_close((uv_handle_t *)&node->signals[i], NULL);
     uv_close((uv_handle_t *)&node->notice, NULL);
     uv_close((uv_handle_t *)&node->linger, NULL);
     uv_close((uv_handle_t *)&node->quiesce, NULL);
     watch_close(node->watch);
+    store_close(node->store);
     uv_close((uv_handle_t *)&node->drain, NULL);
     ct_workers_free(node->workers, NULL, NULL);
     ct_console_close(node->console, NULL, NULL);
@@ -148,7 +156,7 @@ static void stop_workers(struct node *node)
 {
     node->draining = false;
     ct_control_page_revoke(node->page, UINT64_MAX - 1);
-    ct_workers_stop(node->workers);
+    ct_workers_stop(node->workers, stop_signal(node));
 }
 
 static void on_drain_late(uv_timer_t *timer)
@@ -178,7 +186,7 @@ void node_drain(struct node *node)
 
 /* The first stops the job; on a node of an elastic job all but Ctrl-C take out this node, at the
  * next step boundary. The second kills what is left. */
-static void on_signal(uv_signal_t *handle, int signal)
+static void on_end_signal(uv_signal_t *handle, int signal)
 {
     struct node *node = handle->data;
     const struct ct_config *cfg = &node->job->cfg;
@@ -203,17 +211,39 @@ static void on_signal(uv_signal_t *handle, int signal)
     node_advance(node);
 }
 
-/* A signal that was ignored when ctrun was started (nohup, a shell's background) stays ignored. */
+/* It means something to the workers; the job goes on. */
+static void on_forward_signal(uv_signal_t *handle, int signal)
+{
+    struct node *node = handle->data;
+    char name[32];
+
+    if (ct_workers_signal(node->workers, signal) == 0)
+        ct_log_event(&node->log, CT_LOG_INFO, "signal", "%s reached nobody: no worker runs here now",
+                     ct_signal_name(signal, name, sizeof name));
+}
+
+static void watch_signal(struct node *node, int signal, uv_signal_cb callback)
+{
+    uv_signal_t *handle = &node->signals[node->signal_count++];
+    struct sigaction before;
+
+    (void)uv_signal_init(&node->loop, handle);
+    handle->data = node;
+    /* One that was ignored when ctrun was started (nohup, a shell's background) stays ignored. */
+    if (sigaction(signal, NULL, &before) != 0 || before.sa_handler != SIG_IGN)
+        (void)uv_signal_start(handle, callback, signal);
+}
+
 static void watch_signals(struct node *node)
 {
-    for (int i = 0; i < NODE_SIGNALS; i++) {
-        struct sigaction before;
+    uint64_t ends, forwards;
 
-        (void)uv_signal_init(&node->loop, &node->signals[i]);
-        node->signals[i].data = node;
-        if (sigaction(end_signals[i], NULL, &before) == 0 && before.sa_handler == SIG_IGN)
-            continue;
-        (void)uv_signal_start(&node->signals[i], on_signal, end_signals[i]);
+    ct_config_signals(&node->job->cfg, &ends, &forwards);
+    for (int signal = 1; signal < NODE_SIGNALS; signal++) {
+        if (ct_signals_has(ends, signal))
+            watch_signal(node, signal, on_end_signal);
+        else if (ct_signals_has(forwards, signal))
+            watch_signal(node, signal, on_forward_signal);
     }
 }
 
@@ -253,7 +283,8 @@ static int open_node(struct node *node, struct ct_error *err)
     node->drain.data = node;
     node->quiesce.data = node;
     node->watch = watch_new(node);
-    if (node->watch == NULL)
+    node->store = store_new(node);
+    if (node->watch == NULL || node->store == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory");
     node->notice.data = node;
     node->linger.data = node;
@@ -319,7 +350,7 @@ static int join(struct node *node, struct ct_error *err)
 
 static void free_node(struct node *node)
 {
-    port_release(&node->port);
+    store_free(node->store);
     ct_calls_deinit(&node->calls);
     ct_arena_deinit(&node->round_arena);
     free(node->survivors);
@@ -344,7 +375,6 @@ int node_run(const struct job *job)
     }
     node->job = job;
     node->page_fd = -1;
-    node->port.fd = -1;
     ct_arena_init(&node->round_arena, ROUND_BYTES);
     ct_calls_init(&node->calls);
     ct_buf_init(&node->failure.who, 0);
