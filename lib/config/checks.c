@@ -145,8 +145,14 @@ void ct_config_signals(const struct ct_config *cfg, uint64_t *ret_ends, uint64_t
 
     if (is_default(cfg, &cfg->launch.forward_signals))
         forwards &= ~ends;
-    *ret_ends = ends & ~forwards;
-    *ret_forwards = forwards;
+    ends &= ~forwards;
+    *ret_ends = ends & ~ct_config_requeue_signals(cfg);
+    *ret_forwards = forwards & ~ct_config_requeue_signals(cfg);
+}
+
+uint64_t ct_config_requeue_signals(const struct ct_config *cfg)
+{
+    return signals_of(&cfg->launch.requeue_signals);
 }
 
 static bool signal_in_both_lists(const struct ct_config *cfg, const void *member,
@@ -302,6 +308,7 @@ static const struct rule rules[] = {
     {AT(launch.tee), AT(launch.tee), false, bad_streams},
     {AT(launch.signals_to_handle), AT(launch.signals_to_handle), false, bad_signals},
     {AT(launch.forward_signals), AT(launch.forward_signals), false, bad_signals},
+    {AT(launch.requeue_signals), AT(launch.requeue_signals), false, bad_signals},
     {AT(launch.forward_signals), AT(launch.signals_to_handle), false, signal_in_both_lists},
     {AT(launch.last_call_ms), AT(launch.join_timeout_ms), false, last_call_after_join},
     {AT(model.classes), AT(model.loss), true, too_few_classes},

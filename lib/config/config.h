@@ -1,8 +1,9 @@
 /* The configuration of a job: one struct, filled from layers, each stronger than the one before.
  *
  *     defaults        config.def
+ *     presets         what the caller found out by itself (SLURM_*)
  *     YAML            configs/digits_mlp.yaml
- *     environment     presets of the caller (Slurm) < PET_NNODES < CTRUN_LAUNCH_NNODES
+ *     environment     PET_NNODES < CTRUN_LAUNCH_NNODES
  *     command line    --optim.lr 0.1   --optim.lr=0.1   --nnodes 2   --nproc-per-node=gpu
  *
  * config.def lists the keys; struct ct_config has a member for each (cfg->optim.lr,
@@ -59,8 +60,8 @@ struct ct_config_interval {
 /* Weakest first; a layer replaces what weaker ones said, key by key. */
 enum ct_config_layer {
     CT_CONFIG_DEFAULT,
-    CT_CONFIG_FILE,
     CT_CONFIG_PRESET,
+    CT_CONFIG_FILE,
     CT_CONFIG_PET,
     CT_CONFIG_ENVIRONMENT,
     CT_CONFIG_COMMAND_LINE,
@@ -211,6 +212,9 @@ int ct_config_streams(const char *spec, int64_t local_rank);
 /* The signals that end the job and those that are passed on (sets of base/signals.h). No signal is
  * in both: when only one of the two lists was given, the other's default loses what it names. */
 void ct_config_signals(const struct ct_config *cfg, uint64_t *ret_ends, uint64_t *ret_forwards);
+
+/* The signals after which the job is to be queued again; they are in neither of the two sets. */
+uint64_t ct_config_requeue_signals(const struct ct_config *cfg);
 
 /* A number that is equal on all nodes whose SHARED sections are equal (paths of inputs and launch
  * settings do not enter it). */

@@ -23,13 +23,19 @@ const char *ct_config_origin_text(const struct ct_config_origin *origin, char *r
     return room;
 }
 
+/* Is the place of a value a variable or an option? Then a sentence begins with its name. */
+static bool has_name(const struct ct_config_origin *origin)
+{
+    return origin->layer == CT_CONFIG_PRESET || origin->layer > CT_CONFIG_FILE;
+}
+
 static void write_sentence(struct ct_error *err, int code, const struct ct_config_origin *origin,
                            const char *subject, const char *sentence)
 {
     char place[320];
 
     (void)ct_config_origin_text(origin, place, sizeof place);
-    if (origin->layer > CT_CONFIG_FILE)
+    if (has_name(origin))
         (void)ct_error_set(err, code, "%s %s", place, sentence);
     else
         (void)ct_error_set(err, code, "%s%s%s%s%s", origin->layer == CT_CONFIG_FILE ? place : "",
@@ -54,9 +60,8 @@ void ct_config_complain(struct ct_config_loader *loader, const struct ct_config_
     va_start(args, format);
     (void)vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
-    write_sentence(&errs->at[errs->count++],
-                   origin->layer > CT_CONFIG_FILE ? CT_EUSAGE : CT_ECONFIG, origin, subject,
-                   sentence);
+    write_sentence(&errs->at[errs->count++], has_name(origin) ? CT_EUSAGE : CT_ECONFIG, origin,
+                   subject, sentence);
 }
 
 void ct_config_note(struct ct_config_loader *loader, const struct ct_config_origin *origin,

@@ -93,14 +93,19 @@ Test(checks, a_list_of_signals_that_was_given_wins_over_the_default_of_the_other
 {
     static const struct {
         const char *argv[3];
-        uint64_t ends, forwards;
+        uint64_t ends, forwards, requeue;
     } lists[] = {
         {{NULL},
          1 << SIGTERM | 1 << SIGINT | 1 << SIGHUP | 1 << SIGQUIT,
-         1 << SIGUSR1 | 1 << SIGUSR2},
-        {{"--signals-to-handle=SIGTERM,SIGUSR1"}, 1 << SIGTERM | 1 << SIGUSR1, 1 << SIGUSR2},
-        {{"--forward-signals=SIGHUP"}, 1 << SIGTERM | 1 << SIGINT | 1 << SIGQUIT, 1 << SIGHUP},
-        {{"--forward-signals=", "--signals-to-handle=TERM"}, 1 << SIGTERM, 0},
+         1 << SIGUSR1 | 1 << SIGUSR2,
+         0},
+        {{"--signals-to-handle=SIGTERM,SIGUSR1"}, 1 << SIGTERM | 1 << SIGUSR1, 1 << SIGUSR2, 0},
+        {{"--forward-signals=SIGHUP"}, 1 << SIGTERM | 1 << SIGINT | 1 << SIGQUIT, 1 << SIGHUP, 0},
+        {{"--forward-signals=", "--signals-to-handle=TERM"}, 1 << SIGTERM, 0, 0},
+        {{"--requeue-signals=USR1,TERM"},
+         1 << SIGINT | 1 << SIGHUP | 1 << SIGQUIT,
+         1 << SIGUSR2,
+         1 << SIGUSR1 | 1 << SIGTERM},
     };
 
     for (size_t i = 0; i < CT_COUNT(lists); i++) {
@@ -110,6 +115,7 @@ Test(checks, a_list_of_signals_that_was_given_wins_over_the_default_of_the_other
         cr_assert_str_eq(complaints(l), "");
         cr_assert_eq(ends, lists[i].ends, "case %zu", i);
         cr_assert_eq(forwards, lists[i].forwards, "case %zu", i);
+        cr_assert_eq(ct_config_requeue_signals(&l->cfg), lists[i].requeue, "case %zu", i);
         unload(l);
     }
 }

@@ -69,6 +69,8 @@ static const struct {
      "--signals-to-handle names \"SIGFOO\", which is no signal; they are written as SIGTERM\n"},
     {{"--forward-signals=SIGUSR1,SIGKILL", "x"},
      "--forward-signals names SIGKILL, which cannot be taken or passed on; leave it out\n"},
+    {{"--requeue_signals=SIGSTOP", "x"},
+     "--requeue_signals names SIGSTOP, which cannot be taken or passed on; leave it out\n"},
     {{"--forward-signals=USR1", "--signals-to-handle=TERM, sigusr1", "x"},
      "--forward-signals and signals_to_handle both name USR1; a signal either ends the job or is "
      "passed on to the workers\n"},
