@@ -27,10 +27,12 @@ enum {
     CT_WIRE_MAGIC = 0x01525443, /* "CTR\x01": ctrun, frame format 1 */
     CT_WIRE_HEADER = 16,        /* bytes before the payload */
 
-    CT_WIRE_NODES = 16384,         /* nodes of a round */
-    CT_WIRE_PART = 128,            /* nodes in one part of a ROUND */
-    CT_WIRE_KEY_BYTES = 512,       /* a store key */
-    CT_WIRE_VALUE_BYTES = 8 << 20, /* a store value */
+    CT_WIRE_NODES = 16384,           /* nodes of a round */
+    CT_WIRE_PART = 128,              /* nodes in one part of a ROUND */
+    CT_WIRE_KEY_BYTES = 512,         /* a store key */
+    CT_WIRE_VALUE_BYTES = 8 << 20,   /* a store value */
+    CT_WIRE_TUNNEL_BYTES = 60 << 10, /* in one piece of a tunnelled connection */
+    CT_WIRE_WAITS_BYTES = 16000,     /* who waits in PyTorch's store */
 
     /* Frame limits: payload bytes of a message, whatever its fields. */
     CT_WIRE_CONTROL = 64 << 10,
@@ -38,12 +40,14 @@ enum {
     CT_WIRE_VALUE = CT_WIRE_VALUE_BYTES + 1024,
 };
 
-/* Who sends: each link has two directions, and a message belongs to one or more of the four. */
+/* Who sends: each link has two directions, and a message belongs to one or more of the six. */
 enum ct_from {
     CT_FROM_NODE = 1,   /* agent to rendezvous server */
     CT_FROM_SERVER = 2, /* rendezvous server to agent */
     CT_FROM_AGENT = 4,  /* agent to worker */
     CT_FROM_WORKER = 8, /* worker to agent */
+    CT_FROM_RELAY = 16, /* an agent to node 0's: its workers' connections to PyTorch's store */
+    CT_FROM_HUB = 32,   /* node 0's agent to it */
 };
 
 /* A 128-bit identity (the incarnation of an agent). */

@@ -1,6 +1,6 @@
 /* Fuzz: the frame reader and the decoder on arbitrary bytes in arbitrary pieces.
  *
- * The first byte says who the peer is (bits 0 to 3) and how large the pieces are; the rest is the
+ * The first byte says who the peer is (bits 0 to 5) and how large the pieces are; the rest is the
  * stream. What decodes must encode to the same bytes, and print. */
 #include "base/assert.h"
 #include "wire/frame.h"
@@ -35,8 +35,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size == 0)
         return 0;
-    size_t piece = (size_t)1 << (data[0] >> 4);
-    ct_frame_reader_init(&reader, data[0] & 15u, CT_WIRE_VALUE);
+    size_t piece = (size_t)1 << 4 * (data[0] >> 6);
+    ct_frame_reader_init(&reader, data[0] & 63u, CT_WIRE_VALUE);
     ct_arena_init(&arena, 4 << 20);
     for (size_t at = 1; at < size && code >= 0; at += piece) {
         (void)ct_frame_reader_push(&reader, data + at, CT_MIN(piece, size - at));
