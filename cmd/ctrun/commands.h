@@ -3,6 +3,8 @@
 #ifndef CT_CTRUN_COMMANDS_H
 #define CT_CTRUN_COMMANDS_H
 
+#include <stdbool.h>
+
 /* run_cmd.c: start the workers of a job on this node. */
 int ct_cmd_run(int argc, char **argv);
 
@@ -16,5 +18,9 @@ int ct_cmd_admin(int argc, char **argv);
 /* main.c: what ctrun can do; its version. */
 int ct_cmd_help(int argc, char **argv);
 int ct_cmd_version(int argc, char **argv);
+
+/* main.c: was it called as torchrun (through a symbolic link of that name)? Then there are no
+ * subcommands, and a program is a Python script unless --no_python says otherwise. */
+bool ct_called_torchrun(const char *name);
 
 #endif

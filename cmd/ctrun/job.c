@@ -27,6 +27,7 @@ static int decide_program(struct job *job, char *const *args, struct ct_error *e
                                          : nothing,
         .no_python = job->cfg.launch.no_python,
         .module = job->cfg.launch.module,
+        .script = job->cfg.launch.run_path || (job->as_torchrun && !job->cfg.launch.no_python),
         .worker = job->cfg.launch.worker,
         .self = self,
         .env = job->env,

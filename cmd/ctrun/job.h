@@ -24,11 +24,13 @@ struct job {
     uint32_t omp_threads; /* each */
     uint16_t *cpu_order;  /* NULL: workers are not pinned */
     uint32_t cpu_count;
-    bool alone; /* one node that meets nobody */
+    bool alone;       /* one node that meets nobody */
+    bool as_torchrun; /* called by that name: set before job_decide */
 };
 
-/* Decide from a loaded configuration: `job->cfg` is filled, all else is zero. `args` are ctrun's
- * own arguments, for the trainer of YAML files. 0, or the error with its sentence. */
+/* Decide from a loaded configuration: `job->cfg` and `job->as_torchrun` are filled, all else is
+ * zero. `args` are ctrun's own arguments, for the trainer of YAML files. 0, or the error with its
+ * sentence. */
 int job_decide(struct job *job, char *const *args, char *const *env, struct ct_error *err);
 
 void job_deinit(struct job *job);

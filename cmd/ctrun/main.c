@@ -45,15 +45,18 @@ int ct_cmd_version(int argc, char **argv)
 int ct_cmd_help(int argc, char **argv)
 {
     struct ct_buf options;
+    bool torchrun = ct_called_torchrun(argv[0]);
 
     (void)argc;
-    (void)argv;
     (void)puts("ctrun starts one worker a device on every node, gives each its rank and watches "
                "over them.\n");
-    for (size_t i = 0; i < CT_COUNT(commands); i++)
+    if (torchrun)
+        (void)puts("  torchrun [OPTIONS] script.py [ARGS]\n      this is ctrun, called by "
+                   "torchrun's name; its subcommands are `ctrun help`");
+    for (size_t i = 0; !torchrun && i < CT_COUNT(commands); i++)
         (void)printf("  ctrun %s %s\n      %s\n", commands[i].name, commands[i].usage,
                      commands[i].help);
-    (void)puts("\nOptions of run:");
+    (void)puts(torchrun ? "\nOptions:" : "\nOptions of run:");
     ct_buf_init(&options, 0);
     ct_config_help(false, &options);
     (void)fputs(ct_buf_str(&options), stdout);
@@ -77,10 +80,19 @@ static void tidy_process(void)
     (void)signal(SIGPIPE, SIG_IGN);
 }
 
+bool ct_called_torchrun(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+
+    return strcmp(slash != NULL ? slash + 1 : name, "torchrun") == 0;
+}
+
 int main(int argc, char **argv)
 {
+    bool subcommands = argc > 1 && !ct_called_torchrun(argv[0]);
+
     tidy_process();
-    for (size_t i = 0; argc > 1 && i < CT_COUNT(commands); i++)
+    for (size_t i = 0; subcommands && i < CT_COUNT(commands); i++)
         if (strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run(argc - 1, argv + 1);
     return ct_cmd_run(argc, argv);

@@ -35,7 +35,7 @@ static int run(struct job *job, char **argv)
 
 int ct_cmd_run(int argc, char **argv)
 {
-    struct job job = {.slots = 0};
+    struct job job = {.as_torchrun = ct_called_torchrun(argv[0])};
     struct ct_config_errors errs = {0};
     const struct ct_config_input input = {
         .argc = argc - 1,

@@ -73,9 +73,13 @@ static bool bad_worker_count(const struct ct_config *cfg, const void *member, st
     for (size_t i = 0; i < CT_COUNT(words); i++)
         if (strcmp(text, words[i]) == 0)
             return false;
-    (void)ct_buf_printf(why, "must be a number from 1 to %d, cpu, gpu or auto, not \"%s\"", MOST,
-                        ct_config_shown(text, shown));
-    return ct_parse_i64(text, &count) != 0 || count < 1 || count > MOST;
+    if (strchr(text, '=') != NULL) /* a number for each host: lib/launch/nproc.c reads it */
+        return false;
+    bool number = ct_parse_i64(text, &count) == 0;
+    (void)ct_buf_printf(why, "must be a number from 1 to %d, cpu, gpu or auto, not \"%s\"%s", MOST,
+                        ct_config_shown(text, shown),
+                        number ? "" : "; for devices of another kind give their number");
+    return !number || count < 1 || count > MOST;
 }
 
 static bool rank_beyond_nodes(const struct ct_config *cfg, const void *member, struct ct_buf *why)
@@ -304,6 +308,7 @@ static const struct rule rules[] = {
     {AT(launch.module), AT(launch.no_python), false, module_without_python},
     {AT(launch.module), AT(launch.module), false, python_for_yaml},
     {AT(launch.no_python), AT(launch.no_python), false, python_for_yaml},
+    {AT(launch.run_path), AT(launch.run_path), false, python_for_yaml},
     {AT(launch.redirects), AT(launch.redirects), false, bad_streams},
     {AT(launch.tee), AT(launch.tee), false, bad_streams},
     {AT(launch.signals_to_handle), AT(launch.signals_to_handle), false, bad_signals},
@@ -326,6 +331,19 @@ static const struct rule rules[] = {
     {AT(schedule.warmup), AT(train.steps), true, warmup_too_long},
 };
 
+/* What --standalone makes pointless: the user may have thought of something. */
+static void note_unused(struct ct_config_loader *loader)
+{
+    const struct ct_config *cfg = loader->cfg;
+    const void *const members[] = {&cfg->launch.rdzv_endpoint, &cfg->launch.master_addr};
+
+    for (size_t i = 0; cfg->launch.standalone && i < CT_COUNT(members); i++)
+        if (!is_default(cfg, members[i]))
+            ct_config_note(loader, ct_config_origin(cfg, members[i]),
+                           ct_config_key_of(cfg, members[i])->path,
+                           "has no effect: --standalone meets nobody");
+}
+
 /* Whether the rule can be looked at: both keys have values that their users meant. */
 static bool applies(const struct ct_config_loader *loader, const struct rule *rule)
 {
@@ -344,6 +362,7 @@ void ct_config_check(struct ct_config_loader *loader)
     bool wrong = loader->errs->count > 0;
     struct ct_buf why;
 
+    note_unused(loader);
     ct_buf_init(&why, 0);
     for (size_t i = 0; i < CT_COUNT(rules); i++) {
         const void *member = (const char *)cfg + rules[i].member;

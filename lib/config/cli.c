@@ -4,7 +4,8 @@
  * Every key is an option under its path (--optim.lr 0.1, --optim.lr=0.1); keys of launch, and those
  * outside any section, also without the section (--nnodes 2). Dashes are as good as underscores.
  * A flag needs no value: --standalone; it takes one behind "=", and under its path also as the next
- * word when that is true or false. */
+ * word when that is true or false. As with torchrun, the beginning of a name without a section is
+ * enough when no other name begins so (--nproc 2); a note says what was understood. */
 #include "config/loader.h"
 
 #include "base/assert.h"
@@ -59,14 +60,48 @@ static const char *short_name_at(const void *context, size_t index)
     return key->section[0] == '\0' || strcmp(key->section, "launch") == 0 ? key->name : key->path;
 }
 
-static void complain_unknown(struct command_line *c, const char *name,
-                             const struct ct_config_origin *origin)
+static size_t short_name_count(void)
 {
     size_t count = CT_CONFIG_KEYS;
-    const char *guess;
 
     while (ct_torchrun_at(count - CT_CONFIG_KEYS) != NULL)
         count++;
+    return count;
+}
+
+/* Does `name` begin with `beginning`, dashes being as good as underscores? */
+static bool begins(const char *name, const char *beginning)
+{
+    char cut[128];
+
+    (void)snprintf(cut, sizeof cut, "%.*s", (int)strlen(beginning), name);
+    return ct_config_same_name(cut, beginning);
+}
+
+/* The names without a section that begin with `beginning`, "--a, --b", in `list`; how many. */
+static size_t complete(const char *beginning, const char **ret_name, struct ct_buf *list)
+{
+    size_t found = 0, count = short_name_count();
+
+    for (size_t i = 0; i < count; i++) {
+        const char *name = short_name_at(NULL, i);
+        bool again = i >= CT_CONFIG_KEYS && find_key(name) != NULL;
+
+        if (again || strchr(name, '.') != NULL || !begins(name, beginning))
+            continue;
+        (void)ct_buf_printf(list, "%s--%s", found > 0 ? ", " : "", name);
+        *ret_name = name;
+        found++;
+    }
+    return found;
+}
+
+static void complain_unknown(struct command_line *c, const char *name,
+                             const struct ct_config_origin *origin)
+{
+    size_t count = short_name_count();
+    const char *guess;
+
     if (strchr(name, '.') != NULL) {
         guess = ct_config_guess(name);
     } else {
@@ -130,9 +165,9 @@ static void read_torchrun(struct command_line *c, const struct ct_torchrun_optio
         read_key(c, ct_config_key_find(option->text), value, origin);
         return;
     }
-    if (value == NULL && option->action != CT_TORCHRUN_FLAG)
+    if (value == NULL)
         value = take_value(c, origin);
-    if (value != NULL || option->action == CT_TORCHRUN_FLAG)
+    if (value != NULL)
         ct_torchrun_apply(c->loader, option, value, origin);
 }
 
@@ -143,15 +178,26 @@ static void read_long(struct command_line *c, const char *word)
     const char *value = word[length] == '=' ? word + length + 1 : NULL;
     struct ct_config_origin origin = origin_of(c, word, length);
     const char *name = origin.name + 2;
+    struct ct_buf matches;
+    size_t found = 0;
+
+    ct_buf_init(&matches, 0);
+    if (find_key(name) == NULL && ct_torchrun_find(name) == NULL && name[0] != '\0')
+        found = complete(name, &name, &matches);
     const struct ct_torchrun_option *option = ct_torchrun_find(name);
     const struct ct_config_key *key = find_key(name);
-
-    if (key != NULL)
+    if (found == 1)
+        ct_config_note(c->loader, &origin, "", "is taken for --%s", name);
+    if (found > 1)
+        ct_config_complain(c->loader, &origin, "", "begins more than one option: %s",
+                           ct_buf_str(&matches));
+    else if (key != NULL)
         read_key(c, key, value, &origin);
     else if (option != NULL)
         read_torchrun(c, option, value, &origin);
     else
         complain_unknown(c, name, &origin);
+    ct_buf_deinit(&matches);
 }
 
 /* "-m", "-r 3", "-r3". */

@@ -1,6 +1,6 @@
 /* What config.def says, for others to read: the JSON schema, the manual page, the list of options,
  * shell completion. Nothing here knows a key by name. */
-#include "config/value.h"
+#include "config/loader.h"
 
 #include "base/assert.h"
 #include "base/json.h"
@@ -221,6 +221,30 @@ static void put_wrapped(const char *text, int indent, struct ct_buf *to)
     }
 }
 
+/* torchrun's options that are no keys, "-t" for --tee among them. */
+static void put_torchrun(const struct ct_torchrun_option *option, int indent, struct ct_buf *to)
+{
+    static const char *const meanings[] = {
+        [CT_TORCHRUN_KEY] = "another name of --",
+        [CT_TORCHRUN_NOTE] = "has no effect: ",
+        [CT_TORCHRUN_REFUSE] = "refused: ",
+    };
+    const char *text = option->text;
+    struct ct_buf words;
+
+    if (option->action == CT_TORCHRUN_KEY)
+        text = option_name(ct_config_key_find(text));
+    ct_buf_init(&words, 0);
+    (void)ct_buf_printf(&words, "%s%s", meanings[option->action], text);
+    if (option->letter != 0)
+        (void)ct_buf_printf(to, "  -%-*c", indent - 3, option->letter);
+    else
+        (void)ct_buf_printf(to, "  --%-*s", indent - 4, option->name);
+    put_wrapped(ct_buf_str(&words), indent, to);
+    (void)ct_buf_puts(to, "\n");
+    ct_buf_deinit(&words);
+}
+
 void ct_config_help(bool all, struct ct_buf *to)
 {
     enum { INDENT = 30 };
@@ -241,6 +265,8 @@ void ct_config_help(bool all, struct ct_buf *to)
         put_wrapped(ct_buf_str(&text), INDENT, to);
         (void)ct_buf_puts(to, "\n");
     }
+    for (size_t i = 0; ct_torchrun_at(i) != NULL; i++)
+        put_torchrun(ct_torchrun_at(i), INDENT, to);
     ct_buf_deinit(&text);
 }
 

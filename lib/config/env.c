@@ -1,4 +1,5 @@
-/* The environment: CTRUN_OPTIM_LR sets optim.lr, torchrun's PET_NNODES sets launch.nnodes.
+/* The environment: CTRUN_OPTIM_LR sets optim.lr, torchrun's PET_NNODES sets launch.nnodes, and so
+ * do the few variables that torchrun reads without that stem.
  *
  * CTRUN_ names are ours alone, so one that is no key is a typing error and reported. PET_ names
  * belong to torchrun: those that ctrun does not know are none of its business, and an empty one
@@ -64,6 +65,16 @@ static void read_ctrun(struct ct_config_loader *loader, const struct ct_config_o
         complain_unknown(loader, origin);
 }
 
+/* torchrun's on/off variables are integers, of which 0 is off. */
+static const char *pet_value(const struct ct_config_key *key, const char *value)
+{
+    int64_t number;
+
+    if (key->type != CT_CONFIG_TYPE_BOOL || ct_parse_i64(value, &number) != 0)
+        return value;
+    return number != 0 ? "true" : "false";
+}
+
 static void read_pet(struct ct_config_loader *loader, const struct ct_config_origin *origin,
                      const char *value)
 {
@@ -77,9 +88,20 @@ static void read_pet(struct ct_config_loader *loader, const struct ct_config_ori
     if (value[0] == '\0')
         return;
     if (key != NULL)
-        ct_config_set_text(loader, key, value, origin);
-    else if (option != NULL)
+        ct_config_set_text(loader, key, pet_value(key, value), origin);
+    else if (option != NULL && option->action != CT_TORCHRUN_REFUSE)
         ct_torchrun_apply(loader, option, value, origin);
+}
+
+/* "name=value" of somebody else, torchrun perhaps. */
+static void read_other(struct ct_config_loader *loader, const char *entry, const char *equals)
+{
+    char name[64];
+
+    if ((size_t)(equals - entry) >= sizeof name || equals[1] == '\0')
+        return;
+    (void)snprintf(name, sizeof name, "%.*s", (int)(equals - entry), entry);
+    ct_torchrun_apply_variable(loader, name, equals + 1);
 }
 
 void ct_config_read_environment(struct ct_config_loader *loader)
@@ -89,8 +111,12 @@ void ct_config_read_environment(struct ct_config_loader *loader)
         bool ctrun = ct_starts_with(*at, "CTRUN_");
         bool pet = ct_starts_with(*at, "PET_");
 
-        if (equals == NULL || (!ctrun && !pet))
+        if (equals == NULL)
             continue;
+        if (!ctrun && !pet) {
+            read_other(loader, *at, equals);
+            continue;
+        }
         struct ct_config_origin origin = {
             .layer = ctrun ? CT_CONFIG_ENVIRONMENT : CT_CONFIG_PET,
             .name = ct_arena_strndup(&loader->cfg->arena, *at, (size_t)(equals - *at))};

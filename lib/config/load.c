@@ -122,7 +122,14 @@ void ct_config_set(struct ct_config_loader *loader, const struct ct_config_key *
     struct ct_error err = {0};
 
     if (ct_config_value_parse(key, value, &any, &err) != 0) {
-        ct_config_complain(loader, origin, key->path, "%s", err.text);
+        const char *remedy =
+            value->count > 0 ? ct_torchrun_word_refused(key, value->items[0]) : NULL;
+
+        if (remedy != NULL)
+            ct_config_complain(loader, origin, key->path, "%s is not offered by ctrun: %s",
+                               value->items[0], remedy);
+        else
+            ct_config_complain(loader, origin, key->path, "%s", err.text);
         return;
     }
     if (stored->layer > origin->layer)

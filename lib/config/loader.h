@@ -57,7 +57,6 @@ enum ct_torchrun_action {
     CT_TORCHRUN_KEY,
     CT_TORCHRUN_NOTE,
     CT_TORCHRUN_REFUSE,
-    CT_TORCHRUN_FLAG,
 };
 struct ct_torchrun_option {
     const char *name;
@@ -72,8 +71,15 @@ const struct ct_torchrun_option *ct_torchrun_find(const char *name);
 const struct ct_torchrun_option *ct_torchrun_find_letter(char letter);
 const struct ct_torchrun_option *ct_torchrun_at(size_t index);
 
-/* Do what the row says with `value` (NULL for a flag on the command line). */
+/* Do what the row says with `value`. */
 void ct_torchrun_apply(struct ct_config_loader *loader, const struct ct_torchrun_option *option,
                        const char *value, const struct ct_config_origin *origin);
+
+/* The remedy for a word that torchrun has as a choice of the key and ctrun has not, or NULL. */
+const char *ct_torchrun_word_refused(const struct ct_config_key *key, const char *word);
+
+/* Do what torchrun's variable of that name (without PET_) means; nothing for any other name. */
+void ct_torchrun_apply_variable(struct ct_config_loader *loader, const char *name,
+                                const char *value);
 
 #endif

@@ -43,7 +43,6 @@ void ct_torchrun_apply(struct ct_config_loader *loader, const struct ct_torchrun
                        const char *value, const struct ct_config_origin *origin)
 {
     char subject[64];
-    bool off = false;
 
     (void)snprintf(subject, sizeof subject, "launch.rdzv_conf's %s", option->name);
     switch (option->action) {
@@ -53,15 +52,52 @@ void ct_torchrun_apply(struct ct_config_loader *loader, const struct ct_torchrun
     case CT_TORCHRUN_NOTE:
         ct_config_note(loader, origin, subject, "has no effect: %s", option->text);
         break;
-    case CT_TORCHRUN_FLAG:
-        off = value != NULL && ct_parse_bool(value, &off) == 0 && !off;
-        if (off)
-            break;
-        ct_config_complain(loader, origin, subject, "is not offered by ctrun: %s", option->text);
-        break;
     case CT_TORCHRUN_REFUSE:
         ct_config_complain(loader, origin, subject, "is not offered by ctrun: %s", option->text);
         break;
+    }
+}
+
+const char *ct_torchrun_word_refused(const struct ct_config_key *key, const char *word)
+{
+    static const struct {
+        const char *key, *word, *remedy;
+    } refused[] = {
+#define CT_WORD_REFUSED(key, word, remedy) {key, word, remedy},
+#include "config/torchrun.def"
+    };
+
+    for (size_t i = 0; i < CT_COUNT(refused); i++)
+        if (strcmp(refused[i].key, key->path) == 0 && strcmp(refused[i].word, word) == 0)
+            return refused[i].remedy;
+    return NULL;
+}
+
+void ct_torchrun_apply_variable(struct ct_config_loader *loader, const char *name,
+                                const char *value)
+{
+    static const struct ct_torchrun_option variables[] = {
+#define CT_TORCHRUN_VARIABLE(name, action, text) {name, 0, CT_TORCHRUN_##action, text},
+#include "config/torchrun.def"
+    };
+    static const struct {
+        const char *name, *value, *key, *ours;
+    } switches[] = {
+#define CT_TORCHRUN_SWITCH(name, value, key, ours) {name, value, key, ours},
+#include "config/torchrun.def"
+    };
+    struct ct_config_origin origin = {.layer = CT_CONFIG_PRESET};
+
+    for (size_t i = 0; i < CT_COUNT(variables); i++) {
+        origin.name = variables[i].name;
+        if (strcmp(variables[i].name, name) == 0)
+            ct_torchrun_apply(loader, &variables[i], value, &origin);
+    }
+    for (size_t i = 0; i < CT_COUNT(switches); i++) {
+        origin.name = switches[i].name;
+        if (strcmp(switches[i].name, name) == 0 && strcmp(switches[i].value, value) == 0)
+            ct_config_set_text(loader, ct_config_key_find(switches[i].key), switches[i].ours,
+                               &origin);
     }
 }
 

@@ -146,7 +146,7 @@ int ct_program_decide(const struct ct_program_request *request, struct ct_arena 
         rc = decide_trainer(request, arena, &program, err);
     } else if (request->module) {
         rc = decide_python(request, arena, &program, err);
-    } else if (!request->no_python && ct_ends_with(request->name, ".py")) {
+    } else if (request->script || (!request->no_python && ct_ends_with(request->name, ".py"))) {
         rc = check_script(request->name, err);
         rc = rc != 0 ? rc : decide_python(request, arena, &program, err);
     } else {

@@ -3,6 +3,7 @@
  *   named                          run
  *   train.yaml, train.yml          ctworker, from beside ctrun, with ctrun's own arguments
  *   NAME with --module             python3 -u -m NAME ARGS
+ *   NAME with --run_path           python3 -u NAME ARGS, as torchrun does with every NAME
  *   NAME with --no_python          NAME ARGS, looked up in PATH
  *   train.py                       python3 -u train.py ARGS
  *   an executable file             itself, with ARGS
@@ -22,6 +23,7 @@ struct ct_program_request {
     const char *name;  /* program, script or module when there is no YAML file */
     char *const *args; /* that follow it, or (YAML) ctrun's own arguments; NULL-terminated */
     bool no_python, module;
+    bool script;        /* the program is a Python script, whatever its name */
     const char *worker; /* the trainer of YAML files; "" for ctworker beside ctrun */
     const char *self;   /* ctrun's executable (/proc/self/exe) */
     char *const *env;   /* PATH; PYTHON_EXEC, which names another interpreter */

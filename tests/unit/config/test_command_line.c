@@ -23,7 +23,8 @@ static const struct {
     {{"--nproc_per_node", "0", "x"},
      "--nproc_per_node must be a number from 1 to 4096, cpu, gpu or auto, not \"0\"\n"},
     {{"--nproc-per-node=gpus", "x"},
-     "--nproc-per-node must be a number from 1 to 4096, cpu, gpu or auto, not \"gpus\"\n"},
+     "--nproc-per-node must be a number from 1 to 4096, cpu, gpu or auto, not \"gpus\"; for "
+     "devices of another kind give their number\n"},
     {{"--nnodes", "3:2", "x"}, "--nnodes has a MIN above its MAX (3:2); turn them round\n"},
     {{"--nnodes", "0", "x"}, "--nnodes must be from 1 to 65536, not 0\n"},
     {{"--nnodes", "many", "x"}, "--nnodes wants a number or MIN:MAX, not \"many\"\n"},
@@ -54,14 +55,34 @@ static const struct {
     {{"--rdzv_backend=static", "--nnodes=1:2", "--master_addr=h", "x"},
      "--rdzv_backend static knows one number of nodes, not MIN:MAX; use c10d or leave it out\n"},
     {{"--rdzv-backend=etcd", "x"},
-     "--rdzv-backend has no choice \"etcd\" (choices: ctrun, static, c10d)\n"},
+     "--rdzv-backend etcd is not offered by ctrun: leave it out: the nodes meet at "
+     "--rdzv_endpoint, "
+     "served by one of them or by a ctrund\n"},
+    {{"--rdzv-backend=zookeeper", "x"},
+     "--rdzv-backend has no choice \"zookeeper\" (choices: ctrun, static, c10d)\n"},
+    {{"--rdzv_conf=protocol=https", "x"},
+     "--rdzv_conf (protocol) is not offered by ctrun: leave it out: ctrun's rendezvous is no etcd; "
+     "--key_file protects it\n"},
+    {{"--standalone", "--rdzv_endpoint=h:1", "x"},
+     "note: --rdzv_endpoint has no effect: --standalone meets nobody\n"},
+    {{"--nproc", "xpu", "x"},
+     "--nproc must be a number from 1 to 4096, cpu, gpu or auto, not \"xpu\"; for devices of "
+     "another "
+     "kind give their number\nnote: --nproc is taken for --nproc_per_node\n"},
+    {{"--mod", "--shutdown=3", "--rdzv-e=h", "x"},
+     "note: --mod is taken for --module\nnote: --shutdown is taken for --shutdown_timeout\n"
+     "note: --rdzv-e is taken for --rdzv_endpoint\n"},
+    {{"--dup", "x"},
+     "--dup begins more than one option: --duplicate_stdout_filters, --duplicate_stderr_filters\n"},
+    {{"--m", "3", "x"},
+     "--m begins more than one option: --max_restarts, --master_addr, --master_port, --module, "
+     "--monitor_interval\n"},
+    {{"--", "x"}, ""},
     {{"-m", "--no-python", "x"}, "-m and no_python contradict each other; give one of them\n"},
     {{"--tee=4", "x"}, "--tee wants 0, 1, 2 or 3, or RANK:N,RANK:N with such numbers, not \"4\"\n"},
     {{"--join_timeout=1s", "--last_call=1s", "x"},
      "--last_call must be shorter than join_timeout\n"},
-    {{"--run-path", "x"},
-     "--run-path is not offered by ctrun: leave it out and give the script's "
-     "path as the program\n"},
+    {{"--run-path", "--virtual-local-rank", "x"}, ""},
     {{"--numa-binding", "gpu", "x"},
      "--numa-binding has no choice \"gpu\" (choices: none, node, socket, exclusive, "
      "core-complex)\n"},
@@ -289,8 +310,17 @@ static const struct {
     {"PET_NNODES=", ""},
     {"PET_UNHEARD_OF=1", ""},
     {"PET_RUN_PATH=0", ""},
-    {"PET_RUN_PATH=1", "PET_RUN_PATH is not offered by ctrun: leave it out and give the script's "
-                       "path as the program\n"},
+    {"PET_RUN_PATH=2", ""},
+    {"PET_RUN_PATH=maybe", "PET_RUN_PATH wants true or false, not \"maybe\"\n"},
+    {"CTRUN_LAUNCH_RUN_PATH=2", "CTRUN_LAUNCH_RUN_PATH wants true or false, not \"2\"\n"},
+    {"PET_LOGS_SPECS=mine", ""},
+    {"PET_LOG_FORMAT=json", ""},
+    {"LOGLEVEL=TRACE", ""},
+    {"TORCHELASTIC_SIGNALS_TO_HANDLE=SIGFOO",
+     "TORCHELASTIC_SIGNALS_TO_HANDLE names \"SIGFOO\", which is no signal; they are written as "
+     "SIGTERM\n"},
+    {"TORCHELASTIC_HEALTH_CHECK_PORT=80",
+     "note: TORCHELASTIC_HEALTH_CHECK_PORT has no effect: ctrun status asks a running job\n"},
     {"PET_MONITOR_INTERVAL=1", "note: PET_MONITOR_INTERVAL has no effect: ctrun does not poll, it "
                                "sees the end of a worker at once\n"},
     {"CTRUN", ""},
@@ -352,4 +382,31 @@ Test(command_line, streams_are_a_number_or_a_map)
     }
     for (size_t i = 0; i < CT_COUNT(bad); i++)
         cr_assert_eq(ct_config_streams(bad[i], 0), CT_EUSAGE, "%s", bad[i]);
+}
+
+Test(command_line, variables_that_torchrun_reads_are_weaker_than_its_options)
+{
+    static const char *const env[] = {"LOGLEVEL=WARNING",
+                                      "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=7",
+                                      "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1",
+                                      "TORCHELASTIC_SIGNALS_TO_HANDLE=SIGTERM, SIGUSR2",
+                                      "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE=${rank}: ",
+                                      NULL};
+    static const char *const both[] = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=7", "PET_SHUTDOWN_TIMEOUT=8",
+                                       "LOGLEVEL=7", NULL};
+    struct loaded *l = load(&(struct given){.env = env});
+
+    cr_assert_str_eq(complaints(l), "");
+    cr_assert_eq(l->cfg.log.level, CT_CONFIG_LEVEL_WARN);
+    cr_assert_eq(l->cfg.launch.grace_ms, 7000);
+    cr_assert_eq(l->cfg.launch.torch_store, CT_CONFIG_TORCH_STORE_RANK0);
+    cr_assert_eq(l->cfg.launch.signals_to_handle.count, 2);
+    cr_assert_str_eq(l->cfg.launch.log_line_prefix_template, "${rank}: ");
+    cr_assert_str_eq(ct_config_origin(&l->cfg, &l->cfg.log.level)->name, "LOGLEVEL");
+    unload(l);
+    l = load(&(struct given){.env = both});
+    cr_assert_str_eq(complaints(l), "");
+    cr_assert_eq(l->cfg.launch.grace_ms, 8000);
+    cr_assert_eq(l->cfg.log.level, CT_CONFIG_LEVEL_INFO);
+    unload(l);
 }

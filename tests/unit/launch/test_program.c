@@ -110,6 +110,21 @@ Test(program, a_script_is_run_by_an_unbuffered_python3)
     cr_assert_not(program.native);
 }
 
+Test(program, a_script_of_any_name_is_run_by_python3_when_it_is_said_to_be_one)
+{
+    struct ct_program_request request = request_for(tree_path(&tree, "/notes.txt"));
+    struct ct_program program;
+
+    request.name = ct_arena_strdup(&arena, request.name);
+    request.script = true;
+    cr_assert_str_eq(decided(&request, &program), "python3 -u $/notes.txt --lr 3");
+    request.no_python = true; /* torchrun's --run-path wins */
+    cr_assert_str_eq(decided(&request, &program), "python3 -u $/notes.txt --lr 3");
+    request.no_python = false;
+    request.name = "tool"; /* not looked up in PATH */
+    assert_refused(&request, CT_ENOINPUT, "tool cannot be read");
+}
+
 Test(program, a_module_is_run_by_python3)
 {
     struct ct_program_request request = request_for("pkg.train");
