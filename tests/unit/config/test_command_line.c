@@ -38,7 +38,8 @@ static const struct {
     {{"--nnodes", "--standalone", "x"},
      "--nnodes wants a value, but --standalone follows; write --nnodes=VALUE if that is the "
      "value\n"},
-    {{"--nproc_per_nod=2", "x"}, "--nproc_per_nod is no option; did you mean --nproc_per_node?\n"},
+    {{"--nproc_per_nodes=2", "x"},
+     "--nproc_per_nodes is no option; did you mean --nproc_per_node?\n"},
     {{"--monitor-intervall=2", "x"},
      "--monitor-intervall is no option; did you mean --monitor_interval?\n"},
     {{"--lr=2", "x"}, "--lr is no option; did you mean --optim.lr?\n"},
