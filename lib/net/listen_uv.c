@@ -136,9 +136,14 @@ static void on_closed(uv_handle_t *handle)
 
 void ct_listener_stop(struct ct_listener *listener)
 {
+    const struct ct_error why = {.code = CT_ECLOSED, .text = "nobody listens any more"};
+
     if (listener->stopped)
         return;
     listener->stopped = true;
+    for (struct ct_conn *conn = listener->oldest; conn != NULL; conn = conn->newer)
+        if (!conn->announced)
+            ct_conn_end(conn, &why); /* nobody else knows it */
     if (listener->endpoint.is_unix)
         unlink(listener->endpoint.path);
     uv_close(&listener->io.handle, on_closed);

@@ -1,9 +1,9 @@
 /* Listening: accept connections that prove themselves.
  *
  * Who may come:
- *     AF_UNIX   a socket in a directory of mode 0700 (made if it is missing), peers of this user or
- * root loopback  anybody on the machine; with a key: who holds it beyond    who holds the key;
- * without one, listening there is refused
+ *     AF_UNIX    a socket in a directory of mode 0700 (made if it is missing); this user or root
+ *     loopback   anybody on the machine; with a key: who holds it
+ *     beyond     who holds the key; without one, listening there is refused
  *
  * A connection is unproven until its first message has arrived. Unproven ones are counted: at most
  * `max_unproven`, and `max_unproven_per_address` of one TCP address. At the limit the oldest gives
@@ -41,7 +41,8 @@ const struct ct_endpoint *ct_listener_endpoint(const struct ct_listener *listene
 uint32_t ct_listener_connections(const struct ct_listener *listener);
 uint32_t ct_listener_unproven(const struct ct_listener *listener);
 
-/* Listen no more and remove the unix socket; accepted connections live on (the owner closes them).
+/* Listen no more and remove the unix socket; connections of which on_open was called live on (the
+ * owner closes them), nothing more is heard of others.
  * The listener frees itself when the loop has run and its last connection is gone. */
 void ct_listener_stop(struct ct_listener *listener);
 

@@ -226,6 +226,22 @@ Test(listen, accepted_connections_outlive_their_listener)
     NET_UNTIL(client.closed == 1 && net.ends[0].closed == 1);
 }
 
+Test(listen, who_is_in_the_middle_of_the_handshake_is_closed_when_nobody_listens_any_more)
+{
+    struct ct_listener_options options = net_server(&key);
+    char text[8];
+
+    options.conn.handshake_ms = 60000;
+    net_listen(&options);
+    int fd = net_raw();
+    NET_UNTIL(ct_listener_connections(net.listener) == 1);
+    ct_listener_stop(net.listener);
+    net.listener = NULL;
+    cr_assert_eq(net_raw_read_all(fd, text, sizeof(text)), 0);
+    cr_assert_eq(net.accepted + net.refused, 0);
+    close(fd);
+}
+
 /* ---- floods ---- */
 
 /* A raw peer with 127.0.0.`last` as its own address. */
