@@ -21,7 +21,6 @@ enum {
     ROUND_BYTES = 256 << 20, /* environments and tables of one round */
 };
 
-
 /* ---- the end ----------------------------------------------------------------------------------
  */
 
@@ -217,9 +216,13 @@ static void on_forward_signal(uv_signal_t *handle, int signal)
     struct node *node = handle->data;
     char name[32];
 
-    if (ct_workers_signal(node->workers, signal) == 0)
-        ct_log_event(&node->log, CT_LOG_INFO, "signal", "%s reached nobody: no worker runs here now",
-                     ct_signal_name(signal, name, sizeof name));
+    (void)ct_signal_name(signal, name, sizeof name);
+    if (node->job->program.native) /* it would die of it */
+        ct_log_event(&node->log, CT_LOG_INFO, "signal", "%s is not passed on: ctworker knows none",
+                     name);
+    else if (ct_workers_signal(node->workers, signal) == 0)
+        ct_log_event(&node->log, CT_LOG_INFO, "signal",
+                     "%s reached nobody: no worker runs here now", name);
 }
 
 static void watch_signal(struct node *node, int signal, uv_signal_cb callback)

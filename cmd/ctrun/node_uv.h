@@ -8,7 +8,8 @@
  *     v  on_closed         the job is over
  *   the end: leave, workers gone, other nodes gone (where this one hosts), words, exit status
  *
- * A signal (INT, TERM, HUP, QUIT) stops the workers and the job; a second one kills at once. */
+ * A signal (INT, TERM, HUP, QUIT, or what launch.signals_to_handle names) stops the workers and the
+ * job; a second one kills at once. Others (launch.forward_signals) are passed on to the workers. */
 #ifndef CT_CTRUN_NODE_UV_H
 #define CT_CTRUN_NODE_UV_H
 

@@ -12,75 +12,64 @@ enum { WIDEST = 60 };
 
 /* ---- the first ---- */
 
-/* The earliest and the latest moment at which it may have happened. */
-static int64_t earliest_ms(const struct ct_failure *failure)
+bool ct_failure_precedes(int64_t a_ms, struct ct_exit a, int64_t b_ms, struct ct_exit b)
 {
-    int64_t told_ms = failure->file != NULL && failure->file->timestamp_s >= 0
-                          ? failure->file->timestamp_s * 1000
-                          : failure->seen_ms;
-
-    return CT_MIN(told_ms, failure->seen_ms);
+    return a_ms != b_ms ? a_ms < b_ms : ct_exit_blame(a) > ct_exit_blame(b);
 }
 
-static int64_t latest_ms(const struct ct_failure *failure)
+static bool is_first(const struct ct_failure *a, const struct ct_failure *b)
 {
-    int64_t told_ms = failure->file != NULL && failure->file->timestamp_s >= 0
-                          ? failure->file->timestamp_s * 1000 + 999
-                          : failure->seen_ms;
-
-    return CT_MIN(told_ms, failure->seen_ms);
-}
-
-static bool is_likelier(const struct ct_failure *a, const struct ct_failure *b)
-{
-    int blame_a = ct_exit_blame(a->end), blame_b = ct_exit_blame(b->end);
-
-    if (blame_a != blame_b)
-        return blame_a > blame_b;
-    return a->seen_ms != b->seen_ms ? a->seen_ms < b->seen_ms : a->rank < b->rank;
+    if (ct_failure_precedes(a->time_ms, a->end, b->time_ms, b->end))
+        return true;
+    return !ct_failure_precedes(b->time_ms, b->end, a->time_ms, a->end) && a->rank < b->rank;
 }
 
 size_t ct_report_first(const struct ct_failure *failures, size_t count)
 {
     bool all_stopped = true;
-    int64_t until_ms = INT64_MAX;
     size_t first = SIZE_MAX;
 
     CT_ASSERT(count > 0);
     for (size_t i = 0; i < count; i++)
         all_stopped = all_stopped && failures[i].stopped;
     for (size_t i = 0; i < count; i++)
-        if (all_stopped || !failures[i].stopped)
-            until_ms = CT_MIN(until_ms, latest_ms(&failures[i]));
-    for (size_t i = 0; i < count; i++) {
-        if ((failures[i].stopped && !all_stopped) || earliest_ms(&failures[i]) > until_ms)
-            continue;
-        if (first == SIZE_MAX || is_likelier(&failures[i], &failures[first]))
+        if ((all_stopped || !failures[i].stopped) &&
+            (first == SIZE_MAX || is_first(&failures[i], &failures[first])))
             first = i;
-    }
     CT_ASSERT(first != SIZE_MAX);
     return first;
 }
 
 /* ---- the table ---- */
 
+/* Text of several lines, the later ones set in, as torchelastic does it. */
+static void print_text(const char *text, struct ct_buf *to)
+{
+    size_t size = strlen(text);
+
+    while (size > 0 && text[size - 1] == '\n')
+        size--;
+    for (size_t i = 0; i < size; i++) {
+        (void)ct_buf_append(to, &text[i], 1);
+        if (text[i] == '\n')
+            (void)ct_buf_puts(to, "  ");
+    }
+}
+
 /* "Signal 9 (SIGKILL) received by PID 4711", as torchelastic says it. */
 static void print_cause(const struct ct_failure *failure, struct ct_buf *to)
 {
     char name[32];
 
-    if (failure->file != NULL && failure->file->callstack[0] != '\0')
-        (void)ct_buf_puts(to, failure->file->callstack);
-    else if (failure->file != NULL)
-        (void)ct_buf_puts(to, failure->file->message);
-    else if (failure->end.signal != 0)
+    if (failure->path[0] == '\0' && failure->end.signal != 0)
         (void)ct_buf_printf(to, "Signal %d (%s) received by PID %d", failure->end.signal,
                             ct_signal_name(failure->end.signal, name, sizeof name), failure->pid);
     else if (failure->text[0] != '\0')
-        (void)ct_buf_puts(to, failure->text);
+        print_text(failure->text, to);
     else
-        (void)ct_buf_puts(to, "<no error file and no output; PyTorch's record decorator writes "
-                              "error files>");
+        (void)ct_buf_puts(to, "To enable traceback see: "
+                              "https://pytorch.org/docs/stable/elastic/errors.html");
+    (void)ct_buf_puts(to, "\n");
 }
 
 static void print_time(int64_t ms, struct ct_buf *to)
@@ -97,19 +86,19 @@ static void print_time(int64_t ms, struct ct_buf *to)
 static void print_failure(const struct ct_failure *failure, size_t number, struct ct_buf *to)
 {
     int code = failure->end.signal != 0 ? -failure->end.signal : failure->end.status;
+    char name[32];
 
     (void)ct_buf_printf(to, "[%zu]:\n  time      : ", number);
-    print_time(earliest_ms(failure), to);
+    print_time(failure->time_ms, to);
     (void)ct_buf_printf(to,
                         "\n  host      : %s\n  rank      : %" PRIu32 " (local_rank: %" PRIu32
-                        ")\n  exitcode  : %d (pid: %d)\n  error_file: %s\n  traceback : ",
-                        failure->host, failure->rank, failure->local_rank, code, failure->pid,
+                        ")\n  exitcode  : %d (pid: %d)",
+                        failure->host, failure->rank, failure->local_rank, code, failure->pid);
+    if (failure->end.signal != 0)
+        (void)ct_buf_printf(to, "  (%s)", ct_signal_name(failure->end.signal, name, sizeof name));
+    (void)ct_buf_printf(to, "\n  error_file: %s\n  traceback : ",
                         failure->path[0] != '\0' ? failure->path : "<N/A>");
-    size_t start = to->size;
     print_cause(failure, to);
-    while (to->size > start && to->data[to->size - 1] == '\n')
-        to->data[--to->size] = '\0';
-    (void)ct_buf_puts(to, "\n");
 }
 
 static void print_rule(char sign, size_t width, struct ct_buf *to)
@@ -159,25 +148,34 @@ void ct_report_print(const char *entry_point, const struct ct_failure *failures,
     ct_buf_deinit(&root);
 }
 
+/* The last line of a text that has something in it, in `arena`; NULL when none has. */
+static const char *last_line(const char *text, struct ct_arena *arena)
+{
+    size_t end = strlen(text), start;
+
+    while (end > 0 && (text[end - 1] == '\n' || text[end - 1] == ' '))
+        end--;
+    for (start = end; start > 0 && text[start - 1] != '\n'; start--)
+        continue;
+    return end > start ? ct_arena_strndup(arena, text + start, end - start) : NULL;
+}
+
 struct ct_error_file ct_report_error_file(const struct ct_failure *failure, struct ct_arena *arena)
 {
     char name[32];
     struct ct_error_file file = {
         .callstack = failure->text,
-        .timestamp_s = failure->seen_ms / 1000,
+        .timestamp_s = failure->time_ms / 1000,
         .error_code = ct_exit_shell_status(failure->end),
     };
 
-    if (failure->file != NULL) {
-        file = *failure->file;
-        file.error_code = ct_exit_shell_status(failure->end);
-        return file;
-    }
-    if (failure->end.signal != 0)
+    if (failure->path[0] == '\0' && failure->end.signal != 0)
         file.message =
             ct_arena_printf(arena, "Signal %d (%s) received by PID %d", failure->end.signal,
                             ct_signal_name(failure->end.signal, name, sizeof name), failure->pid);
     else
+        file.message = last_line(failure->text, arena);
+    if (file.message == NULL)
         file.message = ct_arena_printf(arena, "rank %" PRIu32 " exited with status %d",
                                        failure->rank, failure->end.status);
     if (file.message == NULL)

@@ -36,23 +36,25 @@ struct ct_failure {
     int32_t pid;
     struct ct_exit end;
     bool stopped;     /* by ctrun, because of another failure */
-    int64_t seen_ms;  /* when it was seen, since 1970 */
+    int64_t time_ms;  /* when it happened, since 1970 */
     const char *path; /* of its error file, or "" */
-    const char *text; /* the last lines of its log, or "": shown when there is no error file */
-    const struct ct_error_file *file; /* what it says, or NULL */
+    const char *text; /* its callstack or message, the last lines of its log, or "" */
 };
 
-/* Which of `count` (above 0) failures was the first: of those that no other surely preceded, the
- * likelier cause (ct_exit_blame), then the earlier seen, then the lower rank. An error file tells
- * the second of the failure, which is before it was seen. Who was stopped counts only when all
- * were. */
+/* Of two failures, is the first one the cause? The earlier is; of one moment, the likelier cause
+ * (ct_exit_blame). False when nothing tells them apart. */
+bool ct_failure_precedes(int64_t a_ms, struct ct_exit a, int64_t b_ms, struct ct_exit b);
+
+/* Which of `count` (above 0) failures was the first; of equal ones, that of the lowest rank. Who
+ * was stopped counts only when all were. */
 size_t ct_report_first(const struct ct_failure *failures, size_t count);
 
 /* Append the table for the program `entry_point`; `first` comes from ct_report_first. */
 void ct_report_print(const char *entry_point, const struct ct_failure *failures, size_t count,
                      size_t first, struct ct_buf *to);
 
-/* What an error file says about a failure that left none, for those who read such files. */
+/* What an error file says about this failure, for those who read such files: its message is the
+ * last line of the text, or how the worker ended. */
 struct ct_error_file ct_report_error_file(const struct ct_failure *failure, struct ct_arena *arena);
 
 #endif

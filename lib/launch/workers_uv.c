@@ -7,76 +7,52 @@
 
 #include "base/assert.h"
 #include "launch/env.h"
-#include "launch/link_uv.h"
 #include "launch/spawn.h"
-#include "launch/supervise.h"
+#include "launch/summary.h"
+#include "launch/workers_state_uv.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-struct worker {
-    uint32_t rank;
-    pid_t pid; /* and process group; 0: not started */
-    bool ended;
-    bool settled; /* the end was told to the supervisor */
-    bool gone;
-    bool kept;      /* lives on without others */
-    bool dismissed; /* its end is no failure */
-    struct ct_exit end;
-    struct ct_worker_link *link;
-    const struct ct_worker_record *record;
-    int fault_code;
-    char *fault; /* the sentence it announced, or NULL */
-};
-
-struct ct_workers {
-    uv_loop_t *loop;
-    uv_signal_t sigchld;
-    uv_timer_t timer;
-    struct ct_console *console;
-    struct ct_workers_callbacks callbacks;
-    struct ct_supervise sup;
-    struct ct_outputs *outputs;
-    struct worker *all;
-    uint32_t count;
-    int null_fd;
-    bool well;        /* no worker ended badly, none was stopped */
-    bool finish_late; /* on_finished is owed: it comes from the timer */
-    int handles;
-    void (*freed)(void *context);
-    void *freed_context;
-};
 
 /* ---- signals to process groups ----------------------------------------------------------------
  */
 
-static void signal_group(const struct worker *worker, int signal)
+void ct_workers_signal_group(const struct worker *worker, int signal)
 {
     if (worker->pid > 0 && !worker->gone)
         (void)kill(-worker->pid, signal);
+}
+
+/* Who has not ended by now does not end by itself. */
+static void mark_stopped(struct ct_workers *workers)
+{
+    workers->stopped_ms = ct_workers_now_ms();
+    for (uint32_t i = 0; i < workers->count; i++)
+        workers->all[i].stopped |= !workers->all[i].ended;
 }
 
 static void terminate(struct ct_workers *workers)
 {
     struct ct_message stop = {.type = CT_MSG_STOP, .stop.deadline_ms = workers->sup.grace_ms};
 
+    mark_stopped(workers);
     for (uint32_t i = 0; i < workers->count; i++) {
         ct_workers_send(workers, i, &stop);
-        signal_group(&workers->all[i], SIGTERM);
-        signal_group(&workers->all[i], SIGCONT); /* a stopped process takes no signal but SIGKILL */
+        ct_workers_signal_group(&workers->all[i], workers->stop_signal);
+        /* A stopped process takes no signal but SIGKILL. */
+        ct_workers_signal_group(&workers->all[i], SIGCONT);
     }
 }
 
 static void kill_all(struct ct_workers *workers)
 {
+    mark_stopped(workers);
     for (uint32_t i = 0; i < workers->count; i++)
-        signal_group(&workers->all[i], SIGKILL);
+        ct_workers_signal_group(&workers->all[i], SIGKILL);
 }
 
 /* ---- actions ----------------------------------------------------------------------------------
@@ -98,34 +74,13 @@ static void arm(struct ct_workers *workers)
                              deadline_ms > now_ms ? deadline_ms - now_ms : 0, 0);
 }
 
-static void blame(struct ct_workers *workers, const struct worker *worker)
-{
-    uint32_t local_rank = (uint32_t)(worker - workers->all);
-    struct ct_worker_failure failure = {
-        .rank = worker->rank,
-        .local_rank = local_rank,
-        .pid = worker->pid,
-        .end = worker->end,
-        .code = worker->fault_code,
-        .text = worker->fault,
-    };
-    struct ct_buf tail;
-
-    ct_buf_init(&tail, 0);
-    if (failure.text == NULL) {
-        ct_outputs_tail(workers->outputs, local_rank, CT_WORKER_LINES, &tail);
-        failure.text = ct_buf_str(&tail);
-    }
-    workers->callbacks.on_failure(workers->callbacks.context, &failure);
-    ct_buf_deinit(&tail);
-}
-
 /* "waiting for rank 1 (pid 4711) and 2 others to end after SIGTERM; SIGKILL in 9 s" */
 static void say(struct ct_workers *workers)
 {
     const struct ct_supervise *sup = &workers->sup;
     const struct worker *first = NULL;
     struct ct_buf text;
+    char name[32];
     uint32_t others = 0;
 
     for (uint32_t i = 0; i < workers->count; i++) {
@@ -141,7 +96,8 @@ static void say(struct ct_workers *workers)
     if (others > 0)
         (void)ct_buf_printf(&text, " and %u other%s", others, others > 1 ? "s" : "");
     if (sup->state == CT_SUP_STOPPING)
-        (void)ct_buf_printf(&text, " to end after SIGTERM; SIGKILL in %.1f s",
+        (void)ct_buf_printf(&text, " to end after %s; SIGKILL in %.1f s",
+                            ct_signal_name(workers->stop_signal, name, sizeof name),
                             (double)(sup->deadline_at_ms - uv_now(workers->loop)) / 1000);
     else
         (void)ct_buf_puts(&text, " to be removed by the kernel after SIGKILL");
@@ -159,6 +115,7 @@ static void finish(struct ct_workers *workers)
         ct_worker_link_free(workers->all[i].link);
         ct_worker_record_unmap(workers->all[i].record);
         free(workers->all[i].fault);
+        free(workers->all[i].error_file);
     }
     ct_outputs_free(workers->outputs);
     free(workers->all);
@@ -175,10 +132,10 @@ static void act(struct ct_workers *workers, unsigned actions, struct worker *wor
     if (actions & (CT_SUP_DO_BLAME | CT_SUP_DO_TERM | CT_SUP_DO_KILL))
         workers->well = false;
     if ((actions & CT_SUP_DO_SWEEP) && worker != NULL)
-        signal_group(worker, SIGKILL);
+        ct_workers_signal_group(worker, SIGKILL);
     if ((actions & CT_SUP_DO_BLAME) &&
         worker != NULL) /* NULL: the start failed, its caller knows */
-        blame(workers, worker);
+        ct_workers_blame(workers, worker);
     if (actions & CT_SUP_DO_TERM)
         terminate(workers);
     if (actions & CT_SUP_DO_KILL)
@@ -190,112 +147,15 @@ static void act(struct ct_workers *workers, unsigned actions, struct worker *wor
         finish(workers);
 }
 
-static void step(struct ct_workers *workers, enum ct_sup_event event, struct worker *worker)
+void ct_workers_step(struct ct_workers *workers, enum ct_sup_event event, struct worker *worker)
 {
     act(workers, ct_supervise_step(&workers->sup, uv_now(workers->loop), event, 0), worker);
 }
 
-/* ---- ends -------------------------------------------------------------------------------------
- */
-
-static struct worker *find(struct ct_workers *workers, pid_t pid)
-{
-    for (uint32_t i = 0; i < workers->count; i++)
-        if (workers->all[i].pid == pid)
-            return &workers->all[i];
-    return NULL;
-}
-
-/* Wait for every child that has ended, ours and those left behind by ours. */
-static void reap(struct ct_workers *workers)
-{
-    int status;
-    pid_t pid;
-
-    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-        struct worker *worker = find(workers, pid);
-
-        if (worker == NULL || worker->ended)
-            continue;
-        worker->ended = true;
-        worker->end = ct_exit_of(status);
-    }
-}
-
-/* An ended worker whose end was not yet told, the likeliest cause first; NULL when none is left. */
-static struct worker *next_ended(struct ct_workers *workers)
-{
-    struct worker *best = NULL;
-
-    for (uint32_t i = 0; i < workers->count; i++) {
-        struct worker *worker = &workers->all[i];
-
-        if (worker->ended && !worker->settled &&
-            (best == NULL || ct_exit_blame(worker->end) > ct_exit_blame(best->end)))
-            best = worker;
-    }
-    return best;
-}
-
-/* After SIGKILL nothing of the group can act any more; else it must be empty. */
-static bool is_gone(const struct ct_workers *workers, const struct worker *worker)
-{
-    return workers->sup.state == CT_SUP_KILLING || (kill(-worker->pid, 0) != 0 && errno == ESRCH);
-}
-
-/* What a worker's end is to the others. */
-static enum ct_sup_event end_event(const struct ct_workers *workers, const struct worker *worker)
-{
-    if (ct_exit_ok(worker->end) || worker->dismissed)
-        return CT_SUP_EXIT_OK;
-    for (uint32_t i = 0; i < workers->count; i++)
-        if (workers->all[i].kept && !workers->all[i].ended)
-            return CT_SUP_EXIT_LOST;
-    return CT_SUP_EXIT_BAD;
-}
-
-static void settle(struct ct_workers *workers, struct worker *worker)
-{
-    uint32_t local_rank = (uint32_t)(worker - workers->all);
-    bool swept = workers->sup.state == CT_SUP_RUNNING;
-
-    worker->settled = true;
-    ct_outputs_drain(workers->outputs, local_rank);
-    ct_worker_link_drain(worker->link);
-    if (!ct_exit_ok(worker->end))
-        workers->well = false;
-    step(workers, end_event(workers, worker), worker);
-    if (swept)
-        worker->gone = true;
-    workers->callbacks.on_left(workers->callbacks.context, local_rank);
-}
-
-/* Tell the supervisor who is gone; the last one ends the round, and with it the list. */
-static void count_gone(struct ct_workers *workers)
-{
-    uint32_t alive = 0;
-
-    for (uint32_t i = 0; i < workers->count; i++) {
-        struct worker *worker = &workers->all[i];
-
-        if (worker->settled && !worker->gone)
-            worker->gone = is_gone(workers, worker);
-        alive += worker->pid > 0 && !worker->gone;
-    }
-    for (uint32_t left = workers->sup.live; left > alive; left--)
-        step(workers, CT_SUP_GONE, NULL);
-}
-
 static void on_sigchld(uv_signal_t *handle, int signal)
 {
-    struct ct_workers *workers = handle->data;
-    struct worker *worker;
-
     (void)signal;
-    reap(workers);
-    while ((worker = next_ended(workers)) != NULL)
-        settle(workers, worker);
-    count_gone(workers);
+    ct_workers_reap(handle->data);
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -306,8 +166,9 @@ static void on_timer(uv_timer_t *timer)
         finish(workers);
         return;
     }
-    step(workers, CT_SUP_TICK, NULL);
-    count_gone(workers); /* those that ended before SIGKILL went to what they left behind */
+    ct_workers_step(workers, CT_SUP_TICK, NULL);
+    ct_workers_count_gone(
+        workers); /* those that ended before SIGKILL went to what they left behind */
 }
 
 /* ---- starting ---------------------------------------------------------------------------------
@@ -361,6 +222,10 @@ static int start_one(struct ct_workers *workers, const struct ct_workers_round *
     int rc = 0;
 
     worker->rank = spec->rank;
+    if (spec->error_file != NULL) {
+        worker->error_file = strdup(spec->error_file);
+        rc = worker->error_file != NULL ? 0 : ct_error_set(err, CT_ENOMEM, "out of memory");
+    }
     for (int i = 0; rc == 0 && i < CT_CONSOLE_STREAMS; i++)
         rc = ct_output_open(workers->outputs, local_rank, (enum ct_console_stream)i, spec->prefix,
                             &spec->routes[i], &spawn.fds[STDOUT_FILENO + i], err);
@@ -413,6 +278,7 @@ int ct_workers_start(struct ct_workers *workers, const struct ct_workers_round *
         workers->count = 0;
     }
     workers->well = true;
+    workers->stop_signal = SIGTERM;
     unsigned actions = ct_supervise_step(&workers->sup, uv_now(workers->loop), CT_SUP_START, 0);
     CT_ASSERT(actions == CT_SUP_DO_SPAWN);
     return start_missing(workers, round, ret_failed, err);
@@ -427,6 +293,7 @@ static void clear(struct ct_workers *workers, uint32_t local_rank)
     ct_worker_link_free(worker->link);
     ct_worker_record_unmap(worker->record);
     free(worker->fault);
+    free(worker->error_file);
     *worker = (struct worker){.pid = 0};
 }
 
@@ -467,7 +334,7 @@ void ct_workers_dismiss(struct ct_workers *workers, uint32_t local_rank)
     if (!ct_workers_alive(workers, local_rank) || workers->all[local_rank].ended)
         return;
     workers->all[local_rank].dismissed = true;
-    signal_group(&workers->all[local_rank], SIGKILL);
+    ct_workers_signal_group(&workers->all[local_rank], SIGKILL);
 }
 
 void ct_workers_condemn(struct ct_workers *workers, uint32_t local_rank,
@@ -480,7 +347,7 @@ void ct_workers_condemn(struct ct_workers *workers, uint32_t local_rank,
     free(worker->fault); /* what it said of itself is not why it ends */
     worker->fault_code = error->code;
     worker->fault = strdup(error->text);
-    signal_group(worker, SIGKILL);
+    ct_workers_signal_group(worker, SIGKILL);
 }
 
 const struct ct_worker_record *ct_workers_record(const struct ct_workers *workers,
@@ -509,14 +376,29 @@ bool ct_workers_running(const struct ct_workers *workers)
     return workers->sup.state != CT_SUP_DONE || workers->finish_late;
 }
 
-void ct_workers_stop(struct ct_workers *workers)
+void ct_workers_stop(struct ct_workers *workers, int signal)
 {
-    step(workers, CT_SUP_STOP, NULL);
+    if (!ct_workers_stopping(workers))
+        workers->stop_signal = signal;
+    ct_workers_step(workers, CT_SUP_STOP, NULL);
+}
+
+uint32_t ct_workers_signal(struct ct_workers *workers, int signal)
+{
+    uint32_t reached = 0;
+
+    for (uint32_t i = 0; i < workers->count; i++) {
+        const struct worker *worker = &workers->all[i];
+
+        if (worker->pid > 0 && !worker->ended)
+            reached += kill(worker->pid, signal) == 0;
+    }
+    return reached;
 }
 
 void ct_workers_kill(struct ct_workers *workers)
 {
-    step(workers, CT_SUP_KILL, NULL);
+    ct_workers_step(workers, CT_SUP_KILL, NULL);
 }
 
 void ct_workers_send(struct ct_workers *workers, uint32_t local_rank,

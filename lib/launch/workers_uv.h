@@ -4,6 +4,7 @@
  *        v                on_message       what native workers say
  *   a bad exit            on_failure       the node's root failure; the others get SIGTERM
  *   or ct_workers_stop    on_waiting       it takes longer than a second
+ *        v                on_casualty      each further bad exit
  *        v                                 after the grace: SIGKILL
  *   no process is left    on_finished      the next round may start
  *
@@ -21,6 +22,7 @@
 
 #include "launch/affinity.h"
 #include "launch/console_uv.h"
+#include "launch/error_file.h"
 #include "launch/exit.h"
 #include "launch/output_uv.h"
 #include "wire/wire.h"
@@ -40,6 +42,7 @@ struct ct_worker_spec {
     const char *prefix; /* of its lines */
     char *const *envp;
     const struct ct_cpus *cpus; /* NULL: all */
+    const char *error_file;     /* where it may leave an error file, or NULL */
     struct ct_output_route routes[CT_CONSOLE_STREAMS];
 };
 
@@ -51,19 +54,26 @@ struct ct_workers_round {
     const struct ct_worker_spec *specs; /* of each local rank */
 };
 
+/* A worker's bad end. Strings live until the callback returns. */
 struct ct_worker_failure {
     uint32_t rank, local_rank;
     pid_t pid;
-    struct ct_exit end;
-    int code; /* of the error that it announced; 0: none */
-    const char
-        *text; /* that error's sentence, or its last lines; lives until the callback returns */
+    struct ct_exit end; /* 1 for who still runs but has left an error file: it is about to end */
+    bool stopped;       /* by a signal of ours, because of another failure or on request */
+    int64_t time_ms;    /* when it happened, since 1970 */
+    int code;           /* of the error that it announced; 0: none */
+    const char *text;   /* that error's sentence, or its last lines */
+    const char *error_path;                 /* of its error file, or "" */
+    const struct ct_error_file *error_file; /* what it says, or NULL */
 };
 
 struct ct_workers_callbacks {
     void *context;
     void (*on_message)(void *context, uint32_t local_rank, const struct ct_message *message);
+    /* The node's root failure: of those that are known by now, the first that happened. */
     void (*on_failure)(void *context, const struct ct_worker_failure *failure);
+    /* Any other bad end; not of those that were dismissed. May be NULL. */
+    void (*on_casualty)(void *context, const struct ct_worker_failure *failure);
     /* A worker has ended while others run. */
     void (*on_left)(void *context, uint32_t local_rank);
     void (*on_waiting)(void *context, const char *text);
@@ -73,7 +83,7 @@ struct ct_workers_callbacks {
 
 struct ct_workers;
 
-/* Watch for children; `grace_ms` from SIGTERM to SIGKILL. NULL without memory. */
+/* Watch for children; `grace_ms` from the first signal to SIGKILL. NULL without memory. */
 struct ct_workers *ct_workers_new(uv_loop_t *loop, struct ct_console *console, uint64_t grace_ms,
                                   const struct ct_workers_callbacks *callbacks);
 
@@ -118,8 +128,13 @@ bool ct_workers_stopping(const struct ct_workers *workers);
 /* Is a process of the round alive, or on_finished still to come? */
 bool ct_workers_running(const struct ct_workers *workers);
 
-/* End them: native workers are told, SIGTERM, after the grace SIGKILL. Nothing without a round. */
-void ct_workers_stop(struct ct_workers *workers);
+/* End them: native workers are told, `signal` (SIGTERM, as a rule), after the grace SIGKILL.
+ * Nothing without a round, or when they are being stopped already. */
+void ct_workers_stop(struct ct_workers *workers, int signal);
+
+/* Pass a signal on to each worker's own process; what it started gets none, it may not know the
+ * signal and die of it. How many got it. */
+uint32_t ct_workers_signal(struct ct_workers *workers, int signal);
 
 /* SIGKILL, at once. */
 void ct_workers_kill(struct ct_workers *workers);

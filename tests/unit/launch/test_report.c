@@ -17,19 +17,19 @@ static void set_up(void)
 
 TestSuite(report, .init = set_up, .timeout = 30);
 
-static struct ct_failure failure(uint32_t rank, int status, int signal, int64_t seen_ms)
+static struct ct_failure failure(uint32_t rank, int status, int signal, int64_t time_ms)
 {
     return (struct ct_failure){.host = "node1",
                                .rank = rank,
                                .local_rank = rank % 2,
                                .pid = 4000 + (int32_t)rank,
                                .end = {.status = status, .signal = signal},
-                               .seen_ms = seen_ms,
+                               .time_ms = time_ms,
                                .path = "",
                                .text = ""};
 }
 
-Test(report, the_earlier_seen_is_the_first)
+Test(report, the_earlier_is_the_first)
 {
     const struct ct_failure list[] = {failure(0, 1, 0, 2000), failure(1, 1, 0, 1000),
                                       failure(2, 0, SIGSEGV, 1001)};
@@ -46,28 +46,6 @@ Test(report, at_one_moment_the_likelier_cause_and_then_the_lower_rank)
     cr_assert_eq(ct_report_first(list, 4), 2, "a crash before a status, an echo last");
 }
 
-Test(report, an_error_file_says_when_it_really_happened)
-{
-    const struct ct_error_file early = {"m", "", 10, -1}, same = {"m", "", 12, -1};
-    struct ct_failure list[] = {failure(0, 1, 0, 12500), failure(1, 1, 0, 15000)};
-
-    list[1].file = &early; /* between 10.000 and 10.999 s, though seen at 15 s */
-    cr_assert_eq(ct_report_first(list, 2), 1);
-    list[1].file = &same; /* within the second in which the other was seen: the seen time decides */
-    cr_assert_eq(ct_report_first(list, 2), 0);
-    list[1].end = (struct ct_exit){.signal = SIGSEGV};
-    cr_assert_eq(ct_report_first(list, 2), 1, "perhaps before, and the likelier cause");
-}
-
-Test(report, a_clock_that_runs_ahead_cannot_move_a_failure_behind_its_being_seen)
-{
-    const struct ct_error_file ahead = {"m", "", 999, -1};
-    struct ct_failure list[] = {failure(0, 1, 0, 2000), failure(1, 1, 0, 1000)};
-
-    list[1].file = &ahead;
-    cr_assert_eq(ct_report_first(list, 2), 1);
-}
-
 Test(report, who_was_stopped_is_not_the_cause)
 {
     struct ct_failure list[] = {failure(0, 0, SIGKILL, 1000), failure(1, 7, 0, 2000)};
@@ -80,18 +58,15 @@ Test(report, who_was_stopped_is_not_the_cause)
 
 Test(report, the_table_is_torchruns)
 {
-    const struct ct_error_file file = {"ValueError: x",
-                                       "Traceback (most recent call last):\n"
-                                       "ValueError: x\n",
-                                       1790000000, -1};
     struct ct_failure list[] = {failure(0, 0, SIGTERM, 1790000003000),
                                 failure(3, 0, SIGKILL, 1790000002500),
-                                failure(2, 1, 0, 1790000002000), failure(1, 5, 0, 1790000004000)};
+                                failure(2, 1, 0, 1790000000000), failure(1, 5, 0, 1790000004000)};
     struct ct_buf text = {0};
 
     list[0].stopped = true;
-    list[2].file = &file;
     list[2].path = "/logs/none_x/attempt_0/0/error.json";
+    list[2].text = "Traceback (most recent call last):\n"
+                   "ValueError: x\n";
     list[3].text = "last words\n";
     ct_report_print("train.py", list, 4, ct_report_first(list, 4), &text);
     cr_assert_str_eq(ct_buf_str(&text), "=====================================================\n"
@@ -102,7 +77,7 @@ Test(report, the_table_is_torchruns)
                                         "  time      : 2026-09-21_14:13:22\n"
                                         "  host      : node1\n"
                                         "  rank      : 3 (local_rank: 1)\n"
-                                        "  exitcode  : -9 (pid: 4003)\n"
+                                        "  exitcode  : -9 (pid: 4003)  (SIGKILL)\n"
                                         "  error_file: <N/A>\n"
                                         "  traceback : Signal 9 (SIGKILL) received by PID 4003\n"
                                         "[2]:\n"
@@ -121,7 +96,7 @@ Test(report, the_table_is_torchruns)
                                         "  exitcode  : 1 (pid: 4002)\n"
                                         "  error_file: /logs/none_x/attempt_0/0/error.json\n"
                                         "  traceback : Traceback (most recent call last):\n"
-                                        "ValueError: x\n"
+                                        "  ValueError: x\n"
                                         "=====================================================\n");
     ct_buf_deinit(&text);
 }
@@ -138,24 +113,34 @@ Test(report, one_failure_has_no_others_and_the_frame_is_never_wider_than_sixty)
     ct_buf_deinit(&text);
 }
 
-Test(report, a_failure_without_a_file_gets_one)
+Test(report, without_error_file_and_output_the_table_says_how_to_get_a_traceback)
+{
+    const struct ct_failure one = failure(0, 1, 0, 0);
+    struct ct_buf text = {0};
+
+    ct_report_print("train.py", &one, 1, 0, &text);
+    cr_assert(strstr(ct_buf_str(&text), "traceback : To enable traceback see: https://") != NULL);
+    ct_buf_deinit(&text);
+}
+
+Test(report, what_happened_becomes_an_error_file)
 {
     struct ct_arena arena;
-    const struct ct_error_file own = {"m", "stack", 5, -1};
     struct ct_failure killed = failure(2, 0, SIGSEGV, 7000), bad = failure(3, 9, 0, 7000);
 
     ct_arena_init(&arena, 1 << 16);
-    bad.text = "last words";
+    killed.text = "some output";
     struct ct_error_file file = ct_report_error_file(&killed, &arena);
     cr_assert_str_eq(file.message, "Signal 11 (SIGSEGV) received by PID 4002");
+    cr_assert_str_eq(file.callstack, "some output");
     cr_assert_eq(file.error_code, 139);
     cr_assert_eq(file.timestamp_s, 7);
     file = ct_report_error_file(&bad, &arena);
     cr_assert_str_eq(file.message, "rank 3 exited with status 9");
-    cr_assert_str_eq(file.callstack, "last words");
-    bad.file = &own;
+    bad.text = "Traceback:\n  line\nValueError: x\n\n";
     file = ct_report_error_file(&bad, &arena);
-    cr_assert_str_eq(file.message, "m");
+    cr_assert_str_eq(file.message, "ValueError: x");
+    cr_assert_str_eq(file.callstack, bad.text);
     cr_assert_eq(file.error_code, 9, "as a launcher that passes it on adds it");
     ct_arena_deinit(&arena);
 }

@@ -26,7 +26,7 @@ static struct node {
     int out, err; /* files that play the console */
     struct ct_worker_spec specs[MAX_WORKERS];
     struct ct_buf failure; /* "rank 1 status 3 signal 0 code 0: text" */
-    struct ct_buf messages;
+    struct ct_buf messages, casualties;
     unsigned failures, waits, finishes;
     bool well;
     uint32_t restart; /* rounds still to start when one has finished */
@@ -53,7 +53,18 @@ static void on_failure(void *context, const struct ct_worker_failure *failure)
 
     n->failures++;
     (void)ct_buf_printf(&n->failure, "rank %u status %d signal %d code %d: %s", failure->rank,
-                        failure->end.status, failure->end.signal, failure->code, failure->text);
+                        failure->end.status, failure->end.signal, failure->code,
+                        failure->error_file != NULL ? failure->error_file->message : failure->text);
+}
+
+/* "rank 0 stopped by signal 15\n" */
+static void on_casualty(void *context, const struct ct_worker_failure *failure)
+{
+    struct node *n = context;
+
+    (void)ct_buf_printf(&n->casualties, "rank %u %s status %d signal %d\n", failure->rank,
+                        failure->stopped ? "stopped" : "failed", failure->end.status,
+                        failure->end.signal);
 }
 
 static void on_left(void *context, uint32_t local_rank)
@@ -102,10 +113,11 @@ static void set_up(void)
     tree_init(&node.tree);
     ct_buf_init(&node.failure, 0);
     ct_buf_init(&node.messages, 0);
+    ct_buf_init(&node.casualties, 0);
     cr_assert_eq(uv_loop_init(&node.loop), 0);
     node.out = open_file("/out");
     node.err = open_file("/err");
-    const struct ct_workers_callbacks callbacks = {&node,   on_message, on_failure,
+    const struct ct_workers_callbacks callbacks = {&node,   on_message, on_failure, on_casualty,
                                                    on_left, on_waiting, on_finished};
     node.console = ct_console_new(&node.loop, node.out, node.err, NULL, NULL);
     node.workers = ct_workers_new(&node.loop, node.console, 10000, &callbacks);
@@ -126,6 +138,7 @@ static void tear_down(void)
     (void)close(node.err);
     ct_buf_deinit(&node.failure);
     ct_buf_deinit(&node.messages);
+    ct_buf_deinit(&node.casualties);
     tree_deinit(&node.tree);
 }
 
@@ -228,7 +241,7 @@ Test(workers, one_that_ignores_sigterm_is_killed_after_the_grace)
 
     node.specs[0].envp = (char *[]){(char[]){"FAIL=1"}, NULL};
     ct_workers_free(node.workers, NULL, NULL);
-    const struct ct_workers_callbacks callbacks = {&node,   on_message, on_failure,
+    const struct ct_workers_callbacks callbacks = {&node,   on_message, on_failure, on_casualty,
                                                    on_left, on_waiting, on_finished};
     node.workers = ct_workers_new(&node.loop, node.console, 1200, &callbacks);
     char script[256];
@@ -269,7 +282,81 @@ static const char *frames_file(const struct ct_message *messages, uint32_t count
 
 static void stop(struct node *n)
 {
-    ct_workers_stop(n->workers);
+    ct_workers_stop(n->workers, SIGTERM);
+}
+
+static void hang_up(struct node *n)
+{
+    ct_workers_stop(n->workers, SIGHUP);
+    ct_workers_stop(n->workers, SIGTERM); /* the first counts */
+}
+
+Test(workers, they_get_the_signal_that_ctrun_got)
+{
+    const struct ct_message ready = {.type = CT_MSG_PROGRESS};
+    char script[512];
+
+    (void)snprintf(script, sizeof script,
+                   "trap 'echo got HUP; exit 0' HUP; trap 'echo got TERM' TERM; cat %s >&3; "
+                   "while :; do sleep 0.05; done",
+                   frames_file(&ready, 1));
+    node.on_message = hang_up;
+    run(script, 1);
+    cr_assert_str_eq(content("/out"), "[0:0] got HUP\n");
+}
+
+static void pass_on(struct node *n)
+{
+    cr_assert_eq(ct_workers_signal(n->workers, SIGUSR1), 1);
+}
+
+Test(workers, a_forwarded_signal_reaches_the_worker_and_not_its_helpers)
+{
+    const struct ct_message ready = {.type = CT_MSG_PROGRESS};
+    char script[512];
+
+    (void)snprintf(script, sizeof script,
+                   "sleep 600 & helper=$!; trap 'kill -0 $helper && echo got it; exit 0' USR1; "
+                   "cat %s >&3; while :; do sleep 0.05; done",
+                   frames_file(&ready, 1));
+    node.on_message = pass_on;
+    run(script, 1);
+    cr_assert_str_eq(content("/out"), "[0:0] got it\n");
+    cr_assert(node.well && node.failures == 0);
+}
+
+/* Rank 1 leaves an error file of `age_s` seconds ago and goes on; rank 0 ends badly after that. */
+static void run_with_error_file(int age_s)
+{
+    static char first[] = "FIRST=1", path[] = "PATH=/usr/bin:/bin";
+    static char *env[] = {first, path, NULL};
+    char script[1024], file[128];
+
+    (void)snprintf(file, sizeof file, "%s/error.json", node.tree.root);
+    (void)snprintf(script, sizeof script,
+                   "cd %s; if [ $FIRST ]; then t=$(($(date +%%s) - %d)); "
+                   "echo '{\"message\": \"no such layer\", \"timestamp\": '$t'}' >e.new; "
+                   "touch -d @$t e.new; mv e.new error.json; while :; do sleep 0.05; done; fi; "
+                   "until [ -e error.json ]; do sleep 0.02; done; exit 7",
+                   node.tree.root, age_s);
+    node.specs[1].envp = env;
+    node.specs[1].error_file = file;
+    run(script, 2);
+    cr_assert_eq(node.failures, 1);
+}
+
+Test(workers, who_left_an_error_file_before_failed_first_although_it_still_runs)
+{
+    run_with_error_file(1);
+    cr_assert_str_eq(ct_buf_str(&node.failure), "rank 1 status 1 signal 0 code 0: no such layer");
+    cr_assert_str_eq(ct_buf_str(&node.casualties), "rank 0 failed status 7 signal 0\n");
+}
+
+Test(workers, who_has_long_got_over_its_error_is_not_to_blame)
+{
+    run_with_error_file(60);
+    cr_assert_str_eq(ct_buf_str(&node.failure), "rank 0 status 7 signal 0 code 0: ");
+    cr_assert_str_eq(ct_buf_str(&node.casualties), "rank 1 failed status 0 signal 15\n");
 }
 
 Test(workers, children_of_a_stopping_worker_may_end_in_their_own_way)

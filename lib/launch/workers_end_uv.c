@@ -1,0 +1,247 @@
+/* See workers_state_uv.h.
+ *
+ *   SIGCHLD -> reap all -> likeliest cause first: read its last words, EXIT -> actions
+ *                       -> groups that are empty: GONE -> actions
+ *
+ * Blame: the first bad exit stops the round, yet the first exit need not be the first failure: a
+ * Python worker writes its error file, and then takes its time to end, while its peers have lost
+ * their connections to it and end before it. So the error files of those that still run are looked
+ * at, too. */
+#include "launch/workers_state_uv.h"
+
+#include "base/assert.h"
+#include "launch/error_note.h"
+#include "launch/report.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+
+enum {
+    DYING_MS = 5000, /* who wrote an error file longer ago and still runs has got over it */
+    NOTES_BYTES = 16 << 20,
+};
+
+int64_t ct_workers_now_ms(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* ---- blame ------------------------------------------------------------------------------------
+ */
+
+/* A bad end as far as it is known, or the end that an error file of a running worker announces. */
+struct verdict {
+    struct worker *worker;
+    struct ct_error_note note; /* when `noted` */
+    struct ct_exit end;
+    int64_t time_ms;
+    bool noted;
+};
+
+static struct verdict examine(struct worker *worker, struct ct_arena *arena)
+{
+    struct verdict verdict = {.worker = worker, .end = worker->end, .time_ms = worker->ended_ms};
+    struct ct_error why;
+
+    verdict.noted = worker->error_file != NULL &&
+                    ct_error_note_read(worker->error_file, arena, &verdict.note, &why);
+    if (!verdict.noted)
+        return verdict;
+    if (!worker->ended)
+        verdict.time_ms = ct_workers_now_ms();
+    verdict.time_ms = CT_MIN(verdict.time_ms, verdict.note.time_ms);
+    if (!worker->ended) /* an exception that nobody catches ends Python with 1 */
+        verdict.end.status = verdict.note.file.error_code > 0 && verdict.note.file.error_code < 256
+                                 ? (int32_t)verdict.note.file.error_code
+                                 : 1;
+    return verdict;
+}
+
+/* The first failure of the node; `worker` has ended badly. */
+static struct verdict find_first(struct ct_workers *workers, struct worker *worker,
+                                 struct ct_arena *arena)
+{
+    struct verdict first = examine(worker, arena);
+    int64_t now = ct_workers_now_ms();
+
+    for (uint32_t i = 0; i < workers->count; i++) {
+        struct worker *other = &workers->all[i];
+        struct verdict verdict;
+
+        if (other == worker || other->settled || other->dismissed || other->pid == 0 ||
+            (other->ended && ct_exit_ok(other->end)))
+            continue;
+        verdict = examine(other, arena);
+        if (!other->ended && (!verdict.noted || verdict.time_ms < now - DYING_MS))
+            continue;
+        if (ct_failure_precedes(verdict.time_ms, verdict.end, first.time_ms, first.end))
+            first = verdict;
+    }
+    return first;
+}
+
+static void tell(struct ct_workers *workers, const struct verdict *verdict,
+                 void (*callback)(void *context, const struct ct_worker_failure *failure))
+{
+    const struct worker *worker = verdict->worker;
+    uint32_t local_rank = (uint32_t)(worker - workers->all);
+    struct ct_worker_failure failure = {
+        .rank = worker->rank,
+        .local_rank = local_rank,
+        .pid = worker->pid,
+        .end = verdict->end,
+        .stopped = worker->stopped && (!verdict->noted || verdict->time_ms > workers->stopped_ms),
+        .time_ms = verdict->time_ms,
+        .code = worker->fault_code,
+        .text = worker->fault,
+        .error_path = verdict->noted ? worker->error_file : "",
+        .error_file = verdict->noted ? &verdict->note.file : NULL,
+    };
+    struct ct_buf tail;
+
+    ct_buf_init(&tail, 0);
+    if (failure.text == NULL) {
+        ct_outputs_tail(workers->outputs, local_rank, CT_WORKER_LINES, &tail);
+        failure.text = ct_buf_str(&tail);
+    }
+    callback(workers->callbacks.context, &failure);
+    ct_buf_deinit(&tail);
+}
+
+void ct_workers_blame(struct ct_workers *workers, struct worker *worker)
+{
+    struct ct_arena arena;
+
+    if (worker->blamed)
+        return;
+    ct_arena_init(&arena, NOTES_BYTES);
+    struct verdict first = find_first(workers, worker, &arena);
+    first.worker->blamed = true;
+    if (!first.worker->ended) { /* its last words so far */
+        ct_outputs_drain(workers->outputs, (uint32_t)(first.worker - workers->all));
+        ct_worker_link_drain(first.worker->link);
+    }
+    tell(workers, &first, workers->callbacks.on_failure);
+    ct_arena_deinit(&arena);
+}
+
+/* A bad end that is not the first. */
+static void tell_casualty(struct ct_workers *workers, struct worker *worker)
+{
+    struct ct_arena arena;
+
+    ct_arena_init(&arena, NOTES_BYTES);
+    const struct verdict verdict = examine(worker, &arena);
+    tell(workers, &verdict, workers->callbacks.on_casualty);
+    ct_arena_deinit(&arena);
+}
+
+/* ---- ends -------------------------------------------------------------------------------------
+ */
+
+static struct worker *find(struct ct_workers *workers, pid_t pid)
+{
+    for (uint32_t i = 0; i < workers->count; i++)
+        if (workers->all[i].pid == pid)
+            return &workers->all[i];
+    return NULL;
+}
+
+/* Wait for every child that has ended, ours and those left behind by ours. */
+static void collect(struct ct_workers *workers)
+{
+    int64_t now = ct_workers_now_ms();
+    int status;
+    pid_t pid;
+
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        struct worker *worker = find(workers, pid);
+
+        if (worker == NULL || worker->ended)
+            continue;
+        worker->ended = true;
+        worker->ended_ms = now;
+        worker->end = ct_exit_of(status);
+    }
+}
+
+/* An ended worker whose end was not yet told, the likeliest cause first; NULL when none is left. */
+static struct worker *next_ended(struct ct_workers *workers)
+{
+    struct worker *best = NULL;
+
+    for (uint32_t i = 0; i < workers->count; i++) {
+        struct worker *worker = &workers->all[i];
+
+        if (worker->ended && !worker->settled &&
+            (best == NULL || ct_exit_blame(worker->end) > ct_exit_blame(best->end)))
+            best = worker;
+    }
+    return best;
+}
+
+/* After SIGKILL nothing of the group can act any more; else it must be empty. */
+static bool is_gone(const struct ct_workers *workers, const struct worker *worker)
+{
+    return workers->sup.state == CT_SUP_KILLING || (kill(-worker->pid, 0) != 0 && errno == ESRCH);
+}
+
+/* What a worker's end is to the others. */
+static enum ct_sup_event end_event(const struct ct_workers *workers, const struct worker *worker)
+{
+    if (ct_exit_ok(worker->end) || worker->dismissed)
+        return CT_SUP_EXIT_OK;
+    for (uint32_t i = 0; i < workers->count; i++)
+        if (workers->all[i].kept && !workers->all[i].ended)
+            return CT_SUP_EXIT_LOST;
+    return CT_SUP_EXIT_BAD;
+}
+
+static void settle(struct ct_workers *workers, struct worker *worker)
+{
+    uint32_t local_rank = (uint32_t)(worker - workers->all);
+    bool swept = workers->sup.state == CT_SUP_RUNNING;
+
+    worker->settled = true;
+    ct_outputs_drain(workers->outputs, local_rank);
+    ct_worker_link_drain(worker->link);
+    if (!ct_exit_ok(worker->end))
+        workers->well = false;
+    ct_workers_step(workers, end_event(workers, worker), worker);
+    if (swept)
+        worker->gone = true;
+    if (!ct_exit_ok(worker->end) && !worker->dismissed && !worker->blamed &&
+        workers->callbacks.on_casualty != NULL)
+        tell_casualty(workers, worker);
+    workers->callbacks.on_left(workers->callbacks.context, local_rank);
+}
+
+void ct_workers_count_gone(struct ct_workers *workers)
+{
+    uint32_t alive = 0;
+
+    for (uint32_t i = 0; i < workers->count; i++) {
+        struct worker *worker = &workers->all[i];
+
+        if (worker->settled && !worker->gone)
+            worker->gone = is_gone(workers, worker);
+        alive += worker->pid > 0 && !worker->gone;
+    }
+    for (uint32_t left = workers->sup.live; left > alive; left--)
+        ct_workers_step(workers, CT_SUP_GONE, NULL);
+}
+
+void ct_workers_reap(struct ct_workers *workers)
+{
+    struct worker *worker;
+
+    collect(workers);
+    while ((worker = next_ended(workers)) != NULL)
+        settle(workers, worker);
+    ct_workers_count_gone(workers);
+}
