@@ -185,6 +185,44 @@ Test(elastic, losing_half_of_four_nodes_and_gaining_them_again_changes_no_bit)
     cr_assert(fleet_same_result(&run, &alone), "parameters or moments differ");
 }
 
+static bool is_replaced(void *context)
+{
+    const pid_t *before = context;
+
+    return fleet_worker_now(2) != 0 && fleet_worker_now(2) != *before;
+}
+
+/* Three ranks do not divide the batch, so the loss of one makes a spare of another. Its process,
+ * which lives on, is stopped then: it holds nobody up for longer than one that hangs in a step. */
+Test(elastic, a_spare_whose_worker_was_stopped_is_found_out_when_it_is_needed)
+{
+    static const char *const words[] = {"--hang_timeout=3s", NULL};
+    static const struct fleet run = {.name = "run", .steps = 1000, .batch = 32, .words = words};
+    static const struct fleet alone = {.name = "alone", .steps = 1000, .batch = 32};
+    struct drill_job job = {.nodes = "2:4", .lease = "2s", .restarts = 2};
+    pid_t workers[NODES];
+
+    fleet_run_alone(&alone);
+    fleet_job(&run, &job);
+    (void)start_cluster();
+    start_nodes(0, 4, &job);
+    wait_world(&run, 4);
+    note_workers(workers);
+    drill_signal(drill_proc(3), SIGKILL);
+    wait_world(&run, 2);
+    expect_same_workers(workers, 3);
+    cr_assert_eq(kill(workers[2], SIGSTOP), 0);
+    start_nodes(3, 4, &job);
+    (void)proc_wait_text(drill_proc(2), "hung and was killed by ctrun", 3 + 10);
+    proc_until(is_replaced, &workers[2], 15, "a new worker");
+    workers[3] = fleet_worker(3, 10);
+    wait_world(&run, 4);
+    expect_same_workers(workers, 2);
+    finish_all();
+    fleet_expect_samples(&run);
+    cr_assert(fleet_same_result(&run, &alone), "parameters or moments differ");
+}
+
 /* ---- the daemon dies --------------------------------------------------------------------------
  */
 
