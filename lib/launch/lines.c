@@ -12,6 +12,7 @@ void ct_lines_init(struct ct_lines *lines, const char *prefix)
     (void)ct_str_copy(lines->prefix, sizeof lines->prefix, prefix);
     ct_buf_init(&lines->line, CT_LINE_MAX);
     ct_buf_init(&lines->tail, 2 * CT_TAIL_BYTES);
+    ct_buf_init(&lines->matched, 0);
 }
 
 void ct_lines_deinit(struct ct_lines *lines)
@@ -20,6 +21,12 @@ void ct_lines_deinit(struct ct_lines *lines)
         return;
     ct_buf_deinit(&lines->line);
     ct_buf_deinit(&lines->tail);
+    ct_buf_deinit(&lines->matched);
+}
+
+void ct_lines_filter(struct ct_lines *lines, const struct ct_filter *filter)
+{
+    lines->filter = filter;
 }
 
 /* Forget the oldest lines, so that CT_TAIL_BYTES stay at most. */
@@ -43,14 +50,20 @@ static void remember(struct ct_buf *tail, const char *line, size_t size)
     (void)ct_buf_append(tail, "\n", 1);
 }
 
+static void put_line(const char *prefix, const char *line, size_t size, struct ct_buf *out)
+{
+    (void)ct_buf_puts(out, prefix);
+    (void)ct_buf_append(out, line, size);
+    (void)ct_buf_append(out, "\n", 1);
+}
+
 static void emit(struct ct_lines *lines, const char *line, size_t size, struct ct_buf *out)
 {
     remember(&lines->tail, line, size);
-    if (out == NULL)
-        return;
-    (void)ct_buf_puts(out, lines->prefix);
-    (void)ct_buf_append(out, line, size);
-    (void)ct_buf_append(out, "\n", 1);
+    if (out != NULL)
+        put_line(lines->bare ? "" : lines->prefix, line, size, out);
+    if (lines->filter != NULL && ct_filter_matches(lines->filter, line, size))
+        put_line(lines->prefix, line, size, &lines->matched);
 }
 
 /* Add bytes without newline or carriage return to the line, cutting it at its limit. */

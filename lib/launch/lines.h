@@ -10,13 +10,14 @@
 #define CT_LAUNCH_LINES_H
 
 #include "base/bytes.h"
+#include "launch/filter.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
 enum {
     CT_LINE_MAX = 32 * 1024, /* bytes of a line, without prefix and newline */
-    CT_LINE_PREFIX = 64,     /* room for the prefix */
+    CT_LINE_PREFIX = 256,    /* room for the prefix */
     CT_TAIL_BYTES = 4096,    /* of the last lines that are kept */
 };
 
@@ -25,11 +26,19 @@ struct ct_lines {
     struct ct_buf line; /* the line so far */
     struct ct_buf tail; /* whole lines, without prefix */
     bool returned;      /* the last byte was a carriage return */
+    bool bare;          /* lines go out without the prefix */
+
+    const struct ct_filter *filter; /* of lines that are wanted twice; NULL: none */
+    struct ct_buf matched;          /* those, with prefix; the user empties it */
 };
 
 /* `prefix` goes in front of every line; it is cut to CT_LINE_PREFIX - 1 bytes. */
 void ct_lines_init(struct ct_lines *lines, const char *prefix);
 void ct_lines_deinit(struct ct_lines *lines);
+
+/* Lines that `filter` (which must live as long) matches are also appended to `matched`, with the
+ * prefix whatever `bare` says. */
+void ct_lines_filter(struct ct_lines *lines, const struct ct_filter *filter);
 
 /* Take `size` bytes of the stream and append the lines that are complete to `out`, or only remember
  * them when `out` is NULL. Without memory, output is lost and `out->failed` is set. */

@@ -26,8 +26,10 @@ struct output {
     struct ct_lines lines;
     enum ct_console_stream stream;
     uint32_t worker;
-    int pipe; /* -1: closed */
-    int file; /* -1: none */
+    int pipe;     /* -1: closed */
+    int file;     /* -1: none */
+    int filtered; /* -1: none */
+    struct ct_filter filter;
     bool console;
     bool initialised; /* lines are */
 };
@@ -71,6 +73,7 @@ struct ct_outputs *ct_outputs_new(uv_loop_t *loop, struct ct_console *console, u
         outputs->all[i].outputs = outputs;
         outputs->all[i].pipe = -1;
         outputs->all[i].file = -1;
+        outputs->all[i].filtered = -1;
     }
     return outputs;
 }
@@ -102,21 +105,54 @@ static struct ct_buf *lines_of(struct output *output)
     return output->console ? ct_console_lines(output->outputs->console, output->stream) : NULL;
 }
 
+static void give_up(struct output *output, int *file, int rc)
+{
+    char text[512];
+    int length =
+        snprintf(text, sizeof text, "ctrun: warning: a log file of local rank %u is given up: %s\n",
+                 output->worker, ct_strerror(rc));
+
+    (void)close(*file);
+    *file = -1;
+    (void)ct_buf_append(ct_console_lines(output->outputs->console, CT_CONSOLE_ERR), text,
+                        (size_t)length);
+}
+
+/* Write down the lines that matched; whole lines at once, as other streams append to this file. */
+static void keep_matched(struct output *output)
+{
+    struct ct_buf *matched = &output->lines.matched;
+
+    if (matched->size == 0)
+        return;
+    int rc =
+        output->filtered >= 0 ? ct_fs_write_all(output->filtered, matched->data, matched->size) : 0;
+    if (rc != 0)
+        give_up(output, &output->filtered, rc);
+    ct_buf_clear(matched);
+}
+
+static void close_file(int *file)
+{
+    if (*file >= 0)
+        (void)close(*file);
+    *file = -1;
+}
+
 static void close_output(struct output *output)
 {
     if (output->pipe < 0)
         return;
     ct_lines_end(&output->lines, lines_of(output));
+    keep_matched(output);
     ct_console_flush(output->outputs->console);
     ct_fair_drop(&output->outputs->fair[output->stream], output->worker);
     output->poll->data = output->outputs;
     uv_close((uv_handle_t *)output->poll, on_closed);
     output->poll = NULL;
-    (void)close(output->pipe);
-    if (output->file >= 0)
-        (void)close(output->file);
-    output->pipe = -1;
-    output->file = -1;
+    close_file(&output->pipe);
+    close_file(&output->file);
+    close_file(&output->filtered);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------
@@ -124,19 +160,10 @@ static void close_output(struct output *output)
 
 static void keep(struct output *output, const char *data, size_t size)
 {
-    char text[256];
+    int rc = output->file >= 0 ? ct_fs_write_all(output->file, data, size) : 0;
 
-    if (output->file < 0)
-        return;
-    int rc = ct_fs_write_all(output->file, data, size);
-    if (rc == 0)
-        return;
-    (void)close(output->file);
-    output->file = -1;
-    int length = snprintf(text, sizeof text, "ctrun: warning: the log file of %sis given up: %s\n",
-                          output->lines.prefix, ct_strerror(rc));
-    (void)ct_buf_append(ct_console_lines(output->outputs->console, CT_CONSOLE_ERR), text,
-                        (size_t)length);
+    if (rc != 0)
+        give_up(output, &output->file, rc);
 }
 
 /* Returns false when there was nothing to read, or the stream ended and is closed now. */
@@ -153,6 +180,7 @@ static bool read_once(struct output *output)
     }
     keep(output, scratch, (size_t)size);
     ct_lines_feed(&output->lines, scratch, (size_t)size, lines_of(output));
+    keep_matched(output);
     return true;
 }
 
@@ -208,25 +236,36 @@ bool ct_outputs_held(const struct ct_outputs *outputs, uint32_t worker)
 /* ---- opening ----------------------------------------------------------------------------------
  */
 
+/* Open a log file, if there is to be one. */
+static int open_file(const char *path, int *ret_file, struct ct_error *err)
+{
+    *ret_file = path != NULL ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
+    if (path != NULL && *ret_file < 0)
+        return ct_error_set(err, CT_ECANTCREAT, "the log file %s cannot be opened: %s", path,
+                            ct_strerror(-errno));
+    return 0;
+}
+
 int ct_output_open(struct ct_outputs *outputs, uint32_t worker, enum ct_console_stream stream,
                    const char *prefix, const struct ct_output_route *route, int *ret_fd,
                    struct ct_error *err)
 {
     struct output *output = output_of(outputs, worker, stream);
-    int ends[2], file = -1;
+    int ends[2], file = -1, filtered = -1;
 
     CT_ASSERT(output->pipe < 0);
-    if (route->file != NULL) {
-        file = open(route->file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-        if (file < 0)
-            return ct_error_set(err, CT_ECANTCREAT, "the log file %s cannot be opened: %s",
-                                route->file, ct_strerror(-errno));
+    int rc = open_file(route->file, &file, err);
+    if (rc == 0)
+        rc = open_file(route->filtered_file, &filtered, err);
+    if (rc != 0) {
+        close_file(&file);
+        return rc;
     }
     uv_poll_t *poll = malloc(sizeof *poll);
     if (poll == NULL || pipe2(ends, O_CLOEXEC) != 0) {
         int error = poll == NULL ? ENOMEM : errno;
-        if (file >= 0)
-            (void)close(file);
+        close_file(&file);
+        close_file(&filtered);
         free(poll);
         return ct_error_set(err, CT_EOS, "no pipe for a worker's output: %s%s", ct_strerror(-error),
                             error == EMFILE ? "; raise `ulimit -n`" : "");
@@ -239,11 +278,16 @@ int ct_output_open(struct ct_outputs *outputs, uint32_t worker, enum ct_console_
     output->worker = worker;
     output->pipe = ends[0];
     output->file = file;
+    output->filtered = filtered;
+    output->filter = route->filter;
     output->console = route->console;
     if (output->initialised)
         ct_lines_deinit(&output->lines);
     output->initialised = true;
     ct_lines_init(&output->lines, prefix);
+    output->lines.bare = route->bare;
+    if (filtered >= 0)
+        ct_lines_filter(&output->lines, &output->filter);
     outputs->handles++;
     (void)uv_poll_start(output->poll, UV_READABLE, on_readable);
     *ret_fd = ends[1];

@@ -2,6 +2,7 @@
  *
  *   worker's stdout --> pipe --> [read in turn, fair.h] --> [lines.h] --> console, with prefix
  *                                                    \--> file of the rank, as it is
+ *                                                     \-> file of lines that match, with prefix
  *
  * When the console is slow the pipes stay full and the workers wait in write(2); nothing is lost
  * and no stream starves another. A file that cannot be written any more (disk full) is given up
@@ -11,6 +12,7 @@
 
 #include "base/error.h"
 #include "launch/console_uv.h"
+#include "launch/filter.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,6 +22,10 @@
 struct ct_output_route {
     bool console;
     const char *file; /* appended to; NULL: none */
+    bool bare;        /* the console's lines have no prefix */
+
+    struct ct_filter filter;   /* of the lines that go to `filtered_file`; its texts live on */
+    const char *filtered_file; /* appended to by all workers; NULL: none */
 };
 
 struct ct_outputs;

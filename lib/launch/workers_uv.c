@@ -214,7 +214,7 @@ static int start_one(struct ct_workers *workers, const struct ct_workers_round *
     };
     struct ct_spawn spawn = {
         .path = round->path,
-        .argv = round->argv,
+        .argv = spec->argv != NULL ? spec->argv : round->argv,
         .envp = spec->envp,
         .fds = {workers->null_fd, -1, -1, -1, round->page_fd, -1},
         .cpus = spec->cpus,

@@ -41,6 +41,7 @@ struct ct_worker_spec {
     uint32_t rank;
     const char *prefix; /* of its lines */
     char *const *envp;
+    char *const *argv;          /* NULL: the round's */
     const struct ct_cpus *cpus; /* NULL: all */
     const char *error_file;     /* where it may leave an error file, or NULL */
     struct ct_output_route routes[CT_CONSOLE_STREAMS];

@@ -44,6 +44,20 @@ Test(lines, whole_lines_go_out_with_the_prefix)
     cr_assert_str_eq(ct_buf_str(&out), "[0:3] a\n[0:3] bc\n[0:3] \n");
 }
 
+Test(lines, lines_that_match_are_kept_with_the_prefix)
+{
+    static const char *const texts[] = {"b"};
+    static const struct ct_filter filter = {texts, 1};
+
+    ct_lines_filter(&lines, &filter);
+    lines.bare = true;
+    feed("a\nabc\nB\nb");
+    cr_assert_str_eq(ct_buf_str(&out), "a\nabc\nB\n");
+    cr_assert_str_eq(ct_buf_str(&lines.matched), "[0:3] abc\n");
+    ct_lines_end(&lines, NULL);
+    cr_assert_str_eq(ct_buf_str(&lines.matched), "[0:3] abc\n[0:3] b\n");
+}
+
 Test(lines, a_line_in_pieces_goes_out_once)
 {
     static const char text[] = "first line\nsecond \xc3\xa9 line\n";

@@ -127,8 +127,10 @@ static void set_up(void)
     static const char *const prefixes[] = {"[0:0] ", "[0:1] ", "[0:2] ", "[0:3] ",
                                            "[0:4] ", "[0:5] ", "[0:6] ", "[0:7] "};
     for (uint32_t i = 0; i < MAX_WORKERS; i++)
-        node.specs[i] = (struct ct_worker_spec){
-            .rank = i, .prefix = prefixes[i], .envp = env, .routes = {{true, NULL}, {true, NULL}}};
+        node.specs[i] = (struct ct_worker_spec){.rank = i,
+                                                .prefix = prefixes[i],
+                                                .envp = env,
+                                                .routes = {{.console = true}, {.console = true}}};
 }
 
 static void tear_down(void)
@@ -398,11 +400,51 @@ Test(workers, files_get_the_stream_as_it_is)
 {
     const char *file = tree_path(&node.tree, "/rank0.log");
 
-    node.specs[0].routes[CT_CONSOLE_OUT] = (struct ct_output_route){false, file};
-    node.specs[1].routes[CT_CONSOLE_OUT] = (struct ct_output_route){true, file};
+    node.specs[0].routes[CT_CONSOLE_OUT] = (struct ct_output_route){.console = false, .file = file};
+    node.specs[1].routes[CT_CONSOLE_OUT] = (struct ct_output_route){.console = true, .file = file};
     run("printf 'a\\rb\\nno end'", 2);
     cr_assert_str_eq(content("/rank0.log"), "a\rb\nno enda\rb\nno end");
     cr_assert_str_eq(content("/out"), "[0:1] b\n[0:1] no end\n");
+}
+
+Test(workers, lines_that_match_are_written_a_second_time_by_all)
+{
+    static const char *const texts[] = {"loss", "done"};
+    const struct ct_output_route route = {.console = false,
+                                          .filter = {texts, 2},
+                                          .filtered_file = tree_path(&node.tree, "/filtered")};
+
+    node.specs[0].routes[CT_CONSOLE_OUT] = route;
+    node.specs[1].routes[CT_CONSOLE_ERR] = route;
+    run("echo loss 3; echo gain; echo loss 4 >&2; printf 'is do'; printf 'ne'", 2);
+    cr_assert_str_eq(content("/out"), "[0:1] loss 3\n[0:1] gain\n[0:1] is done\n");
+    cr_assert_str_eq(content("/err"), "[0:0] loss 4\n");
+    const char *filtered = content("/filtered");
+    cr_assert_eq(strlen(filtered), strlen("[0:0] loss 3\n[0:0] is done\n[0:1] loss 4\n"), "%s",
+                 filtered);
+    cr_assert(strstr(filtered, "[0:0] loss 3\n") != NULL &&
+                  strstr(filtered, "[0:0] is done\n") != NULL &&
+                  strstr(filtered, "[0:1] loss 4\n") != NULL,
+              "%s", filtered);
+}
+
+Test(workers, a_bare_stream_has_no_prefix)
+{
+    node.specs[0].routes[CT_CONSOLE_OUT] = (struct ct_output_route){.console = true, .bare = true};
+    run("echo out; echo err >&2", 1);
+    cr_assert_str_eq(content("/out"), "out\n");
+    cr_assert_str_eq(content("/err"), "[0:0] err\n");
+}
+
+Test(workers, a_worker_may_have_arguments_of_its_own)
+{
+    static char shell[] = "sh", option[] = "-c", script[] = "echo \"$0\"", own[] = "mine";
+    static char *const argv[] = {shell, option, script, own, NULL};
+
+    node.specs[1].argv = argv;
+    run("echo all", 2);
+    cr_assert(strcmp(content("/out"), "[0:0] all\n[0:1] mine\n") == 0 ||
+              strcmp(content("/out"), "[0:1] mine\n[0:0] all\n") == 0);
 }
 
 Test(workers, a_program_that_cannot_start_is_an_error_and_the_round_still_finishes)
