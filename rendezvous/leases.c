@@ -4,8 +4,9 @@
  *      connection closed by its end  the node died, or is about to connect again: a short while
  *      silent for a lease            lost
  *      all silent at once            the daemon itself is cut off, in all likelihood: nobody is
- * lost before somebody is heard again, or all must have given up the daemon was away itself    all
- * leases last as much longer */
+ *                                    lost before somebody is heard again, or all must have given
+ *                                    up; leases last longer by the time in which nobody was heard
+ *      the daemon was away itself    leases last as much longer */
 #include "rendezvous/core_state.h"
 
 #include "base/assert.h"
@@ -28,7 +29,11 @@ uint64_t ct_rdzv_outlived_ms(const struct ct_rdzv *job)
 
 void ct_rdzv_contact(struct ct_rdzv *job)
 {
+    uint64_t silence_ms = job->now_ms - job->contact_ms;
+    bool was_cut_off = ct_rdzv_hears_nobody(job);
     job->contact_ms = job->now_ms;
+    if (!job->is_deaf && was_cut_off)
+        ct_rdzv_extend_leases(job, job->now_ms, silence_ms);
     if (!job->is_deaf)
         return;
     job->is_deaf = false;

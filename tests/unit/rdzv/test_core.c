@@ -255,6 +255,23 @@ Test(core, when_all_are_silent_at_once_the_daemon_is_cut_off_and_nobody_is_lost)
     scene_deinit(&s);
 }
 
+Test(core, when_the_daemon_is_cut_off_for_most_of_a_lease_the_first_who_is_heard_costs_nobody_his)
+{
+    struct scene s;
+    scene_init(&s, 2, 2, 0);
+    scene_run(&s, "a b");
+    scene_at(&s, 5000, true);
+    scene_at(&s, 9990, false);
+    s.now_ms = 10001; /* what waited in the network comes in one burst, b's behind a's */
+    scene_beat(&s, "a");
+    scene_at(&s, 10900, false);
+    scene_beat(&s, "b");
+    scene_at(&s, 30000, true);
+    scene_expect(&s, "");
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_RUNNING);
+    scene_deinit(&s);
+}
+
 Test(core, when_nobody_is_heard_for_good_all_are_lost)
 {
     struct scene s;
