@@ -58,6 +58,10 @@ void ct_json_number(struct ct_buf *buf, double value)
         (void)ct_buf_puts(buf, "null");
         return;
     }
+    if (fabs(value) < 1e15 && same_double(trunc(value), value)) {
+        (void)ct_buf_printf(buf, "%.0f", value);
+        return;
+    }
     for (int digits = 6; digits <= 17; digits++) {
         (void)snprintf(text, sizeof text, "%.*g", digits, value);
         if (same_double(strtod(text, NULL), value))

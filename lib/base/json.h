@@ -7,7 +7,8 @@
 /* Append `text` as a quoted string; bytes that are not UTF-8 become U+FFFD. */
 void ct_json_string(struct ct_buf *buf, const char *text);
 
-/* Append a number that reads back as the same double; null for NaN and infinities. */
+/* Append a number that reads back as the same double, whole ones below 1e15 without an exponent;
+ * null for NaN and infinities. */
 void ct_json_number(struct ct_buf *buf, double value);
 
 #endif

@@ -117,5 +117,8 @@ Test(bytes, json_numbers_read_back_as_the_same_double)
     ct_json_number(&buf, NAN);
     ct_json_number(&buf, INFINITY);
     cr_assert_str_eq(ct_buf_str(&buf), "nullnull");
+    ct_buf_clear(&buf);
+    ct_json_number(&buf, 1800000);
+    cr_assert_str_eq(ct_buf_str(&buf), "1800000", "counts are whole, for readers of all kinds");
     ct_buf_deinit(&buf);
 }
