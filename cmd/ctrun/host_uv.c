@@ -112,13 +112,33 @@ static int find_address(const struct ct_endpoint *endpoint, const struct job *jo
 }
 
 /* Debian's /etc/hosts gives a machine's own name an address of loopback. */
-static void warn_of_loopback(const struct ct_endpoint *endpoint, const char *address,
-                             const struct ct_log *log)
+static bool name_means_loopback(const struct ct_endpoint *endpoint, const char *address)
 {
     struct sockaddr_storage numeric[2];
 
-    if (ct_starts_with(address, "127.") && !endpoint->is_unix &&
-        ct_address_numeric(endpoint->host, 1, numeric) == 0)
+    return ct_starts_with(address, "127.") && !endpoint->is_unix &&
+           ct_address_numeric(endpoint->host, 1, numeric) == 0;
+}
+
+/* Slurm knows its nodes by name. Where node 0's name means loopback on node 0, it listens on all
+ * interfaces, and publishes the address that srun knows it by. */
+static void leave_loopback(struct host *host, struct ct_endpoint *endpoint,
+                           const struct ct_slurm *slurm)
+{
+    struct sockaddr_storage launcher[2];
+
+    endpoint->host[0] = '\0';
+    (void)ct_endpoint_print(endpoint, host->endpoint);
+    if (ct_address_numeric(slurm->launch_address, 1, launcher) == 0 ||
+        !source_address((const struct sockaddr *)&launcher[0], host->address) ||
+        ct_starts_with(host->address, "127."))
+        interface_address(host->address);
+}
+
+static void warn_of_loopback(const struct ct_endpoint *endpoint, const char *address,
+                             const struct ct_log *log)
+{
+    if (name_means_loopback(endpoint, address))
         ct_log_event(log, CT_LOG_WARN, "rdzv_loopback",
                      "the name %s means this machine alone here (see /etc/hosts): other machines "
                      "cannot reach it; give the address as rdzv_endpoint",
@@ -178,6 +198,9 @@ static int start_among(struct host *host, uv_loop_t *loop, const struct job *job
         return rc;
     if (job->cfg.launch.node_rank > 0 || strchr(host->endpoint, ',') != NULL)
         return 0; /* several endpoints are those of daemons */
+    if (ct_config_origin(&job->cfg, &job->cfg.launch.rdzv_endpoint)->layer == CT_CONFIG_PRESET &&
+        name_means_loopback(&endpoint, host->address))
+        leave_loopback(host, &endpoint, job->slurm);
     warn_of_loopback(&endpoint, host->address, log);
     char path[MEET_PATH], local[MEET_PATH + 8];
     options.listen[0] = host->endpoint;

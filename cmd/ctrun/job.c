@@ -2,6 +2,7 @@
 #include "job.h"
 
 #include "base/assert.h"
+#include "base/str.h"
 #include "launch/env.h"
 #include "launch/nproc.h"
 
@@ -41,9 +42,11 @@ static int decide_workers(struct job *job, struct ct_error *err)
     const char *omp = ct_env_find(job->env, "OMP_NUM_THREADS");
 
     (void)ct_cpus_allowed(&allowed);
+    uint32_t given = job->slurm != NULL ? ct_slurm_cpus(job->slurm) : 0;
+    uint32_t available = ct_cpus_available("", &allowed);
     const struct ct_host_view host = {
         .root = "",
-        .cpus = ct_cpus_available("", &allowed),
+        .cpus = given != 0 ? CT_MIN(given, available) : available,
         .cuda_visible_devices = ct_env_find(job->env, "CUDA_VISIBLE_DEVICES"),
     };
     int rc = ct_nproc_resolve(job->cfg.launch.nproc_per_node, &host, &job->slots, err);
@@ -101,6 +104,8 @@ int job_decide(struct job *job, char *const *args, char *const *env, struct ct_e
     ct_arena_init(&job->arena, ARENA_BYTES);
     job->env = env;
     (void)gethostname(host, sizeof host - 1);
+    if (job->slurm != NULL && job->slurm->node_name[0] != '\0')
+        (void)ct_str_copy(host, sizeof host, job->slurm->node_name);
     job->host = ct_arena_strdup(&job->arena, host);
     job->alone = cfg->launch.standalone ||
                  (cfg->launch.nnodes.max == 1 && cfg->launch.rdzv_endpoint[0] == '\0');

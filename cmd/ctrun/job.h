@@ -8,6 +8,7 @@
 #include "config/config.h"
 #include "launch/affinity.h"
 #include "launch/program.h"
+#include "launch/slurm.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,11 +25,12 @@ struct job {
     uint32_t omp_threads; /* each */
     uint16_t *cpu_order;  /* NULL: workers are not pinned */
     uint32_t cpu_count;
-    bool alone;       /* one node that meets nobody */
-    bool as_torchrun; /* called by that name: set before job_decide */
+    bool alone;                   /* one node that meets nobody */
+    bool as_torchrun;             /* called by that name: set before job_decide */
+    const struct ct_slurm *slurm; /* what Slurm says, NULL outside of it: set before job_decide */
 };
 
-/* Decide from a loaded configuration: `job->cfg` and `job->as_torchrun` are filled, all else is
+/* Decide from a loaded configuration: `job->cfg`, `as_torchrun` and `slurm` are filled, all else is
  * zero. `args` are ctrun's own arguments, for the trainer of YAML files. 0, or the error with its
  * sentence. */
 int job_decide(struct job *job, char *const *args, char *const *env, struct ct_error *err);

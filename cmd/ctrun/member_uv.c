@@ -2,6 +2,7 @@
 #include "node_state_uv.h"
 
 #include "base/assert.h"
+#include "base/signals.h"
 #include "base/str.h"
 #include "round.h"
 
@@ -292,6 +293,10 @@ static void on_failure(void *context, const struct ct_worker_failure *failure)
 
     if (node->ending)
         return;
+    if (ct_signals_has(ct_config_requeue_signals(&node->job->cfg), failure->end.signal)) {
+        node_requeue(node, failure->end.signal); /* Slurm sends it to all processes of a step */
+        return;
+    }
     words_failure(node, failure);
     if (node->agent != NULL)
         tell_failure(node, failure, ct_exit_is_final(failure->end, node->job->program.native));

@@ -73,6 +73,7 @@ struct node {
     uv_signal_t signals[NODE_SIGNALS]; /* that this node listens to */
     int signal_count;
     int stopped_by; /* the first signal, 0 for none */
+    bool requeue;   /* that stopped the job to be queued again */
     uint64_t stopped_at_ms;
     uint32_t stopped_count; /* workers that ran then */
     bool hurry;             /* a second signal: nothing is waited for */
@@ -111,6 +112,9 @@ void messages_publication_due(struct node *node);
 
 /* node_uv.c: is this node being stopped, whatever its workers are at? */
 bool node_is_stopped(const struct node *node);
+
+/* Stop the job on all nodes, to go on when it is queued again. */
+void node_requeue(struct node *node, int signal);
 
 /* Leave at the next step boundary; the workers go on until then. */
 void node_drain(struct node *node);

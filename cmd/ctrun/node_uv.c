@@ -40,8 +40,13 @@ static void on_server_stopped(void *context)
     node_advance(node);
 }
 
+/* Under Slurm, what a lost node has ended is worth another try on other nodes. */
 static int outcome(const struct node *node)
 {
+    bool lost = node->error.code == 0 && node->result.code == CT_ENODE_LOST;
+
+    if (node->requeue || (lost && node->stopped_by == 0 && node->job->slurm != NULL))
+        return ct_exit_status(CT_EREQUEUE);
     if (node->stopped_by != 0)
         return 128 + node->stopped_by;
     if (node->error.code != 0)
@@ -183,6 +188,20 @@ void node_drain(struct node *node)
         stop_workers(node);
 }
 
+static void stop(struct node *node, int signal, enum ct_rdzv_leave how)
+{
+    node->stopped_by = signal;
+    node->stopped_at_ms = uv_now(&node->loop);
+    node->stopped_count = ct_workers_running(node->workers) ? node->job->slots : 0;
+    if (node->agent != NULL)
+        ct_agent_leave(node->agent, how);
+    if (how == CT_RDZV_LEAVE_DRAIN && node->agent != NULL)
+        node_drain(node);
+    else
+        stop_workers(node);
+    node_advance(node);
+}
+
 /* The first stops the job; on a node of an elastic job all but Ctrl-C take out this node, at the
  * next step boundary. The second kills what is left. */
 static void on_end_signal(uv_signal_t *handle, int signal)
@@ -198,16 +217,21 @@ static void on_end_signal(uv_signal_t *handle, int signal)
         node_advance(node);
         return;
     }
-    node->stopped_by = signal;
-    node->stopped_at_ms = uv_now(&node->loop);
-    node->stopped_count = ct_workers_running(node->workers) ? node->job->slots : 0;
-    if (node->agent != NULL)
-        ct_agent_leave(node->agent, leaves ? CT_RDZV_LEAVE_DRAIN : CT_RDZV_LEAVE_STOP);
-    if (leaves && node->agent != NULL)
-        node_drain(node);
-    else
-        stop_workers(node);
-    node_advance(node);
+    stop(node, signal, leaves ? CT_RDZV_LEAVE_DRAIN : CT_RDZV_LEAVE_STOP);
+}
+
+void node_requeue(struct node *node, int signal)
+{
+    if (node->stopped_by != 0 || node->ending)
+        return;
+    node->requeue = true;
+    stop(node, signal, CT_RDZV_LEAVE_REQUEUE);
+}
+
+/* Slurm may send it more than once. */
+static void on_requeue_signal(uv_signal_t *handle, int signal)
+{
+    node_requeue(handle->data, signal);
 }
 
 /* It means something to the workers; the job goes on. */
@@ -241,12 +265,16 @@ static void watch_signals(struct node *node)
 {
     uint64_t ends, forwards;
 
+    uint64_t requeue = ct_config_requeue_signals(&node->job->cfg);
+
     ct_config_signals(&node->job->cfg, &ends, &forwards);
     for (int signal = 1; signal < NODE_SIGNALS; signal++) {
         if (ct_signals_has(ends, signal))
             watch_signal(node, signal, on_end_signal);
         else if (ct_signals_has(forwards, signal))
             watch_signal(node, signal, on_forward_signal);
+        else if (ct_signals_has(requeue, signal))
+            watch_signal(node, signal, on_requeue_signal);
     }
 }
 

@@ -5,6 +5,7 @@
 #include "base/fs.h"
 #include "job.h"
 #include "node_uv.h"
+#include "slurm.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -22,31 +23,45 @@ static void complain(const struct ct_config_errors *errs, bool notes)
     ct_buf_deinit(&text);
 }
 
-static int run(struct job *job, char **argv)
+static int fail(int code, const struct ct_error *err)
+{
+    (void)fprintf(stderr, "ctrun: error: %s\n", err->text);
+    return ct_exit_status(code);
+}
+
+static int run(struct job *job, struct slurm *slurm, char **argv)
 {
     struct ct_error err = {0};
-    int rc = job_decide(job, argv + 1, environ, &err);
+    int rc = slurm_settle(slurm, &job->cfg, &err);
 
+    job->slurm = slurm->said.place != CT_SLURM_NONE ? &slurm->said : NULL;
     if (rc == 0)
-        return node_run(job);
-    (void)fprintf(stderr, "ctrun: error: %s\n", err.text);
-    return ct_exit_status(rc);
+        rc = job_decide(job, argv + 1, environ, &err);
+    return rc == 0 ? node_run(job) : fail(rc, &err);
 }
 
 int ct_cmd_run(int argc, char **argv)
 {
     struct job job = {.as_torchrun = ct_called_torchrun(argv[0])};
     struct ct_config_errors errs = {0};
+    struct ct_error err = {0};
+    struct slurm slurm;
+    int status;
+    int rc = slurm_read(&slurm, environ, &err);
     const struct ct_config_input input = {
         .argc = argc - 1,
         .argv = argv + 1,
         .env = environ,
         .command_needed = true,
+        .presets = slurm.presets,
+        .preset_count = slurm.preset_count,
     };
-    int status;
-    int rc = ct_config_load(&job.cfg, &input, &errs);
 
-    if (rc != 0) {
+    if (rc == 0)
+        rc = ct_config_load(&job.cfg, &input, &errs);
+    if (err.code != 0) {
+        status = fail(rc, &err);
+    } else if (rc != 0) {
         complain(&errs, false);
         status = ct_exit_status(rc);
     } else if (job.cfg.command.help) {
@@ -55,8 +70,9 @@ int ct_cmd_run(int argc, char **argv)
         status = ct_cmd_version(1, argv);
     } else {
         complain(&errs, job.cfg.log.level <= CT_CONFIG_LEVEL_INFO);
-        status = run(&job, argv);
+        status = run(&job, &slurm, argv);
     }
+    slurm_end(&slurm);
     job_deinit(&job);
     return status;
 }

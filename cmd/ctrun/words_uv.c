@@ -190,16 +190,17 @@ static void tell_failure(struct node *node)
 
 static void tell_stop(struct node *node)
 {
+    const char *why = node->requeue ? " to be queued again" : "";
     char name[32];
 
     (void)ct_signal_name(node->stopped_by, name, sizeof name);
     if (node->stopped_count == 0)
-        ct_log_event(&node->log, CT_LOG_INFO, "stopped", "stopped by %s; no worker was running",
-                     name);
+        ct_log_event(&node->log, CT_LOG_INFO, "stopped", "stopped by %s%s; no worker was running",
+                     name, why);
     else
         ct_log_event(&node->log, CT_LOG_INFO, "stopped",
-                     "stopped by %s; %u worker%s ended within %.1f s%s", name, node->stopped_count,
-                     node->stopped_count == 1 ? "" : "s",
+                     "stopped by %s%s; %u worker%s ended within %.1f s%s", name, why,
+                     node->stopped_count, node->stopped_count == 1 ? "" : "s",
                      (double)(uv_now(&node->loop) - node->stopped_at_ms) / 1000,
                      node->released ? "; the job goes on without this node" : "");
 }
@@ -213,7 +214,8 @@ void words_closing(struct node *node)
         ct_log_event(&node->log, CT_LOG_ERROR, "failed", "%s", node->error.text);
     else if (node->released)
         ct_log_event(&node->log, CT_LOG_INFO, "released", "the job goes on without this node");
-    else if (node->result.code == CT_ECLOSED) /* by its user, from another node */
+    else if (node->result.code == CT_ECLOSED || node->result.code == CT_EREQUEUE)
+        /* by its user, from another node */
         ct_log_event(&node->log, CT_LOG_INFO, "stopped", "%s", node->result.cause.text);
     else if (node->result.code != 0)
         tell_failure(node);

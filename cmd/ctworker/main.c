@@ -7,6 +7,7 @@
 #include "trainer/setup.h"
 #include "trainer/train.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,8 +130,11 @@ int main(int argc, char **argv)
 {
     struct ct_config cfg = {0};
     struct ct_error err = {0};
-    int status = ct_exit_status(load_config(&cfg, argc, argv, &err));
 
+    /* Slurm signals every process of a step; what that means is for the agent to say. */
+    (void)signal(SIGUSR1, SIG_IGN);
+    (void)signal(SIGUSR2, SIG_IGN);
+    int status = ct_exit_status(load_config(&cfg, argc, argv, &err));
     if (status == 0 && (cfg.command.help || cfg.command.version))
         (void)fputs(usage, stdout);
     else if (status == 0)

@@ -1,0 +1,116 @@
+/* See slurm.h. */
+#include "slurm.h"
+
+#include "base/assert.h"
+#include "launch/env.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ARENA_BYTES = 16 << 20 };
+
+/* ---- presets ---------------------------------------------------------------------------------
+ */
+
+static int preset(struct slurm *slurm, const char *key, const char *value, const char *name,
+                  struct ct_error *err)
+{
+    if (value == NULL)
+        return ct_error_set(err, CT_ENOMEM, "out of memory for what Slurm says");
+    CT_ASSERT(slurm->preset_count < SLURM_PRESETS);
+    slurm->presets[slurm->preset_count++] =
+        (struct ct_config_preset){.key = key, .value = value, .name = name};
+    return 0;
+}
+
+/* What several nodes need to find each other. Where Slurm does not say who takes part, the user
+ * has to name a place to meet; without a home directory, a key. */
+static int preset_nodes(struct slurm *slurm, const char *home, struct ct_error *err)
+{
+    const struct ct_slurm *said = &slurm->said;
+    struct ct_arena *arena = &slurm->arena;
+    int rc = preset(slurm, "launch.nnodes", ct_arena_printf(arena, "%u", said->nodes),
+                    "SLURM_STEP_NUM_NODES", err);
+
+    if (rc == 0)
+        rc = preset(slurm, "launch.node_rank", ct_arena_printf(arena, "%u", said->node_rank),
+                    "SLURM_NODEID", err);
+    if (rc == 0 && said->hosts != NULL)
+        rc = preset(slurm, "launch.rdzv_endpoint",
+                    ct_arena_printf(arena, "%s:%u", said->hosts[0], ct_slurm_port(said)),
+                    "SLURM_STEP_NODELIST", err);
+    if (rc == 0 && home != NULL && home[0] == '/')
+        rc = preset(
+            slurm, "launch.key_file",
+            ct_arena_printf(arena, "%s/.ctrun/job-%s.key", home, ct_slurm_run_id(said, arena)),
+            "HOME", err);
+    return rc;
+}
+
+int slurm_read(struct slurm *slurm, char *const *env, struct ct_error *err)
+{
+    *slurm = (struct slurm){.preset_count = 0};
+    ct_arena_init(&slurm->arena, ARENA_BYTES);
+    int rc = ct_slurm_read(env, &slurm->arena, &slurm->said, err);
+
+    if (rc != 0 || slurm->said.place == CT_SLURM_NONE)
+        return rc;
+    rc = preset(slurm, "launch.rdzv_id", ct_slurm_run_id(&slurm->said, &slurm->arena),
+                "SLURM_JOB_ID", err);
+    if (rc == 0 && slurm->said.place == CT_SLURM_TASK && slurm->said.nodes > 1)
+        rc = preset_nodes(slurm, ct_env_find(env, "HOME"), err);
+    return rc;
+}
+
+/* ---- what the user asked for -----------------------------------------------------------------
+ */
+
+static bool is_given(const struct ct_config *cfg, const void *member)
+{
+    return ct_config_origin(cfg, member)->layer > CT_CONFIG_PRESET;
+}
+
+static int check(const struct slurm *slurm, const struct ct_config *cfg, struct ct_error *err)
+{
+    const struct ct_slurm_wish wish = {
+        .nodes_given = is_given(cfg, &cfg->launch.nnodes),
+        .min_nodes = cfg->launch.nnodes.min,
+        .max_nodes = cfg->launch.nnodes.max,
+        .node_rank = is_given(cfg, &cfg->launch.node_rank) ? cfg->launch.node_rank : -1,
+        .standalone = cfg->launch.standalone,
+    };
+
+    return ct_slurm_check(&slurm->said, &wish, err);
+}
+
+int slurm_settle(struct slurm *slurm, struct ct_config *cfg, struct ct_error *err)
+{
+    int rc = check(slurm, cfg, err);
+
+    if (rc != 0 || slurm->said.place != CT_SLURM_TASK || slurm->said.nodes <= 1)
+        return rc;
+    if (is_given(cfg, &cfg->launch.master_addr) && !is_given(cfg, &cfg->launch.rdzv_endpoint))
+        cfg->launch.rdzv_endpoint = ""; /* torchrun's other way to name the place to meet */
+    if (cfg->launch.key_file[0] == '\0')
+        return ct_error_set(err, CT_EUSAGE,
+                            "the nodes of a job share a key, and HOME names no directory for it: "
+                            "make one with `ctrun key new FILE` and give --key_file FILE");
+    if (is_given(cfg, &cfg->launch.key_file))
+        return 0;
+    if (slurm->said.node_rank != 0)
+        return slurm_key_await(cfg->launch.key_file,
+                               slurm->said.hosts != NULL ? slurm->said.hosts[0] : "node 0",
+                               cfg->launch.join_timeout_ms, err);
+    rc = slurm_key_make(cfg->launch.key_file, err);
+    if (rc == 0)
+        slurm->key = ct_arena_strdup(&slurm->arena, cfg->launch.key_file);
+    return rc;
+}
+
+void slurm_end(struct slurm *slurm)
+{
+    if (slurm->key != NULL)
+        (void)unlink(slurm->key);
+    ct_arena_deinit(&slurm->arena);
+}
