@@ -69,30 +69,16 @@ static int decide_workers(struct job *job, struct ct_error *err)
     return 0;
 }
 
-/* LOG_DIR/JOB, or nothing when no stream goes to a file. torchrun's --redirects works without a
- * folder; so it does here, with one under /tmp. */
-static int decide_log_dir(struct job *job, struct ct_error *err)
+static int decide_folder(struct job *job, struct ct_error *err)
 {
-    const struct ct_config *cfg = &job->cfg;
-    const char *base = cfg->launch.log_dir;
-    bool asked = strcmp(cfg->launch.redirects, "0") != 0 || strcmp(cfg->launch.tee, "0") != 0;
+    const struct folder_wish wish = {
+        .cfg = &job->cfg,
+        .host = job->alone ? NULL : job->host,
+        .env = job->env,
+        .native = job->program.native,
+    };
 
-    job->log_dir = "";
-    if (base[0] == '\0' && !asked)
-        return 0;
-    if (base[0] == '\0') {
-        char *made = ct_arena_strdup(&job->arena, "/tmp/ctrun-logs-XXXXXX");
-        if (made == NULL || mkdtemp(made) == NULL)
-            return ct_error_set(err, CT_ECANTCREAT,
-                                "no folder for log files could be made under /tmp; give --log_dir");
-        base = made;
-    }
-    char *name = ct_arena_strdup(&job->arena, cfg->launch.rdzv_id);
-    for (char *at = name; at != NULL && *at != '\0'; at++)
-        if (*at == '/')
-            *at = '_';
-    job->log_dir = name != NULL ? ct_arena_printf(&job->arena, "%s/%s", base, name) : NULL;
-    return job->log_dir != NULL ? 0 : ct_error_set(err, CT_ENOMEM, "out of memory");
+    return folder_make(&wish, &job->arena, &job->folder, err);
 }
 
 int job_decide(struct job *job, char *const *args, char *const *env, struct ct_error *err)
@@ -114,7 +100,7 @@ int job_decide(struct job *job, char *const *args, char *const *env, struct ct_e
     if (rc == 0)
         rc = decide_workers(job, err);
     if (rc == 0)
-        rc = decide_log_dir(job, err);
+        rc = decide_folder(job, err);
     return rc;
 }
 

@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "config/config.h"
+#include "folder.h"
 #include "launch/affinity.h"
 #include "launch/program.h"
 #include "launch/slurm.h"
@@ -19,7 +20,7 @@ struct job {
     struct ct_program program;
     char *const *env;     /* of this process */
     const char *host;     /* this node's name */
-    const char *log_dir;  /* of the job's log files, "" for none */
+    struct folder folder; /* of its workers' files; node_run drops it */
     uint64_t config_hash; /* of what must be equal on all nodes; 0: nothing */
     uint32_t slots;       /* workers on this node */
     uint32_t omp_threads; /* each */

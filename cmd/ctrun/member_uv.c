@@ -180,8 +180,8 @@ static void tell_failure(struct node *node, const struct ct_worker_failure *fail
         .signal = failure->end.signal,
         .fatal = final,
     };
-    size_t length = strlen(failure->text), room = sizeof told.text - 1;
-    const char *text = failure->text;
+    const char *text = failures_text(failure);
+    size_t length = strlen(text), room = sizeof told.text - 1;
 
     if (length > room) { /* the last lines that fit */
         const char *newline = strchr(text + (length - room), '\n');
@@ -298,8 +298,14 @@ static void on_failure(void *context, const struct ct_worker_failure *failure)
         return;
     }
     words_failure(node, failure);
+    words_casualty(node, failure);
     if (node->agent != NULL)
         tell_failure(node, failure, ct_exit_is_final(failure->end, node->job->program.native));
+}
+
+static void on_casualty(void *context, const struct ct_worker_failure *failure)
+{
+    words_casualty(context, failure);
 }
 
 /* What it held is lost with it; that may have been promised. */
@@ -422,6 +428,7 @@ const struct ct_agent_callbacks member_agent_callbacks = {
 const struct ct_workers_callbacks member_workers_callbacks = {
     .on_message = messages_take,
     .on_failure = on_failure,
+    .on_casualty = on_casualty,
     .on_left = on_left,
     .on_waiting = on_stopping,
     .on_finished = on_finished,

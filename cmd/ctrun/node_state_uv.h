@@ -3,11 +3,13 @@
  *   node_uv.c      birth, the end, signals
  *   member_uv.c    what the rendezvous asks for, what workers do
  *   messages_uv.c  what workers say
- *   words_uv.c     what the user is told */
+ *   words_uv.c     what the user is told
+ *   words_end_uv.c what the user is told at the end */
 #ifndef CT_CTRUN_NODE_STATE_UV_H
 #define CT_CTRUN_NODE_STATE_UV_H
 
 #include "base/log.h"
+#include "failures.h"
 #include "host_uv.h"
 #include "job.h"
 #include "launch/calls.h"
@@ -22,7 +24,7 @@
 
 enum { NODE_SIGNALS = 64 }; /* more than there are */
 
-/* The last failure on this node: the rendezvous keeps a shorter text of it. */
+/* The last root failure on this node: the rendezvous keeps a shorter text of it. */
 struct node_failure {
     uint64_t generation; /* 0: none */
     int32_t rank;
@@ -59,6 +61,7 @@ struct node {
     uv_timer_t quiesce;            /* limits how long workers may take to leave a round */
     struct watch *watch;           /* who hangs? */
     struct node_failure failure;
+    struct failures failures;          /* all that are known here, of the newest round with any */
     struct ct_msg_publish publication; /* the last one that a worker asked for */
     uint32_t publisher;                /* its local rank */
     bool publication_open;             /* not answered yet */
@@ -90,6 +93,8 @@ struct node {
     uv_timer_t linger;            /* looks again while other nodes leave, or limits a wait */
     struct ct_rdzv_result result; /* when `error.code` is 0 */
     int32_t cause_node;           /* the root cause's node, -1: unknown */
+    bool first_node;              /* in the last round */
+    bool named_file;              /* the closing words name an error file */
     struct ct_error error;
     int status;
 };
@@ -131,9 +136,13 @@ void words_waiting(struct node *node, const char *text);
 void words_progress(struct node *node, const struct ct_msg_progress *message);
 void words_summary(struct node *node, const char *text);
 void words_failure(struct node *node, const struct ct_worker_failure *failure);
+/* A bad end of a worker, the root failure or not. */
+void words_casualty(struct node *node, const struct ct_worker_failure *failure);
 /* A round begins in which `survivors` workers of this node live on. */
 void words_restart(struct node *node, uint32_t survivors);
 void words_regroup(struct node *node, uint32_t survivors);
+
+/* words_end_uv.c */
 void words_keep_cause(struct node *node); /* while the round is still known */
 void words_closing(struct node *node);
 

@@ -386,6 +386,7 @@ static void free_node(struct node *node)
     ct_arena_deinit(&node->round_arena);
     free(node->survivors);
     watch_free(node->watch);
+    failures_deinit(&node->failures);
     ct_buf_deinit(&node->failure.who);
     ct_buf_deinit(&node->failure.text);
     if (node->page != NULL) {
@@ -408,6 +409,7 @@ int node_run(const struct job *job)
     node->page_fd = -1;
     ct_arena_init(&node->round_arena, ROUND_BYTES);
     ct_calls_init(&node->calls);
+    failures_init(&node->failures);
     ct_buf_init(&node->failure.who, 0);
     ct_buf_init(&node->failure.text, 0);
     int rc = open_node(node, &err);
@@ -418,6 +420,7 @@ int node_run(const struct job *job)
     (void)uv_run(&node->loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&node->loop);
     free_node(node);
+    folder_drop(&job->folder, node->named_file);
     status = node->status;
     free(node);
     return status;

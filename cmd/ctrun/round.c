@@ -6,11 +6,31 @@
 
 #include <string.h>
 
-static const char *const suffixes[CT_CONSOLE_STREAMS] = {"out", "err"};
+static const char *const names[CT_CONSOLE_STREAMS] = {"stdout.log", "stderr.log"};
+
+/* RUN_FOLDER/attempt_RESTARTS_gGENERATION/LOCAL_RANK; NULL without memory. */
+static const char *folder_of(const struct job *job, const struct ct_round *round,
+                             uint32_t local_rank, struct ct_arena *arena)
+{
+    const char *folder = folder_of_round(&job->folder, round->restarts, round->generation, arena);
+
+    return folder != NULL ? ct_arena_printf(arena, "%s/%u", folder, local_rank) : NULL;
+}
+
+const char *round_error_file(const struct job *job, const struct ct_round *round,
+                             uint32_t local_rank, struct ct_arena *arena)
+{
+    const char *folder;
+
+    if (job->folder.path[0] == '\0')
+        return "";
+    folder = folder_of(job, round, local_rank, arena);
+    return folder != NULL ? ct_arena_printf(arena, "%s/error.json", folder) : NULL;
+}
 
 /* Where the streams of a worker go: redirects to files only, tee to both; a log folder without
  * either means both. */
-static int route(const struct job *job, const struct ct_round *round, struct ct_worker_spec *spec,
+static int route(const struct job *job, const char *folder, struct ct_worker_spec *spec,
                  uint32_t local_rank, struct ct_arena *arena)
 {
     int to_file = ct_config_streams(job->cfg.launch.redirects, local_rank);
@@ -18,21 +38,39 @@ static int route(const struct job *job, const struct ct_round *round, struct ct_
     bool none_named =
         strcmp(job->cfg.launch.redirects, "0") == 0 && strcmp(job->cfg.launch.tee, "0") == 0;
 
-    if (none_named && job->log_dir[0] != '\0')
+    if (none_named && job->folder.stays)
         to_both = 3;
     for (int i = 0; i < CT_CONSOLE_STREAMS; i++) {
         struct ct_output_route *to = &spec->routes[i];
         int bit = 1 << i;
 
         to->console = (to_file & bit) == 0;
-        if (((to_file | to_both) & bit) == 0)
+        if (((to_file | to_both) & bit) == 0 || !job->folder.stays)
             continue;
-        to->file = ct_arena_printf(arena, "%s/rank-%04u.g%llu.%s", job->log_dir, spec->rank,
-                                   (unsigned long long)round->generation, suffixes[i]);
+        to->file = ct_arena_printf(arena, "%s/%s", folder, names[i]);
         if (to->file == NULL)
             return CT_ENOMEM;
     }
     return 0;
+}
+
+/* The folder of a worker, made, with what goes into it. */
+static int place(const struct round_input *input, struct ct_worker_spec *spec, uint32_t local_rank,
+                 struct ct_arena *arena, struct ct_error *err)
+{
+    const struct job *job = input->job;
+    const char *folder = "";
+    int rc = 0;
+
+    spec->error_file = "";
+    if (job->folder.path[0] != '\0') {
+        folder = folder_of(job, input->round, local_rank, arena);
+        spec->error_file = round_error_file(job, input->round, local_rank, arena);
+        if (folder == NULL || spec->error_file == NULL)
+            return CT_ENOMEM;
+        rc = ct_fs_make_dirs(folder, err);
+    }
+    return rc == 0 ? route(job, folder, spec, local_rank, arena) : rc;
 }
 
 /* The variables that are the same for all workers of the node. */
@@ -52,7 +90,6 @@ static struct ct_worker_env common_env(const struct round_input *input)
         /* Not every build of PyTorch has the other one. */
         .use_libuv = input->master.served || job->program.native ? NULL : "0",
         .run_id = job->cfg.launch.rdzv_id,
-        .error_file = "",
     };
 }
 
@@ -71,25 +108,19 @@ static int pin(const struct job *job, uint32_t local_rank, struct ct_worker_spec
     return 0;
 }
 
-static int fill(const struct round_input *input, const struct ct_env_node *nodes,
-                struct ct_worker_spec *specs, struct ct_arena *arena)
+static int fill(const struct round_input *input, const struct ct_env_node *nodes, uint32_t i,
+                struct ct_worker_spec *spec, struct ct_arena *arena)
 {
     const struct job *job = input->job;
     const struct ct_round *round = input->round;
+    struct ct_worker_env env = common_env(input);
 
-    for (uint32_t i = 0; i < job->slots; i++) {
-        struct ct_worker_env env = common_env(input);
-        struct ct_worker_spec *spec = &specs[i];
-
-        ct_worker_env_ranks(&env, nodes, round->node_count, round->self, i);
-        spec->rank = env.rank;
-        spec->prefix = ct_arena_printf(arena, "[%u:%u] ", round->self, env.rank);
-        spec->envp = ct_worker_env_build(arena, &env, job->env);
-        if (spec->prefix == NULL || spec->envp == NULL || pin(job, i, spec, arena) != 0 ||
-            route(job, round, spec, i, arena) != 0)
-            return CT_ENOMEM;
-    }
-    return 0;
+    ct_worker_env_ranks(&env, nodes, round->node_count, round->self, i);
+    env.error_file = job->program.native ? "" : spec->error_file;
+    spec->rank = env.rank;
+    spec->prefix = ct_arena_printf(arena, "[%u:%u] ", round->self, env.rank);
+    spec->envp = ct_worker_env_build(arena, &env, job->env);
+    return spec->prefix != NULL && spec->envp != NULL ? pin(job, i, spec, arena) : CT_ENOMEM;
 }
 
 int round_specs(const struct round_input *input, struct ct_arena *arena,
@@ -106,15 +137,17 @@ int round_specs(const struct round_input *input, struct ct_arena *arena,
                             round->node_count);
     for (uint32_t i = 0; i < round->node_count; i++)
         nodes[i] = (struct ct_env_node){round->nodes[i].slots, round->nodes[i].role};
-    if (job->log_dir[0] != '\0')
-        rc = ct_fs_make_dirs(job->log_dir, err);
-    if (rc != 0)
-        return rc;
-    if (fill(input, nodes, specs, arena) != 0)
+    for (uint32_t i = 0; rc == 0 && i < job->slots; i++) {
+        rc = place(input, &specs[i], i, arena, err);
+        if (rc == 0)
+            rc = fill(input, nodes, i, &specs[i], arena);
+    }
+    if (rc == CT_ENOMEM)
         return ct_error_set(err, CT_ENOMEM, "out of memory for the environments of %u workers",
                             job->slots);
-    *ret_specs = specs;
-    return 0;
+    if (rc == 0)
+        *ret_specs = specs;
+    return rc;
 }
 
 const struct ct_wire_place *round_places(const struct ct_round *round, struct ct_arena *arena)

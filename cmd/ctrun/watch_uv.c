@@ -108,7 +108,7 @@ static void diagnose(struct watch *watch)
     char file[4096], titles[CT_DIAGNOSE_PROCESSES][64];
     struct ct_diagnose what = {.pids = {watch->condemned}, .titles = {titles[0], titles[1]}};
 
-    if (node->job->log_dir[0] == '\0') {
+    if (!node->job->folder.stays) {
         end_it(watch);
         return;
     }
@@ -118,7 +118,7 @@ static void diagnose(struct watch *watch)
     (void)snprintf(titles[0], sizeof titles[0], "rank %u, which hangs",
                    first + watch->verdict.worker);
     (void)snprintf(titles[1], sizeof titles[1], "rank %u, for comparison", first + healthy);
-    (void)snprintf(file, sizeof file, "%s/hang-rank-%04u.g%llu.txt", node->job->log_dir,
+    (void)snprintf(file, sizeof file, "%s/hang-rank-%04u.g%llu.txt", node->job->folder.path,
                    first + watch->verdict.worker, (unsigned long long)watch->generation);
     ct_log_event(&node->log, CT_LOG_INFO, "hang_stacks", "its threads are written to %s", file);
     int rc = ct_diagnose(&node->loop, &what, on_diagnosed, watch);

@@ -1,4 +1,4 @@
-/* What the user is told while the job runs and when it ends. */
+/* What the user is told while the job runs. */
 #include "node_state_uv.h"
 
 #include "base/assert.h"
@@ -105,6 +105,23 @@ void words_failure(struct node *node, const struct ct_worker_failure *failure)
     (void)ct_buf_puts(&node->failure.text, failure->text);
 }
 
+void words_casualty(struct node *node, const struct ct_worker_failure *failure)
+{
+    const struct job *job = node->job;
+    uint64_t generation = node->running;
+
+    if (generation == 0)
+        return;
+    failures_add(&node->failures, generation, job->host, failure);
+    if (!job->folder.stays || failure->stopped || failure->error_file != NULL)
+        return;
+    /* Readers of error files find one for each failure. */
+    const struct ct_failure *kept =
+        failures_of(&node->failures, generation, (int32_t)failure->rank);
+    if (kept != NULL && failure->own_error_file[0] != '\0')
+        failures_write(kept, failure->own_error_file);
+}
+
 static const char *of_this_node(const struct node *node)
 {
     return node->round->node_count > 1 ? " of this node" : "";
@@ -143,80 +160,4 @@ void words_regroup(struct node *node, uint32_t survivors)
                  round->node_count, round->node_count == 1 ? "" : "s", round->world, survivors,
                  survivors == 1 ? "" : "s", of_this_node(node),
                  (unsigned long long)round->base_step);
-}
-
-/* ---- the end ----------------------------------------------------------------------------------
- */
-
-void words_keep_cause(struct node *node)
-{
-    const struct ct_rdzv_failure *cause = &node->result.cause;
-
-    node->cause_node = -1;
-    if (node->round != NULL && cause->generation == node->round->generation)
-        node->cause_node = round_node_of(node->round, cause->rank);
-}
-
-static void tell_failure(struct node *node)
-{
-    const struct ct_rdzv_failure *cause = &node->result.cause;
-    bool ours = cause->rank >= 0 && node->failure.generation == cause->generation &&
-                node->failure.rank == cause->rank;
-    const struct ct_casualty casualty = {
-        .rank = cause->rank,
-        .local_rank = cause->local_rank,
-        .node = node->cause_node,
-        .pid = cause->pid,
-        .status = cause->status,
-        .signal = cause->signal,
-        .code = cause->code,
-        .host = cause->host,
-        .text = ours ? ct_buf_str(&node->failure.text) : cause->text,
-    };
-    struct ct_buf *lines = ct_console_lines(node->console, CT_CONSOLE_ERR);
-
-    if (!node->log.json) {
-        ct_summary_failed(node->job->cfg.launch.rdzv_id, &casualty, node->result.restarts,
-                          (uint32_t)node->job->cfg.launch.max_restarts, node->status, lines);
-        ct_console_flush(node->console);
-        return;
-    }
-    struct ct_buf who;
-    ct_buf_init(&who, 0);
-    ct_casualty_print(&casualty, &who);
-    ct_log_event(&node->log, CT_LOG_ERROR, "job_failed", "%s", ct_buf_str(&who));
-    ct_buf_deinit(&who);
-}
-
-static void tell_stop(struct node *node)
-{
-    const char *why = node->requeue ? " to be queued again" : "";
-    char name[32];
-
-    (void)ct_signal_name(node->stopped_by, name, sizeof name);
-    if (node->stopped_count == 0)
-        ct_log_event(&node->log, CT_LOG_INFO, "stopped", "stopped by %s%s; no worker was running",
-                     name, why);
-    else
-        ct_log_event(&node->log, CT_LOG_INFO, "stopped",
-                     "stopped by %s%s; %u worker%s ended within %.1f s%s", name, why,
-                     node->stopped_count, node->stopped_count == 1 ? "" : "s",
-                     (double)(uv_now(&node->loop) - node->stopped_at_ms) / 1000,
-                     node->released ? "; the job goes on without this node" : "");
-}
-
-void words_closing(struct node *node)
-{
-    ct_console_live(node->console, "");
-    if (node->stopped_by != 0)
-        tell_stop(node);
-    else if (node->error.code != 0)
-        ct_log_event(&node->log, CT_LOG_ERROR, "failed", "%s", node->error.text);
-    else if (node->released)
-        ct_log_event(&node->log, CT_LOG_INFO, "released", "the job goes on without this node");
-    else if (node->result.code == CT_ECLOSED || node->result.code == CT_EREQUEUE)
-        /* by its user, from another node */
-        ct_log_event(&node->log, CT_LOG_INFO, "stopped", "%s", node->result.cause.text);
-    else if (node->result.code != 0)
-        tell_failure(node);
 }

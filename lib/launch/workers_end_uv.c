@@ -99,7 +99,7 @@ static void tell(struct ct_workers *workers, const struct verdict *verdict,
         .time_ms = verdict->time_ms,
         .code = worker->fault_code,
         .text = worker->fault,
-        .error_path = verdict->noted ? worker->error_file : "",
+        .own_error_file = worker->error_file != NULL ? worker->error_file : "",
         .error_file = verdict->noted ? &verdict->note.file : NULL,
     };
     struct ct_buf tail;
@@ -215,8 +215,7 @@ static void settle(struct ct_workers *workers, struct worker *worker)
     ct_workers_step(workers, end_event(workers, worker), worker);
     if (swept)
         worker->gone = true;
-    if (!ct_exit_ok(worker->end) && !worker->dismissed && !worker->blamed &&
-        workers->callbacks.on_casualty != NULL)
+    if (!ct_exit_ok(worker->end) && !worker->dismissed && !worker->blamed)
         tell_casualty(workers, worker);
     workers->callbacks.on_left(workers->callbacks.context, local_rank);
 }

@@ -222,7 +222,7 @@ static int start_one(struct ct_workers *workers, const struct ct_workers_round *
     int rc = 0;
 
     worker->rank = spec->rank;
-    if (spec->error_file != NULL) {
+    if (spec->error_file != NULL && spec->error_file[0] != '\0') {
         worker->error_file = strdup(spec->error_file);
         rc = worker->error_file != NULL ? 0 : ct_error_set(err, CT_ENOMEM, "out of memory");
     }

@@ -43,7 +43,7 @@ struct ct_worker_spec {
     char *const *envp;
     char *const *argv;          /* NULL: the round's */
     const struct ct_cpus *cpus; /* NULL: all */
-    const char *error_file;     /* where it may leave an error file, or NULL */
+    const char *error_file;     /* where it may leave an error file; NULL, "": nowhere */
     struct ct_output_route routes[CT_CONSOLE_STREAMS];
 };
 
@@ -64,8 +64,8 @@ struct ct_worker_failure {
     int64_t time_ms;    /* when it happened, since 1970 */
     int code;           /* of the error that it announced; 0: none */
     const char *text;   /* that error's sentence, or its last lines */
-    const char *error_path;                 /* of its error file, or "" */
-    const struct ct_error_file *error_file; /* what it says, or NULL */
+    const char *own_error_file;             /* where it was to leave an error file, or "" */
+    const struct ct_error_file *error_file; /* what it says, or NULL when there is none */
 };
 
 struct ct_workers_callbacks {
@@ -73,7 +73,7 @@ struct ct_workers_callbacks {
     void (*on_message)(void *context, uint32_t local_rank, const struct ct_message *message);
     /* The node's root failure: of those that are known by now, the first that happened. */
     void (*on_failure)(void *context, const struct ct_worker_failure *failure);
-    /* Any other bad end; not of those that were dismissed. May be NULL. */
+    /* Any other bad end; not of those that were dismissed. */
     void (*on_casualty)(void *context, const struct ct_worker_failure *failure);
     /* A worker has ended while others run. */
     void (*on_left)(void *context, uint32_t local_rank);

@@ -7,6 +7,7 @@
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -153,6 +154,18 @@ const char *e2e_wait_file(const char *path, double seconds)
 {
     proc_until(has_content, (void *)(uintptr_t)path, seconds, path);
     return e2e_read(path);
+}
+
+const char *e2e_glob(const char *pattern)
+{
+    static char path[PATH_MAX];
+    glob_t found;
+
+    cr_assert_eq(glob(pattern, 0, NULL, &found), 0, "nothing matches %s", pattern);
+    cr_assert_eq(found.gl_pathc, 1u, "%zu paths match %s", found.gl_pathc, pattern);
+    (void)ct_str_copy(path, sizeof path, found.gl_pathv[0]);
+    globfree(&found);
+    return path;
 }
 
 static bool is_gone(void *context)

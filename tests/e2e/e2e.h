@@ -25,6 +25,10 @@ const char *e2e_script(const char *name, const char *text);
 const char *e2e_read(const char *path);
 bool e2e_exists(const char *path);
 
+/* The one path that matches a shell pattern ("logs/none_*"), or fail. Static storage, one at a
+ * time. */
+const char *e2e_glob(const char *pattern);
+
 /* Start or run `ctrun` with the arguments that follow, NULL at the end. */
 void e2e_start(struct proc *proc, const char *first, ...) __attribute__((sentinel));
 int e2e_run(struct proc *proc, const char *first, ...) __attribute__((sentinel));

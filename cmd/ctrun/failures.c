@@ -1,0 +1,81 @@
+/* See failures.h. */
+#include "failures.h"
+
+#include "base/fs.h"
+
+#include <string.h>
+
+enum { ARENA_BYTES = 16 << 20 };
+
+void failures_init(struct failures *failures)
+{
+    *failures = (struct failures){.generation = 0};
+    ct_arena_init(&failures->arena, ARENA_BYTES);
+}
+
+void failures_deinit(struct failures *failures)
+{
+    ct_arena_deinit(&failures->arena);
+}
+
+static const char *keep(struct failures *failures, const char *text)
+{
+    const char *kept = ct_arena_strdup(&failures->arena, text);
+
+    return kept != NULL ? kept : "";
+}
+
+const char *failures_text(const struct ct_worker_failure *failure)
+{
+    const struct ct_error_file *file = failure->error_file;
+
+    if (file == NULL)
+        return failure->text;
+    return file->callstack[0] != '\0' ? file->callstack : file->message;
+}
+
+void failures_add(struct failures *failures, uint64_t generation, const char *host,
+                  const struct ct_worker_failure *failure)
+{
+    if (generation != failures->generation) {
+        failures_deinit(failures);
+        failures_init(failures);
+        failures->generation = generation;
+    }
+    if (failures->count == FAILURES_MAX)
+        return;
+    failures->list[failures->count++] = (struct ct_failure){
+        .host = keep(failures, host),
+        .rank = failure->rank,
+        .local_rank = failure->local_rank,
+        .pid = failure->pid,
+        .end = failure->end,
+        .stopped = failure->stopped,
+        .time_ms = failure->time_ms,
+        .path = keep(failures, failure->error_file != NULL ? failure->own_error_file : ""),
+        .text = keep(failures, failures_text(failure)),
+    };
+}
+
+const struct ct_failure *failures_of(const struct failures *failures, uint64_t generation,
+                                     int32_t rank)
+{
+    for (size_t i = 0; generation == failures->generation && i < failures->count; i++)
+        if (rank >= 0 && failures->list[i].rank == (uint32_t)rank)
+            return &failures->list[i];
+    return NULL;
+}
+
+void failures_write(const struct ct_failure *failure, const char *path)
+{
+    struct ct_arena arena;
+    struct ct_buf text;
+
+    ct_arena_init(&arena, CT_ERROR_FILE_BYTES);
+    ct_buf_init(&text, 2 * CT_ERROR_FILE_BYTES);
+    const struct ct_error_file file = ct_report_error_file(failure, &arena);
+    ct_error_file_print(&file, &text);
+    (void)ct_fs_replace(path, text.data, text.size, NULL);
+    ct_buf_deinit(&text);
+    ct_arena_deinit(&arena);
+}

@@ -1,0 +1,36 @@
+/* How the workers of this node ended badly in the newest round in which any did, kept for the
+ * closing words, for torchrun's table and for error files. */
+#ifndef CT_CTRUN_FAILURES_H
+#define CT_CTRUN_FAILURES_H
+
+#include "base/arena.h"
+#include "launch/report.h"
+#include "launch/workers_uv.h"
+
+enum { FAILURES_MAX = 64 }; /* more are not kept */
+
+struct failures {
+    uint64_t generation; /* 0: none */
+    struct ct_arena arena;
+    struct ct_failure list[FAILURES_MAX];
+    size_t count;
+};
+
+void failures_init(struct failures *failures);
+void failures_deinit(struct failures *failures);
+
+/* The most telling text about it: where it happened, what it was, or the last lines. */
+const char *failures_text(const struct ct_worker_failure *failure);
+
+/* Keep one; the first of a newer round replaces all older ones. */
+void failures_add(struct failures *failures, uint64_t generation, const char *host,
+                  const struct ct_worker_failure *failure);
+
+/* The one of this rank, NULL for none. */
+const struct ct_failure *failures_of(const struct failures *failures, uint64_t generation,
+                                     int32_t rank);
+
+/* Write what an error file says of this failure to `path`, in one piece or not at all. */
+void failures_write(const struct ct_failure *failure, const char *path);
+
+#endif

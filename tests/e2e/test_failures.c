@@ -1,0 +1,250 @@
+/* What is left of a failure: error files, torchrun's table, the log tree; and signals. */
+#include "e2e.h"
+
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+TestSuite(failures, .init = e2e_enter, .fini = e2e_leave, .timeout = 120);
+
+/* ---- error files ------------------------------------------------------------------------------
+ */
+
+/* Writes what PyTorch's `record` writes, and ends. */
+#define FAIL_WITH_FILE(message)                                                                   \
+    "printf '{\"message\": {\"message\": \"" message "\", \"extraInfo\": {\"py_callstack\": "     \
+    "\"Traceback (most recent call last):\\\\n  the line\\\\n" message "\\\\n\", \"timestamp\": " \
+    "\"%s\"}}}' $(date +%s) > $TORCHELASTIC_ERROR_FILE.new\n"                                     \
+    "mv $TORCHELASTIC_ERROR_FILE.new $TORCHELASTIC_ERROR_FILE\n"
+
+Test(failures, an_error_file_becomes_the_root_cause_in_torchruns_table)
+{
+    struct proc run;
+    const char *fail =
+        e2e_script("fail", "#!/bin/sh\n[ $RANK = 1 ] || exec sleep 600\n" FAIL_WITH_FILE(
+                               "ValueError: no such layer") "exit 3\n");
+
+    cr_assert_eq(e2e_run(&run, "--nproc_per_node", "2", "--log_dir=logs", fail, NULL), 3);
+    e2e_said(&run, "exited with status 3\n  | ValueError: no such layer\nctrun: exit status 3\n");
+    e2e_said(&run, "fail FAILED\n------");
+    e2e_said(&run, "Failures:\n  <NO_OTHER_FAILURES>\n");
+    e2e_said(&run, "Root Cause (first observed failure):\n[0]:\n  time      : 20");
+    e2e_said(&run, "  rank      : 1 (local_rank: 1)\n  exitcode  : 3 (pid: ");
+    e2e_said(&run, "/attempt_0_g1/1/error.json\n  traceback : Traceback (most recent call last):\n"
+                   "    the line\n  ValueError: no such layer\n======");
+    e2e_not_said(&run, "SIGTERM");
+    proc_free(&run);
+}
+
+Test(failures, the_first_error_is_the_cause_although_its_worker_ends_last)
+{
+    struct proc run;
+    const char *fail = e2e_script(
+        "fail", "#!/bin/sh\nif [ $RANK = 1 ]; then\n" FAIL_WITH_FILE(
+                    "ValueError: the cause") ": > failed\nwhile :; do sleep 0.05; done\nfi\n"
+                                             "until [ -e failed ]; do sleep 0.02; "
+                                             "done\n" FAIL_WITH_FILE(
+                                                 "ConnectionError: an echo") "exit 4\n");
+
+    cr_assert_eq(e2e_run(&run, "--nproc_per_node", "2", fail, NULL), 1);
+    e2e_said(&run, "ctrun: job failed: rank 1 ");
+    e2e_said(&run, "  | ValueError: the cause\n");
+    e2e_said(&run, "Failures:\n[1]:\n");
+    e2e_said(&run, "  ConnectionError: an echo\n------");
+    proc_free(&run);
+}
+
+Test(failures, without_error_file_the_table_shows_how_each_worker_ended)
+{
+    struct proc run;
+    const char *fail = e2e_script("fail", "#!/bin/sh\n[ $RANK = 1 ] && kill -SEGV $$\n"
+                                          "exec sleep 600\n");
+
+    cr_assert_eq(e2e_run(&run, "--nproc_per_node", "2", fail, NULL), 128 + SIGSEGV);
+    e2e_said(&run, "  exitcode  : -11 (pid: ");
+    e2e_said(&run, ")  (SIGSEGV)\n  error_file: <N/A>\n  traceback : Signal 11 (SIGSEGV) received");
+    proc_free(&run);
+}
+
+/* How many folders of error files lie in the test's own TMPDIR. */
+static int leftovers(void)
+{
+    struct dirent *entry;
+    int count = 0;
+    DIR *folder = opendir("tmp");
+
+    cr_assert_not_null(folder);
+    while ((entry = readdir(folder)) != NULL)
+        count += strncmp(entry->d_name, "ctrun-errors-", 13) == 0;
+    (void)closedir(folder);
+    return count;
+}
+
+Test(failures, without_logs_only_an_error_file_that_was_named_stays)
+{
+    struct proc run;
+    const char *fail = e2e_script(
+        "fail", "#!/bin/sh\n[ $1 = well ] && exit 0\n" FAIL_WITH_FILE("E: x") "exit 3\n");
+    const char *const well[] = {proc_program("ctrun"), fail, "well", NULL};
+    const char *const badly[] = {proc_program("ctrun"), fail, "badly", NULL};
+    char tmp[4096];
+    const char *const env[] = {tmp, NULL};
+
+    (void)snprintf(tmp, sizeof tmp, "TMPDIR=%s", e2e_in_folder("tmp"));
+    cr_assert_eq(mkdir("tmp", 0700), 0);
+    cr_assert_eq(proc_run(&run, well, env, 20), 0);
+    cr_assert_eq(leftovers(), 0);
+    proc_free(&run);
+    cr_assert_eq(proc_run(&run, badly, env, 20), 3);
+    cr_assert_eq(leftovers(), 1);
+    (void)e2e_glob("tmp/ctrun-errors-*/attempt_0_g1/0/error.json");
+    proc_free(&run);
+}
+
+Test(failures, a_launcher_of_launchers_reads_how_a_worker_of_a_worker_failed)
+{
+    struct proc run;
+    const char *fail = e2e_script("fail", "#!/bin/sh\n" FAIL_WITH_FILE("E: deep down") "exit 5\n");
+    const char *ctrun = proc_program("ctrun");
+
+    cr_assert_eq(
+        e2e_run(&run, "--log_dir=outer", "--no-python", ctrun, "--log_dir=inner", fail, NULL), 5);
+    e2e_said(&run, "ctrun: exit status 5\n[0:0] ");
+    e2e_said(&run, "\n  | E: deep down\nctrun: exit status 5\n");
+    cr_assert_not_null(
+        strstr(e2e_read(e2e_glob("outer/none_*/attempt_0_g1/0/error.json")), "\"errorCode\": 5}}"));
+    proc_free(&run);
+}
+
+Test(failures, a_failure_without_error_file_gets_one_in_the_log_folder)
+{
+    struct proc run;
+    const char *fail = e2e_script("fail", "#!/bin/sh\necho last words >&2\nexit 6\n");
+
+    cr_assert_eq(e2e_run(&run, "--log_dir=logs", fail, NULL), 6);
+    const char *text = e2e_read(e2e_glob("logs/none_*/attempt_0_g1/0/error.json"));
+    cr_assert_not_null(strstr(text, "{\"message\": {\"message\": \"last words\", \"extraInfo\": "));
+    cr_assert_not_null(strstr(text, "\"errorCode\": 6}}"));
+    proc_free(&run);
+}
+
+/* ---- the log tree -----------------------------------------------------------------------------
+ */
+
+Test(failures, each_attempt_and_each_run_keeps_its_own_logs)
+{
+    struct proc run;
+    const char *fail =
+        e2e_script("fail", "#!/bin/sh\necho \"attempt $TORCHELASTIC_RESTART_COUNT\"\n"
+                           "[ $TORCHELASTIC_RESTART_COUNT = 2 ]\n");
+
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(e2e_run(&run, "--rdzv_id", i == 0 ? "a/b" : "c", "--max_restarts=2",
+                             "--log_dir=logs", fail, NULL),
+                     0);
+        proc_free(&run);
+    }
+    cr_assert_str_eq(e2e_read(e2e_glob("logs/a_b_*/attempt_0_g1/0/stdout.log")), "attempt 0\n");
+    cr_assert_str_eq(e2e_read(e2e_glob("logs/a_b_*/attempt_1_g2/0/stdout.log")), "attempt 1\n");
+    cr_assert_str_eq(e2e_read(e2e_glob("logs/c_*/attempt_2_g3/0/stdout.log")), "attempt 2\n");
+}
+
+Test(failures, with_dev_null_as_log_folder_there_are_neither_logs_nor_error_files)
+{
+    struct proc run;
+    const char *show = e2e_script("show", "#!/bin/sh\necho \"<$TORCHELASTIC_ERROR_FILE>\"\n"
+                                          "echo hidden >&2\n");
+
+    cr_assert_eq(e2e_run(&run, "--log_dir=/dev/null", "--redirects=2", show, NULL), 0);
+    cr_assert_str_eq(ct_buf_str(&run.text), "[0:0] <>\n");
+    proc_free(&run);
+}
+
+/* ---- signals ----------------------------------------------------------------------------------
+ */
+
+/* Two workers that note each signal; `ready.RANK` is there when they listen. */
+static void start_listeners(struct proc *run, const char *option)
+{
+    const char *listen = e2e_script(
+        "listen", "#!/bin/sh\nfor s in HUP INT QUIT TERM; do\n"
+                  "  trap \"echo got $s; echo $s > ended.$RANK; exit 0\" $s\ndone\n"
+                  "for s in USR1 USR2; do trap \"echo got $s; echo $s >> passed.$RANK\" $s; done\n"
+                  "echo $$ > ready.$RANK.new\nmv ready.$RANK.new ready.$RANK\n"
+                  "while :; do sleep 0.02; done\n");
+
+    e2e_start(run, "--nproc_per_node=2", "--grace=5s", option, listen, NULL);
+    (void)e2e_wait_file("ready.0", 20);
+    (void)e2e_wait_file("ready.1", 20);
+}
+
+Test(failures, workers_end_by_the_signal_that_ctrun_got)
+{
+    static const struct {
+        int signal;
+        const char *name;
+    } rows[] = {{SIGHUP, "HUP\n"}, {SIGTERM, "TERM\n"}, {SIGQUIT, "QUIT\n"}};
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct proc run;
+        start_listeners(&run, "--grace=5s");
+        cr_assert_eq(kill(run.pid, rows[i].signal), 0);
+        cr_assert_eq(proc_finish(&run, 10), 128 + rows[i].signal);
+        cr_assert_str_eq(e2e_read("ended.0"), rows[i].name);
+        cr_assert_str_eq(e2e_read("ended.1"), rows[i].name);
+        for (int rank = 0; rank < 2; rank++)
+            (void)unlink(rank == 0 ? "ready.0" : "ready.1");
+        proc_free(&run);
+    }
+}
+
+Test(failures, user_signals_reach_every_worker_and_the_job_goes_on)
+{
+    struct proc run;
+
+    start_listeners(&run, "--grace=5s");
+    cr_assert_eq(kill(run.pid, SIGUSR1), 0);
+    cr_assert_str_eq(e2e_wait_file("passed.0", 10), "USR1\n");
+    cr_assert_str_eq(e2e_wait_file("passed.1", 10), "USR1\n");
+    cr_assert_eq(kill(run.pid, SIGUSR2), 0);
+    (void)proc_wait_text(&run, "[0:0] got USR2", 10);
+    (void)proc_wait_text(&run, "[0:1] got USR2", 10);
+    cr_assert_not(e2e_exists("ended.0") || e2e_exists("ended.1"));
+    cr_assert_eq(kill(run.pid, SIGTERM), 0);
+    cr_assert_eq(proc_finish(&run, 10), 128 + SIGTERM);
+    proc_free(&run);
+}
+
+Test(failures, the_lists_of_signals_are_the_users)
+{
+    struct proc run;
+
+    start_listeners(&run, "--signals-to-handle=SIGUSR1,SIGTERM");
+    cr_assert_eq(kill(run.pid, SIGUSR2), 0);
+    (void)proc_wait_text(&run, "[0:1] got USR2", 10);
+    cr_assert_eq(kill(run.pid, SIGUSR1), 0);
+    (void)proc_wait_text(&run, "[0:1] got USR1", 10);
+    /* They do not end by it: the grace does. */
+    cr_assert_eq(proc_finish(&run, 15), 128 + SIGUSR1);
+    proc_free(&run);
+}
+
+Test(failures, sigterm_gives_workers_their_grace)
+{
+    struct proc run;
+    const char *save =
+        e2e_script("save", "#!/bin/sh\ntrap 'sleep 0.7; echo saved > saved; exit 0' TERM\n"
+                           ": > listens\necho x > ready\nwhile :; do sleep 0.02; done\n");
+
+    e2e_start(&run, "--grace=20s", save, NULL);
+    (void)e2e_wait_file("ready", 20);
+    cr_assert_eq(kill(run.pid, SIGTERM), 0);
+    cr_assert_eq(proc_finish(&run, 15), 128 + SIGTERM);
+    cr_assert_str_eq(e2e_read("saved"), "saved\n");
+    proc_free(&run);
+}
