@@ -53,8 +53,7 @@ bool ct_cpus_parse(const char *list, struct ct_cpus *ret_cpus)
     return true;
 }
 
-/* A small file of the kernel, terminated; false when it cannot be read. */
-static bool read_small(const char *root, const char *path, char *text, size_t room)
+bool ct_sys_read(const char *root, const char *path, char *text, size_t room)
 {
     char full[4096];
 
@@ -78,7 +77,7 @@ uint32_t ct_cpus_available(const char *root, const struct ct_cpus *allowed)
     char text[64];
 
     /* Inside a container the namespace's own cgroup is the root of this file system. */
-    if (read_small(root, "/sys/fs/cgroup/cpu.max", text, sizeof text) &&
+    if (ct_sys_read(root, "/sys/fs/cgroup/cpu.max", text, sizeof text) &&
         sscanf(text, "%llu %llu", &quota, &period) == 2 && quota > 0 && period > 0 &&
         quota <= UINT64_MAX - period) {
         unsigned long long whole = (quota + period - 1) / period;
@@ -96,7 +95,7 @@ static uint32_t take_core(const char *root, unsigned cpu, struct ct_cpus *left, 
 
     (void)snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%u/topology/thread_siblings_list",
                    cpu);
-    if (!read_small(root, path, text, sizeof text) || !ct_cpus_parse(text, &core)) {
+    if (!ct_sys_read(root, path, text, sizeof text) || !ct_cpus_parse(text, &core)) {
         core = (struct ct_cpus){{0}};
         ct_cpus_add(&core, cpu);
     }
@@ -127,13 +126,13 @@ uint32_t ct_cpus_order(const char *root, const struct ct_cpus *allowed, uint16_t
     uint32_t count = 0;
     char path[96], text[4096];
 
-    if (read_small(root, "/sys/devices/system/node/online", text, sizeof text) &&
+    if (ct_sys_read(root, "/sys/devices/system/node/online", text, sizeof text) &&
         ct_cpus_parse(text, &online)) {
         for (unsigned i = 0; i < CT_CPUS_MAX; i++) {
             if (!ct_cpus_has(&online, i))
                 continue;
             (void)snprintf(path, sizeof path, "/sys/devices/system/node/node%u/cpulist", i);
-            if (read_small(root, path, text, sizeof text) && ct_cpus_parse(text, &node))
+            if (ct_sys_read(root, path, text, sizeof text) && ct_cpus_parse(text, &node))
                 count += take_node(root, &node, &left, order + count);
         }
     }

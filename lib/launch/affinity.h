@@ -7,6 +7,7 @@
 #define CT_LAUNCH_AFFINITY_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { CT_CPUS_MAX = 4096 };
@@ -33,6 +34,9 @@ int ct_cpus_allowed(struct ct_cpus *ret_cpus);
 
 /* A kernel list, "0-3,8,10-11", as a set; false when malformed or beyond CT_CPUS_MAX. */
 bool ct_cpus_parse(const char *list, struct ct_cpus *ret_cpus);
+
+/* A small file of the kernel, `root` + `path`, terminated; false when it cannot be read. */
+bool ct_sys_read(const char *root, const char *path, char *text, size_t room);
 
 /* How many CPUs' worth of time this process has: `allowed`, or the quota of its cgroup (cpu.max
  * under `root`, rounded up) when that is less; at least 1. */

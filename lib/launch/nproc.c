@@ -1,7 +1,9 @@
 /* See nproc.h. */
 #include "launch/nproc.h"
 
+#include "base/arena.h"
 #include "base/str.h"
+#include "launch/hostlist.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -107,12 +109,85 @@ static int from_gpus(const struct ct_host_view *host, uint32_t *ret_nproc, struc
     return 0;
 }
 
+/* ---- a number for each host ------------------------------------------------------------------ */
+
+/* Does `hosts`, "node[1-4]" or "*", name this host, with or without its domain? */
+static int names_host(const char *hosts, const char *name, bool *ret_named, struct ct_error *err)
+{
+    enum { ARENA_BYTES = 32 << 20 }; /* for CT_HOSTLIST_MAX names */
+    const char *const *list = NULL;
+    size_t count = 0, shorter = strcspn(name, ".");
+    struct ct_arena arena;
+
+    *ret_named = strcmp(hosts, "*") == 0;
+    if (*ret_named)
+        return 0;
+    ct_arena_init(&arena, ARENA_BYTES);
+    int rc = ct_hostlist_expand(hosts, &arena, &list, &count, err);
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        *ret_named |= strcmp(list[i], name) == 0 ||
+                      (strncmp(list[i], name, shorter) == 0 && list[i][shorter] == '\0');
+    ct_arena_deinit(&arena);
+    return rc;
+}
+
+/* The length of an entry of the table, HOSTS=N: up to the comma behind its N. */
+static size_t entry_length(const char *text)
+{
+    size_t hosts = strcspn(text, "=");
+
+    return hosts + strcspn(text + hosts, ",");
+}
+
+/* What the first entry that names this host says, in `room`. */
+static int from_table(const char *text, const char *name, char *room, size_t size,
+                      struct ct_error *err)
+{
+    char entry[1024];
+
+    for (const char *at = text;;) {
+        size_t length = entry_length(at);
+        bool named = false;
+
+        (void)snprintf(entry, sizeof entry, "%.*s", (int)length, at);
+        char *equals = strchr(entry, '=');
+        if (equals == NULL || length >= sizeof entry || strlen(equals) > size)
+            return ct_error_set(
+                err, CT_EUSAGE,
+                "nproc_per_node has \"%.64s\" among its hosts; an entry is HOSTS=N, "
+                "as in node[1-4]=8,*=2",
+                entry);
+        *equals = '\0';
+        int rc = names_host(entry, name, &named, err);
+        if (rc != 0)
+            return ct_error_prefix(err, "nproc_per_node");
+        if (named) {
+            (void)snprintf(room, size, "%s", equals + 1);
+            return 0;
+        }
+        if (at[length] == '\0')
+            return ct_error_set(
+                err, CT_EUSAGE,
+                "nproc_per_node names no number for this host, %s; add %s=N, or *=N "
+                "for every other host",
+                name, name);
+        at += length + 1;
+    }
+}
+
 int ct_nproc_resolve(const char *text, const struct ct_host_view *host, uint32_t *ret_nproc,
                      struct ct_error *err)
 {
     uint64_t number;
-    bool is_auto = strcmp(text, "auto") == 0;
+    char own[16];
 
+    if (strchr(text, '=') != NULL) {
+        int rc = from_table(text, host->name, own, sizeof own, err);
+        if (rc != 0)
+            return rc;
+        text = own;
+    }
+    bool is_auto = strcmp(text, "auto") == 0;
     if (strcmp(text, "gpu") == 0)
         return from_gpus(host, ret_nproc, err);
     if (is_auto || strcmp(text, "cpu") == 0) {

@@ -1,4 +1,5 @@
-/* How many workers a node starts: `nproc_per_node` = a number, "cpu", "gpu" or "auto".
+/* How many workers a node starts: `nproc_per_node` = a number, "cpu", "gpu" or "auto", or one of
+ * these for each of several hosts: "node[1-4]=8,node5=gpu,*=2" ("*" is every other host).
  *
  * GPUs are counted from the driver's device files, never by starting CUDA (which takes seconds and
  * memory on each card); CUDA_VISIBLE_DEVICES counts as CUDA reads it. */
@@ -16,10 +17,11 @@ struct ct_host_view {
     const char *root;                 /* in front of /dev, /proc, /sys: "" on a real host */
     uint32_t cpus;                    /* CPUs that this process may use (ct_cpus_available) */
     const char *cuda_visible_devices; /* NULL: unset, all are visible */
+    const char *name;                 /* the host's, as a table of hosts may name it */
 };
 
-/* `text` as a number of workers, 1 to CT_NPROC_MAX. 0, or CT_EUSAGE for a wrong text and
- * CT_EUNAVAILABLE when "gpu" finds none. */
+/* `text` as a number of workers, 1 to CT_NPROC_MAX. 0, or CT_EUSAGE for a wrong text or a host that
+ * a table does not name, and CT_EUNAVAILABLE when "gpu" finds none. */
 int ct_nproc_resolve(const char *text, const struct ct_host_view *host, uint32_t *ret_nproc,
                      struct ct_error *err);
 

@@ -36,7 +36,7 @@ static void add_cards(unsigned count)
 
 static uint32_t resolve(const char *text, const char *visible)
 {
-    struct ct_host_view host = {tree.root, 6, visible};
+    struct ct_host_view host = {tree.root, 6, visible, "node3.lan"};
     struct ct_error err = {0};
     uint32_t nproc = 0;
 
@@ -53,7 +53,7 @@ Test(nproc, a_number_is_taken_as_it_is)
 Test(nproc, anything_else_is_refused_with_what_it_takes)
 {
     static const char *const texts[] = {"0", "-1", "4097", "", "two", "gpus", "3x", "1.5", "0x2"};
-    struct ct_host_view host = {tree.root, 6, NULL};
+    struct ct_host_view host = {tree.root, 6, NULL, "node3.lan"};
 
     for (size_t i = 0; i < CT_COUNT(texts); i++) {
         struct ct_error err = {0};
@@ -68,7 +68,7 @@ Test(nproc, anything_else_is_refused_with_what_it_takes)
 
 Test(nproc, without_a_driver_there_is_no_gpu_and_auto_means_cpus)
 {
-    struct ct_host_view host = {tree.root, 6, NULL};
+    struct ct_host_view host = {tree.root, 6, NULL, "node3.lan"};
     struct ct_error err = {0};
     uint32_t nproc;
 
@@ -99,7 +99,7 @@ Test(nproc, a_container_has_the_cards_of_its_dev_not_all_of_proc)
 
 Test(nproc, visible_devices_hide_the_others)
 {
-    struct ct_host_view host = {tree.root, 6, ""};
+    struct ct_host_view host = {tree.root, 6, "", "node3.lan"};
     struct ct_error err = {0};
     uint32_t nproc;
 
@@ -126,4 +126,41 @@ Test(nproc, the_list_is_read_as_cuda_reads_it)
     for (size_t i = 0; i < CT_COUNT(rows); i++)
         cr_assert_eq(ct_nproc_visible(rows[i].list, 4), rows[i].count, "\"%s\" gave %u",
                      rows[i].list, ct_nproc_visible(rows[i].list, 4));
+}
+
+Test(nproc, each_host_of_a_table_has_its_own_number)
+{
+    add_cards(3);
+    cr_assert_eq(resolve("node[1-4]=8,*=2", NULL), 8u);
+    cr_assert_eq(resolve("node[1-2,4],other=8,*=2", NULL), 2u);
+    cr_assert_eq(resolve("other=8,node3.lan=5", NULL), 5u);
+    cr_assert_eq(resolve("node[1-2],node3=5", NULL), 5u, "a list of hosts");
+    cr_assert_eq(resolve("node3=gpu,*=1", NULL), 3u);
+    cr_assert_eq(resolve("*=4,node3=5", NULL), 4u, "the first that fits");
+}
+
+Test(nproc, a_table_that_is_wrong_or_lacks_this_host_is_refused)
+{
+    static const struct {
+        const char *text, *words;
+    } rows[] = {
+        {"node[1-2]=8", "names no number for this host, node3.lan; add node3.lan=N"},
+        {"node3=", "takes a number"},
+        {"node3=x", "takes a number"},
+        {"=3", "nproc_per_node"},
+        {"node[1-=3", "nproc_per_node"},
+        {"node1=3,node3", "has \"node3\" among its hosts"},
+        {"node3=12345678901234567890", "among its hosts"},
+    };
+    struct ct_host_view host = {tree.root, 6, NULL, "node3.lan"};
+
+    for (size_t i = 0; i < CT_COUNT(rows); i++) {
+        struct ct_error err = {0};
+        uint32_t nproc = 9;
+
+        cr_assert_eq(ct_nproc_resolve(rows[i].text, &host, &nproc, &err), CT_EUSAGE, "\"%s\"",
+                     rows[i].text);
+        cr_assert_eq(nproc, 9u);
+        cr_assert_not_null(strstr(err.text, rows[i].words), "%s", err.text);
+    }
 }
