@@ -314,12 +314,17 @@ static int open_node(struct node *node, struct ct_error *err)
     node->drain.data = node;
     node->quiesce.data = node;
     node->watch = watch_new(node);
-    node->store = store_new(node);
-    if (node->watch == NULL || node->store == NULL)
+    if (node->watch == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory");
     node->notice.data = node;
     node->linger.data = node;
     return ct_control_page_new(&node->page, &node->page_fd, err);
+}
+
+static int open_store(struct node *node, struct ct_error *err)
+{
+    node->store = store_new(node, err);
+    return node->store != NULL ? 0 : err->code;
 }
 
 /* What the number of ranks must divide, so that the global batch stays as it is when nodes come and
@@ -413,6 +418,8 @@ int node_run(const struct job *job)
     ct_buf_init(&node->failure.who, 0);
     ct_buf_init(&node->failure.text, 0);
     int rc = open_node(node, &err);
+    if (rc == 0)
+        rc = open_store(node, &err);
     if (rc == 0)
         rc = join(node, &err);
     if (rc != 0)

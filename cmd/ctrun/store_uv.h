@@ -25,8 +25,8 @@
 struct node;
 struct store;
 
-/* NULL without memory. */
-struct store *store_new(struct node *node);
+/* NULL and the reason: no memory, or an unusable key file. */
+struct store *store_new(struct node *node, struct ct_error *err);
 
 /* The port for the promise of round `generation`; 0: there is none to have, which is an error only
  * when this becomes node 0. The store of the round before is gone: its workers are, too. */

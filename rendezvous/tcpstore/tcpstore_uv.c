@@ -23,6 +23,7 @@
 
 enum {
     BACKLOG = 4096,
+    CLIENTS = 16384,
     READ_BYTES = 64 << 10,
     CHUNK_BYTES = 256 << 10,
     SPARE_DESCRIPTORS = 128, /* left to the rest of the program */
@@ -448,17 +449,14 @@ int ct_tcpstore_server_allow(struct ct_tcpstore_server *server, const char *cons
     return 0;
 }
 
-/* No more clients than descriptors. */
-static void bound_clients(struct ct_tcpstore_limits *limits)
+uint32_t ct_tcpstore_clients_possible(uint32_t most)
 {
     struct rlimit files;
-    uint32_t most = limits->clients != 0 ? limits->clients : 16384;
 
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY) {
-        rlim_t spare = CT_MIN(files.rlim_cur / 2, (rlim_t)SPARE_DESCRIPTORS);
-        most = (uint32_t)CT_MIN((rlim_t)most, files.rlim_cur - spare);
-    }
-    limits->clients = most;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY)
+        return most;
+    rlim_t spare = CT_MIN(files.rlim_cur / 2, (rlim_t)SPARE_DESCRIPTORS);
+    return (uint32_t)CT_MIN((rlim_t)most, files.rlim_cur - spare);
 }
 
 static int prepare(struct ct_tcpstore_server *server, const struct ct_endpoint *endpoint,
@@ -475,7 +473,8 @@ static int prepare(struct ct_tcpstore_server *server, const struct ct_endpoint *
     if (endpoint->is_unix)
         return ct_error_set(err, CT_EUSAGE, "PyTorch's store needs a TCP address, not %s",
                             endpoint->path);
-    bound_clients(&server->options.limits);
+    options->limits.clients = ct_tcpstore_clients_possible(
+        options->limits.clients != 0 ? options->limits.clients : CLIENTS);
     server->store = ct_tcpstore_new(&server->options.limits);
     server->input = malloc(READ_BYTES);
     if (server->store == NULL || server->input == NULL)

@@ -73,4 +73,7 @@ struct ct_tcpstore *ct_tcpstore_server_store(const struct ct_tcpstore_server *se
  * own must have left. Frees itself when the loop has run. */
 void ct_tcpstore_server_stop(struct ct_tcpstore_server *server);
 
+/* At most so many clients, and no more than there may be descriptors. */
+uint32_t ct_tcpstore_clients_possible(uint32_t most);
+
 #endif

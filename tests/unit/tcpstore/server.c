@@ -99,17 +99,27 @@ void host_turn(const char *file, int line, const char *condition)
     uv_run(&host.loop, UV_RUN_NOWAIT);
 }
 
-int dial_from(const char *address, const char *source)
+static int dial_at(const char *address, const char *source, uint16_t port)
 {
     struct sockaddr_in to = {.sin_family = AF_INET}, from = {.sin_family = AF_INET};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     cr_assert_eq(inet_pton(AF_INET, address, &to.sin_addr), 1);
     cr_assert_eq(inet_pton(AF_INET, source, &from.sin_addr), 1);
-    to.sin_port = htons(ct_tcpstore_server_endpoint(host.server)->port);
+    to.sin_port = htons(port);
     cr_assert_eq(bind(fd, (struct sockaddr *)&from, sizeof from), 0, "%s", strerror(errno));
     cr_assert_eq(connect(fd, (struct sockaddr *)&to, sizeof to), 0, "%s", strerror(errno));
     return fd;
+}
+
+int dial_from(const char *address, const char *source)
+{
+    return dial_at(address, source, ct_tcpstore_server_endpoint(host.server)->port);
+}
+
+int dial_port(uint16_t port)
+{
+    return dial_at("127.0.0.1", "127.0.0.1", port);
 }
 
 int dial(void)

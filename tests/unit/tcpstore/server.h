@@ -39,6 +39,7 @@ int host_start_with(const char *address, struct ct_tcpstore_server_options *opti
 /* A connected socket that does not block. */
 int dial(void);
 int dial_from(const char *address, const char *source);
+int dial_port(uint16_t port);
 
 /* Send all of it, turning the loop while the socket is full. */
 void say(int fd, const void *data, size_t size);

@@ -1,7 +1,10 @@
-/* PyTorch's own client sees the same whoever serves: this server, or PyTorch's.
+/* PyTorch's own client sees the same whoever serves: this server, also through a tunnel, or
+ * PyTorch's.
  *
  * Debian's python3-torch is tried, and the interpreter that TEST_TORCH names (a newer PyTorch
  * in a virtual environment). */
+#include "rendezvous/tcpstore/hub_uv.h"
+#include "rendezvous/tcpstore/relay_uv.h"
 #include "server.h"
 
 #include <criterion/criterion.h>
@@ -74,25 +77,57 @@ static void run_client(struct run *run, char *python, char *address, char *port)
         uv_run(&host.loop, UV_RUN_ONCE);
 }
 
+enum way { DIRECT, TUNNEL };
+
+/* The same client at this server. */
+static void run_here(struct run *run, char *python, enum way way)
+{
+    const struct ct_endpoint loopback = {.host = "127.0.0.1"};
+    struct ct_tcpstore_hub_options hub_options = {.generation = 1, .job = "torch"};
+    struct ct_tcpstore_relay_options options = {.generation = 1, .job = "torch"};
+    struct ct_tcpstore_relay *relay = NULL;
+    struct ct_tcpstore_hub *hub = NULL;
+    struct ct_error err = {0};
+    char address[] = "127.0.0.1", text[16];
+
+    host_start(NULL);
+    uint16_t port = ct_tcpstore_server_endpoint(host.server)->port;
+    if (way == TUNNEL) {
+        hub_options.server = host.server;
+        cr_assert_eq(ct_tcpstore_hub_start(&host.loop, &loopback, &hub_options, &hub, &err), 0,
+                     "%s", err.text);
+        options.hub = *ct_tcpstore_hub_endpoint(hub);
+        cr_assert_eq(ct_tcpstore_relay_start(&host.loop, &options, &relay, &err), 0, "%s",
+                     err.text);
+        port = ct_tcpstore_relay_endpoint(relay)->port;
+    }
+    (void)snprintf(text, sizeof text, "%u", port);
+    run_client(run, python, address, text);
+    cr_assert_eq(ct_tcpstore_counts(ct_tcpstore_server_store(host.server)).waiting, 0);
+    ct_tcpstore_relay_stop(relay);
+    ct_tcpstore_hub_stop(hub);
+    ct_tcpstore_server_stop(host.server);
+    host.server = NULL;
+}
+
 static void compare(char *python)
 {
     struct run theirs, ours;
-    char own[] = "own", address[] = "127.0.0.1", port[16];
+    char own[] = "own";
 
     run_client(&theirs, python, own, NULL);
     if (theirs.status == NOT_HERE)
         cr_skip_test("%s has no PyTorch", python);
-    host_start(NULL);
-    (void)snprintf(port, sizeof port, "%u", ct_tcpstore_server_endpoint(host.server)->port);
-    run_client(&ours, python, address, port);
     cr_assert_eq(theirs.status, 0, "%s", ct_buf_str(&theirs.text));
-    cr_assert_eq(ours.status, 0, "%s", ct_buf_str(&ours.text));
-    cr_assert_str_eq(ct_buf_str(&ours.text), ct_buf_str(&theirs.text));
-    cr_assert(strstr(ct_buf_str(&ours.text), "at the end: (b'other', ") != NULL, "%s",
-              ct_buf_str(&ours.text));
-    cr_assert_eq(ct_tcpstore_counts(ct_tcpstore_server_store(host.server)).waiting, 0);
+    for (enum way way = DIRECT; way <= TUNNEL; way++) {
+        run_here(&ours, python, way);
+        cr_assert_eq(ours.status, 0, "%s", ct_buf_str(&ours.text));
+        cr_assert_str_eq(ct_buf_str(&ours.text), ct_buf_str(&theirs.text));
+        cr_assert(strstr(ct_buf_str(&ours.text), "at the end: (b'other', ") != NULL, "%s",
+                  ct_buf_str(&ours.text));
+        ct_buf_deinit(&ours.text);
+    }
     ct_buf_deinit(&theirs.text);
-    ct_buf_deinit(&ours.text);
 }
 
 Test(torch, debians_client_sees_what_it_sees_at_its_own_server)

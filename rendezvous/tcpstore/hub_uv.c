@@ -1,0 +1,351 @@
+/* See hub_uv.h.
+ *
+ *   listener -> link -> TUNNEL_HELLO -> OPEN -> guest = a client of the core
+ *                                       DATA -> ct_tcpstore_input -> serve: guest's sink -> DATA */
+#include "rendezvous/tcpstore/hub_uv.h"
+
+#include "base/assert.h"
+#include "base/str.h"
+#include "net/listen_uv.h"
+#include "rendezvous/tcpstore/tunnel_uv.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct link;
+
+struct guest {
+    struct ct_tunnel_stream stream;
+    struct ct_tcpstore_sink sink;
+    struct link *link;
+    struct ct_tcpstore_client *client; /* NULL: it has left */
+};
+
+/* A relay's connection. */
+struct link {
+    struct ct_tcpstore_hub *hub;
+    struct link *next, *prev;
+    struct ct_conn *conn;
+    struct ct_tunnel tunnel;
+    bool proven; /* TUNNEL_HELLO came */
+    char host[CT_ENDPOINT_HOST];
+};
+
+struct ct_tcpstore_hub {
+    struct ct_tcpstore_hub *self; /* a connection's user is the hub until it has a link */
+    uv_loop_t *loop;
+    struct ct_tcpstore_hub_options options;
+    struct ct_listener *listener;
+    struct ct_endpoint endpoint;
+    struct link *links;
+    bool stopped;
+    char job[129];
+};
+
+static struct guest *guest_of(struct ct_tcpstore_sink *sink)
+{
+    return (struct guest *)(void *)((char *)sink - offsetof(struct guest, sink));
+}
+
+static uint64_t now_ms(const struct ct_tcpstore_hub *hub)
+{
+    return uv_now(hub->loop);
+}
+
+/* ---- guests ---- */
+
+/* Its client is over: in good order (NULL), or for a reason. */
+static void leave(struct guest *guest, const struct ct_error *why)
+{
+    const struct ct_tcpstore_hub *hub = guest->link->hub;
+
+    if (guest->client == NULL)
+        return;
+    const struct ct_tcpstore_about about = ct_tcpstore_about(guest->client);
+    struct ct_error copy = {0};
+    if (why != NULL)
+        copy = *why; /* it may lie in the client */
+    const struct ct_tcpstore_lost lost = {
+        .peer = guest->link->host,
+        .host = guest->link->host,
+        .is_client = about.dialect != CT_TCPSTORE_UNKNOWN,
+        .pid = about.pid,
+        .waited = about.waits,
+        .why = why != NULL ? &copy : NULL,
+    };
+    ct_tcpstore_leave(guest->client);
+    guest->client = NULL;
+    if (hub->options.on_lost != NULL && !hub->stopped)
+        hub->options.on_lost(hub->options.user, &lost);
+}
+
+/* Its number is free when both ends have said so. */
+static void free_closed(struct guest *guest)
+{
+    if (!guest->stream.said_close || !guest->stream.heard_close)
+        return;
+    ct_tunnel_remove(&guest->link->tunnel, &guest->stream);
+    free(guest);
+}
+
+static void on_flush(struct ct_tcpstore_sink *sink)
+{
+    struct guest *guest = guest_of(sink);
+    struct ct_conn *conn = guest->link->conn;
+    struct ct_tcpstore_bytes output = ct_tcpstore_output(guest->client);
+
+    while (output.size > 0 && guest->stream.window > 0) {
+        size_t sent = ct_tunnel_send(conn, &guest->stream, output.data, output.size);
+        ct_tcpstore_sent(guest->client, now_ms(guest->link->hub), sent);
+        output = ct_tcpstore_output(guest->client);
+    }
+    if (!ct_tcpstore_is_full(guest->client))
+        ct_tunnel_take(conn, &guest->stream, guest->stream.inside - guest->stream.taken);
+}
+
+static void on_broke(struct ct_tcpstore_sink *sink, const struct ct_error *why)
+{
+    struct guest *guest = guest_of(sink);
+
+    ct_tunnel_close(guest->link->conn, &guest->stream, why);
+    leave(guest, why);
+    free_closed(guest);
+}
+
+/* ---- what relays say; false: it must not be said ---- */
+
+static bool on_hello(struct link *link, const struct ct_msg_tunnel_hello *m)
+{
+    const struct ct_tcpstore_hub *hub = link->hub;
+    char text[400];
+
+    if (link->proven)
+        return false;
+    link->proven = m->generation == hub->options.generation && strcmp(m->job, hub->job) == 0 &&
+                   ct_conn_is_for(link->conn, m->job);
+    if (link->proven)
+        return true;
+    (void)snprintf(text, sizeof(text),
+                   "here is the store of round %" PRIu64 " of job %s, not of round %" PRIu64
+                   " of job %s",
+                   hub->options.generation, hub->job, m->generation, m->job);
+    ct_conn_close(link->conn, CT_EFENCED, text);
+    return true;
+}
+
+static bool on_open_stream(struct link *link, uint32_t number)
+{
+    struct ct_tcpstore_hub *hub = link->hub;
+    struct ct_tcpstore *store = ct_tcpstore_server_store(hub->options.server);
+    struct guest *guest = calloc(1, sizeof(*guest));
+    struct ct_error why = {0};
+
+    if (guest == NULL || ct_tunnel_put(&link->tunnel, number, &guest->stream) != 0) {
+        free(guest);
+        return false;
+    }
+    guest->link = link;
+    guest->sink = (struct ct_tcpstore_sink){.flush = on_flush, .broke = on_broke};
+    if (ct_tcpstore_admit(store, now_ms(hub)) == 0)
+        guest->client = ct_tcpstore_join(store, now_ms(hub), link->host, &guest->sink, &why);
+    else
+        ct_error_set(&why, CT_ELIMIT, "too many clients of the store have said nothing yet");
+    if (guest->client == NULL)
+        ct_tunnel_close(link->conn, &guest->stream, &why);
+    return true;
+}
+
+static bool on_data(struct link *link, const struct ct_msg_tunnel_data *m)
+{
+    struct guest *guest = (struct guest *)ct_tunnel_find(&link->tunnel, m->number);
+
+    if (guest == NULL || guest->stream.heard_close || !ct_tunnel_came(&guest->stream, m->data.size))
+        return false;
+    if (guest->client == NULL)
+        return true;
+    ct_tcpstore_input(guest->client, now_ms(link->hub), m->data.data, m->data.size);
+    if (!ct_tcpstore_is_full(guest->client))
+        ct_tunnel_take(link->conn, &guest->stream, guest->stream.inside - guest->stream.taken);
+    return true;
+}
+
+static bool on_taken(struct link *link, const struct ct_msg_tunnel_taken *m)
+{
+    struct guest *guest = (struct guest *)ct_tunnel_find(&link->tunnel, m->number);
+
+    if (guest == NULL || !ct_tunnel_was_taken(&guest->stream, m->bytes))
+        return false;
+    if (guest->client != NULL && ct_tcpstore_broken(guest->client) == NULL)
+        on_flush(&guest->sink);
+    return true;
+}
+
+static bool on_close_stream(struct link *link, const struct ct_msg_tunnel_close *m)
+{
+    struct guest *guest = (struct guest *)ct_tunnel_find(&link->tunnel, m->number);
+    struct ct_error why = {0};
+
+    if (guest == NULL || guest->stream.heard_close)
+        return false;
+    guest->stream.heard_close = true;
+    if (m->text[0] != '\0')
+        ct_error_set(&why, CT_ECLOSED, "%s", m->text);
+    leave(guest, why.code != 0 ? &why : NULL);
+    ct_tunnel_close(link->conn, &guest->stream, NULL);
+    free_closed(guest);
+    return true;
+}
+
+static bool take(struct link *link, const struct ct_message *message)
+{
+    if (message->type == CT_MSG_TUNNEL_HELLO)
+        return on_hello(link, &message->tunnel_hello);
+    if (!link->proven)
+        return false;
+    switch (message->type) {
+    case CT_MSG_TUNNEL_OPEN:
+        return on_open_stream(link, message->tunnel_open.number);
+    case CT_MSG_TUNNEL_DATA:
+        return on_data(link, &message->tunnel_data);
+    case CT_MSG_TUNNEL_TAKEN:
+        return on_taken(link, &message->tunnel_taken);
+    case CT_MSG_TUNNEL_CLOSE:
+        return on_close_stream(link, &message->tunnel_close);
+    default:
+        return false;
+    }
+}
+
+/* ---- links ---- */
+
+static void leave_all(struct link *link, const struct ct_error *why)
+{
+    for (uint32_t i = 0; i < link->tunnel.room; i++) {
+        struct guest *guest = (struct guest *)link->tunnel.streams[i];
+        if (guest == NULL)
+            continue;
+        leave(guest, why);
+        ct_tunnel_remove(&link->tunnel, &guest->stream);
+        free(guest);
+    }
+}
+
+static void free_hub(struct ct_tcpstore_hub *hub)
+{
+    if (hub->stopped && hub->links == NULL)
+        free(hub);
+}
+
+static struct link *link_of(const struct ct_conn *conn)
+{
+    struct link *link = ct_conn_user(conn);
+
+    return link == NULL || (void *)link->hub == (void *)link ? NULL : link;
+}
+
+static void on_open(struct ct_conn *conn)
+{
+    struct ct_tcpstore_hub *hub = ct_conn_user(conn);
+    struct link *link = calloc(1, sizeof(*link));
+    struct ct_endpoint peer = {.port = 0};
+
+    CT_ASSERT(!hub->stopped);
+    if (link == NULL) {
+        ct_conn_set_user(conn, NULL);
+        ct_conn_close(conn, CT_ENOMEM, "out of memory for a tunnel");
+        return;
+    }
+    link->hub = hub;
+    link->conn = conn;
+    if (ct_endpoint_parse(ct_conn_peer(conn), 0, &peer, NULL) == 0)
+        (void)ct_str_copy(link->host, sizeof(link->host), peer.host);
+    link->next = hub->links;
+    if (link->next != NULL)
+        link->next->prev = link;
+    hub->links = link;
+    ct_conn_set_user(conn, link);
+}
+
+static void on_message(struct ct_conn *conn, const struct ct_message *message)
+{
+    struct link *link = link_of(conn);
+
+    if (link == NULL || link->hub->stopped)
+        return;
+    if (!take(link, message))
+        ct_conn_close(conn, CT_EPROTOCOL, "a message that a relay does not send now");
+    ct_tcpstore_server_serve(link->hub->options.server);
+}
+
+static void on_close(struct ct_conn *conn, const struct ct_error *why)
+{
+    struct link *link = link_of(conn);
+
+    if (link == NULL)
+        return;
+    struct ct_tcpstore_hub *hub = link->hub;
+    leave_all(link, why->code == CT_ECLOSED ? NULL : why);
+    ct_tunnel_deinit(&link->tunnel);
+    if (link->prev != NULL)
+        link->prev->next = link->next;
+    else
+        hub->links = link->next;
+    if (link->next != NULL)
+        link->next->prev = link->prev;
+    free(link);
+    free_hub(hub);
+}
+
+static const struct ct_conn_callbacks callbacks = {
+    .on_open = on_open,
+    .on_message = on_message,
+    .on_close = on_close,
+};
+
+/* ---- start and stop ---- */
+
+int ct_tcpstore_hub_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
+                          const struct ct_tcpstore_hub_options *options,
+                          struct ct_tcpstore_hub **ret_hub, struct ct_error *err)
+{
+    struct ct_tcpstore_hub *hub = calloc(1, sizeof(*hub));
+    const struct ct_listener_options listener = {
+        .conn = {.from = CT_FROM_RELAY, .key = options->key, .queue_limit = CT_TUNNEL_QUEUE},
+    };
+
+    if (hub == NULL)
+        return ct_error_set(err, CT_ENOMEM, "out of memory for a store");
+    hub->self = hub;
+    hub->loop = loop;
+    hub->options = *options;
+    (void)ct_str_copy(hub->job, sizeof(hub->job), options->job);
+    hub->options.job = NULL;
+    hub->options.key = NULL; /* the listener has a copy */
+    int rc = ct_listener_start(loop, endpoint, &listener, &callbacks, hub, &hub->listener, err);
+    if (rc != 0) {
+        free(hub);
+        return rc;
+    }
+    hub->endpoint = *ct_listener_endpoint(hub->listener);
+    *ret_hub = hub;
+    return 0;
+}
+
+const struct ct_endpoint *ct_tcpstore_hub_endpoint(const struct ct_tcpstore_hub *hub)
+{
+    return &hub->endpoint;
+}
+
+void ct_tcpstore_hub_stop(struct ct_tcpstore_hub *hub)
+{
+    if (hub == NULL)
+        return;
+    hub->stopped = true;
+    ct_listener_stop(hub->listener);
+    for (struct link *link = hub->links; link != NULL; link = link->next) {
+        leave_all(link, NULL);
+        ct_conn_close(link->conn, CT_ECLOSED, "the round is over");
+    }
+    free_hub(hub);
+}

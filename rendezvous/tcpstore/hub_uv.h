@@ -1,0 +1,35 @@
+/* The store's end of tunnels: clients of other nodes that come over their agents' connections.
+ *
+ * Each connection is a relay's (relay_uv.h) and proves the job's key; in clear only loopback may be
+ * listened on. Its streams are clients of the server's store like those with a socket. On the
+ * loop's thread. */
+#ifndef CT_RENDEZVOUS_TCPSTORE_HUB_UV_H
+#define CT_RENDEZVOUS_TCPSTORE_HUB_UV_H
+
+#include "net/key.h"
+#include "rendezvous/tcpstore/tcpstore_uv.h"
+
+struct ct_tcpstore_hub;
+
+struct ct_tcpstore_hub_options {
+    struct ct_tcpstore_server *server; /* it must outlive the hub's stop */
+    uint64_t generation;               /* of the round whose store it is; relays name it */
+    const char *job;
+    const struct ct_key *key;                                         /* NULL: in clear. Copied */
+    void (*on_lost)(void *user, const struct ct_tcpstore_lost *lost); /* may be NULL */
+    void *user;
+};
+
+/* Listen on `endpoint`. 0, or as ct_listener_start. */
+int ct_tcpstore_hub_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
+                          const struct ct_tcpstore_hub_options *options,
+                          struct ct_tcpstore_hub **ret_hub, struct ct_error *err);
+
+/* What it listens on, with the real port. */
+const struct ct_endpoint *ct_tcpstore_hub_endpoint(const struct ct_tcpstore_hub *hub);
+
+/* End all tunnels; their clients leave (nothing is reported). Frees itself when the loop has run.
+ * NULL is fine. */
+void ct_tcpstore_hub_stop(struct ct_tcpstore_hub *hub);
+
+#endif

@@ -1,0 +1,540 @@
+/* See relay_uv.h.
+ *
+ *   accept -> silent -- first bytes --> OPEN, DATA ... --> end of either side: CLOSE
+ *
+ * A client is read as long as its window allows. What comes for it goes to its socket at once, the
+ * rest out of a buffer of its own that is never larger than the other end's window. */
+#include "rendezvous/tcpstore/relay_uv.h"
+
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "base/str.h"
+#include "net/address.h"
+#include "net/conn_uv.h"
+#include "rendezvous/tcpstore/tcpstore_uv.h"
+#include "rendezvous/tcpstore/tunnel_uv.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BACKLOG = 4096, PATIENCE_MS = 250 };
+
+struct line {
+    struct ct_tunnel_stream stream;
+    uv_tcp_t tcp;
+    struct ct_tcpstore_relay *relay;
+    struct line *next, *prev; /* of all whose socket is open */
+    uint64_t since_ms;        /* when it came */
+    bool opened;              /* the hub knows it */
+    bool closed;              /* the socket is being closed */
+    bool gone;                /* and its callback has run */
+    bool reading;
+    uv_write_t write;
+    bool writing;
+    struct ct_buf flying, out; /* in `write`, and behind that */
+};
+
+struct ct_tcpstore_relay {
+    uv_loop_t *loop;
+    uv_tcp_t tcp;
+    uv_timer_t timer; /* while `waiting` for a silent client to grow old */
+    unsigned handles; /* whose close callback has not run */
+    struct ct_tcpstore_relay_options options;
+    struct ct_key key;
+    char job[129];
+    struct ct_endpoint endpoint;
+    struct ct_conn *conn; /* with the hub; NULL: none */
+    bool conn_open;
+    struct ct_tunnel tunnel;
+    struct line *lines, *oldest;
+    uint32_t line_count, silent;
+    bool waiting; /* libuv holds one accepted descriptor for us */
+    bool stopped;
+    char *input;
+};
+
+static void update_reading(struct line *line);
+static void admit(struct ct_tcpstore_relay *relay);
+
+/* ---- ends ---- */
+
+static void free_relay(struct ct_tcpstore_relay *relay)
+{
+    if (!relay->stopped || relay->handles > 0)
+        return;
+    ct_tunnel_deinit(&relay->tunnel);
+    ct_net_key_wipe(&relay->key);
+    free(relay->input);
+    free(relay);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    struct ct_tcpstore_relay *relay = handle->data;
+
+    relay->handles--;
+    free_relay(relay);
+}
+
+/* Nobody needs it any more: its socket is closed, and the hub does not know its number. */
+static void free_line(struct line *line)
+{
+    if (!line->gone || line->opened)
+        return;
+    ct_buf_deinit(&line->flying);
+    ct_buf_deinit(&line->out);
+    free(line);
+}
+
+static void on_line_closed(uv_handle_t *handle)
+{
+    struct line *line = handle->data;
+    struct ct_tcpstore_relay *relay = line->relay;
+
+    line->gone = true;
+    free_line(line);
+    relay->handles--;
+    free_relay(relay);
+}
+
+static void close_socket(struct line *line)
+{
+    struct ct_tcpstore_relay *relay = line->relay;
+
+    if (line->closed)
+        return;
+    line->closed = true;
+    if (line->next != NULL)
+        line->next->prev = line->prev;
+    else
+        relay->oldest = line->prev;
+    if (line->prev != NULL)
+        line->prev->next = line->next;
+    else
+        relay->lines = line->next;
+    relay->line_count--;
+    relay->silent -= !line->opened;
+    uv_close((uv_handle_t *)&line->tcp, on_line_closed);
+}
+
+/* The hub forgets its number, or is gone. */
+static void forget_stream(struct line *line)
+{
+    if (!line->opened)
+        return;
+    ct_tunnel_remove(&line->relay->tunnel, &line->stream);
+    line->opened = false;
+    free_line(line);
+}
+
+/* The client ended its connection (NULL), or it broke. */
+static void end_line(struct line *line, const struct ct_error *why)
+{
+    close_socket(line);
+    if (!line->opened)
+        return;
+    ct_tunnel_close(line->relay->conn, &line->stream, why);
+    if (line->stream.heard_close)
+        forget_stream(line);
+}
+
+static void end_with_status(struct line *line, int status)
+{
+    struct ct_error why = {0};
+
+    ct_error_set(&why, status, "the connection broke: %s", uv_strerror(status));
+    end_line(line, &why);
+}
+
+/* ---- to the client ---- */
+
+static void flush(struct line *line);
+
+static void on_written(uv_write_t *request, int status)
+{
+    struct line *line = request->data;
+
+    line->writing = false;
+    if (line->closed)
+        return;
+    if (status != 0) {
+        end_with_status(line, status);
+        return;
+    }
+    ct_tunnel_take(line->relay->conn, &line->stream, line->flying.size);
+    ct_buf_clear(&line->flying);
+    flush(line);
+}
+
+/* Write what waits, if nothing is being written. */
+static void flush(struct line *line)
+{
+    if (line->writing || line->out.size == 0)
+        return;
+    struct ct_buf rest = line->flying;
+    line->flying = line->out;
+    line->out = rest;
+    const uv_buf_t buf = uv_buf_init(line->flying.data, (unsigned)line->flying.size);
+    line->write.data = line;
+    line->writing = true;
+    int status = uv_write(&line->write, (uv_stream_t *)&line->tcp, &buf, 1, on_written);
+    if (status != 0) {
+        line->writing = false;
+        end_with_status(line, status);
+    }
+}
+
+static void write_to(struct line *line, const unsigned char *data, size_t size)
+{
+    int sent = 0;
+
+    if (!line->writing && line->out.size == 0) {
+        const uv_buf_t buf = uv_buf_init((char *)(uintptr_t)data, (unsigned)size);
+        sent = uv_try_write((uv_stream_t *)&line->tcp, &buf, 1);
+        if (sent < 0 && sent != UV_EAGAIN) {
+            end_with_status(line, sent);
+            return;
+        }
+        sent = CT_MAX(sent, 0);
+        ct_tunnel_take(line->relay->conn, &line->stream, (size_t)sent);
+    }
+    if ((size_t)sent == size)
+        return;
+    if (ct_buf_append(&line->out, data + sent, size - (size_t)sent) != 0)
+        end_with_status(line, UV_ENOMEM);
+    else
+        flush(line);
+}
+
+/* ---- from the client ---- */
+
+/* Its first bytes: tell the hub. 0, or CT_ENOMEM: it cannot be served. */
+static int open_stream(struct line *line)
+{
+    struct ct_tcpstore_relay *relay = line->relay;
+    int rc = ct_tunnel_add(&relay->tunnel, &line->stream);
+
+    if (rc != 0)
+        return rc;
+    line->opened = true;
+    relay->silent--;
+    const struct ct_message message = {.type = CT_MSG_TUNNEL_OPEN,
+                                       .tunnel_open = {.number = line->stream.number}};
+    (void)ct_conn_send(relay->conn, &message, NULL);
+    return 0;
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    const struct line *line = handle->data;
+    uint32_t room = line->opened ? line->stream.window : CT_TUNNEL_WINDOW;
+
+    (void)suggested;
+    *buf = uv_buf_init(line->relay->input, CT_MIN(room, (uint32_t)CT_WIRE_TUNNEL_BYTES));
+}
+
+static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
+{
+    struct line *line = stream->data;
+    struct ct_tcpstore_relay *relay = line->relay;
+
+    if (count == UV_EOF)
+        end_line(line, NULL);
+    else if (count < 0)
+        end_with_status(line, (int)count);
+    else if (count > 0 && !line->opened && open_stream(line) != 0)
+        close_socket(line);
+    else if (count > 0)
+        (void)ct_tunnel_send(relay->conn, &line->stream, buf->base, (size_t)count);
+    if (!line->closed)
+        update_reading(line);
+    admit(relay);
+}
+
+/* Read as long as there is a hub, and room on the way to it. */
+static void update_reading(struct line *line)
+{
+    bool wanted = line->relay->conn_open && (!line->opened || line->stream.window > 0);
+    int status = 0;
+
+    if (wanted == line->reading)
+        return;
+    line->reading = wanted;
+    if (wanted)
+        status = uv_read_start((uv_stream_t *)&line->tcp, on_alloc, on_read);
+    else
+        uv_read_stop((uv_stream_t *)&line->tcp);
+    if (status != 0)
+        end_with_status(line, status);
+}
+
+/* ---- the hub ---- */
+
+static void on_open(struct ct_conn *conn)
+{
+    struct ct_tcpstore_relay *relay = ct_conn_user(conn);
+
+    if (relay == NULL)
+        return;
+    const struct ct_message hello = {
+        .type = CT_MSG_TUNNEL_HELLO,
+        .tunnel_hello = {.generation = relay->options.generation, .job = relay->job},
+    };
+    relay->conn_open = true;
+    (void)ct_conn_send(conn, &hello, NULL);
+    for (struct line *line = relay->lines, *next; line != NULL; line = next) {
+        next = line->next;
+        update_reading(line);
+    }
+}
+
+/* What the hub says of a stream; false: it must not be said. */
+static bool take(struct ct_tcpstore_relay *relay, const struct ct_message *message)
+{
+    uint32_t number = message->type == CT_MSG_TUNNEL_DATA    ? message->tunnel_data.number
+                      : message->type == CT_MSG_TUNNEL_TAKEN ? message->tunnel_taken.number
+                                                             : message->tunnel_close.number;
+    struct line *line = (struct line *)ct_tunnel_find(&relay->tunnel, number);
+
+    if (line == NULL || line->stream.heard_close)
+        return false;
+    if (message->type == CT_MSG_TUNNEL_DATA) {
+        const struct ct_bytes *data = &message->tunnel_data.data;
+        if (!ct_tunnel_came(&line->stream, data->size))
+            return false;
+        if (!line->closed)
+            write_to(line, data->data, data->size);
+    } else if (message->type == CT_MSG_TUNNEL_TAKEN) {
+        if (!ct_tunnel_was_taken(&line->stream, message->tunnel_taken.bytes))
+            return false;
+        if (!line->closed)
+            update_reading(line);
+    } else {
+        line->stream.heard_close = true;
+        end_line(line, NULL);
+    }
+    return true;
+}
+
+static void on_message(struct ct_conn *conn, const struct ct_message *message)
+{
+    struct ct_tcpstore_relay *relay = ct_conn_user(conn);
+
+    if (relay != NULL && !take(relay, message))
+        ct_conn_close(conn, CT_EPROTOCOL, "a message that a hub does not send now");
+}
+
+/* Without the hub every client is lost: the store does not know what it asked for. */
+static void cut_all(struct ct_tcpstore_relay *relay)
+{
+    for (uint32_t i = 0; i < relay->tunnel.room; i++) {
+        struct line *line = (struct line *)relay->tunnel.streams[i];
+        if (line == NULL)
+            continue;
+        close_socket(line);
+        forget_stream(line);
+    }
+    while (relay->lines != NULL)
+        close_socket(relay->lines);
+}
+
+static void on_close(struct ct_conn *conn, const struct ct_error *why)
+{
+    struct ct_tcpstore_relay *relay = ct_conn_user(conn);
+
+    if (relay == NULL)
+        return;
+    bool used = relay->line_count > 0;
+    relay->conn = NULL;
+    relay->conn_open = false;
+    cut_all(relay);
+    if (used && relay->options.on_cut != NULL)
+        relay->options.on_cut(relay->options.user, why);
+}
+
+static const struct ct_conn_callbacks callbacks = {
+    .on_open = on_open,
+    .on_message = on_message,
+    .on_close = on_close,
+};
+
+static int dial(struct ct_tcpstore_relay *relay, struct ct_error *err)
+{
+    const struct ct_conn_options options = {
+        .from = CT_FROM_HUB,
+        .key = relay->options.key,
+        .job = relay->job,
+        .queue_limit = CT_TUNNEL_QUEUE,
+        .connect_ms = relay->options.connect_ms,
+        .user_timeout_ms = relay->options.user_timeout_ms,
+        .seed = relay->options.generation,
+    };
+
+    return ct_conn_connect(relay->loop, &relay->options.hub, &options, &callbacks, relay,
+                           &relay->conn, err);
+}
+
+/* ---- accepting ---- */
+
+static void on_timer(uv_timer_t *timer)
+{
+    admit(timer->data);
+}
+
+static void accept_one(struct ct_tcpstore_relay *relay)
+{
+    struct line *line = calloc(1, sizeof(*line));
+
+    if (line == NULL) {
+        uv_timer_start(&relay->timer, on_timer, PATIENCE_MS, 0);
+        return;
+    }
+    relay->waiting = false;
+    line->relay = relay;
+    line->since_ms = uv_now(relay->loop);
+    (void)uv_tcp_init(relay->loop, &line->tcp);
+    line->tcp.data = line;
+    relay->handles++;
+    relay->line_count++;
+    relay->silent++;
+    line->next = relay->lines;
+    if (line->next != NULL)
+        line->next->prev = line;
+    else
+        relay->oldest = line;
+    relay->lines = line;
+    if (uv_accept((uv_stream_t *)&relay->tcp, (uv_stream_t *)&line->tcp) != 0 ||
+        relay->line_count > relay->options.clients ||
+        (relay->conn == NULL && dial(relay, NULL) != 0)) {
+        close_socket(line);
+        return;
+    }
+    (void)uv_tcp_nodelay(&line->tcp, 1);
+    update_reading(line);
+}
+
+/* Is there room for one more that says nothing? The oldest of them makes some. */
+static bool has_room(struct ct_tcpstore_relay *relay)
+{
+    struct line *line = relay->oldest;
+
+    if (relay->silent < relay->options.silent)
+        return true;
+    while (line->opened)
+        line = line->prev;
+    uint64_t age_ms = uv_now(relay->loop) - line->since_ms;
+    if (age_ms < PATIENCE_MS) {
+        uv_timer_start(&relay->timer, on_timer, PATIENCE_MS - age_ms, 0);
+        return false;
+    }
+    close_socket(line);
+    return true;
+}
+
+/* Take the connection that libuv holds, if it may come now. */
+static void admit(struct ct_tcpstore_relay *relay)
+{
+    if (relay->waiting && !relay->stopped && has_room(relay))
+        accept_one(relay);
+}
+
+static void on_connection(uv_stream_t *stream, int status)
+{
+    struct ct_tcpstore_relay *relay = stream->data;
+
+    if (status != 0)
+        return; /* out of descriptors: libuv sheds the newcomer and listens on */
+    relay->waiting = true;
+    admit(relay);
+}
+
+/* ---- start and stop ---- */
+
+static void fill_options(struct ct_tcpstore_relay *relay,
+                         const struct ct_tcpstore_relay_options *options)
+{
+    relay->options = *options;
+    (void)ct_str_copy(relay->job, sizeof(relay->job), options->job);
+    relay->options.job = NULL;
+    if (options->key != NULL) {
+        relay->key = *options->key;
+        relay->options.key = &relay->key;
+    }
+    if (options->clients == 0 || options->clients > CT_TUNNEL_STREAMS)
+        relay->options.clients = CT_TUNNEL_STREAMS;
+    relay->options.clients = ct_tcpstore_clients_possible(relay->options.clients);
+    if (options->silent == 0)
+        relay->options.silent = CT_MAX(relay->options.clients / 2, 1u);
+}
+
+/* Listen on loopback. */
+static int listen_on(struct ct_tcpstore_relay *relay, struct ct_error *err)
+{
+    const struct ct_endpoint loopback = {.host = "127.0.0.1"};
+    int fd, rc = ct_address_bind(&loopback, false, &fd, &relay->endpoint, err);
+
+    if (rc != 0)
+        return rc;
+    int status = uv_tcp_open(&relay->tcp, fd);
+    if (status != 0)
+        (void)close(fd);
+    else
+        status = uv_listen((uv_stream_t *)&relay->tcp, BACKLOG, on_connection);
+    if (status != 0)
+        return ct_error_set(err, CT_EUNAVAILABLE, "cannot listen on loopback: %s",
+                            uv_strerror(status));
+    return 0;
+}
+
+int ct_tcpstore_relay_start(uv_loop_t *loop, const struct ct_tcpstore_relay_options *options,
+                            struct ct_tcpstore_relay **ret_relay, struct ct_error *err)
+{
+    struct ct_tcpstore_relay *relay = calloc(1, sizeof(*relay));
+
+    if (relay == NULL)
+        return ct_error_set(err, CT_ENOMEM, "out of memory for a store");
+    relay->loop = loop;
+    fill_options(relay, options);
+    (void)uv_tcp_init(loop, &relay->tcp);
+    (void)uv_timer_init(loop, &relay->timer);
+    relay->tcp.data = relay->timer.data = relay;
+    relay->handles = 2;
+    relay->input = malloc(CT_WIRE_TUNNEL_BYTES);
+    int rc = relay->input != NULL ? listen_on(relay, err)
+                                  : ct_error_set(err, CT_ENOMEM, "out of memory for a store");
+    if (rc == 0)
+        rc = dial(relay, err);
+    if (rc != 0) {
+        ct_tcpstore_relay_stop(relay);
+        return rc;
+    }
+    *ret_relay = relay;
+    return 0;
+}
+
+const struct ct_endpoint *ct_tcpstore_relay_endpoint(const struct ct_tcpstore_relay *relay)
+{
+    return &relay->endpoint;
+}
+
+uint32_t ct_tcpstore_relay_clients(const struct ct_tcpstore_relay *relay)
+{
+    return relay->line_count;
+}
+
+void ct_tcpstore_relay_stop(struct ct_tcpstore_relay *relay)
+{
+    if (relay == NULL || relay->stopped)
+        return;
+    relay->stopped = true;
+    if (relay->conn != NULL) {
+        ct_conn_set_user(relay->conn, NULL);
+        ct_conn_close(relay->conn, 0, NULL);
+    }
+    relay->conn = NULL;
+    relay->conn_open = false;
+    cut_all(relay);
+    uv_close((uv_handle_t *)&relay->tcp, on_handle_closed);
+    uv_close((uv_handle_t *)&relay->timer, on_handle_closed);
+}

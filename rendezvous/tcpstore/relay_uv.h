@@ -1,0 +1,48 @@
+/* A node's door to the store of another node: it listens on loopback, and takes what comes through
+ * a tunnel (tunnel_uv.h) to the hub (hub_uv.h) at node 0's agent, as it is.
+ *
+ * The connection with the hub is made at once; clients that come before are not read until it is
+ * there. A client that has said nothing is not told to the hub. When the connection breaks, all
+ * clients lose theirs, and the next one to come makes the relay connect anew. On the loop's
+ * thread. */
+#ifndef CT_RENDEZVOUS_TCPSTORE_RELAY_UV_H
+#define CT_RENDEZVOUS_TCPSTORE_RELAY_UV_H
+
+#include "net/endpoint.h"
+#include "net/key.h"
+
+#include <uv.h>
+
+struct ct_tcpstore_relay;
+
+/* Zero in a number means its default. */
+struct ct_tcpstore_relay_options {
+    struct ct_endpoint hub;
+    uint64_t generation; /* of the round whose store is meant */
+    const char *job;
+    const struct ct_key *key; /* NULL: in clear. Copied */
+    uint32_t clients;         /* at once; default 4096, the most */
+    uint32_t silent;          /* of them: have said nothing; above, the oldest is closed once it is
+                                 250 ms old. Default: half of `clients` */
+    uint32_t connect_ms;      /* how long to try; default 60000 */
+    uint32_t user_timeout_ms; /* as of lib/net */
+    /* The connection with the hub broke, or could not be made, while clients were here (may be
+     * NULL). */
+    void (*on_cut)(void *user, const struct ct_error *why);
+    void *user;
+};
+
+/* Listen on 127.0.0.1, any port, and connect. 0; CT_EUNAVAILABLE, CT_ENOMEM. */
+int ct_tcpstore_relay_start(uv_loop_t *loop, const struct ct_tcpstore_relay_options *options,
+                            struct ct_tcpstore_relay **ret_relay, struct ct_error *err);
+
+/* What it listens on, with the real port. */
+const struct ct_endpoint *ct_tcpstore_relay_endpoint(const struct ct_tcpstore_relay *relay);
+
+/* Clients that are here now. */
+uint32_t ct_tcpstore_relay_clients(const struct ct_tcpstore_relay *relay);
+
+/* Close everything; nothing is reported. Frees itself when the loop has run. NULL is fine. */
+void ct_tcpstore_relay_stop(struct ct_tcpstore_relay *relay);
+
+#endif

@@ -1,0 +1,68 @@
+/* A tunnel: many byte streams over one connection of two agents (TUNNEL_... in wire.def).
+ *
+ *   client -> relay =====tunnel===== hub -> store        relay_uv.h, hub_uv.h
+ *
+ * A stream has a number from the relay's OPEN until both ends have said CLOSE. Each end may have
+ * CT_TUNNEL_WINDOW bytes of a stream under way; TAKEN says how many have left the tunnel. So a
+ * client that does not read holds up nobody else, and what waits in the tunnel is bounded.
+ *
+ * This file is what both ends have in common. It sends, and decides nothing. */
+#ifndef CT_RENDEZVOUS_TCPSTORE_TUNNEL_UV_H
+#define CT_RENDEZVOUS_TCPSTORE_TUNNEL_UV_H
+
+#include "base/error.h"
+#include "net/conn_uv.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    CT_TUNNEL_STREAMS = 4096,
+    CT_TUNNEL_WINDOW = 128 << 10,
+    CT_TUNNEL_QUEUE = 600 << 20, /* above all windows together: who keeps the rules is not cut */
+};
+
+/* One end of a stream; its owner's struct begins with it. */
+struct ct_tunnel_stream {
+    uint32_t number;
+    uint32_t window;  /* bytes that may still be sent */
+    uint32_t inside;  /* bytes that came and were not told as taken */
+    uint32_t taken;   /* of them: have left the tunnel */
+    bool said_close;  /* by this end */
+    bool heard_close; /* by the other */
+};
+
+/* The streams of a tunnel by their numbers. Zero is an empty table. */
+struct ct_tunnel {
+    struct ct_tunnel_stream **streams;
+    uint32_t room, count;
+};
+
+void ct_tunnel_deinit(struct ct_tunnel *tunnel);
+
+/* The stream of that number, or NULL. */
+struct ct_tunnel_stream *ct_tunnel_find(const struct ct_tunnel *tunnel, uint32_t number);
+
+/* Take in a new stream: under the number that the other end gave, or under a free one. 0;
+ * CT_EPROTOCOL (the number is taken or too large); CT_ELIMIT (all are taken); CT_ENOMEM. */
+int ct_tunnel_put(struct ct_tunnel *tunnel, uint32_t number, struct ct_tunnel_stream *stream);
+int ct_tunnel_add(struct ct_tunnel *tunnel, struct ct_tunnel_stream *stream);
+void ct_tunnel_remove(struct ct_tunnel *tunnel, const struct ct_tunnel_stream *stream);
+
+/* Send as much as the window allows; returns how much. */
+size_t ct_tunnel_send(struct ct_conn *conn, struct ct_tunnel_stream *stream, const void *data,
+                      size_t size);
+
+/* DATA of so many bytes, or TAKEN, came: false when that breaks the rules. */
+bool ct_tunnel_came(struct ct_tunnel_stream *stream, size_t size);
+bool ct_tunnel_was_taken(struct ct_tunnel_stream *stream, uint32_t bytes);
+
+/* So many bytes have left the tunnel (0: look only); tells the other end when they are many. */
+void ct_tunnel_take(struct ct_conn *conn, struct ct_tunnel_stream *stream, size_t size);
+
+/* Say CLOSE, once; `why` is NULL for an end in good order. */
+void ct_tunnel_close(struct ct_conn *conn, struct ct_tunnel_stream *stream,
+                     const struct ct_error *why);
+
+#endif
