@@ -35,8 +35,16 @@ static bool speaks_for_node(void)
 
 static int load_config(struct ct_config *cfg, int argc, char **argv, struct ct_error *err)
 {
+    /* Where nodes meet is the agent's business; its options come here with all others. */
+    static const struct ct_config_preset agent = {"launch.rdzv_endpoint", "agent", "ctrun"};
     const struct ct_config_input in = {
-        .argc = argc - 1, .argv = argv + 1, .env = environ, .command_needed = true};
+        .argc = argc - 1,
+        .argv = argv + 1,
+        .env = environ,
+        .command_needed = true,
+        .presets = &agent,
+        .preset_count = has_agent() ? 1 : 0,
+    };
     struct ct_config_errors errs = {0};
     int code = ct_config_load(cfg, &in, &errs);
     struct ct_buf text;
