@@ -6,6 +6,8 @@
 #include "base/json.h"
 
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 /* ---- what both show ---- */
 
@@ -41,6 +43,22 @@ static double cordon_left_s(const struct ct_rdzv_cordon *cordon, uint64_t now_ms
     return cordon->until_ms > now_ms ? (double)(cordon->until_ms - now_ms) / 1e3 : 0;
 }
 
+/* Who waits in PyTorch's store, as its agent said a moment ago; NULL: nobody. */
+static const char *waits_of(const struct ct_service_job *job, uint64_t now_ms)
+{
+    bool current = job->waits_generation == ct_rdzv_roster(job->core)->generation &&
+                   now_ms - job->waits_ms < CT_SERVICE_WAITS_MS;
+    return current ? job->waits : NULL;
+}
+
+/* The next line of `*text`, which moves behind it; its length. */
+static size_t next_line(const char **text)
+{
+    size_t length = strcspn(*text, "\n");
+    *text += length + ((*text)[length] == '\n');
+    return length;
+}
+
 /* ---- for people ---- */
 
 static void put_training(const struct ct_service_job *job, struct ct_buf *out)
@@ -54,6 +72,16 @@ static void put_training(const struct ct_service_job *job, struct ct_buf *out)
     if (published->generation > 0)
         (void)ct_buf_printf(out, "  published  step %" PRIu64 " by round %" PRIu64 "\n",
                             published->step, published->generation);
+}
+
+static void put_waits(const struct ct_service_job *job, uint64_t now_ms, struct ct_buf *out)
+{
+    const char *at = waits_of(job, now_ms);
+    while (at != NULL && *at != '\0') {
+        const char *line = at;
+        size_t length = next_line(&at);
+        (void)ct_buf_printf(out, "  store      %.*s\n", (int)length, line);
+    }
 }
 
 static void put_cordons(const struct ct_service_job *job, uint64_t now_ms, struct ct_buf *out)
@@ -99,6 +127,7 @@ void ct_admin_describe(const struct ct_service_job *job, uint64_t now_ms, struct
                         ct_rdzv_roster(core)->world, p->nodes_min, p->nodes_max,
                         ct_rdzv_restarts(core), p->max_restarts);
     put_training(job, out);
+    put_waits(job, now_ms, out);
     put_cordons(job, now_ms, out);
     if (trouble_of(job)[0] != '\0')
         (void)ct_buf_printf(out, "  DEGRADED   no new round can begin, training goes on: %s\n",
@@ -148,6 +177,25 @@ static void put_node_json(const struct ct_service_job *job, const struct ct_rdzv
     (void)ct_buf_printf(out, "\"connected\":%s,\"leaving\":%s",
                         member->link != 0 ? "true" : "false", member->leaving ? "true" : "false");
     end_object(out);
+}
+
+static void put_waits_json(const struct ct_service_job *job, uint64_t now_ms, struct ct_buf *out)
+{
+    const char *at = waits_of(job, now_ms);
+    const char *separator = "";
+    if (at == NULL)
+        return;
+    (void)ct_buf_puts(out, "\"store_waits\":[");
+    while (*at != '\0') {
+        char line[512];
+        const char *begin = at;
+        size_t length = next_line(&at);
+        (void)snprintf(line, sizeof(line), "%.*s", (int)length, begin);
+        (void)ct_buf_puts(out, separator);
+        ct_json_string(out, line);
+        separator = ",";
+    }
+    (void)ct_buf_puts(out, "],");
 }
 
 static void put_lists_json(const struct ct_service_job *job, uint64_t now_ms, struct ct_buf *out)
@@ -203,6 +251,7 @@ void ct_admin_describe_json(const struct ct_service_job *job, uint64_t now_ms, s
         put_number(out, "published_generation", (double)published->generation);
     }
     put_key(out, "journal", trouble_of(job)[0] != '\0' ? trouble_of(job) : "in order");
+    put_waits_json(job, now_ms, out);
     put_lists_json(job, now_ms, out);
     end_object(out);
 }

@@ -293,6 +293,11 @@ void ct_agent_progress(struct ct_agent *agent, const struct ct_msg_progress *pro
     ct_member_progress(&agent->member, progress);
 }
 
+void ct_agent_store_waits(struct ct_agent *agent, const struct ct_msg_store_waits *waits)
+{
+    ct_member_store_waits(&agent->member, waits);
+}
+
 void ct_agent_failure(struct ct_agent *agent, const struct ct_rdzv_failure *failure)
 {
     ct_member_failure(&agent->member, failure);

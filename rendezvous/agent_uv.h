@@ -55,6 +55,10 @@ int ct_agent_publish(struct ct_agent *agent, const struct ct_msg_publish *public
 /* Where the workers are, as rank 0's worker (or any) says: for status and the next heartbeat. */
 void ct_agent_progress(struct ct_agent *agent, const struct ct_msg_progress *progress);
 
+/* Who waits for what in PyTorch's store, a line each ("": nobody), for status. It is believed for 3
+ * s: to be told again meanwhile. */
+void ct_agent_store_waits(struct ct_agent *agent, const struct ct_msg_store_waits *waits);
+
 /* A worker of `failure->generation` failed. The host is filled in. */
 void ct_agent_failure(struct ct_agent *agent, const struct ct_rdzv_failure *failure);
 

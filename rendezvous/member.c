@@ -498,6 +498,13 @@ void ct_member_progress(struct ct_member *member, const struct ct_msg_progress *
         member->io.send(member->io.context, &message);
 }
 
+void ct_member_store_waits(struct ct_member *member, const struct ct_msg_store_waits *waits)
+{
+    struct ct_message message = {.type = CT_MSG_STORE_WAITS, .store_waits = *waits};
+    if (waits->generation == member->acting && member->phase == CT_MEMBER_JOINED)
+        member->io.send(member->io.context, &message);
+}
+
 void ct_member_failure(struct ct_member *member, const struct ct_rdzv_failure *failure)
 {
     if (failure->generation != member->acting || member->acting == 0 || member->has_failure)

@@ -195,6 +195,7 @@ void ct_member_prepared(struct ct_member *member, const struct ct_prepared *prep
 void ct_member_healed(struct ct_member *member, uint64_t generation);
 int ct_member_publish(struct ct_member *member, const struct ct_msg_publish *publication);
 void ct_member_progress(struct ct_member *member, const struct ct_msg_progress *progress);
+void ct_member_store_waits(struct ct_member *member, const struct ct_msg_store_waits *waits);
 void ct_member_failure(struct ct_member *member, const struct ct_rdzv_failure *failure);
 void ct_member_done(struct ct_member *member, uint64_t generation);
 void ct_member_leave(struct ct_member *member, enum ct_rdzv_leave how);

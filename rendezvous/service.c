@@ -50,6 +50,7 @@ static void free_job(struct ct_service_job *job)
 {
     ct_store_free(job->store);
     ct_rdzv_free(job->core);
+    free(job->waits);
     free(job);
 }
 
@@ -417,6 +418,16 @@ static void on_heartbeat(struct ct_service *service, uint64_t now_ms, struct ct_
                         "the node is not a member any more: it was not heard in time");
 }
 
+/* Who waits in PyTorch's store; told every second as long as somebody does. */
+static void on_store_waits(struct ct_service_job *job, uint64_t now_ms,
+                           const struct ct_msg_store_waits *m)
+{
+    free(job->waits);
+    job->waits = m->text[0] != '\0' ? strdup(m->text) : NULL;
+    job->waits_generation = m->generation;
+    job->waits_ms = now_ms;
+}
+
 /* A message of a link that has a job. */
 static void on_member_message(struct ct_service *service, uint64_t now_ms,
                               struct ct_service_link *link, const struct ct_message *message)
@@ -429,6 +440,9 @@ static void on_member_message(struct ct_service *service, uint64_t now_ms,
         return;
     case CT_MSG_PROGRESS:
         link->job->progress = message->progress;
+        return;
+    case CT_MSG_STORE_WAITS:
+        on_store_waits(link->job, now_ms, &message->store_waits);
         return;
     case CT_MSG_ROSTER:
         if (message->roster.generation == ct_rdzv_roster(link->job->core)->generation)

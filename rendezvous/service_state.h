@@ -8,6 +8,7 @@ enum {
     CT_SERVICE_SLOT_BITS = 20,
     CT_SERVICE_SLOT_MASK = (1 << CT_SERVICE_SLOT_BITS) - 1,
     CT_SERVICE_WAITING_MS = 200, /* how old the sentence of who waits for what may be */
+    CT_SERVICE_WAITS_MS = 3000,  /* after which the word of PyTorch's store is none */
 };
 
 struct ct_service_job;
@@ -33,6 +34,9 @@ struct ct_service_job {
     uint64_t waiting_ms;             /* when `waiting` was written */
     enum ct_rdzv_phase waiting_phase;
     char waiting[1000];
+    uint64_t waits_generation; /* of the round whose store of PyTorch `waits` speaks of */
+    uint64_t waits_ms;         /* when it was told */
+    char *waits;               /* a line each who waits there, and for what; NULL: none */
 };
 
 struct ct_service {

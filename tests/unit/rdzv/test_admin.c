@@ -232,6 +232,42 @@ Test(admin, a_journal_that_cannot_be_written_is_shown)
     end(&b);
 }
 
+Test(admin, who_waits_in_the_store_of_pytorch_is_shown_as_long_as_it_is_said)
+{
+    struct bench b;
+    const struct ct_message waits = {
+        .type = CT_MSG_STORE_WAITS,
+        .store_waits = {.generation = 1,
+                        .text = "rank 0 waits 2 s for \"/a\"\nrank 2 waits 1 s for \"/b\"\n"}};
+    struct ct_message other = waits;
+
+    begin(&b, 2);
+    cr_assert(!says(status(&b, "digits", false), "store "));
+    say(&b, &b.nodes[0], &waits);
+    cr_assert(says(status(&b, "digits", false), "  store      rank 0 waits 2 s for \"/a\"\n"
+                                                "  store      rank 2 waits 1 s for \"/b\"\n"),
+              "%s", b.operator.text);
+    cr_assert(says(status(&b, "digits", true),
+                   "\"store_waits\":[\"rank 0 waits 2 s for \\\"/a\\\"\",\"rank 2 waits"),
+              "%s", b.operator.text);
+    other.store_waits.text = "";
+    say(&b, &b.nodes[0], &other);
+    cr_assert(!says(status(&b, "digits", false), "store "), "nobody waits");
+    other = waits;
+    other.store_waits.generation = 0;
+    say(&b, &b.nodes[0], &other);
+    cr_assert(!says(status(&b, "digits", false), "store "), "an older round's");
+    say(&b, &b.nodes[0], &waits);
+    const struct ct_message question = {
+        .type = CT_MSG_ADMIN,
+        .admin = {.verb = CT_ADMIN_STATUS, .host = "", .author = "", .reason = ""}};
+    ct_service_message(b.service, 3999, b.operator.link, &question);
+    cr_assert(says(b.operator.text, "  store      rank 0"));
+    ct_service_message(b.service, 4000, b.operator.link, &question);
+    cr_assert(!says(b.operator.text, "store "), "not said for 3 s");
+    end(&b);
+}
+
 Test(admin, cordons_are_shown_until_they_are_taken_back)
 {
     struct bench b;
