@@ -58,7 +58,9 @@ int folder_make(const struct folder_wish *wish, struct ct_arena *arena, struct f
 {
     const struct ct_config *cfg = wish->cfg;
     const char *base = cfg->launch.log_dir;
-    bool streams = strcmp(cfg->launch.redirects, "0") != 0 || strcmp(cfg->launch.tee, "0") != 0;
+    bool streams = strcmp(cfg->launch.redirects, "0") != 0 || strcmp(cfg->launch.tee, "0") != 0 ||
+                   cfg->launch.duplicate_stdout_filters.count > 0 ||
+                   cfg->launch.duplicate_stderr_filters.count > 0;
     struct folder folder = {.path = ""};
     int rc = 0;
 

@@ -5,6 +5,7 @@
  *         |                                  job has several nodes)
  *         attempt_RESTARTS_gGENERATION/      of one round
  *             LOCAL_RANK/stdout.log, stderr.log, error.json
+ *             filtered_stdout.log, filtered_stderr.log
  *         hang-rank-RRRR.gG.txt
  *
  * Error files need a folder even where no logs are wanted: then it is a temporary one, which goes

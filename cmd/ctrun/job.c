@@ -3,8 +3,7 @@
 
 #include "base/assert.h"
 #include "base/str.h"
-#include "launch/env.h"
-#include "launch/nproc.h"
+#include "hardware.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,39 +35,6 @@ static int decide_program(struct job *job, char *const *args, struct ct_error *e
     return ct_program_decide(&request, &job->arena, &job->program, err);
 }
 
-static int decide_workers(struct job *job, struct ct_error *err)
-{
-    struct ct_cpus allowed = {{0}};
-    const char *omp = ct_env_find(job->env, "OMP_NUM_THREADS");
-
-    (void)ct_cpus_allowed(&allowed);
-    uint32_t given = job->slurm != NULL ? ct_slurm_cpus(job->slurm) : 0;
-    uint32_t available = ct_cpus_available("", &allowed);
-    const struct ct_host_view host = {
-        .root = "",
-        .cpus = given != 0 ? CT_MIN(given, available) : available,
-        .cuda_visible_devices = ct_env_find(job->env, "CUDA_VISIBLE_DEVICES"),
-    };
-    int rc = ct_nproc_resolve(job->cfg.launch.nproc_per_node, &host, &job->slots, err);
-    if (rc != 0) {
-        char origin[256];
-        return ct_error_prefix(
-            err, "%s",
-            ct_config_origin_text(ct_config_origin(&job->cfg, &job->cfg.launch.nproc_per_node),
-                                  origin, sizeof origin));
-    }
-    job->omp_threads = omp == NULL ? ct_omp_threads(host.cpus, job->slots) : 0;
-    /* A single worker has all CPUs anyway, and shares need a CPU each. */
-    if (job->cfg.launch.cpu_affinity != CT_CONFIG_AFFINITY_AUTO || job->slots == 1 ||
-        job->slots > ct_cpus_count(&allowed))
-        return 0;
-    job->cpu_order = ct_arena_array(&job->arena, CT_CPUS_MAX, sizeof *job->cpu_order);
-    if (job->cpu_order == NULL)
-        return ct_error_set(err, CT_ENOMEM, "out of memory for the order of CPUs");
-    job->cpu_count = ct_cpus_order("", &allowed, job->cpu_order);
-    return 0;
-}
-
 static int decide_folder(struct job *job, struct ct_error *err)
 {
     const struct folder_wish wish = {
@@ -98,7 +64,7 @@ int job_decide(struct job *job, char *const *args, char *const *env, struct ct_e
     job->config_hash = cfg->command.file != NULL ? ct_config_hash(cfg) : 0;
     rc = decide_program(job, args, err);
     if (rc == 0)
-        rc = decide_workers(job, err);
+        rc = hardware_decide(job, err);
     if (rc == 0)
         rc = decide_folder(job, err);
     return rc;

@@ -18,14 +18,14 @@ struct job {
     struct ct_config cfg;
     struct ct_arena arena; /* of what is decided here */
     struct ct_program program;
-    char *const *env;     /* of this process */
-    const char *host;     /* this node's name */
-    struct folder folder; /* of its workers' files; node_run drops it */
-    uint64_t config_hash; /* of what must be equal on all nodes; 0: nothing */
-    uint32_t slots;       /* workers on this node */
-    uint32_t omp_threads; /* each */
-    uint16_t *cpu_order;  /* NULL: workers are not pinned */
-    uint32_t cpu_count;
+    char *const *env;             /* of this process */
+    const char *host;             /* this node's name */
+    struct folder folder;         /* of its workers' files; node_run drops it */
+    uint64_t config_hash;         /* of what must be equal on all nodes; 0: nothing */
+    uint32_t slots;               /* workers on this node */
+    uint32_t omp_threads;         /* each */
+    const struct ct_cpus *cpus;   /* of each worker; NULL: workers are not pinned */
+    const char *const *gpus;      /* CUDA_VISIBLE_DEVICES of each worker; NULL: this process's */
     bool alone;                   /* one node that meets nobody */
     bool as_torchrun;             /* called by that name: set before job_decide */
     const struct ct_slurm *slurm; /* what Slurm says, NULL outside of it: set before job_decide */

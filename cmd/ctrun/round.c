@@ -3,10 +3,13 @@
 
 #include "base/fs.h"
 #include "launch/env.h"
+#include "launch/prefix.h"
 
 #include <string.h>
 
 static const char *const names[CT_CONSOLE_STREAMS] = {"stdout.log", "stderr.log"};
+static const char *const filtered_names[CT_CONSOLE_STREAMS] = {"filtered_stdout.log",
+                                                               "filtered_stderr.log"};
 
 /* RUN_FOLDER/attempt_RESTARTS_gGENERATION/LOCAL_RANK; NULL without memory. */
 static const char *folder_of(const struct job *job, const struct ct_round *round,
@@ -28,23 +31,43 @@ const char *round_error_file(const struct job *job, const struct ct_round *round
     return folder != NULL ? ct_arena_printf(arena, "%s/error.json", folder) : NULL;
 }
 
+/* The lines of a stream that are wanted twice. `folder` is the worker's: theirs is above it. */
+static int filter(const struct ct_config_strs *texts, const char *folder, int stream,
+                  struct ct_output_route *to, struct ct_arena *arena)
+{
+    if (texts->count == 0 || folder[0] == '\0')
+        return 0;
+    to->filter = (struct ct_filter){texts->at, (size_t)texts->count};
+    to->filtered_file = ct_arena_printf(arena, "%.*s/%s", (int)(strrchr(folder, '/') - folder),
+                                        folder, filtered_names[stream]);
+    return to->filtered_file != NULL ? 0 : CT_ENOMEM;
+}
+
 /* Where the streams of a worker go: redirects to files only, tee to both; a log folder without
- * either means both. */
+ * either means both. As torchrun, only what is tee'd has a prefix. */
 static int route(const struct job *job, const char *folder, struct ct_worker_spec *spec,
                  uint32_t local_rank, struct ct_arena *arena)
 {
-    int to_file = ct_config_streams(job->cfg.launch.redirects, local_rank);
-    int to_both = ct_config_streams(job->cfg.launch.tee, local_rank);
-    bool none_named =
-        strcmp(job->cfg.launch.redirects, "0") == 0 && strcmp(job->cfg.launch.tee, "0") == 0;
+    const struct ct_config *cfg = &job->cfg;
+    const struct ct_config_ints *shown = &cfg->launch.local_ranks_filter;
+    const struct ct_config_strs *const filters[] = {&cfg->launch.duplicate_stdout_filters,
+                                                    &cfg->launch.duplicate_stderr_filters};
+    int to_file = ct_config_streams(cfg->launch.redirects, local_rank);
+    int to_both = ct_config_streams(cfg->launch.tee, local_rank);
+    bool none_named = strcmp(cfg->launch.redirects, "0") == 0 && strcmp(cfg->launch.tee, "0") == 0;
+    bool console = ct_filter_shows(shown->at, (size_t)shown->count, local_rank);
 
-    if (none_named && job->folder.stays)
+    to_file &= ~to_both; /* who is named twice is tee'd */
+    if (none_named && cfg->launch.log_dir[0] != '\0' && job->folder.stays)
         to_both = 3;
     for (int i = 0; i < CT_CONSOLE_STREAMS; i++) {
         struct ct_output_route *to = &spec->routes[i];
         int bit = 1 << i;
 
-        to->console = (to_file & bit) == 0;
+        to->console = console && (to_file & bit) == 0;
+        to->bare = job->as_torchrun && (to_both & bit) == 0;
+        if (job->folder.stays && filter(filters[i], folder, i, to, arena) != 0)
+            return CT_ENOMEM;
         if (((to_file | to_both) & bit) == 0 || !job->folder.stays)
             continue;
         to->file = ct_arena_printf(arena, "%s/%s", folder, names[i]);
@@ -93,19 +116,21 @@ static struct ct_worker_env common_env(const struct round_input *input)
     };
 }
 
-static int pin(const struct job *job, uint32_t local_rank, struct ct_worker_spec *spec,
-               struct ct_arena *arena)
+static const char *prefix_of(const struct round_input *input, const struct ct_worker_env *env,
+                             struct ct_arena *arena)
 {
-    struct ct_cpus *share;
+    const struct job *job = input->job;
+    const struct ct_prefix prefix = {
+        .template = job->cfg.launch.log_line_prefix_template,
+        .torchrun = job->as_torchrun,
+        .role = env->role_name,
+        .host = job->host,
+        .node = env->group_rank,
+        .rank = env->rank,
+        .local_rank = env->local_rank,
+    };
 
-    if (job->cpu_order == NULL)
-        return 0;
-    share = ct_arena_alloc(arena, sizeof *share);
-    if (share == NULL)
-        return CT_ENOMEM;
-    if (ct_cpus_share(job->cpu_order, job->cpu_count, job->slots, local_rank, share))
-        spec->cpus = share;
-    return 0;
+    return ct_prefix_text(&prefix, arena);
 }
 
 static int fill(const struct round_input *input, const struct ct_env_node *nodes, uint32_t i,
@@ -117,10 +142,15 @@ static int fill(const struct round_input *input, const struct ct_env_node *nodes
 
     ct_worker_env_ranks(&env, nodes, round->node_count, round->self, i);
     env.error_file = job->program.native ? "" : spec->error_file;
+    env.device_rank = job->cfg.launch.virtual_local_rank ? 0 : i;
+    env.visible_devices = job->gpus != NULL ? job->gpus[i] : NULL;
     spec->rank = env.rank;
-    spec->prefix = ct_arena_printf(arena, "[%u:%u] ", round->self, env.rank);
+    spec->cpus = job->cpus != NULL ? &job->cpus[i] : NULL;
+    spec->prefix = prefix_of(input, &env, arena);
     spec->envp = ct_worker_env_build(arena, &env, job->env);
-    return spec->prefix != NULL && spec->envp != NULL ? pin(job, i, spec, arena) : CT_ENOMEM;
+    if (spec->prefix == NULL || spec->envp == NULL)
+        return CT_ENOMEM;
+    return ct_program_argv(&job->program, i, arena, &spec->argv);
 }
 
 int round_specs(const struct round_input *input, struct ct_arena *arena,

@@ -8,7 +8,9 @@
 #include <string.h>
 
 enum kind { NUMBER, TEXT, CONSTANT };
-enum when { ALWAYS, IF_UNSET }; /* a variable of the parent wins when IF_UNSET */
+/* A variable of the parent wins when IF_UNSET; one that the parent lacks is not needed when IF_SET.
+ * A text of NULL, and no number of threads, are nothing to say. */
+enum when { ALWAYS, IF_UNSET, IF_SET };
 
 struct row {
     const char *name;
@@ -24,7 +26,7 @@ _Static_assert(CT_CONTROL_FD == 3 && CT_PAGE_FD == 4 && CT_RECORD_FD == 5, "the 
 static const struct row table[] = {
     {"RANK", ALWAYS, NUMBER, AT(rank)},
     {"WORLD_SIZE", ALWAYS, NUMBER, AT(world_size)},
-    {"LOCAL_RANK", ALWAYS, NUMBER, AT(local_rank)},
+    {"LOCAL_RANK", ALWAYS, NUMBER, AT(device_rank)},
     {"LOCAL_WORLD_SIZE", ALWAYS, NUMBER, AT(local_world_size)},
     {"GROUP_RANK", ALWAYS, NUMBER, AT(group_rank)},
     {"GROUP_WORLD_SIZE", ALWAYS, NUMBER, AT(group_world_size)},
@@ -40,6 +42,8 @@ static const struct row table[] = {
     {"USE_LIBUV", IF_UNSET, TEXT, AT(use_libuv)},
     {"TORCHELASTIC_ERROR_FILE", ALWAYS, TEXT, AT(error_file)},
     {"TORCH_NCCL_ASYNC_ERROR_HANDLING", IF_UNSET, CONSTANT, 0, "1"},
+    {"CUDA_VISIBLE_DEVICES", ALWAYS, TEXT, AT(visible_devices)},
+    {"HIP_VISIBLE_DEVICES", IF_SET, TEXT, AT(visible_devices)},
     {"OMP_NUM_THREADS", IF_UNSET, NUMBER, AT(omp_threads)},
     {"CTRUN_GENERATION", ALWAYS, NUMBER, AT(generation)},
     {"CTRUN_CONTROL_FD", ALWAYS, CONSTANT, 0, "3"},
@@ -66,6 +70,7 @@ void ct_worker_env_ranks(struct ct_worker_env *env, const struct ct_env_node *no
     env->rank = before + local_rank;
     env->world_size = world;
     env->local_rank = local_rank;
+    env->device_rank = local_rank;
     env->local_world_size = nodes[node].slots;
     env->group_rank = node;
     env->group_world_size = count;
@@ -111,11 +116,15 @@ static char *format(struct ct_arena *arena, const struct row *row, const struct 
 
 static bool wanted(const struct row *row, const struct ct_worker_env *env, char *const *parent)
 {
-    if (row->at == offsetof(struct ct_worker_env, omp_threads) && env->omp_threads == 0)
+    const char *text = "", *set = ct_env_find(parent, row->name);
+
+    if (row->kind == TEXT)
+        memcpy(&text, (const char *)env + row->at, sizeof text);
+    if (text == NULL ||
+        (row->at == offsetof(struct ct_worker_env, omp_threads) && env->omp_threads == 0))
         return false;
-    if (row->at == offsetof(struct ct_worker_env, use_libuv) && env->use_libuv == NULL)
-        return false;
-    return row->when == ALWAYS || ct_env_find(parent, row->name) == NULL;
+    return row->when == ALWAYS ||
+           (row->when == IF_SET ? set != NULL && set[0] != '\0' : set == NULL);
 }
 
 /* Is `entry` of the parent replaced by a row? */

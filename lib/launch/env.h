@@ -24,6 +24,8 @@ struct ct_env_node {
 struct ct_worker_env {
     uint32_t rank, world_size;
     uint32_t local_rank, local_world_size;
+    uint32_t device_rank; /* LOCAL_RANK: local_rank (set by ct_worker_env_ranks), or what a script
+                             is to take for it */
     uint32_t group_rank, group_world_size; /* the node, and the number of nodes */
     uint32_t role_rank, role_world_size;   /* among the workers of nodes with the same role */
     uint32_t restart_count, max_restarts;
@@ -35,7 +37,8 @@ struct ct_worker_env {
     const char *agent_store; /* is PyTorch's store served at master_addr already: "True", "False" */
     const char *use_libuv;   /* which store rank 0 makes, when the parent does not say; NULL: any */
     const char *run_id;
-    const char *error_file; /* "" when there is none */
+    const char *visible_devices; /* CUDA_VISIBLE_DEVICES; NULL: the parent's */
+    const char *error_file;      /* "" when there is none */
 };
 
 /* Fill the ranks, sizes and role of worker `local_rank` of node `node` (< count). */

@@ -4,8 +4,11 @@
 #include "base/assert.h"
 #include "base/str.h"
 #include "launch/env.h"
+#include "launch/template.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -155,4 +158,36 @@ int ct_program_decide(const struct ct_program_request *request, struct ct_arena 
     if (rc == 0)
         *ret_program = program;
     return rc;
+}
+
+int ct_program_argv(const struct ct_program *program, uint32_t local_rank, struct ct_arena *arena,
+                    char *const **ret_argv)
+{
+    char number[16];
+    const struct ct_template_value value = {"local_rank", number};
+    size_t count = 0;
+    bool used = false;
+
+    (void)snprintf(number, sizeof number, "%" PRIu32, local_rank);
+    for (; program->argv[count] != NULL; count++)
+        used = used || (!program->native && ct_template_uses(program->argv[count], &value, 1));
+    *ret_argv = NULL;
+    if (!used)
+        return 0;
+    char **argv = ct_arena_array(arena, count + 1, sizeof *argv);
+    for (size_t i = 0; argv != NULL && i < count; i++) {
+        struct ct_buf word;
+
+        argv[i] = program->argv[i];
+        if (!ct_template_uses(program->argv[i], &value, 1))
+            continue;
+        ct_buf_init(&word, 0);
+        ct_template_expand(program->argv[i], &value, 1, &word);
+        argv[i] = word.failed ? NULL : ct_arena_strdup(arena, ct_buf_str(&word));
+        ct_buf_deinit(&word);
+        if (argv[i] == NULL)
+            return CT_ENOMEM;
+    }
+    *ret_argv = argv;
+    return argv != NULL ? 0 : CT_ENOMEM;
 }

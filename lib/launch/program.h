@@ -17,6 +17,7 @@
 #include "base/error.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct ct_program_request {
     const char *yaml;  /* the YAML file, or NULL */
@@ -39,6 +40,12 @@ struct ct_program {
  * CT_EUNAVAILABLE (python3 or ctworker missing). */
 int ct_program_decide(const struct ct_program_request *request, struct ct_arena *arena,
                       struct ct_program *ret_program, struct ct_error *err);
+
+/* The command line of one worker: words that name the macro ${local_rank} (or $local_rank) get its
+ * number there, as with torchrun, and "$$" in such words becomes "$"; other words stay as they are.
+ * *ret_argv is NULL when there is no such word. 0 or CT_ENOMEM. */
+int ct_program_argv(const struct ct_program *program, uint32_t local_rank, struct ct_arena *arena,
+                    char *const **ret_argv);
 
 /* The file that `name` means: itself when it has a slash, else the first executable one in the
  * directories of `path` (NULL: those of a bare system). NULL when there is none. */

@@ -143,6 +143,29 @@ Test(env, the_kind_of_store_is_said_when_there_is_something_to_say_and_the_user_
     cr_assert_eq(occurrences(list, "USE_LIBUV"), 1u);
 }
 
+Test(env, a_workers_own_gpus_replace_the_parents_and_amds_list_follows_when_there_is_one)
+{
+    char cuda[] = "CUDA_VISIBLE_DEVICES=4,5", hip[] = "HIP_VISIBLE_DEVICES=4,5";
+    char *parent[] = {cuda, hip, NULL};
+    struct ct_worker_env env = some_env();
+    char **list = ct_worker_env_build(&arena, &env, parent);
+
+    cr_assert_str_eq(ct_env_find(list, "CUDA_VISIBLE_DEVICES"), "4,5");
+    cr_assert_str_eq(ct_env_find(list, "HIP_VISIBLE_DEVICES"), "4,5");
+    cr_assert_str_eq(ct_env_find(list, "LOCAL_RANK"), "1");
+    env.visible_devices = "5";
+    env.device_rank = 0;
+    list = ct_worker_env_build(&arena, &env, parent);
+    cr_assert_str_eq(ct_env_find(list, "CUDA_VISIBLE_DEVICES"), "5");
+    cr_assert_str_eq(ct_env_find(list, "HIP_VISIBLE_DEVICES"), "5");
+    cr_assert_str_eq(ct_env_find(list, "LOCAL_RANK"), "0");
+    cr_assert_str_eq(ct_env_find(list, "RANK"), "1");
+    parent[1] = NULL;
+    list = ct_worker_env_build(&arena, &env, parent);
+    cr_assert_str_eq(ct_env_find(list, "CUDA_VISIBLE_DEVICES"), "5");
+    cr_assert_null(ct_env_find(list, "HIP_VISIBLE_DEVICES"));
+}
+
 Test(env, what_the_user_set_for_threads_wins)
 {
     char omp[] = "OMP_NUM_THREADS=3";

@@ -125,6 +125,30 @@ Test(program, a_script_of_any_name_is_run_by_python3_when_it_is_said_to_be_one)
     assert_refused(&request, CT_ENOINPUT, "tool cannot be read");
 }
 
+Test(program, the_macro_of_the_local_rank_is_replaced_in_words_that_name_it)
+{
+    char *words[] = {(char[]){"--rank=${local_rank}"}, (char[]){"$local_rank$$"}, (char[]){"a$$b"},
+                     NULL};
+    struct ct_program_request request = request_for("tool");
+    struct ct_program program;
+    char *const *own;
+
+    (void)decided(&request, &program);
+    cr_assert_eq(ct_program_argv(&program, 3, &arena, &own), 0);
+    cr_assert_null(own, "nothing to replace");
+    request.args = words;
+    (void)decided(&request, &program);
+    cr_assert_eq(ct_program_argv(&program, 3, &arena, &own), 0);
+    cr_assert_str_eq(own[0], "tool");
+    cr_assert_str_eq(own[1], "--rank=3");
+    cr_assert_str_eq(own[2], "3$");
+    cr_assert_str_eq(own[3], "a$$b");
+    cr_assert_null(own[4]);
+    program.native = true;
+    cr_assert_eq(ct_program_argv(&program, 3, &arena, &own), 0);
+    cr_assert_null(own, "a trainer's words are ctrun's own");
+}
+
 Test(program, a_module_is_run_by_python3)
 {
     struct ct_program_request request = request_for("pkg.train");

@@ -1,0 +1,11 @@
+/* What of this machine each worker gets: how many workers there are, their GPUs, CPUs, threads. */
+#ifndef CT_CTRUN_HARDWARE_H
+#define CT_CTRUN_HARDWARE_H
+
+#include "job.h"
+
+/* Fill `slots`, `omp_threads`, `gpus` and `cpus` of `job`; its configuration, environment, host and
+ * Slurm's view are known. 0, or the error with the setting that is to blame in front. */
+int hardware_decide(struct job *job, struct ct_error *err);
+
+#endif
