@@ -298,9 +298,14 @@ void ct_agent_store_waits(struct ct_agent *agent, const struct ct_msg_store_wait
     ct_member_store_waits(&agent->member, waits);
 }
 
-void ct_agent_failure(struct ct_agent *agent, const struct ct_rdzv_failure *failure)
+void ct_agent_failure(struct ct_agent *agent, const struct ct_rdzv_failure *failure,
+                      uint64_t age_ms)
 {
-    ct_member_failure(&agent->member, failure);
+    struct ct_rdzv_failure told = *failure;
+    uint64_t now = now_ms(agent);
+
+    told.at_ms = now > age_ms ? now - age_ms : 0;
+    ct_member_failure(&agent->member, now, &told);
 }
 
 void ct_agent_done(struct ct_agent *agent, uint64_t generation)

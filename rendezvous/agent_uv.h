@@ -59,8 +59,10 @@ void ct_agent_progress(struct ct_agent *agent, const struct ct_msg_progress *pro
  * s: to be told again meanwhile. */
 void ct_agent_store_waits(struct ct_agent *agent, const struct ct_msg_store_waits *waits);
 
-/* A worker of `failure->generation` failed. The host is filled in. */
-void ct_agent_failure(struct ct_agent *agent, const struct ct_rdzv_failure *failure);
+/* A worker of `failure->generation` failed, `age_ms` ago. The host and the moment on the clock here
+ * are filled in. */
+void ct_agent_failure(struct ct_agent *agent, const struct ct_rdzv_failure *failure,
+                      uint64_t age_ms);
 
 /* All workers of this node in `generation` exited with 0. */
 void ct_agent_done(struct ct_agent *agent, uint64_t generation);

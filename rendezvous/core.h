@@ -56,6 +56,8 @@ enum {
     CT_RDZV_ADDRESS_BYTES = 128, /* address that other nodes reach, with terminator */
     CT_RDZV_ROLE_BYTES = 64,     /* torchrun's --role, with terminator */
     CT_RDZV_TEXT_BYTES = 2048,   /* last words of a failed worker, with terminator */
+    CT_RDZV_PATH_BYTES = 512,    /* of its error file, with terminator; a longer one is not told */
+    CT_RDZV_VERDICT_MS = 200,    /* a job that is to end waits so long for an earlier failure */
     CT_RDZV_ACTIONS_LIMIT = 24,  /* actions of one step */
     CT_RDZV_REASON_BYTES = 200,  /* who cordoned a host and why, with terminator */
     CT_RDZV_CORDONS = 64,        /* hosts that are cordoned at a time */
@@ -137,11 +139,14 @@ struct ct_rdzv_failure {
     int32_t rank;       /* -1: no single rank (a lost node, a timeout) */
     int32_t local_rank; /* -1 likewise */
     int32_t pid;
-    int32_t status; /* exit status of the worker, -1 when a signal ended it */
-    int32_t signal; /* 0 when it exited */
-    bool fatal;     /* starting again would end the same way: the job ends, whatever the budget */
+    int32_t status;   /* exit status of the worker, -1 when a signal ended it */
+    int32_t signal;   /* 0 when it exited */
+    bool fatal;       /* starting again would end the same way: the job ends, whatever the budget */
+    uint64_t time_ms; /* when it happened, since 1970, by the node's clock; 0: not known */
+    uint64_t at_ms;   /* the same on the clock of who holds this: daemon or agent */
     char host[CT_RDZV_HOST_BYTES];
-    char text[CT_RDZV_TEXT_BYTES]; /* last words, or the sentence of the error */
+    char text[CT_RDZV_TEXT_BYTES];       /* last words, or the sentence of the error */
+    char error_file[CT_RDZV_PATH_BYTES]; /* on the node; "" when there is none */
 };
 
 /* How a job ended. code 0: all ranks are done. */

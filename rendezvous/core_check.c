@@ -65,6 +65,9 @@ static int check_members(const struct ct_rdzv *job, struct ct_error *err)
 static int check_roster(const struct ct_rdzv *job, struct ct_error *err)
 {
     const struct ct_rdzv_roster *roster = &job->roster;
+    if (job->verdict_ms != UINT64_MAX && job->phase != CT_RDZV_HEAL &&
+        job->phase != CT_RDZV_RUNNING)
+        return BUG("a job that is to end has moved on");
     if (roster->generation > job->generation)
         return BUG("round %" PRIu64 " was never reserved", roster->generation);
     if (roster->generation == 0)

@@ -45,7 +45,7 @@ struct ct_rdzv *ct_rdzv_new(const char *name, const struct ct_rdzv_params *param
         job->members[i].place = job->members[i].old_place = -1;
     job->roster.base_node = -1;
     job->join_until_ms = now_ms + params->join_timeout_ms;
-    job->grow_until_ms = UINT64_MAX;
+    job->grow_until_ms = job->verdict_ms = UINT64_MAX;
     job->retry_ms = job->leave_until_ms = UINT64_MAX;
     job->cordon_ms = job->cordon_retry_ms = UINT64_MAX;
     job->phase_since_ms = now_ms;

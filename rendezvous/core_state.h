@@ -41,6 +41,8 @@ struct ct_rdzv {
     bool charged;
     bool has_cause;
     struct ct_rdzv_failure cause;
+    uint32_t failure_count; /* of nodes that reported one in this incident */
+    uint64_t verdict_ms;    /* HEAL, RUNNING: the job is to end then; UINT64_MAX: it is not */
 
     /* Durability: the record that the phase waits for, 0 when none. */
     enum ct_rdzv_record pending;
@@ -218,6 +220,9 @@ void ct_rdzv_round_tick(struct ct_rdzv *job);
 void ct_rdzv_close(struct ct_rdzv *job, int code, int status, const struct ct_rdzv_failure *cause);
 
 /* ---- failures.c: what went wrong, and what it costs ---- */
+
+/* End a job that waits for its verdict, now. */
+void ct_rdzv_conclude(struct ct_rdzv *job);
 
 /* A member is gone that was in state `was` (its place and names are still readable). */
 void ct_rdzv_lost(struct ct_rdzv *job, const struct ct_rdzv_member *member,

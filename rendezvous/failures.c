@@ -2,7 +2,8 @@
  *
  *      the first of an incident is its cause; it costs one restart, and the last one ends the job
  *      what breaks before the next round is committed belongs to the same incident
- *      a worker that ended because a peer was gone is a consequence: the peer is the cause */
+ *      a worker that ended because a peer was gone is a consequence: the peer is the cause
+ *      the last failure that a job may have waits a moment for an earlier one of another node */
 #include "rendezvous/core_state.h"
 
 #include "base/assert.h"
@@ -56,11 +57,34 @@ static void blame_silent_node(struct ct_rdzv *job)
     }
 }
 
-/* Charge the incident to the budget, once. False: the job is closing, because that was one too many
- * or because the failure is fatal. */
+void ct_rdzv_conclude(struct ct_rdzv *job)
+{
+    blame_silent_node(job);
+    ct_rdzv_close(job, job->cause.code, status_of(&job->cause), &job->cause);
+}
+
+/* A peer is the better cause than who ended because of it; else the earlier failure is. */
+static bool is_better_cause(const struct ct_rdzv *job, const struct ct_rdzv_failure *failure)
+{
+    if (!job->has_cause || is_consequence(&job->cause) != is_consequence(failure))
+        return !job->has_cause || is_consequence(&job->cause);
+    return job->cause.rank >= 0 && failure->rank >= 0 && failure->at_ms < job->cause.at_ms;
+}
+
+/* May a node that has not reported one yet know of an earlier failure? Its worker may take longer
+ * to end than those that ended because of it. */
+static bool may_hear_of_earlier(const struct ct_rdzv *job, const struct ct_rdzv_failure *failure)
+{
+    bool acts = job->phase == CT_RDZV_HEAL || job->phase == CT_RDZV_RUNNING;
+
+    return acts && failure->rank >= 0 && job->failure_count < job->count[CT_RDZV_ACTING];
+}
+
+/* Charge the incident to the budget, once. False: the job is closing or about to, because that was
+ * one too many or because the failure is fatal. */
 static bool survives(struct ct_rdzv *job, const struct ct_rdzv_failure *failure)
 {
-    if (!job->has_cause || (is_consequence(&job->cause) && !is_consequence(failure))) {
+    if (is_better_cause(job, failure)) {
         job->cause = *failure;
         job->has_cause = true;
     }
@@ -71,8 +95,10 @@ static bool survives(struct ct_rdzv *job, const struct ct_rdzv_failure *failure)
     if (job->charged)
         return true;
     if (job->restarts >= job->params.max_restarts) {
-        blame_silent_node(job);
-        ct_rdzv_close(job, job->cause.code, status_of(&job->cause), &job->cause);
+        if (!may_hear_of_earlier(job, failure))
+            ct_rdzv_conclude(job);
+        else if (job->verdict_ms == UINT64_MAX)
+            job->verdict_ms = job->now_ms + CT_RDZV_VERDICT_MS;
         return false;
     }
     job->charged = true;
@@ -115,7 +141,9 @@ void ct_rdzv_lost(struct ct_rdzv *job, const struct ct_rdzv_member *member,
         if (was != CT_RDZV_ACTING)
             break;
         failure = loss_of(job, member, why);
-        if (member->leaving || survives(job, &failure))
+        if (member->leaving && job->verdict_ms != UINT64_MAX)
+            ct_rdzv_conclude(job);
+        else if (member->leaving || survives(job, &failure))
             ct_rdzv_change(job, member->leaving ? CT_RDZV_REASON_LEAVE : CT_RDZV_REASON_LOST,
                            false);
         break;
@@ -141,6 +169,7 @@ void ct_rdzv_on_failure(struct ct_rdzv *job, struct ct_rdzv_member *member,
     if (member->place < 0 || failure->generation != job->roster.generation)
         return;
     tell(job, member, failure);
+    job->failure_count++;
     if (ct_rdzv_acts(job)) {
         if (survives(job, failure))
             ct_rdzv_change(job, CT_RDZV_REASON_FAILURE, false);

@@ -345,10 +345,13 @@ static void on_close(struct ct_member *member, const struct ct_msg_close *m)
                   .local_rank = m->local_rank,
                   .pid = m->pid,
                   .status = m->worker_status,
-                  .signal = m->signal},
+                  .signal = m->signal,
+                  .time_ms = m->time_ms},
     };
     ct_str_copy(result.cause.host, sizeof(result.cause.host), m->host);
     ct_str_copy(result.cause.text, sizeof(result.cause.text), m->text);
+    if (strlen(m->error_file) < sizeof(result.cause.error_file))
+        ct_str_copy(result.cause.error_file, sizeof(result.cause.error_file), m->error_file);
     over(member);
     member->on.on_closed(member->on.context, &result);
 }
@@ -505,8 +508,10 @@ void ct_member_store_waits(struct ct_member *member, const struct ct_msg_store_w
         member->io.send(member->io.context, &message);
 }
 
-void ct_member_failure(struct ct_member *member, const struct ct_rdzv_failure *failure)
+void ct_member_failure(struct ct_member *member, uint64_t now_ms,
+                       const struct ct_rdzv_failure *failure)
 {
+    member->now_ms = now_ms;
     if (failure->generation != member->acting || member->acting == 0 || member->has_failure)
         return;
     member->failure = *failure;

@@ -196,7 +196,8 @@ void ct_member_healed(struct ct_member *member, uint64_t generation);
 int ct_member_publish(struct ct_member *member, const struct ct_msg_publish *publication);
 void ct_member_progress(struct ct_member *member, const struct ct_msg_progress *progress);
 void ct_member_store_waits(struct ct_member *member, const struct ct_msg_store_waits *waits);
-void ct_member_failure(struct ct_member *member, const struct ct_rdzv_failure *failure);
+void ct_member_failure(struct ct_member *member, uint64_t now_ms,
+                       const struct ct_rdzv_failure *failure);
 void ct_member_done(struct ct_member *member, uint64_t generation);
 void ct_member_leave(struct ct_member *member, enum ct_rdzv_leave how);
 int ct_member_store(struct ct_member *member, uint64_t request, const struct ct_message *op);

@@ -101,7 +101,10 @@ void ct_member_send_failure(struct ct_member *member)
                     .code = f->code,
                     .fatal = f->fatal,
                     .host = f->host,
-                    .text = f->text},
+                    .text = f->text,
+                    .time_ms = f->time_ms,
+                    .age_ms = f->at_ms < member->now_ms ? member->now_ms - f->at_ms : 0,
+                    .error_file = f->error_file},
     };
     say(member, &message);
 }

@@ -30,6 +30,7 @@ void ct_rdzv_close(struct ct_rdzv *job, int code, int status, const struct ct_rd
     };
     if (cause != NULL)
         job->result.cause = *cause;
+    job->verdict_ms = UINT64_MAX;
     ct_rdzv_set_phase(job, CT_RDZV_CLOSING);
     ct_rdzv_persist(job, CT_RDZV_RECORD_CLOSE);
     ct_rdzv_announce(job, "the job ends with status %d%s%s", status, cause ? ": " : "",
@@ -274,6 +275,7 @@ static void start_round(struct ct_rdzv *job)
     ct_rdzv_set_phase(job, CT_RDZV_HEAL);
     job->charged = false;
     job->has_cause = false;
+    job->failure_count = 0;
     job->running_since_ms = job->now_ms;
     job->store_lost = false;
     job->leave_until_ms = job->leavers > 0 ? job->now_ms + job->params.prepare_ms : UINT64_MAX;
@@ -465,6 +467,11 @@ static void grow(struct ct_rdzv *job)
 
 void ct_rdzv_round_tick(struct ct_rdzv *job)
 {
+    if (job->verdict_ms != UINT64_MAX) {
+        if (job->verdict_ms <= job->now_ms)
+            ct_rdzv_conclude(job);
+        return;
+    }
     switch (job->phase) {
     case CT_RDZV_LOBBY:
     case CT_RDZV_PAUSED:

@@ -376,7 +376,8 @@ static void on_join(struct ct_service *service, uint64_t now_ms, struct ct_servi
     ct_service_step(link->job, now_ms, &event);
 }
 
-static void failure_of(const struct ct_msg_failure *m, struct ct_rdzv_failure *ret_failure)
+static void failure_of(const struct ct_msg_failure *m, uint64_t now_ms,
+                       struct ct_rdzv_failure *ret_failure)
 {
     *ret_failure = (struct ct_rdzv_failure){
         .generation = m->generation,
@@ -387,9 +388,13 @@ static void failure_of(const struct ct_msg_failure *m, struct ct_rdzv_failure *r
         .status = m->status,
         .signal = m->signal,
         .fatal = m->fatal != 0,
+        .time_ms = m->time_ms,
+        .at_ms = now_ms - CT_MIN(now_ms, m->age_ms),
     };
     ct_str_copy(ret_failure->host, sizeof(ret_failure->host), m->host);
     ct_str_copy(ret_failure->text, sizeof(ret_failure->text), m->text);
+    if (strlen(m->error_file) < sizeof(ret_failure->error_file))
+        ct_str_copy(ret_failure->error_file, sizeof(ret_failure->error_file), m->error_file);
 }
 
 static void on_heartbeat(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
@@ -459,7 +464,7 @@ static void on_member_message(struct ct_service *service, uint64_t now_ms,
         event.port = message->prepared.port;
         break;
     case CT_MSG_FAILURE:
-        failure_of(&message->failure, &failure);
+        failure_of(&message->failure, now_ms, &failure);
         event.kind = CT_RDZV_ON_FAILURE;
         event.seq = message->failure.seq;
         event.failure = &failure;

@@ -194,7 +194,9 @@ static void send_close(struct ct_service_job *job, uint64_t link)
                   .worker_status = result->cause.status,
                   .signal = result->cause.signal,
                   .host = result->cause.host,
-                  .text = result->cause.text},
+                  .text = result->cause.text,
+                  .time_ms = result->cause.time_ms,
+                  .error_file = result->cause.error_file},
     };
     send_to_members(job, link, ANY, &message);
 }

@@ -179,7 +179,9 @@ static void tell_failure(struct node *node, const struct ct_worker_failure *fail
         .status = failure->end.signal != 0 ? -1 : failure->end.status,
         .signal = failure->end.signal,
         .fatal = final,
+        .time_ms = (uint64_t)CT_MAX(failure->time_ms, 0),
     };
+    uint64_t now_ms = ct_clock_wall_ns(&ct_clock_system) / 1000000;
     const char *text = failures_text(failure);
     size_t length = strlen(text), room = sizeof told.text - 1;
 
@@ -189,7 +191,11 @@ static void tell_failure(struct node *node, const struct ct_worker_failure *fail
         text = newline != NULL && newline[1] != '\0' ? newline + 1 : text + (length - room);
     }
     (void)ct_str_copy(told.text, sizeof told.text, text);
-    ct_agent_failure(node->agent, &told);
+    if (failure->error_file != NULL && strlen(failure->own_error_file) < sizeof told.error_file)
+        (void)ct_str_copy(told.error_file, sizeof told.error_file, failure->own_error_file);
+    if (told.time_ms == 0 || told.time_ms > now_ms)
+        told.time_ms = now_ms;
+    ct_agent_failure(node->agent, &told, now_ms - told.time_ms);
 }
 
 static void start_failed(struct node *node, uint32_t local_rank, const struct ct_error *error)

@@ -6,7 +6,6 @@
 #include "round.h"
 
 #include <string.h>
-#include <time.h>
 
 void words_keep_cause(struct node *node)
 {
@@ -32,8 +31,9 @@ static struct ct_failure root_of(const struct node *node)
         .local_rank = (uint32_t)cause->local_rank,
         .pid = cause->pid,
         .end = {.status = cause->status, .signal = cause->signal},
-        .time_ms = (int64_t)time(NULL) * 1000,
-        .path = "",
+        .time_ms = cause->time_ms > 0 ? (int64_t)cause->time_ms
+                                      : (int64_t)(ct_clock_wall_ns(&ct_clock_system) / 1000000),
+        .path = cause->error_file,
         .text = cause->text,
     };
 

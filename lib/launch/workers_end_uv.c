@@ -10,13 +10,13 @@
 #include "launch/workers_state_uv.h"
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "launch/error_note.h"
 #include "launch/report.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <sys/wait.h>
-#include <time.h>
 
 enum {
     DYING_MS = 5000, /* who wrote an error file longer ago and still runs has got over it */
@@ -25,10 +25,7 @@ enum {
 
 int64_t ct_workers_now_ms(void)
 {
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return (int64_t)(ct_clock_wall_ns(&ct_clock_system) / 1000000);
 }
 
 /* ---- blame ------------------------------------------------------------------------------------

@@ -304,7 +304,7 @@ void sim_worker_crash(struct sim *sim, uint32_t index)
     if (node->acting > 0) {
         struct ct_rdzv_failure failure = {
             .generation = node->acting, .code = CT_EWORKER, .rank = 0, .status = -1, .signal = 9};
-        ct_member_failure(&node->member, &failure);
+        ct_member_failure(&node->member, sim_local_ms(sim, sim_process(index)), &failure);
         sim_node_after(sim, index);
     } else if (node->asked > 0 && node->promised) {
         promise(sim, index); /* the state is lost before the round came */

@@ -267,7 +267,7 @@ void scene_all_prepared(struct scene *s)
     }
 }
 
-void scene_fail(struct scene *s, const char *name, int status, int signal)
+static void fail(struct scene *s, const char *name, int status, int signal, uint64_t at_ms)
 {
     struct ct_rdzv_failure failure = {
         .generation = scene_host(s, name)->acting,
@@ -276,12 +276,23 @@ void scene_fail(struct scene *s, const char *name, int status, int signal)
         .status = status,
         .signal = signal,
         .fatal = scene_host(s, name)->fatal,
+        .at_ms = at_ms,
     };
     ct_str_copy(failure.host, sizeof(failure.host), name);
     ct_str_copy(failure.text, sizeof(failure.text), "worker died");
     struct ct_rdzv_event event = event_of(s, name, CT_RDZV_ON_FAILURE);
     event.failure = &failure;
     step(s, &event);
+}
+
+void scene_fail(struct scene *s, const char *name, int status, int signal)
+{
+    fail(s, name, status, signal, s->now_ms);
+}
+
+void scene_fail_since(struct scene *s, const char *name, int status, uint64_t at_ms)
+{
+    fail(s, name, status, 0, at_ms);
 }
 
 void scene_done(struct scene *s, const char *name)

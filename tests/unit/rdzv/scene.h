@@ -78,6 +78,7 @@ void scene_beat(struct scene *s, const char *host);
 void scene_prepared(struct scene *s, const char *host, uint64_t lineage, uint64_t step);
 void scene_all_prepared(struct scene *s);
 void scene_fail(struct scene *s, const char *host, int status, int signal);
+void scene_fail_since(struct scene *s, const char *host, int status, uint64_t at_ms);
 void scene_done(struct scene *s, const char *host);
 void scene_publish(struct scene *s, const char *host, uint64_t generation, uint64_t at,
                    uint64_t digest);

@@ -130,6 +130,7 @@ Test(core, a_failure_restarts_all_nodes_and_is_charged_once)
     scene_prepared(&s, "b", 0, 0);
     scene_at(&s, 9000, true);
     scene_fail(&s, "b", -1, 11);
+    scene_at(&s, 9000 + CT_RDZV_VERDICT_MS, true);
     scene_expect(&s, "[ 5000] > b FAILURE g1 rank=1 status=1 signal=0\n"
                      "[ 5000] < all PREPARE g2 (a worker failed)\n"
                      "[ 5000] > a FAILURE g1 rank=1 status=1 signal=0\n"
@@ -137,7 +138,7 @@ Test(core, a_failure_restarts_all_nodes_and_is_charged_once)
                      "[ 5000] > b PREPARED g2 lineage=0 step=0\n"
                      "[ 5000] < all ROUND g2 world=4 [a:0 b:2]\n"
                      "[ 9000] > b FAILURE g2 rank=1 status=-1 signal=11\n"
-                     "[ 9000] < all CLOSE status=139: worker died\n");
+                     "[ 9200] < all CLOSE status=139: worker died\n");
     cr_assert_eq(ct_rdzv_restarts(s.job), 1);
     scene_deinit(&s);
 }
@@ -151,6 +152,40 @@ Test(core, the_first_failure_of_the_last_incident_is_the_root_cause)
     scene_fail(&s, "a", 1, 0);
     cr_assert_eq(ct_rdzv_result(s.job)->status, 7);
     cr_assert_str_eq(ct_rdzv_result(s.job)->cause.host, "b");
+    scene_deinit(&s);
+}
+
+Test(core, the_end_waits_a_moment_for_a_failure_that_happened_before)
+{
+    struct scene s;
+    scene_init(&s, 2, 3, 0);
+    scene_run(&s, "a b c");
+    scene_at(&s, 5000, true);
+    scene_fail_since(&s, "a", 1, 4990);
+    scene_at(&s, 5100, true);
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_RUNNING);
+    scene_fail_since(&s, "b", 7, 4980); /* its worker took longer to end */
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_RUNNING, "c may know of an earlier one still");
+    scene_at(&s, 5000 + CT_RDZV_VERDICT_MS - 1, true);
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_RUNNING);
+    scene_at(&s, 5000 + CT_RDZV_VERDICT_MS, true);
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_CLOSED);
+    cr_assert_eq(ct_rdzv_result(s.job)->status, 7);
+    cr_assert_str_eq(ct_rdzv_result(s.job)->cause.host, "b");
+    scene_deinit(&s);
+}
+
+Test(core, a_job_that_is_to_end_makes_no_other_round)
+{
+    struct scene s;
+    scene_init(&s, 1, 3, 0);
+    scene_run(&s, "a b");
+    scene_at(&s, 5000, true);
+    scene_fail(&s, "a", 3, 0);
+    scene_join(&s, "c");
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_CLOSED, "nobody waits for those who come");
+    cr_assert_eq(ct_rdzv_result(s.job)->status, 3);
+    cr_assert_eq(ct_rdzv_generation(s.job), 1);
     scene_deinit(&s);
 }
 
@@ -372,6 +407,7 @@ Test(core, a_worker_that_fell_with_its_peer_is_not_the_root_cause)
                                   .failure = &failure};
     struct ct_rdzv_actions actions;
     ct_rdzv_step(s.job, s.now_ms, &event, &actions);
+    scene_at(&s, s.now_ms + CT_RDZV_VERDICT_MS, true);
     cr_assert_eq(ct_rdzv_result(s.job)->code, CT_ENODE_LOST);
     cr_assert_eq(ct_rdzv_result(s.job)->status, 79);
     cr_assert_str_eq(ct_rdzv_result(s.job)->cause.host, "b");

@@ -242,8 +242,8 @@ Test(member, what_the_daemon_does_not_know_is_said_again)
     struct bench b;
     bench_run(&b);
     struct ct_rdzv_failure failure = {.generation = 1, .code = CT_EWORKER, .rank = 2};
-    ct_member_failure(&b.member, &failure);
-    ct_member_failure(&b.member, &failure);
+    ct_member_failure(&b.member, b.now_ms, &failure);
+    ct_member_failure(&b.member, b.now_ms, &failure);
     cr_assert_eq(bench_count_sent(&b, CT_MSG_FAILURE), 1, "the first of a round counts");
     struct ct_message ack = {
         .type = CT_MSG_HEARTBEAT_ACK,
@@ -361,12 +361,18 @@ Test(member, the_end_answers_what_is_open_and_is_told_once)
     bench_run(&b);
     cr_assert_eq(add_set(&b, 10, 1), 0);
     struct ct_message m = {.type = CT_MSG_CLOSE,
-                           .close = {.status = 3, .host = "x", .text = "why"}};
+                           .close = {.status = 3,
+                                     .host = "x",
+                                     .text = "why",
+                                     .time_ms = 1790000000123,
+                                     .error_file = "/logs/error.json"}};
     bench_say(&b, &m);
     bench_say(&b, &m);
     cr_assert_eq(b.closes, 1);
     cr_assert_eq(b.result.status, 3);
     cr_assert_str_eq(b.result.cause.text, "why");
+    cr_assert_eq(b.result.cause.time_ms, 1790000000123);
+    cr_assert_str_eq(b.result.cause.error_file, "/logs/error.json");
     cr_assert_eq(b.replies, 1);
     cr_assert_eq(b.disconnects, 1);
     cr_assert_eq(add_set(&b, 11, 1), CT_ECLOSED);
