@@ -48,7 +48,7 @@ static void key_of(char *key, size_t room, const struct ct_setup *setup, const c
 
 static int store_error(const struct ct_setup *setup, int code, int member, struct ct_error *err)
 {
-    if (code == CT_ETIMEOUT)
+    if (code == CT_ETIMEOUT && member != setup->rank)
         return ct_error_set(err, code, "group %s: rank %d did not come in time", setup->key,
                             setup->ranks[member]);
     return ct_error_set(err, code, "group %s cannot form: %s", setup->key, ct_strerror(code));
@@ -324,35 +324,20 @@ static int fill_members(struct ct_group *group, const struct ct_group_options *o
     return 0;
 }
 
-/* How many groups of this name this rank has made, itself included: the same at each member. */
-static int count_creation(struct ct_group *group, const char *name, char *key, size_t room,
-                          struct ct_error *err)
-{
-    const struct ct_kv *kv = &group->job->kv;
-    int64_t count = 1;
-    int code = 0;
-
-    (void)snprintf(key, room, "ct/group/%s/made/%d", name, group->ranks[group->rank]);
-    if (group->size > 1)
-        code = kv->add(kv->context, key, 1, &count);
-    if (code != 0)
-        return ct_error_set(err, code, "group %s cannot form: %s", name, ct_strerror(code));
-    (void)snprintf(key, room, "%s/%lld", name, (long long)count);
-    return 0;
-}
-
 static int form(struct ct_group *group, const struct ct_group_options *options,
                 const struct ct_tuning *tuning, struct ct_error *err)
 {
     uint64_t start_ns = ct_clock_mono_ns(&ct_clock_system);
+    const char *name = options->name != NULL ? options->name : "world";
     char key[256];
     int code = fill_members(group, options, err);
 
-    if (code == 0)
-        code = count_creation(group, options->name != NULL ? options->name : "world", key,
-                              sizeof key, err);
     if (code != 0)
         return code;
+    uint64_t count = ct_job_names_count(group->job->names, name);
+    if (count == 0)
+        return ct_error_set(err, CT_ENOMEM, "no memory for group %s", name);
+    (void)snprintf(key, sizeof key, "%s/%llu", name, (unsigned long long)count);
     group->record = ct_worker_record_group_new(group->job->record, key);
     if (group->record == NULL)
         group->record = &group->unread;

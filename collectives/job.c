@@ -104,6 +104,7 @@ static int take_assignment(struct ct_job *job, const struct ct_msg_assign *assig
                                              .node_rank = (int)assign->node_rank,
                                              .nnodes = (int)assign->nodes.count,
                                              .restart_count = (int)assign->restart_count};
+    ct_job_names_reset(job->names);
     if (assign->store != 0)
         job->kv = ct_job_link_kv(job->link);
     return 0;
@@ -170,7 +171,11 @@ int ct_job_open(struct ct_job **ret_job, struct ct_error *err)
     job = calloc(1, sizeof *job);
     if (job == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a job");
-    code = open_record(job, record_fd, err);
+    job->names = ct_job_names_new();
+    if (job->names == NULL)
+        code = ct_error_set(err, CT_ENOMEM, "no memory for a job");
+    if (code == 0)
+        code = open_record(job, record_fd, err);
     if (code == 0)
         code =
             control_fd >= 0 ? open_with_agent(job, control_fd, page_fd, err) : open_alone(job, err);
@@ -193,6 +198,7 @@ void ct_job_close(struct ct_job *job)
         ct_control_page_unmap(job->page);
     ct_worker_record_unmap(job->record);
     free(job->nodes);
+    ct_job_names_free(job->names);
     free(job);
 }
 

@@ -3,6 +3,7 @@
 #define CT_COLL_JOB_H
 
 #include "ctrun.h"
+#include "job_names.h"
 #include "kv.h"
 #include "wire/control_page.h"
 #include "wire/worker_record.h"
@@ -26,7 +27,8 @@ struct ct_job {
     struct ct_worker_record *record;    /* may be NULL: nobody watches */
     struct ct_job_link *link;           /* NULL without an agent */
     struct ct_job_state *state;         /* see state.h; NULL: no step has begun */
-    struct ct_thread_world *world;      /* ranks are threads of this process; else NULL */
+    struct ct_job_names *names;
+    struct ct_thread_world *world; /* ranks are threads of this process; else NULL */
     char run_id[129];
 };
 

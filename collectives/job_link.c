@@ -9,8 +9,9 @@
 #include <unistd.h>
 
 /* SLICE_MS: how often a wait looks at the control page. GRACE_MS: what the agent may take longer
- * than the wait that it was asked for. */
-enum { SEND_MS = 5000, SLICE_MS = 10, GRACE_MS = 5000, ARENA_BYTES = 4 << 20 };
+ * than the wait that it was asked for: it goes on without a daemon for a while, repeats what was
+ * not answered when there is one again, and revokes the round when there is none. */
+enum { SEND_MS = 5000, SLICE_MS = 10, GRACE_MS = 1800 * 1000, ARENA_BYTES = 4 << 20 };
 
 struct ct_job_link *ct_job_link_new(int fd, const struct ct_control_page *page,
                                     struct ct_worker_record *record)
@@ -207,7 +208,7 @@ static int await_reply(struct ct_job_link *link, uint64_t request, uint64_t time
 
 /* One request and its reply; `value` (may be NULL) takes the reply's bytes. */
 static int ask(struct ct_job_link *link, struct ct_message *message, uint64_t *request,
-               struct ct_kv_value *value, int64_t *ret_number)
+               struct ct_kv_value *value)
 {
     struct ct_msg_store_reply reply = {0};
     uint64_t timeout_ms = GRACE_MS;
@@ -229,8 +230,6 @@ static int ask(struct ct_job_link *link, struct ct_message *message, uint64_t *r
             memcpy(value->data, reply.value.data, reply.value.size);
         value->size = reply.value.size;
     }
-    if (code == 0 && ret_number != NULL)
-        *ret_number = reply.number;
     (void)pthread_mutex_unlock(&link->receiving);
     ct_arena_deinit(&arena);
     return code;
@@ -244,7 +243,7 @@ static int kv_set(void *context, const char *key, const void *value, size_t size
                                                .key = key,
                                                .value = {.data = value, .size = size}}};
 
-    return ask(link, &message, &message.store_set.request, NULL, NULL);
+    return ask(link, &message, &message.store_set.request, NULL);
 }
 
 static int kv_wait(void *context, const char *key, struct ct_kv_value *value, uint64_t timeout_ms)
@@ -255,20 +254,10 @@ static int kv_wait(void *context, const char *key, struct ct_kv_value *value, ui
                                                 .key = key,
                                                 .timeout_ms = timeout_ms > 0 ? timeout_ms : 1}};
 
-    return ask(link, &message, &message.store_wait.request, value, NULL);
-}
-
-static int kv_add(void *context, const char *key, int64_t delta, int64_t *ret_value)
-{
-    struct ct_job_link *link = context;
-    struct ct_message message = {
-        .type = CT_MSG_STORE_ADD,
-        .store_add = {.generation = link->generation, .key = key, .delta = delta}};
-
-    return ask(link, &message, &message.store_add.request, NULL, ret_value);
+    return ask(link, &message, &message.store_wait.request, value);
 }
 
 struct ct_kv ct_job_link_kv(struct ct_job_link *link)
 {
-    return (struct ct_kv){kv_set, kv_wait, kv_add, link};
+    return (struct ct_kv){kv_set, kv_wait, link};
 }

@@ -1,4 +1,5 @@
-/* The store as groups see it while they form: a few small values, one key space a round.
+/* The store as groups see it while they form: a few small values, one key space a round. All of it
+ * may be done twice, so an agent can repeat what a daemon that died or was away did not answer.
  *
  * Two implementations: the worker's link to its agent (job_link.c), and a table in this process
  * (thread_world.c). May be called from several threads. */
@@ -22,8 +23,6 @@ struct ct_kv {
     /* Wait until `key` exists, for `timeout_ms` at most, and copy its value. 0, CT_ETIMEOUT,
      * CT_EREVOKED, or CT_ELIMIT when it does not fit. */
     int (*wait)(void *context, const char *key, struct ct_kv_value *value, uint64_t timeout_ms);
-    /* Add to an integer that begins at 0, and give its new value. */
-    int (*add)(void *context, const char *key, int64_t delta, int64_t *ret_value);
     void *context;
 };
 

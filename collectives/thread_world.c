@@ -139,23 +139,6 @@ static int kv_wait(void *context, const char *key, struct ct_kv_value *value, ui
     return code;
 }
 
-static int kv_add(void *context, const char *key, int64_t delta, int64_t *ret_value)
-{
-    struct ct_thread_world *world = context;
-    int64_t value = 0;
-
-    (void)pthread_mutex_lock(&world->lock);
-    struct entry *entry = find(world, key);
-    if (entry != NULL && entry->size == sizeof value)
-        memcpy(&value, entry->value, sizeof value);
-    value += delta;
-    int code = store(world, key, &value, sizeof value);
-    (void)pthread_mutex_unlock(&world->lock);
-    if (code == 0)
-        *ret_value = value;
-    return code;
-}
-
 /* ---- segments --------------------------------------------------------------------------------*/
 
 void *ct_world_segment_new(struct ct_thread_world *world, size_t bytes, int members)
@@ -233,10 +216,16 @@ int ct_thread_world_new(int world, struct ct_thread_world **ret_world)
                            .local_world = world,
                            .nnodes = 1},
             .nodes = &made->node,
-            .kv = {kv_set, kv_wait, kv_add, made},
+            .kv = {kv_set, kv_wait, made},
             .page = &made->page,
+            .names = ct_job_names_new(),
             .world = made,
         };
+    for (int rank = 0; rank < world; rank++)
+        if (made->jobs[rank].names == NULL) {
+            ct_thread_world_free(made);
+            return CT_ENOMEM;
+        }
     *ret_world = made;
     return 0;
 }
@@ -245,8 +234,10 @@ void ct_thread_world_free(struct ct_thread_world *world)
 {
     if (world == NULL)
         return;
-    for (int rank = 0; rank < WORLD_MAX; rank++)
+    for (int rank = 0; rank < WORLD_MAX; rank++) {
         ct_job_state_free(world->jobs[rank].state);
+        ct_job_names_free(world->jobs[rank].names);
+    }
     while (world->entries != NULL) {
         struct entry *entry = world->entries;
 

@@ -1,11 +1,15 @@
 /* A program of a user's own that links the library lives on as the trainer does. */
+#include "drill.h"
 #include "e2e.h"
 
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 TestSuite(library, .init = e2e_enter, .fini = e2e_leave, .timeout = 120);
 
@@ -88,6 +92,42 @@ Test(library, a_rank_that_is_killed_is_replaced_and_the_others_keep_their_proces
     e2e_said(&agent, "y = 2.00 x + 1.00 after 300 steps on 3 ranks");
     e2e_said(&agent, "2 of 3 workers go on from step");
     proc_free(&agent);
+}
+
+static bool both_are_there(void *context)
+{
+    (void)context;
+    return e2e_count(e2e_read(e2e_in_folder("there")), "rank") == 2;
+}
+
+/* The group forms through the store, so it waits; it does not give up. */
+Test(library, a_daemon_that_is_away_while_a_group_forms_fails_nobody)
+{
+    struct proc daemon, agent;
+    const char *endpoint = e2e_daemon(&daemon);
+    const char *script = e2e_script("gate", "#!/bin/sh\n"
+                                            "echo rank >>there\n"
+                                            "read -r line <go\n"
+                                            "exec \"$@\"\n");
+
+    cr_assert_eq(mkfifo("go", 0600), 0);
+    e2e_start(&agent, "--nproc_per_node=2", "--rdzv_endpoint", endpoint, script, line_program(),
+              e2e_in_folder(""), NULL);
+    proc_until(both_are_there, NULL, 20, "two ranks at the gate");
+    cr_assert_eq(kill(daemon.pid, SIGSTOP), 0);
+    int gate = open("go", O_WRONLY | O_CLOEXEC);
+    cr_assert_geq(gate, 0);
+    cr_assert_eq(write(gate, "\n\n", 2), 2);
+    drill_pass(6);
+    cr_assert_eq(read_where(0).pid, 0, "no group without a store");
+    cr_assert_eq(kill(daemon.pid, SIGCONT), 0);
+    cr_assert_eq(proc_finish(&agent, 60), 0, "%s", ct_buf_str(&agent.text));
+    e2e_said(&agent, "y = 2.00 x + 1.00 after 300 steps on 2 ranks");
+    (void)close(gate);
+    proc_free(&agent);
+    cr_assert_eq(kill(daemon.pid, SIGTERM), 0);
+    cr_assert_eq(proc_finish(&daemon, 10), 0);
+    proc_free(&daemon);
 }
 
 Test(library, alone_it_is_a_world_of_one)

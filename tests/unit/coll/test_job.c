@@ -49,12 +49,11 @@ static void tell(struct agent *agent, const struct ct_message *message)
     cr_assert_eq(ct_link_send(&agent->link, message, 5000, NULL), 0);
 }
 
-static void answer(struct agent *agent, uint64_t request, int code, int64_t number, bool value)
+static void answer(struct agent *agent, uint64_t request, int code, bool value)
 {
     struct ct_message reply = {
         .type = CT_MSG_STORE_REPLY,
-        .store_reply = {
-            .request = request, .generation = GENERATION, .code = code, .number = number}};
+        .store_reply = {.request = request, .generation = GENERATION, .code = code}};
 
     if (agent->stop_first) {
         struct ct_message stop = {.type = CT_MSG_STOP,
@@ -126,12 +125,9 @@ static void serve(struct agent *agent, const struct ct_message *message)
     case CT_MSG_STORE_SET:
         agent->value_size = CT_MIN(message->store_set.value.size, sizeof agent->value);
         memcpy(agent->value, message->store_set.value.data, agent->value_size);
-        answer(agent, message->store_set.request, 0, 0, false);
-        return;
-    case CT_MSG_STORE_ADD:
         if (agent->early)
             next_round(agent);
-        answer(agent, message->store_add.request, 0, 40 + message->store_add.delta, false);
+        answer(agent, message->store_set.request, 0, false);
         return;
     case CT_MSG_STORE_WAIT:
         if (strcmp(message->store_wait.key, "never") == 0) {
@@ -139,7 +135,7 @@ static void serve(struct agent *agent, const struct ct_message *message)
             return;
         }
         answer(agent, message->store_wait.request,
-               strcmp(message->store_wait.key, "late") == 0 ? CT_ETIMEOUT : 0, 0, true);
+               strcmp(message->store_wait.key, "late") == 0 ? CT_ETIMEOUT : 0, true);
         return;
     default:
         keep_line(agent, message);
@@ -299,7 +295,6 @@ Test(job, the_store_is_the_agents)
     struct ct_job *job;
     char room[KEY] = "";
     struct ct_kv_value value = {room, sizeof room}, tight = {room, 2};
-    int64_t sum;
 
     agent_init(&agent);
     cr_assert_eq(open_job(&agent, &job, NULL), 0);
@@ -309,8 +304,6 @@ Test(job, the_store_is_the_agents)
     cr_assert_str_eq(room, "hello");
     cr_assert_eq(job->kv.wait(job->kv.context, "k", &tight, 1000), CT_ELIMIT);
     cr_assert_eq(job->kv.wait(job->kv.context, "late", &value, 1), CT_ETIMEOUT);
-    cr_assert_eq(job->kv.add(job->kv.context, "n", 2, &sum), 0);
-    cr_assert_eq(sum, 42);
     ct_job_close(job);
     agent_deinit(&agent);
 }
@@ -336,13 +329,12 @@ Test(job, a_stop_is_seen_whoever_receives_it)
     struct agent agent;
     struct ct_job *job;
     uint64_t deadline_ms = 0;
-    int64_t sum;
 
     agent_init(&agent);
     agent.stop_first = true;
     cr_assert_eq(open_job(&agent, &job, NULL), 0);
     cr_assert_not(ct_job_stop_requested(job, NULL));
-    cr_assert_eq(job->kv.add(job->kv.context, "n", 1, &sum), 0);
+    cr_assert_eq(job->kv.set(job->kv.context, "n", "1", 1), 0);
     cr_assert(ct_job_stop_requested(job, &deadline_ms));
     cr_assert_eq(deadline_ms, 1500);
     ct_job_close(job);
@@ -426,12 +418,11 @@ Test(job, a_round_that_begins_while_an_older_one_is_entered_is_not_missed)
     struct agent agent;
     struct ct_job *job;
     struct ct_error err = {0};
-    int64_t sum;
 
     agent_init(&agent);
     agent.regroups = agent.early = true;
     cr_assert_eq(open_job(&agent, &job, NULL), 0);
-    cr_assert_eq(job->kv.add(job->kv.context, "n", 1, &sum), 0);
+    cr_assert_eq(job->kv.set(job->kv.context, "n", "1", 1), 0);
     cr_assert_eq(ct_job_regroup(job, &(struct ct_ready){.step = 1}, &err), 0, "%s", err.text);
     cr_assert_eq(ct_job_assignment(job)->generation, GENERATION + 2);
     ct_job_close(job);
@@ -469,4 +460,16 @@ Test(job, without_an_agent_everything_may_be_published)
     cr_assert_eq(ct_job_publish(job, 40, 7), 0);
     cr_assert_eq(ct_job_published(job, 0, NULL), 0);
     ct_job_close(job);
+}
+
+Test(job, groups_of_a_name_are_counted_from_one_in_each_round)
+{
+    struct ct_job_names *names = ct_job_names_new();
+
+    cr_assert_eq(ct_job_names_count(names, "world"), 1u);
+    cr_assert_eq(ct_job_names_count(names, "pair"), 1u);
+    cr_assert_eq(ct_job_names_count(names, "world"), 2u);
+    ct_job_names_reset(names);
+    cr_assert_eq(ct_job_names_count(names, "world"), 1u);
+    ct_job_names_free(names);
 }

@@ -1,0 +1,20 @@
+/* How often a process has made groups of each name in its round. Members make the same groups in
+ * the same order, so each counts alike and nobody has to ask. Any thread. */
+#ifndef CT_COLL_JOB_NAMES_H
+#define CT_COLL_JOB_NAMES_H
+
+#include <stdint.h>
+
+struct ct_job_names;
+
+/* NULL without memory. */
+struct ct_job_names *ct_job_names_new(void);
+void ct_job_names_free(struct ct_job_names *names);
+
+/* Another round: all begin at 0 again. */
+void ct_job_names_reset(struct ct_job_names *names);
+
+/* One more of this name: how many there were, itself included; 0 without memory. */
+uint64_t ct_job_names_count(struct ct_job_names *names, const char *name);
+
+#endif
