@@ -199,11 +199,13 @@ $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZED))
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) -fsanitize=fuzzer $(call libs,$(FUZZED)) -o $@
 
 # ---- what one asks for --------------------------------------------------------------------------
-.PHONY: units tests test unit/% lint asan tsan fuzz fuzzers bench sim sim-large mutants soak coverage install
+.PHONY: units tests test torch unit/% lint asan tsan fuzz fuzzers bench sim sim-large mutants soak coverage install
 units: $(UNITS) ## build every unit test
 tests: $(UNITS) $(E2E) $(USER_PROGRAMS) $(INTERPOSE) $(SIM) all ## build every test
 test: tests ## run every test of this mode
 	scripts/run-tests $(BUILD)
+torch: $(E2E) $(BUILD)/tests/unit_tcpstore all ## the tests with PyTorch, under PyPI's newest (5 GB, in TORCH_VENV)
+	scripts/test-torch $(BUILD) $(or $(TORCH_VENV),build/torch-venv)
 unit/%: $(BUILD)/tests/unit_% ## build and run one module's unit tests
 	$<
 lint: ## formatting, clang-tidy, cppcheck, shellcheck, directions, sizes
