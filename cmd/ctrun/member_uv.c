@@ -249,6 +249,7 @@ static void begin_round(struct node *node)
         .path = job->program.path,
         .argv = job->program.argv,
         .page_fd = node->page_fd,
+        .files = store_files(node->store),
         .count = job->slots,
     };
     struct round_input input = {.job = job, .round = round};

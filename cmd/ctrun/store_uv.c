@@ -7,9 +7,30 @@
 #include "rendezvous/tcpstore/hub_uv.h"
 #include "rendezvous/tcpstore/relay_uv.h"
 
-#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum {
+    LOOK_MS = 1000,     /* between two looks at who waits, and the shortest wait of interest */
+    SHOWN = 20,         /* lines of waits that go to the rendezvous */
+    NOTICED = 3,        /* and to the log */
+    FIRST_MS = 30000,   /* a wait of this length is worth a line in the log */
+    SECOND_MS = 300000, /* and of this another one */
+};
+
+/* A client of another node that left in the middle of something. */
+struct loss {
+    uint64_t at_ms; /* 0: none */
+    char text[300];
+};
+
+/* What a round has here. */
+struct serving {
+    struct ct_tcpstore_server *server; /* node 0, and who offers to become it; else NULL */
+    struct ct_tcpstore_hub *hub;       /* LOCAL: what brings other nodes' workers to the server */
+    struct ct_tcpstore_relay *relay;   /* LOCAL, not on node 0: what brings this node's to node 0 */
+};
 
 struct store {
     struct node *node;
@@ -17,12 +38,36 @@ struct store {
     bool alone; /* one node: all is on loopback */
     struct ct_key key;
     bool has_key;
-    struct ct_tcpstore_server *server; /* of the promised or the running round; NULL: not here */
-    struct ct_tcpstore_hub *hub;       /* LOCAL: what brings other nodes' workers to the server */
-    struct ct_tcpstore_relay *relay;   /* LOCAL: what brings this node's to node 0 */
-    struct port port;                  /* RANK0: reserved */
-    struct ct_error error;             /* why nothing could be offered */
+    struct serving now;    /* of the round that runs, or the last one */
+    struct serving offer;  /* of the one that was promised */
+    struct port port;      /* RANK0: reserved */
+    struct ct_error error; /* why nothing could be offered */
+    struct rlimit files;   /* of workers */
+    bool raised;           /* the agent has more */
+    uv_timer_t timer;      /* while the server here is in use */
+    bool told_waits;       /* the rendezvous knows of some */
+    uint64_t notice_ms;    /* a wait of this length is said next */
+    bool look;             /* one of this node's workers may be dead */
+    struct loss loss;
 };
+
+/* As many descriptors as the system allows: every rank connects, some several times. */
+static void raise_files(struct store *store)
+{
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &store->files) != 0)
+        return;
+    files = store->files;
+    files.rlim_cur = files.rlim_max;
+    store->raised =
+        files.rlim_cur != store->files.rlim_cur && setrlimit(RLIMIT_NOFILE, &files) == 0;
+}
+
+const struct rlimit *store_files(const struct store *store)
+{
+    return store->raised ? &store->files : NULL;
+}
 
 struct store *store_new(struct node *node, struct ct_error *err)
 {
@@ -43,7 +88,149 @@ struct store *store_new(struct node *node, struct ct_error *err)
         free(store);
         return NULL;
     }
+    if (store->mode != CT_CONFIG_TORCH_STORE_RANK0)
+        raise_files(store);
+    (void)uv_timer_init(&node->loop, &store->timer);
+    store->timer.data = store;
     return store;
+}
+
+/* ---- what is told -----------------------------------------------------------------------------
+ */
+
+/* Which worker of this node has that pid? -1: none. */
+static int32_t local_rank_of(const struct store *store, const char *host, uint32_t pid)
+{
+    const struct node *node = store->node;
+    bool here = strncmp(host, "127.", 4) == 0 || strcmp(host, node->host.address) == 0;
+
+    for (uint32_t i = 0; here && pid != 0 && i < node->job->slots; i++)
+        if (ct_workers_pid(node->workers, i) == (pid_t)pid)
+            return (int32_t)i;
+    return -1;
+}
+
+/* "rank 3 (pid 77)", "node 1 (host, pid 77)", or what the connection shows. */
+static void put_name(void *context, const struct ct_tcpstore_about *about, struct ct_buf *to)
+{
+    const struct store *store = context;
+    const struct ct_round *round = store->node->round;
+    int32_t local = local_rank_of(store, about->host, about->pid);
+
+    if (round != NULL && local >= 0) {
+        (void)ct_buf_printf(to, "rank %u (pid %u)", round->own->first_rank + (uint32_t)local,
+                            about->pid);
+        return;
+    }
+    for (uint32_t i = 0; round != NULL && round->nodes != NULL && i < round->node_count; i++) {
+        if (strcmp(round->nodes[i].address, about->host) != 0)
+            continue;
+        (void)ct_buf_printf(to, "node %u (%s, pid %u)", i, round->nodes[i].host, about->pid);
+        return;
+    }
+    (void)ct_buf_printf(to, "%s (pid %u)", about->host, about->pid);
+}
+
+/* Who waits for more than a second, for `ctrun status`. */
+static void tell_waits(struct store *store, uint64_t now_ms)
+{
+    struct node *node = store->node;
+    const struct ct_tcpstore_waits how = {.now_ms = now_ms,
+                                          .at_least_ms = LOOK_MS,
+                                          .most = SHOWN,
+                                          .put_name = put_name,
+                                          .context = store};
+    struct ct_buf text;
+
+    ct_buf_init(&text, CT_WIRE_WAITS_BYTES);
+    size_t count =
+        ct_tcpstore_print_waits(ct_tcpstore_server_store(store->now.server), &how, &text);
+    if ((count > 0 || store->told_waits) && node->agent != NULL && !text.failed)
+        ct_agent_store_waits(node->agent,
+                             &(struct ct_msg_store_waits){.generation = node->round->generation,
+                                                          .text = ct_buf_str(&text)});
+    store->told_waits = count > 0;
+    ct_buf_deinit(&text);
+}
+
+/* A job that hangs before its first step mostly waits for a rank that never came. */
+static void notice_waits(struct store *store, uint64_t now_ms)
+{
+    const struct ct_tcpstore_waits how = {.now_ms = now_ms,
+                                          .at_least_ms = store->notice_ms,
+                                          .most = NOTICED,
+                                          .put_name = put_name,
+                                          .context = store};
+    struct ct_buf text;
+
+    ct_buf_init(&text, 0);
+    size_t count =
+        ct_tcpstore_print_waits(ct_tcpstore_server_store(store->now.server), &how, &text);
+    if (count > 0) {
+        for (size_t i = 0; i < text.size; i++)
+            if (text.data[i] == '\n')
+                text.data[i] = i + 1 < text.size ? ';' : '\0';
+        ct_log_event(&store->node->log, CT_LOG_INFO, "store_waits",
+                     "%zu connection%s to PyTorch's store wait%s for keys that nobody sets: %s "
+                     "(ctrun status shows more)",
+                     count, count == 1 ? "" : "s", count == 1 ? "s" : "", ct_buf_str(&text));
+        store->notice_ms = store->notice_ms == FIRST_MS ? SECOND_MS : UINT64_MAX;
+    }
+    ct_buf_deinit(&text);
+}
+
+/* A second has passed since, and the round goes on: so nobody else has told of it. */
+static void tell_loss(struct store *store, uint64_t now_ms)
+{
+    struct node *node = store->node;
+
+    if (store->loss.at_ms == 0 || now_ms - store->loss.at_ms < LOOK_MS)
+        return;
+    if (node->running == node->round->generation && node->preparing == 0)
+        ct_log_event(&node->log, CT_LOG_INFO, "store_lost", "%s", store->loss.text);
+    store->loss.at_ms = 0;
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct store *store = timer->data;
+    struct node *node = store->node;
+    uint64_t now_ms = uv_now(&node->loop);
+
+    if (store->look) {
+        store->look = false;
+        ct_workers_look(node->workers);
+    }
+    if (store->now.server == NULL || node->round == NULL || node->ending)
+        return;
+    tell_waits(store, now_ms);
+    notice_waits(store, now_ms);
+    tell_loss(store, now_ms);
+}
+
+/* A hint, no more: what ends a worker is its exit, which its own agent sees. */
+static void on_lost(void *user, const struct ct_tcpstore_lost *lost)
+{
+    struct store *store = user;
+    const struct ct_tcpstore_about about = {.host = lost->host, .pid = lost->pid};
+    struct ct_buf name;
+
+    if (!lost->is_client || (!lost->waited && lost->why == NULL))
+        return;
+    if (local_rank_of(store, lost->host, lost->pid) >= 0) {
+        store->look = true;
+        (void)uv_timer_start(&store->timer, on_timer, 0, LOOK_MS);
+        return;
+    }
+    if (store->loss.at_ms != 0)
+        return;
+    ct_buf_init(&name, sizeof store->loss.text / 2);
+    put_name(store, &about, &name);
+    (void)snprintf(store->loss.text, sizeof store->loss.text,
+                   "%s left PyTorch's store in the middle of %s", ct_buf_str(&name),
+                   lost->waited ? "a wait" : "its connection");
+    store->loss.at_ms = uv_now(&store->node->loop);
+    ct_buf_deinit(&name);
 }
 
 /* ---- a server ---------------------------------------------------------------------------------
@@ -71,13 +258,13 @@ static struct ct_endpoint own_endpoint(const struct store *store, bool any)
     return endpoint;
 }
 
-static int start_server(struct store *store, struct ct_tcpstore_server **ret_server,
-                        struct ct_error *err)
+static int start_server(struct store *store, struct ct_error *err)
 {
     uv_loop_t *loop = &store->node->loop;
     bool open = store->mode == CT_CONFIG_TORCH_STORE_AGENT && !store->alone;
     const struct ct_tcpstore_server_options options = {
         .members_follow = open,
+        .on_lost = on_lost,
         .on_refused = on_refused,
         .user = store,
     };
@@ -85,10 +272,10 @@ static int start_server(struct store *store, struct ct_tcpstore_server **ret_ser
 
     if (open)
         endpoint = own_endpoint(store, false);
-    int rc = ct_tcpstore_server_start(loop, &endpoint, &options, ret_server, err);
+    int rc = ct_tcpstore_server_start(loop, &endpoint, &options, &store->offer.server, err);
     if (rc == CT_EUNAVAILABLE && open) {
         endpoint = own_endpoint(store, true);
-        rc = ct_tcpstore_server_start(loop, &endpoint, &options, ret_server, err);
+        rc = ct_tcpstore_server_start(loop, &endpoint, &options, &store->offer.server, err);
     }
     return rc;
 }
@@ -97,53 +284,49 @@ static int start_hub(struct store *store, uint64_t generation, struct ct_error *
 {
     uv_loop_t *loop = &store->node->loop;
     const struct ct_tcpstore_hub_options options = {
-        .server = store->server,
+        .server = store->offer.server,
         .generation = generation,
         .job = store->node->job->cfg.launch.rdzv_id,
         .key = store->has_key ? &store->key : NULL,
+        .on_lost = on_lost,
         .user = store,
     };
     struct ct_endpoint endpoint = own_endpoint(store, false);
 
-    int rc = ct_tcpstore_hub_start(loop, &endpoint, &options, &store->hub, err);
+    int rc = ct_tcpstore_hub_start(loop, &endpoint, &options, &store->offer.hub, err);
     if (rc == CT_EUNAVAILABLE) {
         endpoint = own_endpoint(store, true);
-        rc = ct_tcpstore_hub_start(loop, &endpoint, &options, &store->hub, err);
+        rc = ct_tcpstore_hub_start(loop, &endpoint, &options, &store->offer.hub, err);
     }
     return rc;
 }
 
-static void stop_serving(struct store *store)
+static void stop_serving(struct serving *serving)
 {
-    ct_tcpstore_hub_stop(store->hub);
-    if (store->server != NULL)
-        ct_tcpstore_server_stop(store->server);
-    ct_tcpstore_relay_stop(store->relay);
-    store->hub = NULL;
-    store->server = NULL;
-    store->relay = NULL;
+    ct_tcpstore_hub_stop(serving->hub);
+    if (serving->server != NULL)
+        ct_tcpstore_server_stop(serving->server);
+    ct_tcpstore_relay_stop(serving->relay);
+    *serving = (struct serving){.server = NULL};
 }
 
 uint16_t store_offer(struct store *store, uint64_t generation)
 {
-    struct ct_tcpstore_server *server = NULL;
-
     if (store->mode == CT_CONFIG_TORCH_STORE_RANK0) {
         port_renew(&store->port);
         return store->port.number;
     }
+    stop_serving(&store->offer); /* of a round that never began */
     store->error = (struct ct_error){0};
-    int rc = start_server(store, &server, &store->error);
-    stop_serving(store); /* after the new one listens: so the port is another */
-    store->server = server;
+    int rc = start_server(store, &store->error);
     if (rc == 0 && store->mode == CT_CONFIG_TORCH_STORE_LOCAL && !store->alone)
         rc = start_hub(store, generation, &store->error);
     if (rc != 0) {
-        stop_serving(store);
+        stop_serving(&store->offer);
         return 0;
     }
-    return store->hub != NULL ? ct_tcpstore_hub_endpoint(store->hub)->port
-                              : ct_tcpstore_server_endpoint(server)->port;
+    return store->offer.hub != NULL ? ct_tcpstore_hub_endpoint(store->offer.hub)->port
+                                    : ct_tcpstore_server_endpoint(store->offer.server)->port;
 }
 
 /* ---- a round ----------------------------------------------------------------------------------
@@ -159,7 +342,7 @@ static int let_in(struct store *store, const struct ct_round *round, struct ct_e
                             round->node_count);
     for (uint32_t i = 0; i < round->node_count; i++)
         hosts[i] = round->nodes[i].address;
-    int rc = ct_tcpstore_server_allow(store->server, hosts, round->node_count, err);
+    int rc = ct_tcpstore_server_allow(store->now.server, hosts, round->node_count, err);
     free(hosts);
     return rc;
 }
@@ -167,8 +350,11 @@ static int let_in(struct store *store, const struct ct_round *round, struct ct_e
 static void on_cut(void *user, const struct ct_error *why)
 {
     const struct store *store = user;
+    const struct node *node = store->node;
 
-    ct_log_event(&store->node->log, CT_LOG_WARN, "store_cut",
+    if (node->round == NULL || node->running != node->round->generation || node->preparing != 0)
+        return; /* they are being stopped */
+    ct_log_event(&node->log, CT_LOG_WARN, "store_cut",
                  "the workers of this node have lost PyTorch's store on node 0: %s", why->text);
 }
 
@@ -187,7 +373,7 @@ static int start_relay(struct store *store, const struct ct_round *round, struct
     };
 
     (void)ct_str_copy(options.hub.host, sizeof options.hub.host, round->nodes[0].address);
-    return ct_tcpstore_relay_start(&store->node->loop, &options, &store->relay, err);
+    return ct_tcpstore_relay_start(&store->node->loop, &options, &store->now.relay, err);
 }
 
 /* This is node 0, which serves. */
@@ -197,14 +383,20 @@ static int open_here(struct store *store, const struct ct_round *round,
     bool local = store->mode == CT_CONFIG_TORCH_STORE_LOCAL || store->alone;
     int rc = 0;
 
-    if (store->server == NULL)
+    store->now = store->offer;
+    store->offer = (struct serving){.server = NULL};
+    if (store->now.server == NULL)
         return ct_error_set(err, store->error.code, "PyTorch's store cannot be served here: %s",
                             store->error.text);
     if (!local)
         rc = let_in(store, round, err);
+    store->told_waits = store->look = false;
+    store->notice_ms = FIRST_MS;
+    store->loss.at_ms = 0;
+    (void)uv_timer_start(&store->timer, on_timer, LOOK_MS, LOOK_MS);
     *ret_master = (struct round_master){
         .address = local ? "127.0.0.1" : round->nodes[0].address,
-        .port = ct_tcpstore_server_endpoint(store->server)->port,
+        .port = ct_tcpstore_server_endpoint(store->now.server)->port,
         .served = true,
     };
     return rc;
@@ -220,15 +412,17 @@ int store_open(struct store *store, const struct ct_round *round, struct round_m
     };
     int rc = 0;
 
+    (void)uv_timer_stop(&store->timer);
+    stop_serving(&store->now); /* all nodes have stopped the workers that used it */
     if (there.served && round->self == 0)
         return open_here(store, round, ret_master, err);
-    stop_serving(store);
+    stop_serving(&store->offer);
     if (store->mode == CT_CONFIG_TORCH_STORE_LOCAL) {
         rc = start_relay(store, round, err);
         if (rc != 0)
             return ct_error_prefix(err, "PyTorch's store cannot be relayed here");
         there.address = "127.0.0.1";
-        there.port = ct_tcpstore_relay_endpoint(store->relay)->port;
+        there.port = ct_tcpstore_relay_endpoint(store->now.relay)->port;
     }
     *ret_master = there;
     return 0;
@@ -241,7 +435,9 @@ void store_close(struct store *store)
 {
     if (store == NULL)
         return;
-    stop_serving(store);
+    stop_serving(&store->now);
+    stop_serving(&store->offer);
+    uv_close((uv_handle_t *)&store->timer, NULL);
     port_release(&store->port);
 }
 

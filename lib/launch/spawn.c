@@ -76,6 +76,8 @@ static int run_child(void *context)
     if (spawn->cpus != NULL) /* a share, not a need: a CPU may just have gone offline */
         (void)sched_setaffinity(0, sizeof *spawn->cpus,
                                 (const cpu_set_t *)(const void *)spawn->cpus);
+    if (spawn->files != NULL)
+        (void)setrlimit(RLIMIT_NOFILE, spawn->files);
     reset_signals();
     (void)execve(spawn->path, spawn->argv, spawn->envp);
     child->error = errno;

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "launch/affinity.h"
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 enum { CT_SPAWN_FDS = 6 }; /* stdin, stdout, stderr, CT_CONTROL_FD, CT_PAGE_FD, CT_RECORD_FD */
@@ -24,6 +25,7 @@ struct ct_spawn {
     char *const *envp;
     int fds[CT_SPAWN_FDS];      /* what becomes descriptor 0, 1, ...; -1: closed */
     const struct ct_cpus *cpus; /* NULL: those of the agent */
+    const struct rlimit *files; /* how many descriptors it may have; NULL: as many as the agent */
 };
 
 /* Start it; its pid, which is its process group too. CT_ENOINPUT when the file is no program (the

@@ -158,6 +158,11 @@ static void on_sigchld(uv_signal_t *handle, int signal)
     ct_workers_reap(handle->data);
 }
 
+void ct_workers_look(struct ct_workers *workers)
+{
+    ct_workers_reap(workers);
+}
+
 static void on_timer(uv_timer_t *timer)
 {
     struct ct_workers *workers = timer->data;
@@ -218,6 +223,7 @@ static int start_one(struct ct_workers *workers, const struct ct_workers_round *
         .envp = spec->envp,
         .fds = {workers->null_fd, -1, -1, -1, round->page_fd, -1},
         .cpus = spec->cpus,
+        .files = round->files,
     };
     int rc = 0;
 

@@ -51,6 +51,7 @@ struct ct_workers_round {
     const char *path;
     char *const *argv;
     int page_fd; /* of the control page; -1: none */
+    const struct rlimit *files; /* as of ct_spawn */
     uint32_t count;
     const struct ct_worker_spec *specs; /* of each local rank */
 };
@@ -101,6 +102,9 @@ int ct_workers_refill(struct ct_workers *workers, const struct ct_workers_round 
 
 /* This worker can live on without others: while it runs, nobody is stopped for a lost one. */
 void ct_workers_keep(struct ct_workers *workers, uint32_t local_rank);
+
+/* Look at once whether somebody has ended; there is a hint. The callbacks come from inside. */
+void ct_workers_look(struct ct_workers *workers);
 
 /* SIGKILL to one worker; its end is nobody's failure. Nothing when it has ended. */
 void ct_workers_dismiss(struct ct_workers *workers, uint32_t local_rank);

@@ -480,23 +480,43 @@ static void print_name(const struct ct_tcpstore_key *key, struct ct_buf *to)
     (void)ct_buf_puts(to, key->name_size > LONGEST ? "...\"" : "\"");
 }
 
-void ct_tcpstore_print_waits(const struct ct_tcpstore *store, uint64_t now_ms, struct ct_buf *to)
+static void print_wait(const struct ct_tcpstore_client *client, uint64_t waited_ms,
+                       const struct ct_tcpstore_waits *how, struct ct_buf *to)
 {
+    const struct ct_tcpstore_about about = ct_tcpstore_about(client);
+    size_t i = 0;
+
+    while (client->waits[i].key == NULL)
+        i++;
+    if (how->put_name != NULL)
+        how->put_name(how->context, &about, to);
+    else if (about.pid != 0)
+        (void)ct_buf_printf(to, "%s (pid %u)", about.host, about.pid);
+    else
+        (void)ct_buf_puts(to, about.host);
+    (void)ct_buf_printf(to, " waits %.1f s for ", (double)waited_ms / 1e3);
+    print_name(client->waits[i].key, to);
+    if (client->missing > 1)
+        (void)ct_buf_printf(to, " and %zu more keys", client->missing - 1);
+    (void)ct_buf_puts(to, "\n");
+}
+
+size_t ct_tcpstore_print_waits(const struct ct_tcpstore *store, const struct ct_tcpstore_waits *how,
+                               struct ct_buf *to)
+{
+    size_t most = how->most != 0 ? how->most : SIZE_MAX, count = 0;
+
+    if (store->waiting == 0)
+        return 0;
     for (const struct ct_tcpstore_client *client = store->clients; client != NULL;
          client = client->next) {
-        size_t i = 0;
-        if (client->missing == 0)
+        uint64_t waited_ms = how->now_ms - CT_MIN(client->waits_since_ms, how->now_ms);
+        if (client->missing == 0 || waited_ms < how->at_least_ms)
             continue;
-        while (client->waits[i].key == NULL)
-            i++;
-        (void)ct_buf_puts(to, client->peer->host);
-        if (client->pid != 0)
-            (void)ct_buf_printf(to, " (pid %u)", client->pid);
-        (void)ct_buf_puts(to, " waits for ");
-        print_name(client->waits[i].key, to);
-        if (client->missing > 1)
-            (void)ct_buf_printf(to, " and %zu more keys", client->missing - 1);
-        (void)ct_buf_printf(to, " since %" PRIu64 " ms\n",
-                            now_ms > client->waits_since_ms ? now_ms - client->waits_since_ms : 0);
+        if (count++ < most)
+            print_wait(client, waited_ms, how, to);
     }
+    if (count > most)
+        (void)ct_buf_printf(to, "and %zu more\n", count - most);
+    return count;
 }

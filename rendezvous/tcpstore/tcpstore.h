@@ -115,8 +115,20 @@ struct ct_tcpstore_about {
 };
 struct ct_tcpstore_about ct_tcpstore_about(const struct ct_tcpstore_client *client);
 
-/* Append a line for each client that waits: who, for what, how long. For people. */
-void ct_tcpstore_print_waits(const struct ct_tcpstore *store, uint64_t now_ms, struct ct_buf *to);
+/* Who waits, for people. */
+struct ct_tcpstore_waits {
+    uint64_t now_ms;
+    uint64_t at_least_ms; /* only those who wait so long */
+    size_t most;          /* lines; 0: any number */
+    /* Append the client's name; NULL: its host and its pid. */
+    void (*put_name)(void *context, const struct ct_tcpstore_about *about, struct ct_buf *to);
+    void *context;
+};
+
+/* Append a line for each client that waits: who, how long, for what; at the end how many are left
+ * out. Returns how many wait. */
+size_t ct_tcpstore_print_waits(const struct ct_tcpstore *store, const struct ct_tcpstore_waits *how,
+                               struct ct_buf *to);
 
 struct ct_tcpstore_counts {
     int64_t keys;     /* with a value */

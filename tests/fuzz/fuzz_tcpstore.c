@@ -104,7 +104,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             join(&world, which);
         }
         at += follow;
-        ct_tcpstore_print_waits(world.store, world.now_ms, &text);
+        (void)ct_tcpstore_print_waits(world.store,
+                                      &(struct ct_tcpstore_waits){.now_ms = world.now_ms}, &text);
         ct_buf_clear(&text);
     }
     for (size_t i = 0; i < CLIENTS; i++)

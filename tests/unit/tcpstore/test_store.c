@@ -397,23 +397,36 @@ Test(tcpstore, a_key_that_is_only_waited_for_is_not_there)
     expect_value(b, "x", "");
 }
 
+static void put_letter(void *context, const struct ct_tcpstore_about *about, struct ct_buf *to)
+{
+    cr_assert(about->waits);
+    cr_assert_eq(ct_buf_puts(to, context), 0);
+}
+
 Test(tcpstore, waits_are_told_to_people)
 {
-    struct client *a = join(), *b = join();
+    struct client *a = join(), *b = join(), *c = join();
     struct ct_buf text = {0};
+    char letter[] = "Z";
 
     ask(a, PING, "m", 77u);
     (void)got_u32(a);
     rig.now_ms = 1000;
     ask(a, WAIT, "nbb", N(2), "/default_pg/0//cpu//0/3", "\x01");
     ask(b, WAIT, "nb", N(1), "\"");
-    ct_tcpstore_print_waits(rig.store, 4500, &text);
-    cr_assert(strstr(ct_buf_str(&text),
-                     "10.0.0.1 (pid 77) waits for \"/default_pg/0//cpu//0/3\" and "
-                     "1 more keys since 3500 ms\n") != NULL,
-              "%s", ct_buf_str(&text));
-    cr_assert(strstr(ct_buf_str(&text), "10.0.0.1 waits for \"\\x22\" since 3500 ms\n") != NULL,
-              "%s", ct_buf_str(&text));
+    rig.now_ms = 4000;
+    ask(c, WAIT, "nb", N(1), "late");
+    struct ct_tcpstore_waits how = {.now_ms = 4500, .at_least_ms = 3500};
+    cr_assert_eq(ct_tcpstore_print_waits(rig.store, &how, &text), 2u);
+    cr_assert_str_eq(ct_buf_str(&text),
+                     "10.0.0.1 waits 3.5 s for \"\\x22\"\n"
+                     "10.0.0.1 (pid 77) waits 3.5 s for \"/default_pg/0//cpu//0/3\" and "
+                     "1 more keys\n");
+    how = (struct ct_tcpstore_waits){
+        .now_ms = 4500, .most = 1, .put_name = put_letter, .context = letter};
+    ct_buf_clear(&text);
+    cr_assert_eq(ct_tcpstore_print_waits(rig.store, &how, &text), 3u);
+    cr_assert_str_eq(ct_buf_str(&text), "Z waits 0.5 s for \"late\"\nand 2 more\n");
     ct_buf_deinit(&text);
 }
 
