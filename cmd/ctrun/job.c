@@ -28,6 +28,7 @@ static int decide_program(struct job *job, char *const *args, struct ct_error *e
         .no_python = job->cfg.launch.no_python,
         .module = job->cfg.launch.module,
         .script = job->cfg.launch.run_path || (job->as_torchrun && !job->cfg.launch.no_python),
+        .templates = job->as_torchrun,
         .worker = job->cfg.launch.worker,
         .self = self,
         .env = job->env,
@@ -47,6 +48,19 @@ static int decide_folder(struct job *job, struct ct_error *err)
     return folder_make(&wish, &job->arena, &job->folder, err);
 }
 
+/* The job's name for its workers. Jobs that nobody named and nobody else joins would all be "none":
+ * each gets a name of its own, as from torchrun, since scripts make files and keys of it. */
+static const char *decide_run_id(struct job *job)
+{
+    const struct ct_config *cfg = &job->cfg;
+    bool named = ct_config_origin(cfg, &cfg->launch.rdzv_id)->layer != CT_CONFIG_DEFAULT;
+    char text[64];
+
+    if (named || !job->alone || !ct_sys_read("", "/proc/sys/kernel/random/uuid", text, sizeof text))
+        return cfg->launch.rdzv_id;
+    return ct_arena_strndup(&job->arena, text, strcspn(text, "\n"));
+}
+
 int job_decide(struct job *job, char *const *args, char *const *env, struct ct_error *err)
 {
     const struct ct_config *cfg = &job->cfg;
@@ -61,7 +75,10 @@ int job_decide(struct job *job, char *const *args, char *const *env, struct ct_e
     job->host = ct_arena_strdup(&job->arena, host);
     job->alone = cfg->launch.standalone ||
                  (cfg->launch.nnodes.max == 1 && cfg->launch.rdzv_endpoint[0] == '\0');
+    job->run_id = decide_run_id(job);
     job->config_hash = cfg->command.file != NULL ? ct_config_hash(cfg) : 0;
+    if (job->host == NULL || job->run_id == NULL)
+        return ct_error_set(err, CT_ENOMEM, "out of memory for names");
     rc = decide_program(job, args, err);
     if (rc == 0)
         rc = hardware_decide(job, err);

@@ -20,6 +20,7 @@ struct job {
     struct ct_program program;
     char *const *env;             /* of this process */
     const char *host;             /* this node's name */
+    const char *run_id;           /* the job's name for programs (TORCHELASTIC_RUN_ID) */
     struct folder folder;         /* of its workers' files; node_run drops it */
     uint64_t config_hash;         /* of what must be equal on all nodes; 0: nothing */
     uint32_t slots;               /* workers on this node */

@@ -44,7 +44,7 @@ static int filter(const struct ct_config_strs *texts, const char *folder, int st
 }
 
 /* Where the streams of a worker go: redirects to files only, tee to both; a log folder without
- * either means both. As torchrun, only what is tee'd has a prefix. */
+ * either means both. As torchrun it does not, and only what is tee'd has a prefix. */
 static int route(const struct job *job, const char *folder, struct ct_worker_spec *spec,
                  uint32_t local_rank, struct ct_arena *arena)
 {
@@ -58,7 +58,7 @@ static int route(const struct job *job, const char *folder, struct ct_worker_spe
     bool console = ct_filter_shows(shown->at, (size_t)shown->count, local_rank);
 
     to_file &= ~to_both; /* who is named twice is tee'd */
-    if (none_named && cfg->launch.log_dir[0] != '\0' && job->folder.stays)
+    if (none_named && !job->as_torchrun && cfg->launch.log_dir[0] != '\0' && job->folder.stays)
         to_both = 3;
     for (int i = 0; i < CT_CONSOLE_STREAMS; i++) {
         struct ct_output_route *to = &spec->routes[i];
@@ -112,7 +112,7 @@ static struct ct_worker_env common_env(const struct round_input *input)
         .agent_store = input->master.served ? "True" : "False",
         /* Not every build of PyTorch has the other one. */
         .use_libuv = input->master.served || job->program.native ? NULL : "0",
-        .run_id = job->cfg.launch.rdzv_id,
+        .run_id = job->run_id,
     };
 }
 

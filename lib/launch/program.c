@@ -138,7 +138,7 @@ static int decide_executable(const struct ct_program_request *request, struct ct
 int ct_program_decide(const struct ct_program_request *request, struct ct_arena *arena,
                       struct ct_program *ret_program, struct ct_error *err)
 {
-    struct ct_program program = {.native = false};
+    struct ct_program program = {.templates = request->templates};
     int rc;
 
     CT_ASSERT(request->yaml != NULL || request->name != NULL);
@@ -160,6 +160,15 @@ int ct_program_decide(const struct ct_program_request *request, struct ct_arena 
     return rc;
 }
 
+/* Is there something to replace in this word? */
+static bool is_template(const struct ct_program *program, const char *word,
+                        const struct ct_template_value *value)
+{
+    if (program->templates)
+        return !program->native && strchr(word, '$') != NULL;
+    return !program->native && ct_template_uses(word, value, 1);
+}
+
 int ct_program_argv(const struct ct_program *program, uint32_t local_rank, struct ct_arena *arena,
                     char *const **ret_argv)
 {
@@ -170,7 +179,7 @@ int ct_program_argv(const struct ct_program *program, uint32_t local_rank, struc
 
     (void)snprintf(number, sizeof number, "%" PRIu32, local_rank);
     for (; program->argv[count] != NULL; count++)
-        used = used || (!program->native && ct_template_uses(program->argv[count], &value, 1));
+        used = used || is_template(program, program->argv[count], &value);
     *ret_argv = NULL;
     if (!used)
         return 0;
@@ -179,10 +188,10 @@ int ct_program_argv(const struct ct_program *program, uint32_t local_rank, struc
         struct ct_buf word;
 
         argv[i] = program->argv[i];
-        if (!ct_template_uses(program->argv[i], &value, 1))
+        if (!is_template(program, argv[i], &value))
             continue;
         ct_buf_init(&word, 0);
-        ct_template_expand(program->argv[i], &value, 1, &word);
+        ct_template_expand(argv[i], &value, 1, &word);
         argv[i] = word.failed ? NULL : ct_arena_strdup(arena, ct_buf_str(&word));
         ct_buf_deinit(&word);
         if (argv[i] == NULL)

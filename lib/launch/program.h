@@ -25,6 +25,7 @@ struct ct_program_request {
     char *const *args; /* that follow it, or (YAML) ctrun's own arguments; NULL-terminated */
     bool no_python, module;
     bool script;        /* the program is a Python script, whatever its name */
+    bool templates;     /* every word is a template (template.h), not only those with the macro */
     const char *worker; /* the trainer of YAML files; "" for ctworker beside ctrun */
     const char *self;   /* ctrun's executable (/proc/self/exe) */
     char *const *env;   /* PATH; PYTHON_EXEC, which names another interpreter */
@@ -32,6 +33,7 @@ struct ct_program_request {
 
 struct ct_program {
     bool native;      /* speaks the worker link: ctworker */
+    bool templates;   /* see the request */
     const char *path; /* to execute */
     char **argv;
 };
@@ -42,8 +44,9 @@ int ct_program_decide(const struct ct_program_request *request, struct ct_arena 
                       struct ct_program *ret_program, struct ct_error *err);
 
 /* The command line of one worker: words that name the macro ${local_rank} (or $local_rank) get its
- * number there, as with torchrun, and "$$" in such words becomes "$"; other words stay as they are.
- * *ret_argv is NULL when there is no such word. 0 or CT_ENOMEM. */
+ * number there, as with torchrun, and "$$" in such words becomes "$". Other words stay as they are,
+ * unless all are templates. A trainer's words never change. *ret_argv is NULL when the program's
+ * own will do. 0 or CT_ENOMEM. */
 int ct_program_argv(const struct ct_program *program, uint32_t local_rank, struct ct_arena *arena,
                     char *const **ret_argv);
 

@@ -144,6 +144,9 @@ Test(program, the_macro_of_the_local_rank_is_replaced_in_words_that_name_it)
     cr_assert_str_eq(own[2], "3$");
     cr_assert_str_eq(own[3], "a$$b");
     cr_assert_null(own[4]);
+    program.templates = true;
+    cr_assert_eq(ct_program_argv(&program, 3, &arena, &own), 0);
+    cr_assert_str_eq(own[3], "a$b", "as torchrun");
     program.native = true;
     cr_assert_eq(ct_program_argv(&program, 3, &arena, &own), 0);
     cr_assert_null(own, "a trainer's words are ctrun's own");
