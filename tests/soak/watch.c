@@ -23,7 +23,8 @@ enum {
     FENCE_S = 10,
     ORDER_S = 10,
     YOUNG_S = 3,
-    FENCED = 76
+    FENCED = 76,
+    REFUSED = 69,
 };
 
 static const double LOOK_S = 0.1; /* how often to ask the daemon for its figures */
@@ -278,8 +279,11 @@ static void watch_operator(struct soak *soak)
         program_pump(desk, soak, cast_on_line);
         if (desk->status == 0)
             return;
-        report_alarm(soak, "an operator's command ended with status %d: %s", desk->status,
-                     desk->last);
+        if (desk->status == REFUSED) /* a node that was to be up has not joined yet */
+            report_event(soak, "an order is refused: %s", desk->last);
+        else
+            report_alarm(soak, "an operator's command ended with status %d: %s", desk->status,
+                         desk->last);
         if (soak->cast.ordered >= 0)
             soak->cast.nodes[soak->cast.ordered].leaving =
                 soak->cast.nodes[soak->cast.ordered].ending = false;
