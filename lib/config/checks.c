@@ -52,13 +52,15 @@ static bool static_and_elastic(const struct ct_config *cfg, const void *member, 
            cfg->launch.nnodes.min != cfg->launch.nnodes.max;
 }
 
+/* What was found out, and not asked for, is judged by who found it out. */
 static bool standalone_with_nodes(const struct ct_config *cfg, const void *member,
                                   struct ct_buf *why)
 {
     (void)member;
     (void)ct_buf_printf(why, "means one node, but nnodes asks for up to %" PRId64,
                         cfg->launch.nnodes.max);
-    return cfg->launch.standalone && cfg->launch.nnodes.max > 1;
+    return cfg->launch.standalone && cfg->launch.nnodes.max > 1 &&
+           ct_config_origin(cfg, &cfg->launch.nnodes)->layer != CT_CONFIG_PRESET;
 }
 
 static bool bad_worker_count(const struct ct_config *cfg, const void *member, struct ct_buf *why)
