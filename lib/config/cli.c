@@ -200,12 +200,12 @@ static void read_long(struct command_line *c, const char *word)
     ct_buf_deinit(&matches);
 }
 
-/* "-m", "-r 3", "-r3". */
+/* "-m", "-r 3", "-r3", "-r=3". */
 static void read_short(struct command_line *c, const char *word)
 {
     const struct ct_torchrun_option *option = ct_torchrun_find_letter(word[1]);
     struct ct_config_origin origin = origin_of(c, word, option != NULL ? 2 : strlen(word));
-    const char *value = word[2] != '\0' ? word + 2 : NULL;
+    const char *value = word[2] != '\0' ? word + 2 + (word[2] == '=') : NULL;
 
     if (option != NULL)
         read_torchrun(c, option, value, &origin);

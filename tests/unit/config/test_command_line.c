@@ -222,6 +222,11 @@ Test(command_line, short_options_take_their_value_glued_or_apart)
     cr_assert_str_eq(l->cfg.launch.tee, "0:1,1:2");
     cr_assert(l->cfg.launch.module);
     unload(l);
+    l = load_argv((const char *const[]){"-r=1", "-t=0:2", NULL});
+    cr_assert_str_eq(complaints(l), "");
+    cr_assert_str_eq(l->cfg.launch.redirects, "1");
+    cr_assert_str_eq(l->cfg.launch.tee, "0:2");
+    unload(l);
 }
 
 Test(command_line, every_key_is_an_option_with_dashes_too)
