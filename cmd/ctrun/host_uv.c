@@ -74,8 +74,29 @@ static void interface_address(char text[CT_ADDRESS_TEXT])
     freeifaddrs(list);
 }
 
+/* The address that the user gave, in digits: a name that is good here may mean nothing elsewhere.
+ */
+static int resolve_own(const char *given, char text[CT_ADDRESS_TEXT], struct ct_error *err)
+{
+    struct sockaddr_storage numeric[2];
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
+
+    if (ct_address_numeric(given, 0, numeric) > 0) {
+        (void)ct_address_host((const struct sockaddr *)&numeric[0], text);
+        return 0;
+    }
+    int rc = getaddrinfo(given, NULL, &hints, &found);
+    if (rc != 0)
+        return ct_error_set(err, CT_EUSAGE,
+                            "local_addr \"%s\" cannot be resolved here: %s; give the address",
+                            given, gai_strerror(rc));
+    (void)ct_address_host(found->ai_addr, text);
+    freeaddrinfo(found);
+    return 0;
+}
+
 /* How other nodes reach this one: as asked for, or as seen on the way to the endpoint. Numbers
- * only: a name that is good here may mean nothing elsewhere. */
+ * only, here too. */
 static int find_address(const struct ct_endpoint *endpoint, const struct job *job,
                         char text[CT_ADDRESS_TEXT], struct ct_error *err)
 {
@@ -83,10 +104,8 @@ static int find_address(const struct ct_endpoint *endpoint, const struct job *jo
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
     bool ok;
 
-    if (job->cfg.launch.local_addr[0] != '\0') {
-        (void)ct_str_copy(text, CT_ADDRESS_TEXT, job->cfg.launch.local_addr);
-        return 0;
-    }
+    if (job->cfg.launch.local_addr[0] != '\0')
+        return resolve_own(job->cfg.launch.local_addr, text, err);
     if (endpoint->is_unix || endpoint->host[0] == '\0') {
         interface_address(text);
         return 0;

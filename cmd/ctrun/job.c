@@ -61,6 +61,12 @@ static const char *decide_run_id(struct job *job)
     return ct_arena_strndup(&job->arena, text, strcspn(text, "\n"));
 }
 
+/* Who serves PyTorch's store is all that the nodes of a script must agree on. */
+static uint64_t hash_of_script(const struct ct_config *cfg)
+{
+    return (uint64_t)cfg->launch.torch_store + 1;
+}
+
 int job_decide(struct job *job, char *const *args, char *const *env, struct ct_error *err)
 {
     const struct ct_config *cfg = &job->cfg;
@@ -76,7 +82,7 @@ int job_decide(struct job *job, char *const *args, char *const *env, struct ct_e
     job->alone = cfg->launch.standalone ||
                  (cfg->launch.nnodes.max == 1 && cfg->launch.rdzv_endpoint[0] == '\0');
     job->run_id = decide_run_id(job);
-    job->config_hash = cfg->command.file != NULL ? ct_config_hash(cfg) : 0;
+    job->config_hash = cfg->command.file != NULL ? ct_config_hash(cfg) : hash_of_script(cfg);
     if (job->host == NULL || job->run_id == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory for names");
     rc = decide_program(job, args, err);

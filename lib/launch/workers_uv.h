@@ -50,7 +50,7 @@ struct ct_worker_spec {
 struct ct_workers_round {
     const char *path;
     char *const *argv;
-    int page_fd; /* of the control page; -1: none */
+    int page_fd;                /* of the control page; -1: none */
     const struct rlimit *files; /* as of ct_spawn */
     uint32_t count;
     const struct ct_worker_spec *specs; /* of each local rank */

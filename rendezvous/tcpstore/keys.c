@@ -7,7 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_BUCKETS = 64 };
+enum {
+    FIRST_BUCKETS = 64,
+    SMALL_BYTES =
+        64, /* of a value whose room is kept, however little is used: counters come back */
+};
 
 int ct_tcpstore_keys_init(struct ct_tcpstore_keys *keys, size_t most,
                           struct ct_tcpstore_budget *budget)
@@ -149,7 +153,9 @@ void ct_tcpstore_keys_deinit(struct ct_tcpstore_keys *keys)
 int ct_tcpstore_put(struct ct_tcpstore_keys *keys, struct ct_tcpstore_key *key,
                     struct ct_tcpstore_bytes value, struct ct_error *err)
 {
-    if (key->value == NULL || value.size > key->room || value.size < key->room / 2) {
+    bool wasteful = key->room > SMALL_BYTES && value.size < key->room / 2;
+
+    if (key->value == NULL || value.size > key->room || wasteful) {
         size_t room = CT_MAX(value.size, (size_t)16);
         int rc = ct_tcpstore_charge(keys->budget, room, err);
         if (rc != 0)
