@@ -365,7 +365,9 @@ void ct_rdzv_change(struct ct_rdzv *job, enum ct_rdzv_reason reason, bool at_bou
 {
     CT_ASSERT(ct_rdzv_acts(job));
     job->grow_until_ms = UINT64_MAX;
-    if (ct_rdzv_usable(job, CT_RDZV_POOL_ALL) >= job->params.nodes_min)
+    if (job->verdict_ms != UINT64_MAX) /* it is to end: there is no other round to wait for */
+        ct_rdzv_conclude(job);
+    else if (ct_rdzv_usable(job, CT_RDZV_POOL_ALL) >= job->params.nodes_min)
         begin(job, reason, at_boundary);
     else
         pause(job, reason);

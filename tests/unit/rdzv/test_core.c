@@ -189,6 +189,25 @@ Test(core, a_job_that_is_to_end_makes_no_other_round)
     scene_deinit(&s);
 }
 
+Test(core, a_job_that_is_to_end_lets_nobody_leave_for_another_round_once_all_are_healed)
+{
+    struct scene s;
+    scene_init(&s, 1, 3, 0);
+    scene_host(&s, "b")->slow = true;
+    scene_join(&s, "a");
+    scene_join(&s, "b");
+    scene_join(&s, "c");
+    scene_all_prepared(&s);
+    scene_leave(&s, "c", CT_RDZV_LEAVE_DRAIN);
+    scene_fail(&s, "a", 3, 0);
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_HEAL);
+    scene_host(&s, "b")->slow = false;
+    scene_beat(&s, "b");
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_CLOSED);
+    cr_assert_eq(ct_rdzv_result(s.job)->status, 3);
+    scene_deinit(&s);
+}
+
 Test(core, a_closed_connection_that_does_not_come_back_is_a_lost_node)
 {
     struct scene s;
