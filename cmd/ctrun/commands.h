@@ -3,6 +3,8 @@
 #ifndef CT_CTRUN_COMMANDS_H
 #define CT_CTRUN_COMMANDS_H
 
+#include "config/config.h"
+
 #include <stdbool.h>
 
 /* run_cmd.c: start the workers of a job on this node. */
@@ -11,6 +13,9 @@ int ct_cmd_run(int argc, char **argv);
 /* key_cmd.c: make a job key. */
 int ct_cmd_key(int argc, char **argv);
 
+/* slurm_cmd.c: write or submit a batch script for Slurm. */
+int ct_cmd_slurm(int argc, char **argv);
+
 /* admin_cmd.c: look at a job that runs, or take hosts out of it: argv[0] is status, drain, cordon
  * or uncordon. */
 int ct_cmd_admin(int argc, char **argv);
@@ -18,6 +23,9 @@ int ct_cmd_admin(int argc, char **argv);
 /* main.c: what ctrun can do; its version. */
 int ct_cmd_help(int argc, char **argv);
 int ct_cmd_version(int argc, char **argv);
+
+/* run_cmd.c: errors and notes of the configuration, to standard error. */
+void ct_complain(const struct ct_config_errors *errs, bool notes);
 
 /* main.c: was it called as torchrun (through a symbolic link of that name)? Then there are no
  * subcommands, and a program is a Python script unless --no_python says otherwise. */

@@ -202,6 +202,19 @@ static int read_endpoints(const struct job *job, struct ct_endpoint *ret_first,
     return 0;
 }
 
+/* The endpoint that is served here, as this node dials it: one on all interfaces has no host. */
+static void take_endpoint(struct host *host)
+{
+    struct ct_endpoint served = {.port = 0};
+    const char *text = ct_rdzv_server_endpoint(host->server, 0);
+
+    (void)ct_str_copy(host->endpoint, sizeof host->endpoint, text);
+    if (ct_endpoint_parse(text, -1, &served, NULL) != 0 || served.is_unix || served.host[0] != '\0')
+        return;
+    (void)ct_str_copy(served.host, sizeof served.host, host->address);
+    (void)ct_endpoint_print(&served, host->endpoint);
+}
+
 static int start_among(struct host *host, uv_loop_t *loop, const struct job *job,
                        const struct ct_log *log, struct ct_error *err)
 {
@@ -235,8 +248,7 @@ static int start_among(struct host *host, uv_loop_t *loop, const struct job *job
     }
     if (rc != 0)
         return ct_error_set(err, rc, "%s", bind_error.text);
-    (void)ct_str_copy(host->endpoint, sizeof host->endpoint,
-                      ct_rdzv_server_endpoint(host->server, 0));
+    take_endpoint(host);
     return 0;
 }
 

@@ -29,6 +29,8 @@ static const struct command {
     {"uncordon", ct_cmd_admin, "HOST", "let it in again"},
     {"config", ct_cmd_config, "[OPTIONS] FILE",
      "what a configuration comes to, and what may be in one"},
+    {"slurm", ct_cmd_slurm, "[--submit] [--requeue] [OPTIONS] train.yaml | PROGRAM [ARGS]",
+     "write a batch script for Slurm, or submit it"},
     {"key", ct_cmd_key, "new FILE", "make the key that the nodes of a job share"},
     {"help", ct_cmd_help, "", "this"},
     {"version", ct_cmd_version, "", "the version"},

@@ -10,8 +10,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Errors and notes of the configuration, to standard error. */
-static void complain(const struct ct_config_errors *errs, bool notes)
+void ct_complain(const struct ct_config_errors *errs, bool notes)
 {
     struct ct_buf text;
 
@@ -62,14 +61,14 @@ int ct_cmd_run(int argc, char **argv)
     if (err.code != 0) {
         status = fail(rc, &err);
     } else if (rc != 0) {
-        complain(&errs, false);
+        ct_complain(&errs, false);
         status = ct_exit_status(rc);
     } else if (job.cfg.command.help) {
         status = ct_cmd_help(1, argv);
     } else if (job.cfg.command.version) {
         status = ct_cmd_version(1, argv);
     } else {
-        complain(&errs, job.cfg.log.level <= CT_CONFIG_LEVEL_INFO);
+        ct_complain(&errs, job.cfg.log.level <= CT_CONFIG_LEVEL_INFO);
         status = run(&job, &slurm, argv);
     }
     slurm_end(&slurm);

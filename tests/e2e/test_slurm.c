@@ -1,0 +1,201 @@
+/* ctrun under a real Slurm: each batch file of scripts/slurm, lost nodes, jobs queued again. What
+ * ctrun makes of Slurm's variables is in test_slurm_env.c. */
+#include "e2e.h"
+#include "slurm_cluster.h"
+
+#include <criterion/criterion.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void leave(void)
+{
+    slurm_down();
+    e2e_leave();
+}
+
+TestSuite(slurm, .init = e2e_enter, .fini = leave, .timeout = 240);
+
+static const char *digits(void)
+{
+    return e2e_in_root("configs/digits_mlp.yaml");
+}
+
+static const char *script(const char *name)
+{
+    char path[128];
+
+    (void)snprintf(path, sizeof path, "scripts/slurm/%s.sbatch", name);
+    return e2e_in_root(path);
+}
+
+/* What the job wrote: "ctrun-<job>.out". */
+static const char *output_of(int job)
+{
+    static char names[4][64];
+    static unsigned next;
+    char *name = names[next++ % 4];
+
+    (void)snprintf(name, 64, "ctrun-%d.out", job);
+    return name;
+}
+
+static void expect_output(const char *output, const char *words)
+{
+    const char *text = e2e_read(output);
+
+    cr_assert_not_null(strstr(text, words), "\"%s\" is missing in %s:\n%s", words, output, text);
+}
+
+struct wanted {
+    const char *output, *words;
+};
+
+static bool has_words(void *context)
+{
+    const struct wanted *wanted = context;
+
+    return strstr(e2e_read(wanted->output), wanted->words) != NULL;
+}
+
+static void wait_for_words(const char *output, const char *words, double seconds)
+{
+    struct wanted wanted = {output, words};
+
+    proc_until(has_words, &wanted, seconds, words);
+}
+
+Test(slurm, a_script_for_one_node_and_one_for_an_array_run_to_their_ends)
+{
+    slurm_up(2);
+    int one = slurm_submit(script("one_node"), digits(), NULL);
+    int array = slurm_submit("--array=0-1", script("array"), digits(), NULL);
+    char path[128];
+
+    slurm_wait_completed(one, output_of(one), 90);
+    expect_output(output_of(one), "steps on 2 workers");
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(path, sizeof path, "ctrun-%d_%d.out", array, i);
+        wait_for_words(path, "steps on 2 workers", 90);
+        (void)snprintf(path, sizeof path, "runs/array-%d/%d/checkpoints/latest", array, i);
+        cr_assert(e2e_exists(path), "%s", path);
+    }
+}
+
+Test(slurm, nodes_find_each_other_without_any_option)
+{
+    slurm_up(3);
+    const char *show = e2e_script(
+        "show",
+        "#!/bin/sh\necho \"rank $RANK of $WORLD_SIZE on $SLURMD_NODENAME, node $GROUP_RANK, "
+        "job $TORCHELASTIC_RUN_ID, $OMP_NUM_THREADS threads, master $MASTER_ADDR\"\n");
+    int job = slurm_submit("--nodes=3", script("many_nodes"), show, NULL);
+    char words[128];
+
+    slurm_wait_completed(job, output_of(job), 60);
+    for (int rank = 0; rank < 6; rank++) {
+        (void)snprintf(words, sizeof words,
+                       "rank %d of 6 on host%d, node %d, job %d.0, 1 threads, master 10.78.0.2",
+                       rank, rank / 2 + 1, rank / 2, job);
+        expect_output(output_of(job), words);
+    }
+    cr_assert(e2e_exists(".ctrun"));
+    (void)snprintf(words, sizeof words, ".ctrun/job-%d.0.key", job);
+    cr_assert_not(e2e_exists(words), "the key of a job that is over is removed");
+}
+
+Test(slurm, a_world_that_contradicts_slurm_is_refused)
+{
+    slurm_up(2);
+    cr_assert_neq(slurm_command("srun", "--nodes=2", "--ntasks=4", "ctrun", "true", NULL), 0);
+    cr_assert_not_null(strstr(slurm_said(), "srun starts 2 ctrun on this node"), "%s",
+                       slurm_said());
+    cr_assert_neq(slurm_command("srun", "--nodes=2", "--ntasks-per-node=1", "ctrun", "--nnodes=1",
+                                "true", NULL),
+                  0);
+    cr_assert_not_null(strstr(slurm_said(), "Slurm runs this step on 2"), "%s", slurm_said());
+    cr_assert_neq(slurm_command("srun", "--nodes=2", "--ntasks-per-node=1", "ctrun", "--standalone",
+                                "true", NULL),
+                  0);
+    cr_assert_not_null(strstr(slurm_said(), "leave it out"), "%s", slurm_said());
+}
+
+Test(slurm, ctrun_slurm_submits_what_it_writes)
+{
+    slurm_up(2);
+    const char *show = e2e_script("show", "#!/bin/sh\necho \"rank $RANK of $WORLD_SIZE: $1\"\n");
+
+    cr_assert_eq(slurm_command("ctrun", "slurm", "--submit", "--requeue", "--time=2",
+                               "--output=ctrun-%j.out", "--nnodes=2", "--nproc_per_node=2", show,
+                               "it's $HOME", NULL),
+                 0, "%s", slurm_said());
+    cr_assert_not_null(strstr(slurm_said(), "Submitted batch job 1"), "%s", slurm_said());
+    slurm_wait_completed(1, output_of(1), 60);
+    expect_output(output_of(1), "rank 3 of 4: it's $HOME\n");
+    cr_assert_not(e2e_exists(".ctrun/job-1.key"), "the key of a job that is over is removed");
+}
+
+Test(slurm, a_lost_node_of_an_elastic_job_that_is_not_killed_is_survived)
+{
+    slurm_up(3);
+    int job = slurm_submit("--nodes=3", "--cpus-per-task=1", script("elastic_no_kill"), digits(),
+                           "--train.epochs=5", "--model.hidden=512,512", NULL);
+
+    wait_for_words(output_of(job), "epoch 1/", 60);
+    slurm_lose(2);
+    slurm_wait_completed(job, output_of(job), 120);
+    expect_output(output_of(job), "node was lost");
+    expect_output(output_of(job), "step 225/225");
+    cr_assert_str_eq(slurm_field(job, "Restarts"), "0");
+}
+
+/* A training of so many steps, as a file: it may be another one when the job starts again. */
+static const char *write_training(int steps)
+{
+    char text[PATH_MAX + 512];
+
+    (void)snprintf(text, sizeof text,
+                   "model: {classes: 10}\n"
+                   "data: {train: {path: %s, scale: 0.0625}}\n"
+                   "batch: {global: 32}\n"
+                   "train: {epochs: 0, steps: %d}\n"
+                   "checkpoint: {dir: checkpoints, every: 0}\n"
+                   "log: {every: 1000, dir: run}\n",
+                   e2e_in_root("configs/data/digits.csv.gz"), steps);
+    return e2e_write("long.yaml", text);
+}
+
+static bool was_queued_again(void *context)
+{
+    return atoi(slurm_field(*(int *)context, "Restarts")) >= 1;
+}
+
+/* The number behind `words` in the job's output. */
+static int number_after(const char *output, const char *words)
+{
+    const char *at = strstr(e2e_read(output), words);
+
+    cr_assert_not_null(at, "\"%s\" is missing in:\n%s", words, e2e_read(output));
+    return atoi(at + strlen(words));
+}
+
+/* --time=1 with --signal=B:USR1@60: Slurm looks every 30 s whose time is up. */
+Test(slurm, a_training_whose_time_is_up_saves_is_queued_again_and_goes_on)
+{
+    slurm_up(2);
+    int job = slurm_submit("--nodes=2", "--time=1", "--cpus-per-task=1", script("requeue"),
+                           write_training(100000000), NULL);
+    char words[128];
+
+    proc_until(was_queued_again, &job, 90, "a job that is queued again");
+    int step = number_after(output_of(job), "stopped after step ");
+    cr_assert_gt(step, 0);
+    (void)write_training(step + 500);
+    slurm_wait_completed(job, output_of(job), 90);
+    (void)snprintf(words, sizeof words, "step_%08d, step %d of %d\n", step, step, step + 500);
+    expect_output(output_of(job), words);
+    expect_output(output_of(job), "Exited with exit code 75");
+    (void)snprintf(words, sizeof words, "checkpoints/step_%08d", step + 500);
+    cr_assert(e2e_exists(words), "%s", words);
+}
