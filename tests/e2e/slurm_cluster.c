@@ -241,7 +241,7 @@ void slurm_up(int nodes)
 {
     cr_assert(nodes >= 1 && nodes <= SLURM_CLUSTER_NODES);
     if (!is_installed())
-        cr_skip_test("skipped: Slurm is not installed (scripts/deps --slurm)");
+        cr_skip_test("skipped: Slurm is not installed (scripts/deps --test)");
     cluster_up(nodes + 1);
     slurm.up = true;
     slurm.node_count = nodes;
