@@ -119,7 +119,7 @@ static const struct gpu *gpu_of(const struct ct_numa *numa, uint32_t local_rank,
 
 static struct ct_cpus common(const struct ct_cpus *a, const struct ct_cpus *b)
 {
-    struct ct_cpus both;
+    struct ct_cpus both = {{0}};
 
     for (size_t i = 0; i < CT_COUNT(both.bits); i++)
         both.bits[i] = a->bits[i] & b->bits[i];
