@@ -11,7 +11,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+dist.init_process_group("gloo", timeout=timedelta(seconds=120))
 rank, world = dist.get_rank(), dist.get_world_size()
 assert [rank, world] == [int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])]
 seen = [f"rank {rank} of {world}"]
@@ -44,7 +44,7 @@ request.wait()
 seen.append(f"from the left {box.item()}")
 
 dist.barrier()
-dist.monitored_barrier(timeout=timedelta(seconds=60), wait_all_ranks=True)
+dist.monitored_barrier(timeout=timedelta(seconds=120), wait_all_ranks=True)
 
 reports = [None] * world if rank == 0 else None
 dist.gather_object(seen, reports, dst=0)

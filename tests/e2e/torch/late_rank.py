@@ -16,7 +16,7 @@ import torch.distributed as dist
 first_try = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
 if not first_try and os.environ["RANK"] == "1":
     threading.Event().wait(1.5)  # late, as with a slow disk
-dist.init_process_group("gloo", timeout=timedelta(seconds=20))
+dist.init_process_group("gloo", timeout=timedelta(seconds=120))
 total = torch.ones(1)
 dist.all_reduce(total)
 if first_try and dist.get_rank() == 1:

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import torch.distributed as dist
 
-WAIT = timedelta(seconds=60)
+WAIT = timedelta(seconds=120)
 dist.init_process_group("gloo", timeout=WAIT)
 rank, world = dist.get_rank(), dist.get_world_size()
 
