@@ -234,6 +234,12 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
     *buf = uv_buf_init(line->relay->input, CT_MIN(room, (uint32_t)CT_WIRE_TUNNEL_BYTES));
 }
 
+static void send_on(struct line *line, const char *data, size_t size)
+{
+    (void)ct_tunnel_send(line->relay->conn, &line->stream, data, size);
+    update_reading(line);
+}
+
 static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
 {
     struct line *line = stream->data;
@@ -246,9 +252,7 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
     else if (count > 0 && !line->opened && open_stream(line) != 0)
         close_socket(line);
     else if (count > 0)
-        (void)ct_tunnel_send(relay->conn, &line->stream, buf->base, (size_t)count);
-    if (!line->closed)
-        update_reading(line);
+        send_on(line, buf->base, (size_t)count);
     admit(relay);
 }
 

@@ -29,7 +29,8 @@ static int grow(struct ct_tunnel *tunnel, uint32_t number)
 
     while (room <= number)
         room *= 2;
-    struct ct_tunnel_stream **streams = realloc(tunnel->streams, room * sizeof(*streams));
+    struct ct_tunnel_stream **streams =
+        realloc(tunnel->streams, room * sizeof(struct ct_tunnel_stream *));
     if (streams == NULL)
         return CT_ENOMEM;
     for (uint32_t i = tunnel->room; i < room; i++)
