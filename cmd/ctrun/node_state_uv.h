@@ -39,6 +39,7 @@ struct node {
     struct ct_log server_log; /* of the rendezvous, when it is hosted here */
     struct ct_console *console;
     struct ct_workers *workers;
+    struct ct_guard guard;
     struct ct_agent *agent; /* NULL once it was told to stop */
     struct host host;
     struct ct_control_page *page;

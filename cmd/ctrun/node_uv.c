@@ -306,6 +306,10 @@ static int open_node(struct node *node, struct ct_error *err)
         ct_workers_new(&node->loop, node->console, (uint64_t)cfg->launch.grace_ms, &callbacks);
     if (node->workers == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory");
+    ct_workers_guard(node->workers, &node->guard);
+    if (node->job->folder.stays && cfg->launch.log_dir[0] == '\0')
+        ct_log_event(&node->log, CT_LOG_INFO, "logs", "the log files are in %s",
+                     node->job->folder.path);
     watch_signals(node);
     (void)uv_timer_init(&node->loop, &node->notice);
     (void)uv_timer_init(&node->loop, &node->linger);
@@ -406,6 +410,8 @@ int node_run(const struct job *job)
     struct ct_error err = {0};
     int status;
 
+    if (node != NULL)
+        ct_guard_start(&node->guard); /* before there is a loop */
     if (node == NULL || uv_loop_init(&node->loop) != 0) {
         free(node);
         return ct_exit_status(CT_ENOMEM);
@@ -427,6 +433,7 @@ int node_run(const struct job *job)
     (void)uv_run(&node->loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&node->loop);
     free_node(node);
+    ct_guard_stop(&node->guard);
     folder_drop(&job->folder, node->named_file);
     status = node->status;
     free(node);

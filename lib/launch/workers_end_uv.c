@@ -211,7 +211,7 @@ static void settle(struct ct_workers *workers, struct worker *worker)
         workers->well = false;
     ct_workers_step(workers, end_event(workers, worker), worker);
     if (swept)
-        worker->gone = true;
+        ct_workers_set_gone(workers, worker);
     if (!ct_exit_ok(worker->end) && !worker->dismissed && !worker->blamed)
         tell_casualty(workers, worker);
     workers->callbacks.on_left(workers->callbacks.context, local_rank);
@@ -224,8 +224,8 @@ void ct_workers_count_gone(struct ct_workers *workers)
     for (uint32_t i = 0; i < workers->count; i++) {
         struct worker *worker = &workers->all[i];
 
-        if (worker->settled && !worker->gone)
-            worker->gone = is_gone(workers, worker);
+        if (worker->settled && !worker->gone && is_gone(workers, worker))
+            ct_workers_set_gone(workers, worker);
         alive += worker->pid > 0 && !worker->gone;
     }
     for (uint32_t left = workers->sup.live; left > alive; left--)

@@ -39,10 +39,11 @@ struct ct_workers {
     struct worker *all;
     uint32_t count;
     int null_fd;
-    int stop_signal;    /* what ends them at first */
-    int64_t stopped_ms; /* when it did, since 1970 */
-    bool well;          /* no worker ended badly, none was stopped */
-    bool finish_late;   /* on_finished is owed: it comes from the timer */
+    const struct ct_guard *guard; /* NULL: none */
+    int stop_signal;              /* what ends them at first */
+    int64_t stopped_ms;           /* when it did, since 1970 */
+    bool well;                    /* no worker ended badly, none was stopped */
+    bool finish_late;             /* on_finished is owed: it comes from the timer */
     int handles;
     void (*freed)(void *context);
     void *freed_context;
@@ -50,6 +51,9 @@ struct ct_workers {
 
 /* workers_uv.c: a signal to all processes of a worker. */
 void ct_workers_signal_group(const struct worker *worker, int signal);
+
+/* workers_uv.c: nothing of a worker runs any more. */
+void ct_workers_set_gone(const struct ct_workers *workers, struct worker *worker);
 
 /* workers_uv.c: feed the supervisor, carry out what it says. */
 void ct_workers_step(struct ct_workers *workers, enum ct_sup_event event, struct worker *worker);

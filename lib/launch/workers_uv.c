@@ -27,6 +27,13 @@ void ct_workers_signal_group(const struct worker *worker, int signal)
         (void)kill(-worker->pid, signal);
 }
 
+void ct_workers_set_gone(const struct ct_workers *workers, struct worker *worker)
+{
+    worker->gone = true;
+    if (workers->guard != NULL)
+        ct_guard_set(workers->guard, (uint32_t)(worker - workers->all), 0);
+}
+
 /* Who has not ended by now does not end by itself. */
 static void mark_stopped(struct ct_workers *workers)
 {
@@ -242,6 +249,8 @@ static int start_one(struct ct_workers *workers, const struct ct_workers_round *
         rc = ct_worker_record_new(&worker->record, &spawn.fds[CT_RECORD_FD], err);
     if (rc == 0)
         rc = ct_spawn(&spawn, &worker->pid, err);
+    if (rc == 0 && workers->guard != NULL)
+        ct_guard_set(workers->guard, local_rank, worker->pid);
     for (int i = STDOUT_FILENO; i < CT_SPAWN_FDS; i++)
         if (spawn.fds[i] >= 0 && i != CT_PAGE_FD)
             (void)close(spawn.fds[i]);
@@ -265,6 +274,8 @@ static int start_missing(struct ct_workers *workers, const struct ct_workers_rou
         }
         alive += workers->all[i].pid > 0;
     }
+    if (workers->guard != NULL)
+        ct_guard_look(workers->guard);
     unsigned actions = ct_supervise_step(&workers->sup, uv_now(workers->loop),
                                          rc == 0 ? CT_SUP_STARTED : CT_SUP_START_FAILED, alive);
     workers->finish_late = (actions & CT_SUP_DO_FINISH) != 0;
@@ -442,6 +453,11 @@ struct ct_workers *ct_workers_new(uv_loop_t *loop, struct ct_console *console, u
     (void)uv_signal_start(&workers->sigchld, on_sigchld, SIGCHLD);
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
     return workers;
+}
+
+void ct_workers_guard(struct ct_workers *workers, const struct ct_guard *guard)
+{
+    workers->guard = guard;
 }
 
 static void on_handle_closed(uv_handle_t *handle)

@@ -24,6 +24,7 @@
 #include "launch/console_uv.h"
 #include "launch/error_file.h"
 #include "launch/exit.h"
+#include "launch/guard.h"
 #include "launch/output_uv.h"
 #include "wire/wire.h"
 #include "wire/worker_record.h"
@@ -88,6 +89,9 @@ struct ct_workers;
 /* Watch for children; `grace_ms` from the first signal to SIGKILL. NULL without memory. */
 struct ct_workers *ct_workers_new(uv_loop_t *loop, struct ct_console *console, uint64_t grace_ms,
                                   const struct ct_workers_callbacks *callbacks);
+
+/* From now on this guard (NULL: none) is told of every worker; it must outlive them. */
+void ct_workers_guard(struct ct_workers *workers, const struct ct_guard *guard);
 
 /* Start a round; only when none runs. Everything in `round` is copied or used up. 0, or the error
  * of the first worker that could not be started, `*ret_failed` is its local rank; on_finished comes

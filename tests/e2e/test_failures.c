@@ -133,6 +133,31 @@ Test(failures, a_failure_without_error_file_gets_one_in_the_log_folder)
     proc_free(&run);
 }
 
+Test(failures, the_first_node_shows_the_error_file_of_another)
+{
+    struct proc daemon, nodes[2];
+    const char *endpoint = e2e_daemon(&daemon);
+    const char *fail =
+        e2e_script("fail", "#!/bin/sh\n[ $RANK = 1 ] || exec sleep 600\n" FAIL_WITH_FILE(
+                               "ValueError: far away") "exit 9\n");
+
+    for (int i = 0; i < 2; i++)
+        e2e_start(&nodes[i], "--nnodes=2", "--rdzv_endpoint", endpoint, "--log_dir=logs",
+                  i == 0 ? "--node_rank=0" : "--node_rank=1", fail, NULL);
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(proc_finish(&nodes[i], 30), 9, "%s", ct_buf_str(&nodes[i].text));
+        e2e_said(&nodes[i], "failed: rank 1 (node 1, host ");
+        e2e_said(&nodes[i], "  rank      : 1 (local_rank: 0)\n  exitcode  : 9 (pid: ");
+        e2e_said(&nodes[i], "/attempt_0_g1/0/error.json\n  traceback : Traceback (most recent");
+        e2e_said(&nodes[i], "\n  ValueError: far away\n======");
+        proc_free(&nodes[i]);
+    }
+    (void)e2e_glob("logs/none_*_*/attempt_0_g1/0/error.json");
+    cr_assert_eq(kill(daemon.pid, SIGTERM), 0);
+    cr_assert_eq(proc_finish(&daemon, 10), 0);
+    proc_free(&daemon);
+}
+
 /* ---- the log tree -----------------------------------------------------------------------------
  */
 
@@ -246,5 +271,45 @@ Test(failures, sigterm_gives_workers_their_grace)
     cr_assert_eq(kill(run.pid, SIGTERM), 0);
     cr_assert_eq(proc_finish(&run, 15), 128 + SIGTERM);
     cr_assert_str_eq(e2e_read("saved"), "saved\n");
+    proc_free(&run);
+}
+
+/* ---- orphans ----------------------------------------------------------------------------------
+ */
+
+/* A worker with two helpers: one in its process group, one that left it for a session of its own
+ * once the worker was in a control group (or after a while). Their pids are in files. */
+static void start_with_helpers(struct proc *run)
+{
+    const char *helpers = e2e_script(
+        "helpers", "#!/bin/sh\nsleep 600 >/dev/null 2>&1 &\necho $! > near.new\nmv near.new near\n"
+                   "i=0\nuntil grep -q ctrun- /proc/$$/cgroup || [ $i = 100 ]; do\n"
+                   "  i=$((i + 1)); sleep 0.02\ndone\n"
+                   "setsid sh -c 'echo $$ > far.new; mv far.new far; exec sleep 600' "
+                   ">/dev/null 2>&1 &\n"
+                   "cp /proc/$$/cgroup group\nexec sleep 600\n");
+
+    e2e_start(run, helpers, NULL);
+    (void)e2e_wait_file("near", 20);
+    (void)e2e_wait_file("far", 20);
+}
+
+Test(failures, nothing_that_a_worker_started_outlives_a_killed_ctrun)
+{
+    struct proc run;
+
+    start_with_helpers(&run);
+    pid_t near = atoi(e2e_read("near")), far = atoi(e2e_read("far"));
+    bool grouped = strstr(e2e_wait_file("group", 20), "ctrun-") != NULL;
+    cr_assert(proc_alive(near) && proc_alive(far));
+    cr_assert_eq(kill(run.pid, SIGKILL), 0);
+    e2e_wait_gone(near, 2);
+    if (!grouped) {
+        (void)kill(far, SIGKILL);
+        cr_skip_test("skipped: without a control group, which is not allowed here, a helper with a "
+                     "session of its own is not found");
+    }
+    e2e_wait_gone(far, 2);
+    cr_assert_eq(proc_finish(&run, 5), 128 + SIGKILL);
     proc_free(&run);
 }

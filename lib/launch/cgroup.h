@@ -1,0 +1,33 @@
+/* A control group for what workers start: whatever runs in it can be ended at once, also what has
+ * left its worker's process group. It takes a cgroup2 tree in which this user may make groups, and
+ * Linux 5.14; there is none else, and nothing depends on it.
+ *
+ *     MOUNT/OWN_GROUP/ctrun-PID-XXXX       below the group of ctrun, whose limits go on to count */
+#ifndef CT_LAUNCH_CGROUP_H
+#define CT_LAUNCH_CGROUP_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct ct_cgroup {
+    char path[PATH_MAX]; /* "": there is none */
+};
+
+/* Where cgroup2 is mounted, and in which of its groups this process is: their path together, as
+ * the files under `root` ("" for the machine itself) tell. False when there is none. */
+bool ct_cgroup_own(const char *root, char path[PATH_MAX]);
+
+/* Make a group in the group `own`. False when that is not allowed. */
+bool ct_cgroup_make(struct ct_cgroup *group, const char *own);
+
+/* Move a process into it; the first time may take tens of milliseconds. */
+bool ct_cgroup_add(const struct ct_cgroup *group, pid_t pid);
+
+/* SIGKILL to all that is in it. */
+void ct_cgroup_kill(const struct ct_cgroup *group);
+
+/* Remove it; false while something is in it. */
+bool ct_cgroup_remove(struct ct_cgroup *group);
+
+#endif

@@ -1,0 +1,40 @@
+/* A small process beside the agent that ends what its workers left behind, however the agent ends.
+ *
+ *     agent <--- a table of workers, in memory that both see ---> guard
+ *       |                                            a worker that lives on is moved
+ *       x  SIGKILL: the kernel kills its workers     into a control group (cgroup.h),
+ *       :  (spawn.h), not what they started          where that is allowed
+ *       :.. the connection has ended ................> SIGKILL to the process groups that
+ *                                                      are not empty, and to the control group
+ *
+ * What has left its worker's process group before there was a control group, or without one, is not
+ * found. It is a fork of the agent that takes no signal and holds no descriptor but its connection.
+ */
+#ifndef CT_LAUNCH_GUARD_H
+#define CT_LAUNCH_GUARD_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { CT_GUARD_WORKERS = 4096 }; /* more are not looked after */
+
+struct ct_guard {
+    int link;                /* -1: there is no guard */
+    pid_t pid;               /* of the guard */
+    _Atomic(pid_t) *workers; /* the table: process groups, 0 for none */
+};
+
+/* Start it; only while the agent has one thread and no loop. Without one, ctrun does without. */
+void ct_guard_start(struct ct_guard *guard);
+
+/* The process of a worker; 0 when nothing of it runs any more. */
+void ct_guard_set(const struct ct_guard *guard, uint32_t local_rank, pid_t pid);
+
+/* New workers are in the table. */
+void ct_guard_look(const struct ct_guard *guard);
+
+/* Let it do its work, and wait for its end. */
+void ct_guard_stop(struct ct_guard *guard);
+
+#endif
