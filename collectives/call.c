@@ -11,13 +11,30 @@ static const char *const kind_names[] = {
     [CT_CALL_ALL_REDUCE] = "all_reduce", [CT_CALL_SEND] = "send/recv",
     [CT_CALL_RECV] = "send/recv",
 };
-static const char *const reduce_names[] = {
-    [CT_REDUCE_SUM] = "SUM", [CT_REDUCE_AVG] = "AVG", [CT_REDUCE_MAX] = "MAX"};
+static const char *const reduce_names[CT_REDUCE_COUNT] = {
+    [CT_REDUCE_SUM] = "SUM",   [CT_REDUCE_AVG] = "AVG",
+    [CT_REDUCE_MAX] = "MAX",   [CT_REDUCE_MIN] = "MIN",
+    [CT_REDUCE_PROD] = "PROD", [CT_REDUCE_AND] = "AND",
+    [CT_REDUCE_OR] = "OR",     [CT_REDUCE_PREMUL_SUM] = "PREMUL_SUM"};
 static const char *const mode_names[] = {[CT_MODE_FAST] = "FAST",
                                          [CT_MODE_REPRODUCIBLE] = "REPRODUCIBLE",
                                          [CT_MODE_INVARIANT] = "INVARIANT"};
 
-static bool reduces(enum ct_call_kind kind)
+/* Where the parts of a signature's second word lie. */
+enum { DTYPE_AT = 6, REDUCE_AT = 10, MODE_AT = 14, ROOT_AT = 16, TAG_AT = 32 };
+
+_Static_assert(CT_COUNT(kind_names) <= 1 << DTYPE_AT, "a kind fits");
+_Static_assert(CT_DTYPE_COUNT <= 1 << (REDUCE_AT - DTYPE_AT), "a type fits");
+_Static_assert(CT_REDUCE_COUNT <= 1 << (MODE_AT - REDUCE_AT), "an operation fits");
+_Static_assert(CT_COUNT(mode_names) <= 1 << (ROOT_AT - MODE_AT), "a mode fits");
+_Static_assert(CT_SIGNATURE_ROOTS == 1 << (TAG_AT - ROOT_AT), "a root fits");
+
+static unsigned bits_of(uint64_t word, int from, int to)
+{
+    return (unsigned)(word >> from & ((1ull << (to - from)) - 1));
+}
+
+bool ct_call_reduces(enum ct_call_kind kind)
 {
     return kind == CT_CALL_ALL_REDUCE || kind == CT_CALL_REDUCE_SCATTER;
 }
@@ -25,25 +42,25 @@ static bool reduces(enum ct_call_kind kind)
 struct ct_signature ct_call_signature(const struct ct_call *call)
 {
     enum ct_call_kind kind = call->kind == CT_CALL_RECV ? CT_CALL_SEND : call->kind;
-    uint64_t rest = (uint64_t)kind | (uint64_t)call->tag << 32;
+    uint64_t rest = (uint64_t)kind | (uint64_t)call->tag << TAG_AT;
 
     if (kind != CT_CALL_BARRIER)
-        rest |= (uint64_t)call->dtype << 8;
-    if (reduces(kind))
-        rest |= (uint64_t)call->reduce << 12 | (uint64_t)call->mode << 14;
+        rest |= (uint64_t)call->dtype << DTYPE_AT;
+    if (ct_call_reduces(kind))
+        rest |= (uint64_t)call->reduce << REDUCE_AT | (uint64_t)call->mode << MODE_AT;
     if (kind == CT_CALL_BROADCAST)
-        rest |= (uint64_t)call->peer << 16;
+        rest |= (uint64_t)call->peer << ROOT_AT;
     return (struct ct_signature){call->count, rest};
 }
 
 void ct_signature_print(struct ct_signature signature, char *text, size_t room)
 {
-    unsigned kind = (unsigned)(signature.rest & 0xff);
-    unsigned dtype = (unsigned)(signature.rest >> 8 & 0xf);
-    unsigned reduce = (unsigned)(signature.rest >> 12 & 3);
-    unsigned mode = (unsigned)(signature.rest >> 14 & 3);
-    unsigned root = (unsigned)(signature.rest >> 16 & 0xffff);
-    unsigned tag = (unsigned)(signature.rest >> 32);
+    unsigned kind = bits_of(signature.rest, 0, DTYPE_AT);
+    unsigned dtype = bits_of(signature.rest, DTYPE_AT, REDUCE_AT);
+    unsigned reduce = bits_of(signature.rest, REDUCE_AT, MODE_AT);
+    unsigned mode = bits_of(signature.rest, MODE_AT, ROOT_AT);
+    unsigned root = bits_of(signature.rest, ROOT_AT, TAG_AT);
+    unsigned tag = (unsigned)(signature.rest >> TAG_AT);
     int used;
 
     if (kind >= CT_COUNT(kind_names) || dtype >= CT_DTYPE_COUNT ||
@@ -53,7 +70,7 @@ void ct_signature_print(struct ct_signature signature, char *text, size_t room)
     }
     if (kind == CT_CALL_BARRIER)
         used = snprintf(text, room, "%s", kind_names[kind]);
-    else if (reduces((enum ct_call_kind)kind))
+    else if (ct_call_reduces((enum ct_call_kind)kind))
         used = snprintf(text, room, "%s of %llu %s, %s, %s", kind_names[kind],
                         (unsigned long long)signature.count, ct_dtype_name((enum ct_dtype)dtype),
                         reduce_names[reduce], mode_names[mode]);

@@ -25,6 +25,7 @@ struct ct_call {
     int peer; /* the root, or the other end; in the group's ranks */
     uint32_t tag;
     size_t count;
+    double scale; /* of a premultiplied sum; members may differ */
     const char *send;
     char *recv;
 };
@@ -32,8 +33,10 @@ struct ct_call {
 /* What must be equal at all members of a call, in 16 bytes. */
 struct ct_signature {
     uint64_t count;
-    uint64_t rest; /* kind 8, dtype 4, reduce 2, mode 2, root 16, tag 32 bits */
+    uint64_t rest; /* kind 6, dtype 4, reduce 4, mode 2, root 16, tag 32 bits */
 };
+
+enum { CT_SIGNATURE_ROOTS = 1 << 16 };
 
 /* send and recv have one signature: they are the two ends of one call. */
 struct ct_signature ct_call_signature(const struct ct_call *call);
@@ -50,6 +53,9 @@ void ct_signature_print(struct ct_signature signature, char *text, size_t room);
 /* CT_EMISMATCH with the sentence that names both sides. */
 int ct_signature_mismatch(struct ct_signature mine, int rank, struct ct_signature theirs, int peer,
                           struct ct_error *err);
+
+/* Does this kind add up data? */
+bool ct_call_reduces(enum ct_call_kind kind);
 
 /* Bytes of `count` elements. */
 static inline size_t ct_call_bytes(const struct ct_call *call)

@@ -250,11 +250,29 @@ const struct ct_error *ct_group_failure(const struct ct_group *group);
 
 /* ---- operations ------------------------------------------------------------------------------*/
 
-/* Averages divide the sum once, at the end (integers: towards zero). The maximum of anything and
- * NaN is NaN. Integer sums wrap. bf16 is summed in f32 and rounded once. */
-enum ct_reduce { CT_REDUCE_SUM, CT_REDUCE_AVG, CT_REDUCE_MAX };
+/* What a reduction does with the members' elements.
+ *
+ *                 floats                       integers              BOOL (non-zero is true)
+ *     SUM         + BF16, F16 in f32,          + wraps               or
+ *     PROD        *   rounded once             * wraps               and
+ *     AVG         the sum, divided once        the same, to zero     CT_EUSAGE
+ *     MAX, MIN    NaN when one is NaN          yes                   or, and
+ *     AND, OR     CT_EUSAGE                    of the bits           and, or
+ *     PREMUL_SUM  + of each member's data      CT_EUSAGE             CT_EUSAGE
+ *                   times its options->scale */
+enum ct_reduce {
+    CT_REDUCE_SUM,
+    CT_REDUCE_AVG,
+    CT_REDUCE_MAX,
+    CT_REDUCE_MIN,
+    CT_REDUCE_PROD,
+    CT_REDUCE_AND,
+    CT_REDUCE_OR,
+    CT_REDUCE_PREMUL_SUM,
+    CT_REDUCE_COUNT
+};
 
-/* In which order values are added. In each mode all ranks get the same bits.
+/* In which order values are added or multiplied. In each mode all ranks get the same bits.
  *     FAST          what is fastest here; may depend on the size and on the backend
  *     REPRODUCIBLE  rank order, ((x0 + x1) + x2) + ...: the same on each backend and at each size
  *     INVARIANT     a binary tree over the ranks, distance 1 first: x[i] += x[i + d] for
@@ -268,6 +286,8 @@ struct ct_options {
     uint64_t timeout_ms; /* bounds ct_wait and the blocking forms from their call */
     uint32_t tag;
     enum ct_reduce_mode mode;
+    double scale; /* of PREMUL_SUM, which needs options: this member's factor, members may differ;
+                   * rounded to f32 but for F64 */
 };
 
 /* The data of a call. `send` == NULL means in place: the input lies in `recv`. Buffers need the
@@ -304,8 +324,8 @@ static inline struct ct_data ct_from_to(const void *send, void *recv, size_t cou
  * recv              -               count
  *
  * send and recv match in order, for each pair and direction; a message of another size, type or tag
- * is a mismatch. A send may return before the matching recv. Reductions: F32 F64 BF16 I64 I32 U8;
- * other operations: every type. Buffers of different arguments must not overlap. */
+ * is a mismatch. A send may return before the matching recv. Every operation takes every type.
+ * Buffers of different arguments must not overlap. */
 int ct_all_reduce(struct ct_group *group, struct ct_data data, enum ct_reduce reduce,
                   const struct ct_options *options);
 int ct_broadcast(struct ct_group *group, struct ct_data data, int root,

@@ -17,6 +17,8 @@
 
 enum { TIMEOUT_MS = 600000, GROUP_MAX = CT_KV_VALUE_MAX / 640, NAME_MAX_BYTES = 64 };
 
+_Static_assert((int)GROUP_MAX <= (int)CT_SIGNATURE_ROOTS, "every rank may be a root");
+
 static const struct ct_backend *const backends[] = {&ct_backend_self, &ct_backend_thread,
                                                     &ct_backend_shm, &ct_backend_tcp};
 

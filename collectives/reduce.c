@@ -17,35 +17,47 @@ const struct ct_reduce_kernels *ct_reduce_isa(int isa)
     return NULL;
 }
 
-bool ct_reduce_supports(enum ct_dtype dtype)
+bool ct_reduce_supports(enum ct_dtype dtype, enum ct_reduce reduce)
 {
-    return dtype < CT_DTYPE_COUNT && ct_reduce_portable.of[dtype].sum != NULL;
+    return (unsigned)dtype < CT_DTYPE_COUNT && (unsigned)reduce < CT_REDUCE_COUNT &&
+           ct_reduce_portable.of[dtype][reduce][CT_ORDER_RANK] != NULL;
 }
 
-bool ct_reduce_in_own_type(enum ct_dtype dtype)
+bool ct_reduce_in_steps(enum ct_dtype dtype, enum ct_reduce reduce)
 {
-    return dtype == CT_F32 || dtype == CT_F64 || dtype == CT_I64 || dtype == CT_I32;
+    bool own_type = dtype == CT_F32 || dtype == CT_F64 || dtype == CT_I64 || dtype == CT_I32 ||
+                    dtype == CT_BOOL;
+
+    return own_type && reduce != CT_REDUCE_PREMUL_SUM;
+}
+
+struct ct_reduction ct_reduction_of(const struct ct_call *call)
+{
+    return (struct ct_reduction){.dtype = call->dtype,
+                                 .reduce = call->reduce,
+                                 .order = call->mode == CT_MODE_INVARIANT ? CT_ORDER_TREE
+                                                                          : CT_ORDER_RANK,
+                                 .divisor = 1};
 }
 
 void ct_reduce_with(const struct ct_reduce_kernels *kernels, const struct ct_reduction *how,
                     void *dst, const void *const *source, int sources, size_t count)
 {
-    const struct ct_reduce_row *row = &kernels->of[how->dtype];
-    struct ct_reduce_args args = {
-        .dst = dst, .source = source, .sources = sources, .divisor = how->divisor, .count = count};
+    struct ct_reduce_args args = {.dst = dst,
+                                  .source = source,
+                                  .factor = how->factor,
+                                  .sources = sources,
+                                  .divisor = how->divisor,
+                                  .count = count};
 
-    CT_ASSERT(ct_reduce_supports(how->dtype));
+    CT_ASSERT(ct_reduce_supports(how->dtype, how->reduce));
     CT_ASSERT(sources >= 1 && sources <= CT_REDUCE_SOURCES_MAX);
-    if (how->reduce == CT_REDUCE_MAX)
-        row->max(&args);
-    else if (how->order == CT_ORDER_TREE)
-        row->tree(&args);
-    else
-        row->sum(&args);
+    CT_ASSERT(how->reduce != CT_REDUCE_PREMUL_SUM || how->factor != NULL);
+    kernels->of[how->dtype][how->reduce][how->order](&args);
 }
 
-void ct_reduce(const struct ct_reduction *how, void *dst, const void *const *source, int sources,
-               size_t count)
+void ct_reduce_buffers(const struct ct_reduction *how, void *dst, const void *const *source,
+                       int sources, size_t count)
 {
     const struct ct_reduce_kernels *kernels = NULL;
 

@@ -2,25 +2,22 @@
 #ifndef CT_COLL_REDUCE_TABLE_H
 #define CT_COLL_REDUCE_TABLE_H
 
-#include "base/dtype.h"
+#include "reduce.h"
 
 struct ct_reduce_args {
     void *dst;
     const void *const *source;
+    const double *factor; /* a source, of a premultiplied sum */
     int sources;
     int divisor;
     size_t count;
 };
 
-struct ct_reduce_row {
-    void (*sum)(const struct ct_reduce_args *args); /* rank order */
-    void (*max)(const struct ct_reduce_args *args);
-    void (*tree)(const struct ct_reduce_args *args); /* sum in tree order */
-};
+typedef void ct_reduce_kernel(const struct ct_reduce_args *args);
 
-/* A row a type; NULL where the type is not reduced. */
+/* A kernel for each type, operation and order; NULL where the operation means nothing. */
 struct ct_reduce_kernels {
-    struct ct_reduce_row of[CT_DTYPE_COUNT];
+    ct_reduce_kernel *of[CT_DTYPE_COUNT][CT_REDUCE_COUNT][CT_ORDER_COUNT];
 };
 
 extern const struct ct_reduce_kernels ct_reduce_portable, ct_reduce_avx2, ct_reduce_avx512;

@@ -1,176 +1,206 @@
 /* The kernels of one element type: a template, included by reduce_kernels.h once a type, with the
- * macros that are explained there; it undefines them.
+ * macros that are explained there; it undefines them. Kernels that the table does not name are not
+ * compiled.
  *
  * A block is four vectors of accumulators, in registers. For each block the sources are walked in
  * order, so each source is read once and the destination written once. What is left behind the last
- * block goes one vector at a time, the last one through a zero-filled copy. */
+ * block goes one vector at a time, the last one through a zero-filled copy. `join` and `scaled` are
+ * constants wherever they are given, and are inlined. */
 #define LANES (sizeof(S) / sizeof(T))
+#define INLINE static inline __attribute__((always_inline))
 
 typedef S NAME(unaligned) __attribute__((aligned(1), may_alias));
 
-static inline void NAME(load)(A *to, const void *from, size_t at)
+/* `n` elements of source `i`, LANES or fewer; times the source's factor when `scaled`. */
+INLINE void NAME(load)(A *to, const struct ct_reduce_args *args, int i, size_t at, size_t n,
+                       bool scaled)
 {
-    S raw = *(const NAME(unaligned) *)((const T *)from + at);
-
-    *to = WIDEN(raw);
-}
-
-static inline void NAME(store)(void *to, size_t at, const A *from)
-{
-    S raw;
-
-    NARROW(&raw, from);
-    *(NAME(unaligned) *)((T *)to + at) = raw;
-}
-
-static void NAME(load_part)(A *to, const void *from, size_t at, size_t n)
-{
+    const T *from = (const T *)args->source[i] + at;
     S raw = {0};
 
-    memcpy(&raw, (const T *)from + at, n * sizeof(T));
-    *to = WIDEN(raw);
+    if (n == LANES)
+        raw = *(const NAME(unaligned) *)from;
+    else
+        memcpy(&raw, from, n * sizeof(T));
+    WIDEN(to, &raw);
+    if (scaled)
+        *to = (A)((C)*to * (N)args->factor[i]);
 }
 
-static void NAME(store_part)(void *to, size_t at, size_t n, const A *from)
+/* Divide if that is asked for, round, write. */
+INLINE void NAME(store)(const struct ct_reduce_args *args, size_t at, size_t n, A *from)
 {
+    T *to = (T *)args->dst + at;
     S raw;
 
+    if (args->divisor > 1)
+        *from = (A)((C)*from / (N)args->divisor);
     NARROW(&raw, from);
-    memcpy((T *)to + at, &raw, n * sizeof(T));
+    if (n == LANES)
+        *(NAME(unaligned) *)to = raw;
+    else
+        memcpy(to, &raw, n * sizeof(T));
 }
+
+/* ---- joins: *acc = *acc o *x -----------------------------------------------------------------*/
 
 static inline void NAME(add)(A *acc, const A *x)
 {
     *acc += *x;
 }
 
+static inline void NAME(multiply)(A *acc, const A *x)
+{
+    *acc *= *x;
+}
+
 static inline void NAME(larger)(A *acc, const A *x)
 {
-    vec_u64 keep = (vec_u64)KEEP(*acc, *x);
+    vec_u64 keep = (vec_u64)KEEP((C)*acc, >, (C)*x);
 
-    *acc = (A)((keep & (vec_u64)*acc) | (~keep & (vec_u64)*x));
+    *acc = (A)PICK(keep, (vec_u64)*acc, (vec_u64)*x);
 }
 
-static void NAME(divide)(A *x, int n)
+static inline void NAME(smaller)(A *acc, const A *x)
 {
-    *x = DIVIDE(*x, n);
+    vec_u64 keep = (vec_u64)KEEP((C)*acc, <, (C)*x);
+
+    *acc = (A)PICK(keep, (vec_u64)*acc, (vec_u64)*x);
 }
 
-/* The elements from `at` on, fewer than a block. */
-static void NAME(fold_rest)(const struct ct_reduce_args *args, size_t at,
-                            void (*join)(A *acc, const A *x))
+static inline void NAME(both)(A *acc, const A *x)
 {
-    for (; at < args->count; at += LANES) {
-        size_t n = args->count - at < LANES ? args->count - at : LANES;
-        A acc, x;
-
-        NAME(load_part)(&acc, args->source[0], at, n);
-        for (int i = 1; i < args->sources; i++) {
-            NAME(load_part)(&x, args->source[i], at, n);
-            join(&acc, &x);
-        }
-        if (args->divisor > 1)
-            NAME(divide)(&acc, args->divisor);
-        NAME(store_part)(args->dst, at, n, &acc);
-    }
+    *acc = (A)((vec_u64)*acc & (vec_u64)*x);
 }
 
-/* From left to right; `join` is a constant at both calls and is inlined. */
-static inline __attribute__((always_inline)) void NAME(fold)(const struct ct_reduce_args *args,
-                                                             void (*join)(A *acc, const A *x))
+static inline void NAME(either)(A *acc, const A *x)
+{
+    *acc = (A)((vec_u64)*acc | (vec_u64)*x);
+}
+
+/* ---- from left to right ----------------------------------------------------------------------*/
+
+INLINE void NAME(fold)(const struct ct_reduce_args *args, void (*join)(A *acc, const A *x),
+                       bool scaled)
 {
     size_t at = 0;
 
     for (; args->count - at >= 4 * LANES; at += 4 * LANES) {
         A a, b, c, d, x;
 
-        NAME(load)(&a, args->source[0], at);
-        NAME(load)(&b, args->source[0], at + LANES);
-        NAME(load)(&c, args->source[0], at + 2 * LANES);
-        NAME(load)(&d, args->source[0], at + 3 * LANES);
+        NAME(load)(&a, args, 0, at, LANES, scaled);
+        NAME(load)(&b, args, 0, at + LANES, LANES, scaled);
+        NAME(load)(&c, args, 0, at + 2 * LANES, LANES, scaled);
+        NAME(load)(&d, args, 0, at + 3 * LANES, LANES, scaled);
         for (int i = 1; i < args->sources; i++) {
-            NAME(load)(&x, args->source[i], at);
+            NAME(load)(&x, args, i, at, LANES, scaled);
             join(&a, &x);
-            NAME(load)(&x, args->source[i], at + LANES);
+            NAME(load)(&x, args, i, at + LANES, LANES, scaled);
             join(&b, &x);
-            NAME(load)(&x, args->source[i], at + 2 * LANES);
+            NAME(load)(&x, args, i, at + 2 * LANES, LANES, scaled);
             join(&c, &x);
-            NAME(load)(&x, args->source[i], at + 3 * LANES);
+            NAME(load)(&x, args, i, at + 3 * LANES, LANES, scaled);
             join(&d, &x);
         }
-        if (args->divisor > 1) {
-            NAME(divide)(&a, args->divisor);
-            NAME(divide)(&b, args->divisor);
-            NAME(divide)(&c, args->divisor);
-            NAME(divide)(&d, args->divisor);
-        }
-        NAME(store)(args->dst, at, &a);
-        NAME(store)(args->dst, at + LANES, &b);
-        NAME(store)(args->dst, at + 2 * LANES, &c);
-        NAME(store)(args->dst, at + 3 * LANES, &d);
+        NAME(store)(args, at, LANES, &a);
+        NAME(store)(args, at + LANES, LANES, &b);
+        NAME(store)(args, at + 2 * LANES, LANES, &c);
+        NAME(store)(args, at + 3 * LANES, LANES, &d);
     }
-    NAME(fold_rest)(args, at, join);
+    for (; at < args->count; at += LANES) {
+        size_t n = args->count - at < LANES ? args->count - at : LANES;
+        A acc, x;
+
+        NAME(load)(&acc, args, 0, at, n, scaled);
+        for (int i = 1; i < args->sources; i++) {
+            NAME(load)(&x, args, i, at, n, scaled);
+            join(&acc, &x);
+        }
+        NAME(store)(args, at, n, &acc);
+    }
 }
 
-static void NAME(sum)(const struct ct_reduce_args *args)
-{
-    NAME(fold)(args, NAME(add));
-}
+/* ---- by the tree -----------------------------------------------------------------------------*/
 
-static void NAME(max)(const struct ct_reduce_args *args)
+/* A binary counter: level[k] holds the result of an aligned run of 2^k sources. */
+INLINE void NAME(tree_vector)(const struct ct_reduce_args *args, size_t at, size_t n,
+                              void (*join)(A *acc, const A *x), bool scaled)
 {
-    NAME(fold)(args, NAME(larger));
-}
-
-/* A binary counter: level[k] holds the sum of an aligned run of 2^k sources. */
-static inline __attribute__((always_inline)) void
-NAME(tree_vector)(const struct ct_reduce_args *args, size_t at, size_t n)
-{
-    A level[LEVELS], x;
+    A level[LEVELS], left, x;
 
     for (int i = 0; i < args->sources; i++) {
         int k = 0;
 
-        if (n == LANES)
-            NAME(load)(&x, args->source[i], at);
-        else
-            NAME(load_part)(&x, args->source[i], at, n);
-        for (; (i >> k & 1) != 0; k++)
-            /* cppcheck-suppress uninitvar; level k was written when bit k of i was last raised */
-            x = level[k] + x;
+        NAME(load)(&x, args, i, at, n, scaled);
+        for (; (i >> k & 1) != 0; k++) {
+            /* cppcheck-suppress uninitvar; written when bit k of i was last raised */
+            left = level[k];
+            join(&left, &x);
+            x = left;
+        }
         level[k] = x;
     }
     int low = __builtin_ctz((unsigned)args->sources);
     /* cppcheck-suppress uninitvar; as above, for the bits of the number of sources */
     x = level[low];
     for (int k = low + 1; args->sources >> k != 0; k++)
-        if ((args->sources >> k & 1) != 0)
-            x = level[k] + x;
-    if (args->divisor > 1)
-        NAME(divide)(&x, args->divisor);
-    NAME(store_part)(args->dst, at, n, &x);
+        if ((args->sources >> k & 1) != 0) {
+            left = level[k];
+            join(&left, &x);
+            x = left;
+        }
+    NAME(store)(args, at, n, &x);
 }
 
-static void NAME(tree)(const struct ct_reduce_args *args)
+INLINE void NAME(fold_tree)(const struct ct_reduce_args *args, void (*join)(A *acc, const A *x),
+                            bool scaled)
 {
     size_t at = 0;
 
-    if (args->sources == 2) { /* both orders are one */
-        NAME(sum)(args);
-        return;
-    }
     for (; args->count - at >= LANES; at += LANES)
-        NAME(tree_vector)(args, at, LANES);
+        NAME(tree_vector)(args, at, LANES, join, scaled);
     if (at < args->count)
-        NAME(tree_vector)(args, at, args->count - at);
+        NAME(tree_vector)(args, at, args->count - at, join, scaled);
 }
 
+/* ---- the kernels -----------------------------------------------------------------------------*/
+
+#define KERNEL(kernel, join, scaled)                                   \
+    static inline void NAME(kernel)(const struct ct_reduce_args *args) \
+    {                                                                  \
+        NAME(fold)(args, NAME(join), scaled);                          \
+    }
+/* Of two sources both orders are one. */
+#define KERNEL_TREE(kernel, join, scaled)                                     \
+    static inline void NAME(kernel##_tree)(const struct ct_reduce_args *args) \
+    {                                                                         \
+        if (args->sources == 2)                                               \
+            NAME(kernel)(args);                                               \
+        else                                                                  \
+            NAME(fold_tree)(args, NAME(join), scaled);                        \
+    }
+
+KERNEL(sum, add, false)
+KERNEL_TREE(sum, add, false)
+KERNEL(prod, multiply, false)
+KERNEL_TREE(prod, multiply, false)
+KERNEL(premul, add, true)
+KERNEL_TREE(premul, add, true)
+KERNEL(max, larger, false)
+KERNEL(min, smaller, false)
+KERNEL(and, both, false)
+KERNEL(or, either, false)
+
+#undef KERNEL
+#undef KERNEL_TREE
+#undef INLINE
+#undef LANES
 #undef NAME
 #undef T
 #undef S
 #undef A
-#undef KEEP
+#undef C
+#undef N
 #undef WIDEN
 #undef NARROW
-#undef DIVIDE
-#undef LANES
+#undef KEEP

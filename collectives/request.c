@@ -254,7 +254,6 @@ static bool size_fits(const struct ct_group *group, const struct ct_call *call)
 
 static bool valid(const struct ct_group *group, const struct ct_call *call)
 {
-    bool reduces = call->kind == CT_CALL_ALL_REDUCE || call->kind == CT_CALL_REDUCE_SCATTER;
     bool writes = call->kind != CT_CALL_SEND, reads = call->kind != CT_CALL_RECV;
 
     if ((unsigned)call->dtype >= CT_DTYPE_COUNT || !size_fits(group, call))
@@ -265,9 +264,8 @@ static bool valid(const struct ct_group *group, const struct ct_call *call)
         return false;
     if (call->count > 0 && ((writes && call->recv == NULL) || (reads && call->send == NULL)))
         return false;
-    return !reduces ||
-           (ct_reduce_supports(call->dtype) && (unsigned)call->reduce <= CT_REDUCE_MAX &&
-            (unsigned)call->mode <= CT_MODE_INVARIANT);
+    return !ct_call_reduces(call->kind) || (ct_reduce_supports(call->dtype, call->reduce) &&
+                                            (unsigned)call->mode <= CT_MODE_INVARIANT);
 }
 
 static int start(struct ct_group *group, const struct ct_call *call,
@@ -277,7 +275,7 @@ static int start(struct ct_group *group, const struct ct_call *call,
 
     if (group->failure.code != 0)
         return group->failure.code;
-    if (!valid(group, call))
+    if (!valid(group, call) || (call->reduce == CT_REDUCE_PREMUL_SUM && options == NULL))
         return CT_EUSAGE;
     if (request == NULL)
         return CT_ELIMIT;
@@ -306,6 +304,7 @@ static struct ct_call make_call(enum ct_call_kind kind, struct ct_data data, int
                             .peer = peer,
                             .tag = options != NULL ? options->tag : 0,
                             .count = data.count,
+                            .scale = options != NULL ? options->scale : 1.0,
                             .send = data.send != NULL ? data.send : data.recv,
                             .recv = data.recv};
 }

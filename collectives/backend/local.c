@@ -19,6 +19,13 @@ static size_t round_up(size_t size, size_t unit)
     return (size + unit - 1) / unit * unit;
 }
 
+static void free_local(struct ct_local *local)
+{
+    free(local->sources);
+    free(local->factors);
+    free(local);
+}
+
 struct ct_local *ct_local_new(const struct ct_setup *setup)
 {
     struct ct_local *local = calloc(1, sizeof *local);
@@ -27,8 +34,9 @@ struct ct_local *ct_local_new(const struct ct_setup *setup)
     if (local == NULL)
         return NULL;
     local->sources = calloc(size, sizeof *local->sources);
-    if (local->sources == NULL) {
-        free(local);
+    local->factors = calloc(size, sizeof *local->factors);
+    if (local->sources == NULL || local->factors == NULL) {
+        free_local(local);
         return NULL;
     }
     local->rank = setup->rank;
@@ -215,6 +223,5 @@ void ct_local_close(void *state)
     if (local->fd >= 0)
         (void)close(local->fd);
     local->release(local);
-    free(local->sources);
-    free(local);
+    free_local(local);
 }

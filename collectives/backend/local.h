@@ -37,6 +37,7 @@ enum { CT_CPU_WORDS = 16 };
 struct ct_segment_line {
     _Alignas(128) _Atomic uint64_t posted;
     struct ct_signature signature[2]; /* of the call that began in the round of this parity */
+    double scale[2];                  /* and its factor, of a premultiplied sum */
     _Atomic uint32_t left;            /* the rank has closed the group */
     uint64_t cpus[CT_CPU_WORDS];      /* where the rank may run */
 };
@@ -63,6 +64,7 @@ struct ct_local {
     int missing;                             /* whom the last look did not find */
     bool crowded;                            /* more ranks than cores */
     const void **sources;                    /* room for a reduction's operands */
+    double *factors;                         /* of a premultiplied sum under way, by rank */
     void (*release)(struct ct_local *local); /* give the memory back */
     void *owner;                             /* for `release` */
     int fd;                                  /* shm: the memfd until all have mapped it; or -1 */

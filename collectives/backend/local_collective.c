@@ -56,14 +56,12 @@ static void copy(char *to, const char *from, size_t bytes)
 
 static void reduce(struct ct_local *local, const struct ct_task *task, char *to, size_t bytes)
 {
-    struct ct_reduction how = {.dtype = task->call.dtype,
-                               .reduce = task->call.reduce,
-                               .order = task->call.mode == CT_MODE_INVARIANT ? CT_ORDER_TREE
-                                                                             : CT_ORDER_RANK,
-                               .divisor = task->call.reduce == CT_REDUCE_AVG ? local->size : 1};
+    struct ct_reduction how = ct_reduction_of(&task->call);
 
+    how.divisor = task->call.reduce == CT_REDUCE_AVG ? local->size : 1;
+    how.factor = local->factors;
     if (bytes > 0)
-        ct_reduce(&how, to, local->sources, local->size, bytes / element(task));
+        ct_reduce_buffers(&how, to, local->sources, local->size, bytes / element(task));
 }
 
 /* The group's number of the operation's round k, while it is in round `now`. */
@@ -300,6 +298,14 @@ static int compare(struct ct_local *local, const struct ct_task *task, bool root
     return 1;
 }
 
+/* Lines are written anew by the next call, so what all rounds of this one need is kept. */
+static void keep_factors(struct ct_local *local, const struct ct_task *task)
+{
+    if (task->call.reduce == CT_REDUCE_PREMUL_SUM)
+        for (int i = 0; i < local->size; i++)
+            local->factors[i] = ct_local_line(local, i)->scale[local->round & 1];
+}
+
 /* Rule 2, the write, the post. 1 when posted. */
 static int begin_round(struct ct_local *local, struct ct_task *task,
                        const struct algorithm *algorithm, struct ct_error *err)
@@ -309,8 +315,10 @@ static int begin_round(struct ct_local *local, struct ct_task *task,
 
     if (arrived != 1)
         return arrived;
-    if (task->at == 0)
+    if (task->at == 0) {
         line->signature[local->round & 1] = task->signature;
+        line->scale[local->round & 1] = task->call.scale;
+    }
     algorithm->stage(local, task, task->at);
     atomic_store(&line->posted, local->round);
     ct_local_notify(local);
@@ -332,6 +340,8 @@ static int end_round(struct ct_local *local, struct ct_task *task,
         arrived = compare(local, task, alone, err);
     if (arrived != 1)
         return arrived;
+    if (task->at == 0)
+        keep_factors(local, task);
     algorithm->consume(local, task, task->at);
     task->stage = 0;
     task->at++;

@@ -1,5 +1,6 @@
-/* Backend self: a group of one. Every operation is a copy, or nothing. */
+/* Backend self: a group of one. Nearly every operation is a copy, or nothing. */
 #include "backend.h"
+#include "reduce.h"
 
 #include <string.h>
 
@@ -33,12 +34,28 @@ static void nothing(void *state)
     (void)state;
 }
 
+/* Does the result of one operand differ from it? */
+static bool changes(const struct ct_call *call)
+{
+    return ct_call_reduces(call->kind) &&
+           (call->reduce == CT_REDUCE_PREMUL_SUM || call->dtype == CT_BOOL);
+}
+
 static int progress(void *state, struct ct_task *task, struct ct_error *err)
 {
     (void)state;
     (void)err;
-    if (task->call.send != task->call.recv && task->call.count > 0)
-        memcpy(task->call.recv, task->call.send, ct_call_bytes(&task->call));
+    const struct ct_call *call = &task->call;
+    const void *source = call->send;
+
+    if (changes(call)) {
+        struct ct_reduction how = ct_reduction_of(call);
+
+        how.factor = &call->scale;
+        ct_reduce_buffers(&how, call->recv, &source, 1, call->count);
+    } else if (call->send != call->recv && call->count > 0) {
+        memcpy(call->recv, call->send, ct_call_bytes(call));
+    }
     return 1;
 }
 

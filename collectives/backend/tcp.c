@@ -38,6 +38,7 @@ static void close_group(void *state)
     free(tcp->greeted);
     free(tcp->scratch);
     free(tcp->sources);
+    free(tcp->factors);
     free(tcp->headers);
     free(tcp->wanted);
     free(tcp->polls);
@@ -63,6 +64,7 @@ static bool allocate(struct ct_tcp *tcp)
     tcp->greeted = calloc(2 * size, sizeof *tcp->greeted);
     tcp->scratch = aligned_alloc(64, 2 * size * tcp->block_bytes);
     tcp->sources = calloc(size, sizeof *tcp->sources);
+    tcp->factors = calloc(size, sizeof *tcp->factors);
     tcp->headers = calloc(size, CT_TCP_HEADER);
     tcp->wanted = calloc(CT_LANES * size, sizeof *tcp->wanted);
     tcp->polls = calloc(CT_LANES * size, sizeof *tcp->polls);
@@ -70,7 +72,8 @@ static bool allocate(struct ct_tcp *tcp)
         tcp->fds[i] = -1;
     return tcp->fds != NULL && tcp->schedule.step != NULL && tcp->moves != NULL &&
            tcp->greeted != NULL && tcp->scratch != NULL && tcp->sources != NULL &&
-           tcp->headers != NULL && tcp->wanted != NULL && tcp->polls != NULL;
+           tcp->factors != NULL && tcp->headers != NULL && tcp->wanted != NULL &&
+           tcp->polls != NULL;
 }
 
 static int prepare(const struct ct_setup *setup, struct ct_blob *ret_blob, void **ret_state,
@@ -113,19 +116,23 @@ static void settle(void *state)
 
 /* ---- messages --------------------------------------------------------------------------------*/
 
-void ct_tcp_write_header(unsigned char *header, int code, uint64_t call,
-                         struct ct_signature signature)
+void ct_tcp_write_header(unsigned char *header, const struct ct_tcp_greeting *greeting)
 {
+    uint64_t scale;
+
+    memcpy(&scale, &greeting->scale, sizeof scale);
     ct_put_le32(header, HEADER_MAGIC);
-    ct_put_le32(header + 4, (uint32_t)code);
-    ct_put_le64(header + 8, call);
-    ct_put_le64(header + 16, signature.count);
-    ct_put_le64(header + 24, signature.rest);
+    ct_put_le32(header + 4, (uint32_t)greeting->code);
+    ct_put_le64(header + 8, greeting->call);
+    ct_put_le64(header + 16, greeting->signature.count);
+    ct_put_le64(header + 24, greeting->signature.rest);
+    ct_put_le64(header + 32, scale);
 }
 
 int ct_tcp_check_header(const struct ct_tcp *tcp, const unsigned char *header, int peer,
-                        uint64_t call, struct ct_signature signature, struct ct_error *err)
+                        struct ct_tcp_greeting *greeting, struct ct_error *err)
 {
+    uint64_t scale = ct_get_le64(header + 32);
     int code = (int)ct_get_le32(header + 4);
     struct ct_signature theirs = {ct_get_le64(header + 16), ct_get_le64(header + 24)};
 
@@ -133,8 +140,10 @@ int ct_tcp_check_header(const struct ct_tcp *tcp, const unsigned char *header, i
         return ct_error_set(err, CT_EPROTOCOL, "rank %d sent what is no header", peer);
     if (code != 0)
         return ct_error_set(err, code, "rank %d ended the group: %s", peer, ct_strerror(code));
-    if (ct_get_le64(header + 8) != call || !ct_signature_equal(theirs, signature))
-        return ct_signature_mismatch(signature, tcp->rank, theirs, peer, err);
+    if (ct_get_le64(header + 8) != greeting->call ||
+        !ct_signature_equal(theirs, greeting->signature))
+        return ct_signature_mismatch(greeting->signature, tcp->rank, theirs, peer, err);
+    memcpy(&greeting->scale, &scale, sizeof scale);
     return 0;
 }
 
@@ -249,7 +258,7 @@ static void fail(void *state, int code)
     struct ct_tcp *tcp = state;
     unsigned char header[CT_TCP_HEADER];
 
-    ct_tcp_write_header(header, code, 0, (struct ct_signature){0, 0});
+    ct_tcp_write_header(header, &(struct ct_tcp_greeting){.code = code});
     for (int peer = 0; peer < tcp->size; peer++) {
         if (peer == tcp->rank)
             continue;

@@ -18,7 +18,7 @@
 #include "backend.h"
 #include "schedule.h"
 
-enum { CT_TCP_HEADER = 32 };
+enum { CT_TCP_HEADER = 40 };
 
 /* One message of the current wave. */
 struct ct_tcp_move {
@@ -47,19 +47,27 @@ struct ct_tcp {
     uint64_t *greeted; /* [out, in][peer]: the last call whose header was listed */
     char *scratch;     /* two sets of slots */
     const void **sources;
+    double *factors; /* of a premultiplied sum, by rank */
 
     unsigned char *headers; /* of the messages that are coming in, one a peer */
     short *wanted;          /* [lane][peer]: the poll events that would help */
     struct pollfd *polls;
 };
 
-/* A header: what was called, or why the sender ends the group (code != 0). */
-void ct_tcp_write_header(unsigned char *header, int code, uint64_t call,
-                         struct ct_signature signature);
+/* What a header says: what was called, or why the sender ends the group (code != 0). */
+struct ct_tcp_greeting {
+    int code;
+    uint64_t call; /* which collective, counted; 0: a message */
+    struct ct_signature signature;
+    double scale;
+};
 
-/* Compare a header from `peer` with the own call: 0, CT_EMISMATCH, or the peer's code. */
+void ct_tcp_write_header(unsigned char *header, const struct ct_tcp_greeting *greeting);
+
+/* Compare a header from `peer` with the own call: 0, CT_EMISMATCH, or the peer's code. Then
+ * `greeting` has the peer's factor. */
 int ct_tcp_check_header(const struct ct_tcp *tcp, const unsigned char *header, int peer,
-                        uint64_t call, struct ct_signature signature, struct ct_error *err);
+                        struct ct_tcp_greeting *greeting, struct ct_error *err);
 
 /* One attempt to move header and data on a lane; counts what is left down. 1 all moved, 0 not yet,
  * or CT_ECLOSED. */

@@ -17,7 +17,8 @@ struct span {
 
 static enum ct_algorithm choose_all_reduce(const struct ct_tcp *tcp, const struct ct_call *call)
 {
-    bool wide = tcp->size > tcp->tuning.tcp_direct_world && ct_reduce_in_own_type(call->dtype);
+    bool wide =
+        tcp->size > tcp->tuning.tcp_direct_world && ct_reduce_in_steps(call->dtype, call->reduce);
     bool power_of_two = (tcp->size & (tcp->size - 1)) == 0;
     size_t bytes = ct_call_bytes(call);
 
@@ -36,7 +37,7 @@ static enum ct_algorithm choose(const struct ct_tcp *tcp, const struct ct_call *
     case CT_CALL_ALL_REDUCE:
         return choose_all_reduce(tcp, call);
     case CT_CALL_REDUCE_SCATTER:
-        return wide && call->mode == CT_MODE_FAST && ct_reduce_in_own_type(call->dtype)
+        return wide && call->mode == CT_MODE_FAST && ct_reduce_in_steps(call->dtype, call->reduce)
                    ? CT_ALGO_RING_SCATTER
                    : CT_ALGO_DIRECT_SCATTER;
     case CT_CALL_ALL_GATHER:
@@ -116,6 +117,12 @@ static bool chunk_in_phase(const struct ct_tcp *tcp, size_t wave, const struct c
     return wave >= phase && *ret_chunk < tcp->chunks;
 }
 
+static struct ct_tcp_greeting greet(const struct ct_tcp *tcp, const struct ct_task *task)
+{
+    return (struct ct_tcp_greeting){
+        .call = tcp->call, .signature = task->signature, .scale = task->call.scale};
+}
+
 static void list_move(struct ct_tcp *tcp, const struct ct_task *task, const struct ct_step *step,
                       size_t chunk)
 {
@@ -131,8 +138,9 @@ static void list_move(struct ct_tcp *tcp, const struct ct_task *task, const stru
     if (*greeted != tcp->call) {
         *greeted = tcp->call;
         move->header_left = CT_TCP_HEADER;
+        struct ct_tcp_greeting greeting = greet(tcp, task);
         if (out)
-            ct_tcp_write_header(move->header, 0, tcp->call, task->signature);
+            ct_tcp_write_header(move->header, &greeting);
     }
 }
 
@@ -171,11 +179,12 @@ static int advance_move(struct ct_tcp *tcp, struct ct_task *task, struct ct_tcp_
 
     task->moves += move->header_left + move->left != before;
     if (header_comes && move->header_left == 0) {
-        int differs =
-            ct_tcp_check_header(tcp, move->header, move->peer, tcp->call, task->signature, err);
+        struct ct_tcp_greeting greeting = greet(tcp, task);
+        int differs = ct_tcp_check_header(tcp, move->header, move->peer, &greeting, err);
 
         if (differs != 0)
             return differs;
+        tcp->factors[move->peer] = greeting.scale;
     }
     move->over = code == 1;
     return code;
@@ -222,12 +231,10 @@ static void compute(struct ct_tcp *tcp, const struct ct_call *call, const struct
         tcp->sources[0] = locate(tcp, call, chunk, step->b);
         tcp->sources[1] = locate(tcp, call, chunk, step->c);
     }
-    struct ct_reduction how = {
-        .dtype = call->dtype,
-        .reduce = call->reduce,
-        .order = call->mode == CT_MODE_INVARIANT ? CT_ORDER_TREE : CT_ORDER_RANK,
-        .divisor = step->last && call->reduce == CT_REDUCE_AVG ? tcp->size : 1};
-    ct_reduce(&how, to, tcp->sources, sources, bytes / ct_dtype_size(call->dtype));
+    struct ct_reduction how = ct_reduction_of(call);
+    how.divisor = step->last && call->reduce == CT_REDUCE_AVG ? tcp->size : 1;
+    how.factor = tcp->factors;
+    ct_reduce_buffers(&how, to, tcp->sources, sources, bytes / ct_dtype_size(call->dtype));
 }
 
 static void compute_wave(struct ct_tcp *tcp, const struct ct_task *task)
@@ -256,6 +263,7 @@ static void begin(struct ct_tcp *tcp, struct ct_task *task)
     tcp->chunks = bytes == 0 ? 1 : (bytes + tcp->chunk_bytes - 1) / tcp->chunk_bytes;
     tcp->busy = true;
     tcp->call++;
+    tcp->factors[tcp->rank] = call->scale;
     task->at = 0;
     task->stage = 1;
     list_moves(tcp, task);

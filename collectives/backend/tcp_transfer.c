@@ -16,11 +16,12 @@ int ct_tcp_transfer(struct ct_tcp *tcp, struct ct_task *task, struct ct_error *e
                                .header_left =
                                    task->at < CT_TCP_HEADER ? CT_TCP_HEADER - task->at : 0,
                                .left = ct_call_bytes(&task->call) - done};
+    struct ct_tcp_greeting greeting = {.signature = task->signature};
     int code;
 
     if (move.out) {
         move.data = (char *)(uintptr_t)task->call.send + done;
-        ct_tcp_write_header(move.header, 0, 0, task->signature);
+        ct_tcp_write_header(move.header, &greeting);
     } else {
         move.data = task->call.recv + done;
         memcpy(move.header, kept, CT_TCP_HEADER);
@@ -33,7 +34,7 @@ int ct_tcp_transfer(struct ct_tcp *tcp, struct ct_task *task, struct ct_error *e
     if (!move.out)
         memcpy(kept, move.header, CT_TCP_HEADER);
     if (header_came && code >= 0) {
-        int differs = ct_tcp_check_header(tcp, move.header, peer, 0, task->signature, err);
+        int differs = ct_tcp_check_header(tcp, move.header, peer, &greeting, err);
 
         code = differs != 0 ? differs : code;
     }

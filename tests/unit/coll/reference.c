@@ -27,7 +27,7 @@ void reference_input(enum ct_dtype dtype, int rank, size_t index, void *at)
     uint64_t bits = bits_of(rank, index);
     float f32 = (float)number(rank, index);
     double f64 = number(rank, index);
-    uint16_t bf16 = ct_bf16_from_f32(f32);
+    uint16_t bf16 = ct_bf16_from_f32(f32), f16 = ct_f16_from_f32(f32);
 
     switch (dtype) {
     case CT_F32:
@@ -39,9 +39,32 @@ void reference_input(enum ct_dtype dtype, int rank, size_t index, void *at)
     case CT_BF16:
         memcpy(at, &bf16, sizeof bf16);
         break;
+    case CT_F16:
+        memcpy(at, &f16, sizeof f16);
+        break;
+    case CT_BOOL: /* 0 or 2 of 0 .. 3 are true */
+        bits = (bits >> 8 & 1) * (bits & 3);
+        memcpy(at, &bits, 1);
+        break;
     default:
         memcpy(at, &bits, ct_dtype_size(dtype));
     }
+}
+
+double reference_scale(int rank)
+{
+    return 0.3 + 1.7 * rank;
+}
+
+bool reference_supports(enum ct_dtype dtype, enum ct_reduce reduce)
+{
+    bool is_float = dtype == CT_F32 || dtype == CT_F64 || dtype == CT_BF16 || dtype == CT_F16;
+
+    if (reduce == CT_REDUCE_AND || reduce == CT_REDUCE_OR)
+        return !is_float;
+    if (reduce == CT_REDUCE_AVG)
+        return dtype != CT_BOOL;
+    return is_float || reduce != CT_REDUCE_PREMUL_SUM;
 }
 
 /* Values in the type they are added in. */
@@ -53,80 +76,132 @@ union value {
     uint32_t u32;
 };
 
-static union value widen(enum ct_dtype dtype, int rank, size_t index)
+static float widen_f32(enum ct_dtype dtype, const unsigned char *raw)
 {
-    unsigned char raw[8];
-    union value value = {0};
     uint16_t half;
+    float value;
+
+    memcpy(&half, raw, sizeof half);
+    memcpy(&value, raw, sizeof value);
+    return dtype == CT_F32 ? value : dtype == CT_BF16 ? ct_bf16_to_f32(half) : ct_f16_to_f32(half);
+}
+
+static union value widen(enum ct_dtype dtype, enum ct_reduce reduce, int rank, size_t index)
+{
+    double scale = reduce == CT_REDUCE_PREMUL_SUM ? reference_scale(rank) : 1.0;
+    unsigned char raw[8] = {0};
+    union value value = {0};
+    int16_t i16;
 
     reference_input(dtype, rank, index, raw);
-    if (dtype == CT_BF16) {
-        memcpy(&half, raw, sizeof half);
-        value.f32 = ct_bf16_to_f32(half);
-    } else if (dtype == CT_U8) {
+    memcpy(&value, raw, sizeof value);
+    memcpy(&i16, raw, sizeof i16);
+    switch (dtype) {
+    case CT_F64:
+        value.f64 *= scale;
+        break;
+    case CT_I64:
+    case CT_I32:
+        break;
+    case CT_I16:
+        value.i32 = i16;
+        break;
+    case CT_I8:
+        value.i32 = (int8_t)raw[0];
+        break;
+    case CT_U8:
         value.u32 = raw[0];
-    } else {
-        memcpy(&value, raw, ct_dtype_size(dtype));
+        break;
+    case CT_BOOL:
+        value.u32 = raw[0] != 0;
+        break;
+    default:
+        value.f32 = widen_f32(dtype, raw) * (float)scale;
     }
     return value;
 }
 
+/* Arithmetic in `wide`, so that integers wrap. */
+#define JOIN(name, type, wide)                              \
+    static type name(enum ct_reduce reduce, type a, type b) \
+    {                                                       \
+        switch (reduce) {                                   \
+        case CT_REDUCE_MAX:                                 \
+            return a > b ? a : b;                           \
+        case CT_REDUCE_MIN:                                 \
+            return a < b ? a : b;                           \
+        case CT_REDUCE_PROD:                                \
+            return (type)((wide)a * (wide)b);               \
+        default:                                            \
+            return (type)((wide)a + (wide)b);               \
+        }                                                   \
+    }
+JOIN(join_f32, float, float)
+JOIN(join_f64, double, double)
+JOIN(join_i64, int64_t, uint64_t)
+JOIN(join_i32, int32_t, uint32_t)
+JOIN(join_u32, uint32_t, uint32_t)
+
 static union value join(enum ct_dtype dtype, enum ct_reduce reduce, union value a, union value b)
 {
-    bool max = reduce == CT_REDUCE_MAX;
+    bool either = reduce == CT_REDUCE_SUM || reduce == CT_REDUCE_MAX || reduce == CT_REDUCE_OR;
 
+    if (dtype == CT_BOOL || reduce == CT_REDUCE_AND || reduce == CT_REDUCE_OR) {
+        a.i64 = either ? a.i64 | b.i64 : a.i64 & b.i64;
+        return a;
+    }
     switch (dtype) {
     case CT_F64:
-        a.f64 = max ? (a.f64 > b.f64 ? a.f64 : b.f64) : a.f64 + b.f64;
+        a.f64 = join_f64(reduce, a.f64, b.f64);
         break;
     case CT_I64:
-        a.i64 =
-            max ? (a.i64 > b.i64 ? a.i64 : b.i64) : (int64_t)((uint64_t)a.i64 + (uint64_t)b.i64);
+        a.i64 = join_i64(reduce, a.i64, b.i64);
         break;
     case CT_I32:
-        a.i32 =
-            max ? (a.i32 > b.i32 ? a.i32 : b.i32) : (int32_t)((uint32_t)a.i32 + (uint32_t)b.i32);
+    case CT_I16:
+    case CT_I8:
+        a.i32 = join_i32(reduce, a.i32, b.i32);
         break;
     case CT_U8:
-        a.u32 = max ? (a.u32 > b.u32 ? a.u32 : b.u32) : a.u32 + b.u32;
+        a.u32 = join_u32(reduce, a.u32, b.u32);
         break;
     default:
-        a.f32 = max ? (a.f32 > b.f32 ? a.f32 : b.f32) : a.f32 + b.f32;
+        a.f32 = join_f32(reduce, a.f32, b.f32);
     }
     return a;
 }
 
-static void narrow(enum ct_dtype dtype, enum ct_reduce reduce, int world, union value sum, void *at)
+/* Little-endian: the low bytes of an integer are its narrow self. */
+static void narrow(enum ct_dtype dtype, int by, union value sum, void *at)
 {
-    int by = reduce == CT_REDUCE_AVG ? world : 1;
     uint16_t half;
-    uint8_t byte;
 
     switch (dtype) {
     case CT_F64:
         sum.f64 /= by;
-        memcpy(at, &sum.f64, sizeof sum.f64);
         break;
     case CT_I64:
         sum.i64 /= by;
-        memcpy(at, &sum.i64, sizeof sum.i64);
-        break;
-    case CT_I32:
-        sum.i32 /= by;
-        memcpy(at, &sum.i32, sizeof sum.i32);
         break;
     case CT_U8:
-        byte = (uint8_t)(sum.u32 / (uint32_t)by);
-        memcpy(at, &byte, sizeof byte);
+    case CT_BOOL:
+        sum.u32 /= (uint32_t)by;
         break;
     case CT_BF16:
         half = ct_bf16_from_f32(sum.f32 / (float)by);
-        memcpy(at, &half, sizeof half);
+        memcpy(&sum, &half, sizeof half);
+        break;
+    case CT_F16:
+        half = ct_f16_from_f32(sum.f32 / (float)by);
+        memcpy(&sum, &half, sizeof half);
+        break;
+    case CT_F32:
+        sum.f32 /= (float)by;
         break;
     default:
-        sum.f32 /= (float)by;
-        memcpy(at, &sum.f32, sizeof sum.f32);
+        sum.i32 /= by;
     }
+    memcpy(at, &sum, ct_dtype_size(dtype));
 }
 
 void reference_reduce(enum ct_dtype dtype, enum ct_reduce reduce, bool tree, int world,
@@ -135,7 +210,7 @@ void reference_reduce(enum ct_dtype dtype, enum ct_reduce reduce, bool tree, int
     union value x[REFERENCE_WORLD_MAX];
 
     for (int i = 0; i < world; i++)
-        x[i] = widen(dtype, i, index);
+        x[i] = widen(dtype, reduce, i, index);
     if (tree)
         for (int d = 1; d < world; d *= 2)
             for (int i = 0; i + d < world; i += 2 * d)
@@ -143,24 +218,25 @@ void reference_reduce(enum ct_dtype dtype, enum ct_reduce reduce, bool tree, int
     else
         for (int i = 1; i < world; i++)
             x[0] = join(dtype, reduce, x[0], x[i]);
-    narrow(dtype, reduce, world, x[0], at);
+    narrow(dtype, reduce == CT_REDUCE_AVG ? world : 1, x[0], at);
 }
 
 bool reference_close(enum ct_dtype dtype, enum ct_reduce reduce, int world, size_t index,
                      const void *at)
 {
-    double exact = 0, magnitude = 0, got, unit;
+    double sum = 0, product = 1, magnitude = 0, got, unit;
     unsigned char expected[8];
     float f32;
 
     reference_reduce(dtype, reduce, false, world, index, expected);
-    if (reduce == CT_REDUCE_MAX || (dtype != CT_F32 && dtype != CT_F64))
+    if (reduce == CT_REDUCE_MAX || reduce == CT_REDUCE_MIN || (dtype != CT_F32 && dtype != CT_F64))
         return memcmp(at, expected, ct_dtype_size(dtype)) == 0;
     for (int i = 0; i < world; i++) {
-        union value x = widen(dtype, i, index);
+        union value x = widen(dtype, reduce, i, index);
         double value = dtype == CT_F64 ? x.f64 : (double)x.f32;
 
-        exact += value;
+        sum += value;
+        product *= value;
         magnitude += fabs(value);
     }
     memcpy(&f32, at, sizeof f32);
@@ -170,7 +246,9 @@ bool reference_close(enum ct_dtype dtype, enum ct_reduce reduce, int world, size
         memcpy(&got, at, sizeof got);
         unit = 0x1p-52;
     }
+    if (reduce == CT_REDUCE_PROD)
+        return fabs(got - product) <= (world + 1) * unit * fabs(product) + 0x1p-140;
     if (reduce == CT_REDUCE_AVG)
         got *= world;
-    return fabs(got - exact) <= (world + 1) * unit * magnitude;
+    return fabs(got - sum) <= (world + 1) * unit * magnitude;
 }

@@ -10,6 +10,12 @@ enum { REFERENCE_WORLD_MAX = 16 };
  * shows; written to `at`. */
 void reference_input(enum ct_dtype dtype, int rank, size_t index, void *at);
 
+/* The factor of a rank in a premultiplied sum: no power of two, and not the same for all. */
+double reference_scale(int rank);
+
+/* Has the operation a meaning for this type? */
+bool reference_supports(enum ct_dtype dtype, enum ct_reduce reduce);
+
 /* The reduction of the ranks' elements `index` in rank order or (tree) in tree order, to `at`. */
 void reference_reduce(enum ct_dtype dtype, enum ct_reduce reduce, bool tree, int world,
                       size_t index, void *at);

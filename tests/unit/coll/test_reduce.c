@@ -13,8 +13,6 @@ TestSuite(reduce, .timeout = 30);
 
 enum { COUNT = 203, SOURCES = 11 };
 
-static const enum ct_dtype dtypes[] = {CT_F32, CT_F64, CT_BF16, CT_I64, CT_I32, CT_U8};
-
 struct inputs {
     char *memory[SOURCES];
     const void *sources[SOURCES];
@@ -58,25 +56,58 @@ static void check_against_reference(const struct ct_reduce_kernels *kernels,
     }
 }
 
+static void check_all_sources(const struct ct_reduce_kernels *kernels, struct ct_reduction how)
+{
+    double factors[SOURCES];
+    struct inputs inputs;
+
+    if (kernels == NULL || !reference_supports(how.dtype, how.reduce))
+        return;
+    inputs_new(&inputs, how.dtype);
+    for (int i = 0; i < SOURCES; i++)
+        factors[i] = reference_scale(i);
+    how.factor = factors;
+    for (int sources = 1; sources <= SOURCES; sources++) {
+        how.divisor = how.reduce == CT_REDUCE_AVG ? sources : 1;
+        check_against_reference(kernels, &inputs, &how, sources);
+    }
+    inputs_free(&inputs);
+}
+
 Test(reduce, every_instruction_set_gives_the_bits_of_the_reference)
 {
-    for (size_t d = 0; d < CT_COUNT(dtypes); d++) {
-        struct inputs inputs;
+    for (int isa = 0; isa < CT_REDUCE_ISAS; isa++)
+        for (int dtype = 0; dtype < CT_DTYPE_COUNT; dtype++)
+            for (int reduce = 0; reduce < CT_REDUCE_COUNT; reduce++)
+                for (int order = 0; order < CT_ORDER_COUNT; order++)
+                    check_all_sources(ct_reduce_isa(isa),
+                                      (struct ct_reduction){.dtype = (enum ct_dtype)dtype,
+                                                            .reduce = (enum ct_reduce)reduce,
+                                                            .order = (enum ct_reduce_order)order});
+}
 
-        inputs_new(&inputs, dtypes[d]);
-        for (int isa = 0; isa < CT_REDUCE_ISAS; isa++)
-            for (int variant = 0; variant < 6; variant++) {
-                struct ct_reduction how = {.dtype = dtypes[d],
-                                           .reduce = (enum ct_reduce)(variant / 2),
-                                           .order = (enum ct_reduce_order)(variant % 2)};
+/* All 65536 numbers, each times factors that take it into every range. */
+static void check_every_half(const struct ct_reduce_kernels *kernels, double factor)
+{
+    static uint16_t in[1 << 16], out[1 << 16];
+    const void *source = in;
+    struct ct_reduction how = {.dtype = CT_F16, .reduce = CT_REDUCE_PREMUL_SUM, .factor = &factor};
 
-                for (int sources = 1; sources <= SOURCES && ct_reduce_isa(isa) != NULL; sources++) {
-                    how.divisor = how.reduce == CT_REDUCE_AVG ? sources : 1;
-                    check_against_reference(ct_reduce_isa(isa), &inputs, &how, sources);
-                }
-            }
-        inputs_free(&inputs);
-    }
+    for (int i = 0; i < 1 << 16; i++)
+        in[i] = (uint16_t)i;
+    ct_reduce_with(kernels, &how, out, &source, 1, 1 << 16);
+    for (int i = 0; i < 1 << 16; i++)
+        cr_assert_eq(out[i], ct_f16_from_f32(ct_f16_to_f32(in[i]) * (float)factor),
+                     "%#x times %g is %#x", i, factor, out[i]);
+}
+
+Test(reduce, every_f16_is_widened_and_rounded_as_the_scalar_code_does)
+{
+    static const double factors[] = {1.0, -1.0, 0.3, 1.0009765625, 700.5, 1e-3, 3e-8, 1e30};
+
+    for (int isa = 0; isa < CT_REDUCE_ISAS && ct_reduce_isa(isa) != NULL; isa++)
+        for (size_t i = 0; i < CT_COUNT(factors); i++)
+            check_every_half(ct_reduce_isa(isa), factors[i]);
 }
 
 Test(reduce, the_result_may_replace_a_source)
@@ -89,25 +120,26 @@ Test(reduce, the_result_may_replace_a_source)
         a[i] = (float)i;
         b[i] = 1.0f;
     }
-    ct_reduce(&how, b, sources, 2, COUNT);
+    ct_reduce_buffers(&how, b, sources, 2, COUNT);
     for (int i = 0; i < COUNT; i++)
         cr_assert_eq(b[i], (float)i + 1.0f);
 }
 
-Test(reduce, a_maximum_with_nan_is_nan_wherever_it_stands)
+Test(reduce, an_extreme_with_nan_is_nan_wherever_it_stands)
 {
-    struct ct_reduction how = {.dtype = CT_F64, .reduce = CT_REDUCE_MAX};
+    for (int place = 0; place < 3; place++)
+        for (int low = 0; low < 2; low++) {
+            double x[3] = {1.0, 3.0, 2.0}, result;
+            const void *sources[] = {&x[0], &x[1], &x[2]};
+            struct ct_reduction how = {.dtype = CT_F64,
+                                       .reduce = low != 0 ? CT_REDUCE_MIN : CT_REDUCE_MAX};
 
-    for (int place = 0; place < 3; place++) {
-        double x[3] = {1.0, 3.0, 2.0}, result;
-        const void *sources[] = {&x[0], &x[1], &x[2]};
-
-        ct_reduce(&how, &result, sources, 3, 1);
-        cr_assert_eq(result, 3.0);
-        x[place] = NAN;
-        ct_reduce(&how, &result, sources, 3, 1);
-        cr_assert(isnan(result));
-    }
+            ct_reduce_buffers(&how, &result, sources, 3, 1);
+            cr_assert_eq(result, low != 0 ? 1.0 : 3.0);
+            x[place] = NAN;
+            ct_reduce_buffers(&how, &result, sources, 3, 1);
+            cr_assert(isnan(result));
+        }
 }
 
 /* 256 + 1 + 1: bf16 has 8 bits, so adding with a rounding each time would stay at 256. */
@@ -118,7 +150,7 @@ Test(reduce, bf16_is_rounded_once)
     struct ct_reduction how = {.dtype = CT_BF16, .reduce = CT_REDUCE_SUM};
     uint16_t result;
 
-    ct_reduce(&how, &result, sources, 3, 1);
+    ct_reduce_buffers(&how, &result, sources, 3, 1);
     cr_assert_eq(ct_bf16_to_f32(result), 258.0f);
 }
 
@@ -128,11 +160,11 @@ Test(reduce, integers_wrap_and_averages_go_towards_zero)
     const void *wrap[] = {&big[0], &big[1]}, *divide[] = {&small[0], &small[1]};
     struct ct_reduction how = {.dtype = CT_I64, .reduce = CT_REDUCE_SUM};
 
-    ct_reduce(&how, &result, wrap, 2, 1);
+    ct_reduce_buffers(&how, &result, wrap, 2, 1);
     cr_assert_eq(result, INT64_MIN);
     how.reduce = CT_REDUCE_AVG;
     how.divisor = 2;
-    ct_reduce(&how, &result, divide, 2, 1);
+    ct_reduce_buffers(&how, &result, divide, 2, 1);
     cr_assert_eq(result, -3);
 }
 
@@ -147,23 +179,47 @@ Test(reduce, trees_over_aligned_blocks_make_one_tree)
         reference_input(CT_F32, i, 5, &leaves[i]);
         sources[i] = &leaves[i];
     }
-    ct_reduce(&how, &whole, sources, 8, 1);
+    ct_reduce_buffers(&how, &whole, sources, 8, 1);
     for (int ranks = 2; ranks <= 4; ranks *= 2) {
         float partial[4], total;
         const void *partials[4];
 
         for (int r = 0; r < ranks; r++) {
-            ct_reduce(&how, &partial[r], sources + r * (8 / ranks), 8 / ranks, 1);
+            ct_reduce_buffers(&how, &partial[r], sources + r * (8 / ranks), 8 / ranks, 1);
             partials[r] = &partial[r];
         }
-        ct_reduce(&how, &total, partials, ranks, 1);
+        ct_reduce_buffers(&how, &total, partials, ranks, 1);
         cr_assert_arr_eq(&total, &whole, sizeof whole);
     }
 }
 
-Test(reduce, types_that_are_not_added_in_themselves_are_known)
+Test(reduce, the_average_of_small_integers_does_not_wrap_on_its_way)
 {
-    cr_assert(ct_reduce_supports(CT_BF16) && !ct_reduce_in_own_type(CT_BF16));
-    cr_assert(ct_reduce_supports(CT_U8) && !ct_reduce_in_own_type(CT_U8));
-    cr_assert(!ct_reduce_supports(CT_F16) && !ct_reduce_supports(CT_BOOL));
+    int8_t x[3] = {100, 100, 101}, result;
+    const void *sources[] = {&x[0], &x[1], &x[2]};
+    struct ct_reduction how = {.dtype = CT_I8, .reduce = CT_REDUCE_AVG, .divisor = 3};
+
+    ct_reduce_buffers(&how, &result, sources, 3, 1);
+    cr_assert_eq(result, 100);
+}
+
+Test(reduce, operations_without_a_meaning_are_known)
+{
+    for (int dtype = 0; dtype < CT_DTYPE_COUNT; dtype++)
+        for (int reduce = 0; reduce < CT_REDUCE_COUNT; reduce++)
+            cr_assert_eq(ct_reduce_supports((enum ct_dtype)dtype, (enum ct_reduce)reduce),
+                         reference_supports((enum ct_dtype)dtype, (enum ct_reduce)reduce),
+                         "type %d, operation %d", dtype, reduce);
+    cr_assert_not(ct_reduce_supports(CT_F32, (enum ct_reduce)CT_REDUCE_COUNT));
+    cr_assert_not(ct_reduce_supports((enum ct_dtype)CT_DTYPE_COUNT, CT_REDUCE_SUM));
+}
+
+Test(reduce, what_may_not_be_rounded_twice_is_not_reduced_in_steps)
+{
+    static const enum ct_dtype once[] = {CT_BF16, CT_F16, CT_I16, CT_I8, CT_U8};
+
+    for (size_t i = 0; i < CT_COUNT(once); i++)
+        cr_assert_not(ct_reduce_in_steps(once[i], CT_REDUCE_SUM));
+    cr_assert(ct_reduce_in_steps(CT_F32, CT_REDUCE_SUM));
+    cr_assert_not(ct_reduce_in_steps(CT_F32, CT_REDUCE_PREMUL_SUM), "a factor counts once");
 }

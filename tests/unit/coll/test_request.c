@@ -183,14 +183,17 @@ Test(request, testing_alone_brings_an_operation_to_its_end)
 static int misuse(struct ct_group *group, struct rig *rig)
 {
     float x[8] = {0};
-    struct ct_data data = ct_inplace(x, 8, CT_F32), half = ct_inplace(x, 8, CT_F16);
+    struct ct_data data = ct_inplace(x, 8, CT_F32), bits = ct_inplace(x, 8, CT_I32);
     struct ct_data nowhere = ct_inplace(NULL, 8, CT_F32),
                    huge = ct_inplace(x, SIZE_MAX / 4, CT_F32);
-    struct ct_options mode = {.mode = (enum ct_reduce_mode)7};
+    struct ct_options mode = {.mode = (enum ct_reduce_mode)7}, scaled = {.scale = 2};
     int rank = ct_group_rank(group);
 
     (void)rig;
-    if (ct_all_reduce(group, half, CT_REDUCE_SUM, NULL) != CT_EUSAGE)
+    if (ct_all_reduce(group, data, CT_REDUCE_AND, NULL) != CT_EUSAGE)
+        return __LINE__;
+    if (ct_all_reduce(group, data, CT_REDUCE_PREMUL_SUM, NULL) != CT_EUSAGE ||
+        ct_all_reduce(group, bits, CT_REDUCE_PREMUL_SUM, &scaled) != CT_EUSAGE)
         return __LINE__;
     if (ct_all_reduce(group, data, (enum ct_reduce)9, NULL) != CT_EUSAGE)
         return __LINE__;
