@@ -114,14 +114,22 @@ static char *format(struct ct_arena *arena, const struct row *row, const struct 
     return ct_arena_printf(arena, "%s=%s", row->name, row->text);
 }
 
+/* Does the row's field hold a value that means "nothing to say"? */
+static bool is_silent(const struct row *row, const struct ct_worker_env *env)
+{
+    const char *text;
+
+    if (row->kind != TEXT)
+        return row->at == offsetof(struct ct_worker_env, omp_threads) && env->omp_threads == 0;
+    memcpy(&text, (const char *)env + row->at, sizeof text);
+    return text == NULL;
+}
+
 static bool wanted(const struct row *row, const struct ct_worker_env *env, char *const *parent)
 {
-    const char *text = "", *set = ct_env_find(parent, row->name);
+    const char *set = ct_env_find(parent, row->name);
 
-    if (row->kind == TEXT)
-        memcpy(&text, (const char *)env + row->at, sizeof text);
-    if (text == NULL ||
-        (row->at == offsetof(struct ct_worker_env, omp_threads) && env->omp_threads == 0))
+    if (is_silent(row, env))
         return false;
     return row->when == ALWAYS ||
            (row->when == IF_SET ? set != NULL && set[0] != '\0' : set == NULL);

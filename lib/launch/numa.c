@@ -362,9 +362,10 @@ static int place(const struct ct_numa *numa, int32_t node, uint32_t turn, uint32
 int ct_numa_bind(const struct ct_numa *numa, struct ct_cpus *ret_cpus, struct ct_error *err)
 {
     int32_t *node_of = calloc(numa->workers, sizeof *node_of);
-    int rc = node_of != NULL ? find_nodes(numa, node_of, err)
-                             : ct_error_set(err, CT_ENOMEM, "out of memory for NUMA nodes");
 
+    if (node_of == NULL)
+        return ct_error_set(err, CT_ENOMEM, "out of memory for NUMA nodes");
+    int rc = find_nodes(numa, node_of, err);
     for (uint32_t i = 0; rc == 0 && i < numa->workers; i++) {
         uint32_t turn = 0, peers = 0;
 

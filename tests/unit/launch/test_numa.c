@@ -20,7 +20,7 @@ static void tear_down(void)
     tree_deinit(&tree);
 }
 
-TestSuite(numa, .timeout = 20, .init = set_up, .fini = tear_down);
+TestSuite(numa, .timeout = 60, .init = set_up, .fini = tear_down);
 
 /* 32 CPUs: node n has CPUs 4n..4n+3 and their second threads 16+4n..16+4n+3; two nodes a socket;
  * two cores share a last-level cache. */
