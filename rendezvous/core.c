@@ -220,13 +220,6 @@ static void forgive_own_stall(struct ct_rdzv *job, uint64_t now_ms)
         ct_rdzv_extend_leases(job, now_ms, now_ms - due);
 }
 
-/* What could lead to another round: a job that is to end has none. */
-static bool would_move(enum ct_rdzv_event_kind kind)
-{
-    return kind == CT_RDZV_ON_JOIN || kind == CT_RDZV_ON_LEAVE || kind == CT_RDZV_ON_DRAIN ||
-           kind == CT_RDZV_ON_CORDON || kind == CT_RDZV_ON_UNCORDON;
-}
-
 void ct_rdzv_step(struct ct_rdzv *job, uint64_t now_ms, const struct ct_rdzv_event *event,
                   struct ct_rdzv_actions *actions)
 {
@@ -236,8 +229,6 @@ void ct_rdzv_step(struct ct_rdzv *job, uint64_t now_ms, const struct ct_rdzv_eve
     forgive_own_stall(job, now_ms);
     job->now_ms = now_ms;
 
-    if (job->verdict_ms != UINT64_MAX && would_move(event->kind))
-        ct_rdzv_conclude(job);
     if (event->kind == CT_RDZV_ON_JOIN) {
         ct_rdzv_on_join(job, event);
     } else if (event->kind == CT_RDZV_ON_DRAIN || event->kind == CT_RDZV_ON_CORDON ||

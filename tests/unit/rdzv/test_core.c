@@ -183,6 +183,7 @@ Test(core, a_job_that_is_to_end_makes_no_other_round)
     scene_at(&s, 5000, true);
     scene_fail(&s, "a", 3, 0);
     scene_join(&s, "c");
+    scene_at(&s, 5000 + CT_RDZV_VERDICT_MS, true);
     cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_CLOSED, "nobody waits for those who come");
     cr_assert_eq(ct_rdzv_result(s.job)->status, 3);
     cr_assert_eq(ct_rdzv_generation(s.job), 1);
