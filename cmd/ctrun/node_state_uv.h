@@ -24,12 +24,10 @@
 
 enum { NODE_SIGNALS = 64 }; /* more than there are */
 
-/* The last root failure on this node: the rendezvous keeps a shorter text of it. */
+/* The last root failure on this node. */
 struct node_failure {
     uint64_t generation; /* 0: none */
-    int32_t rank;
-    struct ct_buf who; /* "rank 1 (...) exited with status 3" */
-    struct ct_buf text;
+    struct ct_buf who;   /* "rank 1 (...) exited with status 3" */
 };
 
 struct node {

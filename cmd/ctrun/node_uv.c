@@ -397,7 +397,6 @@ static void free_node(struct node *node)
     watch_free(node->watch);
     failures_deinit(&node->failures);
     ct_buf_deinit(&node->failure.who);
-    ct_buf_deinit(&node->failure.text);
     if (node->page != NULL) {
         ct_control_page_unmap(node->page);
         (void)close(node->page_fd);
@@ -422,7 +421,6 @@ int node_run(const struct job *job)
     ct_calls_init(&node->calls);
     failures_init(&node->failures);
     ct_buf_init(&node->failure.who, 0);
-    ct_buf_init(&node->failure.text, 0);
     int rc = open_node(node, &err);
     if (rc == 0)
         rc = open_store(node, &err);

@@ -97,9 +97,11 @@ static void tell_failure(struct node *node)
         struct ct_buf *lines = ct_console_lines(node->console, CT_CONSOLE_ERR);
         ct_summary_failed(node->job->cfg.launch.rdzv_id, &casualty, node->result.restarts,
                           (uint32_t)node->job->cfg.launch.max_restarts, node->status, lines);
-        if (wants_table(node))
+        if (wants_table(node)) {
             print_table(node, &root, lines);
-        node->named_file = wants_table(node) && root.path[0] != '\0';
+            node->named_file = root.path[0] != '\0' &&
+                               failures_of(&node->failures, cause->generation, cause->rank) != NULL;
+        }
         ct_console_flush(node->console);
     }
     ct_arena_deinit(&arena);

@@ -80,7 +80,7 @@ void words_summary(struct node *node, const char *text)
     put_lines(node, text);
 }
 
-/* Keep what happened, in full. */
+/* Keep what happened, for the words about the restart. */
 void words_failure(struct node *node, const struct ct_worker_failure *failure)
 {
     const struct ct_casualty casualty = {
@@ -98,11 +98,12 @@ void words_failure(struct node *node, const struct ct_worker_failure *failure)
     if (node->failure.generation == node->round->generation)
         return; /* the first of a round is its cause */
     node->failure.generation = node->round->generation;
-    node->failure.rank = (int32_t)failure->rank;
     ct_buf_clear(&node->failure.who);
-    ct_buf_clear(&node->failure.text);
     ct_casualty_print(&casualty, &node->failure.who);
-    (void)ct_buf_puts(&node->failure.text, failure->text);
+    if (failure->error_file != NULL)
+        (void)ct_buf_printf(&node->failure.who, " (%.*s)",
+                            (int)strcspn(failure->error_file->message, "\n"),
+                            failure->error_file->message);
 }
 
 void words_casualty(struct node *node, const struct ct_worker_failure *failure)

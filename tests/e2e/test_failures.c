@@ -59,6 +59,18 @@ Test(failures, the_first_error_is_the_cause_although_its_worker_ends_last)
     proc_free(&run);
 }
 
+Test(failures, a_restart_says_what_the_error_was)
+{
+    struct proc run;
+    const char *fail = e2e_script(
+        "fail", "#!/bin/sh\n[ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0\n" FAIL_WITH_FILE(
+                    "MemoryError: too much") "exit 3\n");
+
+    cr_assert_eq(e2e_run(&run, "--max_restarts=1", fail, NULL), 0);
+    e2e_said(&run, " exited with status 3 (MemoryError: too much); restart 1 of 1 follows\n");
+    proc_free(&run);
+}
+
 Test(failures, without_error_file_the_table_shows_how_each_worker_ended)
 {
     struct proc run;
