@@ -153,6 +153,19 @@ static void tell_waits(struct store *store, uint64_t now_ms)
     ct_buf_deinit(&text);
 }
 
+/* "a\nb\n" as "a; b". */
+static const char *one_line(const struct ct_buf *text, struct ct_buf *line)
+{
+    const char *at = ct_buf_str(text);
+
+    while (*at != '\0') {
+        size_t length = strcspn(at, "\n");
+        (void)ct_buf_printf(line, "%s%.*s", line->size > 0 ? "; " : "", (int)length, at);
+        at += length + (at[length] == '\n');
+    }
+    return ct_buf_str(line);
+}
+
 /* A job that hangs before its first step mostly waits for a rank that never came. */
 static void notice_waits(struct store *store, uint64_t now_ms)
 {
@@ -161,22 +174,21 @@ static void notice_waits(struct store *store, uint64_t now_ms)
                                           .most = NOTICED,
                                           .put_name = put_name,
                                           .context = store};
-    struct ct_buf text;
+    struct ct_buf text, line;
 
     ct_buf_init(&text, 0);
+    ct_buf_init(&line, 0);
     size_t count =
         ct_tcpstore_print_waits(ct_tcpstore_server_store(store->now.server), &how, &text);
     if (count > 0) {
-        for (size_t i = 0; i < text.size; i++)
-            if (text.data[i] == '\n')
-                text.data[i] = i + 1 < text.size ? ';' : '\0';
         ct_log_event(&store->node->log, CT_LOG_INFO, "store_waits",
                      "%zu connection%s to PyTorch's store wait%s for keys that nobody sets: %s "
                      "(ctrun status shows more)",
-                     count, count == 1 ? "" : "s", count == 1 ? "s" : "", ct_buf_str(&text));
+                     count, count == 1 ? "" : "s", count == 1 ? "s" : "", one_line(&text, &line));
         store->notice_ms = store->notice_ms == FIRST_MS ? SECOND_MS : UINT64_MAX;
     }
     ct_buf_deinit(&text);
+    ct_buf_deinit(&line);
 }
 
 /* A second has passed since, and the round goes on: so nobody else has told of it. */
