@@ -88,6 +88,10 @@ int slurm_settle(struct slurm *slurm, struct ct_config *cfg, struct ct_error *er
 {
     int rc = check(slurm, cfg, err);
 
+    if (rc == 0 && slurm->said.restart_count > 0 && slurm->said.node_rank == 0 &&
+        cfg->log.level <= CT_CONFIG_LEVEL_INFO)
+        (void)fprintf(stderr, "ctrun: note: Slurm has queued this job again %u time%s\n",
+                      slurm->said.restart_count, slurm->said.restart_count == 1 ? "" : "s");
     if (rc != 0 || slurm->said.place != CT_SLURM_TASK || slurm->said.nodes <= 1)
         return rc;
     if (is_given(cfg, &cfg->launch.master_addr) && !is_given(cfg, &cfg->launch.rdzv_endpoint))

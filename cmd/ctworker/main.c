@@ -105,6 +105,14 @@ static int work(struct ct_worker *worker)
     return stopped ? 128 + worker->stop->signal : 0;
 }
 
+/* A job that Slurm has queued again goes on where it was stopped. */
+static bool was_queued_again(void)
+{
+    const char *count = getenv("SLURM_RESTART_COUNT");
+
+    return count != NULL && strcmp(count, "0") != 0;
+}
+
 static int run(const struct ct_config *cfg, struct ct_error *err)
 {
     const int stderr_fd = STDERR_FILENO;
@@ -122,6 +130,7 @@ static int run(const struct ct_config *cfg, struct ct_error *err)
     worker->clock = &ct_clock_system;
     worker->stop = &stop;
     worker->survives = has_agent();
+    worker->queued_again = was_queued_again();
     worker->report.alone = !has_agent();
     int code = ct_job_open(&worker->job, err);
     int status = ct_exit_status(code);

@@ -141,6 +141,17 @@ void slurm_wait_completed(int job, const char *output, double seconds)
                      seconds, e2e_read(output));
 }
 
+void slurm_wait_restarted(int job, const char *output, double seconds)
+{
+    double deadline = proc_now_s() + seconds;
+
+    while (atoi(slurm_field(job, "Restarts")) == 0 && !has_ended(&job) && proc_now_s() < deadline)
+        (void)poll(NULL, 0, 100);
+    cr_assert_neq(atoi(slurm_field(job, "Restarts")), 0,
+                  "job %d is %s and was not queued again:\n%s", job, slurm_field(job, "JobState"),
+                  e2e_read(output));
+}
+
 /* ---- up and down ---- */
 
 static bool is_installed(void)

@@ -32,6 +32,9 @@ const char *slurm_field(int job, const char *field);
 /* Wait until the job is COMPLETED, or fail with its output (a file) when it ends otherwise. */
 void slurm_wait_completed(int job, const char *output, double seconds);
 
+/* Wait until it was queued again, or fail with its output. */
+void slurm_wait_restarted(int job, const char *output, double seconds);
+
 /* The node loses power. */
 void slurm_lose(int node);
 

@@ -160,15 +160,10 @@ static const char *write_training(int steps)
                    "data: {train: {path: %s, scale: 0.0625}}\n"
                    "batch: {global: 32}\n"
                    "train: {epochs: 0, steps: %d}\n"
-                   "checkpoint: {dir: checkpoints, every: 0}\n"
+                   "checkpoint: {dir: checkpoints, every: 0, resume: none}\n"
                    "log: {every: 1000, dir: run}\n",
                    e2e_in_root("configs/data/digits.csv.gz"), steps);
     return e2e_write("long.yaml", text);
-}
-
-static bool was_queued_again(void *context)
-{
-    return atoi(slurm_field(*(int *)context, "Restarts")) >= 1;
 }
 
 /* The number behind `words` in the job's output. */
@@ -180,15 +175,15 @@ static int number_after(const char *output, const char *words)
     return atoi(at + strlen(words));
 }
 
-/* --time=1 with --signal=B:USR1@60: Slurm looks every 30 s whose time is up. */
+/* Slurm looks every 30 s whose time will be up by its next look: after 10 to 40 s here. */
 Test(slurm, a_training_whose_time_is_up_saves_is_queued_again_and_goes_on)
 {
     slurm_up(2);
-    int job = slurm_submit("--nodes=2", "--time=1", "--cpus-per-task=1", script("requeue"),
-                           write_training(100000000), NULL);
+    int job = slurm_submit("--nodes=2", "--time=1", "--signal=B:USR1@20", "--cpus-per-task=1",
+                           script("requeue"), write_training(100000000), NULL);
     char words[128];
 
-    proc_until(was_queued_again, &job, 90, "a job that is queued again");
+    slurm_wait_restarted(job, output_of(job), 90);
     int step = number_after(output_of(job), "stopped after step ");
     cr_assert_gt(step, 0);
     (void)write_training(step + 500);
@@ -196,6 +191,7 @@ Test(slurm, a_training_whose_time_is_up_saves_is_queued_again_and_goes_on)
     (void)snprintf(words, sizeof words, "step_%08d, step %d of %d\n", step, step, step + 500);
     expect_output(output_of(job), words);
     expect_output(output_of(job), "Exited with exit code 75");
+    expect_output(output_of(job), "Slurm has queued this job again 1 time\n");
     (void)snprintf(words, sizeof words, "checkpoints/step_%08d", step + 500);
     cr_assert(e2e_exists(words), "%s", words);
 }

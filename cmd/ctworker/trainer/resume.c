@@ -43,7 +43,7 @@ static int choose(const struct ct_worker *worker, char path[PATH_MAX], bool *ret
 
     if (code != 0 || strcmp(resume, "auto") == 0)
         return code;
-    if (worker->me->restart_count > 0 && *ret_found && is_own(worker, path))
+    if (ct_worker_restarted(worker) && *ret_found && is_own(worker, path))
         return 0;
     *ret_found = strcmp(resume, "none") != 0;
     if (!*ret_found)

@@ -150,7 +150,7 @@ static int make_executor(struct ct_worker *worker, struct ct_error *err)
 /* Rank 0's folder and the memory it saves checkpoints from. */
 static int open_outputs(struct ct_worker *worker, struct ct_error *err)
 {
-    bool goes_on = worker->me->restart_count > 0 || worker->me->lineage > 0;
+    bool goes_on = ct_worker_restarted(worker) || worker->me->lineage > 0;
     int code = 0;
 
     if (worker->me->rank != 0)

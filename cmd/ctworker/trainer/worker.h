@@ -39,6 +39,7 @@ struct ct_worker {
     const struct ct_assignment *me; /* rank, world, ... */
     struct ct_stop *stop;
     bool survives;              /* there is an agent that makes another round */
+    bool queued_again;          /* Slurm has started this job before */
     enum ct_worker_scope scope; /* of the errors of the phase at hand */
 
     /* setup */
@@ -84,5 +85,11 @@ struct ct_worker {
 /* Number of the epoch that the training is in, from 1, and of all epochs. */
 uint64_t ct_worker_epoch(const struct ct_worker *worker);
 uint64_t ct_worker_epochs(const struct ct_worker *worker);
+
+/* Was this job started before, so that what it left in its folders is its own? */
+static inline bool ct_worker_restarted(const struct ct_worker *worker)
+{
+    return worker->me->restart_count > 0 || worker->queued_again;
+}
 
 #endif
