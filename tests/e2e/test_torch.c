@@ -29,12 +29,15 @@ TestSuite(torch, .init = e2e_enter, .fini = leave, .timeout = 900);
 /* The interpreter; the test is skipped when it has no PyTorch. */
 static const char *python(void)
 {
+    static const char *path;
     const char *wanted = getenv("TEST_TORCH");
-    const char *path = wanted != NULL ? wanted : "/usr/bin/python3";
-    const char *const argv[] = {
-        path, "-c", "import importlib.util as u; exit(u.find_spec('torch') is None)", NULL};
     struct proc look;
 
+    if (path != NULL)
+        return path;
+    path = wanted != NULL ? wanted : "/usr/bin/python3";
+    const char *const argv[] = {
+        path, "-c", "import importlib.util as u; exit(u.find_spec('torch') is None)", NULL};
     if (access(path, X_OK) != 0 || proc_run(&look, argv, NULL, 30) != 0)
         cr_skip_test("skipped: %s has no PyTorch (scripts/deps --test)", path);
     proc_free(&look);
@@ -77,7 +80,7 @@ static const char *script(const char *name)
 }
 
 /* Run options and a script with its arguments under ctrun, with the store in this mode. */
-static int by_ctrun(struct proc *run, const char *mode, const char *first, ...)
+static void by_ctrun(struct proc *run, const char *mode, const char *first, ...)
 {
     const char *argv[WORDS] = {proc_program("ctrun"), "--torch_store", mode};
     va_list rest;
@@ -85,11 +88,11 @@ static int by_ctrun(struct proc *run, const char *mode, const char *first, ...)
     va_start(rest, first);
     add(argv, first, rest);
     va_end(rest);
-    return proc_run(run, argv, environment("lo"), SECONDS);
+    (void)proc_run(run, argv, environment("lo"), SECONDS);
 }
 
-/* The same under torchrun, which is told to look at its workers ten times a second; its status. */
-static int by_torchrun(struct proc *run, const char *first, ...)
+/* The same under torchrun, which is told to look at its workers ten times a second. */
+static void by_torchrun(struct proc *run, const char *first, ...)
 {
     const char *argv[WORDS] = {python(), e2e_in_root("scripts/bench/torchrun.py"), "--standalone",
                                "--monitor_interval", "0.1"};
@@ -98,7 +101,13 @@ static int by_torchrun(struct proc *run, const char *first, ...)
     va_start(rest, first);
     add(argv, first, rest);
     va_end(rest);
-    return proc_run(run, argv, environment("lo"), SECONDS);
+    (void)proc_run(run, argv, environment("lo"), SECONDS);
+}
+
+static void succeeded(struct proc *run)
+{
+    cr_assert_eq(run->status, 0, "%s", ct_buf_str(&run->text));
+    proc_free(run);
 }
 
 static void same_results(const char *one, const char *other)
@@ -116,13 +125,11 @@ static void same_by_both(const char *mode, const char *workers, const char *name
 {
     struct proc run;
 
-    cr_assert_eq(by_ctrun(&run, mode, "--nproc_per_node", workers, script(name), "ours", NULL), 0,
-                 "%s", ct_buf_str(&run.text));
-    cr_assert_eq(by_torchrun(&run, "--nproc_per_node", workers, script(name), "theirs", NULL), 0,
-                 "%s", ct_buf_str(&run.text));
-    proc_free(&run);
+    by_ctrun(&run, mode, "--nproc_per_node", workers, script(name), "ours", NULL);
+    succeeded(&run);
+    by_torchrun(&run, "--nproc_per_node", workers, script(name), "theirs", NULL);
+    succeeded(&run);
     same_results("theirs", "ours");
-    proc_free(&run);
 }
 
 Test(torch, training_on_two_workers_gives_torchruns_bits)
@@ -140,14 +147,12 @@ Test(torch, sharded_training_gives_torchruns_losses)
 {
     struct proc run;
 
-    cr_assert_eq(by_ctrun(&run, "agent", "--nproc_per_node", "2", script("fsdp"), "ours", NULL), 0,
-                 "%s", ct_buf_str(&run.text));
-    proc_free(&run);
+    by_ctrun(&run, "agent", "--nproc_per_node", "2", script("fsdp"), "ours", NULL);
+    succeeded(&run);
     if (strcmp(e2e_read("ours"), "not here\n") == 0)
         cr_skip_test("skipped: this PyTorch shards nothing on CPUs");
-    cr_assert_eq(by_torchrun(&run, "--nproc_per_node", "2", script("fsdp"), "theirs", NULL), 0,
-                 "%s", ct_buf_str(&run.text));
-    proc_free(&run);
+    by_torchrun(&run, "--nproc_per_node", "2", script("fsdp"), "theirs", NULL);
+    succeeded(&run);
     same_results("theirs", "ours");
 }
 
@@ -155,15 +160,12 @@ Test(torch, groups_objects_and_barriers_work_whoever_serves_the_store)
 {
     struct proc run;
 
-    cr_assert_eq(by_torchrun(&run, "--nproc_per_node", "3", script("groups"), "theirs", NULL), 0,
-                 "%s", ct_buf_str(&run.text));
-    proc_free(&run);
+    by_torchrun(&run, "--nproc_per_node", "3", script("groups"), "theirs", NULL);
+    succeeded(&run);
     for (int i = 0; i < MODES; i++) {
-        cr_assert_eq(
-            by_ctrun(&run, modes[i], "--nproc_per_node", "3", script("groups"), modes[i], NULL), 0,
-            "%s", ct_buf_str(&run.text));
+        by_ctrun(&run, modes[i], "--nproc_per_node", "3", script("groups"), modes[i], NULL);
+        succeeded(&run);
         same_results("theirs", modes[i]);
-        proc_free(&run);
     }
 }
 
@@ -183,12 +185,11 @@ Test(torch, a_rank_that_is_late_after_a_restart_meets_the_others)
     struct proc run;
 
     for (int i = 0; i < MODES; i++) {
-        cr_assert_eq(by_ctrun(&run, modes[i], "--nproc_per_node", "2", "--max_restarts", "1",
-                              script("late_rank"), modes[i], NULL),
-                     0, "%s: %s", modes[i], ct_buf_str(&run.text));
+        by_ctrun(&run, modes[i], "--nproc_per_node", "2", "--max_restarts", "1",
+                 script("late_rank"), modes[i], NULL);
         e2e_said(&run, "restart 1 of 1 follows");
+        succeeded(&run);
         cr_assert_str_eq(e2e_read(modes[i]), "sum 2.0\n");
-        proc_free(&run);
     }
 }
 
@@ -197,18 +198,15 @@ Test(torch, a_training_whose_worker_is_killed_goes_on_from_its_checkpoint_to_the
     struct proc run;
     const char *name = script("checkpoint");
 
-    cr_assert_eq(by_ctrun(&run, "agent", "--nproc_per_node", "2", name, "whole", "whole.pt", NULL),
-                 0, "%s", ct_buf_str(&run.text));
-    proc_free(&run);
-    cr_assert_eq(by_ctrun(&run, "agent", "--nproc_per_node", "2", "--max_restarts", "1", name,
-                          "ours", "ours.pt", "2", NULL),
-                 0, "%s", ct_buf_str(&run.text));
+    by_ctrun(&run, "agent", "--nproc_per_node", "2", name, "whole", "whole.pt", NULL);
+    succeeded(&run);
+    by_ctrun(&run, "agent", "--nproc_per_node", "2", "--max_restarts", "1", name, "ours", "ours.pt",
+             "2", NULL);
     e2e_said(&run, "SIGKILL");
-    proc_free(&run);
-    cr_assert_eq(by_torchrun(&run, "--nproc_per_node", "2", "--max_restarts", "1", name, "theirs",
-                             "theirs.pt", "2", NULL),
-                 0, "%s", ct_buf_str(&run.text));
-    proc_free(&run);
+    succeeded(&run);
+    by_torchrun(&run, "--nproc_per_node", "2", "--max_restarts", "1", name, "theirs", "theirs.pt",
+                "2", NULL);
+    succeeded(&run);
     same_results("theirs", "ours");
     const char *digest = strchr(e2e_read("whole"), '\n');
     cr_assert_not_null(digest);
@@ -236,7 +234,8 @@ Test(torch, what_torchelastics_record_wrote_is_told_and_passed_on_as_torchrun_do
     struct proc run;
 
     cr_assert_eq(setenv("TORCHELASTIC_ERROR_FILE", e2e_in_folder("ours.json"), 1), 0);
-    cr_assert_eq(by_ctrun(&run, "agent", "--nproc_per_node", "2", script("record"), NULL), 1);
+    by_ctrun(&run, "agent", "--nproc_per_node", "2", script("record"), NULL);
+    cr_assert_eq(run.status, 1, "%s", ct_buf_str(&run.text));
     e2e_said(&run, "ctrun: job failed: rank 1");
     e2e_said(&run, "\n  | ValueError: the learning rate is a banana\n");
     const char *table = strstr(ct_buf_str(&run.text), "Root Cause (first observed failure):");
@@ -246,7 +245,8 @@ Test(torch, what_torchelastics_record_wrote_is_told_and_passed_on_as_torchrun_do
     proc_free(&run);
 
     cr_assert_eq(setenv("TORCHELASTIC_ERROR_FILE", e2e_in_folder("theirs.json"), 1), 0);
-    cr_assert_eq(by_torchrun(&run, "--nproc_per_node", "2", script("record"), NULL), 1);
+    by_torchrun(&run, "--nproc_per_node", "2", script("record"), NULL);
+    cr_assert_eq(run.status, 1, "%s", ct_buf_str(&run.text));
     char *ours = error_file("ours.json"), *theirs = error_file("theirs.json");
     cr_assert_str_eq(ours, theirs);
     free(ours);
@@ -294,9 +294,8 @@ Test(torch, two_hosts_train_to_the_bits_of_one)
     cluster_up(2);
     cr_assert_eq(e2e_run(&run, "key", "new", "key", NULL), 0, "%s", ct_buf_str(&run.text));
     proc_free(&run);
-    cr_assert_eq(by_ctrun(&run, "agent", "--nproc_per_node", "2", script("ddp"), "one", NULL), 0,
-                 "%s", ct_buf_str(&run.text));
-    proc_free(&run);
+    by_ctrun(&run, "agent", "--nproc_per_node", "2", script("ddp"), "one", NULL);
+    succeeded(&run);
     for (int i = 0; i < MODES; i++) {
         on_two_hosts(modes[i], "key");
         same_results("one", modes[i]);
