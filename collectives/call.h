@@ -1,45 +1,89 @@
-/* A call: one operation of a group with everything resolved, and its signature, by which members
- * find out that they called different things. */
+/* A call: one operation of a group with everything resolved; the parts its buffers are made of; and
+ * its signature, by which members find out that they called different things. */
 #ifndef CT_COLL_CALL_H
 #define CT_COLL_CALL_H
 
 #include "ctrun.h"
 
+/* The table in call.c says which of them reduce, have a root, and have buffers in parts. */
 enum ct_call_kind {
     CT_CALL_BARRIER,
     CT_CALL_BROADCAST,
     CT_CALL_ALL_GATHER,
     CT_CALL_REDUCE_SCATTER,
     CT_CALL_ALL_REDUCE,
+    CT_CALL_REDUCE,
+    CT_CALL_GATHER,
+    CT_CALL_SCATTER,
+    CT_CALL_ALL_TO_ALL,
     CT_CALL_SEND,
     CT_CALL_RECV,
 };
 
 /* In place is resolved: `send` and `recv` point at the input and at the output, and may be equal
- * (reduce_scatter: recv may lie inside send; all_gather: send inside recv). */
+ * (reduce_scatter, scatter: recv may lie inside send; all_gather, gather: send inside recv). */
 struct ct_call {
     enum ct_call_kind kind;
     enum ct_dtype dtype;
     enum ct_reduce reduce;
     enum ct_reduce_mode mode;
-    int peer; /* the root, or the other end; in the group's ranks */
+    int rank, size; /* this member, the group */
+    int peer;       /* the root, or the other end; in the group's ranks */
     uint32_t tag;
-    size_t count;
+    size_t count; /* elements of a buffer, or of a part where parts are equal */
     double scale; /* of a premultiplied sum; members may differ */
     const char *send;
     char *recv;
+    bool uneven;             /* a v form: parts are as `in` or `out` say */
+    struct ct_parts in, out; /* of `send` and `recv`, where these have parts */
+    size_t longest_bytes;    /* of all parts that this member knows; set by ct_call_complete */
 };
+
+/* A run of bytes in a buffer. */
+struct ct_span {
+    size_t at, bytes;
+};
+
+/* Check the call and set what follows from the rest. False when it makes no sense: an unknown type
+ * or operation, a missing buffer, a size that overflows, a peer that is not there. */
+bool ct_call_complete(struct ct_call *call);
+
+/* Member i's part of the input, of the output; where there are no parts, the whole. */
+struct ct_span ct_call_in(const struct ct_call *call, int i);
+struct ct_span ct_call_out(const struct ct_call *call, int i);
+
+bool ct_call_reduces(enum ct_call_kind kind);
+bool ct_call_has_parts(enum ct_call_kind kind);
+
+/* send or recv: runs beside collectives. */
+static inline bool ct_call_is_transfer(const struct ct_call *call)
+{
+    return call->kind == CT_CALL_SEND || call->kind == CT_CALL_RECV;
+}
+
+/* Bytes of `count` elements. */
+static inline size_t ct_call_bytes(const struct ct_call *call)
+{
+    return call->count * ct_dtype_size(call->dtype);
+}
+
+/* ---- signatures ------------------------------------------------------------------------------*/
 
 /* What must be equal at all members of a call, in 16 bytes. */
 struct ct_signature {
-    uint64_t count;
-    uint64_t rest; /* kind 6, dtype 4, reduce 4, mode 2, root 16, tag 32 bits */
+    uint64_t count; /* of a v form whose counts all members know: their hash */
+    uint64_t rest;  /* kind 5, uneven 1, dtype 4, reduce 4, mode 2, root 16, tag 32 bits */
 };
 
 enum { CT_SIGNATURE_ROOTS = 1 << 16 };
 
 /* send and recv have one signature: they are the two ends of one call. */
 struct ct_signature ct_call_signature(const struct ct_call *call);
+
+/* What `peer` must have, too, of what goes to it (out) or comes from it: the call's `signature`,
+ * with the count of that part in an all_to_all_v, whose counts only two members know. */
+struct ct_signature ct_call_signature_with(const struct ct_call *call,
+                                           struct ct_signature signature, int peer, bool out);
 
 static inline bool ct_signature_equal(struct ct_signature a, struct ct_signature b)
 {
@@ -53,14 +97,5 @@ void ct_signature_print(struct ct_signature signature, char *text, size_t room);
 /* CT_EMISMATCH with the sentence that names both sides. */
 int ct_signature_mismatch(struct ct_signature mine, int rank, struct ct_signature theirs, int peer,
                           struct ct_error *err);
-
-/* Does this kind add up data? */
-bool ct_call_reduces(enum ct_call_kind kind);
-
-/* Bytes of `count` elements. */
-static inline size_t ct_call_bytes(const struct ct_call *call)
-{
-    return call->count * ct_dtype_size(call->dtype);
-}
 
 #endif

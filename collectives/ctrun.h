@@ -312,27 +312,63 @@ static inline struct ct_data ct_from_to(const void *send, void *recv, size_t cou
     return data;
 }
 
-/* Blocking forms: start and wait in one call.
+/* Where the members' parts lie in a buffer, in elements: counts[i] of them from offsets[i] on are
+ * member i's. Both arrays have an entry a member and belong to the operation until it is over. */
+struct ct_parts {
+    const size_t *counts;
+    const size_t *offsets;
+};
+
+/* Blocking forms: start and wait in one call. What `send` and `recv` hold, in elements (a rank in
+ * brackets: at this rank alone, the buffer of others is not looked at):
  *
- *                   send            recv            in place: the input lies at
- * all_reduce        count           count           recv
- * broadcast         count (root)    count           recv (root)
- * all_gather        count           size * count    recv + rank * count
- * reduce_scatter    size * count    count           recv holds size * count; the result lies at
+ *                    send           recv            in place: the input lies at
+ * all_reduce         count          count           recv
+ * reduce             count          count (root)    recv; the root's alone is written
+ * broadcast          count (root)   count           recv (root)
+ * all_gather         count          size * count    recv + rank * count
+ * all_gather_v       count          parts           recv + offsets[rank]
+ * reduce_scatter     size * count   count           recv holds size * count; the result lies at
  *                                                   recv + rank * count, other parts are undefined
- * send              count           -               recv may hold the data when send is NULL
- * recv              -               count
+ * reduce_scatter_v   parts          count           recv holds parts; the result lies at
+ *                                                   recv + offsets[rank], others are undefined
+ * gather             count          size * count    root: recv + rank * count; others: recv
+ *                                   (root)
+ * scatter            size * count   count           root: recv holds size * count; its own part
+ *                    (root)                         stays at recv + rank * count
+ * all_to_all         size * count   size * count    recv
+ * all_to_all_v       send_parts     recv_parts      not possible
+ * send               count          -               recv may hold the data when send is NULL
+ * recv               -              count
+ *
+ * v forms: data.count is counts[rank] (not looked at in all_to_all_v). Of all_gather_v and
+ * reduce_scatter_v every member gives the same counts, of all_to_all_v each pair: what one sends is
+ * what the other receives. Whatever differs is CT_EMISMATCH. Offsets are each member's own affair.
  *
  * send and recv match in order, for each pair and direction; a message of another size, type or tag
- * is a mismatch. A send may return before the matching recv. Every operation takes every type.
- * Buffers of different arguments must not overlap. */
+ * is a mismatch. A send, and a gather or reduce at another rank than the root, may return before
+ * the other side has called. Every operation takes every type. Buffers of different arguments must
+ * not overlap. */
 int ct_all_reduce(struct ct_group *group, struct ct_data data, enum ct_reduce reduce,
                   const struct ct_options *options);
+int ct_reduce(struct ct_group *group, struct ct_data data, enum ct_reduce reduce, int root,
+              const struct ct_options *options);
 int ct_broadcast(struct ct_group *group, struct ct_data data, int root,
                  const struct ct_options *options);
 int ct_all_gather(struct ct_group *group, struct ct_data data, const struct ct_options *options);
+int ct_all_gather_v(struct ct_group *group, struct ct_data data, struct ct_parts parts,
+                    const struct ct_options *options);
 int ct_reduce_scatter(struct ct_group *group, struct ct_data data, enum ct_reduce reduce,
                       const struct ct_options *options);
+int ct_reduce_scatter_v(struct ct_group *group, struct ct_data data, struct ct_parts parts,
+                        enum ct_reduce reduce, const struct ct_options *options);
+int ct_gather(struct ct_group *group, struct ct_data data, int root,
+              const struct ct_options *options);
+int ct_scatter(struct ct_group *group, struct ct_data data, int root,
+               const struct ct_options *options);
+int ct_all_to_all(struct ct_group *group, struct ct_data data, const struct ct_options *options);
+int ct_all_to_all_v(struct ct_group *group, struct ct_data data, struct ct_parts send_parts,
+                    struct ct_parts recv_parts, const struct ct_options *options);
 int ct_send(struct ct_group *group, struct ct_data data, int to, const struct ct_options *options);
 int ct_recv(struct ct_group *group, struct ct_data data, int from,
             const struct ct_options *options);
@@ -346,12 +382,28 @@ enum { CT_REQUESTS_MAX = 64 };
 
 int ct_all_reduce_start(struct ct_group *group, struct ct_data data, enum ct_reduce reduce,
                         const struct ct_options *options, struct ct_request **ret_request);
+int ct_reduce_start(struct ct_group *group, struct ct_data data, enum ct_reduce reduce, int root,
+                    const struct ct_options *options, struct ct_request **ret_request);
 int ct_broadcast_start(struct ct_group *group, struct ct_data data, int root,
                        const struct ct_options *options, struct ct_request **ret_request);
 int ct_all_gather_start(struct ct_group *group, struct ct_data data,
                         const struct ct_options *options, struct ct_request **ret_request);
+int ct_all_gather_v_start(struct ct_group *group, struct ct_data data, struct ct_parts parts,
+                          const struct ct_options *options, struct ct_request **ret_request);
 int ct_reduce_scatter_start(struct ct_group *group, struct ct_data data, enum ct_reduce reduce,
                             const struct ct_options *options, struct ct_request **ret_request);
+int ct_reduce_scatter_v_start(struct ct_group *group, struct ct_data data, struct ct_parts parts,
+                              enum ct_reduce reduce, const struct ct_options *options,
+                              struct ct_request **ret_request);
+int ct_gather_start(struct ct_group *group, struct ct_data data, int root,
+                    const struct ct_options *options, struct ct_request **ret_request);
+int ct_scatter_start(struct ct_group *group, struct ct_data data, int root,
+                     const struct ct_options *options, struct ct_request **ret_request);
+int ct_all_to_all_start(struct ct_group *group, struct ct_data data,
+                        const struct ct_options *options, struct ct_request **ret_request);
+int ct_all_to_all_v_start(struct ct_group *group, struct ct_data data, struct ct_parts send_parts,
+                          struct ct_parts recv_parts, const struct ct_options *options,
+                          struct ct_request **ret_request);
 int ct_send_start(struct ct_group *group, struct ct_data data, int to,
                   const struct ct_options *options, struct ct_request **ret_request);
 int ct_recv_start(struct ct_group *group, struct ct_data data, int from,

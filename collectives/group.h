@@ -40,6 +40,11 @@ int ct_group_new_tuned(struct ct_job *job, const struct ct_group_options *option
                        const struct ct_tuning *tuning, struct ct_group **ret_group,
                        struct ct_error *err);
 
+/* Queue a call that ct_call_complete has checked; `timeout_ms` 0: the group's. 0, CT_ELIMIT, or the
+ * code of a broken group. */
+int ct_request_start(struct ct_group *group, const struct ct_call *call, uint64_t timeout_ms,
+                     struct ct_request **ret_request);
+
 /* End all that is open, and all that will be started, with `code`; the sentence is in
  * group->failure already. */
 void ct_group_break(struct ct_group *group, int code);

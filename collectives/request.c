@@ -1,4 +1,4 @@
-/* Requests: validation, start, progress, waiting.
+/* Requests: start, progress, waiting.
  *
  * The happy path of a blocking call is start, one look at the backend, done; no clock is read. What
  * has to wait climbs a ladder: look again and again for as long as the backend finds useful, then
@@ -9,7 +9,6 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "reduce.h"
 
 #include <sched.h>
 
@@ -31,17 +30,12 @@ void ct_group_break(struct ct_group *group, int code)
 
 /* ---- progress --------------------------------------------------------------------------------*/
 
-static bool is_transfer(const struct ct_call *call)
-{
-    return call->kind == CT_CALL_SEND || call->kind == CT_CALL_RECV;
-}
-
 /* Must `later` wait for `earlier`? Collectives do for each other, and so do the messages of one
  * pair and direction. */
 static bool same_lane(const struct ct_call *later, const struct ct_call *earlier)
 {
-    if (!is_transfer(later))
-        return !is_transfer(earlier);
+    if (!ct_call_is_transfer(later))
+        return !ct_call_is_transfer(earlier);
     return later->kind == earlier->kind && later->peer == earlier->peer;
 }
 
@@ -243,47 +237,19 @@ int ct_test(struct ct_request *request)
 
 /* ---- start -----------------------------------------------------------------------------------*/
 
-/* Bytes that the larger of the two buffers has. */
-static bool size_fits(const struct ct_group *group, const struct ct_call *call)
-{
-    size_t bytes;
-
-    return !__builtin_mul_overflow(call->count, ct_dtype_size(call->dtype), &bytes) &&
-           !__builtin_mul_overflow(bytes, (size_t)group->size, &bytes) && bytes < SIZE_MAX / 2;
-}
-
-static bool valid(const struct ct_group *group, const struct ct_call *call)
-{
-    bool writes = call->kind != CT_CALL_SEND, reads = call->kind != CT_CALL_RECV;
-
-    if ((unsigned)call->dtype >= CT_DTYPE_COUNT || !size_fits(group, call))
-        return false;
-    if (call->peer < 0 || call->peer >= group->size)
-        return false;
-    if (is_transfer(call) && call->peer == group->rank)
-        return false;
-    if (call->count > 0 && ((writes && call->recv == NULL) || (reads && call->send == NULL)))
-        return false;
-    return !ct_call_reduces(call->kind) || (ct_reduce_supports(call->dtype, call->reduce) &&
-                                            (unsigned)call->mode <= CT_MODE_INVARIANT);
-}
-
-static int start(struct ct_group *group, const struct ct_call *call,
-                 const struct ct_options *options, struct ct_request **ret_request)
+int ct_request_start(struct ct_group *group, const struct ct_call *call, uint64_t timeout_ms,
+                     struct ct_request **ret_request)
 {
     struct ct_request *request = group->free;
 
     if (group->failure.code != 0)
         return group->failure.code;
-    if (!valid(group, call) || (call->reduce == CT_REDUCE_PREMUL_SUM && options == NULL))
-        return CT_EUSAGE;
     if (request == NULL)
         return CT_ELIMIT;
     group->free = request->next_free;
     request->task = (struct ct_task){.call = *call, .signature = ct_call_signature(call)};
-    request->timeout_ms =
-        options != NULL && options->timeout_ms != 0 ? options->timeout_ms : group->timeout_ms;
-    request->number = is_transfer(call) ? 0 : ++group->collectives;
+    request->timeout_ms = timeout_ms != 0 ? timeout_ms : group->timeout_ms;
+    request->number = ct_call_is_transfer(call) ? 0 : ++group->collectives;
     if (request->number != 0)
         ct_worker_record_entered(group->record, request->number);
     request->first_test_ns = 0;
@@ -292,156 +258,4 @@ static int start(struct ct_group *group, const struct ct_call *call,
     group->queue[group->queued++] = request;
     *ret_request = request;
     return 0;
-}
-
-/* A call with what all operations have in common. */
-static struct ct_call make_call(enum ct_call_kind kind, struct ct_data data, int peer,
-                                const struct ct_options *options)
-{
-    return (struct ct_call){.kind = kind,
-                            .dtype = data.dtype,
-                            .mode = options != NULL ? options->mode : CT_MODE_FAST,
-                            .peer = peer,
-                            .tag = options != NULL ? options->tag : 0,
-                            .count = data.count,
-                            .scale = options != NULL ? options->scale : 1.0,
-                            .send = data.send != NULL ? data.send : data.recv,
-                            .recv = data.recv};
-}
-
-/* Where this rank's part lies in a buffer of size * count elements. */
-static char *own_part(const struct ct_group *group, const struct ct_data *data)
-{
-    if (data->recv == NULL || (unsigned)data->dtype >= CT_DTYPE_COUNT)
-        return data->recv;
-    return (char *)data->recv + (size_t)group->rank * data->count * ct_dtype_size(data->dtype);
-}
-
-int ct_all_reduce_start(struct ct_group *group, struct ct_data data, enum ct_reduce reduce,
-                        const struct ct_options *options, struct ct_request **ret_request)
-{
-    struct ct_call call = make_call(CT_CALL_ALL_REDUCE, data, 0, options);
-
-    call.reduce = reduce;
-    return start(group, &call, options, ret_request);
-}
-
-int ct_broadcast_start(struct ct_group *group, struct ct_data data, int root,
-                       const struct ct_options *options, struct ct_request **ret_request)
-{
-    struct ct_call call = make_call(CT_CALL_BROADCAST, data, root, options);
-
-    return start(group, &call, options, ret_request);
-}
-
-int ct_all_gather_start(struct ct_group *group, struct ct_data data,
-                        const struct ct_options *options, struct ct_request **ret_request)
-{
-    struct ct_call call = make_call(CT_CALL_ALL_GATHER, data, 0, options);
-
-    if (data.send == NULL)
-        call.send = own_part(group, &data);
-    return start(group, &call, options, ret_request);
-}
-
-int ct_reduce_scatter_start(struct ct_group *group, struct ct_data data, enum ct_reduce reduce,
-                            const struct ct_options *options, struct ct_request **ret_request)
-{
-    struct ct_call call = make_call(CT_CALL_REDUCE_SCATTER, data, 0, options);
-
-    call.reduce = reduce;
-    if (data.send == NULL)
-        call.recv = own_part(group, &data);
-    return start(group, &call, options, ret_request);
-}
-
-int ct_send_start(struct ct_group *group, struct ct_data data, int to,
-                  const struct ct_options *options, struct ct_request **ret_request)
-{
-    struct ct_call call = make_call(CT_CALL_SEND, data, to, options);
-
-    return start(group, &call, options, ret_request);
-}
-
-int ct_recv_start(struct ct_group *group, struct ct_data data, int from,
-                  const struct ct_options *options, struct ct_request **ret_request)
-{
-    struct ct_call call = make_call(CT_CALL_RECV, data, from, options);
-
-    return start(group, &call, options, ret_request);
-}
-
-int ct_barrier_start(struct ct_group *group, const struct ct_options *options,
-                     struct ct_request **ret_request)
-{
-    struct ct_data nothing = {NULL, NULL, 0, CT_U8};
-    struct ct_call call = make_call(CT_CALL_BARRIER, nothing, 0, options);
-
-    return start(group, &call, options, ret_request);
-}
-
-/* ---- blocking forms --------------------------------------------------------------------------*/
-
-static int wait_for(int code, struct ct_request *request)
-{
-    return code == 0 ? ct_wait(request) : code;
-}
-
-int ct_all_reduce(struct ct_group *group, struct ct_data data, enum ct_reduce reduce,
-                  const struct ct_options *options)
-{
-    struct ct_request *request = NULL;
-    int code = ct_all_reduce_start(group, data, reduce, options, &request);
-
-    return wait_for(code, request);
-}
-
-int ct_broadcast(struct ct_group *group, struct ct_data data, int root,
-                 const struct ct_options *options)
-{
-    struct ct_request *request = NULL;
-    int code = ct_broadcast_start(group, data, root, options, &request);
-
-    return wait_for(code, request);
-}
-
-int ct_all_gather(struct ct_group *group, struct ct_data data, const struct ct_options *options)
-{
-    struct ct_request *request = NULL;
-    int code = ct_all_gather_start(group, data, options, &request);
-
-    return wait_for(code, request);
-}
-
-int ct_reduce_scatter(struct ct_group *group, struct ct_data data, enum ct_reduce reduce,
-                      const struct ct_options *options)
-{
-    struct ct_request *request = NULL;
-    int code = ct_reduce_scatter_start(group, data, reduce, options, &request);
-
-    return wait_for(code, request);
-}
-
-int ct_send(struct ct_group *group, struct ct_data data, int to, const struct ct_options *options)
-{
-    struct ct_request *request = NULL;
-    int code = ct_send_start(group, data, to, options, &request);
-
-    return wait_for(code, request);
-}
-
-int ct_recv(struct ct_group *group, struct ct_data data, int from, const struct ct_options *options)
-{
-    struct ct_request *request = NULL;
-    int code = ct_recv_start(group, data, from, options, &request);
-
-    return wait_for(code, request);
-}
-
-int ct_barrier(struct ct_group *group, const struct ct_options *options)
-{
-    struct ct_request *request = NULL;
-    int code = ct_barrier_start(group, options, &request);
-
-    return wait_for(code, request);
 }

@@ -17,6 +17,12 @@ const char *ct_algorithm_name(enum ct_algorithm algorithm)
         [CT_ALGO_CHAIN] = "chain",
         [CT_ALGO_BINOMIAL] = "binomial",
         [CT_ALGO_DISSEMINATION] = "dissemination",
+        [CT_ALGO_FLAT_ROOT] = "flat to a root",
+        [CT_ALGO_DIRECT_ROOT] = "direct to a root",
+        [CT_ALGO_GATHER] = "gather",
+        [CT_ALGO_SCATTER] = "scatter",
+        [CT_ALGO_EXCHANGE] = "exchange",
+        [CT_ALGO_SWAP] = "swap",
     };
     return names[algorithm];
 }
@@ -220,6 +226,93 @@ static void build_dissemination(struct ct_schedule *s)
     s->phases = phase;
 }
 
+/* Everyone sends everything to the root. */
+static void build_flat_root(struct ct_schedule *s)
+{
+    s->blocks = 1;
+    s->phases = 1;
+    s->slots = s->world;
+    if (s->rank != s->root) {
+        send(s, 0, s->root, input(0), 0);
+        return;
+    }
+    for (int d = 1; d < s->world; d++) {
+        int from = (s->rank + d) % s->world;
+
+        recv(s, 0, from, slot(from), 0);
+    }
+    reduce_all(s, 0, output(0), 0);
+}
+
+/* The complete blocks go to the root: only that has an output, the others keep theirs in the slot
+ * that nobody sends to. */
+static void build_direct_root(struct ct_schedule *s)
+{
+    if (s->rank != s->root) {
+        direct_scatter(s, slot(s->rank));
+        send(s, 1, s->root, slot(s->rank), s->rank);
+    } else {
+        direct_scatter(s, output(s->rank));
+        for (int d = 1; d < s->world; d++) {
+            int from = (s->rank + d) % s->world;
+
+            recv(s, 1, from, output(from), from);
+        }
+    }
+    s->phases = 2;
+}
+
+static void build_gather(struct ct_schedule *s)
+{
+    s->blocks = s->world;
+    s->phases = 1;
+    if (s->rank != s->root) {
+        send(s, 0, s->root, input(0), s->rank);
+        return;
+    }
+    for (int d = 1; d < s->world; d++) {
+        int from = (s->rank + d) % s->world;
+
+        recv(s, 0, from, output(from), from);
+    }
+    copy(s, 0, output(s->rank), input(0), s->rank);
+}
+
+static void build_scatter(struct ct_schedule *s)
+{
+    s->blocks = s->world;
+    s->phases = 1;
+    if (s->rank != s->root) {
+        recv(s, 0, s->root, output(0), s->rank);
+        return;
+    }
+    for (int d = 1; d < s->world; d++) {
+        int to = (s->rank + d) % s->world;
+
+        send(s, 0, to, input(to), to);
+    }
+    copy(s, 0, output(0), input(s->rank), s->rank);
+}
+
+/* Block j of rank i becomes block i of rank j. In place, what comes must wait in a slot until what
+ * it replaces has gone. */
+static void build_exchange(struct ct_schedule *s, bool in_place)
+{
+    s->blocks = s->world;
+    s->phases = 1;
+    s->slots = in_place ? s->world : 0;
+    for (int d = 1; d < s->world; d++) {
+        int to = (s->rank + d) % s->world, from = (s->rank - d + s->world) % s->world;
+
+        send(s, 0, to, input(to), to);
+        recv(s, 0, from, in_place ? slot(from) : output(from), from);
+    }
+    for (int i = 0; in_place && i < s->world; i++)
+        if (i != s->rank)
+            copy(s, 0, output(i), slot(i), i);
+    copy(s, 0, output(s->rank), input(s->rank), s->rank);
+}
+
 int ct_schedule_capacity(int world)
 {
     return 6 * world + 64;
@@ -283,9 +376,24 @@ void ct_schedule_build(struct ct_schedule *schedule, enum ct_algorithm algorithm
     case CT_ALGO_BINOMIAL:
         build_binomial(s);
         break;
-    default:
-        CT_ASSERT(algorithm == CT_ALGO_DISSEMINATION);
+    case CT_ALGO_DISSEMINATION:
         build_dissemination(s);
+        break;
+    case CT_ALGO_FLAT_ROOT:
+        build_flat_root(s);
+        break;
+    case CT_ALGO_DIRECT_ROOT:
+        build_direct_root(s);
+        break;
+    case CT_ALGO_GATHER:
+        build_gather(s);
+        break;
+    case CT_ALGO_SCATTER:
+        build_scatter(s);
+        break;
+    default:
+        CT_ASSERT(algorithm == CT_ALGO_EXCHANGE || algorithm == CT_ALGO_SWAP);
+        build_exchange(s, algorithm == CT_ALGO_SWAP);
     }
     CT_ASSERT(s->phases >= 1 && s->steps > 0);
 }

@@ -13,16 +13,24 @@
  *
  * table of algorithms (n bytes a chunk, p ranks; a is a message, b a byte)
  *
- *   algorithm       for               phases      sent by a rank   order of sums
- *   FLAT            all_reduce        1           (p-1) n          mode's order (sources at once)
- *   DIRECT          all_reduce        2           2n (p-1)/p       mode's order
- *                   reduce_scatter    1           n (p-1)/p        mode's order
- *                   all_gather        1           (p-1) n/p        -
- *   RING            all_reduce        2(p-1)      2n (p-1)/p       from rank b+1 around to b, block
- * b reduce_scatter    p-1         n (p-1)/p        the same all_gather        p-1         n (p-1)/p
- * - DOUBLING        all_reduce        log2 p      n log2 p         tree; p a power of two CHAIN
- * broadcast         p-1         n                - BINOMIAL        broadcast         ceil log2 p n
- * log2 p (root)  - DISSEMINATION   barrier           ceil log2 p 0                -
+ *   algorithm       for             phases       sent by a rank     order of sums
+ *   FLAT            all_reduce      1            (p-1) n            mode's order (sources at once)
+ *   DIRECT          all_reduce      2            2n (p-1)/p         mode's order
+ *   DIRECT_SCATTER  reduce_scatter  1            n (p-1)/p          mode's order
+ *   DIRECT_GATHER   all_gather      1            (p-1) n/p          -
+ *   RING            all_reduce      2(p-1)       2n (p-1)/p         block b: from rank b+1 around
+ *   RING_SCATTER    reduce_scatter  p-1          n (p-1)/p          the same
+ *   RING_GATHER     all_gather      p-1          n (p-1)/p          -
+ *   DOUBLING        all_reduce      log2 p       n log2 p           tree; p a power of two
+ *   CHAIN           broadcast       p-1          n                  -
+ *   BINOMIAL        broadcast       ceil log2 p  n log2 p (root)    -
+ *   DISSEMINATION   barrier         ceil log2 p  0                  -
+ *   FLAT_ROOT       reduce          1            n (not the root)   mode's order
+ *   DIRECT_ROOT     reduce          2            n                  mode's order
+ *   GATHER          gather          1            n/p (not the root) -
+ *   SCATTER         scatter         1            n (p-1)/p (root)   -
+ *   EXCHANGE        all_to_all      1            n (p-1)/p          -
+ *   SWAP            all_to_all      1            the same, in place: through slots
  */
 #ifndef CT_COLL_SCHEDULE_H
 #define CT_COLL_SCHEDULE_H
@@ -42,6 +50,12 @@ enum ct_algorithm {
     CT_ALGO_CHAIN,
     CT_ALGO_BINOMIAL,
     CT_ALGO_DISSEMINATION,
+    CT_ALGO_FLAT_ROOT,
+    CT_ALGO_DIRECT_ROOT,
+    CT_ALGO_GATHER,
+    CT_ALGO_SCATTER,
+    CT_ALGO_EXCHANGE,
+    CT_ALGO_SWAP,
     CT_ALGO_COUNT
 };
 

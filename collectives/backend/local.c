@@ -175,8 +175,7 @@ int ct_local_missing(void *state, const struct ct_task *task)
 {
     const struct ct_local *local = state;
 
-    return task->call.kind == CT_CALL_SEND || task->call.kind == CT_CALL_RECV ? task->call.peer
-                                                                              : local->missing;
+    return ct_call_is_transfer(&task->call) ? task->call.peer : local->missing;
 }
 
 /* ---- progress and the end --------------------------------------------------------------------*/
@@ -189,7 +188,7 @@ int ct_local_progress(void *state, struct ct_task *task, struct ct_error *err)
     if (failure != 0)
         return ct_error_set(err, failure, "rank %d ended the group: %s",
                             atomic_load(&local->head->failed_rank), ct_strerror(failure));
-    if (task->call.kind == CT_CALL_SEND || task->call.kind == CT_CALL_RECV)
+    if (ct_call_is_transfer(&task->call))
         return ct_local_transfer(local, task, err);
     return ct_local_collective(local, task, err);
 }

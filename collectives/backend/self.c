@@ -46,15 +46,19 @@ static int progress(void *state, struct ct_task *task, struct ct_error *err)
     (void)state;
     (void)err;
     const struct ct_call *call = &task->call;
-    const void *source = call->send;
+    struct ct_span in = ct_call_in(call, 0), out = ct_call_out(call, 0);
+    const void *from = call->send + in.at;
+    void *to = call->recv + out.at;
 
+    if (in.bytes == 0)
+        return 1;
     if (changes(call)) {
         struct ct_reduction how = ct_reduction_of(call);
 
         how.factor = &call->scale;
-        ct_reduce_buffers(&how, call->recv, &source, 1, call->count);
-    } else if (call->send != call->recv && call->count > 0) {
-        memcpy(call->recv, call->send, ct_call_bytes(call));
+        ct_reduce_buffers(&how, to, &from, 1, call->count);
+    } else if (from != to) {
+        memcpy(to, from, in.bytes);
     }
     return 1;
 }

@@ -191,7 +191,7 @@ int ct_tcp_attempt(struct ct_tcp *tcp, int lane, struct ct_tcp_move *move, struc
 
 static int progress(void *state, struct ct_task *task, struct ct_error *err)
 {
-    if (task->call.kind == CT_CALL_SEND || task->call.kind == CT_CALL_RECV)
+    if (ct_call_is_transfer(&task->call))
         return ct_tcp_transfer(state, task, err);
     return ct_tcp_collective(state, task, err);
 }
@@ -230,7 +230,7 @@ static int missing(void *state, const struct ct_task *task)
 {
     const struct ct_tcp *tcp = state;
 
-    if (task->call.kind == CT_CALL_SEND || task->call.kind == CT_CALL_RECV)
+    if (ct_call_is_transfer(&task->call))
         return task->call.peer;
     for (int i = 0; i < tcp->move_count; i++)
         if (!tcp->moves[i].over && !tcp->moves[i].out)

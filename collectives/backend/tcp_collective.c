@@ -9,10 +9,6 @@
 
 enum { DOUBLING_BYTES = 64 << 10 };
 
-struct span {
-    size_t at, bytes;
-};
-
 /* ---- which algorithm -------------------------------------------------------------------------*/
 
 static enum ct_algorithm choose_all_reduce(const struct ct_tcp *tcp, const struct ct_call *call)
@@ -29,6 +25,23 @@ static enum ct_algorithm choose_all_reduce(const struct ct_tcp *tcp, const struc
     return wide && call->mode == CT_MODE_FAST ? CT_ALGO_RING : CT_ALGO_DIRECT;
 }
 
+static enum ct_algorithm choose_move(const struct ct_tcp *tcp, const struct ct_call *call)
+{
+    switch (call->kind) {
+    case CT_CALL_BROADCAST:
+        return ct_call_bytes(call) > tcp->tuning.tcp_chain_bytes ? CT_ALGO_CHAIN : CT_ALGO_BINOMIAL;
+    case CT_CALL_GATHER:
+        return CT_ALGO_GATHER;
+    case CT_CALL_SCATTER:
+        return CT_ALGO_SCATTER;
+    case CT_CALL_ALL_TO_ALL:
+        return call->send == call->recv ? CT_ALGO_SWAP : CT_ALGO_EXCHANGE;
+    default:
+        CT_ASSERT(call->kind == CT_CALL_BARRIER);
+        return CT_ALGO_DISSEMINATION;
+    }
+}
+
 static enum ct_algorithm choose(const struct ct_tcp *tcp, const struct ct_call *call)
 {
     bool wide = tcp->size > tcp->tuning.tcp_direct_world;
@@ -42,62 +55,51 @@ static enum ct_algorithm choose(const struct ct_tcp *tcp, const struct ct_call *
                    : CT_ALGO_DIRECT_SCATTER;
     case CT_CALL_ALL_GATHER:
         return wide ? CT_ALGO_RING_GATHER : CT_ALGO_DIRECT_GATHER;
-    case CT_CALL_BROADCAST:
-        return ct_call_bytes(call) > tcp->tuning.tcp_chain_bytes ? CT_ALGO_CHAIN : CT_ALGO_BINOMIAL;
+    case CT_CALL_REDUCE:
+        return ct_call_bytes(call) <= tcp->tuning.tcp_flat_bytes ? CT_ALGO_FLAT_ROOT
+                                                                 : CT_ALGO_DIRECT_ROOT;
     default:
-        CT_ASSERT(call->kind == CT_CALL_BARRIER);
-        return CT_ALGO_DISSEMINATION;
+        return choose_move(tcp, call);
     }
 }
 
 /* ---- where blocks lie ------------------------------------------------------------------------*/
 
-/* Gather and scatter: a block is a piece of one rank's part. The others: a chunk is cut in blocks.
- */
-static bool in_parts(const struct ct_call *call)
+/* The whole that `chunk` is cut from for a block in this place: one rank's part where the call has
+ * parts, a block being then the same piece of each part; else the buffer, whose chunks are cut in
+ * blocks. */
+static struct ct_span whole_of(const struct ct_call *call, struct ct_place place, int block)
 {
-    return call->kind == CT_CALL_ALL_GATHER || call->kind == CT_CALL_REDUCE_SCATTER;
+    return place.space == CT_SPACE_OUTPUT ? ct_call_out(call, block) : ct_call_in(call, block);
 }
 
-static struct span chunk_of(const struct ct_tcp *tcp, const struct ct_call *call, size_t chunk)
+/* Block `block` of a chunk, from the start of the buffer that it lies in. */
+static struct ct_span block_of(const struct ct_tcp *tcp, const struct ct_call *call, size_t chunk,
+                               struct ct_place place, int block)
 {
-    size_t bytes = ct_call_bytes(call), at = CT_MIN(chunk * tcp->chunk_bytes, bytes);
-
-    return (struct span){at, CT_MIN(tcp->chunk_bytes, bytes - at)};
-}
-
-/* Block `index` of a chunk, from the start of the data (or of each part). */
-static struct span block_of(const struct ct_tcp *tcp, const struct ct_call *call, size_t chunk,
-                            int index)
-{
-    struct span whole = chunk_of(tcp, call, chunk);
+    struct ct_span whole = whole_of(call, place, block);
+    size_t skipped = CT_MIN(chunk * tcp->chunk_bytes, whole.bytes);
+    struct ct_span cut = {whole.at + skipped, CT_MIN(tcp->chunk_bytes, whole.bytes - skipped)};
     size_t blocks = (size_t)tcp->schedule.blocks;
 
-    if (in_parts(call) || blocks == 1)
-        return whole;
-    size_t share = ((whole.bytes + 63) / 64 + blocks - 1) / blocks * 64;
-    size_t at = CT_MIN((size_t)index * share, whole.bytes);
+    if (ct_call_has_parts(call->kind) || blocks == 1)
+        return cut;
+    size_t share = ((cut.bytes + 63) / 64 + blocks - 1) / blocks * 64;
+    size_t at = CT_MIN((size_t)block * share, cut.bytes);
 
-    return (struct span){whole.at + at, CT_MIN(share, whole.bytes - at)};
+    return (struct ct_span){cut.at + at, CT_MIN(share, cut.bytes - at)};
 }
 
 static char *locate(const struct ct_tcp *tcp, const struct ct_call *call, size_t chunk,
                     struct ct_place place)
 {
-    size_t part = in_parts(call) ? (size_t)place.index * ct_call_bytes(call) : 0;
     size_t at;
 
     switch (place.space) {
     case CT_SPACE_INPUT:
-        at = block_of(tcp, call, chunk, place.index).at;
-        if (call->kind == CT_CALL_ALL_GATHER)
-            part = 0;
-        return (char *)(uintptr_t)call->send + part + at;
+        return (char *)(uintptr_t)call->send + block_of(tcp, call, chunk, place, place.index).at;
     case CT_SPACE_OUTPUT:
-        at = block_of(tcp, call, chunk, place.index).at;
-        if (call->kind == CT_CALL_REDUCE_SCATTER)
-            part = 0;
-        return call->recv + part + at;
+        return call->recv + block_of(tcp, call, chunk, place, place.index).at;
     default:
         CT_ASSERT(place.space == CT_SPACE_SLOT && place.index < tcp->size);
         at = (chunk & 1) * (size_t)tcp->size + (size_t)place.index;
@@ -117,10 +119,14 @@ static bool chunk_in_phase(const struct ct_tcp *tcp, size_t wave, const struct c
     return wave >= phase && *ret_chunk < tcp->chunks;
 }
 
-static struct ct_tcp_greeting greet(const struct ct_tcp *tcp, const struct ct_task *task)
+/* The greeting that goes to `peer` (out), or that must come from it. */
+static struct ct_tcp_greeting greet(const struct ct_tcp *tcp, const struct ct_task *task, int peer,
+                                    bool out)
 {
     return (struct ct_tcp_greeting){
-        .call = tcp->call, .signature = task->signature, .scale = task->call.scale};
+        .call = tcp->call,
+        .signature = ct_call_signature_with(&task->call, task->signature, peer, out),
+        .scale = task->call.scale};
 }
 
 static void list_move(struct ct_tcp *tcp, const struct ct_task *task, const struct ct_step *step,
@@ -131,14 +137,14 @@ static void list_move(struct ct_tcp *tcp, const struct ct_task *task, const stru
     uint64_t *greeted = &tcp->greeted[(out ? 0 : tcp->size) + step->peer];
 
     *move = (struct ct_tcp_move){.peer = step->peer, .out = out};
-    if (task->call.count > 0) {
+    if (task->call.longest_bytes > 0) {
         move->data = locate(tcp, &task->call, chunk, step->a);
-        move->left = block_of(tcp, &task->call, chunk, step->block).bytes;
+        move->left = block_of(tcp, &task->call, chunk, step->a, step->block).bytes;
     }
     if (*greeted != tcp->call) {
         *greeted = tcp->call;
         move->header_left = CT_TCP_HEADER;
-        struct ct_tcp_greeting greeting = greet(tcp, task);
+        struct ct_tcp_greeting greeting = greet(tcp, task, step->peer, out);
         if (out)
             ct_tcp_write_header(move->header, &greeting);
     }
@@ -179,7 +185,7 @@ static int advance_move(struct ct_tcp *tcp, struct ct_task *task, struct ct_tcp_
 
     task->moves += move->header_left + move->left != before;
     if (header_comes && move->header_left == 0) {
-        struct ct_tcp_greeting greeting = greet(tcp, task);
+        struct ct_tcp_greeting greeting = greet(tcp, task, move->peer, false);
         int differs = ct_tcp_check_header(tcp, move->header, move->peer, &greeting, err);
 
         if (differs != 0)
@@ -211,7 +217,7 @@ static int advance_moves(struct ct_tcp *tcp, struct ct_task *task, struct ct_err
 static void compute(struct ct_tcp *tcp, const struct ct_call *call, const struct ct_step *step,
                     size_t chunk)
 {
-    size_t bytes = block_of(tcp, call, chunk, step->block).bytes;
+    size_t bytes = block_of(tcp, call, chunk, step->a, step->block).bytes;
     char *to = locate(tcp, call, chunk, step->a);
     int sources = 2;
 
@@ -241,7 +247,7 @@ static void compute_wave(struct ct_tcp *tcp, const struct ct_task *task)
 {
     size_t chunk;
 
-    for (int i = 0; task->call.count > 0 && i < tcp->schedule.steps; i++) {
+    for (int i = 0; task->call.longest_bytes > 0 && i < tcp->schedule.steps; i++) {
         const struct ct_step *step = &tcp->schedule.step[i];
 
         if (step->kind != CT_STEP_SEND && step->kind != CT_STEP_RECV &&
@@ -255,11 +261,12 @@ static void compute_wave(struct ct_tcp *tcp, const struct ct_task *task)
 static void begin(struct ct_tcp *tcp, struct ct_task *task)
 {
     const struct ct_call *call = &task->call;
-    size_t bytes = ct_call_bytes(call);
+    size_t bytes = call->longest_bytes;
 
     ct_schedule_build(&tcp->schedule, choose(tcp, call), tcp->rank, tcp->size, call->peer);
-    tcp->chunk_bytes =
-        in_parts(call) ? tcp->block_bytes : tcp->block_bytes * (size_t)tcp->schedule.blocks;
+    tcp->chunk_bytes = ct_call_has_parts(call->kind)
+                           ? tcp->block_bytes
+                           : tcp->block_bytes * (size_t)tcp->schedule.blocks;
     tcp->chunks = bytes == 0 ? 1 : (bytes + tcp->chunk_bytes - 1) / tcp->chunk_bytes;
     tcp->busy = true;
     tcp->call++;

@@ -50,3 +50,17 @@ int rig_run(struct rig *rig, int (*body)(struct ct_group *group, struct rig *rig
     rig->threads = NULL;
     return line;
 }
+
+static int case_numbers[RIG_CASES];
+
+struct criterion_test_params rig_cases(void)
+{
+    for (int i = 0; i < RIG_CASES; i++)
+        case_numbers[i] = i;
+    return cr_make_param_array(int, case_numbers, RIG_CASES);
+}
+
+struct rig rig_case(int index)
+{
+    return (struct rig){.backend = rig_backends[index / 6], .world = rig_worlds[index % 6]};
+}

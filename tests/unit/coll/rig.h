@@ -9,6 +9,9 @@
 #include "ctrun.h"
 #include "thread_world.h"
 
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+
 struct rig {
     const char *backend; /* NULL: auto */
     int world;
@@ -28,5 +31,10 @@ int rig_run(struct rig *rig, int (*body)(struct ct_group *group, struct rig *rig
 /* The backends that several ranks can have, and the worlds of the conformance test. */
 extern const char *const rig_backends[3];
 extern const int rig_worlds[6];
+
+/* Each of these with each of those: the parameters of a test, and what one of them stands for. */
+enum { RIG_CASES = 3 * 6 };
+struct criterion_test_params rig_cases(void);
+struct rig rig_case(int index);
 
 #endif

@@ -46,6 +46,39 @@ Test(call, what_does_not_matter_does_not_count)
     cr_assert_not(same(&a, &b));
 }
 
+Test(call, the_counts_of_a_v_form_count_and_its_offsets_do_not)
+{
+    size_t counts[] = {1, 2, 3}, others[] = {1, 2, 4}, here[] = {0, 1, 3}, there[] = {7, 5, 0};
+    struct ct_call a = {.kind = CT_CALL_ALL_GATHER, .size = 3, .uneven = true, .count = 1};
+    struct ct_call b = a;
+
+    a.out = (struct ct_parts){counts, here};
+    b.out = (struct ct_parts){counts, there};
+    cr_assert(same(&a, &b));
+    b.count = 2; /* another rank's own */
+    cr_assert(same(&a, &b));
+    b.out.counts = others;
+    cr_assert_not(same(&a, &b));
+}
+
+Test(call, two_members_compare_what_goes_between_them)
+{
+    size_t sent[] = {1, 2, 3}, received[] = {9, 8, 7}, offsets[] = {0, 0, 0};
+    struct ct_call here = {.kind = CT_CALL_ALL_TO_ALL, .size = 3, .uneven = true, .rank = 0};
+    struct ct_call there = here;
+    struct ct_signature out, in;
+
+    here.in = (struct ct_parts){sent, offsets};
+    there.rank = 2;
+    there.out = (struct ct_parts){received, offsets};
+    cr_assert(same(&here, &there));
+    out = ct_call_signature_with(&here, ct_call_signature(&here), 2, true);
+    in = ct_call_signature_with(&there, ct_call_signature(&there), 0, false);
+    cr_assert_eq(out.count, 3);
+    cr_assert_eq(in.count, 9);
+    cr_assert_not(ct_signature_equal(out, in));
+}
+
 Test(call, the_two_ends_of_a_message_are_one_call)
 {
     struct ct_call send = {.kind = CT_CALL_SEND, .dtype = CT_F32, .count = 5, .peer = 1};

@@ -15,7 +15,7 @@
 
 TestSuite(fault, .timeout = 60);
 
-enum { COUNT = 5000, LONG = 24 << 20, WORLD = 3, OPS = 7, CASES = 3 * OPS };
+enum { COUNT = 5000, LONG = 24 << 20, WORLD = 3, OPS = 9, CASES = 3 * OPS };
 
 struct scene {
     int op;
@@ -52,6 +52,10 @@ static int call(struct ct_group *group, int op, char *buffer)
         return ct_barrier(group, NULL);
     case 5:
         return ct_recv(group, data, culprit, NULL);
+    case 7:
+        return ct_scatter(group, data, culprit, NULL);
+    case 8:
+        return ct_all_to_all(group, data, NULL);
     default: /* more than any buffer on the way takes */
         return ct_send(group, ct_inplace(buffer, LONG, CT_U8), culprit, NULL);
     }

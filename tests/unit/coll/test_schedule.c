@@ -146,6 +146,11 @@ static bool can_receive(const struct cluster *c, int r)
     return true;
 }
 
+static bool transposes(const struct rank *rank)
+{
+    return rank->schedule.algorithm == CT_ALGO_EXCHANGE || rank->schedule.algorithm == CT_ALGO_SWAP;
+}
+
 static void receive_all(struct cluster *c, int r)
 {
     struct rank *rank = &c->ranks[r];
@@ -158,7 +163,9 @@ static void receive_all(struct cluster *c, int r)
             continue;
         struct queue *queue = &c->queues[step->peer][r];
 
-        cr_assert_eq(queue->blocks[queue->head % QUEUE], step->block, "blocks in order");
+        /* an exchange names a block by whom it goes to, and by whom it comes from */
+        int block = transposes(rank) ? r : step->block;
+        cr_assert_eq(queue->blocks[queue->head % QUEUE], block, "blocks in order");
         *place(c, rank, chunk, step->a) = queue->values[queue->head++ % QUEUE];
     }
 }
@@ -439,6 +446,64 @@ Test(schedule, nobody_leaves_a_barrier_before_all_have_come)
     }
 }
 
+Test(schedule, a_root_ends_with_the_documented_sum)
+{
+    static const enum ct_algorithm algorithms[] = {CT_ALGO_FLAT_ROOT, CT_ALGO_DIRECT_ROOT};
+    char expected[TEXT];
+
+    for (size_t a = 0; a < CT_COUNT(algorithms); a++)
+        for (int world = 1; world <= WORLD_MAX; world++)
+            for (int root = 0; root < world; root++) {
+                struct cluster *c = run(algorithms[a], world, root, (root & 1) != 0);
+                const struct rank *rank = &c->ranks[root];
+
+                for (int chunk = 0; chunk < CHUNKS; chunk++)
+                    for (int b = 0; b < rank->schedule.blocks; b++) {
+                        expect_rank_order(expected, world, b, chunk);
+                        cr_assert_str_eq(rank->output[chunk][b].text, expected);
+                    }
+                free(c);
+            }
+}
+
+Test(schedule, a_root_gathers_and_scatters_every_block)
+{
+    for (int world = 1; world <= WORLD_MAX; world++)
+        for (int root = 0; root < world; root++) {
+            struct cluster *gather = run(CT_ALGO_GATHER, world, root, false);
+            struct cluster *scatter = run(CT_ALGO_SCATTER, world, root, false);
+
+            for (int r = 0; r < world; r++) {
+                char gathered[TEXT] = "", scattered[TEXT] = "";
+
+                append_leaf(gathered, r, 0, 1);
+                cr_assert_str_eq(gather->ranks[root].output[1][r].text, gathered);
+                append_leaf(scattered, root, r, 1);
+                cr_assert_str_eq(scatter->ranks[r].output[1][0].text, scattered);
+            }
+            free(gather);
+            free(scatter);
+        }
+}
+
+Test(schedule, an_exchange_transposes_the_blocks_in_place_or_not)
+{
+    for (int in_place = 0; in_place < 2; in_place++)
+        for (int world = 1; world <= WORLD_MAX; world++) {
+            struct cluster *c =
+                run(in_place != 0 ? CT_ALGO_SWAP : CT_ALGO_EXCHANGE, world, 0, in_place != 0);
+
+            for (int r = 0; r < world; r++)
+                for (int from = 0; from < world; from++) {
+                    char expected[TEXT] = "";
+
+                    append_leaf(expected, from, r, 1);
+                    cr_assert_str_eq(c->ranks[r].output[1][from].text, expected);
+                }
+            free(c);
+        }
+}
+
 /* The table in schedule.h. */
 Test(schedule, phases_and_traffic_are_as_documented)
 {
@@ -451,7 +516,10 @@ Test(schedule, phases_and_traffic_are_as_documented)
         {CT_ALGO_RING, 14, 14},         {CT_ALGO_RING_SCATTER, 7, 7},
         {CT_ALGO_RING_GATHER, 7, 7},    {CT_ALGO_DOUBLING, 3, 3},
         {CT_ALGO_CHAIN, 7, 1},          {CT_ALGO_BINOMIAL, 3, 3},
-        {CT_ALGO_DISSEMINATION, 3, 3},
+        {CT_ALGO_DISSEMINATION, 3, 3},  {CT_ALGO_FLAT_ROOT, 1, 0},
+        {CT_ALGO_DIRECT_ROOT, 2, 7},    {CT_ALGO_GATHER, 1, 0},
+        {CT_ALGO_SCATTER, 1, 7},        {CT_ALGO_EXCHANGE, 1, 7},
+        {CT_ALGO_SWAP, 1, 7},
     };
 
     cr_assert_eq(CT_COUNT(rows), CT_ALGO_COUNT);

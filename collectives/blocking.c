@@ -1,0 +1,128 @@
+/* The blocking forms: start and wait. */
+#include "ctrun.h"
+
+static int wait_for(int code, struct ct_request *request)
+{
+    return code == 0 ? ct_wait(request) : code;
+}
+
+int ct_all_reduce(struct ct_group *group, struct ct_data data, enum ct_reduce reduce,
+                  const struct ct_options *options)
+{
+    struct ct_request *request = NULL;
+    int code = ct_all_reduce_start(group, data, reduce, options, &request);
+
+    return wait_for(code, request);
+}
+
+int ct_reduce(struct ct_group *group, struct ct_data data, enum ct_reduce reduce, int root,
+              const struct ct_options *options)
+{
+    struct ct_request *request = NULL;
+    int code = ct_reduce_start(group, data, reduce, root, options, &request);
+
+    return wait_for(code, request);
+}
+
+int ct_broadcast(struct ct_group *group, struct ct_data data, int root,
+                 const struct ct_options *options)
+{
+    struct ct_request *request = NULL;
+    int code = ct_broadcast_start(group, data, root, options, &request);
+
+    return wait_for(code, request);
+}
+
+int ct_all_gather(struct ct_group *group, struct ct_data data, const struct ct_options *options)
+{
+    struct ct_request *request = NULL;
+    int code = ct_all_gather_start(group, data, options, &request);
+
+    return wait_for(code, request);
+}
+
+int ct_all_gather_v(struct ct_group *group, struct ct_data data, struct ct_parts parts,
+                    const struct ct_options *options)
+{
+    struct ct_request *request = NULL;
+    int code = ct_all_gather_v_start(group, data, parts, options, &request);
+
+    return wait_for(code, request);
+}
+
+int ct_reduce_scatter(struct ct_group *group, struct ct_data data, enum ct_reduce reduce,
+                      const struct ct_options *options)
+{
+    struct ct_request *request = NULL;
+    int code = ct_reduce_scatter_start(group, data, reduce, options, &request);
+
+    return wait_for(code, request);
+}
+
+int ct_reduce_scatter_v(struct ct_group *group, struct ct_data data, struct ct_parts parts,
+                        enum ct_reduce reduce, const struct ct_options *options)
+{
+    struct ct_request *request = NULL;
+    int code = ct_reduce_scatter_v_start(group, data, parts, reduce, options, &request);
+
+    return wait_for(code, request);
+}
+
+int ct_gather(struct ct_group *group, struct ct_data data, int root,
+              const struct ct_options *options)
+{
+    struct ct_request *request = NULL;
+    int code = ct_gather_start(group, data, root, options, &request);
+
+    return wait_for(code, request);
+}
+
+int ct_scatter(struct ct_group *group, struct ct_data data, int root,
+               const struct ct_options *options)
+{
+    struct ct_request *request = NULL;
+    int code = ct_scatter_start(group, data, root, options, &request);
+
+    return wait_for(code, request);
+}
+
+int ct_all_to_all(struct ct_group *group, struct ct_data data, const struct ct_options *options)
+{
+    struct ct_request *request = NULL;
+    int code = ct_all_to_all_start(group, data, options, &request);
+
+    return wait_for(code, request);
+}
+
+int ct_all_to_all_v(struct ct_group *group, struct ct_data data, struct ct_parts send_parts,
+                    struct ct_parts recv_parts, const struct ct_options *options)
+{
+    struct ct_request *request = NULL;
+    int code = ct_all_to_all_v_start(group, data, send_parts, recv_parts, options, &request);
+
+    return wait_for(code, request);
+}
+
+int ct_send(struct ct_group *group, struct ct_data data, int to, const struct ct_options *options)
+{
+    struct ct_request *request = NULL;
+    int code = ct_send_start(group, data, to, options, &request);
+
+    return wait_for(code, request);
+}
+
+int ct_recv(struct ct_group *group, struct ct_data data, int from, const struct ct_options *options)
+{
+    struct ct_request *request = NULL;
+    int code = ct_recv_start(group, data, from, options, &request);
+
+    return wait_for(code, request);
+}
+
+int ct_barrier(struct ct_group *group, const struct ct_options *options)
+{
+    struct ct_request *request = NULL;
+    int code = ct_barrier_start(group, options, &request);
+
+    return wait_for(code, request);
+}
