@@ -330,3 +330,57 @@ Test(core_edges, parameters_that_cannot_work_are_refused_with_a_sentence)
     cr_assert_eq(ct_rdzv_params_check(&p, &err), CT_EUSAGE);
     cr_assert_not_null(strstr(err.text, "autonomy 9999 ms"));
 }
+
+Test(core_edges, the_end_waits_a_moment_for_a_failure_that_happened_before)
+{
+    struct scene s;
+    scene_init(&s, 2, 3, 0);
+    scene_run(&s, "a b c");
+    scene_at(&s, 5000, true);
+    scene_fail_since(&s, "a", 1, 4990);
+    scene_at(&s, 5100, true);
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_RUNNING);
+    scene_fail_since(&s, "b", 7, 4980); /* its worker took longer to end */
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_RUNNING, "c may know of an earlier one still");
+    scene_at(&s, 5000 + CT_RDZV_VERDICT_MS - 1, true);
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_RUNNING);
+    scene_at(&s, 5000 + CT_RDZV_VERDICT_MS, true);
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_CLOSED);
+    cr_assert_eq(ct_rdzv_result(s.job)->status, 7);
+    cr_assert_str_eq(ct_rdzv_result(s.job)->cause.host, "b");
+    scene_deinit(&s);
+}
+
+Test(core_edges, a_job_that_is_to_end_makes_no_other_round)
+{
+    struct scene s;
+    scene_init(&s, 1, 3, 0);
+    scene_run(&s, "a b");
+    scene_at(&s, 5000, true);
+    scene_fail(&s, "a", 3, 0);
+    scene_join(&s, "c");
+    scene_at(&s, 5000 + CT_RDZV_VERDICT_MS, true);
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_CLOSED, "nobody waits for those who come");
+    cr_assert_eq(ct_rdzv_result(s.job)->status, 3);
+    cr_assert_eq(ct_rdzv_generation(s.job), 1);
+    scene_deinit(&s);
+}
+
+Test(core_edges, a_job_that_is_to_end_lets_nobody_leave_for_another_round_once_all_are_healed)
+{
+    struct scene s;
+    scene_init(&s, 1, 3, 0);
+    scene_host(&s, "b")->slow = true;
+    scene_join(&s, "a");
+    scene_join(&s, "b");
+    scene_join(&s, "c");
+    scene_all_prepared(&s);
+    scene_leave(&s, "c", CT_RDZV_LEAVE_DRAIN);
+    scene_fail(&s, "a", 3, 0);
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_HEAL);
+    scene_host(&s, "b")->slow = false;
+    scene_beat(&s, "b");
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_CLOSED);
+    cr_assert_eq(ct_rdzv_result(s.job)->status, 3);
+    scene_deinit(&s);
+}
