@@ -120,14 +120,14 @@ const char *slurm_field(int job, const char *field)
 
 static bool has_ended(void *context)
 {
-    static const char *const going_on[] = {"PENDING", "RUNNING", "COMPLETING", "REQUEUED",
-                                           "CONFIGURING"};
+    static const char *const ends[] = {"COMPLETED", "FAILED",    "TIMEOUT",       "CANCELLED",
+                                       "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY", "PREEMPTED"};
     const char *state = slurm_field(*(int *)context, "JobState");
 
-    for (size_t i = 0; i < CT_COUNT(going_on); i++)
-        if (strcmp(state, going_on[i]) == 0)
-            return false;
-    return true;
+    for (size_t i = 0; i < CT_COUNT(ends); i++)
+        if (strcmp(state, ends[i]) == 0)
+            return true;
+    return false;
 }
 
 void slurm_wait_completed(int job, const char *output, double seconds)
