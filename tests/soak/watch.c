@@ -14,7 +14,7 @@
 
 /* The longest that an orphan, a zombie, a silent daemon, a node that leaves, a daemon that another
  * one has taken over from, an order may take; the age from which on a worker counts as a survivor;
- * the exit status of a daemon that was taken over from. */
+ * the exit statuses of a daemon that was taken over from and of an order that is refused. */
 enum {
     ORPHAN_S = 3,
     ZOMBIE_S = 5,
