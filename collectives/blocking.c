@@ -119,6 +119,15 @@ int ct_recv(struct ct_group *group, struct ct_data data, int from, const struct 
     return wait_for(code, request);
 }
 
+int ct_exchange(struct ct_group *group, const struct ct_transfer *transfers, int count,
+                const struct ct_options *options)
+{
+    struct ct_request *request = NULL;
+    int code = ct_exchange_start(group, transfers, count, options, &request);
+
+    return wait_for(code, request);
+}
+
 int ct_barrier(struct ct_group *group, const struct ct_options *options)
 {
     struct ct_request *request = NULL;

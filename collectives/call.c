@@ -28,6 +28,7 @@ static const struct kind {
     [CT_CALL_ALL_TO_ALL] = {"all_to_all", false, false, true, true, EVERYBODY, EVERYBODY},
     [CT_CALL_SEND] = {"send/recv", false, false, false, false, EVERYBODY, NOBODY},
     [CT_CALL_RECV] = {"send/recv", false, false, false, false, NOBODY, EVERYBODY},
+    [CT_CALL_EXCHANGE] = {"exchange", false, false, false, false, NOBODY, NOBODY},
 };
 
 static const char *const reduce_names[CT_REDUCE_COUNT] = {
@@ -145,7 +146,7 @@ bool ct_call_complete(struct ct_call *call)
         return false;
     if (call->peer < 0 || call->peer >= call->size || !has_buffers(call))
         return false;
-    if (ct_call_is_transfer(call) && call->peer == call->rank)
+    if ((call->kind == CT_CALL_SEND || call->kind == CT_CALL_RECV) && call->peer == call->rank)
         return false;
     return !ct_call_reduces(call->kind) || (ct_reduce_supports(call->dtype, call->reduce) &&
                                             (unsigned)call->mode <= CT_MODE_INVARIANT);
@@ -203,11 +204,13 @@ struct ct_signature ct_call_signature_with(const struct ct_call *call,
     return signature;
 }
 
-/* "7 F32" or "F32 in parts #1234abcd". */
+/* "7 F32", "F32 in parts #1234abcd" or "7 messages". */
 static void print_data(struct ct_signature signature, enum ct_dtype dtype, bool hashed, char *text,
                        size_t room)
 {
-    if (hashed)
+    if (bits_of(signature.rest, 0, UNEVEN_AT) == CT_CALL_EXCHANGE)
+        (void)snprintf(text, room, "%llu messages", (unsigned long long)signature.count);
+    else if (hashed)
         (void)snprintf(text, room, "%s in parts #%08x", ct_dtype_name(dtype),
                        (unsigned)(signature.count & 0xffffffffu));
     else

@@ -18,6 +18,7 @@ enum ct_call_kind {
     CT_CALL_ALL_TO_ALL,
     CT_CALL_SEND,
     CT_CALL_RECV,
+    CT_CALL_EXCHANGE, /* many of the two; no backend sees it (exchange.h) */
 };
 
 /* In place is resolved: `send` and `recv` point at the input and at the output, and may be equal
@@ -34,9 +35,10 @@ struct ct_call {
     double scale; /* of a premultiplied sum; members may differ */
     const char *send;
     char *recv;
-    bool uneven;             /* a v form: parts are as `in` or `out` say */
-    struct ct_parts in, out; /* of `send` and `recv`, where these have parts */
-    size_t longest_bytes;    /* of all parts that this member knows; set by ct_call_complete */
+    bool uneven;                         /* a v form: parts are as `in` or `out` say */
+    struct ct_parts in, out;             /* of `send` and `recv`, where these have parts */
+    const struct ct_transfer *transfers; /* `count` of them, of an exchange */
+    size_t longest_bytes; /* of all parts that this member knows; set by ct_call_complete */
 };
 
 /* A run of bytes in a buffer. */
@@ -55,10 +57,10 @@ struct ct_span ct_call_out(const struct ct_call *call, int i);
 bool ct_call_reduces(enum ct_call_kind kind);
 bool ct_call_has_parts(enum ct_call_kind kind);
 
-/* send or recv: runs beside collectives. */
+/* Runs beside collectives: between two ranks, not all. */
 static inline bool ct_call_is_transfer(const struct ct_call *call)
 {
-    return call->kind == CT_CALL_SEND || call->kind == CT_CALL_RECV;
+    return call->kind >= CT_CALL_SEND;
 }
 
 /* Bytes of `count` elements. */

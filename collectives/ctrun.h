@@ -18,7 +18,9 @@
  * not gets CT_EMISMATCH wherever the difference can be seen, and never a silent wrong result.
  *
  * Progress: there is no hidden thread. A started operation advances inside calls on its group
- * (start, test, wait); whoever wants overlap gives the group a thread of its own.
+ * (test, wait); whoever wants overlap gives the group a thread of its own. One thread may have
+ * operations under way in several groups: it tests them in turn, or waits for them in an order that
+ * is the same at all ranks.
  *
  * Nothing hangs: each wait ends with 0 or one of
  *     CT_ETIMEOUT    the call's timeout passed: a member is slow, stuck or never came
@@ -241,6 +243,15 @@ const char *ct_group_backend(const struct ct_group *group);
  * ranks that work in step, the slowest one waits least. By the group's thread. */
 uint64_t ct_group_waited_ns(const struct ct_group *group);
 
+/* Split `parent`: the members that give the same `colour` (0 or more) make a group, ranked by
+ * `key`, equal keys by their rank in `parent`. With CT_NO_COLOUR a member belongs to none, and gets
+ * NULL. Collective over `parent`, among its other collectives; parts of parts are possible, and all
+ * of them live and work at the same time as the parent, each to be freed. Backend (by its name, or
+ * auto) and timeout are the parent's. 0, or an error with its sentence. */
+enum { CT_NO_COLOUR = -1 };
+int ct_group_split(struct ct_group *parent, int colour, int key, struct ct_group **ret_group,
+                   struct ct_error *err);
+
 /* End every operation of this group, here at once and at the other members as soon as they can
  * notice, with CT_EREVOKED (or CT_ECLOSED across machines). Any thread, any number of times. */
 void ct_group_revoke(struct ct_group *group);
@@ -319,6 +330,28 @@ struct ct_parts {
     const size_t *offsets;
 };
 
+/* One of several messages that go together. */
+enum ct_direction { CT_TO, CT_FROM };
+struct ct_transfer {
+    enum ct_direction direction;
+    int peer; /* may be this rank itself */
+    struct ct_data data;
+};
+
+static inline struct ct_transfer ct_transfer_to(int peer, const void *send, size_t count,
+                                                enum ct_dtype dtype)
+{
+    struct ct_transfer transfer = {CT_TO, peer, {send, NULL, count, dtype}};
+    return transfer;
+}
+
+static inline struct ct_transfer ct_transfer_from(int peer, void *recv, size_t count,
+                                                  enum ct_dtype dtype)
+{
+    struct ct_transfer transfer = {CT_FROM, peer, {NULL, recv, count, dtype}};
+    return transfer;
+}
+
 /* Blocking forms: start and wait in one call. What `send` and `recv` hold, in elements (a rank in
  * brackets: at this rank alone, the buffer of others is not looked at):
  *
@@ -340,15 +373,20 @@ struct ct_parts {
  * all_to_all_v       send_parts     recv_parts      not possible
  * send               count          -               recv may hold the data when send is NULL
  * recv               -              count
+ * exchange           a list of messages, each as send or recv
  *
  * v forms: data.count is counts[rank] (not looked at in all_to_all_v). Of all_gather_v and
  * reduce_scatter_v every member gives the same counts, of all_to_all_v each pair: what one sends is
  * what the other receives. Whatever differs is CT_EMISMATCH. Offsets are each member's own affair.
  *
  * send and recv match in order, for each pair and direction; a message of another size, type or tag
- * is a mismatch. A send, and a gather or reduce at another rank than the root, may return before
- * the other side has called. Every operation takes every type. Buffers of different arguments must
- * not overlap. */
+ * is a mismatch. All messages of an exchange go at once, so no order in which members list theirs
+ * makes a deadlock; with each peer they match in the order of the list, with those of its exchanges
+ * and with its plain sends and receives. What a rank sends to itself it receives from itself in the
+ * same exchange.
+ *
+ * A send, and a gather or reduce at another rank than the root, may return before the other side
+ * has called. Every operation takes every type. Buffers of different arguments must not overlap. */
 int ct_all_reduce(struct ct_group *group, struct ct_data data, enum ct_reduce reduce,
                   const struct ct_options *options);
 int ct_reduce(struct ct_group *group, struct ct_data data, enum ct_reduce reduce, int root,
@@ -372,12 +410,15 @@ int ct_all_to_all_v(struct ct_group *group, struct ct_data data, struct ct_parts
 int ct_send(struct ct_group *group, struct ct_data data, int to, const struct ct_options *options);
 int ct_recv(struct ct_group *group, struct ct_data data, int from,
             const struct ct_options *options);
+int ct_exchange(struct ct_group *group, const struct ct_transfer *transfers, int count,
+                const struct ct_options *options);
 int ct_barrier(struct ct_group *group, const struct ct_options *options);
 
 /* Handle forms: start, then ct_test or ct_wait exactly until one says that it is over; this gives
  * the request back. The buffers belong to the operation meanwhile. Collectives run in the order of
- * their start; sends and receives run beside them and beside those of other peers. At most
- * CT_REQUESTS_MAX are open at a time in a group: one more is CT_ELIMIT. Nothing is allocated. */
+ * their start; sends and receives run beside them and beside those of other peers, exchanges one
+ * after the other. A list of transfers belongs to the operation, too. At most CT_REQUESTS_MAX are
+ * open at a time in a group: one more is CT_ELIMIT. Nothing is allocated. */
 enum { CT_REQUESTS_MAX = 64 };
 
 int ct_all_reduce_start(struct ct_group *group, struct ct_data data, enum ct_reduce reduce,
@@ -408,6 +449,8 @@ int ct_send_start(struct ct_group *group, struct ct_data data, int to,
                   const struct ct_options *options, struct ct_request **ret_request);
 int ct_recv_start(struct ct_group *group, struct ct_data data, int from,
                   const struct ct_options *options, struct ct_request **ret_request);
+int ct_exchange_start(struct ct_group *group, const struct ct_transfer *transfers, int count,
+                      const struct ct_options *options, struct ct_request **ret_request);
 int ct_barrier_start(struct ct_group *group, const struct ct_options *options,
                      struct ct_request **ret_request);
 

@@ -316,7 +316,8 @@ static int fill_members(struct ct_group *group, const struct ct_group_options *o
         return ct_error_set(err, CT_ELIMIT, "a group of %d ranks: at most %d are possible",
                             group->size, GROUP_MAX);
     group->ranks = calloc((size_t)group->size, sizeof *group->ranks);
-    if (group->ranks == NULL)
+    group->lanes = calloc(2 * (size_t)group->size, sizeof *group->lanes);
+    if (group->ranks == NULL || group->lanes == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", group->size);
     for (int i = 0; i < group->size; i++) {
         group->ranks[i] = options->ranks != NULL ? options->ranks[i] : i;
@@ -340,6 +341,9 @@ static int form(struct ct_group *group, const struct ct_group_options *options,
     if (count == 0)
         return ct_error_set(err, CT_ENOMEM, "no memory for group %s", name);
     (void)snprintf(key, sizeof key, "%s/%llu", name, (unsigned long long)count);
+    group->key = strdup(key);
+    if (group->key == NULL)
+        return ct_error_set(err, CT_ENOMEM, "no memory for a group");
     group->record = ct_worker_record_group_new(group->job->record, key);
     if (group->record == NULL)
         group->record = &group->unread;
@@ -351,27 +355,29 @@ static int form(struct ct_group *group, const struct ct_group_options *options,
                              .deadline_ns = start_ns + group->timeout_ms * 1000000u,
                              .tuning = fill_tuning(tuning),
                              .failed_elsewhere = failed_elsewhere};
-    const char *wanted = options->backend == NULL || group->size == 1 ? "auto" : options->backend;
-    return open_first(group, &setup, wanted, err);
+    return open_first(group, &setup, group->size == 1 ? "auto" : group->wanted, err);
 }
 
-int ct_group_new_tuned(struct ct_job *job, const struct ct_group_options *options,
-                       const struct ct_tuning *tuning, struct ct_group **ret_group,
-                       struct ct_error *err)
+/* The table's own text for a name: what the caller gave may not live as long as the group. */
+static const char *own_name(const char *backend)
 {
-    static const struct ct_group_options none = {0};
-    struct ct_error unread = {0};
-    struct ct_group *group;
+    for (size_t i = 0; backend != NULL && i < CT_COUNT(backends); i++)
+        if (strcmp(backend, backends[i]->name) == 0)
+            return backends[i]->name;
+    return "auto";
+}
 
-    err = err != NULL ? err : &unread;
-    options = options != NULL ? options : &none;
-    int code = check_options(job, options, err);
-    if (code != 0)
-        return code;
-    group = calloc(1, sizeof *group);
+int ct_group_make(struct ct_job *job, const struct ct_group_options *options,
+                  const struct ct_tuning *tuning, struct ct_group **ret_group, struct ct_error *err)
+{
+    struct ct_group *group = calloc(1, sizeof *group);
+    int code;
+
     if (group == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a group");
     group->job = job;
+    group->wanted = own_name(options->backend);
+    group->tuning = tuning != NULL ? *tuning : (struct ct_tuning){0};
     group->timeout_ms = options->timeout_ms != 0 ? options->timeout_ms : TIMEOUT_MS;
     for (int i = CT_REQUESTS_MAX - 1; i >= 0; i--) {
         group->requests[i].group = group;
@@ -385,6 +391,19 @@ int ct_group_new_tuned(struct ct_job *job, const struct ct_group_options *option
     }
     *ret_group = group;
     return 0;
+}
+
+int ct_group_new_tuned(struct ct_job *job, const struct ct_group_options *options,
+                       const struct ct_tuning *tuning, struct ct_group **ret_group,
+                       struct ct_error *err)
+{
+    static const struct ct_group_options none = {0};
+    struct ct_error unread = {0};
+
+    err = err != NULL ? err : &unread;
+    options = options != NULL ? options : &none;
+    int code = check_options(job, options, err);
+    return code != 0 ? code : ct_group_make(job, options, tuning, ret_group, err);
 }
 
 int ct_group_new(struct ct_job *job, const struct ct_group_options *options,
@@ -402,6 +421,8 @@ void ct_group_free(struct ct_group *group)
     if (group->record != &group->unread)
         ct_worker_record_group_free(group->record);
     free(group->ranks);
+    free(group->lanes);
+    free(group->key);
     free(group);
 }
 

@@ -15,12 +15,24 @@ struct ct_request {
     int code; /* when over */
 };
 
+/* The messages of an exchange from one rank or to it: one at a time. */
+struct ct_group_lane {
+    struct ct_task task;
+    size_t next; /* where in the list to look for the next one */
+    bool busy;
+};
+
 struct ct_group {
     struct ct_job *job;
     const struct ct_backend *backend;
     void *state;
     int rank, size;
-    int *ranks; /* of the members, in the job */
+    int *ranks;                  /* of the members, in the job */
+    char *key;                   /* unique in the round: "world/1" */
+    const char *wanted;          /* the backend that was asked for, or "auto" */
+    struct ct_tuning tuning;     /* as given */
+    uint64_t splits;             /* how often it was split */
+    struct ct_group_lane *lanes; /* [direction][peer] */
     uint64_t timeout_ms;
     _Atomic bool revoked;
     struct ct_error failure;
@@ -39,6 +51,11 @@ struct ct_group {
 int ct_group_new_tuned(struct ct_job *job, const struct ct_group_options *options,
                        const struct ct_tuning *tuning, struct ct_group **ret_group,
                        struct ct_error *err);
+
+/* As ct_group_new_tuned, without a look at the options: ranks may come in any order. */
+int ct_group_make(struct ct_job *job, const struct ct_group_options *options,
+                  const struct ct_tuning *tuning, struct ct_group **ret_group,
+                  struct ct_error *err);
 
 /* Queue a call that ct_call_complete has checked; `timeout_ms` 0: the group's. 0, CT_ELIMIT, or the
  * code of a broken group. */

@@ -1,6 +1,6 @@
 /* The handle forms: a call is put together from its arguments, in place resolved, checked, queued.
  */
-#include "group.h"
+#include "exchange.h"
 
 /* A call with what all operations have in common. */
 static struct ct_call make_call(const struct ct_group *group, enum ct_call_kind kind,
@@ -178,6 +178,18 @@ int ct_recv_start(struct ct_group *group, struct ct_data data, int from,
     struct ct_call call = make_call(group, CT_CALL_RECV, data, options);
 
     call.peer = from;
+    return start(group, &call, options, ret_request);
+}
+
+int ct_exchange_start(struct ct_group *group, const struct ct_transfer *transfers, int count,
+                      const struct ct_options *options, struct ct_request **ret_request)
+{
+    struct ct_data list = {NULL, NULL, count > 0 ? (size_t)count : 0, CT_U8};
+    struct ct_call call = make_call(group, CT_CALL_EXCHANGE, list, options);
+
+    call.transfers = transfers;
+    if (count < 0 || (count > 0 && transfers == NULL) || !ct_exchange_valid(&call))
+        return group->failure.code != 0 ? group->failure.code : CT_EUSAGE;
     return start(group, &call, options, ret_request);
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "exchange.h"
 
 #include <sched.h>
 
@@ -30,19 +31,25 @@ void ct_group_break(struct ct_group *group, int code)
 
 /* ---- progress --------------------------------------------------------------------------------*/
 
-/* Must `later` wait for `earlier`? Collectives do for each other, and so do the messages of one
- * pair and direction. */
-static bool same_lane(const struct ct_call *later, const struct ct_call *earlier)
+/* Must `later` wait for `before`? Collectives do for each other, and so do exchanges, and the
+ * messages of one pair and direction; an exchange looks itself which of its own have to wait. */
+static bool waits_for(const struct ct_group *group, const struct ct_call *later,
+                      const struct ct_task *before)
 {
-    if (!ct_call_is_transfer(later))
-        return !ct_call_is_transfer(earlier);
+    const struct ct_call *earlier = &before->call;
+
+    if (!ct_call_is_transfer(later) || later->kind == CT_CALL_EXCHANGE)
+        return later->kind == CT_CALL_EXCHANGE ? earlier->kind == later->kind
+                                               : !ct_call_is_transfer(earlier);
+    if (earlier->kind == CT_CALL_EXCHANGE)
+        return ct_exchange_holds(group, before, later->kind, later->peer);
     return later->kind == earlier->kind && later->peer == earlier->peer;
 }
 
-static bool first_in_lane(const struct ct_group *group, int index)
+static bool may_advance(const struct ct_group *group, int index)
 {
     for (int i = 0; i < index; i++)
-        if (same_lane(&group->queue[index]->task.call, &group->queue[i]->task.call))
+        if (waits_for(group, &group->queue[index]->task.call, &group->queue[i]->task))
             return false;
     return true;
 }
@@ -70,6 +77,23 @@ static void fail(struct ct_group *group, const struct ct_task *task, int code)
     ct_group_break(group, code);
 }
 
+static int progress(struct ct_group *group, struct ct_task *task)
+{
+    if (task->call.kind == CT_CALL_EXCHANGE)
+        return ct_exchange_progress(group, task, &group->failure);
+    return group->backend->progress(group->state, task, &group->failure);
+}
+
+/* Whom a request waits for; -1 when not known. */
+static int missing_of(const struct ct_request *request)
+{
+    const struct ct_group *group = request->group;
+
+    if (request->task.call.kind == CT_CALL_EXCHANGE)
+        return ct_exchange_missing(group);
+    return group->backend->missing(group->state, &request->task);
+}
+
 /* Everything that can advance. */
 static void advance(struct ct_group *group)
 {
@@ -83,8 +107,8 @@ static void advance(struct ct_group *group)
         uint64_t moves = task->moves;
         int code = 0;
 
-        if (first_in_lane(group, i))
-            code = group->backend->progress(group->state, task, &group->failure);
+        if (may_advance(group, i))
+            code = progress(group, task);
         if (code < 0) {
             fail(group, task, code);
             return;
@@ -100,7 +124,7 @@ static void advance(struct ct_group *group)
 static void expire(struct ct_request *request)
 {
     struct ct_group *group = request->group;
-    int missing = group->backend->missing(group->state, &request->task);
+    int missing = missing_of(request);
     char what[128];
 
     ct_signature_print(request->task.signature, what, sizeof what);
@@ -147,7 +171,7 @@ static void record_wait(struct ct_request *request, uint64_t now)
 static void record_details(struct ct_request *request, uint64_t now)
 {
     struct ct_group *group = request->group;
-    int awaited = group->backend->missing(group->state, &request->task);
+    int awaited = missing_of(request);
     char words[CT_RECORD_WORDS];
 
     ct_signature_print(request->task.signature, words, sizeof words);
