@@ -8,6 +8,10 @@
 
 #include <stdarg.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum ct_err {
 #define CT_ERROR(name, value, status, text) CT_E##name = value,
 #include "base/error.def"
@@ -36,5 +40,9 @@ const char *ct_error_name(int code);
 
 /* The exit status a program ends with for `code`: 0 for 0, from error.def, 71 for an errno. */
 int ct_exit_status(int code);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -130,6 +130,17 @@ Test(library, a_daemon_that_is_away_while_a_group_forms_fails_nobody)
     proc_free(&daemon);
 }
 
+Test(library, a_small_program_reduces_over_its_ranks)
+{
+    struct proc agent;
+
+    e2e_start(&agent, "--nproc_per_node=3", proc_program("../tests/programs/pi"), "100000", NULL);
+    cr_assert_eq(proc_finish(&agent, 60), 0, "%s", ct_buf_str(&agent.text));
+    e2e_said(&agent, "pi is about 3.1");
+    e2e_said(&agent, "on 3 ranks");
+    proc_free(&agent);
+}
+
 Test(library, alone_it_is_a_world_of_one)
 {
     struct proc program;

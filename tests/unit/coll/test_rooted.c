@@ -111,15 +111,12 @@ static int check_all_to_all(struct ct_group *group, const struct shape *shape)
 
 /* ---- every combination -----------------------------------------------------------------------*/
 
-static int check_moves(struct ct_group *group, const struct shape *shape)
+static int check_moves(struct ct_group *group, const struct shape *shape, int root)
 {
     int line = check_all_to_all(group, shape);
 
-    for (int root = 0; root < ct_group_size(group) && line == 0; root++) {
-        line = check_gather(group, shape, root);
-        line = line != 0 ? line : check_scatter(group, shape, root);
-    }
-    return line;
+    line = line != 0 ? line : check_gather(group, shape, root);
+    return line != 0 ? line : check_scatter(group, shape, root);
 }
 
 static int check_reductions(struct ct_group *group, struct shape shape)
@@ -140,7 +137,7 @@ static int check_reductions(struct ct_group *group, struct shape shape)
 
 static int check_all(struct ct_group *group, struct rig *rig)
 {
-    int line = 0;
+    int line = 0, root = 0; /* each takes its turn, with each size */
 
     (void)rig;
     for (int dtype = 0; dtype < CT_DTYPE_COUNT; dtype++)
@@ -149,7 +146,8 @@ static int check_all(struct ct_group *group, struct rig *rig)
                                   .count = shape_counts[s],
                                   .in_place = ((size_t)dtype + s) % 2 == 0};
 
-            line = check_moves(group, &shape);
+            root = (root + 1) % ct_group_size(group);
+            line = check_moves(group, &shape, root);
             line = line != 0 ? line : check_reductions(group, shape);
         }
     return line;

@@ -181,8 +181,12 @@ static int check_all(struct ct_group *group, struct rig *rig)
 
 static int check_large(struct ct_group *group, struct rig *rig)
 {
+    struct shape shape = {.dtype = CT_I16, .count = 100001, .mode = CT_MODE_INVARIANT};
+    int line = check_all_gather(group, &shape);
+
     (void)rig;
-    return check_one(group, (struct shape){.dtype = CT_I8, .count = 150001});
+    line = line != 0 ? line : check_all_to_all(group, &shape);
+    return line != 0 ? line : check_reduce_scatter(group, &shape);
 }
 
 ParameterizedTestParameters(uneven, results_equal_the_reference)
