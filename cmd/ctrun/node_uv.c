@@ -109,27 +109,24 @@ static bool others_are_here(struct node *node)
     return true;
 }
 
-/* Signals that are no ends may come late: the closing handles leave them their deadly default. */
-static void hold_late_signals(const struct node *node)
+/* Signals that are no ends may come late; their closed handles have left them a deadly default. */
+static void ignore_late_signals(const struct node *node)
 {
     uint64_t ends, forwards, requeue = ct_config_requeue_signals(&node->job->cfg);
-    sigset_t late;
 
     ct_config_signals(&node->job->cfg, &ends, &forwards);
-    (void)sigemptyset(&late);
-    for (int signal = 1; signal < NODE_SIGNALS; signal++)
-        if (ct_signals_has(forwards | requeue, signal))
-            (void)sigaddset(&late, signal);
-    (void)sigprocmask(SIG_BLOCK, &late, NULL);
+    for (int number = 1; number < NODE_SIGNALS; number++)
+        if (ct_signals_has(forwards | requeue, number))
+            (void)signal(number, SIG_IGN);
 }
 
 static void close_all(struct node *node)
 {
     node->closed = true;
-    hold_late_signals(node);
     words_waiting(node, NULL);
     for (int i = 0; i < node->signal_count; i++)
         uv_close((uv_handle_t *)&node->signals[i], NULL);
+    ignore_late_signals(node);
     uv_close((uv_handle_t *)&node->notice, NULL);
     uv_close((uv_handle_t *)&node->linger, NULL);
     uv_close((uv_handle_t *)&node->quiesce, NULL);
