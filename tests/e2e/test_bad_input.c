@@ -53,7 +53,7 @@ static const struct bad_case {
     {"no GPUs here", NULL, {"--nproc_per_node", "gpus", "/bin/true"}, 2, {"nproc_per_node"}},
     {"nodes reversed", NULL, {"--nnodes", "3:2", "/bin/true"}, 2, {"nnodes", "3:2"}},
     {"nodes not a number", NULL, {"--nnodes", "many", "/bin/true"}, 2, {"nnodes", "many"}},
-    {"unknown option", NULL, {"--nproc_per_nod", "2", "/bin/true"}, 2, {"nproc_per_nod"}},
+    {"unknown option", NULL, {"--nproc_per_nofe", "2", "/bin/true"}, 2, {"nproc_per_node"}},
     {"value missing", NULL, {"--nnodes"}, 2, {"nnodes"}},
     {"rank without nodes", NULL, {"--node_rank", "3", "/bin/true"}, 2, {"node_rank"}},
     {"two nodes, nowhere to meet", NULL, {"--nnodes", "2", "/bin/true"}, 2, {"rdzv_endpoint"}},

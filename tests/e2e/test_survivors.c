@@ -332,7 +332,7 @@ static const char *slow_trainer(void)
     return e2e_script("trainer", text);
 }
 
-/* The process of local rank `rank`, whatever its name is. */
+/* The worker in place `index`, whatever its name is; before all of them ctrun has its guard. */
 static pid_t child_of(const struct proc *agent, int index)
 {
     char path[PATH_BYTES];
@@ -341,7 +341,7 @@ static pid_t child_of(const struct proc *agent, int index)
     (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)agent->pid,
                    (int)agent->pid);
     FILE *file = fopen(path, "re");
-    for (int i = 0; file != NULL && i <= index; i++)
+    for (int i = 0; file != NULL && i <= index + 1; i++)
         if (fscanf(file, "%d", &pid) != 1)
             pid = 0;
     if (file != NULL)
