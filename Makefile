@@ -223,8 +223,8 @@ sim: $(SIM) ## the rendezvous simulator, SEEDS=2000 from FIRST=1
 	$(SIM) --scenarios tests/sim/transcripts
 sim-large: $(SIM) ## rounds of AGENTS=10000 simulated agents: what they cost
 	$(SIM) --agents $(or $(AGENTS),10000)
-mutants: ## each guard of the rendezvous removed: does the simulator notice? SEEDS=3000
-	tests/sim/mutants $(or $(SEEDS),3000)
+mutants: ## each guard of the rendezvous removed: does the simulator notice? SEEDS=8000
+	tests/sim/mutants $(or $(SEEDS),8000)
 soak: $(SOAK) all ## an elastic training under random faults for SECONDS=300, SEED=the time
 	$(SOAK) --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED)) --programs $(BUILD)/bin
 bench: all $(BENCHES) ## the benchmarks against peers (scripts/bench)
