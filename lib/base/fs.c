@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,20 +110,29 @@ int ct_fs_replace(const char *path, const void *data, size_t size, struct ct_err
     return ct_error_set(err, CT_EIO, "%s: cannot be written: %s", path, strerror(-code));
 }
 
+/* Is it there now? Else errno says why not. */
+static bool make_dir(const char *path)
+{
+    struct stat info;
+
+    return mkdir(path, 0755) == 0 ||
+           (errno == EEXIST && stat(path, &info) == 0 && S_ISDIR(info.st_mode));
+}
+
 int ct_fs_make_dirs(const char *path, struct ct_error *err)
 {
     char partial[PATH_MAX];
 
     if (path[0] == '\0' || !ct_str_copy(partial, sizeof partial, path))
         return ct_error_set(err, CT_ECANTCREAT, "directory \"%.64s\": not a usable path", path);
+    if (make_dir(partial)) /* mostly its parents are there */
+        return 0;
     for (char *at = partial + 1;; at++) {
         if (*at != '/' && *at != '\0')
             continue;
         char kept = *at;
         *at = '\0';
-        struct stat info;
-        if (mkdir(partial, 0755) != 0 &&
-            (errno != EEXIST || stat(partial, &info) != 0 || !S_ISDIR(info.st_mode)))
+        if (!make_dir(partial))
             return ct_error_set(err, CT_ECANTCREAT, "directory %s: cannot be created: %s", partial,
                                 strerror(errno));
         *at = kept;
