@@ -1,4 +1,5 @@
 #include "server.h"
+#include "client.h"
 
 #include "base/str.h"
 
@@ -169,4 +170,29 @@ void hear_end(int fd)
         host_turn(__FILE__, __LINE__, "closed by the server");
         count = recv(fd, &byte, 1, MSG_DONTWAIT);
     } while (count > 0 || (count < 0 && errno == EAGAIN));
+}
+
+void ask_at(int fd, int code, const char *format, const char *key, const char *value)
+{
+    struct ct_buf request = {0};
+
+    compose(&request, code, format, key, value);
+    say(fd, request.data, request.size);
+    ct_buf_deinit(&request);
+}
+
+void expect_value_at(int fd, const char *key, const char *value)
+{
+    struct ct_buf got = {0};
+
+    ask_at(fd, GET, "b", key, NULL);
+    hear(fd, 8 + strlen(value), &got);
+    cr_assert_eq(ct_get_le64(got.data), strlen(value));
+    cr_assert_str_eq(ct_buf_str(&got) + 8, value);
+    ct_buf_deinit(&got);
+}
+
+struct ct_tcpstore_counts counts(void)
+{
+    return ct_tcpstore_counts(ct_tcpstore_server_store(host.server));
 }

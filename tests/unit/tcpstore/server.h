@@ -58,4 +58,12 @@ void hear_end(int fd);
     } while (0)
 void host_turn(const char *file, int line, const char *condition);
 
+/* One request of a key and, or not, a value (see compose). */
+void ask_at(int fd, int code, const char *format, const char *key, const char *value);
+
+/* GET, and the answer is this. */
+void expect_value_at(int fd, const char *key, const char *value);
+
+struct ct_tcpstore_counts counts(void);
+
 #endif

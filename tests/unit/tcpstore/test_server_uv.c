@@ -20,38 +20,12 @@
 
 TestSuite(server, .init = host_set_up, .fini = host_tear_down, .timeout = 60);
 
-static void ask_at(int fd, int code, const char *format, const char *key, const char *value)
-{
-    struct ct_buf request = {0};
-
-    compose(&request, code, format, key, value);
-    say(fd, request.data, request.size);
-    ct_buf_deinit(&request);
-}
-
 static int greet(void)
 {
     int fd = dial();
 
     say(fd, "\x00\xCE\xF7\x85\x3C", 5);
     return fd;
-}
-
-/* GET, and the answer is this. */
-static void expect_value_at(int fd, const char *key, const char *value)
-{
-    struct ct_buf got = {0};
-
-    ask_at(fd, GET, "b", key, NULL);
-    hear(fd, 8 + strlen(value), &got);
-    cr_assert_eq(ct_get_le64(got.data), strlen(value));
-    cr_assert_str_eq(ct_buf_str(&got) + 8, value);
-    ct_buf_deinit(&got);
-}
-
-static struct ct_tcpstore_counts counts(void)
-{
-    return ct_tcpstore_counts(ct_tcpstore_server_store(host.server));
 }
 
 Test(server, two_clients_share_a_store)

@@ -125,31 +125,6 @@ static int greet(int index)
     return fd;
 }
 
-static void ask_at(int fd, int code, const char *format, const char *name, const char *value)
-{
-    struct ct_buf request = {0};
-
-    compose(&request, code, format, name, value);
-    say(fd, request.data, request.size);
-    ct_buf_deinit(&request);
-}
-
-static void expect_value_at(int fd, const char *name, const char *value)
-{
-    struct ct_buf got = {0};
-
-    ask_at(fd, GET, "b", name, NULL);
-    hear(fd, 8 + strlen(value), &got);
-    cr_assert_eq(ct_get_le64(got.data), strlen(value));
-    cr_assert_str_eq(ct_buf_str(&got) + 8, value);
-    ct_buf_deinit(&got);
-}
-
-static struct ct_tcpstore_counts counts(void)
-{
-    return ct_tcpstore_counts(ct_tcpstore_server_store(host.server));
-}
-
 Test(tunnel, clients_of_two_relays_and_of_the_server_share_a_store)
 {
     start_all();
