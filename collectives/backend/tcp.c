@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HEADER_MAGIC = 0x63746d31, SPINS = 20, SCRATCH_BYTES = 8 << 20, BLOCK_MIN = 16 << 10 };
+enum { HEADER_MAGIC = 0x63746d31, SPINS = 20 };
 
 /* ---- creation --------------------------------------------------------------------------------*/
 
@@ -33,47 +33,29 @@ static void close_group(void *state)
     if (tcp->listener >= 0)
         (void)close(tcp->listener);
     free(tcp->fds);
-    free(tcp->schedule.step);
     free(tcp->moves);
     free(tcp->greeted);
-    free(tcp->scratch);
-    free(tcp->sources);
-    free(tcp->factors);
+    ct_wave_deinit(&tcp->wave);
     free(tcp->headers);
     free(tcp->wanted);
     free(tcp->polls);
     free(tcp);
 }
 
-/* With many ranks the blocks shrink, so that the slots stay within bounds. */
-static size_t block_size(const struct ct_setup *setup)
-{
-    size_t most = CT_MAX(SCRATCH_BYTES / (2 * (size_t)setup->size), (size_t)BLOCK_MIN);
-
-    return (CT_MIN(setup->tuning.tcp_block_bytes, most) + 63) / 64 * 64;
-}
-
 static bool allocate(struct ct_tcp *tcp)
 {
-    size_t size = (size_t)tcp->size, steps = (size_t)ct_schedule_capacity(tcp->size);
+    size_t size = (size_t)tcp->size, moves = (size_t)ct_wave_moves_max(&tcp->wave);
 
     tcp->fds = malloc(CT_LANES * size * sizeof *tcp->fds);
-    tcp->schedule.step = calloc(steps, sizeof *tcp->schedule.step);
-    tcp->schedule.capacity = (int)steps;
-    tcp->moves = calloc(steps, sizeof *tcp->moves);
+    tcp->moves = calloc(moves, sizeof *tcp->moves);
     tcp->greeted = calloc(2 * size, sizeof *tcp->greeted);
-    tcp->scratch = aligned_alloc(64, 2 * size * tcp->block_bytes);
-    tcp->sources = calloc(size, sizeof *tcp->sources);
-    tcp->factors = calloc(size, sizeof *tcp->factors);
     tcp->headers = calloc(size, CT_TCP_HEADER);
     tcp->wanted = calloc(CT_LANES * size, sizeof *tcp->wanted);
     tcp->polls = calloc(CT_LANES * size, sizeof *tcp->polls);
     for (size_t i = 0; tcp->fds != NULL && i < CT_LANES * size; i++)
         tcp->fds[i] = -1;
-    return tcp->fds != NULL && tcp->schedule.step != NULL && tcp->moves != NULL &&
-           tcp->greeted != NULL && tcp->scratch != NULL && tcp->sources != NULL &&
-           tcp->factors != NULL && tcp->headers != NULL && tcp->wanted != NULL &&
-           tcp->polls != NULL;
+    return tcp->fds != NULL && tcp->moves != NULL && tcp->greeted != NULL && tcp->headers != NULL &&
+           tcp->wanted != NULL && tcp->polls != NULL;
 }
 
 static int prepare(const struct ct_setup *setup, struct ct_blob *ret_blob, void **ret_state,
@@ -88,10 +70,7 @@ static int prepare(const struct ct_setup *setup, struct ct_blob *ret_blob, void 
     tcp->rank = setup->rank;
     tcp->size = setup->size;
     tcp->listener = -1;
-    tcp->tuning = setup->tuning;
-    tcp->block_bytes = block_size(setup);
-    tcp->tuning.tcp_flat_bytes = CT_MIN(setup->tuning.tcp_flat_bytes, tcp->block_bytes);
-    if (!allocate(tcp))
+    if (ct_wave_init(&tcp->wave, setup) != 0 || !allocate(tcp))
         return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", setup->size);
     int code = ct_mesh_listen(setup, &address, &tcp->listener, err);
     memcpy(ret_blob->data, &address, sizeof address);

@@ -1,22 +1,13 @@
-/* The engine of backend tcp: schedules (schedule.h) carried out over a full mesh of connections.
+/* The engine of backend tcp: collectives in waves (wave.h) over a full mesh of connections.
  *
- * A collective is cut into chunks, and goes in waves: in wave w, chunk c is in phase w - c of its
- * schedule, so that the chunks under way are each in another phase and all links are busy.
- *
- *     wave 0   chunk 0 phase 0
- *     wave 1   chunk 0 phase 1   chunk 1 phase 0
- *     wave 2                     chunk 1 phase 1   chunk 2 phase 0   ...
- *
- * All sends and receives of a wave run at once, straight from and into the caller's buffers; when
- * they are over its reductions are made, then comes the next wave. Both ends of a connection list
- * the messages of a wave in the same order, so bytes need no labels: only the first message of a
- * call between two ranks, in each direction, carries a header, by which they compare their calls.
- */
+ * All sends and receives of a wave run at once, straight from and into the caller's buffers. Both
+ * ends of a connection list the messages of a wave in the same order, so bytes need no labels: only
+ * the first message of a call between two ranks, in each direction, carries a header, by which they
+ * compare their calls. */
 #ifndef CT_COLL_TCP_H
 #define CT_COLL_TCP_H
 
-#include "backend.h"
-#include "schedule.h"
+#include "backend/wave.h"
 
 enum { CT_TCP_HEADER = 40 };
 
@@ -35,13 +26,11 @@ struct ct_tcp {
     int rank, size;
     int listener; /* while the group forms; then -1 */
     int *fds;     /* [lane][peer] */
-    struct ct_tuning tuning;
 
     /* the collective under way */
     bool busy;
     uint64_t call; /* counts them */
-    size_t block_bytes, chunk_bytes, chunks;
-    struct ct_schedule schedule;
+    struct ct_wave wave;
     struct ct_tcp_move *moves;
     int move_count;
     uint64_t *greeted; /* [out, in][peer]: the last call whose header was listed */
