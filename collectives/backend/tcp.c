@@ -3,7 +3,6 @@
 
 #include "backend/tcp_mesh.h"
 #include "base/assert.h"
-#include "base/bytes.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -14,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HEADER_MAGIC = 0x63746d31, SPINS = 20 };
+enum { SPINS = 20 };
 
 /* ---- creation --------------------------------------------------------------------------------*/
 
@@ -49,7 +48,7 @@ static bool allocate(struct ct_tcp *tcp)
     tcp->fds = malloc(CT_LANES * size * sizeof *tcp->fds);
     tcp->moves = calloc(moves, sizeof *tcp->moves);
     tcp->greeted = calloc(2 * size, sizeof *tcp->greeted);
-    tcp->headers = calloc(size, CT_TCP_HEADER);
+    tcp->headers = calloc(size, CT_GREETING_BYTES);
     tcp->wanted = calloc(CT_LANES * size, sizeof *tcp->wanted);
     tcp->polls = calloc(CT_LANES * size, sizeof *tcp->polls);
     for (size_t i = 0; tcp->fds != NULL && i < CT_LANES * size; i++)
@@ -95,37 +94,6 @@ static void settle(void *state)
 
 /* ---- messages --------------------------------------------------------------------------------*/
 
-void ct_tcp_write_header(unsigned char *header, const struct ct_tcp_greeting *greeting)
-{
-    uint64_t scale;
-
-    memcpy(&scale, &greeting->scale, sizeof scale);
-    ct_put_le32(header, HEADER_MAGIC);
-    ct_put_le32(header + 4, (uint32_t)greeting->code);
-    ct_put_le64(header + 8, greeting->call);
-    ct_put_le64(header + 16, greeting->signature.count);
-    ct_put_le64(header + 24, greeting->signature.rest);
-    ct_put_le64(header + 32, scale);
-}
-
-int ct_tcp_check_header(const struct ct_tcp *tcp, const unsigned char *header, int peer,
-                        struct ct_tcp_greeting *greeting, struct ct_error *err)
-{
-    uint64_t scale = ct_get_le64(header + 32);
-    int code = (int)ct_get_le32(header + 4);
-    struct ct_signature theirs = {ct_get_le64(header + 16), ct_get_le64(header + 24)};
-
-    if (ct_get_le32(header) != HEADER_MAGIC || code > 0)
-        return ct_error_set(err, CT_EPROTOCOL, "rank %d sent what is no header", peer);
-    if (code != 0)
-        return ct_error_set(err, code, "rank %d ended the group: %s", peer, ct_strerror(code));
-    if (ct_get_le64(header + 8) != greeting->call ||
-        !ct_signature_equal(theirs, greeting->signature))
-        return ct_signature_mismatch(greeting->signature, tcp->rank, theirs, peer, err);
-    memcpy(&greeting->scale, &scale, sizeof scale);
-    return 0;
-}
-
 static int closed(const struct ct_tcp_move *move, int error, struct ct_error *err)
 {
     if (error == 0)
@@ -142,7 +110,7 @@ int ct_tcp_attempt(struct ct_tcp *tcp, int lane, struct ct_tcp_move *move, struc
     tcp->wanted[index] &= (short)~event;
     while (move->header_left + move->left > 0) {
         struct iovec parts[2] = {
-            {move->header + CT_TCP_HEADER - move->header_left, move->header_left},
+            {move->header + CT_GREETING_BYTES - move->header_left, move->header_left},
             {move->data, move->left}};
         bool headless = move->header_left == 0;
         struct msghdr message = {.msg_iov = parts + (headless ? 1 : 0),
@@ -226,7 +194,7 @@ static bool between_messages(const struct ct_tcp *tcp, int peer)
         return true;
     for (int i = 0; i < tcp->move_count; i++)
         if (tcp->moves[i].out && tcp->moves[i].peer == peer)
-            return tcp->moves[i].header_left == CT_TCP_HEADER;
+            return tcp->moves[i].header_left == CT_GREETING_BYTES;
     return false;
 }
 
@@ -235,9 +203,9 @@ static bool between_messages(const struct ct_tcp *tcp, int peer)
 static void fail(void *state, int code)
 {
     struct ct_tcp *tcp = state;
-    unsigned char header[CT_TCP_HEADER];
+    unsigned char header[CT_GREETING_BYTES];
 
-    ct_tcp_write_header(header, &(struct ct_tcp_greeting){.code = code});
+    ct_greeting_write(header, &(struct ct_greeting){.code = code});
     for (int peer = 0; peer < tcp->size; peer++) {
         if (peer == tcp->rank)
             continue;

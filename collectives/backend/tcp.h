@@ -7,9 +7,8 @@
 #ifndef CT_COLL_TCP_H
 #define CT_COLL_TCP_H
 
+#include "backend/greeting.h"
 #include "backend/wave.h"
-
-enum { CT_TCP_HEADER = 40 };
 
 /* One message of the current wave. */
 struct ct_tcp_move {
@@ -19,7 +18,7 @@ struct ct_tcp_move {
     size_t header_left;
     size_t left;
     char *data; /* the next byte to go, or to come */
-    unsigned char header[CT_TCP_HEADER];
+    unsigned char header[CT_GREETING_BYTES];
 };
 
 struct ct_tcp {
@@ -42,21 +41,6 @@ struct ct_tcp {
     short *wanted;          /* [lane][peer]: the poll events that would help */
     struct pollfd *polls;
 };
-
-/* What a header says: what was called, or why the sender ends the group (code != 0). */
-struct ct_tcp_greeting {
-    int code;
-    uint64_t call; /* which collective, counted; 0: a message */
-    struct ct_signature signature;
-    double scale;
-};
-
-void ct_tcp_write_header(unsigned char *header, const struct ct_tcp_greeting *greeting);
-
-/* Compare a header from `peer` with the own call: 0, CT_EMISMATCH, or the peer's code. Then
- * `greeting` has the peer's factor. */
-int ct_tcp_check_header(const struct ct_tcp *tcp, const unsigned char *header, int peer,
-                        struct ct_tcp_greeting *greeting, struct ct_error *err);
 
 /* One attempt to move header and data on a lane; counts what is left down. 1 all moved, 0 not yet,
  * or CT_ECLOSED. */

@@ -3,13 +3,13 @@
 #include "backend/tcp_mesh.h"
 
 /* The greeting that goes to `peer` (out), or that must come from it. */
-static struct ct_tcp_greeting greet(const struct ct_tcp *tcp, const struct ct_task *task, int peer,
-                                    bool out)
+static struct ct_greeting greet(const struct ct_tcp *tcp, const struct ct_task *task, int peer,
+                                bool out)
 {
-    return (struct ct_tcp_greeting){
-        .call = tcp->call,
-        .signature = ct_call_signature_with(&task->call, task->signature, peer, out),
-        .scale = task->call.scale};
+    return (struct ct_greeting){.call = tcp->call,
+                                .signature =
+                                    ct_call_signature_with(&task->call, task->signature, peer, out),
+                                .scale = task->call.scale};
 }
 
 static void list_move(struct ct_tcp *tcp, const struct ct_task *task,
@@ -22,10 +22,10 @@ static void list_move(struct ct_tcp *tcp, const struct ct_task *task,
         .peer = what->peer, .out = what->out, .data = what->data, .left = what->bytes};
     if (*greeted != tcp->call) {
         *greeted = tcp->call;
-        move->header_left = CT_TCP_HEADER;
-        struct ct_tcp_greeting greeting = greet(tcp, task, what->peer, what->out);
+        move->header_left = CT_GREETING_BYTES;
+        struct ct_greeting greeting = greet(tcp, task, what->peer, what->out);
         if (what->out)
-            ct_tcp_write_header(move->header, &greeting);
+            ct_greeting_write(move->header, &greeting);
     }
 }
 
@@ -60,8 +60,8 @@ static int advance_move(struct ct_tcp *tcp, struct ct_task *task, struct ct_tcp_
 
     task->moves += move->header_left + move->left != before;
     if (header_comes && move->header_left == 0) {
-        struct ct_tcp_greeting greeting = greet(tcp, task, move->peer, false);
-        int differs = ct_tcp_check_header(tcp, move->header, move->peer, &greeting, err);
+        struct ct_greeting greeting = greet(tcp, task, move->peer, false);
+        int differs = ct_greeting_check(move->header, tcp->rank, move->peer, &greeting, err);
 
         if (differs != 0)
             return differs;
