@@ -214,6 +214,30 @@ int ct_job_publish(struct ct_job *job, uint64_t step, uint64_t digest);
  * Without an agent everything may be published. */
 int ct_job_published(struct ct_job *job, int timeout_ms, struct ct_error *err);
 
+/* ---- memory ----------------------------------------------------------------------------------
+ *
+ * Symmetric memory: what lies in it is read and written by the other ranks of the node where it is,
+ * so that nothing is copied into stages. Any part of any such allocation may be given to any call,
+ * at each member another one. A call copies nothing where these lie in it (a member whose buffer is
+ * ordinary makes the call take the ordinary path, with the same result):
+ *
+ *     all_reduce       send and recv of every member
+ *     reduce_scatter   send of every member (in place: recv)
+ *     all_gather       send of every member (in place: recv)
+ *     broadcast        send of the root (in place: recv)
+ *
+ * Not collective: each process allocates what it wants when it wants it; a group gets to know an
+ * allocation at its first use there, by one more round. It belongs to the job, and outlives groups
+ * and rounds. Between nodes, and where there are no others, it is memory like any other. */
+
+/* `bytes` (> 0) of zeroed memory, aligned to pages, without a name: none is left when the process
+ * dies. Any thread. 0, or a negative code with its sentence. */
+int ct_mem_alloc(struct ct_job *job, size_t bytes, void **ret_memory, struct ct_error *err);
+
+/* Give it back, no call on it being under way. Any thread. NULL is fine. ct_job_close gives back
+ * what is left. */
+void ct_mem_free(struct ct_job *job, void *memory);
+
 /* ---- groups ----------------------------------------------------------------------------------*/
 
 /* All zero means: every rank of the job, best backend, ten minutes. */

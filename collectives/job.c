@@ -171,6 +171,7 @@ int ct_job_open(struct ct_job **ret_job, struct ct_error *err)
     job = calloc(1, sizeof *job);
     if (job == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a job");
+    ct_memory_init(&job->memory);
     job->names = ct_job_names_new();
     if (job->names == NULL)
         code = ct_error_set(err, CT_ENOMEM, "no memory for a job");
@@ -199,6 +200,7 @@ void ct_job_close(struct ct_job *job)
     ct_worker_record_unmap(job->record);
     free(job->nodes);
     ct_job_names_free(job->names);
+    ct_memory_deinit(&job->memory);
     free(job);
 }
 

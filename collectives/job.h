@@ -5,6 +5,7 @@
 #include "ctrun.h"
 #include "job_names.h"
 #include "kv.h"
+#include "memory.h"
 #include "wire/control_page.h"
 #include "wire/worker_record.h"
 
@@ -28,6 +29,7 @@ struct ct_job {
     struct ct_job_link *link;           /* NULL without an agent */
     struct ct_job_state *state;         /* see state.h; NULL: no step has begun */
     struct ct_job_names *names;
+    struct ct_memory memory;
     struct ct_thread_world *world; /* ranks are threads of this process; else NULL */
     char run_id[129];
 };

@@ -221,6 +221,8 @@ int ct_thread_world_new(int world, struct ct_thread_world **ret_world)
             .names = ct_job_names_new(),
             .world = made,
         };
+    for (int rank = 0; rank < WORLD_MAX; rank++)
+        ct_memory_init(&made->jobs[rank].memory);
     for (int rank = 0; rank < world; rank++)
         if (made->jobs[rank].names == NULL) {
             ct_thread_world_free(made);
@@ -237,6 +239,7 @@ void ct_thread_world_free(struct ct_thread_world *world)
     for (int rank = 0; rank < WORLD_MAX; rank++) {
         ct_job_state_free(world->jobs[rank].state);
         ct_job_names_free(world->jobs[rank].names);
+        ct_memory_deinit(&world->jobs[rank].memory);
     }
     while (world->entries != NULL) {
         struct entry *entry = world->entries;

@@ -1,0 +1,162 @@
+/* Symmetric memory: what an owner gets, what others get of it, and that nothing is left. */
+#include "memory.h"
+
+#include "base/assert.h"
+#include "thread_world.h"
+
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+TestSuite(memory, .timeout = 30);
+
+enum { BYTES = 100000 };
+
+static char *alloc(struct ct_memory *memory, size_t bytes)
+{
+    struct ct_error err = {0};
+    void *base = NULL;
+
+    cr_assert_eq(ct_memory_alloc(memory, bytes, &base, &err), 0, "%s", err.text);
+    return base;
+}
+
+static int open_descriptors(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    int count = 0;
+
+    cr_assert_not_null(folder);
+    while (readdir(folder) != NULL)
+        count++;
+    (void)closedir(folder);
+    return count;
+}
+
+Test(memory, an_allocation_is_zeroed_and_aligned)
+{
+    struct ct_memory memory;
+
+    ct_memory_init(&memory);
+    char *base = alloc(&memory, BYTES);
+    cr_assert_eq((uintptr_t)base % 4096, 0);
+    for (size_t i = 0; i < BYTES; i++)
+        cr_assert_eq(base[i], 0);
+    memset(base, 1, BYTES);
+    ct_memory_free(&memory, base);
+    ct_memory_free(&memory, NULL);
+    ct_memory_deinit(&memory);
+}
+
+Test(memory, any_part_of_an_allocation_is_found)
+{
+    struct ct_memory memory;
+    int stranger = 0;
+
+    ct_memory_init(&memory);
+    char *a = alloc(&memory, 4096), *b = alloc(&memory, BYTES);
+    struct ct_memory_place whole = ct_memory_find(&memory, a, 4096);
+    struct ct_memory_place part = ct_memory_find(&memory, b + 77, 1000);
+
+    cr_assert_neq(whole.id, 0);
+    cr_assert_eq(whole.offset, 0);
+    cr_assert_neq(part.id, 0);
+    cr_assert_neq(part.id, whole.id);
+    cr_assert_eq(part.offset, 77);
+    cr_assert_eq(ct_memory_find(&memory, a + 1, 4096).id, 0, "it reaches over the end");
+    cr_assert_eq(ct_memory_find(&memory, &stranger, sizeof stranger).id, 0);
+    ct_memory_free(&memory, b);
+    cr_assert_eq(ct_memory_find(&memory, b, 1).id, 0);
+    char *c = alloc(&memory, BYTES);
+    cr_assert_gt(ct_memory_find(&memory, c, 1).id, part.id, "a number is never used again");
+    ct_memory_deinit(&memory);
+}
+
+Test(memory, another_process_sees_the_same_bytes)
+{
+    struct ct_memory owner, peer;
+
+    ct_memory_init(&owner);
+    ct_memory_init(&peer);
+    char *base = alloc(&owner, BYTES);
+    struct ct_memory_handle handle =
+        ct_memory_handle(&owner, ct_memory_find(&owner, base, BYTES).id);
+    struct ct_mapping *mapping = ct_memory_attach(&peer, &handle);
+
+    cr_assert_not_null(mapping);
+    cr_assert_neq(ct_mapping_base(mapping), base);
+    base[BYTES - 1] = 42;
+    cr_assert_eq(ct_mapping_base(mapping)[BYTES - 1], 42);
+    cr_assert_eq(ct_memory_attach(&peer, &handle), mapping, "mapped once");
+    ct_memory_detach(&peer, mapping);
+    ct_mapping_base(mapping)[0] = 43;
+    cr_assert_eq(base[0], 43);
+    ct_memory_detach(&peer, mapping);
+    ct_memory_deinit(&peer);
+    ct_memory_deinit(&owner);
+}
+
+Test(memory, what_an_owner_frees_stays_safe_to_touch)
+{
+    struct ct_memory owner, peer;
+
+    ct_memory_init(&owner);
+    ct_memory_init(&peer);
+    char *base = alloc(&owner, BYTES);
+    struct ct_memory_handle handle =
+        ct_memory_handle(&owner, ct_memory_find(&owner, base, BYTES).id);
+    struct ct_mapping *mapping = ct_memory_attach(&peer, &handle);
+
+    cr_assert_not_null(mapping);
+    memset(base, 7, BYTES);
+    cr_assert_not(ct_mapping_freed(mapping));
+    ct_memory_free(&owner, base);
+    cr_assert(ct_mapping_freed(mapping));
+    cr_assert_eq(ct_mapping_base(mapping)[BYTES / 2], 0, "its pages went back");
+    cr_assert_null(ct_memory_attach(&owner, &handle), "it cannot be found any more");
+    ct_memory_detach(&peer, mapping);
+    ct_memory_deinit(&peer);
+    ct_memory_deinit(&owner);
+}
+
+Test(memory, a_handle_of_something_else_is_refused)
+{
+    struct ct_memory owner, peer;
+
+    ct_memory_init(&owner);
+    ct_memory_init(&peer);
+    char *base = alloc(&owner, BYTES);
+    struct ct_memory_handle right =
+        ct_memory_handle(&owner, ct_memory_find(&owner, base, BYTES).id);
+    struct ct_memory_handle wrong = right;
+
+    wrong.token[1]++;
+    cr_assert_null(ct_memory_attach(&peer, &wrong));
+    wrong = right;
+    wrong.bytes += 4096;
+    cr_assert_null(ct_memory_attach(&peer, &wrong));
+    wrong = right;
+    wrong.fd = 1000000;
+    cr_assert_null(ct_memory_attach(&peer, &wrong));
+    ct_memory_deinit(&peer);
+    ct_memory_deinit(&owner);
+}
+
+Test(memory, a_job_gives_back_what_was_not_freed)
+{
+    struct ct_thread_world *world;
+    int before = open_descriptors();
+    void *memory;
+
+    cr_assert_eq(ct_thread_world_new(2, &world), 0);
+    struct ct_job *job = ct_thread_world_job(world, 1);
+    cr_assert_eq(ct_mem_alloc(job, BYTES, &memory, NULL), 0);
+    cr_assert_eq(ct_mem_alloc(job, BYTES, &memory, NULL), 0);
+    cr_assert_eq(open_descriptors(), before + 2);
+    ct_mem_free(job, memory);
+    cr_assert_eq(ct_mem_alloc(job, 0, &memory, NULL), CT_EUSAGE);
+    ct_thread_world_free(world);
+    cr_assert_eq(open_descriptors(), before);
+}
