@@ -16,7 +16,8 @@
 #include <memory>
 #include <string>
 
-namespace {
+namespace
+{
 
 using Context = std::shared_ptr<gloo::Context>;
 
