@@ -1,9 +1,13 @@
 /* The blocking forms: start and wait. */
-#include "ctrun.h"
+#include "recorder.h"
 
-static int wait_for(int code, struct ct_request *request)
+/* Inlined, so that it sees who called the operation. */
+__attribute__((always_inline)) static inline int wait_for(int code, struct ct_request *request)
 {
-    return code == 0 ? ct_wait(request) : code;
+    if (code != 0)
+        return code;
+    ct_recorder_site(request, __builtin_return_address(0));
+    return ct_wait(request);
 }
 
 int ct_all_reduce(struct ct_group *group, struct ct_data data, enum ct_reduce reduce,

@@ -1,25 +1,10 @@
 /* A call: one operation of a group with everything resolved; the parts its buffers are made of; and
- * its signature, by which members find out that they called different things. */
+ * its signature (wire/signature.h), by which members find out that they called different things. */
 #ifndef CT_COLL_CALL_H
 #define CT_COLL_CALL_H
 
 #include "ctrun.h"
-
-/* The table in call.c says which of them reduce, have a root, and have buffers in parts. */
-enum ct_call_kind {
-    CT_CALL_BARRIER,
-    CT_CALL_BROADCAST,
-    CT_CALL_ALL_GATHER,
-    CT_CALL_REDUCE_SCATTER,
-    CT_CALL_ALL_REDUCE,
-    CT_CALL_REDUCE,
-    CT_CALL_GATHER,
-    CT_CALL_SCATTER,
-    CT_CALL_ALL_TO_ALL,
-    CT_CALL_SEND,
-    CT_CALL_RECV,
-    CT_CALL_EXCHANGE, /* many of the two; no backend sees it (exchange.h) */
-};
+#include "wire/signature.h"
 
 /* In place is resolved: `send` and `recv` point at the input and at the output, and may be equal
  * (reduce_scatter, scatter: recv may lie inside send; all_gather, gather: send inside recv). */
@@ -38,6 +23,7 @@ struct ct_call {
     bool uneven;                         /* a v form: parts are as `in` or `out` say */
     struct ct_parts in, out;             /* of `send` and `recv`, where these have parts */
     const struct ct_transfer *transfers; /* `count` of them, of an exchange */
+    const void *site;     /* where the program called it, for the flight recorder; may be NULL */
     size_t longest_bytes; /* of all parts that this member knows; set by ct_call_complete */
 };
 
@@ -71,14 +57,6 @@ static inline size_t ct_call_bytes(const struct ct_call *call)
 
 /* ---- signatures ------------------------------------------------------------------------------*/
 
-/* What must be equal at all members of a call, in 16 bytes. */
-struct ct_signature {
-    uint64_t count; /* of a v form whose counts all members know: their hash */
-    uint64_t rest;  /* kind 5, uneven 1, dtype 4, reduce 4, mode 2, root 16, tag 32 bits */
-};
-
-enum { CT_SIGNATURE_ROOTS = 1 << 16 };
-
 /* send and recv have one signature: they are the two ends of one call. */
 struct ct_signature ct_call_signature(const struct ct_call *call);
 
@@ -86,18 +64,5 @@ struct ct_signature ct_call_signature(const struct ct_call *call);
  * with the count of that part in an all_to_all_v, whose counts only two members know. */
 struct ct_signature ct_call_signature_with(const struct ct_call *call,
                                            struct ct_signature signature, int peer, bool out);
-
-static inline bool ct_signature_equal(struct ct_signature a, struct ct_signature b)
-{
-    return a.count == b.count && a.rest == b.rest;
-}
-
-/* "all_reduce of 1000 F32, SUM, INVARIANT, tag 7" into `text`; also for a signature that came from
- * elsewhere and may be nonsense. */
-void ct_signature_print(struct ct_signature signature, char *text, size_t room);
-
-/* CT_EMISMATCH with the sentence that names both sides. */
-int ct_signature_mismatch(struct ct_signature mine, int rank, struct ct_signature theirs, int peer,
-                          struct ct_error *err);
 
 #endif

@@ -5,7 +5,7 @@
  * An exchange goes through the store: each member sets its own key, member 0 collects them and sets
  * one table, all others wait for that: 2 * size requests in all. Keys carry the group's name and
  * how often it was made, so that a name can be used again. */
-#include "group.h"
+#include "recorder.h"
 
 #include "base/assert.h"
 #include "base/clock.h"
@@ -17,7 +17,7 @@
 
 enum { TIMEOUT_MS = 600000, GROUP_MAX = CT_KV_VALUE_MAX / 640, NAME_MAX_BYTES = 64 };
 
-_Static_assert((int)GROUP_MAX <= (int)CT_SIGNATURE_ROOTS, "every rank may be a root");
+_Static_assert((int)GROUP_MAX <= (int)CT_SIGNATURE_PEERS, "every rank may be a root");
 
 static const struct ct_backend *const backends[] = {&ct_backend_self, &ct_backend_thread,
                                                     &ct_backend_shm, &ct_backend_tcp};
@@ -344,9 +344,7 @@ static int form(struct ct_group *group, const struct ct_group_options *options,
     group->key = strdup(key);
     if (group->key == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a group");
-    group->record = ct_worker_record_group_new(group->job->record, key);
-    if (group->record == NULL)
-        group->record = &group->unread;
+    ct_recorder_open(group);
     struct ct_setup setup = {.job = group->job,
                              .key = key,
                              .rank = group->rank,
@@ -418,8 +416,7 @@ void ct_group_free(struct ct_group *group)
         return;
     if (group->backend != NULL)
         group->backend->close(group->state);
-    if (group->record != &group->unread)
-        ct_worker_record_group_free(group->record);
+    ct_recorder_close(group);
     free(group->ranks);
     free(group->lanes);
     free(group->key);

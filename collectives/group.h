@@ -11,6 +11,8 @@ struct ct_request {
     uint64_t timeout_ms;
     uint64_t number;        /* of a collective, among the group's, from 1; 0: a transfer */
     uint64_t first_test_ns; /* 0: not tested yet */
+    uint64_t turn, queued;  /* in the flight recorder; ticks */
+    bool started;
     bool over;
     int code; /* when over */
 };
@@ -44,6 +46,7 @@ struct ct_group {
     uint64_t waited_ns;             /* in ct_wait, altogether */
     struct ct_record_group *record; /* never NULL once the group has formed */
     struct ct_record_group unread;  /* its record when nobody watches */
+    struct ct_flight_ring *flight;  /* NULL: nobody watches */
     struct ct_request requests[CT_REQUESTS_MAX];
 };
 

@@ -1,5 +1,5 @@
 /* See ctrun.h, part "the job". */
-#include "job.h"
+#include "recorder.h"
 
 #include "base/arena.h"
 #include "base/assert.h"
@@ -104,6 +104,7 @@ static int take_assignment(struct ct_job *job, const struct ct_msg_assign *assig
                                              .node_rank = (int)assign->node_rank,
                                              .nnodes = (int)assign->nodes.count,
                                              .restart_count = (int)assign->restart_count};
+    ct_worker_record_place(job->record, assign->generation, assign->rank, assign->world);
     ct_job_names_reset(job->names);
     if (assign->store != 0)
         job->kv = ct_job_link_kv(job->link);
@@ -132,6 +133,7 @@ static int open_record(struct ct_job *job, int record_fd, struct ct_error *err)
         return 0;
     int code = ct_worker_record_open(record_fd, &job->record, err);
     (void)close(record_fd);
+    ct_recorder_introduce(job->record);
     ct_job_at(job, CT_AT_START, 0);
     return code;
 }

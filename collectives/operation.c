@@ -2,9 +2,12 @@
  */
 #include "exchange.h"
 
-/* A call with what all operations have in common. */
-static struct ct_call make_call(const struct ct_group *group, enum ct_call_kind kind,
-                                struct ct_data data, const struct ct_options *options)
+/* A call with what all operations have in common; inlined, so that it sees who called the
+ * operation.
+ */
+__attribute__((always_inline)) static inline struct ct_call
+make_call(const struct ct_group *group, enum ct_call_kind kind, struct ct_data data,
+          const struct ct_options *options)
 {
     return (struct ct_call){.kind = kind,
                             .dtype = data.dtype,
@@ -15,7 +18,8 @@ static struct ct_call make_call(const struct ct_group *group, enum ct_call_kind 
                             .count = data.count,
                             .scale = options != NULL ? options->scale : 1.0,
                             .send = data.send != NULL ? data.send : data.recv,
-                            .recv = data.recv};
+                            .recv = data.recv,
+                            .site = __builtin_return_address(0)};
 }
 
 static int start(struct ct_group *group, struct ct_call *call, const struct ct_options *options,

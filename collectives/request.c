@@ -5,7 +5,7 @@
  * give the core to others for a moment, then sleep until the backend is rung or a slice of 10 ms is
  * over, so that a revocation, which rings no backend's bell, is seen. Whenever something moved the
  * ladder starts anew. */
-#include "group.h"
+#include "recorder.h"
 
 #include "base/assert.h"
 #include "base/clock.h"
@@ -22,7 +22,9 @@ void ct_group_break(struct ct_group *group, int code)
     CT_ASSERT(code < 0);
     group->failure.code = code;
     group->backend->fail(group->state, code);
+    ct_worker_record_failed(group->record, code);
     for (int i = 0; i < group->queued; i++) {
+        ct_recorder_end(group->queue[i], true);
         group->queue[i]->over = true;
         group->queue[i]->code = code;
     }
@@ -62,6 +64,7 @@ static void finish(struct ct_group *group, int index)
     request->code = 0;
     if (request->number != 0)
         ct_worker_record_completed(group->record, request->number);
+    ct_recorder_end(request, false);
     group->queued--;
     for (int i = index; i < group->queued; i++)
         group->queue[i] = group->queue[i + 1];
@@ -107,8 +110,10 @@ static void advance(struct ct_group *group)
         uint64_t moves = task->moves;
         int code = 0;
 
-        if (may_advance(group, i))
+        if (may_advance(group, i)) {
+            ct_recorder_start(group->queue[i]);
             code = progress(group, task);
+        }
         if (code < 0) {
             fail(group, task, code);
             return;
@@ -279,6 +284,7 @@ int ct_request_start(struct ct_group *group, const struct ct_call *call, uint64_
     request->first_test_ns = 0;
     request->over = false;
     request->code = 0;
+    ct_recorder_begin(request);
     group->queue[group->queued++] = request;
     *ret_request = request;
     return 0;

@@ -20,6 +20,7 @@ static const struct ct_page_kind control_page = {.name = "ctrun-control",
                                                  .article = "the",
                                                  .what = "control page",
                                                  .head = {.magic = 0x43545047, .version = 1},
+                                                 .bytes = CT_PAGE_BYTES,
                                                  .seals = F_SEAL_FUTURE_WRITE};
 
 int ct_control_page_new(struct ct_control_page **ret_page, int *ret_fd, struct ct_error *err)
@@ -44,7 +45,7 @@ int ct_control_page_open(int fd, const struct ct_control_page **ret_page, struct
 
 void ct_control_page_unmap(const struct ct_control_page *page)
 {
-    ct_page_unmap(page);
+    ct_page_unmap(&control_page, page);
 }
 
 /* Raise one of the generations; the bell tells only of a change. The agent is the one writer. */

@@ -23,8 +23,8 @@ int ct_page_new(const struct ct_page_kind *kind, void **ret_page, int *ret_fd, s
     if (fd < 0)
         return refuse(kind, "create", err);
     void *page = MAP_FAILED;
-    if (ftruncate(fd, CT_PAGE_BYTES) == 0)
-        page = mmap(NULL, CT_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (ftruncate(fd, (off_t)kind->bytes) == 0)
+        page = mmap(NULL, kind->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (page == MAP_FAILED) {
         int code = refuse(kind, "map", err);
         (void)close(fd);
@@ -44,13 +44,13 @@ int ct_page_open(const struct ct_page_kind *kind, int fd, int protection, void *
 
     if (fstat(fd, &stat) != 0)
         return refuse(kind, "look at", err);
-    if (stat.st_size != CT_PAGE_BYTES)
+    if (stat.st_size != (off_t)kind->bytes)
         return ct_error_set(err, CT_EPROTOCOL, "descriptor %d is no %s of ctrun", fd, kind->what);
-    void *page = mmap(NULL, CT_PAGE_BYTES, protection, MAP_SHARED, fd, 0);
+    void *page = mmap(NULL, kind->bytes, protection, MAP_SHARED, fd, 0);
     if (page == MAP_FAILED)
         return refuse(kind, "map", err);
     if (memcmp(page, &kind->head, sizeof kind->head) != 0) {
-        ct_page_unmap(page);
+        ct_page_unmap(kind, page);
         return ct_error_set(err, CT_EPROTOCOL, "descriptor %d is no %s of this ctrun", fd,
                             kind->what);
     }
@@ -58,8 +58,8 @@ int ct_page_open(const struct ct_page_kind *kind, int fd, int protection, void *
     return 0;
 }
 
-void ct_page_unmap(const void *page)
+void ct_page_unmap(const struct ct_page_kind *kind, const void *page)
 {
     if (page != NULL)
-        (void)munmap((void *)(uintptr_t)page, CT_PAGE_BYTES);
+        (void)munmap((void *)(uintptr_t)page, kind->bytes);
 }

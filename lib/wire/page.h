@@ -1,4 +1,4 @@
-/* A page of memory that two processes share: one makes it and hands the descriptor on, the other
+/* Pages of memory that two processes share: one makes them and hands the descriptor on, the other
  * opens what it was given. What lies in it is the business of control_page.h and worker_record.h;
  * each begins with struct ct_page_head. */
 #ifndef CT_WIRE_PAGE_H
@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum { CT_PAGE_BYTES = 4096 };
@@ -18,7 +19,8 @@ struct ct_page_kind {
     const char *name;           /* of the memfd, as /proc shows it */
     const char *article, *what; /* for sentences: "the", "control page" */
     struct ct_page_head head;
-    int seals; /* put on beside those against shrinking, growing and other seals */
+    size_t bytes; /* of all of it: a page, or more */
+    int seals;    /* put on beside those against shrinking, growing and other seals */
 };
 
 /* Make one: zero but for its head, mapped for reading and writing, then sealed as far as the kernel
@@ -32,7 +34,7 @@ int ct_page_new(const struct ct_page_kind *kind, void **ret_page, int *ret_fd,
 int ct_page_open(const struct ct_page_kind *kind, int fd, int protection, void **ret_page,
                  struct ct_error *err);
 
-/* NULL is fine. */
-void ct_page_unmap(const void *page);
+/* One of this kind; NULL is fine. */
+void ct_page_unmap(const struct ct_page_kind *kind, const void *page);
 
 #endif

@@ -8,12 +8,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
-_Static_assert(sizeof(struct ct_worker_record) <= CT_PAGE_BYTES, "one page");
-
 static const struct ct_page_kind worker_record = {.name = "ctrun-record",
                                                   .article = "a",
                                                   .what = "worker's record",
-                                                  .head = {.magic = 0x43545752, .version = 2}};
+                                                  .head = {.magic = 0x43545752, .version = 3},
+                                                  .bytes = sizeof(struct ct_worker_record)};
 
 #define SET(field, value) atomic_store_explicit(&(field), (value), memory_order_relaxed)
 #define GET(field) atomic_load_explicit(&(field), memory_order_relaxed)
@@ -29,7 +28,8 @@ int ct_worker_record_new(const struct ct_worker_record **ret_record, int *ret_fd
 
     if (code != 0)
         return code;
-    (void)mprotect(page, CT_PAGE_BYTES, PROT_READ);
+    ((struct ct_worker_record *)page)->base = ct_ticks_now();
+    (void)mprotect(page, sizeof(struct ct_worker_record), PROT_READ);
     *ret_record = page;
     return 0;
 }
@@ -61,6 +61,9 @@ static void read_group(const struct ct_record_group *group, struct ct_record_cal
     call->completed = numbers[2];
     call->waiting = numbers[3];
     call->since_ns = GET(group->since_ns);
+    call->rank = GET(group->rank);
+    call->size = GET(group->size);
+    call->failure = GET(group->failure);
     call->awaited = (int)CT_MIN(awaited, (uint32_t)INT32_MAX) - 1;
     read_text(group->name, call->name, sizeof call->name);
     read_text(group->words, call->words, sizeof call->words);
@@ -82,7 +85,13 @@ void ct_worker_record_read(const struct ct_worker_record *record, struct ct_reco
         .straggler = GET(record->straggler),
         .straggler_share = GET(record->straggler_share),
         .straggler_cost = GET(record->straggler_cost),
+        .pid = GET(record->pid),
+        .rank = GET(record->rank),
+        .world = GET(record->world),
+        .generation = GET(record->generation),
+        .program_at = GET(record->program_at),
     };
+    read_text(record->program, ret_view->program, sizeof ret_view->program);
     for (int i = 0; i < CT_RECORD_GROUPS; i++)
         if (GET(record->groups[i].id) != 0)
             read_group(&record->groups[i], &ret_view->groups[ret_view->group_count++], ret_view);
@@ -115,6 +124,33 @@ int ct_worker_record_open(int fd, struct ct_worker_record **ret_record, struct c
     return 0;
 }
 
+static void write_text(_Atomic char *to, size_t room, const char *from)
+{
+    size_t i = 0;
+
+    for (; i + 1 < room && from[i] != '\0'; i++)
+        SET(to[i], from[i]);
+    SET(to[i], '\0');
+}
+
+void ct_worker_record_program(struct ct_worker_record *record, uint32_t pid, const char *program,
+                              uint64_t at)
+{
+    SET(record->pid, pid);
+    SET(record->program_at, at);
+    write_text(record->program, sizeof record->program, program);
+}
+
+void ct_worker_record_place(struct ct_worker_record *record, uint64_t generation, uint32_t rank,
+                            uint32_t world)
+{
+    if (record == NULL)
+        return;
+    SET(record->generation, generation);
+    SET(record->rank, rank);
+    SET(record->world, world);
+}
+
 void ct_worker_record_at(struct ct_worker_record *record, enum ct_record_section section,
                          uint64_t step, uint64_t now_ns)
 {
@@ -143,16 +179,8 @@ void ct_worker_record_straggler(struct ct_worker_record *record, uint32_t rank, 
     atomic_fetch_add_explicit(&record->straggler_count, 1, memory_order_release);
 }
 
-static void write_text(_Atomic char *to, size_t room, const char *from)
-{
-    size_t i = 0;
-
-    for (; i + 1 < room && from[i] != '\0'; i++)
-        SET(to[i], from[i]);
-    SET(to[i], '\0');
-}
-
-struct ct_record_group *ct_worker_record_group_new(struct ct_worker_record *record, const char *key)
+struct ct_record_group *ct_worker_record_group_new(struct ct_worker_record *record, const char *key,
+                                                   uint32_t rank, uint32_t size)
 {
     uint64_t id = ct_hash_str(key);
 
@@ -167,6 +195,9 @@ struct ct_record_group *ct_worker_record_group_new(struct ct_worker_record *reco
         SET(group->completed, 0);
         SET(group->waiting, 0);
         SET(group->awaited, 0);
+        SET(group->rank, rank);
+        SET(group->size, size);
+        SET(group->failure, 0);
         write_text(group->words, sizeof group->words, "");
         write_text(group->name, sizeof group->name, key);
         return group;
@@ -203,5 +234,5 @@ void ct_worker_record_woke(struct ct_record_group *group)
 
 void ct_worker_record_unmap(const struct ct_worker_record *record)
 {
-    ct_page_unmap(record);
+    ct_page_unmap(&worker_record, record);
 }

@@ -1,7 +1,8 @@
 /* The worker's record: what a worker is at, for an agent that cannot ask it.
  *
- * One page of a memfd for each worker (descriptor CTRUN_RECORD_FD), written by the worker, mapped
- * read-only by its agent, who reads it whether the worker runs, hangs, is stopped or is dead:
+ * A memfd for each worker (descriptor CTRUN_RECORD_FD), written by the worker, mapped read-only by
+ * its agent, who reads it whether the worker runs, hangs, is stopped or is dead; its last calls one
+ * by one lie behind it (flight.h):
  *
  *     worker                                        agent, twice a second
  *     ct_worker_record_at(STEP, 17)   section, step        ct_worker_record_read -> struct
@@ -19,6 +20,7 @@
 #define CT_WIRE_WORKER_RECORD_H
 
 #include "base/error.h"
+#include "wire/flight.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -26,10 +28,11 @@
 #include <stdint.h>
 
 enum {
-    CT_RECORD_GROUPS = 8,      /* groups that are recorded at a time; more go unrecorded */
+    CT_RECORD_GROUPS = 16,     /* groups that are recorded at a time; more go unrecorded */
     CT_RECORD_DURATIONS = 256, /* last steps whose duration is kept; a power of two */
     CT_RECORD_NAME = 32,       /* bytes of a group's name, of a call's words */
     CT_RECORD_WORDS = 64,
+    CT_RECORD_PROGRAM = 240, /* bytes of the path of the worker's program */
 };
 
 /* `waiting` of a send or recv: they are not counted. */
@@ -47,7 +50,9 @@ enum ct_record_section {
 
 /* One group's calls. Collectives count from 1, as they are started; all members count alike. */
 struct ct_record_group {
-    _Atomic uint64_t id; /* equal at all members; 0: the slot is free */
+    _Atomic uint64_t id;         /* equal at all members; 0: the slot is free */
+    _Atomic uint32_t rank, size; /* this member's place in it, how many there are */
+    _Atomic int32_t failure;     /* why it is broken (CT_E...); 0: it is not */
     _Atomic uint64_t entered, completed;
     _Atomic uint64_t waiting; /* the collective that is waited for; 0: none */
     _Atomic uint64_t since_ns;
@@ -68,7 +73,13 @@ struct ct_worker_record {
     _Atomic uint32_t durations_us[CT_RECORD_DURATIONS];
     _Atomic uint64_t straggler_count;                            /* +1 at each finding */
     _Atomic uint32_t straggler, straggler_share, straggler_cost; /* rank, per cent, per cent */
+    _Atomic uint32_t pid, rank, world; /* who writes it, and its place in the round */
+    _Atomic uint64_t generation;
+    _Atomic uint64_t program_at; /* where the program lies in the worker's memory */
+    _Atomic char program[CT_RECORD_PROGRAM];
+    struct ct_ticks_pair base; /* when the record was made; the agent's */
     struct ct_record_group groups[CT_RECORD_GROUPS];
+    struct ct_flight_ring flight;
 };
 
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_CHAR_LOCK_FREE == 2, "shared by processes");
@@ -82,6 +93,8 @@ int ct_worker_record_new(const struct ct_worker_record **ret_record, int *ret_fd
 /* One group as it was read. */
 struct ct_record_call {
     uint64_t id, entered, completed, waiting, since_ns;
+    uint32_t rank, size; /* in the group */
+    int failure;
     int awaited; /* -1: unknown */
     char name[CT_RECORD_NAME];
     char words[CT_RECORD_WORDS];
@@ -97,6 +110,10 @@ struct ct_record_view {
     struct ct_record_call groups[CT_RECORD_GROUPS];
     uint64_t straggler_count;
     uint32_t straggler, straggler_share, straggler_cost;
+    uint32_t pid, rank, world; /* 0, 0, 0: it has no place yet */
+    uint64_t generation;
+    uint64_t program_at;
+    char program[CT_RECORD_PROGRAM];
 };
 
 /* Read it. Whatever a worker wrote, the view is well-formed: sections exist, texts end. */
@@ -106,10 +123,26 @@ void ct_worker_record_read(const struct ct_worker_record *record, struct ct_reco
 uint32_t ct_worker_record_durations(const struct ct_worker_record *record, uint32_t *ret_us,
                                     uint32_t room);
 
+/* The moment `ticks` of an entry of its flight recorder, on CLOCK_MONOTONIC; `now` is taken by the
+ * reader. */
+static inline uint64_t ct_worker_record_ns(const struct ct_worker_record *record,
+                                           struct ct_ticks_pair now, uint64_t ticks)
+{
+    return ct_ticks_to_ns(record->base, now, ticks);
+}
+
 /* ---- worker ---- */
 /* Map the record behind `fd` (which may be closed then). 0; CT_EPROTOCOL when it is none; a
  * negative errno. */
 int ct_worker_record_open(int fd, struct ct_worker_record **ret_record, struct ct_error *err);
+
+/* Who writes it: the program of process `pid`, which lies at `at` in its memory. */
+void ct_worker_record_program(struct ct_worker_record *record, uint32_t pid, const char *program,
+                              uint64_t at);
+
+/* Its place in a round. */
+void ct_worker_record_place(struct ct_worker_record *record, uint64_t generation, uint32_t rank,
+                            uint32_t world);
 
 /* From `now_ns` on the worker is in this section, with `step` steps completed. When it was in STEP
  * with one step less, it is kept how long that step took. */
@@ -127,10 +160,10 @@ static inline void ct_worker_record_alive(struct ct_worker_record *record, uint6
 void ct_worker_record_straggler(struct ct_worker_record *record, uint32_t rank, uint32_t share,
                                 uint32_t cost);
 
-/* A slot for a group whose members know it by `key` and look for each other from now on; NULL when
- * all are taken, or for NULL. */
-struct ct_record_group *ct_worker_record_group_new(struct ct_worker_record *record,
-                                                   const char *key);
+/* A slot for a group whose members know it by `key` and look for each other from now on, of which
+ * this one is `rank` of `size`; NULL when all are taken, or for NULL. */
+struct ct_record_group *ct_worker_record_group_new(struct ct_worker_record *record, const char *key,
+                                                   uint32_t rank, uint32_t size);
 void ct_worker_record_group_free(struct ct_record_group *group);
 
 /* The group's thread begins to wait for collective `number` (or CT_RECORD_TRANSFER), can say which
@@ -138,6 +171,12 @@ void ct_worker_record_group_free(struct ct_record_group *group);
 void ct_worker_record_wait(struct ct_record_group *group, uint64_t number, uint64_t now_ns);
 void ct_worker_record_words(struct ct_record_group *group, const char *words);
 void ct_worker_record_woke(struct ct_record_group *group);
+
+/* The group is broken. */
+static inline void ct_worker_record_failed(struct ct_record_group *group, int code)
+{
+    atomic_store_explicit(&group->failure, code, memory_order_relaxed);
+}
 
 static inline void ct_worker_record_beat(struct ct_record_group *group, uint64_t now_ns,
                                          uint64_t moves, int awaited)

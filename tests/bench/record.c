@@ -3,6 +3,9 @@
  *   at once      the peers are there: entered, completed
  *   waits        it also has to wait: since when, one beat, over (the clock is read anyway)
  *   says what    a wait longer than 100 us also says which call it is, once a doze of 10 ms
+ *   recorded     the peers are there, and the call goes into the flight recorder: an entry, started
+ *                at once, over; two looks at the processor's clock
+ *   queued       the same of a call that starts later: three looks
  *   step         a step begins: section, number, duration, with the clock */
 #include "base/assert.h"
 #include "base/clock.h"
@@ -37,6 +40,26 @@ static void says_what(uint64_t i)
     ct_worker_record_words(group, "all_reduce of 1000000 F32, SUM, INVARIANT");
 }
 
+static const struct ct_flight_call call = {
+    .what = {1000, 4}, .number = 7, .group = 3, .site = 0x401000};
+
+static void recorded(uint64_t i)
+{
+    uint64_t began = ct_ticks(), turn = ct_flight_begin(&record->flight, &call, false, began);
+
+    at_once(i);
+    ct_flight_end(&record->flight, turn, ct_ticks() - began, false);
+}
+
+static void queued(uint64_t i)
+{
+    uint64_t began = ct_ticks(), turn = ct_flight_begin(&record->flight, &call, true, began);
+
+    ct_flight_start(&record->flight, turn, ct_ticks() - began);
+    at_once(i);
+    ct_flight_end(&record->flight, turn, ct_ticks() - began, false);
+}
+
 static void step(uint64_t i)
 {
     ct_worker_record_at(record, CT_RECORD_STEP, i, ct_clock_mono_ns(&ct_clock_system));
@@ -45,7 +68,8 @@ static void step(uint64_t i)
 static const struct {
     const char *name;
     void (*run)(uint64_t i);
-} rows[] = {{"at once", at_once}, {"waits", waits}, {"says what", says_what}, {"step", step}};
+} rows[] = {{"at once", at_once},   {"waits", waits},   {"says what", says_what},
+            {"recorded", recorded}, {"queued", queued}, {"step", step}};
 
 int main(void)
 {
@@ -58,7 +82,7 @@ int main(void)
         (void)fprintf(stderr, "record: %s\n", err.text);
         return 1;
     }
-    group = ct_worker_record_group_new(record, "world/1");
+    group = ct_worker_record_group_new(record, "world/1", 0, 1);
     for (size_t row = 0; row < CT_COUNT(rows); row++) {
         double best = 1e9;
 

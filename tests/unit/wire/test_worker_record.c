@@ -36,7 +36,7 @@ TestSuite(worker_record, .init = set_up, .fini = tear_down, .timeout = 30);
 
 Test(worker_record, the_agent_sees_section_step_and_calls)
 {
-    struct ct_record_group *group = ct_worker_record_group_new(own, "world/1");
+    struct ct_record_group *group = ct_worker_record_group_new(own, "world/1", 0, 1);
 
     ct_worker_record_at(own, CT_RECORD_STEP, 17, 1000);
     ct_worker_record_entered(group, 5);
@@ -65,7 +65,7 @@ Test(worker_record, the_agent_sees_section_step_and_calls)
 
 Test(worker_record, a_beat_is_a_sign_of_life_but_no_progress)
 {
-    struct ct_record_group *group = ct_worker_record_group_new(own, "world/1");
+    struct ct_record_group *group = ct_worker_record_group_new(own, "world/1", 0, 1);
     struct ct_record_view later;
 
     ct_worker_record_wait(group, 1, 100);
@@ -96,11 +96,11 @@ Test(worker_record, a_beat_is_a_sign_of_life_but_no_progress)
 
 Test(worker_record, members_know_a_group_by_the_same_number)
 {
-    uint64_t id = atomic_load(&ct_worker_record_group_new(own, "world/1")->id);
+    uint64_t id = atomic_load(&ct_worker_record_group_new(own, "world/1", 0, 1)->id);
 
     cr_assert_neq(id, 0u);
-    cr_assert_neq(atomic_load(&ct_worker_record_group_new(own, "world/2")->id), id);
-    cr_assert_eq(atomic_load(&ct_worker_record_group_new(own, "world/1")->id), id);
+    cr_assert_neq(atomic_load(&ct_worker_record_group_new(own, "world/2", 0, 1)->id), id);
+    cr_assert_eq(atomic_load(&ct_worker_record_group_new(own, "world/1", 0, 1)->id), id);
 }
 
 Test(worker_record, groups_beyond_the_slots_go_unrecorded_and_a_freed_slot_is_as_new)
@@ -108,15 +108,16 @@ Test(worker_record, groups_beyond_the_slots_go_unrecorded_and_a_freed_slot_is_as
     struct ct_record_group *groups[CT_RECORD_GROUPS];
 
     for (int i = 0; i < CT_RECORD_GROUPS; i++)
-        cr_assert_not_null(groups[i] = ct_worker_record_group_new(own, "g"));
-    cr_assert_null(ct_worker_record_group_new(own, "one too many"));
-    cr_assert_null(ct_worker_record_group_new(NULL, "no agent"));
+        cr_assert_not_null(groups[i] = ct_worker_record_group_new(own, "g", 0, 1));
+    cr_assert_null(ct_worker_record_group_new(own, "one too many", 0, 1));
+    cr_assert_null(ct_worker_record_group_new(NULL, "no agent", 0, 1));
     ct_worker_record_entered(groups[3], 9);
     ct_worker_record_wait(groups[3], 9, 5);
     ct_worker_record_words(groups[3], "barrier");
     ct_worker_record_group_free(groups[3]);
-    cr_assert_eq(ct_worker_record_group_new(own, "a name that is longer than the room for it"),
-                 groups[3]);
+    cr_assert_eq(
+        ct_worker_record_group_new(own, "a name that is longer than the room for it", 0, 1),
+        groups[3]);
     ct_worker_record_read(seen, &view);
     cr_assert_eq(view.groups[3].entered, 0u);
     cr_assert_eq(view.groups[3].waiting, 0u);
@@ -192,7 +193,7 @@ Test(worker_record, a_worker_can_neither_cut_it_nor_pass_off_another_file)
 static void *write_on(void *argument)
 {
     _Atomic bool *stop = argument;
-    struct ct_record_group *group = ct_worker_record_group_new(own, "world/1");
+    struct ct_record_group *group = ct_worker_record_group_new(own, "world/1", 0, 1);
 
     for (uint64_t i = 1; !atomic_load(stop); i++) {
         ct_worker_record_at(own, CT_RECORD_STEP, i, i * 1000);

@@ -1,0 +1,66 @@
+/* See recorder.h. */
+#include "recorder.h"
+
+#include <limits.h>
+#include <link.h>
+#include <unistd.h>
+
+/* The first object that the loader lists is the program. */
+static int find_program(struct dl_phdr_info *info, size_t size, void *ret_at)
+{
+    (void)size;
+    *(uint64_t *)ret_at = info->dlpi_addr;
+    return 1;
+}
+
+void ct_recorder_introduce(struct ct_worker_record *record)
+{
+    char path[PATH_MAX] = "";
+    uint64_t at = 0;
+
+    if (record == NULL)
+        return;
+    ssize_t size = readlink("/proc/self/exe", path, sizeof path - 1);
+    path[size > 0 ? size : 0] = '\0';
+    (void)dl_iterate_phdr(find_program, &at);
+    ct_worker_record_program(record, (uint32_t)getpid(), path, at);
+}
+
+void ct_recorder_open(struct ct_group *group)
+{
+    struct ct_worker_record *record = group->job->record;
+
+    group->record = ct_worker_record_group_new(record, group->key, (uint32_t)group->rank,
+                                               (uint32_t)group->size);
+    if (group->record == NULL)
+        group->record = &group->unread;
+    else
+        group->flight = &record->flight;
+}
+
+void ct_recorder_close(struct ct_group *group)
+{
+    if (group->record != &group->unread)
+        ct_worker_record_group_free(group->record);
+}
+
+struct ct_flight_call ct_recorder_call(const struct ct_request *request)
+{
+    const struct ct_group *group = request->group;
+    const struct ct_call *call = &request->task.call;
+    struct ct_signature what = request->task.signature;
+    struct ct_signature_fields fields;
+
+    if (request->number == 0 && call->kind != CT_CALL_EXCHANGE &&
+        ct_signature_unpack(what.rest, &fields)) {
+        fields.kind = call->kind; /* which of the two ends it is, and who is the other */
+        fields.peer = (unsigned)call->peer;
+        what.rest = ct_signature_pack(&fields);
+    }
+    return (struct ct_flight_call){
+        .what = what,
+        .number = (uint32_t)request->number,
+        .group = (uint32_t)atomic_load_explicit(&group->record->id, memory_order_relaxed),
+        .site = (uint64_t)(uintptr_t)call->site,
+    };
+}

@@ -1,0 +1,42 @@
+/* A clock that costs a few nanoseconds, for stamps that somebody else reads later: the processor's
+ * time-stamp counter where there is one (it runs evenly and alike on all cores of every x86-64
+ * machine of the last decade), else CLOCK_MONOTONIC. Its unit is found by who reads: a pair of both
+ * clocks, taken at two moments (ct_ticks_to_ns). */
+#ifndef CT_BASE_TICKS_H
+#define CT_BASE_TICKS_H
+
+#include "base/clock.h"
+
+static inline uint64_t ct_ticks(void)
+{
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#else
+    return ct_clock_mono_ns(&ct_clock_system);
+#endif
+}
+
+/* One moment on both clocks. */
+struct ct_ticks_pair {
+    uint64_t ns, ticks;
+};
+
+static inline struct ct_ticks_pair ct_ticks_now(void)
+{
+    struct ct_ticks_pair now = {ct_clock_mono_ns(&ct_clock_system), ct_ticks()};
+    return now;
+}
+
+/* When `ticks` was, in nanoseconds of CLOCK_MONOTONIC: on the line through `base` and `now`, which
+ * lie a millisecond apart at least. Never beyond `now`: what was stamped before it is not later. */
+static inline uint64_t ct_ticks_to_ns(struct ct_ticks_pair base, struct ct_ticks_pair now,
+                                      uint64_t ticks)
+{
+    if (ticks >= now.ticks || now.ticks <= base.ticks || now.ns <= base.ns)
+        return now.ns;
+    double age =
+        (double)(now.ticks - ticks) * (double)(now.ns - base.ns) / (double)(now.ticks - base.ticks);
+    return age >= (double)now.ns ? 0 : now.ns - (uint64_t)age;
+}
+
+#endif
