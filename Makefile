@@ -57,7 +57,7 @@ LIBS_config := -lyaml
 LIBS_net    := -luv
 LIBS_tcpstore := -luv
 LIBS_launch := -luv -ljansson
-LIBS_data   := -lz
+LIBS_data   := -lz -lpcre2-8
 LIBS_train  := -ljansson
 
 PROGRAMS := ctrun ctrund ctworker

@@ -81,3 +81,19 @@ int ct_stream_read(struct ct_stream *stream, void *to, size_t room, size_t *ret_
                             stream->name, stream->limit);
     return 0;
 }
+
+int ct_stream_read_all(struct ct_stream *stream, struct ct_buf *into, struct ct_error *err)
+{
+    enum { CHUNK = 256 * 1024 };
+
+    for (size_t got = 1; got > 0; into->size += got) {
+        char *to = ct_buf_reserve(into, CHUNK);
+        if (to == NULL)
+            return ct_error_set(err, CT_ENOMEM, "%s: out of memory after %zu bytes", stream->name,
+                                stream->given);
+        int code = ct_stream_read(stream, to, CHUNK, &got, err);
+        if (code != 0)
+            return code;
+    }
+    return 0;
+}

@@ -4,6 +4,7 @@
 #ifndef CT_DATA_STREAM_H
 #define CT_DATA_STREAM_H
 
+#include "base/bytes.h"
 #include "base/error.h"
 
 #include <stddef.h>
@@ -30,5 +31,8 @@ void ct_stream_close(struct ct_stream *stream);
  * damaged or cut gzip stream, CT_ENOINPUT for a file that cannot be read, CT_ELIMIT. */
 int ct_stream_read(struct ct_stream *stream, void *to, size_t room, size_t *ret_size,
                    struct ct_error *err);
+
+/* All that is left, appended to `into`; the errors above, or CT_ENOMEM. */
+int ct_stream_read_all(struct ct_stream *stream, struct ct_buf *into, struct ct_error *err);
 
 #endif
