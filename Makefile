@@ -199,7 +199,7 @@ $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZED))
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) -fsanitize=fuzzer $(call libs,$(FUZZED)) -o $@
 
 # ---- what one asks for --------------------------------------------------------------------------
-.PHONY: units tests test torch unit/% lint asan tsan fuzz fuzzers bench sim sim-large mutants soak coverage install
+.PHONY: units tests test torch programs unit/% lint asan tsan fuzz fuzzers bench sim sim-large mutants soak coverage install
 units: $(UNITS) ## build every unit test
 tests: $(UNITS) $(E2E) $(USER_PROGRAMS) $(INTERPOSE) $(SIM) all ## build every test
 test: tests ## run every test of this mode
@@ -225,6 +225,8 @@ sim-large: $(SIM) ## rounds of AGENTS=10000 simulated agents: what they cost
 	$(SIM) --agents $(or $(AGENTS),10000)
 mutants: ## each guard of the rendezvous removed: does the simulator notice? SEEDS=8000
 	tests/sim/mutants $(or $(SEEDS),8000)
+programs: $(BUILD)/tests/unit_coll ## PROGRAMS=10000 random programs of collectives on each backend, from seed FIRST=1
+	CTRUN_PROGRAMS=$(or $(PROGRAMS),10000) CTRUN_PROGRAMS_FIRST=$(or $(FIRST),1) $< --filter 'programs/*'
 soak: $(SOAK) all ## an elastic training under random faults for SECONDS=300, SEED=the time
 	$(SOAK) --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED)) --programs $(BUILD)/bin
 bench: all $(BENCHES) ## the benchmarks against peers (scripts/bench)

@@ -9,16 +9,26 @@
 
 enum { FENCE = 64, FENCE_BYTE = 0xa5 };
 
-struct buffer buffer_new(size_t elements, enum ct_dtype dtype)
+struct buffer buffer_new_shared(size_t elements, enum ct_dtype dtype, struct ct_job *job)
 {
-    struct buffer buffer = {.bytes = elements * ct_dtype_size(dtype)};
+    struct buffer buffer = {.bytes = elements * ct_dtype_size(dtype), .job = job};
     size_t room = buffer.bytes + 2 * FENCE + 8;
+    void *memory = NULL;
 
-    buffer.memory = malloc(room);
-    CT_ASSERT(buffer.memory != NULL);
+    if (job == NULL)
+        memory = malloc(room);
+    else
+        CT_ASSERT(ct_mem_alloc(job, room, &memory, NULL) == 0);
+    CT_ASSERT(memory != NULL);
+    buffer.memory = memory;
     memset(buffer.memory, FENCE_BYTE, room);
     buffer.data = buffer.memory + FENCE + ct_dtype_size(dtype);
     return buffer;
+}
+
+struct buffer buffer_new(size_t elements, enum ct_dtype dtype)
+{
+    return buffer_new_shared(elements, dtype, NULL);
 }
 
 bool buffer_free(struct buffer *buffer)
@@ -30,7 +40,10 @@ bool buffer_free(struct buffer *buffer)
     for (char *at = buffer->data + buffer->bytes; at < buffer->data + buffer->bytes + FENCE - 8;
          at++)
         whole = whole && (unsigned char)*at == FENCE_BYTE;
-    free(buffer->memory);
+    if (buffer->job != NULL)
+        ct_mem_free(buffer->job, buffer->memory);
+    else
+        free(buffer->memory);
     return whole;
 }
 

@@ -1,8 +1,7 @@
 /* Many sends and receives that go at once: whatever the order of the lists. */
 #include "base/assert.h"
-#include "base/rng.h"
 #include "buffer.h"
-#include "reference.h"
+#include "deed.h"
 #include "rig.h"
 
 #include <criterion/criterion.h>
@@ -11,93 +10,16 @@
 
 TestSuite(exchange, .timeout = 60);
 
-enum { WORLD_MAX = 8, A_PAIR = 3, LIST = 2 * WORLD_MAX * A_PAIR, LENGTH = 97 };
-
-/* The nth message between two ranks: some are empty, most take several slots of the tiny ring. */
-static size_t length_of(int from, int to, int n)
-{
-    return (size_t)(from * 31 + to * 17 + n * 41) % LENGTH;
-}
-
-struct lists {
-    struct buffer out[WORLD_MAX][A_PAIR], in[WORLD_MAX][A_PAIR];
-    struct ct_transfer transfers[LIST];
-    int count;
-};
-
-/* Every message of every pair, this rank with itself among them, in list order. */
-static void lists_new(struct lists *lists, int rank, int world)
-{
-    lists->count = 0;
-    for (int peer = 0; peer < world; peer++)
-        for (int n = 0; n < A_PAIR; n++) {
-            size_t out = length_of(rank, peer, n), in = length_of(peer, rank, n);
-
-            lists->out[peer][n] = buffer_new(out, CT_I32);
-            lists->in[peer][n] = buffer_new(in, CT_I32);
-            buffer_fill(lists->out[peer][n].data, CT_I32, rank, (size_t)(1000 * n + peer), out);
-            lists->transfers[lists->count++] =
-                ct_transfer_to(peer, lists->out[peer][n].data, out, CT_I32);
-            lists->transfers[lists->count++] =
-                ct_transfer_from(peer, lists->in[peer][n].data, in, CT_I32);
-        }
-}
-
-static int lists_free(struct lists *lists, int rank, int world, int line)
-{
-    for (int peer = 0; peer < world; peer++)
-        for (int n = 0; n < A_PAIR; n++) {
-            if (line == 0 && !buffer_filled(lists->in[peer][n].data, CT_I32, peer,
-                                            (size_t)(1000 * n + rank), length_of(peer, rank, n)))
-                line = __LINE__;
-            line = buffers_free(&lists->out[peer][n], &lists->in[peer][n], line);
-        }
-    return line;
-}
-
-/* Shuffle, but for the order within a pair and direction: lane k's messages take, in their order,
- * the places that the shuffle gives to lane k. */
-static void shuffle(struct lists *lists, struct ct_rng *rng)
-{
-    struct ct_transfer mixed[LIST];
-    bool taken[LIST] = {false};
-
-    memcpy(mixed, lists->transfers, sizeof mixed);
-    for (int i = lists->count - 1; i > 0; i--) {
-        int j = (int)ct_rng_below(rng, (uint64_t)i + 1);
-        struct ct_transfer swap = mixed[i];
-
-        mixed[i] = mixed[j];
-        mixed[j] = swap;
-    }
-    for (int i = 0; i < lists->count; i++) {
-        int from = 0;
-
-        while (taken[from] || lists->transfers[from].peer != mixed[i].peer ||
-               lists->transfers[from].direction != mixed[i].direction)
-            from++;
-        taken[from] = true;
-        mixed[i] = lists->transfers[from];
-    }
-    memcpy(lists->transfers, mixed, sizeof mixed);
-}
-
+/* Each rank's lists are mixed by itself (deed.c); some messages are empty, most take several slots
+ * of the tiny ring. */
 static int exchange_shuffled(struct ct_group *group, struct rig *rig)
 {
-    int world = ct_group_size(group), rank = ct_group_rank(group), line = 0;
-    struct ct_rng rng;
+    struct deed deed = {.verb = DEED_EXCHANGE, .dtype = CT_I32, .count = 97};
+    int line = 0;
 
     (void)rig;
-    ct_rng_init(&rng, (uint64_t)(rank + 1));
-    for (int turn = 0; turn < 10 && line == 0; turn++) {
-        struct lists lists;
-
-        lists_new(&lists, rank, world);
-        shuffle(&lists, &rng);
-        if (ct_exchange(group, lists.transfers, lists.count, NULL) != 0)
-            line = __LINE__;
-        line = lists_free(&lists, rank, world, line);
-    }
+    for (deed.seed = 0; deed.seed < 10 && line == 0; deed.seed++)
+        line = deed_perform(group, &deed);
     return line;
 }
 
