@@ -235,14 +235,27 @@ static bool wrong_file(const struct ct_config *cfg, const void *member, struct c
 {
     const struct ct_config_source *source = source_of(cfg, member);
     const char *format = ct_config_word(cfg, &source->format);
-    bool of_csv = member == (const void *)&source->path;
-    bool wanted = of_csv == (source->format == CT_CONFIG_FORMAT_CSV);
+    bool idx = source->format == CT_CONFIG_FORMAT_IDX;
+    bool wanted = member == (const void *)&source->path ? !idx : idx;
     bool given = (*(const char *const *)member)[0] != '\0';
 
     if (wanted)
         (void)ct_buf_printf(why, "is missing: format %s reads it", format);
     else
         (void)ct_buf_printf(why, "is given, but format %s does not read it", format);
+    return given != wanted && source_wanted(cfg, source);
+}
+
+/* The file of merges goes with GPT-2's tokenizer, which goes with a text. */
+static bool wrong_merges(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    const struct ct_config_source *source = source_of(cfg, member);
+    bool wanted =
+        source->format == CT_CONFIG_FORMAT_TEXT && source->tokenizer == CT_CONFIG_TOKENIZER_GPT2;
+    bool given = source->merges[0] != '\0';
+
+    (void)ct_buf_puts(why, wanted ? "is missing: the tokenizer gpt2 reads it"
+                                  : "is given, but only a text's tokenizer gpt2 reads it");
     return given != wanted && source_wanted(cfg, source);
 }
 
@@ -323,10 +336,12 @@ static const struct rule rules[] = {
     {AT(data.train.path), AT(data.train.format), true, wrong_file},
     {AT(data.train.images), AT(data.train.format), true, wrong_file},
     {AT(data.train.labels), AT(data.train.format), true, wrong_file},
+    {AT(data.train.merges), AT(data.train.tokenizer), true, wrong_merges},
     {AT(data.train.split), AT(data.train.split), true, empty_split},
     {AT(data.eval.path), AT(data.eval.format), true, wrong_file},
     {AT(data.eval.images), AT(data.eval.format), true, wrong_file},
     {AT(data.eval.labels), AT(data.eval.format), true, wrong_file},
+    {AT(data.eval.merges), AT(data.eval.tokenizer), true, wrong_merges},
     {AT(data.eval.split), AT(data.eval.split), true, empty_split},
     {AT(batch.micro), AT(batch.global), true, micro_does_not_divide},
     {AT(train.epochs), AT(train.steps), true, nothing_to_train},

@@ -1,7 +1,10 @@
-/* See dataset.h. Load: find the source, read raw rows, split, normalise, hand over. */
+/* See dataset.h. Rows: find the source, read them raw, split, normalise, hand over. Windows: open
+ * the tokens, keep a range of them. */
 #include "data/dataset.h"
 
 #include "base/assert.h"
+#include "base/hash.h"
+#include "base/rng.h"
 #include "data/sampler.h"
 #include "data/source.h"
 
@@ -10,13 +13,17 @@
 #include <string.h>
 
 static const struct ct_source *const sources[] = {&ct_source_csv, &ct_source_idx};
+static const struct ct_token_source *const token_sources[] = {&ct_source_text, &ct_source_tokens};
 
 /* The key of the fixed shuffle behind a split: part of what a split means, never to change. */
 enum { SPLIT_KEY = 0 };
 
 const char *ct_data_format(size_t index)
 {
-    return index < CT_COUNT(sources) ? sources[index]->name : NULL;
+    if (index < CT_COUNT(sources))
+        return sources[index]->name;
+    index -= CT_COUNT(sources);
+    return index < CT_COUNT(token_sources) ? token_sources[index]->name : NULL;
 }
 
 int32_t ct_label_max(const struct ct_data_spec *spec)
@@ -82,20 +89,30 @@ static int take_part(struct ct_rows *rows, size_t first, size_t end, struct ct_e
     return 0;
 }
 
-static int split(struct ct_rows *rows, const struct ct_data_spec *spec, struct ct_error *err)
+/* The part of `rows` that the spec's split names. */
+static int split_range(size_t rows, const struct ct_data_spec *spec, size_t *ret_first,
+                       size_t *ret_end, struct ct_error *err)
 {
     double lo = spec->split_lo;
     double hi = spec->split_lo == 0 && spec->split_hi == 0 ? 1 : spec->split_hi;
 
     if (!(lo >= 0 && hi <= 1 && lo < hi))
         return ct_error_set(err, CT_ECONFIG, "split [%g, %g] is not a range within 0 to 1", lo, hi);
-    if (lo == 0 && hi == 1)
-        return 0;
-    size_t first = (size_t)llround(lo * (double)rows->rows);
-    size_t end = (size_t)llround(hi * (double)rows->rows);
-    if (first == end)
+    *ret_first = (size_t)llround(lo * (double)rows);
+    *ret_end = (size_t)llround(hi * (double)rows);
+    if (*ret_first == *ret_end)
         return ct_error_set(err, CT_ECONFIG, "split [%g, %g] of %zu rows holds no row", lo, hi,
-                            rows->rows);
+                            rows);
+    return 0;
+}
+
+static int split(struct ct_rows *rows, const struct ct_data_spec *spec, struct ct_error *err)
+{
+    size_t first, end;
+    int code = split_range(rows->rows, spec, &first, &end, err);
+
+    if (code != 0 || (first == 0 && end == rows->rows))
+        return code;
     return take_part(rows, first, end, err);
 }
 
@@ -119,25 +136,13 @@ static int normalise(struct ct_rows *rows, const struct ct_data_spec *spec, stru
     return 0;
 }
 
-static const struct ct_source *find_source(const char *format)
+static int load_rows(struct ct_dataset *ret, const struct ct_source *source,
+                     const struct ct_data_spec *spec, size_t limit_bytes, struct ct_error *err)
 {
-    for (size_t i = 0; format != NULL && i < CT_COUNT(sources); i++)
-        if (strcmp(sources[i]->name, format) == 0)
-            return sources[i];
-    return NULL;
-}
-
-int ct_dataset_load(struct ct_dataset *ret, const struct ct_data_spec *spec, struct ct_error *err)
-{
-    const struct ct_source *source = find_source(spec->format);
-    struct ct_rows rows = {.limit_bytes =
-                               spec->limit_bytes != 0 ? spec->limit_bytes : CT_DATA_LIMIT_BYTES};
+    struct ct_rows rows = {.limit_bytes = limit_bytes};
     int32_t classes = spec->classes;
-
-    if (source == NULL)
-        return ct_error_set(err, CT_ECONFIG, "data format \"%.32s\" is unknown; there are csv, idx",
-                            spec->format != NULL ? spec->format : "");
     int code = source->load(&rows, spec, err);
+
     for (size_t i = 0; code == 0 && spec->classes == 0 && i < rows.rows; i++)
         classes = CT_MAX(classes, rows.labels[i] + 1);
     if (code == 0)
@@ -152,8 +157,77 @@ int ct_dataset_load(struct ct_dataset *ret, const struct ct_data_spec *spec, str
                                .labels = rows.labels,
                                .rows = rows.rows,
                                .width = rows.width,
+                               .labels_per_row = 1,
                                .classes = classes};
     return 0;
+}
+
+static int load_windows(struct ct_dataset *ret, const struct ct_token_source *source,
+                        const struct ct_data_spec *spec, size_t limit_bytes, struct ct_error *err)
+{
+    struct ct_dataset made = {.width = spec->context, .labels_per_row = spec->context};
+    size_t end;
+
+    if (spec->context == 0 || spec->context > CT_TOKENS_MAX_CONTEXT)
+        return ct_error_set(err, CT_ECONFIG,
+                            "windows of tokens need a model with a context of 1 to %zu, not %zu",
+                            CT_TOKENS_MAX_CONTEXT, spec->context);
+    int code = source->load(&made, spec, limit_bytes, err);
+    if (code == 0)
+        code = split_range((size_t)ct_tokens_windows(made.tokens), spec, &made.rows, &end, err);
+    if (code != 0) {
+        ct_dataset_deinit(&made);
+        return code;
+    }
+    made.first_window = made.rows;
+    made.rows = end - made.rows;
+    *ret = made;
+    return 0;
+}
+
+int ct_dataset_load(struct ct_dataset *ret, const struct ct_data_spec *spec, struct ct_error *err)
+{
+    const char *format = spec->format != NULL ? spec->format : "";
+    size_t limit = spec->limit_bytes != 0 ? spec->limit_bytes : CT_DATA_LIMIT_BYTES;
+
+    for (size_t i = 0; i < CT_COUNT(sources); i++)
+        if (strcmp(sources[i]->name, format) == 0)
+            return load_rows(ret, sources[i], spec, limit, err);
+    for (size_t i = 0; i < CT_COUNT(token_sources); i++)
+        if (strcmp(token_sources[i]->name, format) == 0)
+            return load_windows(ret, token_sources[i], spec, limit, err);
+    return ct_error_set(err, CT_ECONFIG,
+                        "data format \"%.32s\" is unknown; there are csv, idx, text, tokens",
+                        format);
+}
+
+/* ---- use -------------------------------------------------------------------------------------*/
+
+bool ct_dataset_row(const struct ct_dataset *dataset, uint64_t row, void *x, int32_t *labels)
+{
+    CT_ASSERT(row < dataset->rows);
+    if (dataset->tokens != NULL)
+        return ct_tokens_window(dataset->tokens, dataset->first_window + row, dataset->classes, x,
+                                labels);
+    memcpy(x, dataset->features + row * dataset->width, dataset->width * sizeof *dataset->features);
+    *labels = dataset->labels[row];
+    return true;
+}
+
+int ct_dataset_explain(const struct ct_dataset *dataset, uint64_t row, struct ct_error *err)
+{
+    CT_ASSERT(dataset->tokens != NULL && row < dataset->rows);
+    return ct_tokens_explain(dataset->tokens, dataset->first_window + row, dataset->classes, err);
+}
+
+uint64_t ct_dataset_digest(const struct ct_dataset *dataset)
+{
+    uint64_t seed = ct_mix64(dataset->rows) ^ dataset->width;
+
+    if (dataset->tokens != NULL)
+        return ct_mix64(seed ^ ct_tokens_digest(dataset->tokens) ^ dataset->first_window);
+    seed = ct_hash64(dataset->features, dataset->rows * dataset->width * sizeof(float), seed);
+    return ct_hash64(dataset->labels, dataset->rows * sizeof(int32_t), seed);
 }
 
 void ct_dataset_deinit(struct ct_dataset *dataset)
@@ -162,5 +236,7 @@ void ct_dataset_deinit(struct ct_dataset *dataset)
         return;
     free(dataset->features);
     free(dataset->labels);
+    ct_tokens_free(dataset->tokens);
+    ct_tokenizer_free(dataset->tokenizer);
     *dataset = (struct ct_dataset){0};
 }

@@ -71,9 +71,9 @@ int ct_prefetch_new(struct ct_prefetch **ret, const struct ct_dataset *dataset,
     }
     for (int i = 0; code == 0 && i < SLOTS; i++) {
         struct ct_batch_buffer *buffer = &prefetch->slots[i].buffer;
-        buffer->features = calloc(rows * dataset->width, sizeof *buffer->features);
-        buffer->labels = calloc(rows, sizeof *buffer->labels);
-        if (buffer->features == NULL || buffer->labels == NULL)
+        buffer->x = calloc(rows * dataset->width, sizeof(float));
+        buffer->labels = calloc(rows * dataset->labels_per_row, sizeof *buffer->labels);
+        if (buffer->x == NULL || buffer->labels == NULL)
             code = CT_ENOMEM;
     }
     if (code != 0) {
@@ -105,7 +105,7 @@ struct ct_prefetch_batch ct_prefetch_next(struct ct_prefetch *prefetch)
 
     const struct slot *slot = &prefetch->slots[prefetch->taken % SLOTS];
     return (struct ct_prefetch_batch){
-        .features = slot->buffer.features, .labels = slot->buffer.labels, .batch = slot->batch};
+        .x = slot->buffer.x, .labels = slot->buffer.labels, .batch = slot->batch};
 }
 
 void ct_prefetch_free(struct ct_prefetch *prefetch)
@@ -120,7 +120,7 @@ void ct_prefetch_free(struct ct_prefetch *prefetch)
         (void)pthread_join(prefetch->thread, NULL);
     }
     for (int i = 0; i < SLOTS; i++) {
-        free(prefetch->slots[i].buffer.features);
+        free(prefetch->slots[i].buffer.x);
         free(prefetch->slots[i].buffer.labels);
     }
     (void)pthread_cond_destroy(&prefetch->changed);

@@ -21,8 +21,8 @@ struct ct_prefetch_options {
 
 /* One filled slot; valid until the next call of ct_prefetch_next. */
 struct ct_prefetch_batch {
-    const float *features;         /* [A * b, width] */
-    const int32_t *labels;         /* [A * b], -1 for padding */
+    const void *x;                 /* [A * b, width], f32 or i32 */
+    const int32_t *labels;         /* [A * b, labels_per_row], -1 for padding */
     struct ct_sampler_batch batch; /* which global batch, how many valid rows in all */
 };
 

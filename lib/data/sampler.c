@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "base/rng.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { FEISTEL_ROUNDS = 6 };
@@ -76,21 +77,23 @@ struct ct_sampler_batch ct_sampler_fill(const struct ct_sampler *sampler,
 {
     struct ct_sampler_batch batch = ct_sampler_batch(sampler, position);
     size_t rows = ct_share_rows(share);
-    size_t row_bytes = dataset->width * sizeof *into->features;
+    size_t row_bytes = dataset->width * sizeof(float);
+    size_t labels = dataset->labels_per_row;
 
+    static_assert(sizeof(float) == sizeof(int32_t), "features and ids have the same size");
     CT_ASSERT(sampler->rows == dataset->rows && share->rank < share->world);
     CT_ASSERT(rows * share->world == sampler->global_batch);
     for (size_t i = 0; i < rows; i++) {
-        float *features = into->features + i * dataset->width;
+        void *x = (char *)into->x + i * row_bytes;
         uint64_t in_batch = share->rank * rows + i;
         if (in_batch >= batch.valid) {
-            memset(features, 0, row_bytes);
-            into->labels[i] = -1;
+            memset(x, 0, row_bytes);
+            memset(into->labels + i * labels, -1, labels * sizeof *into->labels);
             continue;
         }
         uint64_t row = ct_sampler_row(sampler, batch.epoch, batch.offset + in_batch);
-        memcpy(features, dataset->features + row * dataset->width, row_bytes);
-        into->labels[i] = dataset->labels[row];
+        if (!ct_dataset_row(dataset, row, x, into->labels + i * labels) && batch.bad == 0)
+            batch.bad = row + 1;
     }
     return batch;
 }

@@ -31,6 +31,7 @@ struct ct_sampler_batch {
     uint64_t offset; /* of its first row within the epoch */
     uint64_t valid;  /* its rows; less than G at the end of an epoch */
     uint64_t next;   /* g of the batch behind it */
+    uint64_t bad;    /* ct_sampler_fill: 1 + the first row that held a bad id; 0: none */
 };
 
 /* A rank's part of every global batch: leaves of `micro` rows. world * accumulation * micro = G. */
@@ -41,9 +42,10 @@ struct ct_share {
     uint32_t micro;        /* b */
 };
 
-/* Caller's memory for one share: features [A * b, width], labels [A * b]. */
+/* Caller's memory for one share: x [A * b, width] (f32 or i32, as the dataset's rows are), labels
+ * [A * b, labels_per_row]. */
 struct ct_batch_buffer {
-    float *features;
+    void *x;
     int32_t *labels;
 };
 
@@ -62,8 +64,8 @@ uint64_t ct_sampler_batches(const struct ct_sampler *sampler);
 /* Rows of the rank's share: accumulation * micro. */
 size_t ct_share_rows(const struct ct_share *share);
 
-/* Copy the share's rows of the batch at `position`: features [A * b, width], labels [A * b]. Rows
- * beyond the valid ones get zeros and label -1. Returns the batch. */
+/* Copy the share's rows of the batch at `position`. Rows beyond the valid ones get zeros and labels
+ * -1. Returns the batch. */
 struct ct_sampler_batch ct_sampler_fill(const struct ct_sampler *sampler,
                                         const struct ct_dataset *dataset,
                                         const struct ct_share *share, uint64_t position,

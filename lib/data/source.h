@@ -24,8 +24,17 @@ struct ct_source {
     int (*load)(struct ct_rows *rows, const struct ct_data_spec *spec, struct ct_error *err);
 };
 
+/* Windows of tokens instead of rows: fill tokens, tokenizer and classes of `ret`. */
+struct ct_token_source {
+    const char *name;
+    int (*load)(struct ct_dataset *ret, const struct ct_data_spec *spec, size_t limit_bytes,
+                struct ct_error *err);
+};
+
 extern const struct ct_source ct_source_csv;
 extern const struct ct_source ct_source_idx;
+extern const struct ct_token_source ct_source_text;
+extern const struct ct_token_source ct_source_tokens;
 
 /* The largest label where the spec names no number of classes. */
 #define CT_DATA_MAX_LABEL 65535

@@ -15,13 +15,6 @@ static const char *const subjects[] = {
 };
 enum { SUBJECTS = CT_COUNT(subjects) };
 
-static uint64_t dataset_hash(const struct ct_dataset *data)
-{
-    uint64_t hash = ct_hash64(data->features, data->rows * data->width * sizeof(float), data->rows);
-
-    return ct_hash64(data->labels, data->rows * sizeof(int32_t), hash);
-}
-
 /* Gather `count` words of every rank; `all` is [world, count] and has this rank's words already. */
 static int gather(struct ct_worker *worker, uint64_t *all, size_t count, struct ct_error *err)
 {
@@ -66,8 +59,8 @@ static int compare(struct ct_worker *worker, const uint64_t *words, size_t count
 
 void ct_agree_prepare(struct ct_worker *worker)
 {
-    worker->train_hash = dataset_hash(&worker->train);
-    worker->eval_hash = dataset_hash(&worker->eval);
+    worker->train_hash = ct_dataset_digest(&worker->train);
+    worker->eval_hash = ct_dataset_digest(&worker->eval);
 }
 
 int ct_agree_inputs(struct ct_worker *worker, struct ct_error *err)

@@ -8,7 +8,7 @@ enum { LOSS, CORRECT, SUMS };
 int ct_evaluate(struct ct_worker *worker, struct ct_evaluation *ret, struct ct_error *err)
 {
     const struct ct_batch_buffer *buffer = &worker->eval_buffer;
-    const struct ct_exec_eval args = {.x = buffer->features, .labels = buffer->labels};
+    const struct ct_exec_eval args = {.x = buffer->x, .labels = buffer->labels};
     double sums[SUMS] = {0};
     int code = 0;
 
@@ -16,9 +16,11 @@ int ct_evaluate(struct ct_worker *worker, struct ct_evaluation *ret, struct ct_e
     for (uint64_t at = 0; code == 0 && at < worker->eval.rows;) {
         struct ct_exec_sums part = {0};
         ct_job_at(worker->job, CT_AT_EVALUATE, worker->step);
-        at = ct_sampler_fill(&worker->eval_sampler, &worker->eval, &worker->eval_share, at, buffer)
-                 .next;
-        code = ct_exec_eval(worker->exec, &args, &part, err);
+        const struct ct_sampler_batch batch =
+            ct_sampler_fill(&worker->eval_sampler, &worker->eval, &worker->eval_share, at, buffer);
+        at = batch.next;
+        code = batch.bad != 0 ? ct_dataset_explain(&worker->eval, batch.bad - 1, err)
+                              : ct_exec_eval(worker->exec, &args, &part, err);
         sums[LOSS] += part.loss;
         sums[CORRECT] += (double)part.correct;
     }
@@ -31,9 +33,10 @@ int ct_evaluate(struct ct_worker *worker, struct ct_evaluation *ret, struct ct_e
     }
     if (code != 0)
         return code;
+    uint64_t labels = worker->eval.rows * worker->eval.labels_per_row;
     *ret = (struct ct_evaluation){.step = worker->step,
-                                  .rows = worker->eval.rows,
+                                  .rows = labels,
                                   .correct = (uint64_t)sums[CORRECT],
-                                  .loss = sums[LOSS] / (double)worker->eval.rows};
+                                  .loss = sums[LOSS] / (double)labels};
     return 0;
 }

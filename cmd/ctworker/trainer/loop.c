@@ -37,13 +37,15 @@ static int run_step(struct ct_worker *worker, const struct ct_prefetch_batch *ba
                     struct ct_error *err)
 {
     struct ct_exec_result result = {0};
-    const struct ct_exec_step args = {.x = batch->features,
-                                      .labels = batch->labels,
-                                      .valid_count = (int64_t)batch->batch.valid,
-                                      .lr = ct_schedule_lr(&worker->schedule, worker->step),
-                                      .update = worker->step + 1,
-                                      .wish = ct_job_boundary_requested(worker->job)};
-    int code = ct_exec_step(worker->exec, &args, &result, err);
+    const struct ct_exec_step args = {
+        .x = batch->x,
+        .labels = batch->labels,
+        .valid_count = (int64_t)(batch->batch.valid * worker->train.labels_per_row),
+        .lr = ct_schedule_lr(&worker->schedule, worker->step),
+        .update = worker->step + 1,
+        .wish = ct_job_boundary_requested(worker->job)};
+    int code = batch->batch.bad != 0 ? ct_dataset_explain(&worker->train, batch->batch.bad - 1, err)
+                                     : ct_exec_step(worker->exec, &args, &result, err);
 
     if (code != 0)
         return code;

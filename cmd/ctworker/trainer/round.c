@@ -69,9 +69,9 @@ static int set_evaluation(struct ct_worker *worker, struct ct_error *err)
         (struct ct_sampler){.rows = rows, .global_batch = (uint64_t)each * world};
     worker->eval_share = (struct ct_share){(uint32_t)worker->me->rank, world, 1, each};
     worker->eval_buffer = (struct ct_batch_buffer){
-        .features = calloc((size_t)each * worker->eval.width, sizeof(float)),
-        .labels = calloc(each, sizeof(int32_t))};
-    if (worker->eval_buffer.features == NULL || worker->eval_buffer.labels == NULL)
+        .x = calloc((size_t)each * worker->eval.width, sizeof(float)),
+        .labels = calloc((size_t)each * worker->eval.labels_per_row, sizeof(int32_t))};
+    if (worker->eval_buffer.x == NULL || worker->eval_buffer.labels == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory for an evaluation of %u rows", each);
     return 0;
 }
@@ -218,9 +218,9 @@ int ct_round_enter(struct ct_worker *worker, struct ct_error *err)
 
 static void drop_evaluation(struct ct_worker *worker)
 {
-    free(worker->eval_buffer.features);
+    free(worker->eval_buffer.x);
     free(worker->eval_buffer.labels);
-    worker->eval_buffer = (struct ct_batch_buffer){.features = NULL};
+    worker->eval_buffer = (struct ct_batch_buffer){.x = NULL};
 }
 
 /* What the round made, but for a state that is carried on and rank 0's files. */

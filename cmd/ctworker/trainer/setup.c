@@ -36,6 +36,10 @@ static int load_source(struct ct_dataset *ret, const struct ct_worker *worker,
         .std = source->std,
         .split_lo = source->split.at[0],
         .split_hi = source->split.at[1],
+        .tokenizer = ct_config_word(cfg, &source->tokenizer),
+        .merges = source->merges,
+        .shared = worker->train.tokenizer,
+        .ids = (enum ct_token_format)source->ids,
     };
     int code = ct_dataset_load(ret, &spec, err);
 

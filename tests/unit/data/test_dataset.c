@@ -128,7 +128,8 @@ Test(dataset, unreadable_files_are_named_with_the_reason)
     spec.format = "idx";
     expect(&spec, CT_ECONFIG, "idx data needs images and labels");
     spec.format = "parquet";
-    expect(&spec, CT_ECONFIG, "data format \"parquet\" is unknown; there are csv, idx");
+    expect(&spec, CT_ECONFIG,
+           "data format \"parquet\" is unknown; there are csv, idx, text, tokens");
 }
 
 /* Random digits, so that gzip has something to store in many bytes. */

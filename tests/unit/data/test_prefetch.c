@@ -18,7 +18,12 @@ static struct ct_dataset counting_dataset(void)
         for (int j = 0; j < WIDTH; j++)
             features[i * WIDTH + j] = (float)(10 * i + j);
     }
-    return (struct ct_dataset){features, labels, ROWS, WIDTH, ROWS};
+    return (struct ct_dataset){.features = features,
+                               .labels = labels,
+                               .rows = ROWS,
+                               .width = WIDTH,
+                               .labels_per_row = 1,
+                               .classes = ROWS};
 }
 
 static const struct ct_prefetch_options options = {
@@ -44,7 +49,7 @@ static uint64_t follow(uint64_t position, int count)
         struct ct_sampler_batch same =
             ct_sampler_fill(&from.sampler, &dataset, &from.share, position, &into);
         cr_assert_eq(memcmp(&batch.batch, &same, sizeof same), 0);
-        cr_assert_eq(memcmp(batch.features, want, sizeof want), 0, "batch %d", i);
+        cr_assert_eq(memcmp(batch.x, want, sizeof want), 0, "batch %d", i);
         cr_assert_eq(memcmp(batch.labels, want_labels, sizeof want_labels), 0);
         position = same.next;
     }

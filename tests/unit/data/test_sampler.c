@@ -69,7 +69,7 @@ Test(sampler, batches_stay_within_their_epoch)
 {
     struct ct_sampler sampler = {.rows = 22, .seed = 1, .global_batch = 8, .shuffle = true};
     static const struct ct_sampler_batch want[] = {
-        {0, 0, 0, 8, 8}, {8, 0, 8, 8, 16}, {16, 0, 16, 6, 22}, {22, 1, 0, 8, 30}};
+        {0, 0, 0, 8, 8, 0}, {8, 0, 8, 8, 16, 0}, {16, 0, 16, 6, 22, 0}, {22, 1, 0, 8, 30, 0}};
     uint64_t position = 0;
 
     cr_assert_eq(ct_sampler_batches(&sampler), 3);
@@ -92,7 +92,12 @@ static struct ct_dataset counting_dataset(void)
         features[i * WIDTH + 1] = (float)-i;
         labels[i] = i;
     }
-    return (struct ct_dataset){features, labels, ROWS, WIDTH, ROWS};
+    return (struct ct_dataset){.features = features,
+                               .labels = labels,
+                               .rows = ROWS,
+                               .width = WIDTH,
+                               .labels_per_row = 1,
+                               .classes = ROWS};
 }
 
 /* The labels of the global batch at `position`, gathered from all ranks of `world`. */
