@@ -35,6 +35,8 @@ struct ct_tuning {
     size_t tcp_flat_bytes;    /* an all_reduce up to this goes to everyone whole; 16 KiB */
     size_t tcp_chain_bytes;   /* a broadcast above this goes through a chain; 256 KiB */
     int tcp_direct_world;     /* FAST: up to this many ranks talk each to each; 8 */
+    int tcp_rails;            /* connections that share the collectives of a pair; 1 */
+    size_t tcp_rail_bytes;    /* what is worth a rail of its own; 32 KiB */
 };
 
 struct ct_setup {

@@ -300,6 +300,8 @@ static struct ct_tuning fill_tuning(const struct ct_tuning *given)
     DEFAULT(tcp_flat_bytes, 16 << 10);
     DEFAULT(tcp_chain_bytes, 256 << 10);
     DEFAULT(tcp_direct_world, 8);
+    DEFAULT(tcp_rails, 1);
+    DEFAULT(tcp_rail_bytes, 32 << 10);
 #undef DEFAULT
     return tuning;
 }

@@ -26,14 +26,16 @@ static void close_group(void *state)
 {
     struct ct_tcp *tcp = state;
 
-    for (int i = 0; tcp->fds != NULL && i < CT_LANES * tcp->size; i++)
+    for (int i = 0; tcp->fds != NULL && i < tcp->lanes * tcp->size; i++)
         if (tcp->fds[i] >= 0)
             (void)close(tcp->fds[i]);
     if (tcp->listener >= 0)
         (void)close(tcp->listener);
     free(tcp->fds);
+    free(tcp->queues);
     free(tcp->moves);
     free(tcp->greeted);
+    ct_window_deinit(&tcp->window);
     ct_wave_deinit(&tcp->wave);
     free(tcp->headers);
     free(tcp->wanted);
@@ -43,18 +45,30 @@ static void close_group(void *state)
 
 static bool allocate(struct ct_tcp *tcp)
 {
-    size_t size = (size_t)tcp->size, moves = (size_t)ct_wave_moves_max(&tcp->wave);
+    size_t size = (size_t)tcp->size, rails = (size_t)tcp->rails, ends = (size_t)tcp->lanes * size;
+    size_t moves = CT_WINDOW_WAVES * (size_t)ct_wave_moves_max(&tcp->wave) * rails;
 
-    tcp->fds = malloc(CT_LANES * size * sizeof *tcp->fds);
+    tcp->fds = malloc(ends * sizeof *tcp->fds);
+    tcp->queues = malloc(2 * rails * size * sizeof *tcp->queues);
     tcp->moves = calloc(moves, sizeof *tcp->moves);
     tcp->greeted = calloc(2 * size, sizeof *tcp->greeted);
     tcp->headers = calloc(size, CT_GREETING_BYTES);
-    tcp->wanted = calloc(CT_LANES * size, sizeof *tcp->wanted);
-    tcp->polls = calloc(CT_LANES * size, sizeof *tcp->polls);
-    for (size_t i = 0; tcp->fds != NULL && i < CT_LANES * size; i++)
+    tcp->wanted = calloc(ends, sizeof *tcp->wanted);
+    tcp->polls = calloc(ends, sizeof *tcp->polls);
+    for (size_t i = 0; tcp->fds != NULL && i < ends; i++)
         tcp->fds[i] = -1;
-    return tcp->fds != NULL && tcp->moves != NULL && tcp->greeted != NULL && tcp->headers != NULL &&
-           tcp->wanted != NULL && tcp->polls != NULL;
+    for (size_t i = 0; tcp->queues != NULL && i < 2 * rails * size; i++)
+        tcp->queues[i] = (struct ct_tcp_queue){CT_TCP_NONE, CT_TCP_NONE};
+    for (size_t i = 0; tcp->moves != NULL && i < moves; i++)
+        tcp->moves[i].next = i + 1 < moves ? (int)i + 1 : CT_TCP_NONE;
+    return tcp->fds != NULL && tcp->queues != NULL && tcp->moves != NULL && tcp->greeted != NULL &&
+           tcp->headers != NULL && tcp->wanted != NULL && tcp->polls != NULL &&
+           ct_window_init(&tcp->window, &tcp->wave) == 0;
+}
+
+static int no_memory(int size, struct ct_error *err)
+{
+    return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", size);
 }
 
 static int prepare(const struct ct_setup *setup, struct ct_blob *ret_blob, void **ret_state,
@@ -64,13 +78,13 @@ static int prepare(const struct ct_setup *setup, struct ct_blob *ret_blob, void 
     struct ct_mesh_address address = {0};
 
     if (tcp == NULL)
-        return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", setup->size);
+        return no_memory(setup->size, err);
     *ret_state = tcp;
     tcp->rank = setup->rank;
     tcp->size = setup->size;
     tcp->listener = -1;
-    if (ct_wave_init(&tcp->wave, setup) != 0 || !allocate(tcp))
-        return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", setup->size);
+    if (ct_wave_init(&tcp->wave, setup) != 0)
+        return no_memory(setup->size, err);
     int code = ct_mesh_listen(setup, &address, &tcp->listener, err);
     memcpy(ret_blob->data, &address, sizeof address);
     return code;
@@ -81,6 +95,10 @@ static int connect_group(void *state, const struct ct_setup *setup, const struct
 {
     struct ct_tcp *tcp = state;
 
+    tcp->lanes = ct_mesh_lanes(blobs);
+    tcp->rails = tcp->lanes - CT_LANE_COLLECTIVE;
+    if (!allocate(tcp))
+        return no_memory(setup->size, err);
     return ct_mesh_connect(setup, tcp->listener, blobs, tcp->fds, err);
 }
 
@@ -167,7 +185,7 @@ static void park(void *state, uint32_t armed, uint64_t timeout_ns)
     (void)armed;
     if (timeout_ns == 0)
         return;
-    for (int i = 0; i < CT_LANES * tcp->size; i++)
+    for (int i = 0; i < tcp->lanes * tcp->size; i++)
         if (tcp->wanted[i] != 0)
             tcp->polls[count++] = (struct pollfd){.fd = tcp->fds[i], .events = tcp->wanted[i]};
     (void)ppoll(tcp->polls, count, &limit, NULL);
@@ -179,9 +197,10 @@ static int missing(void *state, const struct ct_task *task)
 
     if (ct_call_is_transfer(&task->call))
         return task->call.peer;
-    for (int i = 0; i < tcp->move_count; i++)
-        if (!tcp->moves[i].over && !tcp->moves[i].out)
-            return tcp->moves[i].peer;
+    for (int i = tcp->rails * tcp->size; tcp->busy && i < 2 * tcp->rails * tcp->size; i++)
+        if (tcp->queues[i].first != CT_TCP_NONE &&
+            ct_window_may_start(&tcp->window, tcp->moves[tcp->queues[i].first].turn))
+            return i % tcp->size;
     return -1;
 }
 
@@ -192,10 +211,9 @@ static bool between_messages(const struct ct_tcp *tcp, int peer)
 {
     if (!tcp->busy || tcp->greeted[peer] != tcp->call)
         return true;
-    for (int i = 0; i < tcp->move_count; i++)
-        if (tcp->moves[i].out && tcp->moves[i].peer == peer)
-            return tcp->moves[i].header_left == CT_GREETING_BYTES;
-    return false;
+    int first = tcp->queues[peer].first;
+
+    return first != CT_TCP_NONE && tcp->moves[first].header_left == CT_GREETING_BYTES;
 }
 
 /* A parting word to those who await a header next, so that they know why; for the others, and at
@@ -210,8 +228,9 @@ static void fail(void *state, int code)
         if (peer == tcp->rank)
             continue;
         if (between_messages(tcp, peer))
-            (void)send(tcp->fds[peer], header, sizeof header, MSG_DONTWAIT | MSG_NOSIGNAL);
-        for (int lane = 0; lane < CT_LANES; lane++)
+            (void)send(tcp->fds[CT_LANE_COLLECTIVE * tcp->size + peer], header, sizeof header,
+                       MSG_DONTWAIT | MSG_NOSIGNAL);
+        for (int lane = 0; lane < tcp->lanes; lane++)
             (void)shutdown(tcp->fds[lane * tcp->size + peer], SHUT_WR);
     }
 }

@@ -1,41 +1,51 @@
 /* The engine of backend tcp: collectives in waves (wave.h) over a full mesh of connections.
  *
- * All sends and receives of a wave run at once, straight from and into the caller's buffers. Both
- * ends of a connection list the messages of a wave in the same order, so bytes need no labels: only
- * the first message of a call between two ranks, in each direction, carries a header, by which they
- * compare their calls. */
+ * Data goes straight from and into the caller's buffers. Both ends of a connection list their
+ * messages in the same order, wave by wave, so bytes need no labels: only the first message of a
+ * call between two ranks, in each direction, carries a header, by which they compare their calls.
+ * Several waves are listed at a time, and a message goes as soon as its turn may start (window.h),
+ * so that the wire is busy while this rank adds up. */
 #ifndef CT_COLL_TCP_H
 #define CT_COLL_TCP_H
 
 #include "backend/greeting.h"
-#include "backend/wave.h"
+#include "backend/window.h"
 
-/* One message of the current wave. */
+enum { CT_TCP_NONE = -1 };
+
+/* One message of a listed wave, or the part of it that goes over one connection. */
 struct ct_tcp_move {
     int peer;
     bool out;
-    bool over;
+    int next; /* in its queue, or in the list of those that are free */
+    struct ct_wave_turn turn;
     size_t header_left;
     size_t left;
     char *data; /* the next byte to go, or to come */
     unsigned char header[CT_GREETING_BYTES];
 };
 
+/* Of one connection and direction. */
+struct ct_tcp_queue {
+    int first, last; /* CT_TCP_NONE: empty */
+};
+
 struct ct_tcp {
     int rank, size;
     int listener; /* while the group forms; then -1 */
+    int rails;    /* connections of a pair that its collectives share */
+    int lanes;    /* all connections of a pair */
     int *fds;     /* [lane][peer] */
 
     /* the collective under way */
     bool busy;
     uint64_t call; /* counts them */
     struct ct_wave wave;
+    struct ct_window window;
+    struct ct_tcp_queue *queues; /* [out, in][rail][peer] */
     struct ct_tcp_move *moves;
-    int move_count;
+    int free_move;
     uint64_t *greeted; /* [out, in][peer]: the last call whose header was listed */
-    char *scratch;     /* two sets of slots */
-    const void **sources;
-    double *factors; /* of a premultiplied sum, by rank */
 
     unsigned char *headers; /* of the messages that are coming in, one a peer */
     short *wanted;          /* [lane][peer]: the poll events that would help */

@@ -46,6 +46,7 @@ struct mesh {
     const struct ct_setup *setup;
     const struct ct_mesh_address *addresses;
     int listener;
+    int lanes;
     int *fds;
     int open;            /* connections that are still to come */
     struct call_up *ups; /* first those dialled, then GUESTS */
@@ -137,6 +138,7 @@ int ct_mesh_listen(const struct ct_setup *setup, struct ct_mesh_address *ret_add
     freeaddrinfo(info);
     if (code < 0)
         return code;
+    ret_address->rails = (uint32_t)setup->tuning.tcp_rails;
     *ret_fd = code;
     return 0;
 }
@@ -208,11 +210,11 @@ static void judge_guest(struct mesh *mesh, struct call_up *up)
     unsigned char expected[HELLO_BYTES], answer[ANSWER_BYTES];
     uint32_t lane = ct_get_le32(up->bytes + 4), from = ct_get_le32(up->bytes + 32);
 
-    up->lane = (int)CT_MIN(lane, (uint32_t)CT_LANES);
+    up->lane = (int)CT_MIN(lane, (uint32_t)mesh->lanes);
     up->peer = (int)CT_MIN(from, (uint32_t)size);
     write_hello(mesh, up->peer, rank, up->lane, expected);
     write_answer(mesh, answer);
-    if (up->lane == CT_LANES || up->peer == size || up->peer <= rank ||
+    if (up->lane == mesh->lanes || up->peer == size || up->peer <= rank ||
         !equal(up->bytes, expected, HELLO_BYTES) || mesh->fds[up->lane * size + up->peer] >= 0 ||
         !send_whole(up->fd, answer, ANSWER_BYTES))
         hang_up(up);
@@ -388,10 +390,11 @@ static int turn(struct mesh *mesh, struct ct_error *err)
 
 static int timeout_error(const struct mesh *mesh, struct ct_error *err)
 {
-    int size = mesh->setup->size, peer = 0;
+    int size = mesh->setup->size, i = 0;
 
-    while (peer == mesh->setup->rank || (mesh->fds[peer] >= 0 && mesh->fds[size + peer] >= 0))
-        peer++;
+    while (i % size == mesh->setup->rank || mesh->fds[i] >= 0)
+        i++;
+    int peer = i % size;
     return ct_error_set(err, CT_ETIMEOUT, "rank %d has no connection with rank %d in time",
                         mesh->setup->rank, peer);
 }
@@ -414,7 +417,7 @@ static int connect_all(struct mesh *mesh, struct ct_error *err)
 
     mesh->began_ns = mesh->asked_ns = ct_clock_mono_ns(&ct_clock_system);
 
-    for (int lane = 0; lane < CT_LANES && code == 0; lane++)
+    for (int lane = 0; lane < mesh->lanes && code == 0; lane++)
         for (int peer = 0; peer < mesh->setup->rank && code == 0; peer++)
             code = dial(mesh, &mesh->ups[mesh->dialled++], peer, lane, err);
     while (mesh->open > 0 && code == 0) {
@@ -433,16 +436,26 @@ static int connect_all(struct mesh *mesh, struct ct_error *err)
     return code;
 }
 
+int ct_mesh_lanes(const struct ct_blob *blobs)
+{
+    struct ct_mesh_address first;
+
+    memcpy(&first, blobs[0].data, sizeof first);
+    return CT_LANE_COLLECTIVE + (int)CT_MIN(CT_MAX(first.rails, 1u), (uint32_t)CT_RAILS_MAX);
+}
+
 int ct_mesh_connect(const struct ct_setup *setup, int listener, const struct ct_blob *blobs,
                     int *fds, struct ct_error *err)
 {
-    size_t size = (size_t)setup->size, ups = CT_LANES * size + GUESTS;
+    int lanes = ct_mesh_lanes(blobs);
+    size_t size = (size_t)setup->size, ups = (size_t)lanes * size + GUESTS;
     struct ct_mesh_address *addresses = calloc(size, sizeof *addresses);
     struct mesh mesh = {.setup = setup,
                         .addresses = addresses,
                         .listener = listener,
+                        .lanes = lanes,
                         .fds = fds,
-                        .open = CT_LANES * (setup->size - 1),
+                        .open = lanes * (setup->size - 1),
                         .ups = calloc(ups, sizeof *mesh.ups),
                         .polls = calloc(ups + 1, sizeof *mesh.polls)};
     int code = CT_ENOMEM;

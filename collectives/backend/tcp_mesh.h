@@ -1,8 +1,8 @@
-/* The connections of backend tcp: two between each pair of ranks, one for collectives and one for
- * send and recv, so that neither waits behind the other.
+/* The connections of backend tcp between each pair of ranks: one for send and recv, and one or more
+ * rails for collectives, so that neither waits behind the other.
  *
  *   listen     on the node's address (loopback when all members share the node), a free port
- *   dial       every lower rank, twice; and be dialled by every higher one
+ *   dial       every lower rank, once a lane; and be dialled by every higher one
  *
  *   dialler -> listener   HELLO: magic, run, generation, group, from, to, lane, first half of
  * secret listener -> dialler   ANSWER: magic, second half of the secret
@@ -17,12 +17,13 @@
 
 #include <sys/socket.h>
 
-enum ct_lane { CT_LANE_COLLECTIVE, CT_LANE_TRANSFER, CT_LANES };
+enum ct_lane { CT_LANE_TRANSFER, CT_LANE_COLLECTIVE }; /* and up: one lane a rail */
 
-enum { CT_SECRET_BYTES = 32 };
+enum { CT_SECRET_BYTES = 32, CT_RAILS_MAX = 16 };
 
-/* What a member tells the others: where it listens, and member 0 the secret. */
+/* What a member tells the others: where it listens; of member 0 all take the rest. */
 struct ct_mesh_address {
+    uint32_t rails; /* 1 .. CT_RAILS_MAX */
     struct sockaddr_storage socket;
     uint32_t socket_bytes;
     unsigned char secret[CT_SECRET_BYTES];
@@ -32,6 +33,9 @@ _Static_assert(sizeof(struct ct_mesh_address) <= CT_BLOB_BYTES, "fits the blob")
 /* Listen for this member; `*ret_fd` is the listener. 0, or an error with its sentence. */
 int ct_mesh_listen(const struct ct_setup *setup, struct ct_mesh_address *ret_address, int *ret_fd,
                    struct ct_error *err);
+
+/* How many lanes the group has: what member 0 said. */
+int ct_mesh_lanes(const struct ct_blob *blobs);
 
 /* Make all connections: fds[lane * size + peer], -1 for this rank itself; on failure some may be
  * open. Waits until the setup's deadline at most. */

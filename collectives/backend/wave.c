@@ -14,7 +14,8 @@ enum { DOUBLING_BYTES = 64 << 10, SCRATCH_BYTES = 8 << 20, BLOCK_MIN = 16 << 10 
 /* With many ranks the blocks shrink, so that the slots stay within bounds. */
 static size_t block_size(const struct ct_setup *setup)
 {
-    size_t most = CT_MAX(SCRATCH_BYTES / (2 * (size_t)setup->size), (size_t)BLOCK_MIN);
+    size_t slots = CT_WAVE_SETS * (size_t)setup->size;
+    size_t most = CT_MAX(SCRATCH_BYTES / slots, (size_t)BLOCK_MIN);
 
     return (CT_MIN(setup->tuning.tcp_block_bytes, most) + 63) / 64 * 64;
 }
@@ -28,7 +29,7 @@ int ct_wave_init(struct ct_wave *wave, const struct ct_setup *setup)
     wave->tuning.tcp_flat_bytes = CT_MIN(setup->tuning.tcp_flat_bytes, wave->block_bytes);
     wave->schedule.step = calloc(steps, sizeof *wave->schedule.step);
     wave->schedule.capacity = (int)steps;
-    wave->scratch = aligned_alloc(64, 2 * size * wave->block_bytes);
+    wave->scratch = aligned_alloc(64, CT_WAVE_SETS * size * wave->block_bytes);
     wave->sources = calloc(size, sizeof *wave->sources);
     wave->factors = calloc(size, sizeof *wave->factors);
     return wave->schedule.step != NULL && wave->scratch != NULL && wave->sources != NULL &&
@@ -144,7 +145,7 @@ static char *locate(const struct ct_wave *wave, const struct ct_call *call, size
         return call->recv + block_of(wave, call, chunk, place, place.index).at;
     default:
         CT_ASSERT(place.space == CT_SPACE_SLOT && place.index < wave->size);
-        at = (chunk & 1) * (size_t)wave->size + (size_t)place.index;
+        at = chunk % CT_WAVE_SETS * (size_t)wave->size + (size_t)place.index;
         return wave->scratch + at * wave->block_bytes;
     }
 }
@@ -188,7 +189,8 @@ bool ct_wave_next_move(const struct ct_wave *wave, const struct ct_call *call, s
         if ((next->kind != CT_STEP_SEND && next->kind != CT_STEP_RECV) ||
             !chunk_in_phase(wave, at, next, &chunk))
             continue;
-        *ret_move = (struct ct_wave_move){.peer = next->peer, .out = next->kind == CT_STEP_SEND};
+        *ret_move = (struct ct_wave_move){
+            .peer = next->peer, .out = next->kind == CT_STEP_SEND, .turn = {chunk, next->phase}};
         if (call->longest_bytes > 0) {
             ret_move->data = locate(wave, call, chunk, next->a);
             ret_move->bytes = block_of(wave, call, chunk, next->a, next->block).bytes;
@@ -228,15 +230,20 @@ static void compute(struct ct_wave *wave, const struct ct_call *call, const stru
     ct_reduce_buffers(&how, to, wave->sources, sources, bytes / ct_dtype_size(call->dtype));
 }
 
-void ct_wave_compute(struct ct_wave *wave, const struct ct_call *call, size_t at)
+void ct_wave_compute_turn(struct ct_wave *wave, const struct ct_call *call,
+                          struct ct_wave_turn turn)
 {
-    size_t chunk;
-
     for (int i = 0; call->longest_bytes > 0 && i < wave->schedule.steps; i++) {
         const struct ct_step *step = &wave->schedule.step[i];
 
-        if (step->kind != CT_STEP_SEND && step->kind != CT_STEP_RECV &&
-            chunk_in_phase(wave, at, step, &chunk))
-            compute(wave, call, step, chunk);
+        if (step->phase == turn.phase && step->kind != CT_STEP_SEND && step->kind != CT_STEP_RECV)
+            compute(wave, call, step, turn.chunk);
     }
+}
+
+void ct_wave_compute(struct ct_wave *wave, const struct ct_call *call, size_t at)
+{
+    for (int phase = 0; phase < wave->schedule.phases && (size_t)phase <= at; phase++)
+        if (at - (size_t)phase < wave->chunks)
+            ct_wave_compute_turn(wave, call, (struct ct_wave_turn){at - (size_t)phase, phase});
 }

@@ -25,20 +25,29 @@
 #include "backend.h"
 #include "schedule.h"
 
+enum { CT_WAVE_SETS = 4 };
+
 struct ct_wave {
     int rank, size;
     struct ct_tuning tuning;
     size_t block_bytes, chunk_bytes, chunks;
     struct ct_schedule schedule;
-    char *scratch; /* two sets of slots */
+    char *scratch; /* CT_WAVE_SETS sets of slots: chunk c has set c % CT_WAVE_SETS */
     const void **sources;
     double *factors; /* of a premultiplied sum, by rank: those of others are the caller's to set */
+};
+
+/* What happens to one chunk in one wave: wave chunk + phase. */
+struct ct_wave_turn {
+    size_t chunk;
+    int phase;
 };
 
 /* To be sent to `peer`, or received from it. */
 struct ct_wave_move {
     int peer;
     bool out;
+    struct ct_wave_turn turn; /* that it belongs to */
     char *data;
     size_t bytes; /* 0: nothing but that the peer has come this far */
 };
@@ -60,7 +69,9 @@ size_t ct_wave_count(const struct ct_wave *wave);
 bool ct_wave_next_move(const struct ct_wave *wave, const struct ct_call *call, size_t at, int *step,
                        struct ct_wave_move *ret_move);
 
-/* The sums and copies of wave `at`. */
+/* The sums and copies of wave `at`; those of one turn. */
 void ct_wave_compute(struct ct_wave *wave, const struct ct_call *call, size_t at);
+void ct_wave_compute_turn(struct ct_wave *wave, const struct ct_call *call,
+                          struct ct_wave_turn turn);
 
 #endif

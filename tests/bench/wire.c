@@ -1,9 +1,12 @@
 /* ctrun's collectives on the loop of peers/loop.h: a worker that scripts/bench/wire starts on two
  * nodes.
  *
- *     ctrun --nnodes 2 ... wire [BYTES ...]       the backend: BENCH_BACKEND, or auto
- */
+ *     ctrun --nnodes 2 ... wire [BYTES ...]
+ *
+ * From the environment: BENCH_BACKEND (or auto), BENCH_BLOCK (bytes) and BENCH_RAILS, as in struct
+ * ct_tuning. */
 #include "ctrun.h"
+#include "group.h"
 #include "peers/loop.h"
 
 static void must(int code, const struct ct_error *err)
@@ -38,15 +41,24 @@ static double most(void *context, double value)
     return value;
 }
 
+static size_t number_of(const char *name)
+{
+    const char *text = getenv(name);
+
+    return text != NULL ? strtoull(text, NULL, 10) : 0;
+}
+
 int main(int argc, char **argv)
 {
+    struct ct_tuning tuning = {.tcp_block_bytes = number_of("BENCH_BLOCK"),
+                               .tcp_rails = (int)number_of("BENCH_RAILS")};
     struct ct_group_options options = {.backend = getenv("BENCH_BACKEND")};
     struct ct_error err = {0};
     struct ct_job *job = NULL;
     struct ct_group *group = NULL;
 
     must(ct_job_open(&job, &err), &err);
-    must(ct_group_new(job, &options, &group, &err), &err);
+    must(ct_group_new_tuned(job, &options, &tuning, &group, &err), &err);
     struct bench_peer peer = {ct_group_rank(group), ct_group_size(group), group, run, most};
     if (peer.rank == 0)
         (void)printf("backend %s\n", ct_group_backend(group));

@@ -17,7 +17,7 @@
 
 TestSuite(mesh, .timeout = 30);
 
-enum { RANKS = 2, HELLO = 56 };
+enum { RANKS = 2, LANES = 3, HELLO = 56 };
 
 /* Two members whose halves of the handshake run in this process. */
 struct pair {
@@ -25,7 +25,7 @@ struct pair {
     struct ct_setup setups[RANKS];
     struct ct_blob blobs[RANKS];
     int listeners[RANKS];
-    int fds[RANKS][CT_LANES * RANKS];
+    int fds[RANKS][LANES * RANKS];
     int codes[RANKS];
     struct ct_error errs[RANKS];
 };
@@ -46,7 +46,8 @@ static void pair_init(struct pair *pair, uint64_t timeout_ms)
                                             .rank = i,
                                             .size = RANKS,
                                             .ranks = both,
-                                            .deadline_ns = now + timeout_ms * 1000000u};
+                                            .deadline_ns = now + timeout_ms * 1000000u,
+                                            .tuning = {.tcp_rails = LANES - 1}};
         memset(pair->fds[i], -1, sizeof pair->fds[i]);
         cr_assert_eq(
             ct_mesh_listen(&pair->setups[i], &address, &pair->listeners[i], &pair->errs[i]), 0);
@@ -57,7 +58,7 @@ static void pair_init(struct pair *pair, uint64_t timeout_ms)
 static void pair_deinit(struct pair *pair)
 {
     for (int i = 0; i < RANKS; i++) {
-        for (int k = 0; k < CT_LANES * RANKS; k++)
+        for (int k = 0; k < LANES * RANKS; k++)
             if (pair->fds[i][k] >= 0)
                 (void)close(pair->fds[i][k]);
         (void)close(pair->listeners[i]);
