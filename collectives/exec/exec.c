@@ -152,12 +152,22 @@ static double get_f64(struct ct_exec *exec, const struct ct_plan_list *list, int
     return number;
 }
 
+/* Of this rank in the global batch. */
+static int64_t first_row(const struct ct_exec *exec)
+{
+    const struct ct_plan_options *options = &exec->plan->options;
+    int rank = exec->options.group == NULL ? 0 : ct_group_rank(exec->options.group);
+
+    return rank * options->micro_rows * options->accumulation;
+}
+
 int ct_exec_step(struct ct_exec *exec, const struct ct_exec_step *args,
                  struct ct_exec_result *ret_result, struct ct_error *err)
 {
     const struct ct_plan_list *list = &exec->plan->step;
     double inv_valid = 1 / (double)args->valid_count, update = (double)args->update;
     double wish = args->wish ? 1 : 0;
+    double draw[] = {update, (double)first_row(exec)};
 
     if (args->valid_count < 1 || args->update < 1)
         return ct_error_set(err, CT_EUSAGE,
@@ -168,6 +178,7 @@ int ct_exec_step(struct ct_exec *exec, const struct ct_exec_step *args,
     put(exec, list, list->io.lr, &args->lr);
     put(exec, list, list->io.update, &update);
     put(exec, list, list->io.wish, &wish);
+    put(exec, list, list->io.draw, draw);
     int code = ct_runner_run(&exec->step, err);
     if (code != 0)
         return code;

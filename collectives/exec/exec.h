@@ -49,25 +49,25 @@ struct ct_exec_options {
 };
 
 struct ct_exec_step {
-    const void *x;         /* [accumulation * micro_rows, input], the model's dtype */
-    const int32_t *labels; /* [accumulation * micro_rows], -1 for rows that do not count */
-    int64_t valid_count;   /* rows that count in the global batch, > 0 */
+    const void *x;         /* [accumulation * micro_rows, ...], as the model's input */
+    const int32_t *labels; /* those of all rows, -1 for the ones that do not count */
+    int64_t valid_count;   /* labels that count in the global batch, > 0 */
     double lr;
     uint64_t update; /* 1 for the first one: AdamW's bias correction */
     bool wish;       /* tell the other ranks something: each learns how many do in this step */
 };
 
 struct ct_exec_result {
-    double loss;      /* mean over the rows that count in the global batch */
+    double loss;      /* mean over the labels that count in the global batch */
     int64_t correct;  /* of the global batch */
     double grad_norm; /* of the global batch's gradient, before clipping */
     int64_t wishes;   /* how many ranks had one in this step: the same number on each */
 };
 
 struct ct_exec_eval {
-    const void *x;         /* [eval_rows, input] */
-    const int32_t *labels; /* [eval_rows], -1 for rows that do not count */
-    void *logits;          /* NULL, or gets [eval_rows, classes] */
+    const void *x;         /* [eval_rows, ...] */
+    const int32_t *labels; /* those of all rows, -1 for the ones that do not count */
+    void *logits;          /* NULL, or gets [labels, classes] */
 };
 
 /* Sums of one evaluation on this rank; add them up, reduce them over the group, then divide. */

@@ -15,6 +15,7 @@
 #include "collectives/plan/passes.h"
 
 #include "base/assert.h"
+#include "base/rng.h"
 
 #include <stdio.h>
 
@@ -100,7 +101,7 @@ static struct maker maker_of(struct ct_plan *plan, const struct ct_model *model,
     size_t values = (size_t)model->program.value_count;
 
     list->io = (struct ct_plan_io){CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE,
-                                   CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE};
+                                   CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE};
     mk.map = table(&mk, values);
     mk.params = table(&mk, (size_t)plan->param_count);
     mk.result.view = table(&mk, (size_t)plan->param_count + 2);
@@ -148,6 +149,8 @@ static void map_model(struct maker *mk, const struct yield *yield, int x, int la
     mk->map[model->x] = x;
     mk->map[model->labels] = labels;
     mk->map[model->inv_valid] = mk->list->io.inv_valid;
+    if (model->draw != CT_NONE)
+        mk->map[model->draw] = mk->list->io.draw;
 }
 
 static struct ct_program_op copied(struct maker *mk, const struct ct_program_op *from)
@@ -158,6 +161,11 @@ static struct ct_program_op copied(struct maker *mk, const struct ct_program_op 
         op.in[i] = mapped(mk, op.in[i]);
     for (int i = 0; i < CT_OP_MAX_OUT; i++)
         op.out[i] = mapped(mk, op.out[i]);
+    if (op.kind == CT_OP_DROPOUT) { /* draws for this seed and micro-batch */
+        op.attr.key ^= ct_mix64(mk->plan->seed);
+        op.attr.first =
+            op.attr.unit * (uint64_t)(mk->program->micro * mk->plan->options.micro_rows);
+    }
     return op;
 }
 
@@ -280,17 +288,21 @@ static void step_inputs(struct maker *mk)
 {
     const struct ct_program *from = &mk->model->program;
     struct ct_plan_io *io = &mk->list->io;
-    int64_t rows = mk->plan->options.micro_rows * mk->plan->options.accumulation;
+    int64_t count = mk->plan->options.accumulation;
     const struct ct_value *x = &from->values[mk->model->x];
+    struct ct_shape labels = from->values[mk->model->labels].shape, all = x->shape;
 
-    io->x = ct_program_value(mk->program, CT_VALUE_INPUT, x->dtype,
-                             ct_shape2(rows, ct_shape_columns(x->shape)), "x");
-    io->labels = ct_program_value(mk->program, CT_VALUE_INPUT, CT_I32, ct_shape1(rows), "labels");
+    all.dim[0] *= count;
+    labels.dim[0] *= count;
+    io->x = ct_program_value(mk->program, CT_VALUE_INPUT, x->dtype, all, "x");
+    io->labels = ct_program_value(mk->program, CT_VALUE_INPUT, CT_I32, labels, "labels");
     io->inv_valid = scalar_input(mk, "inv_valid");
     io->lr = scalar_input(mk, "lr");
     io->wish = scalar_input(mk, "wish");
     if (mk->plan->options.optim.type == CT_OPTIM_ADAMW)
         io->update = scalar_input(mk, "update");
+    if (mk->model->draw != CT_NONE)
+        io->draw = ct_program_value(mk->program, CT_VALUE_INPUT, CT_F64, ct_shape1(2), "draw");
 }
 
 /* This rank's part of the sum of wishes. */
@@ -418,18 +430,37 @@ int ct_plan_make_eval(struct ct_plan *plan, const struct ct_model *model, struct
     return finish(&mk, "eval", err);
 }
 
-int ct_plan_make_init(struct ct_plan *plan, const struct ct_model *model, uint64_t seed,
-                      struct ct_error *err)
+/* The op that gives `param` its first values. */
+static struct ct_program_op first_values(const struct ct_model_param *param, uint64_t key)
+{
+    static const int kinds[] = {[CT_INIT_UNIFORM] = CT_OP_UNIFORM,
+                                [CT_INIT_NORMAL] = CT_OP_NORMAL,
+                                [CT_INIT_CONSTANT] = CT_OP_FILL};
+    struct ct_program_op op = ct_program_op(kinds[param->init.kind]);
+    double amount = param->init.amount;
+
+    if (param->init.kind == CT_INIT_UNIFORM) {
+        op.attr.low = -amount;
+        op.attr.high = amount;
+    } else if (param->init.kind == CT_INIT_NORMAL) {
+        op.attr.std = amount;
+    } else {
+        op.attr.alpha = amount;
+        return op;
+    }
+    op.attr.key = key;
+    return op;
+}
+
+int ct_plan_make_init(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err)
 {
     struct maker mk = maker_of(plan, model, &plan->init);
 
     mk.program->stage = CT_STAGE_INIT;
     for (int i = 0; i < plan->param_count && mk.program->error.code == 0; i++) {
-        struct ct_program_op op = ct_program_op(CT_OP_UNIFORM);
+        struct ct_program_op op =
+            first_values(&model->params[i], ct_model_key(plan->seed, plan->tensors[i].name));
         op.out[0] = mk.params[i];
-        op.attr.low = -model->params[i].init_bound;
-        op.attr.high = model->params[i].init_bound;
-        op.attr.key = ct_model_init_key(seed, plan->tensors[i].name);
         ct_program_emit(mk.program, op);
     }
     return finish(&mk, "init", err);

@@ -9,8 +9,7 @@
 int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err);
 
 /* lists: the programs of plan->init, ->eval and ->step (without reductions). */
-int ct_plan_make_init(struct ct_plan *plan, const struct ct_model *model, uint64_t seed,
-                      struct ct_error *err);
+int ct_plan_make_init(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err);
 int ct_plan_make_eval(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err);
 int ct_plan_make_step(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err);
 

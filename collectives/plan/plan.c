@@ -71,13 +71,13 @@ static int finish_list(struct ct_plan *plan, struct ct_plan_list *list, struct c
 }
 
 static int run_passes(struct ct_plan *plan, const struct ct_model *model,
-                      const struct ct_model *eval_model, uint64_t seed, struct ct_error *err)
+                      const struct ct_model *eval_model, struct ct_error *err)
 {
     struct ct_plan_list *lists[] = {&plan->init, &plan->step, &plan->eval};
     int code = ct_plan_layout(plan, model, err);
 
     if (code == 0)
-        code = ct_plan_make_init(plan, model, seed, err);
+        code = ct_plan_make_init(plan, model, err);
     if (code == 0)
         code = ct_plan_make_step(plan, model, err);
     if (code == 0)
@@ -95,8 +95,10 @@ int ct_plan_build(struct ct_plan *plan, const struct ct_model_spec *spec,
                   const struct ct_plan_options *options, uint64_t seed, struct ct_error *err)
 {
     struct ct_model model = {0}, eval_model = {0};
+    struct ct_model_spec eval_spec = *spec;
 
-    *plan = (struct ct_plan){.options = *options};
+    eval_spec.evaluation = true;
+    *plan = (struct ct_plan){.options = *options, .seed = seed};
     ct_arena_init(&plan->memory, PLAN_LIMIT_BYTES);
     ct_program_init(&plan->init.program);
     ct_program_init(&plan->step.program);
@@ -108,9 +110,9 @@ int ct_plan_build(struct ct_plan *plan, const struct ct_model_spec *spec,
     if (code == 0)
         code = ct_model_build(&model, spec, options->micro_rows, err);
     if (code == 0)
-        code = ct_model_build(&eval_model, spec, plan->options.eval_rows, err);
+        code = ct_model_build(&eval_model, &eval_spec, plan->options.eval_rows, err);
     if (code == 0)
-        code = run_passes(plan, &model, &eval_model, seed, err);
+        code = run_passes(plan, &model, &eval_model, err);
     ct_model_deinit(&model);
     ct_model_deinit(&eval_model);
     return code;

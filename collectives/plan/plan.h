@@ -82,9 +82,10 @@ struct ct_plan_slot {
 
 /* The values that the host writes before a list and reads after it; CT_NONE where it has none. */
 struct ct_plan_io {
-    int x;         /* [rows, input]; the step's micro-batch m is the m-th block of micro_rows */
-    int labels;    /* i32 [rows], -1 for rows that do not count */
-    int inv_valid; /* f64 [1]: 1 / rows that count in the global batch */
+    int x;         /* [rows, ...]; the step's micro-batch m is the m-th block of micro_rows */
+    int labels;    /* i32 [labels of all rows], -1 for those that do not count */
+    int inv_valid; /* f64 [1]: 1 / labels that count in the global batch */
+    int draw;      /* f64 [2]: number of this update, first row of this rank (dropout) */
     int lr;        /* f64 [1] */
     int update;    /* f64 [1]: the number of this update, from 1 (AdamW) */
     int wish;      /* f64 [1]: what this rank adds to the wishes */
@@ -124,6 +125,7 @@ struct ct_plan_tensor {
 
 struct ct_plan {
     struct ct_plan_options options;
+    uint64_t seed;            /* of initial values and dropout */
     struct ct_plan_list init; /* initial parameters; run once */
     struct ct_plan_list step; /* a whole step: all micro-batches, reduction, update */
     struct ct_plan_list eval; /* forward only, eval_rows rows */

@@ -119,6 +119,78 @@ static void backward_tanh(struct backward *b, const struct ct_program_op *op)
     backward_unary(b, op, CT_OP_TANH_BW, op->out[0]);
 }
 
+/* An op with the attributes of `op`. */
+static struct ct_program_op alike(const struct ct_program_op *op, struct ct_program_op with)
+{
+    with.attr = op->attr;
+    return with;
+}
+
+static void backward_swiglu(struct backward *b, const struct ct_program_op *op)
+{
+    struct ct_program_op both =
+        reads(CT_OP_SWIGLU_BW, b->grad_of[op->out[0]], op->in[0], op->in[1], CT_NONE);
+    int gate = ct_program_emit(b->program, both);
+
+    if (gate == CT_NONE)
+        return;
+    int up = b->program->ops[b->program->op_count - 1].out[1];
+    contribute_value(b, op->in[0], gate);
+    contribute_value(b, op->in[1], up);
+}
+
+/* The same op on the gradient draws the same mask. */
+static void backward_dropout(struct backward *b, const struct ct_program_op *op)
+{
+    contribute(
+        b, op->in[0],
+        alike(op, reads(CT_OP_DROPOUT, b->grad_of[op->out[0]], op->in[1], CT_NONE, CT_NONE)));
+}
+
+static void backward_embedding(struct backward *b, const struct ct_program_op *op)
+{
+    int dy = b->grad_of[op->out[0]];
+
+    contribute(b, op->in[2], alike(op, reads(CT_OP_EMBEDDING_DP, dy, CT_NONE, CT_NONE, CT_NONE)));
+    contribute(b, op->in[1], alike(op, reads(CT_OP_EMBEDDING_DW, op->in[0], dy, CT_NONE, CT_NONE)));
+}
+
+/* Turned by the opposite angles. */
+static void backward_rope(struct backward *b, const struct ct_program_op *op)
+{
+    struct ct_program_op back =
+        alike(op, reads(CT_OP_ROPE, b->grad_of[op->out[0]], CT_NONE, CT_NONE, CT_NONE));
+
+    back.attr.inverse = !op->attr.inverse;
+    contribute(b, op->in[0], back);
+}
+
+static void backward_attention(struct backward *b, const struct ct_program_op *op)
+{
+    contribute(b, op->in[0],
+               alike(op, reads(CT_OP_ATTENTION_BW, b->grad_of[op->out[0]], op->in[0], op->out[0],
+                               op->out[1])));
+}
+
+static void backward_norm(struct backward *b, const struct ct_program_op *op, int kind)
+{
+    int dy = b->grad_of[op->out[0]];
+
+    contribute(b, op->in[2], reads(CT_OP_LINEAR_DB, dy, CT_NONE, CT_NONE, CT_NONE));
+    contribute(b, op->in[1], reads(CT_OP_NORM_DG, dy, op->in[0], op->out[1], CT_NONE));
+    contribute(b, op->in[0], reads(kind, dy, op->in[0], op->in[1], op->out[1]));
+}
+
+static void backward_layernorm(struct backward *b, const struct ct_program_op *op)
+{
+    backward_norm(b, op, CT_OP_LAYERNORM_DX);
+}
+
+static void backward_rmsnorm(struct backward *b, const struct ct_program_op *op)
+{
+    backward_norm(b, op, CT_OP_RMSNORM_DX);
+}
+
 static void backward_add(struct backward *b, const struct ct_program_op *op)
 {
     contribute_value(b, op->in[0], b->grad_of[op->out[0]]);

@@ -62,7 +62,8 @@ static void bind(struct binding *binding, const struct ct_operand *operand,
     }
     if (operand->dims == 1 && binding->size[(unsigned char)operand->dim[0]] == 0) {
         binding->size[(unsigned char)operand->dim[0]] = ct_shape_elements(tensor->shape);
-        binding->shape = tensor->shape;
+        if (operand->dim[0] == 'n')
+            binding->shape = tensor->shape;
     } else if (operand->dims == 2) {
         binding->size[(unsigned char)operand->dim[0]] = ct_shape_rows(tensor->shape);
         binding->size[(unsigned char)operand->dim[1]] = ct_shape_columns(tensor->shape);
@@ -148,6 +149,7 @@ double ct_rule_flop(int op, const struct ct_kernel_args *args)
     if (ct_op_is_comm(op))
         return 0;
     bind_all(op, args, &binding, &operands);
+    binding.size['S'] = (int64_t)args->attr.sequence;
     for (const char *letter = rules[op].symbols; *letter != 0; letter++)
         flop *= (double)size_of(&binding, *letter);
     return flop;

@@ -148,6 +148,85 @@ static int check_operand(struct check *check, const struct ct_operand *operand,
     return rc != 0 ? rc : check_size(check, operand, 1, ct_shape_columns(tensor->shape));
 }
 
+/* ---- what no row can say: how sizes and attributes hang together ------------------------------
+ */
+
+static int check_sequences(enum ct_op_kind op, const struct ct_kernel_args *args, int64_t rows,
+                           struct ct_error *err)
+{
+    uint64_t sequence = args->attr.sequence;
+
+    if (sequence > 0 && sequence <= INT32_MAX && rows % (int64_t)sequence == 0)
+        return 0;
+    return ct_error_set(err, CT_EBUG, "%s: %lld rows are no sequences of %llu", ops[op].name,
+                        (long long)rows, (unsigned long long)sequence);
+}
+
+static int check_places(enum ct_op_kind op, const struct ct_kernel_args *args,
+                        const struct ct_tensor *table, struct ct_error *err)
+{
+    if (table->data == NULL || (int64_t)args->attr.sequence <= ct_shape_rows(table->shape))
+        return 0;
+    return ct_error_set(err, CT_EBUG, "%s: %lld places for sequences of %llu", ops[op].name,
+                        (long long)ct_shape_rows(table->shape),
+                        (unsigned long long)args->attr.sequence);
+}
+
+/* q, k and v of equal width, cut into heads. */
+static int check_heads(enum ct_op_kind op, const struct ct_kernel_args *args,
+                       const struct ct_tensor *qkv, struct ct_error *err)
+{
+    int64_t columns = ct_shape_columns(qkv->shape), heads = (int64_t)args->attr.heads;
+    int64_t size = heads < 1 ? 0 : columns / 3 / heads;
+
+    if (heads < 1 || columns != 3 * size * heads || size < 1 || size > CT_HEAD_MAX_SIZE ||
+        (op == CT_OP_ROPE && size % 2 != 0))
+        return ct_error_set(err, CT_EBUG, "%s: %lld columns are not q, k and v of %lld heads",
+                            ops[op].name, (long long)columns, (long long)heads);
+    return check_sequences(op, args, ct_shape_rows(qkv->shape), err);
+}
+
+static int check_attention(enum ct_op_kind op, const struct ct_kernel_args *args,
+                           const struct ct_tensor *qkv, const struct ct_tensor *y,
+                           const struct ct_tensor *lse, struct ct_error *err)
+{
+    if (3 * ct_shape_columns(y->shape) != ct_shape_columns(qkv->shape) ||
+        ct_shape_columns(lse->shape) != (int64_t)args->attr.heads)
+        return ct_error_set(err, CT_EBUG, "%s: y or lse do not fit qkv and %llu heads",
+                            ops[op].name, (unsigned long long)args->attr.heads);
+    return check_heads(op, args, qkv, err);
+}
+
+static int check_attributes(enum ct_op_kind op, const struct ct_kernel_args *args,
+                            struct ct_error *err)
+{
+    const struct ct_tensor *in = args->in, *out = args->out;
+    int rc;
+
+    switch (op) {
+    case CT_OP_SGD:
+        if (args->attr.momentum != 0 && out[1].data == NULL)
+            return ct_error_set(err, CT_EBUG, "sgd: momentum needs operand buffer");
+        return 0;
+    case CT_OP_EMBEDDING:
+        rc = check_places(op, args, &in[2], err);
+        return rc != 0 || in[2].data == NULL
+                   ? rc
+                   : check_sequences(op, args, ct_shape_rows(out[0].shape), err);
+    case CT_OP_EMBEDDING_DP:
+        rc = check_places(op, args, &out[0], err);
+        return rc != 0 ? rc : check_sequences(op, args, ct_shape_rows(in[0].shape), err);
+    case CT_OP_ROPE:
+        return check_heads(op, args, &in[0], err);
+    case CT_OP_ATTENTION:
+        return check_attention(op, args, &in[0], &out[0], &out[1], err);
+    case CT_OP_ATTENTION_BW:
+        return check_attention(op, args, &in[1], &in[2], &in[3], err);
+    default:
+        return 0;
+    }
+}
+
 int ct_op_check(enum ct_op_kind op, enum ct_dtype dtype, const struct ct_kernel_args *args,
                 struct ct_error *err)
 {
@@ -171,7 +250,5 @@ int ct_op_check(enum ct_op_kind op, enum ct_dtype dtype, const struct ct_kernel_
             rc = ct_error_set(err, CT_EBUG, "%s: gives %d outputs, more are asked for",
                               ops[op].name, operands.out_count);
     }
-    if (rc == 0 && op == CT_OP_SGD && args->attr.momentum != 0 && args->out[1].data == NULL)
-        rc = ct_error_set(err, CT_EBUG, "sgd: momentum needs operand buffer");
-    return rc;
+    return rc == 0 ? check_attributes(op, args, err) : rc;
 }

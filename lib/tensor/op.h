@@ -15,6 +15,9 @@ enum ct_op_kind {
 /* No op of op.def has more operands. */
 enum { CT_OP_MAX_IN = 4, CT_OP_MAX_OUT = 3 };
 
+/* The widest head of attention. */
+enum { CT_HEAD_MAX_SIZE = 1024 };
+
 /* The attributes an op is run with; those that its row does not name are zero. */
 struct ct_attr {
 #define ATTR(type, name) type name;

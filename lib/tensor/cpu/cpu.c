@@ -84,27 +84,54 @@ static void cpu_copy(struct ct_device *device, void *to, const void *from, size_
 /* ---- ops ------------------------------------------------------------------------------------ */
 
 /* How an op's work is cut: by elements of output 0 or input 0, by rows of input 0 or output 0, by
- * columns of input 0, not at all, or as a matrix product. */
+ * columns of input 0 or output 0, by heads of sequences, not at all, or as a matrix product. */
 enum cut {
     CUT_ELEMENTS,
     CUT_IN_ELEMENTS,
     CUT_ROWS,
     CUT_OUT_ROWS,
     CUT_COLUMNS,
+    CUT_OUT_COLUMNS,
+    CUT_HEADS,
     CUT_NOT,
     CUT_PRODUCT
 };
 
 static const enum cut cuts[CT_OP_COUNT] = {
-    [CT_OP_LINEAR] = CUT_PRODUCT,     [CT_OP_LINEAR_DX] = CUT_PRODUCT,
-    [CT_OP_LINEAR_DW] = CUT_PRODUCT,  [CT_OP_LINEAR_DB] = CUT_COLUMNS,
-    [CT_OP_CROSS_ENTROPY] = CUT_ROWS, [CT_OP_CROSS_ENTROPY_BW] = CUT_ROWS,
-    [CT_OP_MSE] = CUT_ROWS,           [CT_OP_MSE_BW] = CUT_ROWS,
-    [CT_OP_ONE_HOT] = CUT_OUT_ROWS,   [CT_OP_CORRECT] = CUT_ROWS,
-    [CT_OP_SUMSQ] = CUT_IN_ELEMENTS,  [CT_OP_CLIP_SCALE] = CUT_NOT,
+    [CT_OP_LINEAR] = CUT_PRODUCT,
+    [CT_OP_LINEAR_DX] = CUT_PRODUCT,
+    [CT_OP_LINEAR_DW] = CUT_PRODUCT,
+    [CT_OP_LINEAR_DB] = CUT_COLUMNS,
+    [CT_OP_CROSS_ENTROPY] = CUT_ROWS,
+    [CT_OP_CROSS_ENTROPY_BW] = CUT_ROWS,
+    [CT_OP_MSE] = CUT_ROWS,
+    [CT_OP_MSE_BW] = CUT_ROWS,
+    [CT_OP_ONE_HOT] = CUT_OUT_ROWS,
+    [CT_OP_CORRECT] = CUT_ROWS,
+    [CT_OP_SUMSQ] = CUT_IN_ELEMENTS,
+    [CT_OP_CLIP_SCALE] = CUT_NOT,
+    [CT_OP_EMBEDDING] = CUT_OUT_ROWS,
+    [CT_OP_EMBEDDING_DW] = CUT_OUT_COLUMNS,
+    [CT_OP_EMBEDDING_DP] = CUT_OUT_ROWS,
+    [CT_OP_ROPE] = CUT_ROWS,
+    [CT_OP_ATTENTION] = CUT_HEADS,
+    [CT_OP_ATTENTION_BW] = CUT_HEADS,
+    [CT_OP_LAYERNORM] = CUT_ROWS,
+    [CT_OP_LAYERNORM_DX] = CUT_ROWS,
+    [CT_OP_RMSNORM] = CUT_ROWS,
+    [CT_OP_RMSNORM_DX] = CUT_ROWS,
+    [CT_OP_NORM_DG] = CUT_COLUMNS,
 };
 
 enum { LEAF_ELEMENTS = 1024, LEAF_ROWS = 8 };
+
+/* A head of a sequence costs some sequence^2 columns of products. */
+static struct ct_cpu_range heads_of(const struct ct_kernel_args *args, int64_t rows)
+{
+    int64_t sequence = (int64_t)args->attr.sequence, heads = (int64_t)args->attr.heads;
+
+    return (struct ct_cpu_range){rows / sequence * heads, sequence * sequence, 0};
+}
 
 static struct ct_cpu_range range_of(enum ct_op_kind op, const struct ct_kernel_args *args)
 {
@@ -121,6 +148,10 @@ static struct ct_cpu_range range_of(enum ct_op_kind op, const struct ct_kernel_a
         return (struct ct_cpu_range){ct_shape_rows(out), ct_shape_columns(out), 0};
     case CUT_COLUMNS:
         return (struct ct_cpu_range){ct_shape_columns(in), ct_shape_rows(in), 0};
+    case CUT_OUT_COLUMNS:
+        return (struct ct_cpu_range){ct_shape_columns(out), ct_shape_rows(out), 0};
+    case CUT_HEADS:
+        return heads_of(args, ct_shape_rows(in));
     default:
         return (struct ct_cpu_range){1, 1, 0};
     }
@@ -167,8 +198,8 @@ static bool cpu_has(const struct ct_device *device, enum ct_op_kind op, enum ct_
 {
     const struct ct_cpu_kernels *kernels = kernels_of(device, dtype);
 
-    return kernels != NULL &&
-           (kernels->part[op] != NULL || kernels->sum[op] != NULL || cuts[op] == CUT_PRODUCT);
+    return kernels != NULL && (kernels->part[op] != NULL || kernels->block[op] != NULL ||
+                               kernels->sum[op] != NULL || cuts[op] == CUT_PRODUCT);
 }
 
 static void cpu_run(struct ct_device *device, enum ct_op_kind op, enum ct_dtype dtype,
@@ -187,6 +218,8 @@ static void cpu_run(struct ct_device *device, enum ct_op_kind op, enum ct_dtype 
         double *out = args->out[0].data;
 
         *out = args->attr.accumulate ? *out + sum : sum;
+    } else if (kernels->block[op] != NULL) {
+        ct_cpu_split_blocks(cpu, kernels->block[op], args, range_of(op, args));
     } else {
         ct_cpu_split(cpu, kernels->part[op], args, range_of(op, args));
     }
@@ -199,7 +232,7 @@ static void cpu_free(struct ct_device *device)
     struct ct_cpu *cpu = (struct ct_cpu *)device;
 
     if (cpu->workspace != NULL)
-        cpu_release(device, cpu->workspace, (size_t)ct_pool_threads(cpu->pool) * CT_GEMM_WORKSPACE);
+        cpu_release(device, cpu->workspace, (size_t)ct_pool_threads(cpu->pool) * CT_CPU_WORKSPACE);
     ct_pool_free(cpu->pool);
     free(cpu);
 }
@@ -261,7 +294,7 @@ int ct_device_cpu_new(const struct ct_cpu_options *options, struct ct_device **r
         cpu->f64 = &ct_cpu_kernels_f64;
         cpu->pool = ct_pool_new(threads);
         if (cpu->pool != NULL)
-            cpu->workspace = cpu_alloc(&cpu->device, (size_t)threads * CT_GEMM_WORKSPACE);
+            cpu->workspace = cpu_alloc(&cpu->device, (size_t)threads * CT_CPU_WORKSPACE);
         if (cpu->workspace != NULL) {
             *ret_device = &cpu->device;
             return 0;

@@ -23,10 +23,18 @@ typedef void (*ct_cpu_part)(const struct ct_kernel_args *args, int64_t first, in
 /* The same for an op that sums into out[0]: returns the sum over these units. */
 typedef double (*ct_cpu_sum)(const struct ct_kernel_args *args, int64_t first, int64_t count);
 
-/* The kernels of one instruction set and dtype. An op has a part or a sum; matrix products have
- * neither. */
+/* A part that runs matrix products of its own: `workspace` is theirs (gemm.h), `scratch` holds
+ * CT_CPU_SCRATCH bytes; both are the thread's. */
+typedef void (*ct_cpu_block)(const struct ct_kernel_args *args, int64_t first, int64_t count,
+                             void *workspace, void *scratch);
+
+enum { CT_CPU_SCRATCH = 1 << 20, CT_CPU_WORKSPACE = CT_GEMM_WORKSPACE + CT_CPU_SCRATCH };
+
+/* The kernels of one instruction set and dtype. An op has a part, a block or a sum; matrix products
+ * have none of them. */
 struct ct_cpu_kernels {
     ct_cpu_part part[CT_OP_COUNT];
+    ct_cpu_block block[CT_OP_COUNT];
     ct_cpu_sum sum[CT_OP_COUNT];
     const struct ct_gemm_kernels *gemm;
 };
@@ -38,7 +46,7 @@ struct ct_cpu {
     struct ct_device device; /* first: a ct_device * is a ct_cpu * */
     const struct ct_cpu_kernels *f32, *f64;
     struct ct_pool *pool;
-    void *workspace; /* CT_GEMM_WORKSPACE bytes a thread */
+    void *workspace; /* CT_CPU_WORKSPACE bytes a thread */
 };
 
 /* What an op works through: `count` units that cost `width` elements each; a sum adds the units of
@@ -53,6 +61,10 @@ int ct_cpu_threads(const struct ct_cpu *cpu, int64_t work, int64_t grain);
 /* Run `part` over all units of `range`. */
 void ct_cpu_split(struct ct_cpu *cpu, ct_cpu_part part, const struct ct_kernel_args *args,
                   struct ct_cpu_range range);
+
+/* The same for a block. */
+void ct_cpu_split_blocks(struct ct_cpu *cpu, ct_cpu_block block, const struct ct_kernel_args *args,
+                         struct ct_cpu_range range);
 
 /* The sum over all units of `range`: leaves joined by a binary tree whose shape depends on count
  * and leaf alone. */

@@ -40,7 +40,7 @@ static void run_piece(void *context, int index)
     piece.c = (char *)whole->c + (row * whole->c_row + column) * (int64_t)shared->element;
     if (whole->bias != NULL)
         piece.bias = at(whole->bias, column, shared->element);
-    shared->kernels->run(&piece, shared->workspace + (size_t)index * CT_GEMM_WORKSPACE);
+    shared->kernels->run(&piece, shared->workspace + (size_t)index * CT_CPU_WORKSPACE);
 }
 
 void ct_cpu_gemm(struct ct_cpu *cpu, const struct ct_gemm_kernels *kernels,

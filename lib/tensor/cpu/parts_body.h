@@ -109,6 +109,11 @@ static inline T same(T x)
     return x;
 }
 
+static inline T sigmoid_of(T x)
+{
+    return 1 / (1 + EXP(-x));
+}
+
 MAP1(relu, relu_of)
 MAP2(relu_bw, relu_slope)
 MAP1(gelu, gelu_of)
@@ -119,6 +124,28 @@ MAP1(tanh_, TANH)
 MAP2(tanh_bw, tanh_slope)
 MAP2(add, sum_of)
 MAP1(copy, same)
+
+static void swiglu(const struct ct_kernel_args *args, int64_t first, int64_t count)
+{
+    const T *gate = IN(0, first, 1), *up = IN(1, first, 1);
+    T *y = OUT(0, first, 1);
+
+    EACH(i, count) y[i] = gate[i] * sigmoid_of(gate[i]) * up[i];
+}
+
+static void swiglu_bw(const struct ct_kernel_args *args, int64_t first, int64_t count)
+{
+    const T *dy = IN(0, first, 1), *gate = IN(1, first, 1), *up = IN(2, first, 1);
+    T *dgate = OUT(0, first, 1), *dup = OUT(1, first, 1);
+
+    EACH(i, count)
+    {
+        T d = dy[i], x = gate[i], s = sigmoid_of(x);
+
+        dup[i] = d * (x * s);
+        dgate[i] = d * up[i] * (s + x * s * (1 - s));
+    }
+}
 
 static void scale(const struct ct_kernel_args *args, int64_t first, int64_t count)
 {
@@ -192,6 +219,27 @@ static T fold_sum(T *lane)
             lane[l] += lane[l + width];
     return lane[0];
 }
+
+/* Sums over j of f, an expression of j: whole groups of lanes, then the rest. */
+#define ROW_SUM(name, f, ...)                                  \
+    static T name(int64_t columns, __VA_ARGS__)                \
+    {                                                          \
+        T sum[LANES] = {0};                                    \
+        int64_t whole = columns / LANES * LANES;               \
+                                                               \
+        for (int64_t group = 0; group < whole; group += LANES) \
+            EACH(l, LANES)                                     \
+            {                                                  \
+                int64_t j = group + l;                         \
+                sum[l] += f;                                   \
+            }                                                  \
+        for (int64_t j = whole; j < columns; j++)              \
+            sum[j - whole] += f;                               \
+        return fold_sum(sum);                                  \
+    }
+
+ROW_SUM(row_total, x[j], const T *x)
+ROW_SUM(row_dot, a[j] * b[j], const T *a, const T *b)
 
 /* The last, partial group of lanes of a row, filled up with -infinity: e^-infinity adds nothing. */
 static void load_tail(T tail[LANES], const T *x, int64_t count)
@@ -448,48 +496,10 @@ static void adamw(const struct ct_kernel_args *args, int64_t first, int64_t coun
     }
 }
 
-/* ---- initialisation: element e uses word e % 4 of the philox block e / 4 -------------------- */
-
-static void block_words(uint64_t key, uint64_t element, uint32_t words[4])
-{
-    uint64_t block = element / 4;
-
-    ct_philox(key, (const uint32_t[4]){(uint32_t)block, (uint32_t)(block >> 32), 0, 0}, words);
-}
-
-static void uniform(const struct ct_kernel_args *args, int64_t first, int64_t count)
-{
-    T *y = OUT(0, first, 1), low = (T)args->attr.low, range = (T)(args->attr.high - args->attr.low);
-    uint64_t start = args->attr.first + (uint64_t)first;
-    uint32_t words[4];
-
-    for (int64_t i = 0; i < count; i++) {
-        uint64_t element = start + (uint64_t)i;
-
-        if (i == 0 || element % 4 == 0)
-            block_words(args->attr.key, element, words);
-        y[i] = low + range * (T)ct_uniform_f32(words[element % 4]);
-    }
-}
-
-static void normal(const struct ct_kernel_args *args, int64_t first, int64_t count)
-{
-    T *y = OUT(0, first, 1), mean = (T)args->attr.mean, std = (T)args->attr.std;
-    uint64_t start = args->attr.first + (uint64_t)first;
-    uint32_t words[4];
-    float pairs[4];
-
-    for (int64_t i = 0; i < count; i++) {
-        uint64_t element = start + (uint64_t)i;
-
-        if (i == 0 || element % 4 == 0) {
-            block_words(args->attr.key, element, words);
-            ct_normal_f32(words[0], words[1], pairs);
-            ct_normal_f32(words[2], words[3], pairs + 2);
-        }
-        y[i] = mean + std * (T)pairs[element % 4];
-    }
-}
+#include "tensor/cpu/attention_body.h"
+#include "tensor/cpu/norm_body.h"
+#include "tensor/cpu/random_body.h"
+#include "tensor/cpu/token_body.h"
 
 const struct ct_cpu_kernels KERNELS = {
     .part = {[CT_OP_LINEAR_DB] = linear_db,
@@ -513,7 +523,20 @@ const struct ct_cpu_kernels KERNELS = {
              [CT_OP_SGD] = sgd,
              [CT_OP_ADAMW] = adamw,
              [CT_OP_UNIFORM] = uniform,
-             [CT_OP_NORMAL] = normal},
+             [CT_OP_NORMAL] = normal,
+             [CT_OP_SWIGLU] = swiglu,
+             [CT_OP_SWIGLU_BW] = swiglu_bw,
+             [CT_OP_DROPOUT] = dropout,
+             [CT_OP_EMBEDDING] = embedding,
+             [CT_OP_EMBEDDING_DW] = embedding_dw,
+             [CT_OP_EMBEDDING_DP] = embedding_dp,
+             [CT_OP_ROPE] = rope,
+             [CT_OP_LAYERNORM] = layernorm,
+             [CT_OP_LAYERNORM_DX] = layernorm_dx,
+             [CT_OP_RMSNORM] = rmsnorm,
+             [CT_OP_RMSNORM_DX] = rmsnorm_dx,
+             [CT_OP_NORM_DG] = norm_dg},
+    .block = {[CT_OP_ATTENTION] = attention, [CT_OP_ATTENTION_BW] = attention_bw},
     .sum = {[CT_OP_CROSS_ENTROPY] = cross_entropy,
             [CT_OP_MSE] = mse,
             [CT_OP_CORRECT] = correct,

@@ -17,7 +17,9 @@ int ct_cpu_threads(const struct ct_cpu *cpu, int64_t work, int64_t grain)
 }
 
 struct split {
-    ct_cpu_part part;
+    ct_cpu_part part; /* or block */
+    ct_cpu_block block;
+    char *workspace;
     const struct ct_kernel_args *args;
     int64_t count, chunk;
 };
@@ -25,24 +27,41 @@ struct split {
 static void split_index(void *context, int index)
 {
     const struct split *split = context;
-    int64_t first = index * split->chunk;
+    int64_t first = index * split->chunk, count = CT_MIN(split->chunk, split->count - first);
+    char *workspace = split->workspace + (size_t)index * CT_CPU_WORKSPACE;
 
-    if (first < split->count)
-        split->part(split->args, first, CT_MIN(split->chunk, split->count - first));
+    if (first >= split->count)
+        return;
+    if (split->block != NULL)
+        split->block(split->args, first, count, workspace, workspace + CT_GEMM_WORKSPACE);
+    else
+        split->part(split->args, first, count);
+}
+
+static void run_split(struct ct_cpu *cpu, struct split split, struct ct_cpu_range range)
+{
+    int threads = ct_cpu_threads(cpu, range.count * range.width, GRAIN);
+
+    split.workspace = cpu->workspace;
+    split.count = range.count;
+    split.chunk = (range.count + threads - 1) / threads;
+    if (split.count == 0)
+        return;
+    if (split.chunk > ALIGN_UNITS)
+        split.chunk = (split.chunk + ALIGN_UNITS - 1) / ALIGN_UNITS * ALIGN_UNITS;
+    ct_pool_run(cpu->pool, threads, split_index, &split);
 }
 
 void ct_cpu_split(struct ct_cpu *cpu, ct_cpu_part part, const struct ct_kernel_args *args,
                   struct ct_cpu_range range)
 {
-    int64_t count = range.count;
-    int threads = ct_cpu_threads(cpu, count * range.width, GRAIN);
-    int64_t chunk = (count + threads - 1) / threads;
+    run_split(cpu, (struct split){.part = part, .args = args}, range);
+}
 
-    if (count == 0)
-        return;
-    if (chunk > ALIGN_UNITS)
-        chunk = (chunk + ALIGN_UNITS - 1) / ALIGN_UNITS * ALIGN_UNITS;
-    ct_pool_run(cpu->pool, threads, split_index, &(struct split){part, args, count, chunk});
+void ct_cpu_split_blocks(struct ct_cpu *cpu, ct_cpu_block block, const struct ct_kernel_args *args,
+                         struct ct_cpu_range range)
+{
+    run_split(cpu, (struct split){.block = block, .args = args}, range);
 }
 
 /* ---- sums --------------------------------------------------------------------------------------

@@ -37,9 +37,35 @@ struct run run_default(void)
     };
 }
 
+int64_t sample_inputs(const struct ct_model_spec *spec)
+{
+    return spec->type == CT_MODEL_GPT ? spec->gpt.sequence : spec->input;
+}
+
+int64_t sample_labels(const struct ct_model_spec *spec)
+{
+    return spec->type == CT_MODEL_GPT ? spec->gpt.sequence : 1;
+}
+
+/* Random tokens, each followed by one that it determines. */
+static void fill_tokens(const struct ct_gpt_spec *spec, int64_t first, int64_t rows, int32_t *x,
+                        int32_t *labels)
+{
+    for (int64_t i = 0; i < rows * spec->sequence; i++) {
+        uint32_t words[4];
+        ct_philox(98, (uint32_t[4]){(uint32_t)(first * spec->sequence + i), 0, 0, 0}, words);
+        x[i] = (int32_t)(words[0] % (uint32_t)spec->vocabulary);
+        labels[i] = (int32_t)((3 * x[i] + 1) % spec->vocabulary);
+    }
+}
+
 void fill_rows(const struct ct_model_spec *spec, int64_t first, int64_t rows, void *x,
                int32_t *labels)
 {
+    if (spec->type == CT_MODEL_GPT) {
+        fill_tokens(&spec->gpt, first, rows, x, labels);
+        return;
+    }
     for (int64_t i = 0; i < rows; i++) {
         uint32_t words[4];
         ct_philox(99, (uint32_t[4]){(uint32_t)(first + i), 0, 0, 1}, words);
@@ -120,8 +146,9 @@ static void train(struct run *run, struct ct_group *group, int rank)
 {
     const struct ct_plan_options *o = &run->options;
     int64_t mine = o->accumulation * o->micro_rows, global = mine * o->world;
-    void *x = calloc((size_t)(mine * run->spec.input), ct_dtype_size(run->spec.dtype));
-    int32_t *labels = calloc((size_t)mine, sizeof *labels);
+    int64_t each = sample_labels(&run->spec);
+    void *x = calloc((size_t)(mine * sample_inputs(&run->spec)), ct_dtype_size(run->spec.dtype));
+    int32_t *labels = calloc((size_t)(mine * each), sizeof *labels);
     struct run local = *run;
     struct rig rig;
 
@@ -132,14 +159,14 @@ static void train(struct run *run, struct ct_group *group, int rank)
     for (int step = 0; step < run->steps; step++) {
         struct ct_exec_step args = {.x = x,
                                     .labels = labels,
-                                    .valid_count = global - run->masked,
+                                    .valid_count = (global - run->masked) * each,
                                     .lr = run->lr,
                                     .update = (uint64_t)step + 1};
         struct ct_exec_result result;
         struct ct_error err = {0};
         fill_rows(&run->spec, step * global + rank * mine, mine, x, labels);
-        for (int64_t i = 0; i < mine; i++)
-            if (rank * mine + i >= global - run->masked)
+        for (int64_t i = 0; i < mine * each; i++)
+            if (rank * mine + i / each >= global - run->masked)
                 labels[i] = -1;
         cr_assert_eq(ct_exec_step(rig.exec, &args, &result, &err), 0, "%s", err.text);
         if (rank == 0) {

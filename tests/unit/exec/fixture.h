@@ -17,7 +17,7 @@ struct run {
     uint64_t seed;
     double lr;
     int steps;
-    int64_t masked;              /* the last rows of each global batch that do not count */
+    int64_t masked;              /* the last samples of each global batch that do not count */
     struct ct_exec_options exec; /* device and group are filled in; of rank 0 only */
 
     /* What came out; run_deinit frees it. */
@@ -47,7 +47,11 @@ void assert_same_bits(const struct run *a, const struct run *b, const char *what
 /* |a - b| / |b| in the L2 norm. */
 double relative_l2(const double *a, const double *b, int64_t count);
 
-/* Rows first .. first + rows - 1 of the made-up data. */
+/* Numbers and labels of a sample: features and 1, or tokens. */
+int64_t sample_inputs(const struct ct_model_spec *spec);
+int64_t sample_labels(const struct ct_model_spec *spec);
+
+/* Samples first .. first + rows - 1 of the made-up data. */
 void fill_rows(const struct ct_model_spec *spec, int64_t first, int64_t rows, void *x,
                int32_t *labels);
 

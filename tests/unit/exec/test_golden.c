@@ -1,5 +1,5 @@
 /* E18: logits, loss, every gradient and ten losses of two optimizers equal PyTorch's within 1e-5
- * (tests/golden/make_mlp.py says what the file holds). */
+ * (tests/golden/make_mlp.py and make_gpt.py say what the files hold). */
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/fs.h"
@@ -26,8 +26,8 @@ struct golden_case {
     char name[64];
     struct ct_model_spec spec;
     int64_t hidden[8];
-    int64_t rows;
-    double clip;
+    int64_t rows, inputs, outputs; /* samples of a batch; numbers and labels of a sample */
+    double clip, adamw_lr;
     struct golden_tensor tensors[MAX_TENSORS];
     int tensor_count;
 };
@@ -47,9 +47,41 @@ static void expect(char **at, const char *word)
     cr_assert_str_eq(strtok_r(NULL, " ", at), word);
 }
 
-static void read_case(struct golden_case *c, char **at)
+static int64_t named(char **at, const char *word)
 {
-    strcpy(c->name, strtok_r(NULL, " ", at));
+    expect(at, word);
+    return integer(at);
+}
+
+static const char *word_of(char **at, const char *word)
+{
+    expect(at, word);
+    return strtok_r(NULL, " ", at);
+}
+
+static void read_gpt(struct golden_case *c, char **at)
+{
+    struct ct_gpt_spec *gpt = &c->spec.gpt;
+
+    c->spec = (struct ct_model_spec){.type = CT_MODEL_GPT, .dtype = CT_F32};
+    gpt->vocabulary = named(at, "vocabulary");
+    gpt->context = named(at, "context");
+    gpt->sequence = named(at, "sequence");
+    gpt->layers = named(at, "layers");
+    gpt->heads = named(at, "heads");
+    gpt->width = named(at, "width");
+    gpt->inner = named(at, "inner");
+    gpt->positions = (enum ct_positions)ct_positions_find(word_of(at, "positions"));
+    gpt->norm = (enum ct_norm)ct_norm_find(word_of(at, "norm"));
+    gpt->mlp = (enum ct_mlp)ct_mlp_find(word_of(at, "mlp"));
+    gpt->untied = named(at, "untied") != 0;
+    gpt->unbiased = named(at, "unbiased") != 0;
+    c->inputs = c->outputs = gpt->sequence;
+    c->adamw_lr = 0.001;
+}
+
+static void read_mlp(struct golden_case *c, char **at)
+{
     expect(at, "input");
     c->spec = (struct ct_model_spec){.input = integer(at), .hidden = c->hidden, .dtype = CT_F32};
     expect(at, "hidden");
@@ -62,8 +94,19 @@ static void read_case(struct golden_case *c, char **at)
     c->spec.activation = (enum ct_activation)ct_activation_find(strtok_r(NULL, " ", at));
     expect(at, "loss");
     c->spec.loss = (enum ct_loss)ct_loss_find(strtok_r(NULL, " ", at));
-    expect(at, "rows");
-    c->rows = integer(at);
+    c->inputs = c->spec.input;
+    c->outputs = 1;
+    c->adamw_lr = 0.01;
+}
+
+static void read_case(struct golden_case *c, const char *kind, char **at)
+{
+    strcpy(c->name, strtok_r(NULL, " ", at));
+    if (strcmp(kind, "gpt") == 0)
+        read_gpt(c, at);
+    else
+        read_mlp(c, at);
+    c->rows = named(at, "rows");
     expect(at, "clip");
     c->clip = strtod(strtok_r(NULL, " ", at), NULL);
     c->tensor_count = 0;
@@ -89,8 +132,13 @@ static void free_case(struct golden_case *c)
     c->tensor_count = 0;
 }
 
+static bool starts_case(const char *word)
+{
+    return strcmp(word, "case") == 0 || strcmp(word, "gpt") == 0;
+}
+
 /* Call `check` for each case of the file; returns their number. */
-static int each_case(void (*check)(const struct golden_case *c))
+static int each_case(const char *path, void (*check)(const struct golden_case *c))
 {
     struct ct_buf buf;
     struct ct_error err = {0};
@@ -99,20 +147,20 @@ static int each_case(void (*check)(const struct golden_case *c))
     int cases = 0;
 
     ct_buf_init(&buf, 0);
-    cr_assert_eq(ct_fs_read("tests/golden/mlp.txt", 1 << 20, &buf, &err), 0, "%s", err.text);
+    cr_assert_eq(ct_fs_read(path, 1 << 20, &buf, &err), 0, "%s", err.text);
     for (char *line = strtok_r(buf.data, "\n", &line_at); line != NULL;
          line = strtok_r(NULL, "\n", &line_at)) {
         char *at = NULL, *word = strtok_r(line, " ", &at);
         if (word[0] == '#')
             continue;
-        if (strcmp(word, "case") != 0) {
+        if (!starts_case(word)) {
             read_tensor(&c, word, &at);
             continue;
         }
         if (cases++ > 0)
             check(&c);
         free_case(&c);
-        read_case(&c, &at);
+        read_case(&c, word, &at);
     }
     check(&c);
     free_case(&c);
@@ -145,6 +193,16 @@ static void assert_close(const struct golden_case *c, const char *name, const fl
                   largest);
 }
 
+static int32_t *integers(const struct golden_tensor *t)
+{
+    int32_t *values = malloc((size_t)t->count * sizeof *values);
+
+    cr_assert_not_null(values);
+    for (int64_t i = 0; i < t->count; i++)
+        values[i] = (int32_t)t->values[i];
+    return values;
+}
+
 static float *floats(const struct golden_tensor *t)
 {
     float *values = malloc((size_t)t->count * sizeof *values);
@@ -166,11 +224,11 @@ static void load_params(struct rig *rig, const struct golden_case *c)
     }
 }
 
-static int64_t valid_rows(const int32_t *labels, int64_t rows)
+static int64_t valid_labels(const int32_t *labels, int64_t count)
 {
     int64_t valid = 0;
 
-    for (int64_t i = 0; i < rows; i++)
+    for (int64_t i = 0; i < count; i++)
         valid += labels[i] >= 0;
     return valid;
 }
@@ -178,7 +236,7 @@ static int64_t valid_rows(const int32_t *labels, int64_t rows)
 /* The sums of gradients over the first batch, without any update behind them. */
 static void check_first_batch(struct rig *rig, const struct golden_case *c)
 {
-    float values[256];
+    float values[2048];
 
     for (int i = 0; i < rig->plan.param_count; i++) {
         char name[96];
@@ -189,17 +247,17 @@ static void check_first_batch(struct rig *rig, const struct golden_case *c)
     }
 }
 
-static void check_eval(struct rig *rig, const struct golden_case *c, const float *x,
+static void check_eval(struct rig *rig, const struct golden_case *c, const void *x,
                        const int32_t *labels)
 {
-    float logits[256], loss;
+    float logits[2048], loss;
     struct ct_exec_eval args = {.x = x, .labels = labels, .logits = logits};
     struct ct_exec_sums sums;
 
-    cr_assert_leq(c->rows * c->spec.classes, 256);
+    cr_assert_leq((size_t)find(c, "logits")->count * sizeof(float), sizeof logits);
     cr_assert_eq(ct_exec_eval(rig->exec, &args, &sums, NULL), 0);
     assert_close(c, "logits", logits);
-    loss = (float)(sums.loss / (double)valid_rows(labels, c->rows));
+    loss = (float)(sums.loss / (double)valid_labels(labels, c->rows * c->outputs));
     assert_close(c, "loss", &loss);
 }
 
@@ -209,12 +267,11 @@ static void check_optimizer(const struct golden_case *c, const struct ct_optim_s
 {
     struct run run = run_default();
     struct rig rig;
-    float *x = floats(find(c, "x")), losses[STEPS], norms[STEPS];
-    const struct golden_tensor *label_values = find(c, "labels");
-    int32_t labels[STEPS * 16];
+    float losses[STEPS], norms[STEPS];
+    int32_t *labels = integers(find(c, "labels"));
+    const struct golden_tensor *inputs = find(c, "x");
+    char *x = c->spec.type == CT_MODEL_GPT ? (char *)integers(inputs) : (char *)floats(inputs);
 
-    for (int64_t i = 0; i < label_values->count; i++)
-        labels[i] = (int32_t)label_values->values[i];
     run.spec = c->spec;
     run.options.accumulation = 1;
     run.options.micro_rows = c->rows;
@@ -223,12 +280,12 @@ static void check_optimizer(const struct golden_case *c, const struct ct_optim_s
     load_params(&rig, c);
     check_eval(&rig, c, x, labels);
     for (int step = 0; step < STEPS; step++) {
-        struct ct_exec_step args = {.x = x + step * c->rows * c->spec.input,
-                                    .labels = labels + step * c->rows,
+        struct ct_exec_step args = {.x = x + (size_t)(step * c->rows * c->inputs) * 4,
+                                    .labels = labels + step * c->rows * c->outputs,
                                     .lr = lr,
                                     .update = (uint64_t)step + 1};
         struct ct_exec_result result;
-        args.valid_count = valid_rows(args.labels, c->rows);
+        args.valid_count = valid_labels(args.labels, c->rows * c->outputs);
         cr_assert_eq(ct_exec_step(rig.exec, &args, &result, NULL), 0);
         if (step == 0)
             check_first_batch(&rig, c);
@@ -240,6 +297,7 @@ static void check_optimizer(const struct golden_case *c, const struct ct_optim_s
         assert_close(c, "norms.sgd", norms);
     rig_deinit(&rig);
     free(x);
+    free(labels);
 }
 
 static void check_case(const struct golden_case *c)
@@ -254,12 +312,17 @@ static void check_case(const struct golden_case *c)
                                   .clip = c->clip};
 
     check_optimizer(c, &sgd, 0.1, "losses.sgd");
-    check_optimizer(c, &adamw, 0.01, "losses.adamw");
+    check_optimizer(c, &adamw, c->adamw_lr, "losses.adamw");
     if (c->clip > 0)
         cr_assert_gt(find(c, "norms.sgd")->values[0], c->clip, "the case does not clip");
 }
 
-Test(golden, logits_losses_and_gradients_equal_those_of_torch)
+Test(golden, mlps_give_the_logits_losses_and_gradients_of_torch)
 {
-    cr_assert_eq(each_case(check_case), 6);
+    cr_assert_eq(each_case("tests/golden/mlp.txt", check_case), 6);
+}
+
+Test(golden, gpts_give_the_logits_losses_and_gradients_of_torch)
+{
+    cr_assert_eq(each_case("tests/golden/gpt.txt", check_case), 3);
 }

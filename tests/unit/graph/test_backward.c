@@ -46,29 +46,50 @@ static double worst_difference(struct interpreter *in, const struct ct_model *mo
     return worst / largest;
 }
 
-static void check_model(const struct ct_model_spec *spec)
+/* Parameters around their first values, inputs and labels. */
+static void fill_model(struct interpreter *in, const struct ct_model *model, int64_t rows,
+                       int64_t classes, struct ct_rng *rng)
 {
-    enum { ROWS = 5 };
+    const struct ct_value *values = model->program.values, *x = &values[model->x];
+
+    for (int i = 0; i < model->param_count; i++) {
+        struct ct_init init = model->params[i].init;
+        bool constant = init.kind == CT_INIT_CONSTANT;
+        double middle = constant ? init.amount : 0, spread = constant ? 0.2 : init.amount;
+        double *p = interpreter_at(in, model->params[i].value);
+        if (init.kind == CT_INIT_NORMAL)
+            spread *= 20; /* far from linear */
+        for (int64_t k = 0; k < ct_shape_elements(values[model->params[i].value].shape); k++)
+            p[k] = middle + spread * uniform(rng);
+    }
+    for (int64_t i = 0; i < ct_shape_elements(x->shape); i++)
+        if (x->dtype == CT_I32)
+            ((int32_t *)interpreter_at(in, model->x))[i] =
+                (int32_t)ct_rng_below(rng, (uint64_t)classes);
+        else
+            ((double *)interpreter_at(in, model->x))[i] = uniform(rng);
+    int64_t labels = ct_shape_elements(values[model->labels].shape);
+    for (int64_t i = 0; i < labels; i++)
+        ((int32_t *)interpreter_at(in, model->labels))[i] = i == 2 ? -1 : (int32_t)(i % classes);
+    *(double *)interpreter_at(in, model->inv_valid) = 1.0 / (double)(labels - 1);
+    if (model->draw != CT_NONE) {
+        double *draw = interpreter_at(in, model->draw);
+        draw[0] = 1;
+        draw[1] = (double)rows;
+    }
+}
+
+static void check_model(const struct ct_model_spec *spec, int64_t rows, int64_t classes)
+{
     struct ct_model model;
     struct ct_error err = {0};
     struct interpreter in;
     struct ct_rng rng;
 
-    cr_assert_eq(ct_model_build(&model, spec, ROWS, &err), 0, "%s", err.text);
+    cr_assert_eq(ct_model_build(&model, spec, rows, &err), 0, "%s", err.text);
     interpreter_init(&in, &model.program);
     ct_rng_init(&rng, 7);
-    for (int i = 0; i < model.param_count; i++) {
-        const struct ct_value *v = &model.program.values[model.params[i].value];
-        for (int64_t k = 0; k < ct_shape_elements(v->shape); k++)
-            ((double *)interpreter_at(&in, model.params[i].value))[k] =
-                model.params[i].init_bound * uniform(&rng);
-    }
-    for (int64_t i = 0; i < ROWS * spec->input; i++)
-        ((double *)interpreter_at(&in, model.x))[i] = uniform(&rng);
-    for (int i = 0; i < ROWS; i++)
-        ((int32_t *)interpreter_at(&in, model.labels))[i] =
-            i == 2 ? -1 : (int32_t)(i % spec->classes);
-    *(double *)interpreter_at(&in, model.inv_valid) = 1.0 / (ROWS - 1);
+    fill_model(&in, &model, rows, classes, &rng);
     interpreter_run(&in, 0, model.program.op_count);
     for (int i = 0; i < model.param_count; i++) {
         double worst = worst_difference(&in, &model, model.forward_count, model.params[i]);
@@ -93,7 +114,29 @@ Test(backward, gradients_of_every_model_equal_finite_differences)
                                                     .classes = 3,
                                                     .activation = (enum ct_activation)activation,
                                                     .loss = (enum ct_loss)loss,
-                                                    .dtype = CT_F64});
+                                                    .dtype = CT_F64},
+                            5, 3);
+}
+
+Test(backward, gradients_of_every_gpt_equal_finite_differences)
+{
+    const struct ct_gpt_spec small = {
+        .vocabulary = 7, .context = 6, .sequence = 5, .layers = 2, .heads = 2, .width = 8};
+    struct ct_gpt_spec specs[] = {small, small, small, small};
+
+    specs[1].positions = CT_POSITIONS_ROTARY;
+    specs[1].norm = CT_NORM_RMS;
+    specs[1].mlp = CT_MLP_SWIGLU;
+    specs[1].untied = specs[1].unbiased = true;
+    specs[1].inner = 12;
+    specs[2].dropout = 0.3;
+    specs[3].norm = CT_NORM_RMS;
+    specs[3].mlp = CT_MLP_SWIGLU;
+    specs[3].unbiased = true;
+    specs[3].eps = 1e-3;
+    for (size_t i = 0; i < CT_COUNT(specs); i++)
+        check_model(&(struct ct_model_spec){.type = CT_MODEL_GPT, .gpt = specs[i], .dtype = CT_F64},
+                    3, 7);
 }
 
 /* ---- programs that no model makes: shared, scaled and unused parameters --------------------- */

@@ -37,7 +37,8 @@ Test(model, names_and_shapes_are_those_of_torch_linear)
         cr_assert(ct_shape_equal(value->shape, rows[i].shape));
         cr_assert(ct_shape_equal(grad->shape, rows[i].shape));
         cr_assert_eq(grad->kind, CT_VALUE_GRAD);
-        cr_assert_eq(model.params[i].init_bound, 1 / sqrt(rows[i].fan_in));
+        cr_assert_eq(model.params[i].init.kind, CT_INIT_UNIFORM);
+        cr_assert_eq(model.params[i].init.amount, 1 / sqrt(rows[i].fan_in));
     }
     ct_model_deinit(&model);
 }
@@ -70,11 +71,11 @@ Test(model, backward_writes_the_last_layer_first)
     ct_model_deinit(&model);
 }
 
-Test(model, init_keys_depend_on_seed_and_name)
+Test(model, keys_depend_on_seed_and_name)
 {
-    cr_assert_eq(ct_model_init_key(1, "layers.0.weight"), ct_model_init_key(1, "layers.0.weight"));
-    cr_assert_neq(ct_model_init_key(1, "layers.0.weight"), ct_model_init_key(2, "layers.0.weight"));
-    cr_assert_neq(ct_model_init_key(1, "layers.0.weight"), ct_model_init_key(1, "layers.0.bias"));
+    cr_assert_eq(ct_model_key(1, "layers.0.weight"), ct_model_key(1, "layers.0.weight"));
+    cr_assert_neq(ct_model_key(1, "layers.0.weight"), ct_model_key(2, "layers.0.weight"));
+    cr_assert_neq(ct_model_key(1, "layers.0.weight"), ct_model_key(1, "layers.0.bias"));
 }
 
 Test(model, names_of_activations_and_losses_are_found)

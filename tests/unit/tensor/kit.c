@@ -117,6 +117,40 @@ struct ct_tensor kit_labels(struct kit *kit, int64_t rows, int64_t classes)
 
 /* ---- operands from op.def ------------------------------------------------------------------- */
 
+enum { HEADS = 3 };
+
+/* What op.def cannot say: heads of even size, whole sequences of `places` tokens. */
+struct fitted {
+    struct kit_sizes sizes;
+    int64_t places;
+    double low, high; /* of floating operands */
+};
+
+static struct fitted fit(enum ct_op_kind op, struct kit_sizes sizes)
+{
+    struct fitted fitted = {sizes, 1 + sizes.n, -2, 2};
+
+    switch (op) {
+    case CT_OP_EMBEDDING:
+    case CT_OP_EMBEDDING_DP:
+        fitted.sizes.m = fitted.places * (sizes.m % 4);
+        break;
+    case CT_OP_ROPE:
+    case CT_OP_ATTENTION:
+    case CT_OP_ATTENTION_BW:
+        fitted.places = 1 + (sizes.m + 70) % 150;
+        fitted.sizes.m = fitted.places * (sizes.m % 3);
+        fitted.sizes.k = HEADS * (2 + 2 * (sizes.k % 17));
+        fitted.sizes.n = 3 * fitted.sizes.k;
+        fitted.low = -0.5;
+        fitted.high = 0.5;
+        break;
+    default:
+        break;
+    }
+    return fitted;
+}
+
 static int64_t size_of(char letter, struct kit_sizes sizes)
 {
     switch (letter) {
@@ -135,21 +169,33 @@ static int64_t size_of(char letter, struct kit_sizes sizes)
     }
 }
 
-static struct ct_tensor make_operand(struct kit *kit, const struct ct_operand *operand,
-                                     enum ct_dtype dtype, struct kit_sizes sizes)
+static int64_t fitted_size(char letter, const struct fitted *fitted)
 {
-    struct ct_shape shape = ct_shape1(size_of(operand->dim[0], sizes));
+    return letter == 'T'   ? fitted->places + 2
+           : letter == 'H' ? HEADS
+                           : size_of(letter, fitted->sizes);
+}
+
+static struct ct_tensor make_operand(struct kit *kit, const struct ct_operand *operand,
+                                     enum ct_dtype dtype, const struct fitted *fitted)
+{
+    struct ct_shape shape = ct_shape1(fitted_size(operand->dim[0], fitted));
 
     if (operand->dims == 2)
-        shape = ct_shape2(shape.dim[0], size_of(operand->dim[1], sizes));
+        shape = ct_shape2(shape.dim[0], fitted_size(operand->dim[1], fitted));
     if (operand->dtype == CT_I32)
-        return kit_labels(kit, shape.dim[0], sizes.c);
+        return kit_labels(kit, shape.dim[0], fitted->sizes.c);
+    if (strcmp(operand->name, "at") == 0)
+        return kit_random(kit, CT_F64, shape, 3, 3);
+    if (strcmp(operand->name, "lse") == 0)
+        return kit_random(kit, dtype, shape, 2, 3);
     if (strcmp(operand->name, "step") == 0)
         return kit_scalar(kit, 3);
     if (strcmp(operand->name, "v") == 0 || strcmp(operand->name, "stats") == 0)
         return kit_random(kit, dtype, shape, 0.5, 2); /* a square, a logarithm of a sum */
     return kit_random(kit, operand->dtype < 0 ? dtype : (enum ct_dtype)operand->dtype, shape,
-                      operand->dtype < 0 ? -2 : 0.1, operand->dtype < 0 ? 2 : 0.9);
+                      operand->dtype < 0 ? fitted->low : 0.1,
+                      operand->dtype < 0 ? fitted->high : 0.9);
 }
 
 struct ct_kernel_args kit_args(struct kit *kit, enum ct_op_kind op, enum ct_dtype dtype,
@@ -157,12 +203,13 @@ struct ct_kernel_args kit_args(struct kit *kit, enum ct_op_kind op, enum ct_dtyp
 {
     struct ct_kernel_args args = {0};
     struct ct_operands operands;
+    struct fitted fitted = fit(op, sizes);
 
     ct_op_operands(op, &operands);
     for (int i = 0; i < operands.in_count; i++)
-        args.in[i] = make_operand(kit, &operands.in[i], dtype, sizes);
+        args.in[i] = make_operand(kit, &operands.in[i], dtype, &fitted);
     for (int i = 0; i < operands.out_count; i++)
-        args.out[i] = make_operand(kit, &operands.out[i], dtype, sizes);
+        args.out[i] = make_operand(kit, &operands.out[i], dtype, &fitted);
     args.attr = (struct ct_attr){.alpha = 0.3,
                                  .low = -0.125,
                                  .high = 0.125,
@@ -174,8 +221,13 @@ struct ct_kernel_args kit_args(struct kit *kit, enum ct_op_kind op, enum ct_dtyp
                                  .beta1 = 0.9,
                                  .beta2 = 0.999,
                                  .eps = 1e-8,
+                                 .rate = 0.3,
+                                 .base = 10000,
                                  .key = 42,
-                                 .first = 1000003};
+                                 .first = 1000003,
+                                 .unit = 77,
+                                 .sequence = (uint64_t)fitted.places,
+                                 .heads = HEADS};
     return args;
 }
 

@@ -38,7 +38,8 @@ struct ct_tensor kit_scalar(struct kit *kit, double value);
 /* Labels in -1 .. classes - 1. */
 struct ct_tensor kit_labels(struct kit *kit, int64_t rows, int64_t classes);
 
-/* Sizes that the letters M, N, K, C of op.def get, and n. */
+/* Sizes that the letters M, N, K, C of op.def get, and n; ops whose sizes hang together take others
+ * that follow from them. */
 struct kit_sizes {
     int64_t m, n, k, c, flat;
 };

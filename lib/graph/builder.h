@@ -1,0 +1,76 @@
+/* Building a model of one's own, layer by layer: what every model of ours is built with, too.
+ *
+ *     static int build(struct ct_builder *b, void *context, struct ct_error *err)
+ *     {
+ *         int x = ct_build_features(b, ct_shape2(b->rows, 64));
+ *         int h = ct_build_act(b, CT_ACT_RELU, ct_build_linear(b, "in", x, 32));
+ *         h = ct_build_add(b, h, ct_build_act(b, CT_ACT_RELU, ct_build_linear(b, "more", h, 32)));
+ *         ct_build_loss(b, CT_LOSS_CROSS_ENTROPY, ct_build_linear(b, "out", h, 10));
+ *         return 0;
+ *     }
+ *     struct ct_model_spec spec = {.type = CT_MODEL_CUSTOM, .build = build, .dtype = CT_F32};
+ *
+ * A value is a number in b->program; any op of tensor/op.def may be emitted beside these calls
+ * (ct_program_emit). The first error sticks: later calls do nothing and return CT_NONE, and
+ * ct_model_build reports it. A plan asks for the model several times, for other numbers of rows and
+ * with b->evaluation: the same calls must make the same parameters each time.
+ *
+ * Parameters come into being in the order of the calls; their gradients are finished in the reverse
+ * order, so a model that is built from its input to its loss reduces its gradients early. */
+#ifndef CT_GRAPH_BUILDER_H
+#define CT_GRAPH_BUILDER_H
+
+#include "graph/model.h"
+
+struct ct_builder {
+    struct ct_model *model;
+    struct ct_program *program; /* the model's */
+    enum ct_dtype dtype;
+    int64_t rows; /* samples of the micro-batch */
+    bool evaluation;
+};
+
+/* The input: features of b->dtype, or token numbers i32 [rows, sequence]. dim[0] is b->rows. Once.
+ */
+int ct_build_features(struct ct_builder *b, struct ct_shape shape);
+int ct_build_tokens(struct ct_builder *b, int64_t sequence);
+
+/* A learned tensor. */
+int ct_build_param(struct ct_builder *b, const char *name, struct ct_shape shape,
+                   struct ct_init init);
+
+/* An op of up to three inputs with no attributes; its first result. */
+int ct_build_op(struct ct_builder *b, int kind, int in0, int in1, int in2);
+
+/* y = x W^T + b with torch.nn.Linear's names and initial values: "<name>.weight", "<name>.bias". */
+int ct_build_linear(struct ct_builder *b, const char *name, int x, int64_t out);
+
+/* The same with initial values of one's own, and no bias unless `biased` (it begins as 0). */
+int ct_build_linear_init(struct ct_builder *b, const char *name, int x, int64_t out,
+                         struct ct_init weight, bool biased);
+
+int ct_build_act(struct ct_builder *b, enum ct_activation activation, int x);
+int ct_build_add(struct ct_builder *b, int x, int y);
+
+/* "<name>.weight" beginning as 1 and, for a layer norm that is `biased`, "<name>.bias" as 0. */
+int ct_build_norm(struct ct_builder *b, const char *name, int x, enum ct_norm norm, double eps,
+                  bool biased);
+
+/* Nothing with rate 0 or in an evaluation. The masks belong to `name`. */
+int ct_build_dropout(struct ct_builder *b, const char *name, int x, double rate);
+
+/* Causal self-attention over sequences of `sequence` rows: qkv [.., 3 width] -> [.., width]. */
+int ct_build_attention(struct ct_builder *b, int qkv, int64_t sequence, int64_t heads);
+
+/* The end: labels, the loss over the rows of logits [labels, classes], and the count. */
+void ct_build_loss(struct ct_builder *b, enum ct_loss loss, int logits);
+
+/* Whether nothing has failed so far. */
+bool ct_build_ok(const struct ct_builder *b);
+
+/* ---- the models of model.h ------------------------------------------------------------------ */
+
+int ct_build_mlp(struct ct_builder *b, const struct ct_model_spec *spec, struct ct_error *err);
+int ct_build_gpt(struct ct_builder *b, const struct ct_gpt_spec *spec, struct ct_error *err);
+
+#endif

@@ -1,0 +1,188 @@
+/* The rows E1, E7, E8, E11 and E16 of the equivalence table for GPTs and for a model of one's
+ * own, with dropout, with ranks as threads. */
+#include "base/assert.h"
+#include "graph/builder.h"
+#include "tests/unit/exec/fixture.h"
+
+#include <criterion/criterion.h>
+
+#include <math.h>
+
+TestSuite(models, .timeout = 60);
+
+/* Two wide branches that meet again: more than the specification of an MLP can say. */
+static int build_own(struct ct_builder *b, void *context, struct ct_error *err)
+{
+    int x = ct_build_features(b, ct_shape2(b->rows, 6));
+    int h = ct_build_act(b, CT_ACT_GELU, ct_build_linear(b, "in", x, 9));
+    int more = ct_build_act(b, CT_ACT_TANH, ct_build_linear(b, "more", h, 9));
+
+    (void)context;
+    (void)err;
+    h = ct_build_norm(b, "norm", ct_build_add(b, h, more), CT_NORM_LAYER, 1e-5, true);
+    h = ct_build_dropout(b, "drop", h, 0.2);
+    ct_build_loss(b, CT_LOSS_CROSS_ENTROPY, ct_build_linear(b, "out", h, 4));
+    return 0;
+}
+
+enum { GPT2, LLAMA, OWN, MODELS };
+
+static struct run run_of(int which)
+{
+    struct run run = run_default();
+    struct ct_gpt_spec *gpt = &run.spec.gpt;
+
+    run.options.optim.clip = 1;
+    if (which == OWN) {
+        run.spec.type = CT_MODEL_CUSTOM; /* input and classes are those of the data */
+        run.spec.build = build_own;
+        return run;
+    }
+    run.spec.type = CT_MODEL_GPT;
+    *gpt = (struct ct_gpt_spec){.vocabulary = 11,
+                                .context = 9,
+                                .sequence = 7,
+                                .layers = 2,
+                                .heads = 2,
+                                .width = 12,
+                                .dropout = 0.1};
+    if (which == LLAMA) {
+        gpt->positions = CT_POSITIONS_ROTARY;
+        gpt->norm = CT_NORM_RMS;
+        gpt->mlp = CT_MLP_SWIGLU;
+        gpt->untied = gpt->unbiased = true;
+    }
+    return run;
+}
+
+/* The same 8 samples a step on `world` ranks, in micro-batches of `rows`. */
+static struct run split(int which, int world, int64_t rows, enum ct_plan_reduce reduce)
+{
+    struct run run = run_of(which);
+
+    run.options.world = world;
+    run.options.micro_rows = rows;
+    run.options.accumulation = (int)(8 / rows / world);
+    run.options.reduce = reduce;
+    return run;
+}
+
+static void assert_replicas_equal(const struct run *run)
+{
+    for (int rank = 1; rank < run->options.world; rank++)
+        cr_assert_eq(run->digests[rank], run->digests[0], "rank %d of %d differs", rank,
+                     run->options.world);
+}
+
+Test(models, invariant_runs_of_1_2_and_4_ranks_have_equal_bits)
+{
+    for (int which = 0; which < MODELS; which++) {
+        struct run single = split(which, 1, 2, CT_PLAN_INVARIANT);
+
+        run_train(&single);
+        for (int world = 2; world <= 4; world *= 2) {
+            struct run run = split(which, world, 2, CT_PLAN_INVARIANT);
+            run_train(&run);
+            assert_same_bits(&run, &single, "ranks");
+            assert_replicas_equal(&run);
+            run_deinit(&run);
+        }
+        run_deinit(&single);
+    }
+}
+
+Test(models, ranks_and_accumulation_equal_one_batch_within_2e_6)
+{
+    static const struct {
+        int world;
+        int64_t rows;
+    } splits[] = {{1, 1}, {1, 4}, {2, 4}, {4, 2}, {4, 1}};
+
+    for (int which = 0; which < MODELS; which++) {
+        struct run single = split(which, 1, 8, CT_PLAN_FAST);
+
+        single.masked = 1;
+        run_train(&single);
+        for (size_t i = 0; i < CT_COUNT(splits); i++) {
+            struct run run = split(which, splits[i].world, splits[i].rows, CT_PLAN_FAST);
+            run.masked = 1;
+            run_train(&run);
+            double l2 = relative_l2(run.grads, single.grads, run.grad_count);
+            cr_assert_lt(l2, 2e-6, "model %d, %d ranks: %g", which, splits[i].world, l2);
+            for (int step = 0; step < run.steps; step++)
+                cr_assert_lt(fabs(run.losses[step] - single.losses[step]),
+                             2e-6 * single.losses[step]);
+            assert_replicas_equal(&run);
+            run_deinit(&run);
+        }
+        run_deinit(&single);
+    }
+}
+
+Test(models, buckets_and_overlap_do_not_change_a_bit)
+{
+    for (int which = 0; which < MODELS; which++) {
+        struct run base = split(which, 2, 2, CT_PLAN_REPRODUCIBLE);
+
+        run_train(&base);
+        for (int overlap = 0; overlap < 2; overlap++) {
+            struct run run = split(which, 2, 2, CT_PLAN_REPRODUCIBLE);
+            run.options.first_bucket_bytes = overlap ? 1 : 25 << 20;
+            run.options.bucket_bytes = overlap ? 1024 : 25 << 20;
+            run.options.overlap = overlap;
+            run_train(&run);
+            assert_same_bits(&run, &base, "buckets, overlap");
+            run_deinit(&run);
+        }
+        run_deinit(&base);
+    }
+}
+
+Test(models, a_step_learns)
+{
+    for (int which = 0; which < MODELS; which++) {
+        struct run run = split(which, 1, 8, CT_PLAN_FAST);
+
+        run.steps = FIXTURE_MAX_STEPS;
+        run_train(&run);
+        cr_assert_lt(run.losses[run.steps - 1], 0.95 * run.losses[0], "model %d: %g to %g", which,
+                     run.losses[0], run.losses[run.steps - 1]);
+        run_deinit(&run);
+    }
+}
+
+/* E11: at world 1 and 4, before any step. */
+Test(models, begin_alike_on_any_number_of_ranks)
+{
+    for (int which = 0; which < MODELS; which++) {
+        struct run one = split(which, 1, 2, CT_PLAN_FAST), four = split(which, 4, 2, CT_PLAN_FAST);
+
+        one.steps = four.steps = 0;
+        run_train(&one);
+        run_train(&four);
+        assert_same_bits(&one, &four, "first values");
+        assert_replicas_equal(&four);
+        run_deinit(&one);
+        run_deinit(&four);
+    }
+}
+
+static int build_nothing(struct ct_builder *b, void *context, struct ct_error *err)
+{
+    (void)b;
+    (void)context;
+    (void)err;
+    return 0;
+}
+
+Test(models, a_model_without_input_or_loss_is_refused)
+{
+    struct run run = run_of(OWN);
+    struct ct_plan plan;
+    struct ct_error err = {0};
+
+    run.spec.build = build_nothing;
+    cr_assert_eq(ct_plan_build(&plan, &run.spec, &run.options, 1, &err), CT_EUSAGE);
+    cr_assert_str_eq(err.text, "the model has no input");
+    ct_plan_deinit(&plan);
+}

@@ -1,0 +1,248 @@
+/* Embeddings, places, attention, norms and dropout against their definitions, in double. */
+#include "kit.h"
+
+#include "base/assert.h"
+#include "base/rng.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+TestSuite(tokens, .timeout = 60);
+
+static struct kit kit;
+
+static void setup(void)
+{
+    kit_init(&kit, 5);
+}
+
+static void teardown(void)
+{
+    kit_deinit(&kit);
+}
+
+static double *at(const struct ct_tensor *tensor, int64_t row)
+{
+    return (double *)tensor->data + row * ct_shape_columns(tensor->shape);
+}
+
+/* ---- attention ------------------------------------------------------------------------------ */
+
+enum { SEQUENCE = 150, HEADS = 2, SIZE = 6, WIDTH = HEADS * SIZE, ROWS = 2 * SEQUENCE };
+
+static struct ct_kernel_args attention_args(void)
+{
+    return (struct ct_kernel_args){
+        .in = {kit_random(&kit, CT_F64, ct_shape2(ROWS, 3 * WIDTH), -2, 2)},
+        .out = {kit_tensor(&kit, CT_F64, ct_shape2(ROWS, WIDTH)),
+                kit_tensor(&kit, CT_F64, ct_shape2(ROWS, HEADS))},
+        .attr = {.sequence = SEQUENCE, .heads = HEADS}};
+}
+
+/* softmax(q k^T / sqrt D) v of one query, written down. */
+static double attended(const struct ct_tensor *qkv, int64_t row, int head, int column,
+                       double *ret_lse)
+{
+    int64_t first = row - row % SEQUENCE;
+    double total = 0, sum = 0;
+
+    for (int64_t key = first; key <= row; key++) {
+        const double *q = at(qkv, row) + head * SIZE, *k = at(qkv, key) + WIDTH + head * SIZE;
+        double score = 0;
+
+        for (int i = 0; i < SIZE; i++)
+            score += q[i] * k[i];
+        double e = exp(score / sqrt(SIZE));
+        total += e;
+        sum += e * at(qkv, key)[2 * WIDTH + head * SIZE + column];
+    }
+    *ret_lse = log(total);
+    return sum / total;
+}
+
+Test(tokens, attention_is_a_softmax_over_the_places_so_far, .init = setup, .fini = teardown)
+{
+    struct ct_kernel_args args = attention_args();
+
+    kit_run(CT_CPU_AUTO, 1, CT_OP_ATTENTION, CT_F64, &args);
+    for (int64_t row = 0; row < ROWS; row++)
+        for (int column = 0; column < WIDTH; column++) {
+            double lse, y = attended(&args.in[0], row, column / SIZE, column % SIZE, &lse);
+
+            cr_assert_float_eq(at(&args.out[0], row)[column], y, 1e-12);
+            cr_assert_float_eq(at(&args.out[1], row)[column / SIZE], lse, 1e-12);
+        }
+}
+
+Test(tokens, a_query_sees_nothing_behind_its_place, .init = setup, .fini = teardown)
+{
+    struct ct_kernel_args args = attention_args();
+
+    args.in[0] = kit_copy(&kit, &args.in[0], CT_F32);
+    args.out[0] = kit_copy(&kit, &args.out[0], CT_F32);
+    args.out[1] = kit_copy(&kit, &args.out[1], CT_F32);
+    struct ct_kernel_args changed = kit_copy_args(&kit, &args);
+
+    for (int64_t i = 0; i < SEQUENCE - 20; i++) /* all of the first sequence but 20 rows */
+        for (int64_t j = 0; j < (int64_t)3 * WIDTH; j++)
+            kit_set(&changed.in[0], (20 + i) * 3 * WIDTH + j, 1e3);
+    kit_run(CT_CPU_AUTO, 1, CT_OP_ATTENTION, CT_F32, &args);
+    kit_run(CT_CPU_AUTO, 1, CT_OP_ATTENTION, CT_F32, &changed);
+    args.out[0].shape = changed.out[0].shape = ct_shape2(20, WIDTH);
+    kit_same_bytes(&changed.out[0], &args.out[0], "first 20 places");
+    args.out[0] = (struct ct_tensor){CT_F32, ct_shape2(SEQUENCE, WIDTH),
+                                     (float *)args.out[0].data + SEQUENCE * WIDTH};
+    changed.out[0] = (struct ct_tensor){CT_F32, ct_shape2(SEQUENCE, WIDTH),
+                                        (float *)changed.out[0].data + SEQUENCE * WIDTH};
+    kit_same_bytes(&changed.out[0], &args.out[0], "the other sequence");
+}
+
+Test(tokens, rotary_turns_each_pair_by_its_place, .init = setup, .fini = teardown)
+{
+    struct ct_kernel_args args = {
+        .in = {kit_random(&kit, CT_F64, ct_shape2(ROWS, 3 * WIDTH), -2, 2)},
+        .out = {kit_tensor(&kit, CT_F64, ct_shape2(ROWS, 3 * WIDTH))},
+        .attr = {.sequence = SEQUENCE, .heads = HEADS, .base = 10000}};
+    struct ct_kernel_args back;
+
+    kit_run(CT_CPU_AUTO, 1, CT_OP_ROPE, CT_F64, &args);
+    for (int64_t row = 0; row < ROWS; row++) {
+        const double *x = at(&args.in[0], row), *y = at(&args.out[0], row);
+
+        for (int j = 0; j < 3 * WIDTH; j++) {
+            int i = j % SIZE % (SIZE / 2), first = j - j % SIZE + i;
+            double angle = (double)(row % SEQUENCE) * pow(10000, -2.0 * i / SIZE);
+            double a = x[first], b = x[first + SIZE / 2];
+            double turned = j % SIZE < SIZE / 2 ? a * cos(angle) - b * sin(angle)
+                                                : b * cos(angle) + a * sin(angle);
+
+            cr_assert_float_eq(y[j], j < 2 * WIDTH ? turned : x[j], 1e-12);
+        }
+    }
+    back = args;
+    back.in[0] = args.out[0];
+    back.out[0] = kit_tensor(&kit, CT_F64, ct_shape2(ROWS, 3 * WIDTH));
+    back.attr.inverse = true;
+    kit_run(CT_CPU_AUTO, 1, CT_OP_ROPE, CT_F64, &back);
+    kit_near(&back.out[0], &args.in[0], 1e-12, "turned and turned back");
+}
+
+Test(tokens, sizes_that_do_not_hang_together_are_refused, .init = setup, .fini = teardown)
+{
+    struct ct_kernel_args args = attention_args();
+    struct ct_error err;
+
+    args.attr.heads = 5;
+    cr_assert_eq(ct_op_check(CT_OP_ATTENTION, CT_F64, &args, &err), CT_EBUG);
+    args = attention_args();
+    args.attr.sequence = 7;
+    cr_assert_eq(ct_op_check(CT_OP_ATTENTION, CT_F64, &args, &err), CT_EBUG);
+    cr_assert_str_eq(err.text, "attention: 300 rows are no sequences of 7");
+    args.attr.sequence = 0;
+    cr_assert_eq(ct_op_check(CT_OP_ATTENTION, CT_F64, &args, &err), CT_EBUG);
+}
+
+/* ---- embedding ------------------------------------------------------------------------------ */
+
+Test(tokens, embedding_adds_the_tokens_row_and_the_places_row, .init = setup, .fini = teardown)
+{
+    struct ct_kernel_args args = {.in = {kit_labels(&kit, 12, 7),
+                                         kit_random(&kit, CT_F64, ct_shape2(7, 5), -1, 1),
+                                         kit_random(&kit, CT_F64, ct_shape2(6, 5), -1, 1)},
+                                  .out = {kit_tensor(&kit, CT_F64, ct_shape2(12, 5))},
+                                  .attr = {.sequence = 4}};
+
+    kit_run(CT_CPU_AUTO, 1, CT_OP_EMBEDDING, CT_F64, &args);
+    for (int64_t row = 0; row < 12; row++)
+        for (int j = 0; j < 5; j++) {
+            int64_t id = (int64_t)kit_get(&args.in[0], row);
+            double token = id < 0 ? 0 : at(&args.in[1], id)[j];
+
+            cr_assert_eq(at(&args.out[0], row)[j], token + at(&args.in[2], row % 4)[j]);
+        }
+}
+
+/* ---- norms ---------------------------------------------------------------------------------- */
+
+Test(tokens, norms_give_rows_of_mean_0_and_variance_1, .init = setup, .fini = teardown)
+{
+    for (int rms = 0; rms < 2; rms++) {
+        struct ct_kernel_args args = {.in = {kit_random(&kit, CT_F64, ct_shape2(9, 37), -1, 3),
+                                             kit_random(&kit, CT_F64, ct_shape1(37), 1, 1)},
+                                      .out = {kit_tensor(&kit, CT_F64, ct_shape2(9, 37)),
+                                              kit_tensor(&kit, CT_F64, ct_shape2(9, 2))}};
+
+        kit_run(CT_CPU_AUTO, 1, rms ? CT_OP_RMSNORM : CT_OP_LAYERNORM, CT_F64, &args);
+        for (int64_t row = 0; row < 9; row++) {
+            double sum = 0, squares = 0;
+
+            for (int j = 0; j < 37; j++) {
+                sum += at(&args.out[0], row)[j];
+                squares += at(&args.out[0], row)[j] * at(&args.out[0], row)[j];
+            }
+            cr_assert_float_eq(squares / 37, 1, 1e-12);
+            if (!rms)
+                cr_assert_float_eq(sum, 0, 1e-12);
+        }
+    }
+}
+
+/* ---- dropout -------------------------------------------------------------------------------- */
+
+static struct ct_kernel_args dropout_args(int64_t count, double step, double sample)
+{
+    struct ct_kernel_args args = {.in = {kit_random(&kit, CT_F32, ct_shape1(count), 1, 1),
+                                         kit_random(&kit, CT_F64, ct_shape1(2), step, step)},
+                                  .out = {kit_tensor(&kit, CT_F32, ct_shape1(count))},
+                                  .attr = {.rate = 0.25, .key = 9, .unit = 10}};
+
+    kit_set(&args.in[1], 1, sample);
+    return args;
+}
+
+Test(tokens, dropout_keeps_its_share_and_scales_it, .init = setup, .fini = teardown)
+{
+    struct ct_kernel_args args = dropout_args(100000, 1, 0);
+    int64_t kept = 0;
+
+    kit_run(CT_CPU_AUTO, 1, CT_OP_DROPOUT, CT_F32, &args);
+    for (int64_t i = 0; i < 100000; i++) {
+        float y = ((float *)args.out[0].data)[i];
+
+        cr_assert(y == 0 || y == 1 / 0.75F);
+        kept += y != 0;
+    }
+    cr_assert_lt(fabs((double)kept / 100000 - 0.75), 0.01);
+}
+
+Test(tokens, dropout_draws_by_the_place_in_the_global_batch, .init = setup, .fini = teardown)
+{
+    struct ct_kernel_args whole = dropout_args(1000, 3, 0), next = dropout_args(1000, 4, 0);
+
+    kit_run(CT_CPU_AUTO, 1, CT_OP_DROPOUT, CT_F32, &whole);
+    kit_run(CT_CPU_AUTO, 1, CT_OP_DROPOUT, CT_F32, &next);
+    cr_assert(memcmp(whole.out[0].data, next.out[0].data, 4000) != 0, "every step draws anew");
+    for (int sample = 0; sample < 100; sample += 7) { /* a rank that starts there */
+        struct ct_kernel_args part = dropout_args(40, 3, sample - sample % 2);
+
+        part.attr.first = sample % 2 == 0 ? 0 : 10; /* its second micro-batch */
+        int64_t first = sample * 10, count = CT_MIN(1000 - first, 40);
+        kit_run(CT_CPU_AUTO, 1, CT_OP_DROPOUT, CT_F32, &part);
+        cr_assert_eq(memcmp(part.out[0].data, (float *)whole.out[0].data + first,
+                            (size_t)count * sizeof(float)),
+                     0);
+    }
+}
+
+Test(tokens, dropout_uses_philox_of_key_block_and_step, .init = setup, .fini = teardown)
+{
+    struct ct_kernel_args args = dropout_args(64, 3, 0);
+    uint32_t words[4];
+
+    kit_run(CT_CPU_AUTO, 1, CT_OP_DROPOUT, CT_F32, &args);
+    for (uint32_t i = 0; i < 64; i++) {
+        ct_philox(9, (uint32_t[4]){i / 4, 0, 3, 0}, words);
+        cr_assert_eq(((float *)args.out[0].data)[i] != 0, ct_uniform_f32(words[i % 4]) >= 0.25F);
+    }
+}
