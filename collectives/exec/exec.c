@@ -17,6 +17,7 @@ struct ct_exec {
     struct ct_device *device;
     struct ct_exec_options options;
     char *arena;
+    bool symmetric; /* the arena is the job's memory */
     struct ct_runner init, step, eval;
     char chunk[DIGEST_CHUNK_BYTES]; /* on its way from the device to the digest */
 };
@@ -53,6 +54,18 @@ static int agree(const struct ct_plan *plan, struct ct_group *group, struct ct_e
     return code;
 }
 
+static int allocate(struct ct_exec *exec, struct ct_error *err)
+{
+    size_t bytes = exec->plan->arena_bytes;
+    void *arena = NULL;
+
+    exec->symmetric = exec->options.job != NULL && exec->device->table->on_host;
+    int code = exec->symmetric ? ct_mem_alloc(exec->options.job, bytes, &arena, err)
+                               : ct_device_alloc(exec->device, bytes, &arena, err);
+    exec->arena = arena;
+    return code;
+}
+
 static int start(struct ct_exec *exec, struct ct_error *err)
 {
     struct {
@@ -61,16 +74,12 @@ static int start(struct ct_exec *exec, struct ct_error *err)
     } lists[] = {{&exec->init, &exec->plan->init},
                  {&exec->step, &exec->plan->step},
                  {&exec->eval, &exec->plan->eval}};
-    void *arena;
-    int code = ct_device_alloc(exec->device, exec->plan->arena_bytes, &arena, err);
+    int code = allocate(exec, err);
 
-    if (code != 0)
-        return code;
-    exec->arena = arena;
     for (size_t i = 0; i < CT_COUNT(lists) && code == 0; i++) {
         *lists[i].runner = (struct ct_runner){
             .plan = exec->plan, .list = lists[i].list, .options = &exec->options};
-        code = ct_runner_init(lists[i].runner, arena, err);
+        code = ct_runner_init(lists[i].runner, exec->arena, err);
     }
     return code == 0 ? ct_runner_run(&exec->init, err) : code;
 }
@@ -125,7 +134,10 @@ void ct_exec_free(struct ct_exec *exec)
     ct_runner_deinit(&exec->init);
     ct_runner_deinit(&exec->step);
     ct_runner_deinit(&exec->eval);
-    ct_device_release(exec->device, exec->arena, exec->plan->arena_bytes);
+    if (exec->symmetric)
+        ct_mem_free(exec->options.job, exec->arena);
+    else
+        ct_device_release(exec->device, exec->arena, exec->plan->arena_bytes);
     free(exec);
 }
 

@@ -28,6 +28,7 @@ struct ct_device;
 /* One kind of device. `alloc` gives zeroed memory aligned to CT_DEVICE_ALIGN, or NULL. */
 struct ct_device_table {
     const char *name; /* "cpu" */
+    bool on_host;     /* computes in the host's memory, wherever that was allocated */
     void (*free)(struct ct_device *device);
     void *(*alloc)(struct ct_device *device, size_t bytes);
     void (*release)(struct ct_device *device, void *memory, size_t bytes);

@@ -238,6 +238,7 @@ static void cpu_free(struct ct_device *device)
 }
 
 static const struct ct_device_table cpu_table = {
+    .on_host = true,
     .name = "cpu",
     .free = cpu_free,
     .alloc = cpu_alloc,

@@ -142,7 +142,7 @@ static void keep_results(struct run *run, struct rig *rig)
     memcpy(run->trace, ct_exec_trace(rig->exec), bytes);
 }
 
-static void train(struct run *run, struct ct_group *group, int rank)
+static void train(struct run *run, struct ct_job *job, struct ct_group *group, int rank)
 {
     const struct ct_plan_options *o = &run->options;
     int64_t mine = o->accumulation * o->micro_rows, global = mine * o->world;
@@ -155,6 +155,7 @@ static void train(struct run *run, struct ct_group *group, int rank)
     cr_assert(x != NULL && labels != NULL);
     if (rank != 0)
         local.exec = (struct ct_exec_options){0};
+    local.exec.job = run->symmetric ? job : NULL;
     rig_init(&rig, &local, group);
     for (int step = 0; step < run->steps; step++) {
         struct ct_exec_step args = {.x = x,
@@ -189,7 +190,7 @@ static int rank_body(struct ct_job *job, void *context)
     struct ct_error err = {0};
 
     cr_assert_eq(ct_group_new(job, NULL, &group, &err), 0, "%s", err.text);
-    train(context, group, ct_group_rank(group));
+    train(context, job, group, ct_group_rank(group));
     ct_group_free(group);
     return 0;
 }
@@ -200,7 +201,7 @@ void run_train(struct run *run)
 
     CT_ASSERT(run->steps <= FIXTURE_MAX_STEPS && run->options.world <= FIXTURE_MAX_WORLD);
     if (run->options.world == 1) {
-        train(run, NULL, 0);
+        train(run, NULL, NULL, 0);
         return;
     }
     cr_assert_eq(ct_thread_world_new(run->options.world, &world), 0);

@@ -18,7 +18,8 @@ struct run {
     double lr;
     int steps;
     int64_t masked;              /* the last samples of each global batch that do not count */
-    struct ct_exec_options exec; /* device and group are filled in; of rank 0 only */
+    bool symmetric;              /* the arena is the job's memory, as a trainer has it */
+    struct ct_exec_options exec; /* device, group and job are filled in; of rank 0 only */
 
     /* What came out; run_deinit frees it. */
     double losses[FIXTURE_MAX_STEPS];

@@ -124,6 +124,20 @@ Test(ddp, the_same_layout_twice_has_the_same_bits)
     }
 }
 
+Test(ddp, reducing_in_place_in_the_memory_of_the_job_does_not_change_a_bit)
+{
+    for (int reduce = CT_PLAN_FAST; reduce <= CT_PLAN_INVARIANT; reduce++) {
+        struct run copied = split(3, 4, (enum ct_plan_reduce)reduce), in_place = copied;
+        in_place.symmetric = true;
+        run_train(&copied);
+        run_train(&in_place);
+        assert_same_bits(&in_place, &copied, "symmetric memory");
+        assert_replicas_equal(&in_place);
+        run_deinit(&copied);
+        run_deinit(&in_place);
+    }
+}
+
 Test(ddp, buckets_and_overlap_do_not_change_a_bit)
 {
     static const struct {
