@@ -70,11 +70,29 @@ static void finish(struct ct_group *group, int index)
         group->queue[i] = group->queue[i + 1];
 }
 
-static void fail(struct ct_group *group, const struct ct_task *task, int code)
+/* Whom a request waits for; -1 when not known. */
+static int missing_of(const struct ct_request *request)
+{
+    const struct ct_group *group = request->group;
+
+    if (request->task.call.kind == CT_CALL_EXCHANGE)
+        return ct_exchange_missing(group);
+    return group->backend->missing(group->state, &request->task);
+}
+
+/* Who reads the record wants to know whom the call that fails has waited for. */
+static void record_missing(struct ct_group *group, int missing)
+{
+    ct_worker_record_beat(group->record, ct_clock_mono_ns(&ct_clock_system), group->moves,
+                          missing >= 0 ? group->ranks[missing] : -1);
+}
+
+static void fail(struct ct_group *group, const struct ct_request *request, int code)
 {
     char what[128];
 
-    ct_signature_print(task->signature, what, sizeof what);
+    ct_signature_print(request->task.signature, what, sizeof what);
+    record_missing(group, missing_of(request));
     if (code != CT_EMISMATCH)
         ct_error_prefix(&group->failure, "%s at rank %d", what, group->rank);
     ct_group_break(group, code);
@@ -85,16 +103,6 @@ static int progress(struct ct_group *group, struct ct_task *task)
     if (task->call.kind == CT_CALL_EXCHANGE)
         return ct_exchange_progress(group, task, &group->failure);
     return group->backend->progress(group->state, task, &group->failure);
-}
-
-/* Whom a request waits for; -1 when not known. */
-static int missing_of(const struct ct_request *request)
-{
-    const struct ct_group *group = request->group;
-
-    if (request->task.call.kind == CT_CALL_EXCHANGE)
-        return ct_exchange_missing(group);
-    return group->backend->missing(group->state, &request->task);
 }
 
 /* Everything that can advance. */
@@ -115,7 +123,7 @@ static void advance(struct ct_group *group)
             code = progress(group, task);
         }
         if (code < 0) {
-            fail(group, task, code);
+            fail(group, group->queue[i], code);
             return;
         }
         group->moves += task->moves - moves;
@@ -133,6 +141,7 @@ static void expire(struct ct_request *request)
     char what[128];
 
     ct_signature_print(request->task.signature, what, sizeof what);
+    record_missing(group, missing);
     if (missing >= 0)
         ct_error_set(&group->failure, CT_ETIMEOUT,
                      "%s at rank %d: no sign of rank %d within %llu ms", what, group->rank, missing,

@@ -12,6 +12,9 @@
 /* How long workers may have left a round before anybody says why. */
 enum { UNEXPLAINED_MS = 3000 };
 
+/* How long a failure may wait for the other nodes' part of the verdict. */
+enum { INQUIRY_MS = 500 };
+
 /* ---- between rounds ---------------------------------------------------------------------------
  */
 
@@ -167,8 +170,10 @@ static void on_revoke(void *context, uint64_t generation, enum ct_rdzv_reason re
 /* ---- a round ----------------------------------------------------------------------------------
  */
 
-/* Tell the rendezvous: a worker failed, or could not be started (pid 0, `code` says why). */
-static void tell_failure(struct node *node, const struct ct_worker_failure *failure, bool final)
+/* What the rendezvous is told: a worker failed, or could not be started (pid 0, `code` says why).
+ */
+static struct ct_rdzv_failure failure_of(const struct node *node,
+                                         const struct ct_worker_failure *failure, bool final)
 {
     struct ct_rdzv_failure told = {
         .generation = node->round->generation,
@@ -195,7 +200,33 @@ static void tell_failure(struct node *node, const struct ct_worker_failure *fail
         (void)ct_str_copy(told.error_file, sizeof told.error_file, failure->own_error_file);
     if (told.time_ms == 0 || told.time_ms > now_ms)
         told.time_ms = now_ms;
-    ct_agent_failure(node->agent, &told, now_ms - told.time_ms);
+    return told;
+}
+
+static void send_failure(struct node *node, const struct ct_rdzv_failure *told)
+{
+    uint64_t now_ms = ct_clock_wall_ns(&ct_clock_system) / 1000000;
+
+    if (node->agent != NULL)
+        ct_agent_failure(node->agent, told, now_ms > told->time_ms ? now_ms - told->time_ms : 0);
+}
+
+static void tell_failure(struct node *node, const struct ct_worker_failure *failure, bool final)
+{
+    struct ct_rdzv_failure told = failure_of(node, failure, final);
+
+    send_failure(node, &told);
+}
+
+/* The inquiry into a failure has ended: now the round may. */
+static void on_judged(void *context, const struct inquiry_answer *answer)
+{
+    struct node *node = context;
+
+    (void)answer;
+    if (node->held.generation != 0 && !node->ending)
+        send_failure(node, &node->held);
+    node->held.generation = 0;
 }
 
 static void start_failed(struct node *node, uint32_t local_rank, const struct ct_error *error)
@@ -274,6 +305,8 @@ static void begin_round(struct node *node)
         return;
     }
     node->running = round->generation;
+    node->held.generation = 0;
+    inquiry_begin(node->inquiry);
     for (uint32_t i = 0; i < job->slots; i++) {
         struct ct_message assign = round_assign(job, round, places, i);
         if (node->survivors[i].idle)
@@ -306,8 +339,17 @@ static void on_failure(void *context, const struct ct_worker_failure *failure)
     }
     words_failure(node, failure);
     words_casualty(node, failure);
-    if (node->agent != NULL)
-        tell_failure(node, failure, ct_exit_is_final(failure->end, node->job->program.native));
+    if (node->agent == NULL)
+        return;
+    bool final = ct_exit_is_final(failure->end, node->job->program.native);
+    if (node->held.generation == 0 && inquiry_due(node->inquiry, failure)) {
+        node->held = failure_of(node, failure, final);
+        inquiry_start(node->inquiry, INQUIRY_MS, on_judged, node);
+        return;
+    }
+    tell_failure(node, failure, final);
+    if (failure->code != CT_EHUNG)
+        inquiry_dead(node->inquiry, failure->rank);
 }
 
 static void on_casualty(void *context, const struct ct_worker_failure *failure)

@@ -56,7 +56,11 @@ void messages_store_reply(void *context, const struct ct_msg_store_reply *answer
     struct ct_message message = {.type = CT_MSG_STORE_REPLY, .store_reply = *answer};
     struct ct_call call;
 
-    if (!ct_calls_take(&node->calls, answer->request, &call) || call.generation != node->running)
+    if (!ct_calls_take(&node->calls, answer->request, &call))
+        return;
+    if (call.local_rank == INQUIRY_CALLER)
+        inquiry_reply(node->inquiry, call.request, answer);
+    if (call.local_rank == INQUIRY_CALLER || call.generation != node->running)
         return;
     message.store_reply.request = call.request;
     ct_workers_send(node->workers, call.local_rank, &message);

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "failures.h"
 #include "host_uv.h"
+#include "inquiry_uv.h"
 #include "job.h"
 #include "launch/calls.h"
 #include "launch/console_uv.h"
@@ -59,6 +60,8 @@ struct node {
     struct ct_survivor *survivors; /* of each slot */
     uv_timer_t quiesce;            /* limits how long workers may take to leave a round */
     struct watch *watch;           /* who hangs? */
+    struct inquiry *inquiry;       /* and why? */
+    struct ct_rdzv_failure held;   /* told when an inquiry has its answer; generation 0: none */
     struct node_failure failure;
     struct failures failures;          /* all that are known here, of the newest round with any */
     struct ct_msg_publish publication; /* the last one that a worker asked for */

@@ -131,6 +131,7 @@ static void close_all(struct node *node)
     uv_close((uv_handle_t *)&node->linger, NULL);
     uv_close((uv_handle_t *)&node->quiesce, NULL);
     watch_close(node->watch);
+    inquiry_close(node->inquiry);
     store_close(node->store);
     uv_close((uv_handle_t *)&node->drain, NULL);
     ct_workers_free(node->workers, NULL, NULL);
@@ -330,7 +331,8 @@ static int open_node(struct node *node, struct ct_error *err)
     node->drain.data = node;
     node->quiesce.data = node;
     node->watch = watch_new(node);
-    if (node->watch == NULL)
+    node->inquiry = inquiry_new(node);
+    if (node->watch == NULL || node->inquiry == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory");
     node->notice.data = node;
     node->linger.data = node;
@@ -407,6 +409,7 @@ static void free_node(struct node *node)
     ct_arena_deinit(&node->round_arena);
     free(node->survivors);
     watch_free(node->watch);
+    inquiry_free(node->inquiry);
     failures_deinit(&node->failures);
     ct_buf_deinit(&node->failure.who);
     if (node->page != NULL) {

@@ -11,7 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { UNWATCHED_MS = 10000 }; /* when to say that a program keeps no record */
+enum {
+    UNWATCHED_MS = 10000, /* when to say that a program keeps no record */
+    INQUIRY_MS = 1500,    /* how long other nodes may take to say what they see */
+};
 
 struct watch {
     struct node *node;
@@ -26,7 +29,7 @@ struct watch {
 
     struct ct_watch_verdict verdict;
     struct ct_error sentence;
-    pid_t condemned; /* while its stacks are gathered; 0: nobody */
+    pid_t condemned; /* while the verdict is found and its stacks are gathered; 0: nobody */
 
     uint64_t straggler_count; /* findings of rank 0 so far */
     uint64_t straggler_said_ms;
@@ -126,6 +129,45 @@ static void diagnose(struct watch *watch)
         on_diagnosed(watch, ct_strerror(rc));
 }
 
+/* Whom does the verdict of all nodes name? Of ranks that all wait, that one is ended. */
+static void on_judged(void *context, const struct inquiry_answer *answer)
+{
+    struct watch *watch = context;
+    struct node *node = watch->node;
+    uint32_t first = watch->core.first_rank;
+    bool is_here = answer->rank >= first && answer->rank < first + node->job->slots;
+
+    if (watch->verdict.all_wait && answer->kind != CT_VERDICT_NONE) {
+        (void)ct_error_set(&watch->sentence, CT_EHUNG, "%s", answer->text);
+        pid_t pid = is_here ? ct_workers_pid(node->workers, answer->rank - first) : 0;
+        if (pid != 0) {
+            watch->verdict.worker = answer->rank - first;
+            watch->condemned = pid;
+        }
+    }
+    diagnose(watch);
+}
+
+/* All ranks of this node wait for another node's. When that one hangs its own agent ends it; when
+ * it waits, too, or is gone, nobody would. */
+static void on_waits_judged(void *context, const struct inquiry_answer *answer)
+{
+    struct watch *watch = context;
+    uint32_t first = watch->core.first_rank;
+    bool is_here = answer->rank >= first && answer->rank < first + watch->node->job->slots;
+
+    if (watch->condemned != 0 || answer->kind == CT_VERDICT_NONE ||
+        (!is_here && answer->kind != CT_VERDICT_DEAD))
+        return;
+    if (is_here && ct_workers_pid(watch->node->workers, answer->rank - first) != 0)
+        watch->verdict.worker = answer->rank - first;
+    watch->condemned = ct_workers_pid(watch->node->workers, watch->verdict.worker);
+    watch->core.judged = true;
+    (void)ct_error_set(&watch->sentence, CT_EHUNG, "%s", answer->text);
+    if (watch->condemned != 0)
+        diagnose(watch);
+}
+
 static void judge(struct watch *watch)
 {
     struct node *node = watch->node;
@@ -147,13 +189,14 @@ static void judge(struct watch *watch)
     ct_watch_print(verdict, &names, &text);
     if (verdict->kind == CT_WATCH_WAITS) {
         ct_log_event(&node->log, CT_LOG_INFO, "waits", "%s", ct_buf_str(&text));
+        inquiry_start(node->inquiry, INQUIRY_MS, on_waits_judged, watch);
     } else {
         ct_diagnose_state(pid, state, sizeof state);
         (void)ct_buf_printf(&text, "; its process is %s", state);
         (void)ct_error_set(&watch->sentence, CT_EHUNG, "%s", ct_buf_str(&text));
         ct_log_event(&node->log, CT_LOG_WARN, "hang", "%s", watch->sentence.text);
         watch->condemned = pid;
-        diagnose(watch);
+        inquiry_start(node->inquiry, INQUIRY_MS, on_judged, watch);
     }
     ct_buf_deinit(&text);
 }

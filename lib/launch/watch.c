@@ -120,7 +120,8 @@ static const struct ct_record_call *is_in(const struct ct_watch_sample *sample)
     const struct ct_record_call *call = waits_in(sample);
 
     for (uint32_t i = 0; call == NULL && i < sample->view.group_count; i++)
-        if (sample->view.groups[i].entered > sample->view.groups[i].completed)
+        if (sample->view.groups[i].entered > sample->view.groups[i].completed &&
+            sample->view.groups[i].failure == 0)
             call = &sample->view.groups[i];
     return call;
 }

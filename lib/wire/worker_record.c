@@ -14,6 +14,8 @@ static const struct ct_page_kind worker_record = {.name = "ctrun-record",
                                                   .head = {.magic = 0x43545752, .version = 3},
                                                   .bytes = sizeof(struct ct_worker_record)};
 
+enum { OPEN_CALLS = 64 }; /* that may be open: one of them may have ended last */
+
 #define SET(field, value) atomic_store_explicit(&(field), (value), memory_order_relaxed)
 #define GET(field) atomic_load_explicit(&(field), memory_order_relaxed)
 
@@ -98,6 +100,24 @@ void ct_worker_record_read(const struct ct_worker_record *record, struct ct_reco
     ret_view->signs = ct_hash64(&ret_view->progress, sizeof ret_view->progress, ret_view->signs);
 }
 
+uint64_t ct_worker_record_alive_ns(const struct ct_worker_record *record, struct ct_ticks_pair now)
+{
+    uint64_t turns = ct_flight_turns(&record->flight), latest = GET(record->since_ns);
+    struct ct_flight_call call;
+
+    latest = CT_MAX(latest, GET(record->alive_ns));
+    for (int i = 0; i < CT_RECORD_GROUPS; i++)
+        if (GET(record->groups[i].id) != 0)
+            latest = CT_MAX(latest, GET(record->groups[i].beat_ns));
+    for (uint64_t i = 0; i < OPEN_CALLS && i < turns; i++) {
+        if (!ct_flight_read(&record->flight, turns - i, &call))
+            continue;
+        uint64_t ticks = CT_MAX(call.queued, CT_MAX(call.started, call.ended));
+        latest = CT_MAX(latest, ct_worker_record_ns(record, now, ticks));
+    }
+    return latest;
+}
+
 uint32_t ct_worker_record_durations(const struct ct_worker_record *record, uint32_t *ret_us,
                                     uint32_t room)
 {
@@ -149,6 +169,12 @@ void ct_worker_record_place(struct ct_worker_record *record, uint64_t generation
     SET(record->generation, generation);
     SET(record->rank, rank);
     SET(record->world, world);
+    for (int i = 0; i < CT_RECORD_GROUPS; i++) {
+        uint32_t over = 1;
+
+        if (atomic_compare_exchange_strong(&record->groups[i].over, &over, 0))
+            atomic_store(&record->groups[i].id, 0);
+    }
 }
 
 void ct_worker_record_at(struct ct_worker_record *record, enum ct_record_section section,
@@ -179,35 +205,55 @@ void ct_worker_record_straggler(struct ct_worker_record *record, uint32_t rank, 
     atomic_fetch_add_explicit(&record->straggler_count, 1, memory_order_release);
 }
 
+/* Take a slot that is free, or was kept for show. */
+static struct ct_record_group *take_slot(struct ct_worker_record *record, uint64_t id)
+{
+    for (int i = 0; i < CT_RECORD_GROUPS; i++) {
+        uint64_t none = 0;
+
+        if (atomic_compare_exchange_strong(&record->groups[i].id, &none, id))
+            return &record->groups[i];
+    }
+    for (int i = 0; i < CT_RECORD_GROUPS; i++) {
+        uint32_t over = 1;
+
+        if (!atomic_compare_exchange_strong(&record->groups[i].over, &over, 0))
+            continue;
+        SET(record->groups[i].id, id);
+        return &record->groups[i];
+    }
+    return NULL;
+}
+
 struct ct_record_group *ct_worker_record_group_new(struct ct_worker_record *record, const char *key,
                                                    uint32_t rank, uint32_t size)
 {
     uint64_t id = ct_hash_str(key);
 
     id += id == 0;
-    for (int i = 0; record != NULL && i < CT_RECORD_GROUPS; i++) {
-        struct ct_record_group *group = &record->groups[i];
-        uint64_t none = 0;
-
-        if (!atomic_compare_exchange_strong(&group->id, &none, id))
-            continue;
-        SET(group->entered, 0);
-        SET(group->completed, 0);
-        SET(group->waiting, 0);
-        SET(group->awaited, 0);
-        SET(group->rank, rank);
-        SET(group->size, size);
-        SET(group->failure, 0);
-        write_text(group->words, sizeof group->words, "");
-        write_text(group->name, sizeof group->name, key);
-        return group;
-    }
-    return NULL;
+    struct ct_record_group *group = record != NULL ? take_slot(record, id) : NULL;
+    if (group == NULL)
+        return NULL;
+    SET(group->entered, 0);
+    SET(group->completed, 0);
+    SET(group->waiting, 0);
+    SET(group->awaited, 0);
+    SET(group->rank, rank);
+    SET(group->size, size);
+    SET(group->failure, 0);
+    write_text(group->words, sizeof group->words, "");
+    write_text(group->name, sizeof group->name, key);
+    return group;
 }
 
 void ct_worker_record_group_free(struct ct_record_group *group)
 {
-    if (group != NULL)
+    if (group == NULL)
+        return;
+    SET(group->waiting, 0);
+    if (GET(group->failure) != 0)
+        SET(group->over, 1);
+    else
         atomic_store(&group->id, 0);
 }
 

@@ -53,6 +53,7 @@ struct ct_record_group {
     _Atomic uint64_t id;         /* equal at all members; 0: the slot is free */
     _Atomic uint32_t rank, size; /* this member's place in it, how many there are */
     _Atomic int32_t failure;     /* why it is broken (CT_E...); 0: it is not */
+    _Atomic uint32_t over;       /* 1: freed, but shown until the next round, because it broke */
     _Atomic uint64_t entered, completed;
     _Atomic uint64_t waiting; /* the collective that is waited for; 0: none */
     _Atomic uint64_t since_ns;
@@ -123,6 +124,10 @@ void ct_worker_record_read(const struct ct_worker_record *record, struct ct_reco
 uint32_t ct_worker_record_durations(const struct ct_worker_record *record, uint32_t *ret_us,
                                     uint32_t room);
 
+/* When the worker last gave a sign of life, on CLOCK_MONOTONIC: a step, a call, a beat of a wait;
+ * 0: it never did. */
+uint64_t ct_worker_record_alive_ns(const struct ct_worker_record *record, struct ct_ticks_pair now);
+
 /* The moment `ticks` of an entry of its flight recorder, on CLOCK_MONOTONIC; `now` is taken by the
  * reader. */
 static inline uint64_t ct_worker_record_ns(const struct ct_worker_record *record,
@@ -164,6 +169,9 @@ void ct_worker_record_straggler(struct ct_worker_record *record, uint32_t rank, 
  * this one is `rank` of `size`; NULL when all are taken, or for NULL. */
 struct ct_record_group *ct_worker_record_group_new(struct ct_worker_record *record, const char *key,
                                                    uint32_t rank, uint32_t size);
+
+/* The group is freed. A broken one is still shown, so that its agent sees why the worker ended,
+ * until the worker gets its place in another round or the slot is needed. NULL is fine. */
 void ct_worker_record_group_free(struct ct_record_group *group);
 
 /* The group's thread begins to wait for collective `number` (or CT_RECORD_TRANSFER), can say which
