@@ -88,7 +88,7 @@ static int first_call(struct run *run)
     if (fails(run, "dtype"))
         data.dtype = CT_I32;
     if (fails(run, "enter")) { /* and never go on with it */
-        (void)ct_all_reduce_start(run->world, data, CT_REDUCE_SUM, NULL, &request);
+        (void)ct_all_reduce_start(run->world, data, CT_REDUCE_MAX, NULL, &request);
         for (;;)
             sleep_ms(1000);
     }
