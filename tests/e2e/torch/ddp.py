@@ -14,31 +14,36 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
-dist.init_process_group("gloo")
-pixels, labels = load()
-data = TensorDataset(pixels, labels)
-sampler = DistributedSampler(data, seed=7)
-loader = DataLoader(data, batch_size=64 // dist.get_world_size(), sampler=sampler, drop_last=True)
-net = DistributedDataParallel(model())
-optimizer = torch.optim.SGD(net.parameters(), lr=0.2, momentum=0.9)
-lines = []
 
-for epoch in range(3):
-    sampler.set_epoch(epoch)
-    total = torch.zeros(())
-    for x, y in loader:
-        optimizer.zero_grad()
-        loss = cross_entropy(net(x), y)
-        loss.backward()
-        optimizer.step()
-        total += loss.detach()
-    dist.all_reduce(total)
-    lines.append(f"epoch {epoch} loss {total.item() / len(loader) / dist.get_world_size():.6f}")
+def main():
+    dist.init_process_group("gloo")
+    pixels, labels = load()
+    data = TensorDataset(pixels, labels)
+    sampler = DistributedSampler(data, seed=7)
+    loader = DataLoader(data, batch_size=64 // dist.get_world_size(), sampler=sampler, drop_last=True)
+    net = DistributedDataParallel(model())
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.2, momentum=0.9)
+    lines = []
 
-accuracy = (net(pixels).argmax(1) == labels).double().mean().item()
-digests = [None] * dist.get_world_size()
-dist.all_gather_object(digests, digest(net))
-if dist.get_rank() == 0:
-    with open(sys.argv[1], "w", encoding="ascii") as out:
-        print(*lines, f"accuracy {accuracy:.4f}", *digests, sep="\n", file=out)
-dist.destroy_process_group()
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        total = torch.zeros(())
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = cross_entropy(net(x), y)
+            loss.backward()
+            optimizer.step()
+            total += loss.detach()
+        dist.all_reduce(total)
+        lines.append(f"epoch {epoch} loss {total.item() / len(loader) / dist.get_world_size():.6f}")
+
+    accuracy = (net(pixels).argmax(1) == labels).double().mean().item()
+    digests = [None] * dist.get_world_size()
+    dist.all_gather_object(digests, digest(net))
+    if dist.get_rank() == 0:
+        with open(sys.argv[1], "w", encoding="ascii") as out:
+            print(*lines, f"accuracy {accuracy:.4f}", *digests, sep="\n", file=out)
+    dist.destroy_process_group()
+
+
+main()

@@ -4,6 +4,10 @@ import hashlib
 import os
 
 import torch
+
+# Imported before there is a process group: the defaults of its functions' arguments would keep that
+# group, and PyTorch aborts when a thread of gloo drops a tensor while the interpreter ends (#190489).
+import torch.distributed.nn
 from torch import nn
 
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../configs/data/digits.csv.gz")

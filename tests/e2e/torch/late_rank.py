@@ -16,13 +16,19 @@ import torch.distributed as dist
 first_try = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
 if not first_try and os.environ["RANK"] == "1":
     threading.Event().wait(1.5)  # late, as with a slow disk
-dist.init_process_group("gloo", timeout=timedelta(seconds=120))
-total = torch.ones(1)
-dist.all_reduce(total)
-if first_try and dist.get_rank() == 1:
-    sys.exit(3)
-dist.barrier()
-if dist.get_rank() == 0:
-    with open(sys.argv[1], "w", encoding="ascii") as out:
-        print(f"sum {total.item()}", file=out)
-dist.destroy_process_group()
+
+
+def main():
+    dist.init_process_group("gloo", timeout=timedelta(seconds=120))
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    if first_try and dist.get_rank() == 1:
+        sys.exit(3)
+    dist.barrier()
+    if dist.get_rank() == 0:
+        with open(sys.argv[1], "w", encoding="ascii") as out:
+            print(f"sum {total.item()}", file=out)
+    dist.destroy_process_group()
+
+
+main()
