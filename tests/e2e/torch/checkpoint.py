@@ -21,7 +21,6 @@ first_try = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
 
 
 def main():
-    dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     pixels, labels = load()
     net = DistributedDataParallel(model())
@@ -51,7 +50,8 @@ def main():
     if rank == 0:
         with open(out, "w", encoding="ascii") as file:
             print(f"found {found}", digest(net), sep="\n", file=file)
-    dist.destroy_process_group()
 
 
+dist.init_process_group("gloo")
 main()
+dist.destroy_process_group()

@@ -19,7 +19,6 @@ except ImportError:
 
 
 def main():
-    dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     lines = ["not here"]
     if fully_shard is not None:
@@ -47,7 +46,8 @@ def main():
     if rank == 0:
         with open(sys.argv[1], "w", encoding="ascii") as out:
             print(*lines, sep="\n", file=out)
-    dist.destroy_process_group()
 
 
+dist.init_process_group("gloo")
 main()
+dist.destroy_process_group()

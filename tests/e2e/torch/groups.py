@@ -13,7 +13,6 @@ import torch.distributed as dist
 
 
 def main():
-    dist.init_process_group("gloo", timeout=timedelta(seconds=120))
     rank, world = dist.get_rank(), dist.get_world_size()
     assert [rank, world] == [int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])]
     seen = [f"rank {rank} of {world}"]
@@ -54,7 +53,8 @@ def main():
         with open(sys.argv[1], "w", encoding="ascii") as out:
             for report in reports:
                 print("; ".join(report), file=out)
-    dist.destroy_process_group()
 
 
+dist.init_process_group("gloo", timeout=timedelta(seconds=120))
 main()
+dist.destroy_process_group()
