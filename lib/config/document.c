@@ -227,6 +227,7 @@ static void put_torchrun(const struct ct_torchrun_option *option, int indent, st
     static const char *const meanings[] = {
         [CT_TORCHRUN_KEY] = "another name of --",
         [CT_TORCHRUN_NOTE] = "has no effect: ",
+        [CT_TORCHRUN_ONLY] = "refused: ",
         [CT_TORCHRUN_REFUSE] = "refused: ",
     };
     const char *text = option->text;
@@ -235,6 +236,8 @@ static void put_torchrun(const struct ct_torchrun_option *option, int indent, st
     if (option->action == CT_TORCHRUN_KEY)
         text = option_name(ct_config_key_find(text));
     ct_buf_init(&words, 0);
+    if (option->only != NULL)
+        (void)ct_buf_printf(&words, "%s (as with torchrun), or ", option->only);
     (void)ct_buf_printf(&words, "%s%s", meanings[option->action], text);
     if (option->letter != 0)
         (void)ct_buf_printf(to, "  -%-*c", indent - 3, option->letter);

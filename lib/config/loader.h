@@ -56,6 +56,7 @@ void ct_config_check(struct ct_config_loader *loader);
 enum ct_torchrun_action {
     CT_TORCHRUN_KEY,
     CT_TORCHRUN_NOTE,
+    CT_TORCHRUN_ONLY,
     CT_TORCHRUN_REFUSE,
 };
 struct ct_torchrun_option {
@@ -63,6 +64,7 @@ struct ct_torchrun_option {
     char letter;
     enum ct_torchrun_action action;
     const char *text;
+    const char *only; /* of CT_TORCHRUN_ONLY: the one value that is taken */
 };
 
 /* By name (dashes count as underscores), by letter, by index (for guesses); NULL when there is

@@ -9,12 +9,13 @@
 #include <string.h>
 
 static const struct ct_torchrun_option options[] = {
-#define CT_TORCHRUN(name, letter, action, text) {name, letter, CT_TORCHRUN_##action, text},
+#define CT_TORCHRUN(name, letter, action, text) {name, letter, CT_TORCHRUN_##action, text, NULL},
+#define CT_TORCHRUN_ONLY(name, value, remedy) {name, 0, CT_TORCHRUN_ONLY, remedy, value},
 #include "config/torchrun.def"
 };
 
 static const struct ct_torchrun_option conf_keys[] = {
-#define CT_RDZV_CONF(name, action, text) {name, 0, CT_TORCHRUN_##action, text},
+#define CT_RDZV_CONF(name, action, text) {name, 0, CT_TORCHRUN_##action, text, NULL},
 #include "config/torchrun.def"
 };
 
@@ -42,7 +43,7 @@ const struct ct_torchrun_option *ct_torchrun_at(size_t index)
 void ct_torchrun_apply(struct ct_config_loader *loader, const struct ct_torchrun_option *option,
                        const char *value, const struct ct_config_origin *origin)
 {
-    char subject[64];
+    char subject[64], shown[CT_CONFIG_SHOWN_ROOM];
 
     (void)snprintf(subject, sizeof subject, "launch.rdzv_conf's %s", option->name);
     switch (option->action) {
@@ -51,6 +52,11 @@ void ct_torchrun_apply(struct ct_config_loader *loader, const struct ct_torchrun
         break;
     case CT_TORCHRUN_NOTE:
         ct_config_note(loader, origin, subject, "has no effect: %s", option->text);
+        break;
+    case CT_TORCHRUN_ONLY:
+        if (strcmp(value, option->only) != 0)
+            ct_config_complain(loader, origin, option->name, "%s is not offered by ctrun: %s",
+                               ct_config_shown(value, shown), option->text);
         break;
     case CT_TORCHRUN_REFUSE:
         ct_config_complain(loader, origin, subject, "is not offered by ctrun: %s", option->text);
@@ -77,7 +83,7 @@ void ct_torchrun_apply_variable(struct ct_config_loader *loader, const char *nam
                                 const char *value)
 {
     static const struct ct_torchrun_option variables[] = {
-#define CT_TORCHRUN_VARIABLE(name, action, text) {name, 0, CT_TORCHRUN_##action, text},
+#define CT_TORCHRUN_VARIABLE(name, action, text) {name, 0, CT_TORCHRUN_##action, text, NULL},
 #include "config/torchrun.def"
     };
     static const struct {

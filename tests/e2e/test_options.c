@@ -91,6 +91,10 @@ Test(options, what_ctrun_has_not_is_refused_with_its_own_way)
         const char *word, *sentence;
     } refused[] = {
         {"--logs-specs=mine", "--logs-specs is not offered by ctrun: use --log_dir"},
+        {"--start-method=fork", "--start-method fork is not offered by ctrun: leave it out: every"},
+        {"--event-log-handler=console",
+         "--event-log-handler console is not offered by ctrun: leave it out: events are lines of "
+         "the log; --log_format json"},
         {"--print-completion=bash", "use ctrun config --completion bash"},
         {"--rdzv-backend=etcd-v2", "--rdzv-backend etcd-v2 is not offered by ctrun: leave it out"},
         {"--rdzv-conf=etcd_prefix=/x", "--rdzv_id tells the jobs of one endpoint apart"},

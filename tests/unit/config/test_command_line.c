@@ -98,8 +98,7 @@ static const struct {
      "passed on to the workers\n"},
     {{"--monitor_interval=1", "--start-method", "spawn", "x"},
      "note: --monitor_interval has no effect: ctrun does not poll, it sees the end of a worker at "
-     "once\nnote: --start-method has no effect: ctrun always starts workers as programs of their "
-     "own\n"},
+     "once\n"},
     {{"--rdzv-conf=store_type=file,fo=3,bare", "x"},
      "--rdzv-conf (store_type) is not offered by ctrun: leave it out: the store is part of the "
      "rendezvous\n--rdzv-conf has no setting \"fo\"\n"
