@@ -31,6 +31,7 @@ struct ct_tuning {
     size_t local_chunk_bytes; /* what a rank stages in one round; 256 KiB */
     size_t local_flat_bytes;  /* an all_reduce up to this is reduced whole by each rank; 32 KiB */
     size_t local_ring_bytes;  /* a slot of a send/recv ring; 64 KiB */
+    size_t local_direct_bytes; /* from this size on symmetric memory is used where it is; 8 KiB */
     size_t tcp_block_bytes;   /* what a rank sends to another in one phase; 512 KiB */
     size_t tcp_flat_bytes;    /* an all_reduce up to this goes to everyone whole; 16 KiB */
     size_t tcp_chain_bytes;   /* a broadcast above this goes through a chain; 256 KiB */
@@ -60,7 +61,8 @@ struct ct_task {
     uint64_t moves; /* the backend raises it at each advance, so that waiting can be told apart */
     size_t at;
     size_t part;
-    int stage;
+    size_t skipped;
+    int stage, path;
 };
 
 struct ct_backend {

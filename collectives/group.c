@@ -296,6 +296,7 @@ static struct ct_tuning fill_tuning(const struct ct_tuning *given)
     DEFAULT(local_chunk_bytes, 256 << 10);
     DEFAULT(local_flat_bytes, 32 << 10);
     DEFAULT(local_ring_bytes, 64 << 10);
+    DEFAULT(local_direct_bytes, 8 << 10);
     DEFAULT(tcp_block_bytes, 512 << 10);
     DEFAULT(tcp_flat_bytes, 16 << 10);
     DEFAULT(tcp_chain_bytes, 256 << 10);

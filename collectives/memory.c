@@ -170,6 +170,17 @@ struct ct_memory_place ct_memory_find(struct ct_memory *memory, const void *data
     return place;
 }
 
+bool ct_memory_lives(struct ct_memory *memory, uint64_t id)
+{
+    bool found = false;
+
+    (void)pthread_mutex_lock(&memory->lock);
+    for (const struct ct_allocation *a = memory->own; a != NULL; a = a->next)
+        found = found || a->id == id;
+    (void)pthread_mutex_unlock(&memory->lock);
+    return found;
+}
+
 struct ct_memory_handle ct_memory_handle(struct ct_memory *memory, uint64_t id)
 {
     struct ct_memory_handle handle = {.pid = getpid()};

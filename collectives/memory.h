@@ -58,6 +58,9 @@ void ct_memory_free(struct ct_memory *memory, void *base);
 /* The place of `bytes` bytes at `data`, that of id 0 when they do not lie in one allocation. */
 struct ct_memory_place ct_memory_find(struct ct_memory *memory, const void *data, size_t bytes);
 
+/* Is it there still? */
+bool ct_memory_lives(struct ct_memory *memory, uint64_t id);
+
 /* The handle of a living allocation. */
 struct ct_memory_handle ct_memory_handle(struct ct_memory *memory, uint64_t id);
 

@@ -1,6 +1,7 @@
 /* See local.h: the segment's layout, flags, the bell, and the end of a group. */
 #include "backend/local.h"
 
+#include "backend/local_algorithm.h"
 #include "base/assert.h"
 
 #include <limits.h>
@@ -23,6 +24,7 @@ static void free_local(struct ct_local *local)
 {
     free(local->sources);
     free(local->factors);
+    free(local->reach);
     free(local);
 }
 
@@ -35,7 +37,8 @@ struct ct_local *ct_local_new(const struct ct_setup *setup)
         return NULL;
     local->sources = calloc(size, sizeof *local->sources);
     local->factors = calloc(size, sizeof *local->factors);
-    if (local->sources == NULL || local->factors == NULL) {
+    local->reach = calloc(size, sizeof *local->reach);
+    if (local->sources == NULL || local->factors == NULL || local->reach == NULL) {
         free_local(local);
         return NULL;
     }
@@ -43,10 +46,12 @@ struct ct_local *ct_local_new(const struct ct_setup *setup)
     local->size = setup->size;
     local->missing = -1;
     local->round = 1;
+    local->memory = &setup->job->memory;
     local->fd = -1;
     local->chunk_bytes = round_up(setup->tuning.local_chunk_bytes, 64 * size);
     local->result_bytes = round_up(local->chunk_bytes / size, 64);
     local->flat_bytes = setup->tuning.local_flat_bytes;
+    local->direct_bytes = CT_MAX(setup->tuning.local_direct_bytes, (size_t)CT_CELL_BYTES + 1);
     local->slot_bytes = round_up(setup->tuning.local_ring_bytes, 64);
     local->area_bytes = round_up(2 * (local->chunk_bytes + local->result_bytes), PAGE);
     local->ring_bytes =
@@ -91,6 +96,11 @@ char *ct_local_result(const struct ct_local *local, int rank, uint64_t round)
 struct ct_segment_line *ct_local_line(const struct ct_local *local, int rank)
 {
     return (struct ct_segment_line *)(local->head + 1) + rank;
+}
+
+struct ct_segment_cell *ct_local_cell(const struct ct_local *local, int rank, uint64_t round)
+{
+    return &ct_local_line(local, rank)->cell[round & 1];
 }
 
 struct ct_segment_ring *ct_local_ring(const struct ct_local *local, int from, int to)
@@ -161,12 +171,12 @@ void ct_local_park(void *state, uint32_t armed, uint64_t timeout_ns)
 
 int ct_local_arrived(struct ct_local *local, int rank, uint64_t round, struct ct_error *err)
 {
-    struct ct_segment_line *line = ct_local_line(local, rank);
+    struct ct_segment_cell *cell = ct_local_cell(local, rank, round);
 
-    if (atomic_load(&line->posted) >= round)
+    if (atomic_load(&cell->posted) >= round)
         return 1;
     local->missing = rank;
-    if (atomic_load(&line->left) == 0 || atomic_load(&line->posted) >= round)
+    if (atomic_load(&ct_local_line(local, rank)->left) == 0 || atomic_load(&cell->posted) >= round)
         return 0;
     return ct_error_set(err, CT_ECLOSED, "rank %d has closed the group", rank);
 }
@@ -221,6 +231,7 @@ void ct_local_close(void *state)
     }
     if (local->fd >= 0)
         (void)close(local->fd);
+    ct_local_forget(local);
     local->release(local);
     free_local(local);
 }

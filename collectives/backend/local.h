@@ -3,26 +3,40 @@
  * The segment, the same bytes at each member:
  *
  *   head     bell and sleepers (for waiters), failure (the first one, for all)
- *   line i   rank i's flag `posted`, its signatures, written by rank i alone
+ *   line i   rank i's cell[2], written by rank i alone
  *   area i   rank i's stage[2] and result[2], written by rank i alone
  *   ring s,r a queue of slots from rank s to rank r, for send and recv
  *
  * Collectives go in rounds, counted over the life of the group; all members agree on the number n.
- * In a round a rank writes its stage, posts n, waits until the others have posted n, and reads.
+ * In a round a rank writes its stage and its cell, posts n in the cell, waits until the others have
+ * posted n, and reads. Stage, result and cell are those of the parity of n.
  *
  *   rule 1   a rank posts n only after it has read all it wants of rounds < n
  *   rule 2   a rank writes for round n only after all have posted n - 1
  *
- * so what was written for round n - 2 is not being read any more, and two buffers, chosen by the
- * parity of n, are enough: a collective costs one flag round a chunk.
+ * so what was written for round n - 2 is not being read any more, and two buffers are enough: a
+ * collective costs one flag round a chunk. A cell is one cache line: what fits into it is seen
+ * together with the flag, in one transfer from core to core.
  *
  * An all_reduce above the flat size is a pipeline: in round k a rank stages chunk k and hands out
  * its share of chunk k - 1; then it reads the other shares of chunk k - 1 and reduces its own share
- * of chunk k. Each element is added by one rank, in the mode's order: all get the same bits. */
+ * of chunk k. Each element is added by one rank, in the mode's order: all get the same bits.
+ *
+ * Symmetric memory (ctrun.h) needs no stages:
+ *
+ *   offer    each rank's cell says where its buffers lie: allocation and offset. Who has nothing to
+ *            offer stages its first chunk in the same round
+ *     all offer, all known ----> direct    use them where they are, then one round to leave
+ *     all offer, some new -----> register  map what is new, tell whether that worked; then direct
+ *     nobody offers -----------> staged    the first chunk is there already
+ *     some offer, or not mapped> staged    from the next round on
+ *
+ * All ranks see the same offers and the same answers, so all of them take the same way. */
 #ifndef CT_COLL_LOCAL_H
 #define CT_COLL_LOCAL_H
 
 #include "backend.h"
+#include "memory.h"
 
 struct ct_segment_head {
     _Alignas(128) uint64_t token[2];    /* random: the segment is the one that was meant */
@@ -32,14 +46,27 @@ struct ct_segment_head {
     _Atomic int32_t failed_rank;
 };
 
-enum { CT_CPU_WORDS = 16 };
+enum { CT_CPU_WORDS = 16, CT_CELL_BYTES = 32, CT_OFFERS = 2 };
+
+struct ct_segment_cell {
+    _Alignas(128) _Atomic uint64_t posted;
+    struct ct_signature signature; /* of the call that began in this round */
+    double scale;                  /* and its factor, of a premultiplied sum */
+    union {
+        char data[CT_CELL_BYTES];                /* a stage for what is small enough */
+        struct ct_memory_place offer[CT_OFFERS]; /* input, output */
+        uint64_t mapped;                         /* in a round that registers */
+    };
+};
+_Static_assert(sizeof(struct ct_segment_cell) == 128 &&
+                   offsetof(struct ct_segment_cell, data) + CT_CELL_BYTES == 64,
+               "one cache line, and one that stays empty for the prefetcher's sake");
 
 struct ct_segment_line {
-    _Alignas(128) _Atomic uint64_t posted;
-    struct ct_signature signature[2]; /* of the call that began in the round of this parity */
-    double scale[2];                  /* and its factor, of a premultiplied sum */
-    _Atomic uint32_t left;            /* the rank has closed the group */
-    uint64_t cpus[CT_CPU_WORDS];      /* where the rank may run */
+    struct ct_segment_cell cell[2];
+    struct ct_memory_handle handle[CT_OFFERS]; /* of what it offers for the first time */
+    _Atomic uint32_t left;                     /* the rank has closed the group */
+    uint64_t cpus[CT_CPU_WORDS];               /* where the rank may run */
 };
 
 /* One slot of a ring; its bytes follow. */
@@ -55,16 +82,35 @@ struct ct_segment_ring {
 
 enum { CT_RING_SLOTS = 4 };
 
+/* An allocation of one rank that was offered in this group. */
+struct ct_local_known {
+    struct ct_local_known *next;
+    uint64_t id;
+    struct ct_mapping *mapping;                     /* NULL: its addresses are valid here */
+    char *base;                                     /* NULL: not to be reached here */
+    enum { CT_FRESH, CT_USABLE, CT_USELESS } state; /* by all members */
+};
+
+/* Where the buffers of a direct call lie, by rank. */
+struct ct_local_reach {
+    struct ct_local_known *known;
+    char *buffer[CT_OFFERS]; /* input, output */
+};
+
 struct ct_local {
     struct ct_segment_head *head;
     int rank, size;
-    size_t chunk_bytes, result_bytes, flat_bytes, slot_bytes;
+    size_t chunk_bytes, result_bytes, flat_bytes, slot_bytes, direct_bytes;
     size_t areas_at, area_bytes, rings_at, ring_bytes, total_bytes;
     uint64_t round;                          /* the next round of collectives */
+    uint64_t met;                            /* the last one that all are known to have posted */
     int missing;                             /* whom the last look did not find */
     bool crowded;                            /* more ranks than cores */
+    bool one_process;                        /* addresses of one rank are valid at the others */
     const void **sources;                    /* room for a reduction's operands */
     double *factors;                         /* of a premultiplied sum under way, by rank */
+    struct ct_memory *memory;                /* the job's */
+    struct ct_local_reach *reach;            /* of each rank */
     void (*release)(struct ct_local *local); /* give the memory back */
     void *owner;                             /* for `release` */
     int fd;                                  /* shm: the memfd until all have mapped it; or -1 */
@@ -80,12 +126,13 @@ void ct_local_attach(struct ct_local *local, void *memory);
 char *ct_local_stage(const struct ct_local *local, int rank, uint64_t round);
 char *ct_local_result(const struct ct_local *local, int rank, uint64_t round);
 struct ct_segment_line *ct_local_line(const struct ct_local *local, int rank);
+struct ct_segment_cell *ct_local_cell(const struct ct_local *local, int rank, uint64_t round);
 struct ct_segment_ring *ct_local_ring(const struct ct_local *local, int from, int to);
 
 /* Wake whoever sleeps; after each store that others wait for. */
 void ct_local_notify(const struct ct_local *local);
 
-/* 1 when the flag of `rank` has reached `round`; 0 not yet; CT_ECLOSED when it never will. */
+/* 1 when `rank` has posted `round`; 0 not yet; CT_ECLOSED when it never will. */
 int ct_local_arrived(struct ct_local *local, int rank, uint64_t round, struct ct_error *err);
 
 /* Advance a collective; a send or a receive. As ct_backend.progress. */

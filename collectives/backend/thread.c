@@ -25,6 +25,7 @@ static int prepare(const struct ct_setup *setup, struct ct_blob *ret_blob, void 
     if (local == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", setup->size);
     local->release = release;
+    local->one_process = true;
     *ret_state = local;
     if (setup->rank != 0)
         return 0;

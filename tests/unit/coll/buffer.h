@@ -9,12 +9,16 @@ struct buffer {
     char *memory, *data;
     size_t bytes;
     struct ct_job *job; /* whose symmetric memory it lies in; NULL: on the heap */
+    bool borrowed;      /* from the memory below */
 };
 
 struct buffer buffer_new(size_t elements, enum ct_dtype dtype);
 
 /* The same in symmetric memory of its own; `job` NULL: on the heap. */
 struct buffer buffer_new_shared(size_t elements, enum ct_dtype dtype, struct ct_job *job);
+/* This thread's buffers come out of `memory` from now on, one behind the other, where they fit;
+ * NULL: from the heap again. */
+void buffers_from(char *memory, size_t bytes);
 
 /* Free it; false when a byte around the data has changed. */
 bool buffer_free(struct buffer *buffer);

@@ -9,6 +9,7 @@ const struct ct_tuning tiny = {.local_chunk_bytes = 64,
                                .tcp_block_bytes = 256,
                                .tcp_rails = 3,
                                .tcp_rail_bytes = 64,
+                               .local_direct_bytes = 64,
                                .tcp_flat_bytes = 64,
                                .tcp_chain_bytes = 128};
 const char *const rig_backends[3] = {"thread", "shm", "tcp"};

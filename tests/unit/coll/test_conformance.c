@@ -196,6 +196,69 @@ ParameterizedTest(int *index, conformance, large_data_streams_through_the_real_c
     cr_assert_eq(rig_run(&rig, check_large), 0);
 }
 
+/* ---- symmetric memory ------------------------------------------------------------------------*/
+
+enum { SHARED_BYTES = 4 << 20 };
+
+/* Run `body` with the buffers of this rank, if `shared`, in symmetric memory, at each rank at other
+ * offsets. */
+static int with_buffers(struct ct_group *group, struct rig *rig, bool shared,
+                        int (*body)(struct ct_group *group, struct rig *rig))
+{
+    size_t skip = 24 * (size_t)ct_group_rank(group);
+    void *memory = NULL;
+
+    if (shared && ct_mem_alloc(group->job, SHARED_BYTES + skip, &memory, NULL) != 0)
+        return __LINE__;
+    buffers_from(shared ? (char *)memory + skip : NULL, SHARED_BYTES);
+    int line = body(group, rig);
+    buffers_from(NULL, 0);
+    ct_mem_free(group->job, memory);
+    return line;
+}
+
+static int check_all(struct ct_group *group, struct rig *rig)
+{
+    int line = check_reductions_of_all_types(group, rig);
+
+    return line != 0 ? line : check_moves_of_all_types(group, rig);
+}
+
+/* All have it, then, in another allocation, all but the odd ranks. */
+static int check_shared(struct ct_group *group, struct rig *rig)
+{
+    int line = with_buffers(group, rig, true, check_all);
+
+    if (line != 0)
+        return line;
+    return with_buffers(group, rig, ct_group_rank(group) % 2 == 0, check_moves_of_all_types);
+}
+
+static int check_mixed(struct ct_group *group, struct rig *rig)
+{
+    return with_buffers(group, rig, ct_group_rank(group) % 2 == 0, check_reductions_of_all_types);
+}
+
+static int check_large_shared(struct ct_group *group, struct rig *rig)
+{
+    return with_buffers(group, rig, true, check_large);
+}
+
+ParameterizedTestParameters(conformance, symmetric_memory_equals_the_reference)
+{
+    return rig_cases();
+}
+ParameterizedTest(int *index, conformance, symmetric_memory_equals_the_reference)
+{
+    struct rig rig = rig_case(*index);
+
+    rig.tuning = tiny;
+    cr_assert_eq(rig_run(&rig, check_shared), 0);
+    cr_assert_eq(rig_run(&rig, check_mixed), 0);
+    rig.tuning = (struct ct_tuning){0};
+    cr_assert_eq(rig_run(&rig, check_large_shared), 0);
+}
+
 /* The algorithms for many ranks, on few. */
 ParameterizedTestParameters(conformance, wide_algorithms_equal_the_reference)
 {

@@ -8,6 +8,7 @@
 
 #include <criterion/criterion.h>
 #include <sched.h>
+#include <sys/resource.h>
 
 TestSuite(local, .timeout = 30);
 
@@ -61,4 +62,97 @@ Test(local, a_collective_takes_one_flag_round_a_chunk)
     struct rig rig = {.backend = "thread", .world = 3, .tuning = tiny};
 
     cr_assert_eq(rig_run(&rig, count_rounds), 0);
+}
+
+/* ---- symmetric memory ------------------------------------------------------------------------*/
+
+enum { ELEMENTS = 5000 };
+
+static uint64_t rounds_of(struct ct_group *group, float *data)
+{
+    const struct ct_local *local = group->state;
+    uint64_t before = local->round;
+
+    for (int i = 0; i < ELEMENTS; i++)
+        data[i] = 1.0f;
+    if (ct_all_reduce(group, ct_inplace(data, ELEMENTS, CT_F32), CT_REDUCE_SUM, NULL) != 0)
+        return 0;
+    for (int i = 0; i < ELEMENTS; i++)
+        if (data[i] != (float)ct_group_size(group))
+            return 0;
+    return local->round - before;
+}
+
+static int known_of(const struct ct_local *local, int rank)
+{
+    int count = 0;
+
+    for (const struct ct_local_known *k = local->reach[rank].known; k != NULL; k = k->next)
+        count++;
+    return count;
+}
+
+static int count_direct_rounds(struct ct_group *group, struct rig *rig)
+{
+    const struct ct_local *local = group->state;
+    static _Thread_local float ordinary[ELEMENTS];
+    void *a, *b;
+
+    (void)rig;
+    if (ct_mem_alloc(group->job, sizeof ordinary + 100, &a, NULL) != 0 ||
+        ct_mem_alloc(group->job, sizeof ordinary, &b, NULL) != 0)
+        return __LINE__;
+    uint64_t staged = rounds_of(group, ordinary);
+    if (staged < 1 || rounds_of(group, a) != 3 || rounds_of(group, a) != 2)
+        return __LINE__;
+    if (rounds_of(group, (float *)a + 4 * ct_group_rank(group)) != 2)
+        return __LINE__;
+    if (rounds_of(group, ct_group_rank(group) == 1 ? ordinary : a) != staged + 1)
+        return __LINE__;
+    if (ct_barrier(group, NULL) != 0)
+        return __LINE__;
+    ct_mem_free(group->job, a);
+    if (ct_barrier(group, NULL) != 0 || rounds_of(group, b) != 3)
+        return __LINE__;
+    for (int i = 0; i < local->size; i++)
+        if (known_of(local, i) != 1)
+            return __LINE__; /* what was freed is forgotten */
+    return 0;
+}
+
+Test(local, symmetric_memory_takes_two_rounds_once_it_is_known)
+{
+    struct rig shm = {.backend = "shm", .world = 3};
+
+    cr_assert_eq(rig_run(&shm, count_direct_rounds), 0);
+}
+
+/* Nothing can be opened any more, so nobody reaches another's memory, and nobody tries it twice. */
+static int count_refused_rounds(struct ct_group *group, struct rig *rig)
+{
+    static _Thread_local float ordinary[ELEMENTS];
+    struct rlimit limit, none = {0};
+    void *memory;
+    int line = 0;
+
+    (void)rig;
+    if (ct_mem_alloc(group->job, sizeof ordinary, &memory, NULL) != 0 ||
+        getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return __LINE__;
+    none.rlim_max = limit.rlim_max;
+    uint64_t staged = rounds_of(group, ordinary);
+    (void)setrlimit(RLIMIT_NOFILE, &none);
+    if (rounds_of(group, memory) != staged + 2)
+        line = __LINE__;
+    if (ct_barrier(group, NULL) != 0)
+        return __LINE__;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+    return line == 0 && rounds_of(group, memory) != staged ? __LINE__ : line;
+}
+
+Test(local, memory_that_cannot_be_mapped_is_staged)
+{
+    struct rig shm = {.backend = "shm", .world = 3};
+
+    cr_assert_eq(rig_run(&shm, count_refused_rounds), 0);
 }

@@ -1,0 +1,129 @@
+/* See local.h: the rounds of a collective, whatever its algorithm and way. */
+#include "backend/local_algorithm.h"
+
+#include "base/assert.h"
+#include "reduce.h"
+
+struct ct_span ct_local_share(const struct ct_local *local, struct ct_span chunk, int i)
+{
+    size_t lines = (chunk.bytes + 63) / 64;
+    size_t share = (lines + (size_t)local->size - 1) / (size_t)local->size * 64;
+    size_t at = CT_MIN((size_t)i * share, chunk.bytes);
+
+    return (struct ct_span){at, CT_MIN(share, chunk.bytes - at)};
+}
+
+void ct_local_reduce(struct ct_local *local, const struct ct_task *task, char *to, size_t bytes)
+{
+    struct ct_reduction how = ct_reduction_of(&task->call);
+
+    how.divisor = task->call.reduce == CT_REDUCE_AVG ? local->size : 1;
+    how.factor = local->factors;
+    if (bytes > 0)
+        ct_reduce_buffers(&how, to, local->sources, local->size,
+                          bytes / ct_dtype_size(task->call.dtype));
+}
+
+static bool awaits(const struct ct_task *task, enum ct_local_awaited awaited, int i)
+{
+    if (i == task->call.rank)
+        return false;
+    if (awaited == CT_AWAIT_ROOT)
+        return i == task->call.peer;
+    return awaited == CT_AWAIT_ALL || ct_local_is_root(task);
+}
+
+/* Have those awaited posted `round`? As ct_local_arrived. */
+static int all_arrived(struct ct_local *local, const struct ct_task *task,
+                       enum ct_local_awaited awaited, uint64_t round, struct ct_error *err)
+{
+    if (round <= local->met)
+        return 1;
+    for (int i = 0; i < local->size; i++) {
+        int arrived = awaits(task, awaited, i) ? ct_local_arrived(local, i, round, err) : 1;
+
+        if (arrived != 1)
+            return arrived;
+    }
+    if (awaited == CT_AWAIT_ALL)
+        local->met = round;
+    return 1;
+}
+
+/* Do all whose flags this rank waited for take part in the same call? Their cells are written anew
+ * by the next one, so what later rounds need is kept. */
+static int meet(struct ct_local *local, const struct ct_task *task, enum ct_local_awaited awaited,
+                struct ct_error *err)
+{
+    local->factors[local->rank] = task->call.scale;
+    for (int i = 0; i < local->size; i++) {
+        const struct ct_segment_cell *cell = ct_local_cell(local, i, local->round);
+
+        if (!awaits(task, awaited, i))
+            continue;
+        if (!ct_signature_equal(cell->signature, task->signature))
+            return ct_signature_mismatch(task->signature, local->rank, cell->signature, i, err);
+        local->factors[i] = cell->scale;
+    }
+    return 1;
+}
+
+/* Rule 2, the write, the post. 1 when posted. */
+static int begin_round(struct ct_local *local, struct ct_task *task,
+                       const struct ct_local_algorithm *algorithm, struct ct_error *err)
+{
+    struct ct_segment_cell *cell = ct_local_cell(local, local->rank, local->round);
+    int code = all_arrived(local, task, CT_AWAIT_ALL, local->round - 1, err);
+
+    if (code == 1 && algorithm->work != NULL)
+        code = algorithm->work(local, task, err);
+    if (code != 1)
+        return code;
+    if (task->at == 0) {
+        cell->signature = task->signature;
+        cell->scale = task->call.scale;
+    }
+    algorithm->stage(local, task, task->at - task->skipped);
+    atomic_store(&cell->posted, local->round);
+    ct_local_notify(local);
+    task->stage = 1;
+    return 1;
+}
+
+/* The wait, the read. 1 when the round is over. */
+static int end_round(struct ct_local *local, struct ct_task *task,
+                     const struct ct_local_algorithm *algorithm, struct ct_error *err)
+{
+    int code = all_arrived(local, task, algorithm->awaited, local->round, err);
+
+    if (code == 1 && task->at == 0)
+        code = meet(local, task, algorithm->awaited, err);
+    if (code == 1 && task->at == 0 && algorithm->check != NULL)
+        code = algorithm->check(local, task, err);
+    if (code != 1)
+        return code;
+    algorithm->consume(local, task, task->at - task->skipped);
+    task->stage = 0;
+    task->at++;
+    task->moves++;
+    local->round++;
+    return 1;
+}
+
+int ct_local_collective(struct ct_local *local, struct ct_task *task, struct ct_error *err)
+{
+    if (task->path == CT_PATH_NEW)
+        task->path = ct_local_offers(local, task) ? CT_PATH_OFFER : CT_PATH_STAGED;
+    for (;;) {
+        const struct ct_local_algorithm *algorithm =
+            task->path == CT_PATH_STAGED ? ct_local_staged(local, task) : ct_local_direct(task);
+
+        if (task->at >= task->skipped + algorithm->rounds(local, task))
+            return 1;
+        int code = task->stage == 0 ? begin_round(local, task, algorithm, err) : 1;
+        if (code == 1)
+            code = end_round(local, task, algorithm, err);
+        if (code != 1)
+            return code;
+    }
+}
