@@ -38,6 +38,8 @@ struct ct_mapping {
     int users;
 };
 
+enum { HUGE_FROM_BYTES = 4 << 20 }; /* pages of 2 MiB are worth their rounding */
+
 static struct header *header_of(void *memory)
 {
     return memory;
@@ -47,6 +49,18 @@ void ct_memory_init(struct ct_memory *memory)
 {
     *memory = (struct ct_memory){0};
     (void)pthread_mutex_init(&memory->lock, NULL);
+}
+
+/* Map the whole memfd; NULL with errno set. */
+static char *map_all(int fd, size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    if (memory == MAP_FAILED)
+        return NULL;
+    if (bytes >= HUGE_FROM_BYTES)
+        (void)madvise(memory, bytes, MADV_HUGEPAGE); /* a kernel without them does without */
+    return memory;
 }
 
 /* ---- the owner -------------------------------------------------------------------------------*/
@@ -63,7 +77,6 @@ static int os_error(struct ct_error *err, const char *what, size_t bytes)
 static int fill(struct ct_allocation *made, struct ct_error *err)
 {
     struct header header = {0};
-    void *memory;
 
     made->fd = memfd_create("ctrun-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (made->fd < 0)
@@ -72,13 +85,12 @@ static int fill(struct ct_allocation *made, struct ct_error *err)
         return os_error(err, "ftruncate", made->bytes);
     if (fcntl(made->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
         return os_error(err, "sealing", made->bytes);
-    memory = mmap(NULL, made->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, made->fd, 0);
-    if (memory == MAP_FAILED)
+    made->memory = map_all(made->fd, made->bytes);
+    if (made->memory == NULL)
         return os_error(err, "mmap", made->bytes);
-    made->memory = memory;
     if (getrandom(header.token, sizeof header.token, 0) != sizeof header.token)
         return os_error(err, "getrandom", made->bytes);
-    memcpy(header_of(memory)->token, header.token, sizeof header.token);
+    memcpy(header_of(made->memory)->token, header.token, sizeof header.token);
     return 0;
 }
 
@@ -204,16 +216,16 @@ static char *map(const struct ct_memory_handle *handle)
 {
     char path[64];
     struct stat status;
-    void *memory = MAP_FAILED;
+    char *memory = NULL;
 
     (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", handle->pid, handle->fd);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0)
         return NULL;
     if (fstat(fd, &status) == 0 && (uint64_t)status.st_size == handle->bytes)
-        memory = mmap(NULL, handle->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        memory = map_all(fd, handle->bytes);
     (void)close(fd);
-    if (memory == MAP_FAILED)
+    if (memory == NULL)
         return NULL;
     if (memcmp(header_of(memory)->token, handle->token, sizeof handle->token) == 0)
         return memory;
