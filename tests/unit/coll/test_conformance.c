@@ -3,6 +3,7 @@
  * Sizes are around the tiny chunks, so that a call takes several of them; one test uses the real
  * sizes. What a call is given and what has to come of it: deed.h. */
 #include "base/assert.h"
+#include "buffer.h"
 #include "deed.h"
 #include "reference.h"
 #include "rig.h"
@@ -217,26 +218,22 @@ static int with_buffers(struct ct_group *group, struct rig *rig, bool shared,
     return line;
 }
 
-static int check_all(struct ct_group *group, struct rig *rig)
+static int check_everything(struct ct_group *group, struct rig *rig)
 {
-    int line = check_reductions_of_all_types(group, rig);
+    int line = check_all_reductions(group, rig);
 
-    return line != 0 ? line : check_moves_of_all_types(group, rig);
+    return line != 0 ? line : check_all_moves(group, rig);
 }
 
-/* All have it, then, in another allocation, all but the odd ranks. */
 static int check_shared(struct ct_group *group, struct rig *rig)
 {
-    int line = with_buffers(group, rig, true, check_all);
-
-    if (line != 0)
-        return line;
-    return with_buffers(group, rig, ct_group_rank(group) % 2 == 0, check_moves_of_all_types);
+    return with_buffers(group, rig, true, check_everything);
 }
 
+/* The odd ranks' buffers are ordinary. */
 static int check_mixed(struct ct_group *group, struct rig *rig)
 {
-    return with_buffers(group, rig, ct_group_rank(group) % 2 == 0, check_reductions_of_all_types);
+    return with_buffers(group, rig, ct_group_rank(group) % 2 == 0, check_everything);
 }
 
 static int check_large_shared(struct ct_group *group, struct rig *rig)
