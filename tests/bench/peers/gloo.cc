@@ -1,6 +1,6 @@
 // Gloo's tcp transport on the loop of loop.h.
 //
-//     gloo RANK SIZE FOLDER ADDRESS [BYTES ...]      FOLDER: where ranks find each other
+//     gloo RANK SIZE FOLDER ADDRESS [WORD ...]      FOLDER: where ranks find each other
 #include "loop.h"
 
 #include <gloo/allgather.h>
@@ -74,7 +74,7 @@ double most(void *context, double value)
 int main(int argc, char **argv)
 {
     if (argc < 5) {
-        (void)fprintf(stderr, "usage: gloo RANK SIZE FOLDER ADDRESS [BYTES ...]\n");
+        (void)fprintf(stderr, "usage: gloo RANK SIZE FOLDER ADDRESS [WORD ...]\n");
         return 2;
     }
     try {
@@ -85,7 +85,7 @@ int main(int argc, char **argv)
             std::make_shared<gloo::rendezvous::Context>(std::atoi(argv[1]), std::atoi(argv[2]));
         members->connectFullMesh(store, device);
         Context context = members;
-        struct bench_peer peer = {members->rank, members->size, &context, run, most};
+        struct bench_peer peer = {members->rank, members->size, &context, run, most, nullptr};
 
         bench_all(&peer, argc - 4, argv + 4);
         (void)most(&context, 0); // nobody leaves before all have it

@@ -1,22 +1,39 @@
-/* One measuring loop for all who do collectives: ctrun (../wire.c), MPI (mpi.c), Gloo (gloo.cc).
+/* One measuring loop for all who do collectives: ctrun (../peer.c), MPI (mpi.c), Gloo (gloo.cc).
  * C and C++.
  *
- *     program [BYTES ...]                         65536 ... 67108864
+ *     program [WORD ...]          a number: so many bytes (65536 ... 67108864); the name of an
+ *                                 operation (all_reduce, broadcast, all_gather); pin: rank r stays
+ *                                 on core r; touch: data are written anew before each call;
+ *                                 brief: a fifth of the time
  *
  * Rank 0 prints a line a cell: operation, bytes, microseconds a call. A batch is as many calls as
- * take about BATCH_US, its time that of the slowest rank, a cell the median of BATCHES. The first
- * calls of a cell are checked: every element of the result. */
+ * take about BATCH_US, its time that of the slowest rank, a cell the median of BATCHES. With touch,
+ * each rank writes all of its data before a call, as a gradient is written, all meet, and the call
+ * alone counts; below TOUCH_BYTES, where looking at the clock costs as much as the call, it writes
+ * an element within the timed loop instead. The first calls of a cell are checked: every element of
+ * the result. */
 #ifndef CT_BENCH_LOOP_H
 #define CT_BENCH_LOOP_H
 
+#include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum bench_op { BENCH_ALL_REDUCE, BENCH_BROADCAST, BENCH_ALL_GATHER, BENCH_OPS };
 
-enum { BENCH_BATCHES = 5, BENCH_BATCH_US = 40000, BENCH_CALLS_MAX = 2000 };
+enum {
+    BENCH_BATCHES = 5,
+    BENCH_BATCH_US = 40000,
+    BENCH_CALLS_MAX = 100000,
+    BENCH_TOUCH_BYTES = 4096,
+    BENCH_SIZES_MAX = 32
+};
+
+static const char *const bench_names[BENCH_OPS] = {"all_reduce", "broadcast", "all_gather"};
 
 struct bench_peer {
     int rank, size;
@@ -24,7 +41,16 @@ struct bench_peer {
     /* In place, the sum of floats; a broadcast from rank 0; an all_gather whose whole result has
      * `count` elements. Whatever fails ends the program. */
     void (*run)(void *context, enum bench_op op, float *data, size_t count);
-    double (*max)(void *context, double value); /* over all ranks; also a barrier */
+    double (*max)(void *context, double value);    /* over all ranks; also a barrier */
+    float *(*memory)(void *context, size_t bytes); /* NULL: from the heap; never given back */
+};
+
+/* What was asked for. */
+struct bench_plan {
+    size_t bytes[BENCH_SIZES_MAX];
+    int sizes;
+    int ops; /* a bit each */
+    int pin, touch, brief;
 };
 
 static double bench_now_us(void)
@@ -66,54 +92,119 @@ static void bench_check(const struct bench_peer *peer, enum bench_op op, float *
         data[i] = 0;
 }
 
-static double bench_batch(const struct bench_peer *peer, enum bench_op op, float *data,
-                          size_t count, int calls)
+/* Fresh data, as their owner leaves them. */
+static void bench_touch(const struct bench_peer *peer, float *data, size_t count)
 {
-    (void)peer->max(peer->context, 0);
-    double start = bench_now_us();
-    for (int i = 0; i < calls; i++)
-        peer->run(peer->context, op, data, count);
-    return peer->max(peer->context, (bench_now_us() - start) / calls);
+    for (size_t i = 0; i < count; i++)
+        data[i] = (float)(peer->rank + 1);
 }
 
-static void bench_cell(const struct bench_peer *peer, enum bench_op op, float *data, size_t bytes)
+static double bench_batch(const struct bench_peer *peer, enum bench_op op, float *data,
+                          size_t count, int calls, int touch)
 {
-    static const char *const names[] = {"all_reduce", "broadcast", "all_gather"};
+    int apart = touch && count * sizeof *data >= BENCH_TOUCH_BYTES;
+    double us = 0;
+
+    (void)peer->max(peer->context, 0);
+    double start = bench_now_us();
+    for (int i = 0; i < calls && apart; i++) {
+        bench_touch(peer, data, count);
+        (void)peer->max(peer->context, 0);
+        double from = bench_now_us();
+        peer->run(peer->context, op, data, count);
+        us += bench_now_us() - from;
+    }
+    for (int i = 0; i < calls && !apart; i++) {
+        if (touch && count > 0)
+            data[0] = (float)(peer->rank + 1);
+        peer->run(peer->context, op, data, count);
+    }
+    us = apart ? us : bench_now_us() - start;
+    return peer->max(peer->context, us / calls);
+}
+
+static void bench_cell(const struct bench_peer *peer, const struct bench_plan *plan,
+                       enum bench_op op, float *data, size_t bytes)
+{
     size_t p = (size_t)peer->size, count = bytes / sizeof *data / p * p;
     double us[BENCH_BATCHES];
 
     bench_check(peer, op, data, count);
-    double calls = BENCH_BATCH_US / bench_batch(peer, op, data, count, 2);
+    double calls = bench_batch(peer, op, data, count, 2, plan->touch);
+    calls = (plan->brief ? BENCH_BATCH_US / 5 : BENCH_BATCH_US) / calls;
     calls = calls < 1 ? 1 : calls > BENCH_CALLS_MAX ? BENCH_CALLS_MAX : calls;
     for (int i = 0; i < BENCH_BATCHES; i++)
-        us[i] = bench_batch(peer, op, data, count, (int)calls);
+        us[i] = bench_batch(peer, op, data, count, (int)calls, plan->touch);
     qsort(us, BENCH_BATCHES, sizeof *us, bench_by_size);
     if (peer->rank == 0) {
-        (void)printf("%s %zu %.2f\n", names[op], bytes, us[BENCH_BATCHES / 2]);
+        (void)printf("%s %zu %.3f\n", bench_names[op], bytes, us[BENCH_BATCHES / 2]);
         (void)fflush(stdout);
     }
 }
 
-static void bench_all(const struct bench_peer *peer, int argc, char **argv)
+static struct bench_plan bench_read(int argc, char **argv)
 {
     static const size_t usual[] = {64 << 10, 1 << 20, 8 << 20, 64 << 20};
-    size_t sizes[32], n = 0, most = 0;
+    struct bench_plan plan;
 
-    for (int i = 1; i < argc && n < 32; i++)
-        sizes[n++] = strtoull(argv[i], NULL, 10);
-    for (int i = 0; argc < 2 && i < 4; i++)
-        sizes[n++] = usual[i];
-    for (size_t i = 0; i < n; i++)
-        most = sizes[i] > most ? sizes[i] : most;
-    float *data = (float *)aligned_alloc(4096, (most + 4095) / 4096 * 4096);
+    (void)memset(&plan, 0, sizeof plan);
+    for (int i = 1; i < argc; i++) {
+        size_t bytes = strtoull(argv[i], NULL, 10);
+
+        if (bytes > 0 && plan.sizes < BENCH_SIZES_MAX)
+            plan.bytes[plan.sizes++] = bytes;
+        for (int op = 0; op < BENCH_OPS; op++)
+            plan.ops |= (strcmp(argv[i], bench_names[op]) == 0) << op;
+        plan.pin |= strcmp(argv[i], "pin") == 0;
+        plan.touch |= strcmp(argv[i], "touch") == 0;
+        plan.brief |= strcmp(argv[i], "brief") == 0;
+    }
+    for (int i = 0; i < 4 && plan.sizes == i; i++)
+        plan.bytes[plan.sizes++] = usual[i];
+    plan.ops = plan.ops != 0 ? plan.ops : (1 << BENCH_OPS) - 1;
+    return plan;
+}
+
+static void bench_pin(int rank)
+{
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    CPU_SET((size_t)(rank % (int)sysconf(_SC_NPROCESSORS_ONLN)), &set);
+    (void)sched_setaffinity(0, sizeof set, &set);
+}
+
+static float *bench_memory(const struct bench_peer *peer, size_t bytes)
+{
+    float *data;
+
+    bytes = (bytes + 4095) / 4096 * 4096;
+    if (peer->memory != NULL)
+        data = peer->memory(peer->context, bytes);
+    else
+        data = (float *)aligned_alloc(4096, bytes);
     if (data == NULL) {
-        (void)fprintf(stderr, "no memory for %zu bytes\n", most);
+        (void)fprintf(stderr, "no memory for %zu bytes\n", bytes);
         exit(1);
     }
+    return data;
+}
+
+static void bench_all(const struct bench_peer *peer, int argc, char **argv)
+{
+    struct bench_plan plan = bench_read(argc, argv);
+    size_t most = 0;
+
+    if (plan.pin)
+        bench_pin(peer->rank);
+    for (int i = 0; i < plan.sizes; i++)
+        most = plan.bytes[i] > most ? plan.bytes[i] : most;
+    float *data = bench_memory(peer, most);
     for (int op = 0; op < BENCH_OPS; op++)
-        for (size_t i = 0; i < n; i++)
-            bench_cell(peer, (enum bench_op)op, data, sizes[i]);
-    free(data);
+        for (int i = 0; i < plan.sizes && (plan.ops >> op & 1) != 0; i++)
+            bench_cell(peer, &plan, (enum bench_op)op, data, plan.bytes[i]);
+    if (peer->memory == NULL)
+        free(data);
 }
 
 #endif

@@ -1,10 +1,10 @@
 /* ctrun's collectives on the loop of peers/loop.h: a worker that scripts/bench/wire starts on two
- * nodes.
+ * nodes, scripts/bench/collectives on one.
  *
- *     ctrun --nnodes 2 ... wire [BYTES ...]
+ *     ctrun ... peer [WORD ...]
  *
  * From the environment: BENCH_BACKEND (or auto), BENCH_BLOCK (bytes) and BENCH_RAILS, as in struct
- * ct_tuning. */
+ * ct_tuning; with BENCH_SYMMETRIC the data lie in memory of ct_mem_alloc. */
 #include "ctrun.h"
 #include "group.h"
 #include "peers/loop.h"
@@ -13,13 +13,18 @@ static void must(int code, const struct ct_error *err)
 {
     if (code == 0)
         return;
-    (void)fprintf(stderr, "wire: %s\n", err->text);
+    (void)fprintf(stderr, "peer: %s\n", err->text);
     exit(ct_exit_status(code));
 }
 
+struct bench {
+    struct ct_job *job;
+    struct ct_group *group;
+};
+
 static void run(void *context, enum bench_op op, float *data, size_t count)
 {
-    struct ct_group *group = context;
+    struct ct_group *group = ((struct bench *)context)->group;
     size_t part = count / (size_t)ct_group_size(group);
     int code;
 
@@ -34,11 +39,20 @@ static void run(void *context, enum bench_op op, float *data, size_t count)
 
 static double most(void *context, double value)
 {
-    struct ct_group *group = context;
+    struct ct_group *group = ((struct bench *)context)->group;
 
     must(ct_all_reduce(group, ct_inplace(&value, 1, CT_F64), CT_REDUCE_MAX, NULL),
          ct_group_failure(group));
     return value;
+}
+
+static float *memory(void *context, size_t bytes)
+{
+    struct ct_error err = {0};
+    void *data = NULL;
+
+    must(ct_mem_alloc(((struct bench *)context)->job, bytes, &data, &err), &err);
+    return data;
 }
 
 static size_t number_of(const char *name)
@@ -54,16 +68,20 @@ int main(int argc, char **argv)
                                .tcp_rails = (int)number_of("BENCH_RAILS")};
     struct ct_group_options options = {.backend = getenv("BENCH_BACKEND")};
     struct ct_error err = {0};
-    struct ct_job *job = NULL;
-    struct ct_group *group = NULL;
+    struct bench bench = {0};
 
-    must(ct_job_open(&job, &err), &err);
-    must(ct_group_new_tuned(job, &options, &tuning, &group, &err), &err);
-    struct bench_peer peer = {ct_group_rank(group), ct_group_size(group), group, run, most};
+    must(ct_job_open(&bench.job, &err), &err);
+    must(ct_group_new_tuned(bench.job, &options, &tuning, &bench.group, &err), &err);
+    struct bench_peer peer = {.rank = ct_group_rank(bench.group),
+                              .size = ct_group_size(bench.group),
+                              .context = &bench,
+                              .run = run,
+                              .max = most,
+                              .memory = getenv("BENCH_SYMMETRIC") != NULL ? memory : NULL};
     if (peer.rank == 0)
-        (void)printf("backend %s\n", ct_group_backend(group));
+        (void)printf("backend %s\n", ct_group_backend(bench.group));
     bench_all(&peer, argc, argv);
-    ct_group_free(group);
-    ct_job_close(job);
+    ct_group_free(bench.group);
+    ct_job_close(bench.job);
     return 0;
 }
