@@ -126,7 +126,8 @@ static double bench_batch(const struct bench_peer *peer, enum bench_op op, float
 static void bench_cell(const struct bench_peer *peer, const struct bench_plan *plan,
                        enum bench_op op, float *data, size_t bytes)
 {
-    size_t p = (size_t)peer->size, count = bytes / sizeof *data / p * p;
+    size_t parts = op == BENCH_ALL_GATHER ? (size_t)peer->size : 1;
+    size_t count = bytes / sizeof *data / parts * parts;
     double us[BENCH_BATCHES];
 
     bench_check(peer, op, data, count);

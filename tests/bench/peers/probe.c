@@ -2,10 +2,10 @@
  *
  *     probe RANKS BYTES ...
  *
- * "hop US": a cache line's way from one core to the other, from two ranks that answer each other by
- * a flag. "limit BYTES US", a line a size: all ranks at once read and write BYTES of their own, in
- * place: no all_reduce in place can move less. Medians of batches; with more ranks than cores the
- * passes of a core's ranks follow one another. Wants -O3 -march=native: 16 numbers at a time. */
+ * "hop 0 US", when there are two ranks: a cache line's way from one core to the other.
+ * "limit BYTES US", a line a size: all ranks at once read and write BYTES of their own, in place;
+ * no all_reduce in place can move less. Medians of batches; with more ranks than cores the passes
+ * of a core's ranks follow one another. Wants -O3 -march=native: 16 numbers at a time. */
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -126,13 +126,8 @@ static void pin(int cores)
 
 static void run(int argc, char **argv)
 {
-    int all = ranks;
-
-    ranks = rank < 2 ? 2 : 1; /* the hop is between two */
-    if (rank < 2 && all >= 2)
+    if (ranks == 2)
         measure("hop", NULL, 0);
-    ranks = all;
-    met = 1u << 30; /* whatever the two have counted */
     for (int i = 2; i < argc; i++) {
         size_t bytes = strtoull(argv[i], NULL, 10), room = (bytes + 4095) / 4096 * 4096;
         float *data = aligned_alloc(4096, room);
