@@ -191,6 +191,57 @@ static void backward_rmsnorm(struct backward *b, const struct ct_program_op *op)
     backward_norm(b, op, CT_OP_RMSNORM_DX);
 }
 
+/* A new temporary like `value`, for an op whose result's shape follows from no operand. */
+static int temp_like(struct backward *b, int value)
+{
+    const struct ct_value *v = &b->program->values[value];
+
+    return ct_program_value(b->program, CT_VALUE_TEMP, v->dtype, v->shape, v->name);
+}
+
+/* The op's gradient for `value`, with its attributes, into a value of that shape. */
+static void contribute_like(struct backward *b, const struct ct_program_op *op, int value,
+                            struct ct_program_op with)
+{
+    if (value == CT_NONE || !b->needed[value])
+        return;
+    with.out[0] = temp_like(b, value);
+    contribute(b, value, alike(op, with));
+}
+
+static void backward_conv2d(struct backward *b, const struct ct_program_op *op)
+{
+    int dy = b->grad_of[op->out[0]];
+
+    contribute(b, op->in[2], reads(CT_OP_LINEAR_DB, dy, CT_NONE, CT_NONE, CT_NONE));
+    contribute_like(b, op, op->in[1], reads(CT_OP_CONV2D_DW, dy, op->in[0], CT_NONE, CT_NONE));
+    contribute_like(b, op, op->in[0], reads(CT_OP_CONV2D_DX, dy, op->in[1], CT_NONE, CT_NONE));
+}
+
+static void backward_maxpool(struct backward *b, const struct ct_program_op *op)
+{
+    contribute_like(
+        b, op, op->in[0],
+        reads(CT_OP_MAXPOOL_BW, b->grad_of[op->out[0]], op->in[0], op->out[0], CT_NONE));
+}
+
+static void backward_avgpool(struct backward *b, const struct ct_program_op *op)
+{
+    contribute_like(b, op, op->in[0],
+                    reads(CT_OP_AVGPOOL_BW, b->grad_of[op->out[0]], CT_NONE, CT_NONE, CT_NONE));
+}
+
+static void backward_swap(struct backward *b, const struct ct_program_op *op)
+{
+    struct ct_program_op back =
+        reads(CT_OP_SWAP, b->grad_of[op->out[0]], CT_NONE, CT_NONE, CT_NONE);
+    struct ct_program_op turned = *op;
+
+    turned.attr.rows = op->attr.columns;
+    turned.attr.columns = op->attr.rows;
+    contribute_like(b, &turned, op->in[0], back);
+}
+
 static void backward_add(struct backward *b, const struct ct_program_op *op)
 {
     contribute_value(b, op->in[0], b->grad_of[op->out[0]]);

@@ -62,6 +62,25 @@ int ct_build_dropout(struct ct_builder *b, const char *name, int x, double rate)
 /* Causal self-attention over sequences of `sequence` rows: qkv [.., 3 width] -> [.., width]. */
 int ct_build_attention(struct ct_builder *b, int qkv, int64_t sequence, int64_t heads);
 
+/* An image [rows, channels, height, width] as the input; the result is [rows, height, width,
+ * channels], as all images between layers are. */
+int ct_build_image(struct ct_builder *b, int64_t channels, int64_t height, int64_t width);
+
+/* Where a window of kernel x kernel pixels stands: every `stride` pixels, `pad` < kernel pixels
+ * over the edge. */
+struct ct_window {
+    int64_t kernel, stride, pad;
+};
+
+/* torch.nn.Conv2d: "<name>.weight" [out, channels, kernel, kernel], "<name>.bias". */
+int ct_build_conv(struct ct_builder *b, const char *name, int image, int64_t out,
+                  struct ct_window window);
+int ct_build_maxpool(struct ct_builder *b, int image, struct ct_window window);
+int ct_build_avgpool(struct ct_builder *b, int image, struct ct_window window);
+
+/* The image as features in torch's order: channel, height, width. */
+int ct_build_flatten(struct ct_builder *b, int image);
+
 /* The end: labels, the loss over the rows of logits [labels, classes], and the count. */
 void ct_build_loss(struct ct_builder *b, enum ct_loss loss, int logits);
 
@@ -72,5 +91,6 @@ bool ct_build_ok(const struct ct_builder *b);
 
 int ct_build_mlp(struct ct_builder *b, const struct ct_model_spec *spec, struct ct_error *err);
 int ct_build_gpt(struct ct_builder *b, const struct ct_gpt_spec *spec, struct ct_error *err);
+int ct_build_layers(struct ct_builder *b, const struct ct_layers_spec *spec, struct ct_error *err);
 
 #endif

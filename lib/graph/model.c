@@ -107,6 +107,8 @@ static int add_forward(struct ct_builder *b, const struct ct_model_spec *spec, s
     switch (spec->type) {
     case CT_MODEL_GPT:
         return ct_build_gpt(b, &spec->gpt, err);
+    case CT_MODEL_LAYERS:
+        return ct_build_layers(b, &spec->layers, err);
     case CT_MODEL_CUSTOM:
         return spec->build == NULL ? ct_error_set(err, CT_EUSAGE, "the model has no build function")
                                    : spec->build(b, spec->context, err);

@@ -23,6 +23,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "graph/gpt.h"
+#include "graph/layers.h"
 #include "graph/program.h"
 
 #include <stdint.h>
@@ -31,7 +32,7 @@ enum { CT_MODEL_MAX_HIDDEN = 64, CT_MODEL_MAX_WIDTH = 1 << 24 };
 
 enum ct_activation { CT_ACT_RELU, CT_ACT_GELU, CT_ACT_GELU_TANH, CT_ACT_TANH, CT_ACT_COUNT };
 enum ct_loss { CT_LOSS_CROSS_ENTROPY, CT_LOSS_MSE, CT_LOSS_COUNT };
-enum ct_model_type { CT_MODEL_MLP, CT_MODEL_GPT, CT_MODEL_CUSTOM };
+enum ct_model_type { CT_MODEL_MLP, CT_MODEL_GPT, CT_MODEL_LAYERS, CT_MODEL_CUSTOM };
 
 struct ct_builder;
 
@@ -49,6 +50,7 @@ struct ct_model_spec {
     enum ct_loss loss; /* mse compares with the one-hot label: mean over classes, torch's default */
 
     struct ct_gpt_spec gpt;
+    struct ct_layers_spec layers;
 
     /* custom: emits the forward pass, from ct_build_features or ct_build_tokens to ct_build_loss.
      * 0, or a code with the sentence. */

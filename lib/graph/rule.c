@@ -140,6 +140,17 @@ int ct_rule_complete(int op, struct ct_kernel_args *args, enum ct_dtype *ret_dty
     return ct_op_check((enum ct_op_kind)op, binding.dtype, args, err);
 }
 
+/* Elements of y times elements of a window, for convolutions. */
+static int64_t window_products(int op, const struct ct_kernel_args *args,
+                               const struct binding *binding)
+{
+    const struct ct_tensor *y = op == CT_OP_CONV2D ? &args->out[0] : &args->in[0];
+
+    if (op != CT_OP_CONV2D && op != CT_OP_CONV2D_DX && op != CT_OP_CONV2D_DW)
+        return 0;
+    return binding->size['Y'] / ct_shape_columns(y->shape) * binding->size['F'];
+}
+
 double ct_rule_flop(int op, const struct ct_kernel_args *args)
 {
     struct ct_operands operands;
@@ -150,6 +161,7 @@ double ct_rule_flop(int op, const struct ct_kernel_args *args)
         return 0;
     bind_all(op, args, &binding, &operands);
     binding.size['S'] = (int64_t)args->attr.sequence;
+    binding.size['w'] = window_products(op, args, &binding);
     for (const char *letter = rules[op].symbols; *letter != 0; letter++)
         flop *= (double)size_of(&binding, *letter);
     return flop;

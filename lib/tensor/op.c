@@ -197,6 +197,70 @@ static int check_attention(enum ct_op_kind op, const struct ct_kernel_args *args
     return check_heads(op, args, qkv, err);
 }
 
+static int64_t windows(int64_t pixels, const struct ct_attr *attr)
+{
+    int64_t room = pixels + 2 * (int64_t)attr->pad - (int64_t)attr->kernel;
+
+    return room < 0 || attr->stride < 1 ? -1 : room / (int64_t)attr->stride + 1;
+}
+
+/* An image, what its windows give, and the elements of the weight (-1: a pool). */
+static int check_image(enum ct_op_kind op, const struct ct_kernel_args *args,
+                       const struct ct_tensor *x, const struct ct_tensor *y, int64_t weight,
+                       struct ct_error *err)
+{
+    const int64_t *in = x->shape.dim, *out = y->shape.dim, kernel = (int64_t)args->attr.kernel;
+    bool fits = x->shape.dims == 4 && y->shape.dims == 4 && in[0] == out[0] && kernel >= 1 &&
+                args->attr.pad < args->attr.kernel && windows(in[1], &args->attr) == out[1] &&
+                windows(in[2], &args->attr) == out[2];
+    char have[96], give[96];
+
+    if (fits && (weight < 0 ? in[3] == out[3] : weight == out[3] * kernel * kernel * in[3]))
+        return 0;
+    return ct_error_set(err, CT_EBUG, "%s: windows of %lld pixels do not make %s of %s",
+                        ops[op].name, (long long)kernel,
+                        ct_shape_print(y->shape, give, sizeof give),
+                        ct_shape_print(x->shape, have, sizeof have));
+}
+
+static int check_swap(const struct ct_kernel_args *args, struct ct_error *err)
+{
+    uint64_t block = args->attr.rows * args->attr.columns;
+    int64_t count = ct_shape_elements(args->in[0].shape);
+
+    if (block > 0 && (uint64_t)count % block == 0)
+        return 0;
+    return ct_error_set(err, CT_EBUG, "swap: %lld elements are no blocks of %llu", (long long)count,
+                        (unsigned long long)block);
+}
+
+static int check_images(enum ct_op_kind op, const struct ct_kernel_args *args, struct ct_error *err)
+{
+    const struct ct_tensor *in = args->in, *out = args->out;
+
+    switch (op) {
+    case CT_OP_CONV2D:
+        if (in[2].data != NULL && ct_shape_elements(in[2].shape) != ct_shape_columns(out[0].shape))
+            return ct_error_set(err, CT_EBUG, "conv2d: the bias does not fit y");
+        return check_image(op, args, &in[0], &out[0], ct_shape_elements(in[1].shape), err);
+    case CT_OP_CONV2D_DX:
+        return check_image(op, args, &out[0], &in[0], ct_shape_elements(in[1].shape), err);
+    case CT_OP_CONV2D_DW:
+        return check_image(op, args, &in[1], &in[0], ct_shape_elements(out[0].shape), err);
+    case CT_OP_MAXPOOL:
+    case CT_OP_AVGPOOL:
+        return check_image(op, args, &in[0], &out[0], -1, err);
+    case CT_OP_MAXPOOL_BW:
+        return check_image(op, args, &in[1], &in[2], -1, err);
+    case CT_OP_AVGPOOL_BW:
+        return check_image(op, args, &out[0], &in[0], -1, err);
+    case CT_OP_SWAP:
+        return check_swap(args, err);
+    default:
+        return 0;
+    }
+}
+
 static int check_attributes(enum ct_op_kind op, const struct ct_kernel_args *args,
                             struct ct_error *err)
 {
@@ -223,7 +287,7 @@ static int check_attributes(enum ct_op_kind op, const struct ct_kernel_args *arg
     case CT_OP_ATTENTION_BW:
         return check_attention(op, args, &in[1], &in[2], &in[3], err);
     default:
-        return 0;
+        return check_images(op, args, err);
     }
 }
 

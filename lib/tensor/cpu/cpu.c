@@ -84,7 +84,8 @@ static void cpu_copy(struct ct_device *device, void *to, const void *from, size_
 /* ---- ops ------------------------------------------------------------------------------------ */
 
 /* How an op's work is cut: by elements of output 0 or input 0, by rows of input 0 or output 0, by
- * columns of input 0 or output 0, by heads of sequences, not at all, or as a matrix product. */
+ * columns of input 0 or output 0, by heads of sequences, by samples of output 0, by elements of a
+ * window, by blocks, not at all, or as a matrix product. */
 enum cut {
     CUT_ELEMENTS,
     CUT_IN_ELEMENTS,
@@ -93,6 +94,9 @@ enum cut {
     CUT_COLUMNS,
     CUT_OUT_COLUMNS,
     CUT_HEADS,
+    CUT_SAMPLES,
+    CUT_WINDOW,
+    CUT_BLOCKS,
     CUT_NOT,
     CUT_PRODUCT
 };
@@ -121,6 +125,14 @@ static const enum cut cuts[CT_OP_COUNT] = {
     [CT_OP_RMSNORM] = CUT_ROWS,
     [CT_OP_RMSNORM_DX] = CUT_ROWS,
     [CT_OP_NORM_DG] = CUT_COLUMNS,
+    [CT_OP_CONV2D] = CUT_OUT_ROWS,
+    [CT_OP_CONV2D_DX] = CUT_SAMPLES,
+    [CT_OP_CONV2D_DW] = CUT_WINDOW,
+    [CT_OP_MAXPOOL] = CUT_OUT_ROWS,
+    [CT_OP_MAXPOOL_BW] = CUT_SAMPLES,
+    [CT_OP_AVGPOOL] = CUT_OUT_ROWS,
+    [CT_OP_AVGPOOL_BW] = CUT_SAMPLES,
+    [CT_OP_SWAP] = CUT_BLOCKS,
 };
 
 enum { LEAF_ELEMENTS = 1024, LEAF_ROWS = 8 };
@@ -131,6 +143,13 @@ static struct ct_cpu_range heads_of(const struct ct_kernel_args *args, int64_t r
     int64_t sequence = (int64_t)args->attr.sequence, heads = (int64_t)args->attr.heads;
 
     return (struct ct_cpu_range){rows / sequence * heads, sequence * sequence, 0};
+}
+
+static struct ct_cpu_range blocks_of(const struct ct_kernel_args *args, int64_t elements)
+{
+    int64_t block = (int64_t)(args->attr.rows * args->attr.columns);
+
+    return (struct ct_cpu_range){elements / block, block, 0};
 }
 
 static struct ct_cpu_range range_of(enum ct_op_kind op, const struct ct_kernel_args *args)
@@ -150,6 +169,14 @@ static struct ct_cpu_range range_of(enum ct_op_kind op, const struct ct_kernel_a
         return (struct ct_cpu_range){ct_shape_columns(in), ct_shape_rows(in), 0};
     case CUT_OUT_COLUMNS:
         return (struct ct_cpu_range){ct_shape_columns(out), ct_shape_rows(out), 0};
+    case CUT_SAMPLES:
+        return (struct ct_cpu_range){out.dim[0],
+                                     out.dim[0] == 0 ? 0 : ct_shape_elements(out) / out.dim[0], 0};
+    case CUT_WINDOW:
+        return (struct ct_cpu_range){ct_shape_elements(out) / ct_shape_columns(in),
+                                     ct_shape_elements(in), 0};
+    case CUT_BLOCKS:
+        return blocks_of(args, ct_shape_elements(in));
     case CUT_HEADS:
         return heads_of(args, ct_shape_rows(in));
     default:

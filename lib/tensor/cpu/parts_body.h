@@ -497,6 +497,7 @@ static void adamw(const struct ct_kernel_args *args, int64_t first, int64_t coun
 }
 
 #include "tensor/cpu/attention_body.h"
+#include "tensor/cpu/image_body.h"
 #include "tensor/cpu/norm_body.h"
 #include "tensor/cpu/random_body.h"
 #include "tensor/cpu/token_body.h"
@@ -535,8 +536,17 @@ const struct ct_cpu_kernels KERNELS = {
              [CT_OP_LAYERNORM_DX] = layernorm_dx,
              [CT_OP_RMSNORM] = rmsnorm,
              [CT_OP_RMSNORM_DX] = rmsnorm_dx,
-             [CT_OP_NORM_DG] = norm_dg},
-    .block = {[CT_OP_ATTENTION] = attention, [CT_OP_ATTENTION_BW] = attention_bw},
+             [CT_OP_NORM_DG] = norm_dg,
+             [CT_OP_MAXPOOL] = maxpool,
+             [CT_OP_MAXPOOL_BW] = maxpool_bw,
+             [CT_OP_AVGPOOL] = avgpool,
+             [CT_OP_AVGPOOL_BW] = avgpool_bw,
+             [CT_OP_SWAP] = swap},
+    .block = {[CT_OP_ATTENTION] = attention,
+              [CT_OP_ATTENTION_BW] = attention_bw,
+              [CT_OP_CONV2D] = conv2d,
+              [CT_OP_CONV2D_DX] = conv2d_dx,
+              [CT_OP_CONV2D_DW] = conv2d_dw},
     .sum = {[CT_OP_CROSS_ENTROPY] = cross_entropy,
             [CT_OP_MSE] = mse,
             [CT_OP_CORRECT] = correct,

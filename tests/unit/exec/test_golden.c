@@ -1,5 +1,5 @@
 /* E18: logits, loss, every gradient and ten losses of two optimizers equal PyTorch's within 1e-5
- * (tests/golden/make_mlp.py and make_gpt.py say what the files hold). */
+ * (tests/golden/make_{mlp,gpt,cnn}.py say what the files hold). */
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/fs.h"
@@ -26,6 +26,7 @@ struct golden_case {
     char name[64];
     struct ct_model_spec spec;
     int64_t hidden[8];
+    struct ct_layer_spec layers[8];
     int64_t rows, inputs, outputs; /* samples of a batch; numbers and labels of a sample */
     double clip, adamw_lr;
     struct golden_tensor tensors[MAX_TENSORS];
@@ -80,6 +81,32 @@ static void read_gpt(struct golden_case *c, char **at)
     c->adamw_lr = 0.001;
 }
 
+static void read_layers(struct golden_case *c, char **at)
+{
+    struct ct_layers_spec *list = &c->spec.layers;
+
+    c->spec = (struct ct_model_spec){.type = CT_MODEL_LAYERS, .dtype = CT_F32};
+    list->channels = named(at, "channels");
+    list->height = named(at, "height");
+    list->width = named(at, "width");
+    list->count = (int)named(at, "count");
+    list->layers = c->layers;
+    CT_ASSERT((size_t)list->count <= CT_COUNT(c->layers));
+    for (int i = 0; i < list->count; i++) {
+        struct ct_layer_spec *layer = &c->layers[i];
+
+        layer->kind = (enum ct_layer_kind)ct_layer_find(strtok_r(NULL, " ", at));
+        layer->out = named(at, "out");
+        layer->kernel = named(at, "kernel");
+        layer->stride = named(at, "stride");
+        layer->pad = named(at, "pad");
+        layer->act = ct_activation_find(word_of(at, "act")); /* "none" is none */
+    }
+    c->inputs = list->channels * list->height * list->width;
+    c->outputs = 1;
+    c->adamw_lr = 0.003;
+}
+
 static void read_mlp(struct golden_case *c, char **at)
 {
     expect(at, "input");
@@ -104,6 +131,8 @@ static void read_case(struct golden_case *c, const char *kind, char **at)
     strcpy(c->name, strtok_r(NULL, " ", at));
     if (strcmp(kind, "gpt") == 0)
         read_gpt(c, at);
+    else if (strcmp(kind, "layers") == 0)
+        read_layers(c, at);
     else
         read_mlp(c, at);
     c->rows = named(at, "rows");
@@ -134,7 +163,7 @@ static void free_case(struct golden_case *c)
 
 static bool starts_case(const char *word)
 {
-    return strcmp(word, "case") == 0 || strcmp(word, "gpt") == 0;
+    return strcmp(word, "case") == 0 || strcmp(word, "gpt") == 0 || strcmp(word, "layers") == 0;
 }
 
 /* Call `check` for each case of the file; returns their number. */
@@ -320,6 +349,11 @@ static void check_case(const struct golden_case *c)
 Test(golden, mlps_give_the_logits_losses_and_gradients_of_torch)
 {
     cr_assert_eq(each_case("tests/golden/mlp.txt", check_case), 6);
+}
+
+Test(golden, cnns_give_the_logits_losses_and_gradients_of_torch)
+{
+    cr_assert_eq(each_case("tests/golden/cnn.txt", check_case), 2);
 }
 
 Test(golden, gpts_give_the_logits_losses_and_gradients_of_torch)

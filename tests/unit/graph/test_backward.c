@@ -139,6 +139,37 @@ Test(backward, gradients_of_every_gpt_equal_finite_differences)
                     3, 7);
 }
 
+Test(backward, gradients_of_images_equal_finite_differences)
+{
+    static const struct ct_layer_spec plain[] = {
+        {.kind = CT_LAYER_CONV, .out = 3, .kernel = 3, .pad = 1, .act = CT_ACT_TANH},
+        {.kind = CT_LAYER_AVGPOOL, .kernel = 2},
+        {.kind = CT_LAYER_CONV, .out = 4, .kernel = 2, .stride = 1, .act = CT_ACT_GELU},
+        {.kind = CT_LAYER_MAXPOOL, .kernel = 2, .stride = 1},
+        {.kind = CT_LAYER_FLATTEN},
+        {.kind = CT_LAYER_DROPOUT, .rate = 0.2},
+        {.kind = CT_LAYER_LINEAR, .out = 3, .act = CT_LAYER_NO_ACT},
+    };
+    static const struct ct_layer_spec sparse[] = {
+        {.kind = CT_LAYER_MAXPOOL, .kernel = 3, .stride = 2, .pad = 1},
+        {.kind = CT_LAYER_CONV, .out = 4, .kernel = 3, .stride = 2, .pad = 2, .act = CT_ACT_TANH},
+        {.kind = CT_LAYER_AVGPOOL, .kernel = 3, .stride = 1, .pad = 1},
+        {.kind = CT_LAYER_CONV, .out = 5, .kernel = 1, .act = CT_LAYER_NO_ACT},
+        {.kind = CT_LAYER_FLATTEN},
+        {.kind = CT_LAYER_LINEAR, .out = 3, .act = CT_LAYER_NO_ACT},
+    };
+    struct ct_layers_spec specs[] = {
+        {.channels = 1, .height = 7, .width = 8, .layers = plain, .count = CT_COUNT(plain)},
+        {.channels = 2, .height = 9, .width = 7, .layers = sparse, .count = CT_COUNT(sparse)},
+        {.channels = 6, .layers = plain + 6, .count = 1},
+    };
+
+    for (size_t i = 0; i < CT_COUNT(specs); i++)
+        check_model(
+            &(struct ct_model_spec){.type = CT_MODEL_LAYERS, .layers = specs[i], .dtype = CT_F64},
+            3, 3);
+}
+
 /* ---- programs that no model makes: shared, scaled and unused parameters --------------------- */
 
 struct graph {

@@ -117,20 +117,40 @@ struct ct_tensor kit_labels(struct kit *kit, int64_t rows, int64_t classes)
 
 /* ---- operands from op.def ------------------------------------------------------------------- */
 
-enum { HEADS = 3 };
+enum { HEADS = 3, KERNEL = 3, PAD = 1, BLOCK_ROWS = 2, BLOCK_COLUMNS = 3 };
 
 /* What op.def cannot say: heads of even size, whole sequences of `places` tokens. */
 struct fitted {
     struct kit_sizes sizes;
     int64_t places;
-    double low, high; /* of floating operands */
+    double low, high;     /* of floating operands */
+    struct ct_shape x, y; /* images, with windows of KERNEL pixels */
+    int64_t stride;
 };
+
+static void fit_image(struct fitted *fitted, bool convolution)
+{
+    struct kit_sizes *s = &fitted->sizes;
+    int64_t samples = s->m % 7, channels = 1 + s->k % 20;
+
+    fitted->stride = 1 + s->n % 2;
+    fitted->x = (struct ct_shape){4, {samples, 4 + s->n % 11, 3 + s->c % 13, channels}};
+    fitted->y = fitted->x;
+    for (int i = 1; i <= 2; i++)
+        fitted->y.dim[i] = (fitted->x.dim[i] + 2 * PAD - KERNEL) / fitted->stride + 1;
+    if (convolution)
+        fitted->y.dim[3] = s->n = 1 + s->c % 40;
+}
 
 static struct fitted fit(enum ct_op_kind op, struct kit_sizes sizes)
 {
-    struct fitted fitted = {sizes, 1 + sizes.n, -2, 2};
+    struct fitted fitted = {.sizes = sizes, .places = 1 + sizes.n, .low = -2, .high = 2};
 
+    fit_image(&fitted, op >= CT_OP_CONV2D && op <= CT_OP_CONV2D_DW);
     switch (op) {
+    case CT_OP_SWAP:
+        fitted.sizes.flat = sizes.flat / 2 * BLOCK_ROWS * BLOCK_COLUMNS;
+        break;
     case CT_OP_EMBEDDING:
     case CT_OP_EMBEDDING_DP:
         fitted.sizes.m = fitted.places * (sizes.m % 4);
@@ -180,6 +200,14 @@ static struct ct_tensor make_operand(struct kit *kit, const struct ct_operand *o
                                      enum ct_dtype dtype, const struct fitted *fitted)
 {
     struct ct_shape shape = ct_shape1(fitted_size(operand->dim[0], fitted));
+    int64_t window = (int64_t)KERNEL * KERNEL * fitted->x.dim[3];
+
+    if (operand->dim[0] == 'X')
+        shape = fitted->x;
+    if (operand->dim[0] == 'Y')
+        shape = fitted->y;
+    if (operand->dim[0] == 'F')
+        shape = ct_shape1(fitted->y.dim[3] * window);
 
     if (operand->dims == 2)
         shape = ct_shape2(shape.dim[0], fitted_size(operand->dim[1], fitted));
@@ -227,7 +255,12 @@ struct ct_kernel_args kit_args(struct kit *kit, enum ct_op_kind op, enum ct_dtyp
                                  .first = 1000003,
                                  .unit = 77,
                                  .sequence = (uint64_t)fitted.places,
-                                 .heads = HEADS};
+                                 .heads = HEADS,
+                                 .kernel = KERNEL,
+                                 .stride = (uint64_t)fitted.stride,
+                                 .pad = PAD,
+                                 .rows = BLOCK_ROWS,
+                                 .columns = BLOCK_COLUMNS};
     return args;
 }
 
