@@ -193,6 +193,24 @@ Test(store, five_thousand_idle_connections_keep_nobody_out)
     proc_free(&run);
 }
 
+Test(store, who_drips_bytes_keeps_nobody_waiting_and_is_closed)
+{
+    /* Connections that do not end their handshake are closed after 10 s; others come, are served
+     * and go long before that. */
+    struct proc run;
+    const char *slow = script(
+        "slow", "if [ $RANK = 1 ]; then store drip 1000 set up 1; echo \"honest: $(cat n)\"\n"
+                "else store wait up\n"
+                "  for i in $(seq 20); do store add n 1; done | tail -n 1 > n\n"
+                "  store add n 1; fi\n");
+
+    cr_assert_eq(e2e_run(&run, "--nproc_per_node=2", slow, NULL), 0, "%s", ct_buf_str(&run.text));
+    e2e_said(&run, "dripped 1000\n");
+    e2e_said(&run, "honest: n=20\n");
+    e2e_said(&run, "n=21\n");
+    proc_free(&run);
+}
+
 Test(store, workers_have_as_many_descriptors_as_ctrun_was_given)
 {
     struct proc run;

@@ -1,8 +1,11 @@
 /* A client of PyTorch's store at MASTER_ADDR:MASTER_PORT, for scripts (protocol of 2.5 and later):
  *
- *     store set KEY VALUE get KEY add KEY N wait KEY keys ...    one after the other; prints
- * answers store idle N [COMMAND ...]     with N connections that say nothing meanwhile store raw
- * HEX                  say these bytes; prints what comes until the other side ends
+ *     store set KEY VALUE get KEY add KEY N wait KEY keys ...
+ *                                      one after the other; prints answers
+ *     store idle N [COMMAND ...]       with N connections that say nothing meanwhile
+ *     store drip N [COMMAND ...]       with N connections inside a handshake or a value; these get
+ * a byte now and then, until all of the former are closed store raw HEX                    say
+ * these bytes; prints what comes until the other side ends
  *
  * `get` and `wait` wait for the key. Exit status 0, or 1 when the connection ended. */
 #include <arpa/inet.h>
@@ -129,7 +132,7 @@ static void do_get(int fd, const char *key)
     printf("%s=%.*s\n", key, (int)size, value);
 }
 
-static void do_idle(const char *count)
+static void raise_limit(void)
 {
     struct rlimit files;
 
@@ -137,9 +140,55 @@ static void do_idle(const char *count)
         files.rlim_cur = files.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &files);
     }
+}
+
+static void do_idle(const char *count)
+{
+    raise_limit();
     for (unsigned long left = strtoul(count, NULL, 10); left > 0; left--)
         (void)dial();
     printf("idle %s\n", count);
+}
+
+/* Every other connection in the middle of a handshake, the rest in that of a value. */
+static int *begin_drip(size_t count)
+{
+    const unsigned char half_a_greeting = VALIDATE;
+    struct request request = {.size = 0};
+    int *fds = calloc(count, sizeof(*fds));
+
+    if (fds == NULL)
+        fail("memory");
+    raise_limit();
+    put_code(&request, SET);
+    put_text(&request, "dripping");
+    put_number(&request, 1 << 20);
+    for (size_t i = 0; i < count; i++) {
+        fds[i] = dial();
+        if (i % 2 == 0) {
+            (void)send(fds[i], &half_a_greeting, 1, MSG_NOSIGNAL);
+            continue;
+        }
+        greet(fds[i]);
+        send_it(fds[i], &request);
+    }
+    return fds;
+}
+
+static void drip(const int *fds, size_t count)
+{
+    size_t open = 0; /* the first that did not greet and is not closed */
+    char byte;
+
+    while (open < count) {
+        for (size_t i = 1; i < count; i += 2)
+            (void)send(fds[i], "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        while (open < count && recv(fds[open], &byte, 1, MSG_DONTWAIT) == 0)
+            open += 2;
+        (void)usleep(10000);
+    }
+    if (count > 0)
+        printf("dripped %zu\n", count);
 }
 
 static void do_raw(const char *hex)
@@ -199,6 +248,8 @@ static int run(int fd, char **words)
 
 int main(int argc, char **argv)
 {
+    size_t drips = 0;
+    int *dripping = NULL;
     int at = 1;
 
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
@@ -210,6 +261,11 @@ int main(int argc, char **argv)
         do_idle(argv[2]);
         at = 3;
     }
+    if (argc > 3 && strcmp(argv[1], "drip") == 0) {
+        drips = strtoul(argv[2], NULL, 10);
+        dripping = begin_drip(drips);
+        at = 3;
+    }
     if (at >= argc)
         return 0;
     int fd = dial();
@@ -217,5 +273,7 @@ int main(int argc, char **argv)
     while (at < argc)
         at += run(fd, argv + at);
     close(fd);
+    drip(dripping, drips);
+    free(dripping);
     return 0;
 }
