@@ -18,7 +18,7 @@ Q := $(if $(filter 1,$(V)),,@)
 SAY := @$(if $(or $(filter 1,$(V)),$(findstring s,$(firstword -$(MAKEFLAGS)))),true,echo)
 
 # ---- modules: folder, dependencies, libraries ---------------------------------------------------
-MODULES := base wire config net tcpstore launch tensor graph data train rdzv coll plan exec trainer
+MODULES := base wire config net tcpstore launch tensor graph data train rdzv coll bench plan exec trainer
 
 DIRS_base   := lib/base
 DIRS_wire   := lib/wire
@@ -32,6 +32,7 @@ DIRS_data   := lib/data
 DIRS_train  := lib/train
 DIRS_rdzv   := rendezvous
 DIRS_coll   := collectives collectives/backend
+DIRS_bench  := collectives/bench
 DIRS_plan   := collectives/plan
 DIRS_exec   := collectives/exec
 DIRS_trainer := cmd/ctworker/trainer
@@ -48,6 +49,7 @@ DEPS_data   := base
 DEPS_train  := base
 DEPS_rdzv   := base wire net
 DEPS_coll   := base wire
+DEPS_bench  := base coll
 DEPS_plan   := base tensor graph
 DEPS_exec   := base wire tensor graph coll plan
 DEPS_trainer := base config data train tensor graph coll plan exec
@@ -61,7 +63,7 @@ LIBS_data   := -lz -lpcre2-8
 LIBS_train  := -ljansson
 
 PROGRAMS := ctrun ctrund ctworker
-USES_ctrun    := config launch tcpstore rdzv
+USES_ctrun    := config launch tcpstore rdzv bench
 USES_ctrund   := rdzv
 USES_ctworker := trainer
 

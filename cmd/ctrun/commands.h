@@ -13,6 +13,9 @@ int ct_cmd_run(int argc, char **argv);
 /* key_cmd.c: make a job key. */
 int ct_cmd_key(int argc, char **argv);
 
+/* bench_cmd.c: measure the collectives of this job's machines. */
+int ct_cmd_bench(int argc, char **argv);
+
 /* slurm_cmd.c: write or submit a batch script for Slurm. */
 int ct_cmd_slurm(int argc, char **argv);
 

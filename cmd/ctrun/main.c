@@ -31,6 +31,8 @@ static const struct command {
      "what a configuration comes to, and what may be in one"},
     {"slurm", ct_cmd_slurm, "[--submit] [--requeue] [OPTIONS] train.yaml | PROGRAM [ARGS]",
      "write a batch script for Slurm, or submit it"},
+    {"bench", ct_cmd_bench, "collectives [--op OP] [--backend NAME] [OPTIONS]",
+     "time and bandwidth of the collectives, as nccl-tests prints them (bench --help)"},
     {"key", ct_cmd_key, "new FILE", "make the key that the nodes of a job share"},
     {"help", ct_cmd_help, "", "this"},
     {"version", ct_cmd_version, "", "the version"},

@@ -1,0 +1,114 @@
+/* ctrun bench: measure this job's machines. `bench collectives` starts a job whose workers are this
+ * program itself, as `bench worker`; what it does not know are options of `run`. */
+#include "commands.h"
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/str.h"
+#include "collectives/bench/bench.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int fail(int code, const struct ct_error *err)
+{
+    (void)fprintf(stderr, "ctrun bench: error: %s\n", err->text);
+    return ct_exit_status(code);
+}
+
+static int work(int argc, char **argv)
+{
+    struct ct_bench_options options;
+    struct ct_error err = {0};
+    struct ct_job *job = NULL;
+    int code = ct_bench_read(argc, (const char *const *)argv, &options, &err);
+
+    if (code == 0)
+        code = ct_job_open(&job, &err);
+    if (code == 0)
+        code = ct_bench_run(job, &options, stdout, &err);
+    if (code != 0 && job != NULL)
+        (void)ct_job_failure(job, &err);
+    ct_job_close(job);
+    return code == 0 ? 0 : fail(code, &err);
+}
+
+static bool says(int argc, char **argv, const char *option)
+{
+    for (int i = 0; i < argc; i++)
+        if (ct_starts_with(argv[i], option))
+            return true;
+    return false;
+}
+
+static int takes(int argc, char **argv)
+{
+    return ct_bench_takes(argc, (const char *const *)argv);
+}
+
+/* ctrun [options of run] --no_python ctrun bench worker [options of the bench], in `words`, which
+ * has room for `argc` and 8 more. Returns how many; *ret_own is where the bench's begin. */
+static int split_words(int argc, char **argv, char *self, char **words, int *ret_own)
+{
+    static char plain[] = "--log_line_prefix_template= ", no_python[] = "--no_python",
+                two[] = "--nproc_per_node=2", bench[] = "bench", worker[] = "worker";
+    char *const between[] = {no_python, self, bench, worker};
+    int count = 0;
+
+    words[count++] = bench;
+    if (!says(argc, argv, "--nproc"))
+        words[count++] = two;
+    words[count++] = plain;
+    for (int i = 0, taken; i < argc; i += CT_MAX(taken, 1)) {
+        taken = takes(argc - i, argv + i);
+        if (taken == 0)
+            words[count++] = argv[i];
+    }
+    for (size_t i = 0; i < CT_COUNT(between); i++)
+        words[count++] = between[i];
+    *ret_own = count;
+    for (int i = 0, taken; i < argc; i += CT_MAX(taken, 1)) {
+        taken = takes(argc - i, argv + i);
+        for (int j = 0; j < taken; j++)
+            words[count++] = argv[i + j];
+    }
+    return count;
+}
+
+/* What is wrong with the bench's own words is said once, and not by every worker. */
+static int launch(int argc, char **argv)
+{
+    struct ct_bench_options options;
+    struct ct_error err = {0};
+    char self[PATH_MAX] = "";
+    char **words = calloc((size_t)argc + 8, sizeof *words);
+    int own, status;
+
+    if (words == NULL || readlink("/proc/self/exe", self, sizeof self - 1) < 0) {
+        free(words);
+        (void)ct_error_set(&err, CT_EUNAVAILABLE, "this program's own path cannot be read");
+        return fail(CT_EUNAVAILABLE, &err);
+    }
+    int count = split_words(argc, argv, self, words, &own);
+    int code = ct_bench_read(count - own, (const char *const *)words + own, &options, &err);
+    status = code == 0 ? ct_cmd_run(count, words) : fail(code, &err);
+    free(words);
+    return status;
+}
+
+int ct_cmd_bench(int argc, char **argv)
+{
+    bool helps = says(argc - 1, argv + 1, "--help");
+
+    if (argc > 1 && strcmp(argv[1], "worker") == 0)
+        return work(argc - 2, argv + 2);
+    if (argc > 1 && strcmp(argv[1], "collectives") == 0 && !helps)
+        return launch(argc - 2, argv + 2);
+    (void)fputs("usage: ctrun bench collectives [OPTIONS] [OPTIONS of run]\n",
+                helps ? stdout : stderr);
+    ct_bench_help(helps ? stdout : stderr);
+    return helps ? 0 : ct_exit_status(CT_EUSAGE);
+}

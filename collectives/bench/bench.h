@@ -1,0 +1,95 @@
+/* The collectives, measured: what `ctrun bench collectives` has its workers do.
+ *
+ * Sizes, columns and bandwidths are those of nccl-tests (its PERFORMANCE.md): a size is that of the
+ * larger buffer, `count` what one rank passes; algorithm bandwidth = size / time, bus bandwidth =
+ * that times the factor of the operation, so that worlds compare. Times are those of OSU's loop:
+ * calls back to back, here in five batches of which the median counts, of the slowest rank. Before
+ * a batch every rank writes its buffers. Each size is checked in both places, every element. */
+#ifndef CT_BENCH_BENCH_H
+#define CT_BENCH_BENCH_H
+
+#include "ctrun.h"
+
+#include <stdio.h>
+
+enum ct_bench_op {
+    CT_BENCH_ALL_REDUCE,
+    CT_BENCH_REDUCE,
+    CT_BENCH_BROADCAST,
+    CT_BENCH_ALL_GATHER,
+    CT_BENCH_REDUCE_SCATTER,
+    CT_BENCH_GATHER,
+    CT_BENCH_SCATTER,
+    CT_BENCH_ALL_TO_ALL,
+    CT_BENCH_SEND_RECV, /* each to the next rank */
+    CT_BENCH_BARRIER,
+    CT_BENCH_OPS
+};
+
+struct ct_bench_options {
+    unsigned ops; /* a bit each */
+    const char *backend;
+    uint64_t min_bytes, max_bytes, factor, iters, root, check;
+    enum ct_dtype dtype;
+    enum ct_reduce reduce;
+    enum ct_reduce_mode mode;
+    bool symmetric, json;
+};
+
+/* How many words of `argv` the option at its start takes, that is 1 (--name=value, --flag) or 2; 0
+ * when it is none of the bench's. */
+int ct_bench_takes(int argc, const char *const *argv);
+
+/* Read words that ct_bench_takes knows. 0, or CT_EUSAGE with the sentence. */
+int ct_bench_read(int argc, const char *const *argv, struct ct_bench_options *ret_options,
+                  struct ct_error *err);
+
+/* An option a line, for the help. */
+void ct_bench_help(FILE *to);
+
+/* ---- an operation ----------------------------------------------------------------------------*/
+
+/* What a rank passes, as nccl-tests counts. */
+struct ct_bench_shape {
+    size_t count;                  /* the call's */
+    size_t send_count, recv_count; /* elements of the buffers */
+    size_t size;                   /* the larger one's bytes */
+};
+
+const char *ct_bench_name(enum ct_bench_op op);
+bool ct_bench_reduces(enum ct_bench_op op);
+bool ct_bench_is_rooted(enum ct_bench_op op);
+
+/* Can send and receive buffer be one? */
+bool ct_bench_has_place(enum ct_bench_op op);
+
+struct ct_bench_shape ct_bench_shape(enum ct_bench_op op, size_t bytes, enum ct_dtype dtype,
+                                     int world);
+
+/* Bus bandwidth over algorithm bandwidth: 2(p-1)/p, (p-1)/p or 1. */
+double ct_bench_factor(enum ct_bench_op op, int world);
+
+/* Buffers of a call, and the call. In place: `send` NULL. */
+struct ct_bench_call {
+    struct ct_group *group;
+    const struct ct_bench_options *options;
+    enum ct_bench_op op;
+    struct ct_bench_shape shape;
+    void *send, *recv;
+};
+int ct_bench_make(const struct ct_bench_call *call);
+
+/* Write the input, and something else into an output of its own. */
+void ct_bench_fill(const struct ct_bench_call *call);
+
+/* Elements of this rank's result that are not what they should be. */
+size_t ct_bench_wrong(const struct ct_bench_call *call);
+
+/* ---- all of it -------------------------------------------------------------------------------*/
+
+/* Measure what the options say over all ranks of the job; rank 0 prints to `to`. Collective. 0, or
+ * an error with its sentence: CT_EDIVERGED when elements were wrong. */
+int ct_bench_run(struct ct_job *job, const struct ct_bench_options *options, FILE *to,
+                 struct ct_error *err);
+
+#endif

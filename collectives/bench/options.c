@@ -1,0 +1,185 @@
+/* See bench.h: the options, all from options.def. */
+#include "bench.h"
+
+#include "base/assert.h"
+#include "base/str.h"
+
+#include <string.h>
+
+enum type { BYTES, NUMBER, FLAG, TEXT };
+
+static const struct option {
+    const char *name;
+    enum type type;
+    const char *otherwise;
+    const char *help;
+} options[] = {
+#define CT_BENCH_OPTION(name, type, member, otherwise, help) {name, type, otherwise, help},
+#include "options.def"
+#undef CT_BENCH_OPTION
+};
+
+enum index {
+#define CT_BENCH_OPTION(name, type, member, otherwise, help) AT_##member,
+#include "options.def"
+#undef CT_BENCH_OPTION
+    OPTIONS
+};
+
+/* The option that `word` (--name or --name=value) begins; OPTIONS when there is none. */
+static size_t find(const char *word)
+{
+    for (size_t i = 0; i < OPTIONS && ct_starts_with(word, "--"); i++) {
+        size_t length = strlen(options[i].name);
+
+        if (strncmp(word + 2, options[i].name, length) == 0 &&
+            (word[2 + length] == 0 || word[2 + length] == '='))
+            return i;
+    }
+    return OPTIONS;
+}
+
+int ct_bench_takes(int argc, const char *const *argv)
+{
+    size_t at = argc > 0 ? find(argv[0]) : OPTIONS;
+
+    if (at == OPTIONS)
+        return 0;
+    return options[at].type == FLAG || strchr(argv[0], '=') != NULL || argc == 1 ? 1 : 2;
+}
+
+/* ---- words that other tables know ------------------------------------------------------------*/
+
+static int find_word(const char *word, const char *const *words, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(word, words[i]) == 0)
+            return i;
+    return -1;
+}
+
+static int refuse(const char *name, const char *word, struct ct_error *err)
+{
+    for (size_t i = 0; i < OPTIONS; i++)
+        if (strcmp(options[i].name, name) == 0)
+            return ct_error_set(err, CT_EUSAGE, "--%s \"%s\": it is %s", name, word,
+                                options[i].help);
+    return CT_EUSAGE;
+}
+
+static int read_ops(const char *text, unsigned *ret_ops, struct ct_error *err)
+{
+    char words[256], *rest = words;
+    unsigned ops = 0;
+
+    if (strcmp(text, "all") == 0) {
+        *ret_ops = (1u << CT_BENCH_OPS) - 1;
+        return 0;
+    }
+    if (!ct_str_copy(words, sizeof words, text))
+        return refuse("op", text, err);
+    for (char *word = strsep(&rest, ","); word != NULL; word = strsep(&rest, ",")) {
+        int op = 0;
+
+        while (op < CT_BENCH_OPS && strcmp(word, ct_bench_name((enum ct_bench_op)op)) != 0)
+            op++;
+        if (op == CT_BENCH_OPS)
+            return ct_error_set(err, CT_EUSAGE,
+                                "--op \"%s\": it is all_reduce, reduce, broadcast, all_gather, "
+                                "reduce_scatter, gather, scatter, all_to_all, send_recv, barrier "
+                                "or all",
+                                word);
+        ops |= 1u << op;
+    }
+    *ret_ops = ops;
+    return 0;
+}
+
+static int read_words(const char *const *values, struct ct_bench_options *options_,
+                      struct ct_error *err)
+{
+    static const char *const reduces[] = {"sum", "avg", "max", "min", "prod"};
+    static const char *const modes[] = {"fast", "reproducible", "invariant"};
+    int dtype = ct_dtype_find(values[AT_dtype]);
+    int reduce = find_word(values[AT_red], reduces, CT_COUNT(reduces));
+    int mode = find_word(values[AT_mode], modes, CT_COUNT(modes));
+
+    if (dtype < 0 || dtype == CT_BOOL)
+        return refuse("dtype", values[AT_dtype], err);
+    if (reduce < 0)
+        return refuse("red", values[AT_red], err);
+    if (mode < 0)
+        return refuse("mode", values[AT_mode], err);
+    options_->dtype = (enum ct_dtype)dtype;
+    options_->reduce = (enum ct_reduce)reduce;
+    options_->mode = (enum ct_reduce_mode)mode;
+    options_->backend = values[AT_backend];
+    return read_ops(values[AT_op], &options_->ops, err);
+}
+
+/* ---- reading ---------------------------------------------------------------------------------*/
+
+static int read_number(size_t at, const char *value, uint64_t *ret_number, struct ct_error *err)
+{
+    int code = options[at].type == BYTES ? ct_parse_bytes(value, ret_number)
+                                         : ct_parse_u64(value, ret_number);
+
+    return code == 0 ? 0 : refuse(options[at].name, value, err);
+}
+
+/* The word given for each option, or its default. */
+static int collect(int argc, const char *const *argv, const char **values, struct ct_error *err)
+{
+    for (size_t i = 0; i < OPTIONS; i++)
+        values[i] = options[i].otherwise;
+    for (int i = 0; i < argc;) {
+        size_t at = find(argv[i]);
+        int taken = ct_bench_takes(argc - i, argv + i);
+        const char *equals = strchr(argv[i], '=');
+
+        if (taken == 0)
+            return ct_error_set(err, CT_EUSAGE, "\"%s\" is no option of the bench", argv[i]);
+        if (taken == 1 && equals == NULL && options[at].type != FLAG)
+            return ct_error_set(err, CT_EUSAGE, "--%s needs a value: %s", options[at].name,
+                                options[at].help);
+        values[at] = taken == 2 ? argv[i + 1] : equals != NULL ? equals + 1 : "1";
+        i += taken;
+    }
+    return 0;
+}
+
+int ct_bench_read(int argc, const char *const *argv, struct ct_bench_options *ret_options,
+                  struct ct_error *err)
+{
+    struct ct_bench_options read = {0};
+    const char *values[OPTIONS];
+    uint64_t symmetric = 0, json = 0;
+    const struct {
+        size_t at;
+        uint64_t *number;
+    } numbers[] = {{AT_min_bytes, &read.min_bytes}, {AT_max_bytes, &read.max_bytes},
+                   {AT_factor, &read.factor},       {AT_root, &read.root},
+                   {AT_iters, &read.iters},         {AT_check, &read.check},
+                   {AT_symmetric, &symmetric},      {AT_json, &json}};
+    int code = collect(argc, argv, values, err);
+
+    for (size_t i = 0; i < CT_COUNT(numbers) && code == 0; i++)
+        code = read_number(numbers[i].at, values[numbers[i].at], numbers[i].number, err);
+    if (code == 0)
+        code = read_words(values, &read, err);
+    if (code == 0 && (read.factor < 2 || read.iters == 0 || read.min_bytes > read.max_bytes))
+        code = ct_error_set(err, CT_EUSAGE,
+                            "--min is at most --max, --factor at least 2, --iters at least 1");
+    read.symmetric = symmetric != 0;
+    read.json = json != 0;
+    if (code == 0)
+        *ret_options = read;
+    return code;
+}
+
+void ct_bench_help(FILE *to)
+{
+    for (size_t i = 0; i < OPTIONS; i++)
+        (void)fprintf(to, "  --%-12s %s (%s)\n", options[i].name, options[i].help,
+                      options[i].type == FLAG ? "off" : options[i].otherwise);
+}
