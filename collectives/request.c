@@ -9,6 +9,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "cause.h"
 #include "exchange.h"
 
 #include <sched.h>
@@ -93,6 +94,7 @@ static void fail(struct ct_group *group, const struct ct_request *request, int c
 
     ct_signature_print(request->task.signature, what, sizeof what);
     record_missing(group, missing_of(request));
+    code = ct_cause_settle(group, code);
     if (code != CT_EMISMATCH)
         ct_error_prefix(&group->failure, "%s at rank %d", what, group->rank);
     ct_group_break(group, code);

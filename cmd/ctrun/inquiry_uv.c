@@ -26,9 +26,10 @@ struct asker {
 struct inquiry {
     struct node *node;
     uv_timer_t limit;
-    uint64_t generation; /* of the round that it listens in; 0: none */
-    uint32_t number;     /* of the next question */
-    bool told;           /* its verdict was printed here */
+    uint64_t generation;   /* of the round that it listens in; 0: none */
+    uint32_t number;       /* of the next question */
+    struct ct_buf verdict; /* of this round, once there is one: what follows it is its echo */
+    struct inquiry_answer answer;
     struct asker askers[ASKERS];
     int asker_count;
     bool collects;
@@ -92,35 +93,33 @@ static void set_key(struct inquiry *inquiry, const char *what, uint32_t index, c
 
 /* ---- what this node sees ----------------------------------------------------------------------*/
 
-static const char *host_of(const struct node *node)
+static enum ct_trace_life life_of(bool gone, bool stopped, const char *doing)
 {
-    return node->job->host;
+    if (gone)
+        return stopped ? CT_TRACE_DOWN : CT_TRACE_ENDED;
+    return strncmp(doing, "stopped", 7) == 0 ? CT_TRACE_STOPPED : CT_TRACE_RUNS;
 }
 
 static void take_rank(struct inquiry *inquiry, uint32_t i, struct ct_ticks_pair now,
                       struct ct_traces *traces)
 {
     const struct node *node = inquiry->node;
-    struct ct_exit end;
-    pid_t pid = 0;
-    bool ended = false;
+    struct ct_worker_trace worker;
     char doing[128] = "";
-    const struct ct_worker_record *record = ct_workers_trace(node->workers, i, &pid, &ended, &end);
 
-    if (record == NULL)
+    if (!ct_workers_trace(node->workers, i, &worker))
         return;
-    if (!ended)
-        ct_diagnose_state(pid, doing, sizeof doing);
+    if (!worker.ended)
+        ct_diagnose_state(worker.pid, doing, sizeof doing);
+    bool gone = worker.ended || strcmp(doing, "ended") == 0; /* its end may not be known yet */
     const struct ct_trace_source source = {
         .rank = node->round->nodes[node->round->self].first_rank + i,
-        .pid = (int)pid,
-        .life = ended                               ? CT_TRACE_ENDED
-                : strncmp(doing, "stopped", 7) == 0 ? CT_TRACE_STOPPED
-                                                    : CT_TRACE_RUNS,
-        .status = ended ? ct_exit_shell_status(end) : 0,
-        .host = host_of(node),
+        .pid = (int)worker.pid,
+        .life = life_of(gone, worker.stopped, doing),
+        .status = worker.ended ? ct_exit_shell_status(worker.end) : -1,
+        .host = node->job->host,
         .doing = doing,
-        .record = record,
+        .record = worker.record,
     };
     (void)ct_traces_add(traces, &source, now);
 }
@@ -200,14 +199,12 @@ static void write_recorders(struct node *node)
     if (!node->job->folder.stays || !ct_workers_running(node->workers))
         return;
     for (uint32_t i = 0; i < node->job->slots; i++) {
-        struct ct_exit end;
-        pid_t pid;
-        bool ended;
-        const struct ct_worker_record *record =
-            ct_workers_trace(node->workers, i, &pid, &ended, &end);
+        struct ct_worker_trace worker;
 
-        if (record != NULL && ct_flight_turns(&record->flight) > 0)
-            write_recorder(node, node->round->nodes[node->round->self].first_rank + i, record);
+        if (ct_workers_trace(node->workers, i, &worker) &&
+            ct_flight_turns(&worker.record->flight) > 0)
+            write_recorder(node, node->round->nodes[node->round->self].first_rank + i,
+                           worker.record);
     }
 }
 
@@ -220,11 +217,19 @@ static bool is_here(const struct node *node, uint32_t rank)
     return rank >= first && rank < first + node->job->slots;
 }
 
-static void tell(struct inquiry *inquiry, const char *text)
+/* The round has its verdict; printed where it matters. */
+static void settle(struct inquiry *inquiry, const struct inquiry_answer *answer, bool print)
 {
-    ct_log_event(&inquiry->node->log, CT_LOG_WARN, "verdict", "%s", text);
+    if (answer->kind == CT_VERDICT_NONE || inquiry->answer.kind != CT_VERDICT_NONE)
+        return;
+    ct_buf_clear(&inquiry->verdict);
+    (void)ct_buf_puts(&inquiry->verdict, answer->text);
+    inquiry->answer =
+        (struct inquiry_answer){answer->kind, answer->rank, ct_buf_str(&inquiry->verdict)};
+    if (!print)
+        return;
+    ct_log_event(&inquiry->node->log, CT_LOG_WARN, "verdict", "%s", answer->text);
     write_recorders(inquiry->node);
-    inquiry->told = true;
 }
 
 /* This question is answered: who asked is told, and the next one may come. */
@@ -240,8 +245,7 @@ static void finish(struct inquiry *inquiry, const struct inquiry_answer *answer)
     inquiry->collects = false;
     (void)uv_timer_stop(&inquiry->limit);
     ct_traces_deinit(&inquiry->traces);
-    if (answer->kind != CT_VERDICT_NONE && mine && !inquiry->told)
-        tell(inquiry, answer->text);
+    settle(inquiry, answer, mine);
     for (int i = 0; i < count; i++)
         askers[i].done(askers[i].context, answer);
 }
@@ -295,7 +299,6 @@ static void on_limit(uv_timer_t *timer)
 
 static void await_question(struct inquiry *inquiry)
 {
-    inquiry->told = false;
     if (++inquiry->number <= QUESTIONS)
         await_key(inquiry, FOR_QUESTION, "asked", UINT32_MAX, 0);
 }
@@ -306,6 +309,7 @@ void inquiry_begin(struct inquiry *inquiry)
 
     inquiry->generation = round->generation;
     inquiry->number = 0;
+    inquiry->answer = (struct inquiry_answer){.kind = CT_VERDICT_NONE, .text = ""};
     if (round->node_count > 1)
         await_question(inquiry);
 }
@@ -387,6 +391,10 @@ void inquiry_start(struct inquiry *inquiry, uint64_t limit_ms,
     static const struct inquiry_answer none = {.kind = CT_VERDICT_NONE, .text = ""};
     bool is_open = inquiry->asker_count > 0;
 
+    if (inquiry->generation == round->generation && inquiry->answer.kind != CT_VERDICT_NONE) {
+        done(context, &inquiry->answer);
+        return;
+    }
     if (inquiry->asker_count == ASKERS || inquiry->generation != round->generation) {
         done(context, &none);
         return;
@@ -403,7 +411,6 @@ void inquiry_start(struct inquiry *inquiry, uint64_t limit_ms,
         ask(inquiry);
         return;
     }
-    inquiry->told = false;
     take(inquiry, &inquiry->traces);
     judge(inquiry);
 }
@@ -412,16 +419,13 @@ void inquiry_start(struct inquiry *inquiry, uint64_t limit_ms,
 
 bool inquiry_due(const struct inquiry *inquiry, const struct ct_worker_failure *failure)
 {
+    struct ct_worker_trace worker;
     struct ct_record_view view;
-    struct ct_exit end;
-    pid_t pid;
-    bool ended;
-    const struct ct_worker_record *record =
-        ct_workers_trace(inquiry->node->workers, failure->local_rank, &pid, &ended, &end);
 
-    if (record == NULL || failure->code == CT_EHUNG)
+    if (failure->code == CT_EHUNG ||
+        !ct_workers_trace(inquiry->node->workers, failure->local_rank, &worker))
         return false;
-    ct_worker_record_read(record, &view);
+    ct_worker_record_read(worker.record, &view);
     for (uint32_t i = 0; i < view.group_count; i++)
         if (view.groups[i].failure == CT_ETIMEOUT || view.groups[i].failure == CT_EMISMATCH ||
             view.groups[i].failure == CT_ECLOSED)
@@ -435,13 +439,14 @@ void inquiry_dead(struct inquiry *inquiry, uint32_t rank)
     struct ct_verdict verdict;
     struct ct_buf text;
 
-    if (ct_traces_init(&traces, inquiry->generation, inquiry->node->job->slots) != 0)
+    if (inquiry->answer.kind != CT_VERDICT_NONE ||
+        ct_traces_init(&traces, inquiry->generation, inquiry->node->job->slots) != 0)
         return;
     take(inquiry, &traces);
     ct_buf_init(&text, TEXT_BYTES);
     if (ct_verdict_dead(&traces.all, rank, &verdict)) {
         ct_verdict_print(&verdict, &text);
-        tell(inquiry, ct_buf_str(&text));
+        settle(inquiry, &(struct inquiry_answer){verdict.kind, rank, ct_buf_str(&text)}, true);
     }
     ct_buf_deinit(&text);
     ct_traces_deinit(&traces);
@@ -457,6 +462,7 @@ struct inquiry *inquiry_new(struct node *node)
         return NULL;
     inquiry->node = node;
     ct_buf_init(&inquiry->own, 0);
+    ct_buf_init(&inquiry->verdict, 0);
     (void)uv_timer_init(&node->loop, &inquiry->limit);
     inquiry->limit.data = inquiry;
     return inquiry;
@@ -474,5 +480,6 @@ void inquiry_free(struct inquiry *inquiry)
         return;
     ct_traces_deinit(&inquiry->traces);
     ct_buf_deinit(&inquiry->own);
+    ct_buf_deinit(&inquiry->verdict);
     free(inquiry);
 }

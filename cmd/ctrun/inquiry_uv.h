@@ -12,8 +12,9 @@
  * several that ask at once one collects, and the others take its answer. What does not come in time
  * is judged without. A job of one node needs no store.
  *
- * The verdict is printed by who asked, by node 0, and by the culprit's node; each of them leaves
- * the flight recorders of its ranks in the log folder. */
+ * A round gets one verdict: what fails after it is its echo. It is printed by who asked, by node 0,
+ * and by the culprit's node; each of them leaves the flight recorders of its ranks in the log
+ * folder. */
 #ifndef CT_CTRUN_INQUIRY_UV_H
 #define CT_CTRUN_INQUIRY_UV_H
 

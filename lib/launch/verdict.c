@@ -48,7 +48,9 @@ static struct ct_signature what_of(const struct ct_wire_trace_call *call)
 /* Does its process give no sign of life? */
 static bool is_silent(const struct ct_wire_trace_rank *rank)
 {
-    return rank->life != CT_TRACE_RUNS || rank->silent_ms > CT_VERDICT_SILENT_MS;
+    if (rank->life == CT_TRACE_RUNS)
+        return rank->silent_ms > CT_VERDICT_SILENT_MS;
+    return rank->life != CT_TRACE_DOWN;
 }
 
 /* The collective that this rank is in or failed in; 0: none, CT_RECORD_TRANSFER: a transfer. */
@@ -263,7 +265,7 @@ static bool is_slow(const struct ct_msg_traces *all, const struct ct_wire_trace_
 {
     uint64_t others = 0;
 
-    if (rank->life != CT_TRACE_RUNS || rank->gap_ms == 0 ||
+    if (rank->life == CT_TRACE_STOPPED || rank->gap_ms == 0 ||
         rank->silent_ms > CT_VERDICT_SLOW_FACTOR * rank->gap_ms)
         return false;
     for (uint32_t i = 0; i < all->ranks.count; i++)
@@ -538,7 +540,9 @@ void ct_verdict_print(const struct ct_verdict *verdict, struct ct_buf *to)
         return;
     }
     if (verdict->kind == CT_VERDICT_DEAD) {
-        (void)ct_buf_printf(to, " has ended with status %d", culprit->status);
+        (void)ct_buf_puts(to, " has ended");
+        if (culprit->status >= 0)
+            (void)ct_buf_printf(to, " with status %d", culprit->status);
         if (verdict->waiting == 0) {
             print_last(verdict, to);
             return;

@@ -34,7 +34,12 @@ enum ct_verdict_kind {
     CT_VERDICT_DEAD,
 };
 
-enum ct_trace_life { CT_TRACE_RUNS, CT_TRACE_STOPPED, CT_TRACE_ENDED };
+enum ct_trace_life {
+    CT_TRACE_RUNS,
+    CT_TRACE_STOPPED, /* by a signal, as a debugger does */
+    CT_TRACE_ENDED,
+    CT_TRACE_DOWN, /* ended by its agent, because the round is over: what it waited in counts */
+};
 
 enum {
     CT_VERDICT_SILENT_MS = 900, /* who waits beats each 10 ms: longer than this, it does not run */

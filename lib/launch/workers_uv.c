@@ -373,16 +373,18 @@ const struct ct_worker_record *ct_workers_record(const struct ct_workers *worker
     return ct_workers_alive(workers, local_rank) ? workers->all[local_rank].record : NULL;
 }
 
-const struct ct_worker_record *ct_workers_trace(const struct ct_workers *workers,
-                                                uint32_t local_rank, pid_t *ret_pid,
-                                                bool *ret_ended, struct ct_exit *ret_end)
+bool ct_workers_trace(const struct ct_workers *workers, uint32_t local_rank,
+                      struct ct_worker_trace *ret_trace)
 {
     if (local_rank >= workers->count || workers->all[local_rank].pid == 0)
-        return NULL;
-    *ret_pid = workers->all[local_rank].pid;
-    *ret_ended = workers->all[local_rank].ended;
-    *ret_end = workers->all[local_rank].end;
-    return workers->all[local_rank].record;
+        return false;
+    const struct worker *worker = &workers->all[local_rank];
+    *ret_trace = (struct ct_worker_trace){.record = worker->record,
+                                          .pid = worker->pid,
+                                          .ended = worker->ended,
+                                          .stopped = worker->stopped || worker->dismissed,
+                                          .end = worker->end};
+    return worker->record != NULL;
 }
 
 pid_t ct_workers_pid(const struct ct_workers *workers, uint32_t local_rank)

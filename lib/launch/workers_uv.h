@@ -122,11 +122,18 @@ void ct_workers_condemn(struct ct_workers *workers, uint32_t local_rank,
 const struct ct_worker_record *ct_workers_record(const struct ct_workers *workers,
                                                  uint32_t local_rank);
 
-/* The same, also of one that has ended, until its place is taken or the round is over; NULL then.
- * *ret_pid is its process, *ret_end how it ended, if it has (`*ret_ended`). */
-const struct ct_worker_record *ct_workers_trace(const struct ct_workers *workers,
-                                                uint32_t local_rank, pid_t *ret_pid,
-                                                bool *ret_ended, struct ct_exit *ret_end);
+/* A worker, also one that has ended, until its place is taken or the round is over. */
+struct ct_worker_trace {
+    const struct ct_worker_record *record;
+    pid_t pid;
+    bool ended;
+    bool stopped; /* by a signal of ours */
+    struct ct_exit end;
+};
+
+/* False: there is none. */
+bool ct_workers_trace(const struct ct_workers *workers, uint32_t local_rank,
+                      struct ct_worker_trace *ret_trace);
 
 /* Its process; 0 when it has ended. */
 pid_t ct_workers_pid(const struct ct_workers *workers, uint32_t local_rank);

@@ -1,0 +1,36 @@
+/* See cause.h. */
+#include "cause.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Does the sentence say what each side called (ct_signature_mismatch)? */
+static bool names_both(const struct ct_error *failure)
+{
+    return strstr(failure->text, " called ") != NULL;
+}
+
+int ct_cause_settle(struct ct_group *group, int code)
+{
+    const struct ct_kv *kv = &group->job->kv;
+    struct ct_error *failure = &group->failure;
+    char key[256], text[sizeof failure->text];
+    struct ct_kv_value value = {text, sizeof text - 1};
+    bool mismatch = code == CT_EMISMATCH;
+
+    if (kv->set == NULL || (!mismatch && code != CT_ECLOSED))
+        return code;
+    (void)snprintf(key, sizeof key, "ct/group/%s/mismatch", group->key);
+    if (mismatch && names_both(failure)) {
+        (void)kv->set(kv->context, key, failure->text, strlen(failure->text));
+        return code;
+    }
+    int found =
+        kv->wait(kv->context, key, &value, mismatch ? CT_CAUSE_MISMATCH_MS : CT_CAUSE_CLOSED_MS);
+    if (found == CT_EREVOKED && !mismatch)
+        return ct_error_set(failure, CT_EREVOKED, "the round was revoked");
+    if (found != 0)
+        return code;
+    text[value.size] = '\0';
+    return ct_error_set(failure, CT_EMISMATCH, "%s", text);
+}

@@ -1,0 +1,181 @@
+/* Planted hangs: a rank of eight goes wrong in one of the ways of tests/e2e/programs/hangs, and the
+ * job says which rank, what is wrong with it and in which call; on one node and on two. And a job
+ * in which every rank takes a different time at each step is accused of nothing. */
+#include "base/assert.h"
+#include "base/rng.h"
+#include "drill.h"
+#include "e2e.h"
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(hangs, .init = e2e_enter, .fini = e2e_leave, .timeout = 900);
+
+enum { RANKS = 8, CASES = 20, SEED = 7 };
+
+/* A way to go wrong, and what is to be said of it. */
+static const struct way {
+    const char *name;
+    const char *word;
+    const char *call;       /* that the verdict names */
+    const char *timeout_ms; /* of calls; NULL: only the agent notices */
+} ways[] = {
+    {"sleep", "MISSING", "all_reduce of 64 F32, MAX, FAST", NULL},
+    {"spin", "MISSING", "all_reduce of 64 F32, MAX, FAST", NULL},
+    {"stop", "MISSING", "all_reduce of 64 F32, MAX, FAST", NULL},
+    {"half", "MISSING", "all_gather of 64 F32", NULL},
+    {"sleep", "MISSING", "all_reduce of 64 F32, MAX, FAST", "1500"},
+    {"half", "MISSING", "all_gather of 64 F32", "1500"},
+    {"stop_inside", "STUCK", "all_reduce of 64 F32, MAX, FAST", NULL},
+    {"enter", "STUCK", "all_reduce of 64 F32, MAX, FAST", NULL},
+    {"skip", "MISMATCH", "all_reduce of 64 F32, MAX, FAST", NULL},
+    {"op", "MISMATCH", "barrier", NULL},
+    {"count", "MISMATCH", "all_reduce of 63 F32, MAX, FAST", NULL},
+    {"dtype", "MISMATCH", "all_reduce of 64 I32, MAX, FAST", NULL},
+    {"root", "MISMATCH", "broadcast of 64 F32, root 1", NULL},
+    {"order", "MISMATCH", "group twin/1", NULL},
+    {"kill", "DEAD", "all_reduce of 64 F32, MAX, FAST", NULL},
+    {"abort", "DEAD", "has ended with status 134", NULL},
+    {"exit", "DEAD", "all_reduce of 64 F32, MAX, FAST", NULL},
+    {"exit", "DEAD", "all_reduce of 64 F32, MAX, FAST", "1500"},
+    {"slow", "SLOW", "all_reduce of 64 F32, MAX, FAST", "1200"},
+    {"order", "MISMATCH", "group twin/1", "1500"},
+};
+_Static_assert(CT_COUNT(ways) == CASES, "each is drawn once");
+
+/* One planted hang. */
+struct plant {
+    const struct way *way;
+    int victim, step, nodes;
+    const char *backend;
+};
+
+/* Victims, steps and layouts are drawn; each way comes once. Who is slow is so from the start. */
+static struct plant draw(int index)
+{
+    struct ct_rng dice;
+    struct plant plant = {.way = &ways[index]};
+
+    ct_rng_init(&dice, SEED * 1000 + (uint64_t)index);
+    plant.victim = (int)ct_rng_below(&dice, RANKS);
+    plant.step = strcmp(plant.way->name, "slow") == 0 ? 4 : 20 + (int)ct_rng_below(&dice, 30);
+    plant.nodes = 1 + (int)ct_rng_below(&dice, 2);
+    return plant;
+}
+
+static void start(struct proc *agent, const struct plant *plant, const char *endpoint)
+{
+    const char *argv[16] = {proc_program("ctrun")};
+    static char words[4][64];
+    int count = 1;
+
+    (void)snprintf(words[0], sizeof words[0], "--nproc_per_node=%d", RANKS / plant->nodes);
+    (void)snprintf(words[1], sizeof words[1], "--rdzv_endpoint=%s", endpoint);
+    (void)snprintf(words[2], sizeof words[2], "%d", plant->victim);
+    (void)snprintf(words[3], sizeof words[3], "%d", plant->step);
+    argv[count++] = words[0];
+    if (plant->nodes > 1) {
+        argv[count++] = "--nnodes=2";
+        argv[count++] = words[1];
+    }
+    argv[count++] = "--hang_timeout=1s";
+    argv[count++] = "--no_python";
+    argv[count++] = proc_program("../tests/programs/hangs");
+    argv[count++] = plant->way->name;
+    argv[count++] = words[2];
+    argv[count++] = words[3];
+    argv[count++] = plant->way->timeout_ms;
+    proc_start(agent, argv, NULL);
+}
+
+/* Is every verdict in this text the right one? *ret_said: one with the call is there. */
+static bool check_text(const char *text, const struct plant *plant, bool *ret_said)
+{
+    static const char *const kinds[] = {"MISSING", "MISMATCH", "STUCK", "SLOW", "DEAD"};
+    char words[64], expected[64];
+    bool right = true;
+
+    (void)snprintf(expected, sizeof expected, "%s: rank %d (", plant->way->word, plant->victim);
+    for (size_t i = 0; i < CT_COUNT(kinds); i++) {
+        bool is_kind = strcmp(kinds[i], plant->way->word) == 0;
+
+        (void)snprintf(words, sizeof words, "%s: rank ", kinds[i]);
+        right = right && e2e_count(text, words) == (is_kind ? e2e_count(text, expected) : 0);
+    }
+    const char *line = strstr(text, expected);
+    *ret_said = *ret_said || (line != NULL && strstr(line, plant->way->call) != NULL);
+    return right;
+}
+
+/* Run it; true when the verdict is right on each node that says one, and node 0 does. */
+static bool is_named(const struct plant *plant)
+{
+    struct proc daemon, agents[2];
+    const char *endpoint = plant->nodes > 1 ? e2e_daemon(&daemon) : "";
+    bool right = true, said = false;
+
+    for (int i = 0; i < plant->nodes; i++)
+        start(&agents[i], plant, endpoint);
+    for (int i = 0; i < plant->nodes; i++) {
+        cr_assert_neq(proc_finish(&agents[i], 60), 0, "%s: %s", plant->way->name,
+                      ct_buf_str(&agents[i].text));
+        const char *text = ct_buf_str(&agents[i].text);
+
+        right = check_text(text, plant, &said) && right;
+        if (!right || (!said && i + 1 == plant->nodes))
+            (void)fprintf(stderr, "%s of rank %d at step %d, node %d of %d:\n%s\n",
+                          plant->way->name, plant->victim, plant->step, i, plant->nodes, text);
+        proc_free(&agents[i]);
+    }
+    if (plant->nodes > 1) {
+        (void)kill(daemon.pid, SIGKILL);
+        (void)proc_finish(&daemon, 10);
+        proc_free(&daemon);
+    }
+    return right && said;
+}
+
+Test(hangs, twenty_of_twenty_planted_hangs_at_eight_ranks_are_named_with_rank_kind_and_call)
+{
+    int named = 0;
+
+    for (int i = 0; i < CASES; i++) {
+        struct plant plant = draw(i);
+        bool is_right = is_named(&plant);
+
+        named += is_right;
+        if (!is_right)
+            (void)fprintf(stderr, "hang %d is not named: %s\n", i, plant.way->name);
+    }
+    cr_assert_eq(named, CASES, "%d of %d", named, CASES);
+}
+
+/* CI takes 2,000 steps; HANGS_STEPS=10000 is the whole measure. */
+Test(hangs, no_step_of_ranks_that_take_their_time_is_taken_for_a_hang)
+{
+    const char *steps = getenv("HANGS_STEPS");
+    struct proc agent;
+    char done[64];
+
+    steps = steps != NULL ? steps : "2000";
+    (void)snprintf(done, sizeof done, "done after %s steps", steps);
+    const char *const argv[] = {proc_program("ctrun"),
+                                "--nproc_per_node=8",
+                                "--hang_timeout=1s",
+                                "--no_python",
+                                proc_program("../tests/programs/hangs"),
+                                "jitter",
+                                "0",
+                                steps,
+                                "5000",
+                                NULL};
+    cr_assert_eq(proc_run(&agent, argv, NULL, 800), 0, "%s", ct_buf_str(&agent.text));
+    e2e_said(&agent, done);
+    e2e_not_said(&agent, " hangs");
+    e2e_not_said(&agent, ": rank ");
+    proc_free(&agent);
+}
