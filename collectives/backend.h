@@ -38,6 +38,10 @@ struct ct_tuning {
     int tcp_direct_world;     /* FAST: up to this many ranks talk each to each; 8 */
     int tcp_rails;            /* connections that share the collectives of a pair; 1 */
     size_t tcp_rail_bytes;    /* what is worth a rail of its own; 32 KiB */
+    size_t hier_small_bytes;  /* up to this each column carries all of it; 16 KiB */
+    size_t
+        hier_piece_bytes; /* a piece that moves on one level while others do on the other; 4 MiB */
+    bool inner;           /* a part of another group: nobody watches it */
 };
 
 struct ct_setup {
@@ -101,6 +105,7 @@ struct ct_backend {
     void (*close)(void *state);
 };
 
-extern const struct ct_backend ct_backend_self, ct_backend_thread, ct_backend_shm, ct_backend_tcp;
+extern const struct ct_backend ct_backend_self, ct_backend_thread, ct_backend_shm, ct_backend_hier,
+    ct_backend_tcp;
 
 #endif

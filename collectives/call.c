@@ -130,6 +130,7 @@ static bool has_buffers(const struct ct_call *call)
 
 bool ct_call_complete(struct ct_call *call)
 {
+    call->members = call->members > 0 ? call->members : call->size;
     if ((unsigned)call->dtype >= CT_DTYPE_COUNT || !fits_evenly(call) || !measure_parts(call))
         return false;
     if (call->peer < 0 || call->peer >= call->size || !has_buffers(call))

@@ -14,6 +14,7 @@ struct ct_call {
     enum ct_reduce reduce;
     enum ct_reduce_mode mode;
     int rank, size; /* this member, the group */
+    int members;    /* that an average divides by; 0: the group's */
     int peer;       /* the root, or the other end; in the group's ranks */
     uint32_t tag;
     size_t count; /* elements of a buffer, or of a part where parts are equal */

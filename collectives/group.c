@@ -19,8 +19,8 @@ enum { TIMEOUT_MS = 600000, GROUP_MAX = CT_KV_VALUE_MAX / 640, NAME_MAX_BYTES = 
 
 _Static_assert((int)GROUP_MAX <= (int)CT_SIGNATURE_PEERS, "every rank may be a root");
 
-static const struct ct_backend *const backends[] = {&ct_backend_self, &ct_backend_thread,
-                                                    &ct_backend_shm, &ct_backend_tcp};
+static const struct ct_backend *const backends[] = {
+    &ct_backend_self, &ct_backend_thread, &ct_backend_shm, &ct_backend_hier, &ct_backend_tcp};
 
 /* What each member puts into an exchange. */
 struct card {
@@ -267,7 +267,8 @@ static int check_options(const struct ct_job *job, const struct ct_group_options
 
     if (options->backend != NULL && !known_backend(options->backend))
         return ct_error_set(err, CT_EUSAGE,
-                            "backend \"%s\" is not known: use auto, self, thread, shm or tcp",
+                            "backend \"%s\" is not known: use auto, self, thread, shm, hier or "
+                            "tcp",
                             options->backend);
     if (options->name != NULL && strlen(options->name) > NAME_MAX_BYTES)
         return ct_error_set(err, CT_EUSAGE, "a group's name has at most %d bytes", NAME_MAX_BYTES);
@@ -303,6 +304,8 @@ static struct ct_tuning fill_tuning(const struct ct_tuning *given)
     DEFAULT(tcp_direct_world, 8);
     DEFAULT(tcp_rails, 1);
     DEFAULT(tcp_rail_bytes, 32 << 10);
+    DEFAULT(hier_small_bytes, 16 << 10);
+    DEFAULT(hier_piece_bytes, 4 << 20);
 #undef DEFAULT
     return tuning;
 }

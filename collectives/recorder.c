@@ -28,7 +28,7 @@ void ct_recorder_introduce(struct ct_worker_record *record)
 
 void ct_recorder_open(struct ct_group *group)
 {
-    struct ct_worker_record *record = group->job->record;
+    struct ct_worker_record *record = group->tuning.inner ? NULL : group->job->record;
 
     group->record = ct_worker_record_group_new(record, group->key, (uint32_t)group->rank,
                                                (uint32_t)group->size);

@@ -35,7 +35,7 @@ struct segment {
 struct ct_thread_world {
     int size;
     struct ct_job jobs[WORLD_MAX];
-    struct ct_job_node node;
+    struct ct_job_node nodes[WORLD_MAX];
     struct ct_control_page page;
     pthread_mutex_t lock; /* of the lists */
     pthread_cond_t changed;
@@ -196,13 +196,21 @@ void ct_world_segment_leave(void *segment)
 
 int ct_thread_world_new(int world, struct ct_thread_world **ret_world)
 {
-    struct ct_thread_world *made = calloc(1, sizeof *made);
+    return ct_thread_world_new_nodes(world, 1, ret_world);
+}
 
-    CT_ASSERT(world >= 1 && world <= WORLD_MAX);
+int ct_thread_world_new_nodes(int world, int nodes, struct ct_thread_world **ret_world)
+{
+    struct ct_thread_world *made = calloc(1, sizeof *made);
+    int slots = world / nodes;
+
+    CT_ASSERT(world >= 1 && world <= WORLD_MAX && slots * nodes == world);
     if (made == NULL)
         return CT_ENOMEM;
     made->size = world;
-    made->node = (struct ct_job_node){.slots = world};
+    for (int i = 0; i < nodes; i++)
+        made->nodes[i] =
+            (struct ct_job_node){.first_rank = i * slots, .slots = slots, .address = "127.0.0.1"};
     (void)pthread_mutex_init(&made->lock, NULL);
     (void)pthread_cond_init(&made->changed, NULL);
     for (int rank = 0; rank < world; rank++)
@@ -212,10 +220,11 @@ int ct_thread_world_new(int world, struct ct_thread_world **ret_world)
                            .base_rank = -1,
                            .rank = rank,
                            .world = world,
-                           .local_rank = rank,
-                           .local_world = world,
-                           .nnodes = 1},
-            .nodes = &made->node,
+                           .local_rank = rank % slots,
+                           .local_world = slots,
+                           .node_rank = rank / slots,
+                           .nnodes = nodes},
+            .nodes = made->nodes,
             .kv = {kv_set, kv_wait, made},
             .page = &made->page,
             .names = ct_job_names_new(),

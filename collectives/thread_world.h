@@ -23,6 +23,9 @@ struct ct_thread_world;
 /* A world of `world` ranks (1 .. 64). 0 or CT_ENOMEM. */
 int ct_thread_world_new(int world, struct ct_thread_world **ret_world);
 
+/* The same, as if on `nodes` nodes with equally many ranks, which reach each other by loopback. */
+int ct_thread_world_new_nodes(int world, int nodes, struct ct_thread_world **ret_world);
+
 /* The jobs must not be in use any more. NULL is fine. */
 void ct_thread_world_free(struct ct_thread_world *world);
 

@@ -17,7 +17,7 @@ void ct_local_reduce(struct ct_local *local, const struct ct_task *task, char *t
 {
     struct ct_reduction how = ct_reduction_of(&task->call);
 
-    how.divisor = task->call.reduce == CT_REDUCE_AVG ? local->size : 1;
+    how.divisor = task->call.reduce == CT_REDUCE_AVG ? task->call.members : 1;
     how.factor = local->factors;
     if (bytes > 0)
         ct_reduce_buffers(&how, to, local->sources, local->size,

@@ -225,7 +225,7 @@ static void compute(struct ct_wave *wave, const struct ct_call *call, const stru
         wave->sources[1] = locate(wave, call, chunk, step->c);
     }
     struct ct_reduction how = ct_reduction_of(call);
-    how.divisor = step->last && call->reduce == CT_REDUCE_AVG ? wave->size : 1;
+    how.divisor = step->last && call->reduce == CT_REDUCE_AVG ? call->members : 1;
     how.factor = wave->factors;
     ct_reduce_buffers(&how, to, wave->sources, sources, bytes / ct_dtype_size(call->dtype));
 }

@@ -1,6 +1,8 @@
 /* See rig.h. */
 #include "rig.h"
 
+#include "base/assert.h"
+
 #include <stdio.h>
 
 const struct ct_tuning tiny = {.local_chunk_bytes = 64,
@@ -11,7 +13,9 @@ const struct ct_tuning tiny = {.local_chunk_bytes = 64,
                                .tcp_rail_bytes = 64,
                                .local_direct_bytes = 64,
                                .tcp_flat_bytes = 64,
-                               .tcp_chain_bytes = 128};
+                               .tcp_chain_bytes = 128,
+                               .hier_small_bytes = 64,
+                               .hier_piece_bytes = 512};
 const char *const rig_backends[3] = {"thread", "shm", "tcp"};
 const int rig_worlds[6] = {1, 2, 3, 4, 5, 8};
 
@@ -46,7 +50,7 @@ int rig_run(struct rig *rig, int (*body)(struct ct_group *group, struct rig *rig
 {
     struct run run = {rig, body};
 
-    if (ct_thread_world_new(rig->world, &rig->threads) != 0)
+    if (ct_thread_world_new_nodes(rig->world, CT_MAX(rig->nodes, 1), &rig->threads) != 0)
         return __LINE__;
     int line = ct_thread_world_run(rig->threads, run_rank, &run);
     ct_thread_world_free(rig->threads);
@@ -65,5 +69,12 @@ struct criterion_test_params rig_cases(void)
 
 struct rig rig_case(int index)
 {
+    static const int layouts[][2] = {{4, 2}, {6, 2}, {8, 2}, {9, 3}}; /* world, nodes */
+    int flat = 3 * 6;
+
+    if (index >= flat)
+        return (struct rig){.backend = "hier",
+                            .world = layouts[index - flat][0],
+                            .nodes = layouts[index - flat][1]};
     return (struct rig){.backend = rig_backends[index / 6], .world = rig_worlds[index % 6]};
 }

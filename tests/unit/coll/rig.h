@@ -15,6 +15,7 @@
 struct rig {
     const char *backend; /* NULL: auto */
     int world;
+    int nodes;           /* as if on so many; 0: one */
     uint64_t timeout_ms; /* of the group's calls; 0: half a minute */
     struct ct_tuning tuning;
     void *shared;                    /* for the body */
@@ -32,8 +33,9 @@ int rig_run(struct rig *rig, int (*body)(struct ct_group *group, struct rig *rig
 extern const char *const rig_backends[3];
 extern const int rig_worlds[6];
 
-/* Each of these with each of those: the parameters of a test, and what one of them stands for. */
-enum { RIG_CASES = 3 * 6 };
+/* Each of these with each of those, and backend hier on some layouts: the parameters of a test, and
+ * what one of them stands for. */
+enum { RIG_CASES = 3 * 6 + 4 };
 struct criterion_test_params rig_cases(void);
 struct rig rig_case(int index);
 
