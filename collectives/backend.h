@@ -50,6 +50,7 @@ struct ct_setup {
     int rank, size;  /* in the group */
     const int *ranks;
     uint64_t deadline_ns; /* of the creation */
+    bool encrypt;         /* what leaves the node, or may */
     struct ct_tuning tuning;
 
     const char *backend; /* the one that is tried */

@@ -247,6 +247,7 @@ struct ct_group_options {
     int nranks;          /* how many lie in `ranks` */
     const char *backend; /* "auto" (or NULL), "self", "thread", "shm", "hier", "tcp" */
     uint64_t timeout_ms; /* of the creation and of each call that names none; 0: 600 000 */
+    bool encrypt;        /* connections between ranks (tcp, hier) use TLS 1.3; at all members */
 };
 
 /* Make a group: collective, every member calls it. The backend is the first of the table that suits

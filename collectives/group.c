@@ -357,6 +357,7 @@ static int form(struct ct_group *group, const struct ct_group_options *options,
                              .size = group->size,
                              .ranks = group->ranks,
                              .deadline_ns = start_ns + group->timeout_ms * 1000000u,
+                             .encrypt = group->encrypt,
                              .tuning = fill_tuning(tuning),
                              .failed_elsewhere = failed_elsewhere};
     return open_first(group, &setup, group->size == 1 ? "auto" : group->wanted, err);
@@ -381,6 +382,7 @@ int ct_group_make(struct ct_job *job, const struct ct_group_options *options,
         return ct_error_set(err, CT_ENOMEM, "no memory for a group");
     group->job = job;
     group->wanted = own_name(options->backend);
+    group->encrypt = options->encrypt;
     group->tuning = tuning != NULL ? *tuning : (struct ct_tuning){0};
     group->timeout_ms = options->timeout_ms != 0 ? options->timeout_ms : TIMEOUT_MS;
     for (int i = CT_REQUESTS_MAX - 1; i >= 0; i--) {

@@ -32,6 +32,7 @@ struct ct_group {
     int *ranks;                  /* of the members, in the job */
     char *key;                   /* unique in the round: "world/1" */
     const char *wanted;          /* the backend that was asked for, or "auto" */
+    bool encrypt;                /* as asked for */
     struct ct_tuning tuning;     /* as given */
     uint64_t splits;             /* how often it was split */
     struct ct_group_lane *lanes; /* [direction][peer] */

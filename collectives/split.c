@@ -72,6 +72,7 @@ static int make_part(struct ct_group *parent, const struct choice *choices,
                                            .ranks = ranks,
                                            .nranks = pick(parent, choices, colour, places, ranks),
                                            .backend = parent->wanted,
+                                           .encrypt = parent->encrypt,
                                            .timeout_ms = parent->timeout_ms};
 
         code = ct_group_make(parent->job, &options, &parent->tuning, ret_group, err);

@@ -2,6 +2,7 @@
 #include "backend/tcp.h"
 
 #include "backend/tcp_mesh.h"
+#include "backend/tcp_tls.h"
 #include "base/assert.h"
 
 #include <errno.h>
@@ -29,8 +30,11 @@ static void close_group(void *state)
     for (int i = 0; tcp->fds != NULL && i < tcp->lanes * tcp->size; i++)
         if (tcp->fds[i] >= 0)
             (void)close(tcp->fds[i]);
+    for (int i = 0; tcp->tls != NULL && i < tcp->lanes * tcp->size; i++)
+        ct_tcp_tls_free(tcp->tls[i]);
     if (tcp->listener >= 0)
         (void)close(tcp->listener);
+    free(tcp->tls);
     free(tcp->fds);
     free(tcp->queues);
     free(tcp->moves);
@@ -90,6 +94,35 @@ static int prepare(const struct ct_setup *setup, struct ct_blob *ret_blob, void 
     return code;
 }
 
+/* An end of TLS for each connection, when all members want it. */
+static int make_tls(struct ct_tcp *tcp, const struct ct_setup *setup, const struct ct_blob *blobs,
+                    struct ct_error *err)
+{
+    struct ct_mesh_address address, first;
+    int code = 0;
+
+    memcpy(&first, blobs[0].data, sizeof first);
+    for (int i = 0; i < tcp->size; i++) {
+        memcpy(&address, blobs[i].data, sizeof address);
+        if ((address.encrypted != 0) != setup->encrypt)
+            return ct_error_set(err, CT_EMISMATCH,
+                                "rank %d wants its connections encrypted, rank %d does not: each "
+                                "member must ask for the same",
+                                setup->encrypt ? setup->rank : i, setup->encrypt ? i : setup->rank);
+    }
+    if (!setup->encrypt)
+        return 0;
+    tcp->tls = calloc((size_t)tcp->lanes * (size_t)tcp->size, sizeof *tcp->tls);
+    if (tcp->tls == NULL)
+        return no_memory(tcp->size, err);
+    for (int i = 0; i < tcp->lanes * tcp->size && code == 0; i++)
+        if (i % tcp->size != tcp->rank)
+            code =
+                ct_tcp_tls_new(setup, first.key, i % tcp->size, i / tcp->size, &tcp->tls[i], err);
+    explicit_bzero(&first, sizeof first);
+    return code;
+}
+
 static int connect_group(void *state, const struct ct_setup *setup, const struct ct_blob *blobs,
                          struct ct_error *err)
 {
@@ -99,7 +132,8 @@ static int connect_group(void *state, const struct ct_setup *setup, const struct
     tcp->rails = tcp->lanes - CT_LANE_COLLECTIVE;
     if (!allocate(tcp))
         return no_memory(setup->size, err);
-    return ct_mesh_connect(setup, tcp->listener, blobs, tcp->fds, err);
+    int code = make_tls(tcp, setup, blobs, err);
+    return code != 0 ? code : ct_mesh_connect(setup, tcp->listener, blobs, tcp->fds, err);
 }
 
 static void settle(void *state)
@@ -112,11 +146,11 @@ static void settle(void *state)
 
 /* ---- messages --------------------------------------------------------------------------------*/
 
-static int closed(const struct ct_tcp_move *move, int error, struct ct_error *err)
+int ct_tcp_closed(int peer, int error, struct ct_error *err)
 {
     if (error == 0)
-        return ct_error_set(err, CT_ECLOSED, "rank %d has closed its connection", move->peer);
-    return ct_error_set(err, CT_ECLOSED, "the connection with rank %d is lost: %s", move->peer,
+        return ct_error_set(err, CT_ECLOSED, "rank %d has closed its connection", peer);
+    return ct_error_set(err, CT_ECLOSED, "the connection with rank %d is lost: %s", peer,
                         strerrordesc_np(error));
 }
 
@@ -126,6 +160,8 @@ int ct_tcp_attempt(struct ct_tcp *tcp, int lane, struct ct_tcp_move *move, struc
     short event = move->out ? POLLOUT : POLLIN;
 
     tcp->wanted[index] &= (short)~event;
+    if (tcp->tls != NULL)
+        return ct_tcp_tls_attempt(tcp->tls[index], tcp->fds[index], move, &tcp->wanted[index], err);
     while (move->header_left + move->left > 0) {
         struct iovec parts[2] = {
             {move->header + CT_GREETING_BYTES - move->header_left, move->header_left},
@@ -143,7 +179,7 @@ int ct_tcp_attempt(struct ct_tcp *tcp, int lane, struct ct_tcp_move *move, struc
             return 0;
         }
         if (done <= 0)
-            return closed(move, done < 0 ? errno : 0, err);
+            return ct_tcp_closed(move->peer, done < 0 ? errno : 0, err);
         size_t first = CT_MIN((size_t)done, move->header_left);
         move->header_left -= first;
         move->left -= (size_t)done - first;
@@ -185,9 +221,14 @@ static void park(void *state, uint32_t armed, uint64_t timeout_ns)
     (void)armed;
     if (timeout_ns == 0)
         return;
-    for (int i = 0; i < tcp->lanes * tcp->size; i++)
-        if (tcp->wanted[i] != 0)
-            tcp->polls[count++] = (struct pollfd){.fd = tcp->fds[i], .events = tcp->wanted[i]};
+    for (int i = 0; i < tcp->lanes * tcp->size; i++) {
+        short events = tcp->wanted[i];
+
+        if (tcp->tls != NULL && tcp->tls[i] != NULL)
+            events |= ct_tcp_tls_wanted(tcp->tls[i]);
+        if (events != 0)
+            tcp->polls[count++] = (struct pollfd){.fd = tcp->fds[i], .events = events};
+    }
     (void)ppoll(tcp->polls, count, &limit, NULL);
 }
 
@@ -227,9 +268,11 @@ static void fail(void *state, int code)
     for (int peer = 0; peer < tcp->size; peer++) {
         if (peer == tcp->rank)
             continue;
-        if (between_messages(tcp, peer))
-            (void)send(tcp->fds[CT_LANE_COLLECTIVE * tcp->size + peer], header, sizeof header,
-                       MSG_DONTWAIT | MSG_NOSIGNAL);
+        int index = CT_LANE_COLLECTIVE * tcp->size + peer;
+        if (between_messages(tcp, peer) && tcp->tls != NULL)
+            ct_tcp_tls_part(tcp->tls[index], tcp->fds[index], header);
+        else if (between_messages(tcp, peer))
+            (void)send(tcp->fds[index], header, sizeof header, MSG_DONTWAIT | MSG_NOSIGNAL);
         for (int lane = 0; lane < tcp->lanes; lane++)
             (void)shutdown(tcp->fds[lane * tcp->size + peer], SHUT_WR);
     }

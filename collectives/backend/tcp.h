@@ -32,10 +32,11 @@ struct ct_tcp_queue {
 
 struct ct_tcp {
     int rank, size;
-    int listener; /* while the group forms; then -1 */
-    int rails;    /* connections of a pair that its collectives share */
-    int lanes;    /* all connections of a pair */
-    int *fds;     /* [lane][peer] */
+    int listener;            /* while the group forms; then -1 */
+    int rails;               /* connections of a pair that its collectives share */
+    int lanes;               /* all connections of a pair */
+    int *fds;                /* [lane][peer] */
+    struct ct_tcp_tls **tls; /* [lane][peer]; NULL: in clear */
 
     /* the collective under way */
     bool busy;
@@ -51,6 +52,9 @@ struct ct_tcp {
     short *wanted;          /* [lane][peer]: the poll events that would help */
     struct pollfd *polls;
 };
+
+/* CT_ECLOSED with its sentence; `error` is an errno, 0: an orderly end. */
+int ct_tcp_closed(int peer, int error, struct ct_error *err);
 
 /* One attempt to move header and data on a lane; counts what is left down. 1 all moved, 0 not yet,
  * or CT_ECLOSED. */

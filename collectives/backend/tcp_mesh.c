@@ -129,7 +129,8 @@ int ct_mesh_listen(const struct ct_setup *setup, struct ct_mesh_address *ret_add
                             "rank %d's node has no address that other nodes can reach: give one "
                             "with --local-addr",
                             setup->ranks[setup->rank]);
-    if (getrandom(ret_address->secret, CT_SECRET_BYTES, 0) != CT_SECRET_BYTES)
+    if (getrandom(ret_address->secret, CT_SECRET_BYTES, 0) != CT_SECRET_BYTES ||
+        getrandom(ret_address->key, CT_SECRET_BYTES, 0) != CT_SECRET_BYTES)
         return os_error(err, -errno, "getrandom", address);
     code = resolve(address, &info, err);
     if (code != 0)
@@ -138,6 +139,7 @@ int ct_mesh_listen(const struct ct_setup *setup, struct ct_mesh_address *ret_add
     freeaddrinfo(info);
     if (code < 0)
         return code;
+    ret_address->encrypted = setup->encrypt;
     ret_address->rails = (uint32_t)setup->tuning.tcp_rails;
     *ret_fd = code;
     return 0;

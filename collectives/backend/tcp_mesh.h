@@ -9,7 +9,8 @@
  *
  * The secret is drawn by member 0 for this group and travels through the store, which is
  * authenticated; whoever does not know it is hung up on, and cannot keep others from connecting.
- * The data itself is neither encrypted nor signed. */
+ * The data itself is neither encrypted nor signed, unless the group asked for TLS (tcp_tls.h): its
+ * key is a second secret, which no connection carries. */
 #ifndef CT_COLL_TCP_MESH_H
 #define CT_COLL_TCP_MESH_H
 
@@ -26,7 +27,9 @@ struct ct_mesh_address {
     uint32_t rails; /* 1 .. CT_RAILS_MAX */
     struct sockaddr_storage socket;
     uint32_t socket_bytes;
+    uint32_t encrypted; /* all must agree */
     unsigned char secret[CT_SECRET_BYTES];
+    unsigned char key[CT_SECRET_BYTES];
 };
 _Static_assert(sizeof(struct ct_mesh_address) <= CT_BLOB_BYTES, "fits the blob");
 

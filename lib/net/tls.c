@@ -260,6 +260,13 @@ static int shake_hands(struct ct_tls *tls, struct ct_error *err)
     return 1;
 }
 
+int ct_tls_handshake(struct ct_tls *tls, struct ct_error *err)
+{
+    if (tls->stranger)
+        return refuse_stranger(tls, err);
+    return tls->ready ? 0 : CT_MIN(shake_hands(tls, err), 0);
+}
+
 long ct_tls_read(struct ct_tls *tls, void *to, size_t room, struct ct_error *err)
 {
     if (tls->stranger)

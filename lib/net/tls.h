@@ -47,6 +47,9 @@ void ct_tls_free(struct ct_tls *tls);
 /* Bytes from the network; what they cause is seen by read and drain. 0 or CT_ENOMEM. */
 int ct_tls_feed(struct ct_tls *tls, const void *data, size_t size);
 
+/* Go on with the handshake alone. 0; CT_EAUTH or CT_EPROTOCOL as below. */
+int ct_tls_handshake(struct ct_tls *tls, struct ct_error *err);
+
 /* Go on with the handshake, then decrypt up to `room` bytes. Returns their number, 0 when more
  * input is needed; CT_ECLOSED after the peer's orderly end; CT_EAUTH when the handshake failed,
  * CT_EPROTOCOL when it is no TLS or was tampered with (the sentence says what the peer seems to

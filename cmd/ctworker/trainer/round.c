@@ -128,7 +128,8 @@ static int join_group(struct ct_worker *worker, struct ct_error *err)
 {
     const struct ct_group_options options = {
         .backend = ct_config_word(worker->cfg, &worker->cfg->parallel.backend),
-        .timeout_ms = (uint64_t)worker->cfg->parallel.timeout_ms};
+        .timeout_ms = (uint64_t)worker->cfg->parallel.timeout_ms,
+        .encrypt = worker->cfg->parallel.encrypt};
 
     return worker->me->world > 1 ? ct_group_new(worker->job, &options, &worker->group, err) : 0;
 }

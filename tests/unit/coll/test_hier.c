@@ -1,0 +1,196 @@
+/* Backend hier when something goes wrong on one of its levels, and encrypted; that it computes what
+ * others compute is in test_conformance.c. Four ranks on two nodes. */
+#include "base/assert.h"
+#include "base/clock.h"
+#include "rig.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+TestSuite(hier, .timeout = 60);
+
+enum { WORLD = 4, NODES = 2, COUNT = 3000 };
+
+struct scene {
+    int op;
+    _Atomic int entered;
+    pthread_barrier_t left;
+    int codes[WORLD];
+    uint64_t elapsed_ms[WORLD];
+};
+
+static struct rig rig_of(struct scene *scene, int op)
+{
+    *scene = (struct scene){.op = op};
+    cr_assert_eq(pthread_barrier_init(&scene->left, NULL, WORLD), 0);
+    return (struct rig){
+        .backend = "hier", .world = WORLD, .nodes = NODES, .tuning = tiny, .shared = scene};
+}
+
+enum { OPS = 7 };
+
+static int call(struct ct_group *group, int op)
+{
+    static _Thread_local float data[WORLD * COUNT];
+
+    switch (op) {
+    case 0:
+        return ct_all_reduce(group, ct_inplace(data, COUNT, CT_F32), CT_REDUCE_SUM, NULL);
+    case 1:
+        return ct_broadcast(group, ct_inplace(data, COUNT, CT_F32), WORLD - 1, NULL);
+    case 2:
+        return ct_all_gather(group, ct_inplace(data, COUNT, CT_F32), NULL);
+    case 3:
+        return ct_reduce_scatter(group, ct_inplace(data, COUNT, CT_F32), CT_REDUCE_AVG, NULL);
+    case 4:
+        return ct_barrier(group, NULL);
+    case 5:
+        return ct_recv(group, ct_inplace(data, COUNT, CT_F32), WORLD - 1, NULL);
+    default:
+        return ct_all_to_all(group, ct_from_to(data, NULL, 0, CT_F32), NULL);
+    }
+}
+
+static void make_call(struct ct_group *group, struct scene *scene)
+{
+    int rank = ct_group_rank(group);
+    uint64_t start_ms = ct_clock_mono_ms(&ct_clock_system);
+
+    atomic_fetch_add(&scene->entered, 1);
+    scene->codes[rank] = call(group, scene->op);
+    scene->elapsed_ms[rank] = ct_clock_mono_ms(&ct_clock_system) - start_ms;
+}
+
+/* The last rank does not call: its round is revoked when the others are in. */
+static int revoke_the_round(struct ct_group *group, struct rig *rig)
+{
+    struct scene *scene = rig->shared;
+
+    if (ct_group_rank(group) < WORLD - 1) {
+        make_call(group, scene);
+    } else {
+        while (atomic_load(&scene->entered) < WORLD - 1)
+            (void)sched_yield();
+        ct_thread_world_revoke(rig->threads);
+    }
+    (void)pthread_barrier_wait(&scene->left);
+    return 0;
+}
+
+Test(hier, a_revoked_round_ends_every_operation)
+{
+    for (int op = 0; op < OPS; op++) {
+        struct scene scene;
+        struct rig rig = rig_of(&scene, op);
+
+        cr_assert_eq(rig_run(&rig, revoke_the_round), 0);
+        for (int rank = 0; rank < WORLD - 1; rank++)
+            cr_assert_eq(scene.codes[rank], CT_EREVOKED, "op %d rank %d: %d", op, rank,
+                         scene.codes[rank]);
+    }
+}
+
+static int stay_away(struct ct_group *group, struct rig *rig)
+{
+    struct scene *scene = rig->shared;
+
+    if (ct_group_rank(group) < WORLD - 1)
+        make_call(group, scene);
+    (void)pthread_barrier_wait(&scene->left);
+    return 0;
+}
+
+Test(hier, a_missing_rank_is_a_timeout_on_all_levels)
+{
+    for (int op = 0; op < OPS; op++) {
+        struct scene scene;
+        struct rig rig = rig_of(&scene, op);
+
+        rig.timeout_ms = 200;
+        cr_assert_eq(rig_run(&rig, stay_away), 0);
+        for (int rank = 0; rank < WORLD - 1; rank++) {
+            cr_assert_eq(scene.codes[rank], CT_ETIMEOUT, "op %d rank %d: %d", op, rank,
+                         scene.codes[rank]);
+            cr_assert_lt(scene.elapsed_ms[rank], 5000);
+        }
+    }
+}
+
+/* Rank 3 calls something else: nobody gets a result, nobody hangs. */
+static int disagree(struct ct_group *group, struct rig *rig)
+{
+    struct scene *scene = rig->shared;
+    int rank = ct_group_rank(group);
+
+    scene->codes[rank] = call(group, rank == WORLD - 1 ? 2 : 0);
+    return 0;
+}
+
+Test(hier, ranks_that_call_different_operations_learn_it)
+{
+    struct scene scene;
+    struct rig rig = rig_of(&scene, 0);
+    int mismatches = 0;
+
+    rig.timeout_ms = 2000;
+    cr_assert_eq(rig_run(&rig, disagree), 0);
+    for (int rank = 0; rank < WORLD; rank++) {
+        cr_assert_lt(scene.codes[rank], 0);
+        mismatches += scene.codes[rank] == CT_EMISMATCH;
+    }
+    cr_assert_gt(mismatches, 0);
+}
+
+/* Two groups of the same ranks, each with calls under way, finished in turns. */
+static int both(struct ct_job *job, void *context)
+{
+    struct ct_group *groups[2];
+    struct ct_request *requests[2][3];
+    static _Thread_local float data[2][3][COUNT];
+    struct ct_error err;
+    int code = 0;
+
+    (void)context;
+    for (int g = 0; g < 2; g++) {
+        struct ct_group_options options = {.name = g == 0 ? "a" : "b", .backend = "hier"};
+
+        if (ct_group_new_tuned(job, &options, &tiny, &groups[g], &err) != 0)
+            return __LINE__;
+    }
+    for (int i = 0; i < 3; i++)
+        for (int g = 0; g < 2; g++) {
+            for (int k = 0; k < COUNT; k++)
+                data[g][i][k] = (float)(g + 1);
+            code |= ct_all_reduce_start(groups[g], ct_inplace(data[g][i], COUNT, CT_F32),
+                                        CT_REDUCE_SUM, NULL, &requests[g][i]);
+        }
+    for (int open = 6; open > 0 && code == 0;)
+        for (int g = 0; g < 2; g++)
+            for (int i = 0; i < 3; i++) {
+                int over = requests[g][i] != NULL ? ct_test(requests[g][i]) : 0;
+
+                if (over < 0)
+                    return __LINE__;
+                if (over == 1) {
+                    requests[g][i] = NULL;
+                    open--;
+                }
+            }
+    for (int g = 0; g < 2 && code == 0; g++)
+        for (int i = 0; i < 3; i++)
+            for (int k = 0; k < COUNT; k++)
+                code |= data[g][i][k] != (float)(WORLD * (g + 1));
+    for (int g = 0; g < 2; g++)
+        ct_group_free(groups[g]);
+    return code == 0 ? 0 : __LINE__;
+}
+
+Test(hier, two_groups_are_under_way_together)
+{
+    struct ct_thread_world *world;
+
+    cr_assert_eq(ct_thread_world_new_nodes(WORLD, NODES, &world), 0);
+    cr_assert_eq(ct_thread_world_run(world, both, NULL), 0);
+    ct_thread_world_free(world);
+}
