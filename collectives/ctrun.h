@@ -272,7 +272,8 @@ uint64_t ct_group_waited_ns(const struct ct_group *group);
  * `key`, equal keys by their rank in `parent`. With CT_NO_COLOUR a member belongs to none, and gets
  * NULL. Collective over `parent`, among its other collectives; parts of parts are possible, and all
  * of them live and work at the same time as the parent, each to be freed. Backend (by its name, or
- * auto) and timeout are the parent's. 0, or an error with its sentence. */
+ * auto; auto for hier), encryption and timeout are the parent's. 0, or an error with its sentence.
+ */
 enum { CT_NO_COLOUR = -1 };
 int ct_group_split(struct ct_group *parent, int colour, int key, struct ct_group **ret_group,
                    struct ct_error *err);

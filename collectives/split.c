@@ -47,6 +47,12 @@ static int pick(const struct ct_group *parent, const struct choice *choices, int
     return count;
 }
 
+/* A part may lie on one node, or on nodes unequally: where the levels of hier are not to be had. */
+static const char *backend_of_part(const struct ct_group *parent)
+{
+    return strcmp(parent->wanted, "hier") == 0 ? "auto" : parent->wanted;
+}
+
 /* All choices are known: make this member's part. */
 static int make_part(struct ct_group *parent, const struct choice *choices,
                      struct ct_group **ret_group, struct ct_error *err)
@@ -71,7 +77,7 @@ static int make_part(struct ct_group *parent, const struct choice *choices,
         struct ct_group_options options = {.name = name,
                                            .ranks = ranks,
                                            .nranks = pick(parent, choices, colour, places, ranks),
-                                           .backend = parent->wanted,
+                                           .backend = backend_of_part(parent),
                                            .encrypt = parent->encrypt,
                                            .timeout_ms = parent->timeout_ms};
 

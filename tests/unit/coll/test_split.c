@@ -31,7 +31,7 @@ static int split_by_parity(struct ct_group *group, struct rig *rig)
         return __LINE__;
     if (ct_group_size(half) != size || ct_group_rank(half) != size - 1 - rank / 2)
         line = __LINE__;
-    else if (size > 1 && strcmp(ct_group_backend(half), rig->backend) != 0)
+    else if (size > 1 && rig->nodes == 0 && strcmp(ct_group_backend(half), rig->backend) != 0)
         line = __LINE__;
     else if (sum_over(half, rank) != expected)
         line = __LINE__;
