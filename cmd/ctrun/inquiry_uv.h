@@ -28,7 +28,7 @@ struct inquiry;
 struct node;
 
 /* `local_rank` in a call of node->calls that is an inquiry's. */
-enum { INQUIRY_CALLER = UINT32_MAX };
+#define INQUIRY_CALLER UINT32_MAX
 
 struct inquiry_answer {
     enum ct_verdict_kind kind; /* CT_VERDICT_NONE: nobody was found */
