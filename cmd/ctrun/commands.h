@@ -23,6 +23,9 @@ int ct_cmd_slurm(int argc, char **argv);
  * or uncordon. */
 int ct_cmd_admin(int argc, char **argv);
 
+/* flight_cmd.c: the flight recorders of the ranks on this machine. */
+int ct_cmd_flight(int argc, char **argv);
+
 /* main.c: what ctrun can do; its version. */
 int ct_cmd_help(int argc, char **argv);
 int ct_cmd_version(int argc, char **argv);

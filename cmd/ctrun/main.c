@@ -27,6 +27,8 @@ static const struct command {
     {"cordon", ct_cmd_admin, "HOST [--for TIME] [--reason TEXT]",
      "keep a host out of new rounds of a running job"},
     {"uncordon", ct_cmd_admin, "HOST", "let it in again"},
+    {"flight", ct_cmd_flight, "[--rank N] [--json]",
+     "the last 4,096 collectives of each rank on this machine, as they are now"},
     {"config", ct_cmd_config, "[OPTIONS] FILE",
      "what a configuration comes to, and what may be in one"},
     {"slurm", ct_cmd_slurm, "[--submit] [--requeue] [OPTIONS] train.yaml | PROGRAM [ARGS]",

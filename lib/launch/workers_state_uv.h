@@ -23,6 +23,7 @@ struct worker {
     int64_t ended_ms; /* since 1970 */
     struct ct_worker_link *link;
     const struct ct_worker_record *record;
+    int record_fd; /* kept open, so that `ctrun flight` finds it among this process's; 0: none */
     int fault_code;
     char *fault;      /* the sentence it announced, or NULL */
     char *error_file; /* where it may say more, or NULL */

@@ -112,6 +112,13 @@ static void say(struct ct_workers *workers)
     ct_buf_deinit(&text);
 }
 
+static void forget_record(struct worker *worker)
+{
+    ct_worker_record_unmap(worker->record);
+    if (worker->record_fd > 0)
+        (void)close(worker->record_fd);
+}
+
 /* The round is over: nothing of it stays but what was counted. */
 static void finish(struct ct_workers *workers)
 {
@@ -120,7 +127,7 @@ static void finish(struct ct_workers *workers)
     for (uint32_t i = 0; i < workers->count; i++) {
         ct_outputs_end(workers->outputs, i);
         ct_worker_link_free(workers->all[i].link);
-        ct_worker_record_unmap(workers->all[i].record);
+        forget_record(&workers->all[i]);
         free(workers->all[i].fault);
         free(workers->all[i].error_file);
     }
@@ -248,6 +255,8 @@ static int start_one(struct ct_workers *workers, const struct ct_workers_round *
     if (rc == 0)
         rc = ct_worker_record_new(&worker->record, &spawn.fds[CT_RECORD_FD], err);
     if (rc == 0)
+        worker->record_fd = fcntl(spawn.fds[CT_RECORD_FD], F_DUPFD_CLOEXEC, CT_SPAWN_FDS);
+    if (rc == 0)
         rc = ct_spawn(&spawn, &worker->pid, err);
     if (rc == 0 && workers->guard != NULL)
         ct_guard_set(workers->guard, local_rank, worker->pid);
@@ -308,7 +317,7 @@ static void clear(struct ct_workers *workers, uint32_t local_rank)
 
     ct_outputs_end(workers->outputs, local_rank);
     ct_worker_link_free(worker->link);
-    ct_worker_record_unmap(worker->record);
+    forget_record(worker);
     free(worker->fault);
     free(worker->error_file);
     *worker = (struct worker){.pid = 0};

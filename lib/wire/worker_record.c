@@ -36,6 +36,16 @@ int ct_worker_record_new(const struct ct_worker_record **ret_record, int *ret_fd
     return 0;
 }
 
+int ct_worker_record_look(int fd, const struct ct_worker_record **ret_record, struct ct_error *err)
+{
+    void *page;
+    int code = ct_page_open(&worker_record, fd, PROT_READ, &page, err);
+
+    if (code == 0)
+        *ret_record = page;
+    return code;
+}
+
 static void read_text(const _Atomic char *from, char *to, size_t room)
 {
     for (size_t i = 0; i < room; i++) {

@@ -91,6 +91,10 @@ _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_CHAR_LOCK_FREE == 2, "share
 int ct_worker_record_new(const struct ct_worker_record **ret_record, int *ret_fd,
                          struct ct_error *err);
 
+/* Map the record behind `fd` for reading alone: that of another agent's worker, say. As
+ * ct_worker_record_open. */
+int ct_worker_record_look(int fd, const struct ct_worker_record **ret_record, struct ct_error *err);
+
 /* One group as it was read. */
 struct ct_record_call {
     uint64_t id, entered, completed, waiting, since_ns;

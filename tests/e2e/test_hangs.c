@@ -179,3 +179,53 @@ Test(hangs, no_step_of_ranks_that_take_their_time_is_taken_for_a_hang)
     e2e_not_said(&agent, ": rank ");
     proc_free(&agent);
 }
+
+/* ---- looking at recorders ---------------------------------------------------------------------*/
+
+/* Does `ctrun flight` show a rank that has begun what it waits in? */
+static bool is_shown(void *context)
+{
+    const char *const argv[] = {proc_program("ctrun"), "flight", "--rank=1", NULL};
+    struct proc flight;
+    bool shown = proc_run(&flight, argv, NULL, 10) == 0 &&
+                 strstr(ct_buf_str(&flight.text), "started") != NULL &&
+                 strstr(ct_buf_str(&flight.text), "(number 50) in world/1  hangs+0x") != NULL;
+
+    (void)context;
+    proc_free(&flight);
+    return shown;
+}
+
+Test(hangs, ctrun_flight_shows_the_calls_of_ranks_that_run_or_hang)
+{
+    struct proc agent;
+
+    e2e_start(&agent, "--nproc_per_node=2", "--hang_timeout=60s", "--no_python",
+              proc_program("../tests/programs/hangs"), "sleep", "0", "25", NULL);
+    proc_until(is_shown, NULL, 30, "rank 1 in number 50");
+    cr_assert_eq(kill(agent.pid, SIGTERM), 0);
+    (void)proc_finish(&agent, 60);
+    proc_free(&agent);
+}
+
+Test(hangs, the_recorders_of_all_ranks_are_left_in_the_log_folder)
+{
+    struct proc agent;
+    char folder[512];
+
+    (void)snprintf(folder, sizeof folder, "--log_dir=%s", e2e_in_folder("logs"));
+    cr_assert_neq(e2e_run(&agent, "--nproc_per_node=2", folder, "--no_python",
+                          proc_program("../tests/programs/hangs"), "count", "1", "25", NULL),
+                  0);
+    e2e_said(&agent, "MISMATCH: rank 1 (");
+    for (int rank = 0; rank < 2; rank++) {
+        char pattern[512];
+
+        (void)snprintf(pattern, sizeof pattern, "%s/none_*/flight_rank_000%d.g1.json",
+                       e2e_in_folder("logs"), rank);
+        const char *text = e2e_read(e2e_glob(pattern));
+        cr_assert_not_null(strstr(text, "\"number\":50"), "%s", text);
+        cr_assert_not_null(strstr(text, "\"state\":\"failed\""));
+    }
+    proc_free(&agent);
+}
