@@ -192,11 +192,15 @@ static bool last_call_after_join(const struct ct_config *cfg, const void *member
 
 /* ---- training ------------------------------------------------------------------------------- */
 
-static bool too_few_classes(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+static bool wrong_classes(const struct ct_config *cfg, const void *member, struct ct_buf *why)
 {
     int64_t least = cfg->model.loss == CT_CONFIG_LOSS_CROSS_ENTROPY ? 2 : 1;
     int64_t classes = *(const int64_t *)member;
 
+    if (cfg->model.type == CT_CONFIG_MODEL_GPT) {
+        (void)ct_buf_puts(why, "is not for a gpt: give model.vocabulary, or nothing");
+        return classes != 0;
+    }
     if (classes == 0)
         (void)ct_buf_puts(why, "is missing: say how many classes the labels have");
     else
@@ -215,6 +219,25 @@ static bool too_many_layers(const struct ct_config *cfg, const void *member, str
     return hidden->count > MOST;
 }
 
+/* A size of a gpt that nothing gives. */
+static bool size_missing(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    (void)ct_buf_puts(why, "is missing: a gpt needs it, or a model.preset");
+    return cfg->model.type == CT_CONFIG_MODEL_GPT &&
+           cfg->model.preset == CT_CONFIG_GPT_PRESET_NONE && *(const int64_t *)member == 0;
+}
+
+static bool heads_do_not_divide(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    int64_t heads = *(const int64_t *)member, width = cfg->model.width;
+
+    (void)ct_buf_printf(why,
+                        "%" PRId64 " does not divide model.width %" PRId64
+                        ": each head has an equal share of the columns",
+                        heads, width);
+    return heads > 0 && width % heads != 0;
+}
+
 /* The data source that a member of it belongs to. */
 static const struct ct_config_source *source_of(const struct ct_config *cfg, const void *member)
 {
@@ -228,6 +251,20 @@ static bool source_wanted(const struct ct_config *cfg, const struct ct_config_so
 {
     return source == &cfg->data.train || source->path[0] != '\0' || source->images[0] != '\0' ||
            source->labels[0] != '\0';
+}
+
+/* Windows of tokens are for a gpt, features for all others. */
+static bool wrong_format(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    enum ct_config_format format = *(const enum ct_config_format *)member;
+    bool tokens = format == CT_CONFIG_FORMAT_TEXT || format == CT_CONFIG_FORMAT_TOKENS;
+    bool gpt = cfg->model.type == CT_CONFIG_MODEL_GPT;
+
+    (void)ct_buf_printf(why, "%s gives %s, but a model of type %s takes %s",
+                        ct_config_word(cfg, member), tokens ? "tokens" : "features",
+                        ct_config_word(cfg, &cfg->model.type),
+                        gpt ? "tokens (text, tokens)" : "features (csv, idx)");
+    return source_wanted(cfg, source_of(cfg, member)) && tokens != gpt;
 }
 
 /* A file of a source that its format does not have, or needs and lacks. */
@@ -331,8 +368,15 @@ static const struct rule rules[] = {
     {AT(launch.requeue_signals), AT(launch.requeue_signals), false, bad_signals},
     {AT(launch.forward_signals), AT(launch.signals_to_handle), false, signal_in_both_lists},
     {AT(launch.last_call_ms), AT(launch.join_timeout_ms), false, last_call_after_join},
-    {AT(model.classes), AT(model.loss), true, too_few_classes},
+    {AT(model.classes), AT(model.loss), true, wrong_classes},
     {AT(model.hidden), AT(model.hidden), true, too_many_layers},
+    {AT(model.context), AT(model.preset), true, size_missing},
+    {AT(model.layers), AT(model.preset), true, size_missing},
+    {AT(model.heads), AT(model.preset), true, size_missing},
+    {AT(model.width), AT(model.preset), true, size_missing},
+    {AT(model.heads), AT(model.width), true, heads_do_not_divide},
+    {AT(data.train.format), AT(model.type), true, wrong_format},
+    {AT(data.eval.format), AT(model.type), true, wrong_format},
     {AT(data.train.path), AT(data.train.format), true, wrong_file},
     {AT(data.train.images), AT(data.train.format), true, wrong_file},
     {AT(data.train.labels), AT(data.train.format), true, wrong_file},

@@ -4,17 +4,18 @@
 #include "agree.h"
 #include "base/assert.h"
 #include "heal.h"
+#include "model.h"
 #include "resume.h"
 
 #include <stdlib.h>
 
-/* Rows of one evaluation call: enough to keep the kernels busy, few enough to stay small. */
-enum { EVAL_ROWS_MAX = 512 };
+/* Rows and labels of one evaluation call: enough to keep the kernels busy, few enough to stay
+ * small.
+ */
+enum { EVAL_ROWS_MAX = 512, EVAL_LABELS_MAX = 4096 };
 
 /* Words of config.def and of the libraries that carry the same meaning have the same order. */
 #define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a)
-SAME(CT_CONFIG_LOSS_CROSS_ENTROPY, CT_LOSS_CROSS_ENTROPY);
-SAME(CT_CONFIG_LOSS_MSE, CT_LOSS_MSE);
 SAME(CT_CONFIG_OPTIMIZER_SGD, CT_OPTIM_SGD);
 SAME(CT_CONFIG_OPTIMIZER_ADAMW, CT_OPTIM_ADAMW);
 SAME(CT_CONFIG_REDUCE_FAST, CT_PLAN_FAST);
@@ -23,12 +24,6 @@ SAME(CT_CONFIG_REDUCE_INVARIANT, CT_PLAN_INVARIANT);
 SAME(CT_CONFIG_SCHEDULE_CONSTANT, CT_SCHEDULE_CONSTANT);
 SAME(CT_CONFIG_SCHEDULE_LINEAR, CT_SCHEDULE_LINEAR);
 SAME(CT_CONFIG_SCHEDULE_COSINE, CT_SCHEDULE_COSINE);
-
-static const enum ct_activation activations[] = {
-    [CT_CONFIG_ACTIVATION_RELU] = CT_ACT_RELU,
-    [CT_CONFIG_ACTIVATION_GELU] = CT_ACT_GELU,
-    [CT_CONFIG_ACTIVATION_TANH] = CT_ACT_TANH,
-};
 
 /* ---- entering -------------------------------------------------------------------------------- */
 
@@ -64,7 +59,8 @@ static int set_evaluation(struct ct_worker *worker, struct ct_error *err)
 
     if (rows == 0)
         return 0;
-    uint32_t each = (uint32_t)CT_MIN((rows + world - 1) / world, (size_t)EVAL_ROWS_MAX);
+    size_t most = CT_MIN(EVAL_LABELS_MAX / worker->eval.labels_per_row, (size_t)EVAL_ROWS_MAX);
+    uint32_t each = (uint32_t)CT_MIN((rows + world - 1) / world, CT_MAX(most, 1));
     worker->eval_sampler =
         (struct ct_sampler){.rows = rows, .global_batch = (uint64_t)each * world};
     worker->eval_share = (struct ct_share){(uint32_t)worker->me->rank, world, 1, each};
@@ -79,15 +75,7 @@ static int set_evaluation(struct ct_worker *worker, struct ct_error *err)
 static int build_plan(struct ct_worker *worker, struct ct_error *err)
 {
     const struct ct_config *cfg = worker->cfg;
-    const struct ct_model_spec model = {
-        .input = (int64_t)worker->train.width,
-        .hidden = cfg->model.hidden.at,
-        .hidden_count = (int)cfg->model.hidden.count,
-        .classes = cfg->model.classes,
-        .activation = activations[cfg->model.activation],
-        .loss = (enum ct_loss)cfg->model.loss,
-        .dtype = CT_F32,
-    };
+    const struct ct_model_spec model = ct_model_of(cfg, &worker->train);
     const struct ct_plan_options options = {
         .world = worker->me->world,
         .micro_rows = worker->batch.micro,

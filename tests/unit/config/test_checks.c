@@ -10,7 +10,9 @@
 TestSuite(checks, .timeout = 30);
 
 #define MODEL "model: {classes: 10}\n"
+#define GPT "model: {type: gpt, context: 8, layers: 2, heads: 2, width: 8}\n"
 #define DATA "data: {train: {path: d.csv}}\n"
+#define TEXT "data: {train: {format: text, path: t}}\n"
 
 static const struct {
     const char *yaml, *complaints;
@@ -30,13 +32,13 @@ static const struct {
     {MODEL "data: {train: {path: d}, eval: {labels: l}}\n",
      "a.yaml: data.eval.path is missing: format csv reads it\n"
      "a.yaml:2:41: data.eval.labels is given, but format csv does not read it\n"},
-    {MODEL "data: {train: {format: text}}\n",
+    {GPT "data: {train: {format: text}}\n",
      "a.yaml: data.train.path is missing: format text reads it\n"},
-    {MODEL "data: {train: {format: text, path: p, tokenizer: gpt2}}\n",
+    {GPT "data: {train: {format: text, path: p, tokenizer: gpt2}}\n",
      "a.yaml: data.train.merges is missing: the tokenizer gpt2 reads it\n"},
-    {MODEL "data: {train: {format: text, path: p, tokenizer: char, merges: m}}\n",
+    {GPT "data: {train: {format: text, path: p, tokenizer: char, merges: m}}\n",
      "a.yaml:2:64: data.train.merges is given, but only a text's tokenizer gpt2 reads it\n"},
-    {MODEL "data: {train: {format: tokens, path: p_*.bin, images: i}}\n",
+    {GPT "data: {train: {format: tokens, path: p_*.bin, images: i}}\n",
      "a.yaml:2:55: data.train.images is given, but format tokens does not read it\n"},
     {MODEL "data: {train: {path: d}, eval: {format: idx, labels: l}}\n",
      "a.yaml: data.eval.images is missing: format idx reads it\n"},
@@ -60,6 +62,24 @@ static const struct {
      "a.yaml:3:18: launch.nnodes has a MIN above its MAX (3:2); turn them round\n"
      "a.yaml:3:39: launch.nproc_per_node must be a number from 1 to 4096, cpu, gpu or auto, not "
      "\"0\"\n"},
+    {GPT DATA, "a.yaml: data.train.format csv gives features, but a model of type gpt takes tokens "
+               "(text, tokens)\n"},
+    {MODEL "data: {train: {path: d}, eval: {format: text, path: t}}\n",
+     "a.yaml:2:41: data.eval.format text gives tokens, but a model of type mlp takes features "
+     "(csv, "
+     "idx)\n"},
+    {"model: {type: gpt, heads: 3, width: 8, classes: 2}\n" TEXT,
+     "a.yaml:1:49: model.classes is not for a gpt: give model.vocabulary, or nothing\n"
+     "a.yaml: model.context is missing: a gpt needs it, or a model.preset\n"
+     "a.yaml: model.layers is missing: a gpt needs it, or a model.preset\n"
+     "a.yaml:1:27: model.heads 3 does not divide model.width 8: each head has an equal share of "
+     "the "
+     "columns\n"},
+    {"model: {type: gpt, preset: gpt2-124M}\n" TEXT, ""},
+    {"model: {type: gpt, preset: gpt2-125M}\n" TEXT,
+     "a.yaml:1:28: model.preset has no choice \"gpt2-125M\"; did you mean gpt2-124M? (choices: "
+     "none, "
+     "gpt2-124M, gpt2-355M, gpt2-774M, gpt2-1558M)\n"},
     /* A rule keeps quiet about keys that are wrong already, and about what may be misspelt. */
     {MODEL DATA "batch: {global: x, micro: 24}\n",
      "a.yaml:3:17: batch.global wants a whole number, not \"x\"\n"},
