@@ -115,6 +115,7 @@ static void encode_word(struct scratch *s, const struct ct_bpe *bpe, const char 
 {
     uint32_t count = (uint32_t)size;
 
+    CT_ASSERT(s->links != NULL && s->heap != NULL && s->room >= size);
     s->pairs = 0;
     for (uint32_t i = 0; i < count; i++)
         s->links[i] = (struct link){bpe->byte[(unsigned char)word[i]], i - 1, i + 1};

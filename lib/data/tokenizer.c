@@ -146,8 +146,8 @@ enum { CODE_POINTS = 0x110000, UTF8_MAX = 4 };
 
 struct char_tokenizer {
     struct ct_tokenizer head;
-    char (*text)[UTF8_MAX];  /* [size] */
     int32_t id[CODE_POINTS]; /* of each code point; -1: not in the vocabulary */
+    char text[][UTF8_MAX];   /* [size] */
 };
 
 static size_t utf8_size(const char *text)
@@ -184,14 +184,8 @@ static const char *char_text(const struct ct_tokenizer *tokenizer, int32_t id, s
     return text;
 }
 
-static void char_free(struct ct_tokenizer *tokenizer)
-{
-    free(((struct char_tokenizer *)tokenizer)->text);
-    free(tokenizer);
-}
-
 static const struct ct_tokenizer_table char_table = {
-    .encode = char_encode, .text_of = char_text, .free = char_free, .utf8 = true};
+    .encode = char_encode, .text_of = char_text, .free = plain_free, .utf8 = true};
 
 static void put_utf8(char *to, uint32_t point)
 {
@@ -222,12 +216,14 @@ int ct_tokenizer_char_new(struct ct_tokenizer **ret, const char *text, size_t si
     for (uint32_t point = 0; point < CODE_POINTS; point++)
         if (made->id[point] == 0)
             made->id[point] = count++;
-    made->head = (struct ct_tokenizer){&char_table, count, -1};
-    made->text = calloc((size_t)count, sizeof *made->text);
-    if (made->text == NULL) {
+    struct char_tokenizer *grown =
+        realloc(made, sizeof *made + (size_t)count * sizeof made->text[0]);
+    if (grown == NULL) {
         free(made);
         return ct_error_set(err, CT_ENOMEM, "no memory for %d characters", (int)count);
     }
+    made = grown;
+    made->head = (struct ct_tokenizer){&char_table, count, -1};
     for (uint32_t point = 0; point < CODE_POINTS; point++)
         if (made->id[point] >= 0)
             put_utf8(made->text[made->id[point]], point);
