@@ -3,9 +3,9 @@
 
 #include "base/assert.h"
 #include "base/hash.h"
-#include "base/rng.h"
 #include "collectives/group.h"
 #include "layout.h"
+#include "mix.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +13,8 @@
 
 /* Messages of an exchange: at most so many from one rank to another. */
 enum { A_PAIR = 2, MESSAGES = REFERENCE_WORLD_MAX * A_PAIR };
+
+_Static_assert(2 * MESSAGES <= MIX_MAX, "all messages of an exchange can be mixed");
 
 /* Elements of the reference between the data for one rank and that for the next. */
 static const size_t apart = 1u << 20;
@@ -407,35 +409,6 @@ static size_t message_base(int to, int nth)
     return (size_t)(to * A_PAIR + nth) * apart;
 }
 
-/* Both lists mixed in an order of this rank's own. With each peer they match in list order, so each
- * place of the mixture takes the next message of its peer and direction. */
-static void mix_messages(struct performance *p, struct ct_transfer *list, int count)
-{
-    struct ct_transfer mixed[2 * MESSAGES];
-    bool taken[2 * MESSAGES] = {false};
-    struct ct_rng rng;
-
-    ct_rng_init(&rng, drawn(&p->deed, p->rank, 0, -1));
-    memcpy(mixed, list, sizeof mixed);
-    for (int i = count - 1; i > 0; i--) {
-        int j = (int)ct_rng_below(&rng, (uint64_t)i + 1);
-        struct ct_transfer swap = mixed[i];
-
-        mixed[i] = mixed[j];
-        mixed[j] = swap;
-    }
-    for (int i = 0; i < count; i++) {
-        int from = 0;
-
-        while (taken[from] || list[from].peer != mixed[i].peer ||
-               list[from].direction != mixed[i].direction)
-            from++;
-        taken[from] = true;
-        mixed[i] = list[from];
-    }
-    memcpy(list, mixed, sizeof mixed);
-}
-
 static void prepare_exchange(struct performance *p)
 {
     enum ct_dtype dtype = p->deed.dtype;
@@ -456,7 +429,7 @@ static void prepare_exchange(struct performance *p)
         p->transfers[count++] =
             ct_transfer_from(m->peer, p->out.data + m->offset * size_of(p), m->count, dtype);
     }
-    mix_messages(p, p->transfers, count);
+    mix_transfers(p->transfers, count, drawn(&p->deed, p->rank, 0, -1)); /* its own order */
 }
 
 static int call_exchange(struct performance *p)

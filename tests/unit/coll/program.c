@@ -38,6 +38,9 @@ static struct ct_tuning draw_tuning(struct draft *draft)
                                .tcp_block_bytes = DRAW(),
                                .tcp_flat_bytes = DRAW(),
                                .tcp_chain_bytes = DRAW(),
+                               .local_direct_bytes = DRAW(),
+                               .tcp_rails = 1 + below(draft, 3),
+                               .tcp_rail_bytes = DRAW(),
                                .tcp_direct_world = chance(draft, 500) ? 1 : 8};
 #undef DRAW
     return tuning;
