@@ -87,6 +87,15 @@ static int resolve(const char *address, struct addrinfo **ret_info, struct ct_er
     return 0;
 }
 
+/* A closed connection keeps its port for a minute: others may listen on it meanwhile, or a machine
+ * that makes thousands of groups a minute runs out of ports. */
+static void reuse_port(int fd)
+{
+    int yes = 1;
+
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+}
+
 static int bind_and_listen(const char *address, const struct addrinfo *info,
                            struct ct_mesh_address *ret_address, struct ct_error *err)
 {
@@ -97,6 +106,7 @@ static int bind_and_listen(const char *address, const struct addrinfo *info,
 
     if (fd < 0)
         return os_error(err, -errno, what, address);
+    reuse_port(fd);
     what = "bind";
     code = bind(fd, info->ai_addr, info->ai_addrlen);
     if (code == 0) {
@@ -277,6 +287,7 @@ static int dial(struct mesh *mesh, struct call_up *up, int peer, int lane, struc
     up->fd = socket(address->socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (up->fd < 0)
         return dial_error(mesh, peer, strerrordesc_np(errno), err);
+    reuse_port(up->fd);
     up->stage = CONNECTING;
     if (connect(up->fd, (const struct sockaddr *)&address->socket, address->socket_bytes) != 0 &&
         errno != EINPROGRESS)
