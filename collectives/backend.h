@@ -28,17 +28,17 @@ struct ct_blob {
 
 /* Sizes at which algorithms change; tests make them tiny. Zero: the default that is given. */
 struct ct_tuning {
-    size_t local_chunk_bytes; /* what a rank stages in one round; 256 KiB */
-    size_t local_flat_bytes;  /* an all_reduce up to this is reduced whole by each rank; 32 KiB */
-    size_t local_ring_bytes;  /* a slot of a send/recv ring; 64 KiB */
+    size_t local_chunk_bytes;  /* what a rank stages in one round; 256 KiB */
+    size_t local_flat_bytes;   /* an all_reduce up to this is reduced whole by each rank; 32 KiB */
+    size_t local_ring_bytes;   /* a slot of a send/recv ring; 64 KiB */
     size_t local_direct_bytes; /* from this size on symmetric memory is used where it is; 8 KiB */
-    size_t tcp_block_bytes;   /* what a rank sends to another in one phase; 512 KiB */
-    size_t tcp_flat_bytes;    /* an all_reduce up to this goes to everyone whole; 16 KiB */
-    size_t tcp_chain_bytes;   /* a broadcast above this goes through a chain; 256 KiB */
-    int tcp_direct_world;     /* FAST: up to this many ranks talk each to each; 8 */
-    int tcp_rails;            /* connections that share the collectives of a pair; 1 */
-    size_t tcp_rail_bytes;    /* what is worth a rail of its own; 32 KiB */
-    size_t hier_small_bytes;  /* up to this each column carries all of it; 16 KiB */
+    size_t tcp_block_bytes;    /* what a rank sends to another in one phase; 512 KiB */
+    size_t tcp_flat_bytes;     /* an all_reduce up to this goes to everyone whole; 16 KiB */
+    size_t tcp_chain_bytes;    /* a broadcast above this goes through a chain; 256 KiB */
+    int tcp_direct_world;      /* FAST: up to this many ranks talk each to each; 8 */
+    int tcp_rails;             /* connections that share the collectives of a pair; 1 */
+    size_t tcp_rail_bytes;     /* what is worth a rail of its own; 32 KiB */
+    size_t hier_small_bytes;   /* up to this each column carries all of it; 16 KiB */
     size_t
         hier_piece_bytes; /* a piece that moves on one level while others do on the other; 4 MiB */
     bool inner;           /* a part of another group: nobody watches it */
@@ -54,6 +54,7 @@ struct ct_setup {
     struct ct_tuning tuning;
 
     const char *backend; /* the one that is tried */
+    bool automatic;      /* nobody asked for it by name */
     /* To be asked now and then by who waits for others while it connects: 0, or the failure of a
      * member that will not come. NULL: nobody tells. */
     int (*failed_elsewhere)(const struct ct_setup *setup, struct ct_error *err);
@@ -107,6 +108,6 @@ struct ct_backend {
 };
 
 extern const struct ct_backend ct_backend_self, ct_backend_thread, ct_backend_shm, ct_backend_hier,
-    ct_backend_tcp;
+    ct_backend_ucx, ct_backend_tcp;
 
 #endif

@@ -245,7 +245,7 @@ struct ct_group_options {
     const char *name;    /* the same at each member, and of one living group only; NULL: "world" */
     const int *ranks;    /* the members' ranks in the job, ascending; NULL: all */
     int nranks;          /* how many lie in `ranks` */
-    const char *backend; /* "auto" (or NULL), "self", "thread", "shm", "hier", "tcp" */
+    const char *backend; /* "auto" (or NULL), "self", "thread", "shm", "hier", "ucx", "tcp" */
     uint64_t timeout_ms; /* of the creation and of each call that names none; 0: 600 000 */
     bool encrypt;        /* connections between ranks (tcp, hier) use TLS 1.3; at all members */
 };

@@ -1,6 +1,7 @@
 /* See ctrun.h, part "the job". */
 #include "recorder.h"
 
+#include "backend/ucx_worker.h"
 #include "base/arena.h"
 #include "base/assert.h"
 #include "base/str.h"
@@ -196,6 +197,7 @@ void ct_job_close(struct ct_job *job)
         return;
     CT_ASSERT(job->world == NULL);
     ct_job_state_free(job->state);
+    ct_ucx_close(job->ucx);
     ct_job_link_free(job->link);
     if (job->page != NULL)
         ct_control_page_unmap(job->page);

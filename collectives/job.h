@@ -12,6 +12,7 @@
 struct ct_job_link; /* the worker's link to its agent; job_link.h */
 struct ct_job_state;
 struct ct_thread_world;
+struct ct_ucx;
 
 /* Where ranks live: node i holds ranks first_rank .. first_rank + slots - 1. */
 struct ct_job_node {
@@ -30,6 +31,7 @@ struct ct_job {
     struct ct_job_state *state;         /* see state.h; NULL: no step has begun */
     struct ct_job_names *names;
     struct ct_memory memory;
+    _Atomic(struct ct_ucx *) ucx;  /* backend ucx's worker; NULL: no group has asked for it */
     struct ct_thread_world *world; /* ranks are threads of this process; else NULL */
     char run_id[129];
 };

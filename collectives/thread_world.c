@@ -2,6 +2,7 @@
  */
 #include "thread_world.h"
 
+#include "backend/ucx_worker.h"
 #include "base/assert.h"
 #include "base/clock.h"
 #include "job.h"
@@ -247,6 +248,7 @@ void ct_thread_world_free(struct ct_thread_world *world)
         return;
     for (int rank = 0; rank < WORLD_MAX; rank++) {
         ct_job_state_free(world->jobs[rank].state);
+        ct_ucx_close(world->jobs[rank].ucx);
         ct_job_names_free(world->jobs[rank].names);
         ct_memory_deinit(&world->jobs[rank].memory);
     }

@@ -1,6 +1,7 @@
 /* See rig.h. */
 #include "rig.h"
 
+#include "backend/ucx_worker.h"
 #include "base/assert.h"
 
 #include <stdio.h>
@@ -16,8 +17,33 @@ const struct ct_tuning tiny = {.local_chunk_bytes = 64,
                                .tcp_chain_bytes = 128,
                                .hier_small_bytes = 64,
                                .hier_piece_bytes = 512};
-const char *const rig_backends[3] = {"thread", "shm", "tcp"};
+const char *const rig_backends[RIG_BACKENDS] = {"thread", "shm", "tcp", "ucx"};
 const int rig_worlds[6] = {1, 2, 3, 4, 5, 8};
+
+/* Its library is looked for once; ThreadSanitizer would take what it does not see for races. */
+static bool has_ucx(void)
+{
+#ifdef __SANITIZE_THREAD__
+    return false;
+#else
+    struct ct_ucx *ucx = NULL;
+    struct ct_error err = {0};
+
+    if (ct_ucx_open(&ucx, &err) != 0)
+        fprintf(stderr, "skipped on ucx: %s\n", err.text);
+    ct_ucx_close(ucx);
+    return ucx != NULL;
+#endif
+}
+
+int rig_backend_count(void)
+{
+    static int count;
+
+    if (count == 0)
+        count = has_ucx() ? RIG_BACKENDS : RIG_BACKENDS - 1;
+    return count;
+}
 
 struct run {
     struct rig *rig;
@@ -64,17 +90,16 @@ struct criterion_test_params rig_cases(void)
 {
     for (int i = 0; i < RIG_CASES; i++)
         case_numbers[i] = i;
-    return cr_make_param_array(int, case_numbers, RIG_CASES);
+    return cr_make_param_array(int, case_numbers, (size_t)(RIG_LAYOUTS + rig_backend_count() * 6));
 }
 
 struct rig rig_case(int index)
 {
-    static const int layouts[][2] = {{4, 2}, {6, 2}, {8, 2}, {9, 3}}; /* world, nodes */
-    int flat = 3 * 6;
+    static const int layouts[RIG_LAYOUTS][2] = {{4, 2}, {6, 2}, {8, 2}, {9, 3}}; /* world, nodes */
 
-    if (index >= flat)
-        return (struct rig){.backend = "hier",
-                            .world = layouts[index - flat][0],
-                            .nodes = layouts[index - flat][1]};
+    if (index < RIG_LAYOUTS)
+        return (struct rig){
+            .backend = "hier", .world = layouts[index][0], .nodes = layouts[index][1]};
+    index -= RIG_LAYOUTS;
     return (struct rig){.backend = rig_backends[index / 6], .world = rig_worlds[index % 6]};
 }

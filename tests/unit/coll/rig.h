@@ -30,12 +30,18 @@ extern const struct ct_tuning tiny;
 int rig_run(struct rig *rig, int (*body)(struct ct_group *group, struct rig *rig));
 
 /* The backends that several ranks can have, and the worlds of the conformance test. */
-extern const char *const rig_backends[3];
+enum { RIG_BACKENDS = 4 };
+extern const char *const rig_backends[RIG_BACKENDS];
+
+/* How many of them there are here: the last, ucx, only where its library is. Says so if not. */
+int rig_backend_count(void);
+
 extern const int rig_worlds[6];
 
 /* Each of these with each of those, and backend hier on some layouts: the parameters of a test, and
  * what one of them stands for. */
-enum { RIG_CASES = 3 * 6 + 4 };
+enum { RIG_LAYOUTS = 4 };
+enum { RIG_CASES = RIG_LAYOUTS + RIG_BACKENDS * 6 };
 struct criterion_test_params rig_cases(void);
 struct rig rig_case(int index);
 

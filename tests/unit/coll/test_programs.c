@@ -314,7 +314,7 @@ static void run_share(const char *backend, int world, unsigned long share, unsig
     }
 }
 
-enum { BACKENDS = CT_COUNT(rig_backends), RUNS = SHARES * BACKENDS };
+enum { BACKENDS = RIG_BACKENDS, RUNS = SHARES * BACKENDS };
 
 ParameterizedTestParameters(programs, random_ones_equal_the_reference)
 {
@@ -322,7 +322,7 @@ ParameterizedTestParameters(programs, random_ones_equal_the_reference)
 
     for (int i = 0; i < RUNS; i++)
         numbers[i] = i;
-    return cr_make_param_array(int, numbers, RUNS);
+    return cr_make_param_array(int, numbers, (size_t)(SHARES * rig_backend_count()));
 }
 ParameterizedTest(int *index, programs, random_ones_equal_the_reference)
 {

@@ -61,7 +61,7 @@ static int late(struct ct_group *group, struct rig *rig)
 
 Test(record, a_rank_that_waits_says_for_which_call_and_for_whom_and_beats)
 {
-    for (size_t i = 0; i < CT_COUNT(rig_backends); i++) {
+    for (size_t i = 0; i < (size_t)rig_backend_count(); i++) {
         struct shared shared = {NULL};
         struct rig rig = {.backend = rig_backends[i], .world = 2, .shared = &shared};
 

@@ -84,7 +84,7 @@ static int run_rank(struct ct_job *job, void *context)
 
 Test(recorder, each_call_is_kept_with_its_number_words_and_fate)
 {
-    for (size_t i = 0; i < CT_COUNT(rig_backends); i++) {
+    for (size_t i = 0; i < (size_t)rig_backend_count(); i++) {
         struct ct_thread_world *world;
         struct ct_record_view view;
 

@@ -13,7 +13,7 @@ enum { MANY = CT_REQUESTS_MAX };
 static void run_on_all(int world, const struct ct_tuning *tuning,
                        int (*body)(struct ct_group *group, struct rig *rig))
 {
-    for (size_t i = 0; i < CT_COUNT(rig_backends); i++) {
+    for (size_t i = 0; i < (size_t)rig_backend_count(); i++) {
         struct rig rig = {.backend = rig_backends[i], .world = world};
 
         if (tuning != NULL)

@@ -102,7 +102,7 @@ static int split_a_cube(struct ct_group *group, struct rig *rig)
 
 Test(split, groups_of_groups_work_at_the_same_time)
 {
-    for (size_t i = 0; i < CT_COUNT(rig_backends); i++) {
+    for (size_t i = 0; i < (size_t)rig_backend_count(); i++) {
         struct rig rig = {.backend = rig_backends[i], .world = WORLD};
 
         cr_assert_eq(rig_run(&rig, split_a_cube), 0, "%s", rig_backends[i]);
@@ -159,7 +159,7 @@ static int break_a_part(struct ct_group *group, struct rig *rig)
 
 Test(split, a_part_that_breaks_leaves_the_others_alone)
 {
-    for (size_t i = 0; i < CT_COUNT(rig_backends); i++) {
+    for (size_t i = 0; i < (size_t)rig_backend_count(); i++) {
         struct rig rig = {.backend = rig_backends[i], .world = 4};
 
         cr_assert_eq(rig_run(&rig, break_a_part), 0, "%s", rig_backends[i]);

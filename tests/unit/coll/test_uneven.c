@@ -52,11 +52,11 @@ static int dispute(struct ct_group *group, struct rig *rig)
 
 ParameterizedTestParameters(uneven, counts_that_differ_are_an_error_on_every_rank)
 {
-    static int numbers[3 * OPERATIONS];
+    static int numbers[RIG_BACKENDS * OPERATIONS];
 
-    for (int i = 0; i < 3 * OPERATIONS; i++)
+    for (int i = 0; i < rig_backend_count() * OPERATIONS; i++)
         numbers[i] = i;
-    return cr_make_param_array(int, numbers, 3 * OPERATIONS);
+    return cr_make_param_array(int, numbers, (size_t)(rig_backend_count() * OPERATIONS));
 }
 ParameterizedTest(int *index, uneven, counts_that_differ_are_an_error_on_every_rank)
 {
