@@ -34,9 +34,10 @@ struct group {
     struct ct_ucx_port port;
 };
 
+/* Its data goes in clear: not for a group that asked for encryption. */
 static bool suits(const struct ct_setup *setup)
 {
-    return setup->size > 1;
+    return setup->size > 1 && !setup->encrypt;
 }
 
 /* ---- creation --------------------------------------------------------------------------------*/
