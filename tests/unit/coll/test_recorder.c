@@ -102,7 +102,10 @@ Test(recorder, each_call_is_kept_with_its_number_words_and_fate)
         expect(0, 6, "broadcast of 1 I64, root 1", 5, CT_FLIGHT_FAILED);
         cr_assert_eq(ct_flight_turns(&seen[1]->flight), 5u);
         ct_worker_record_read(seen[0], &view);
-        cr_assert_eq(view.group_count, 0u, "its group is freed");
+        cr_assert_eq(view.group_count, 1u, "a group that broke is shown after it was freed");
+        cr_assert_neq(view.groups[0].failure, 0);
+        ct_worker_record_read(seen[1], &view);
+        cr_assert_eq(view.group_count, 0u, "one that did not is forgotten");
         for (int rank = 0; rank < WORLD; rank++)
             ct_worker_record_unmap(seen[rank]);
     }
