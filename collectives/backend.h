@@ -28,7 +28,8 @@ struct ct_blob {
 
 /* Sizes at which algorithms change; tests make them tiny. Zero: the default that is given. */
 struct ct_tuning {
-    size_t local_chunk_bytes;  /* what a rank stages in one round; 256 KiB */
+    size_t local_chunk_bytes;  /* what a rank stages in one round; 512 KiB */
+    size_t local_stage_bytes;  /* all that a rank stages until it begins anew; 2 MiB */
     size_t local_flat_bytes;   /* an all_reduce up to this is reduced whole by each rank; 32 KiB */
     size_t local_ring_bytes;   /* a slot of a send/recv ring; 64 KiB */
     size_t local_direct_bytes; /* from this size on symmetric memory is used where it is; 8 KiB */

@@ -296,7 +296,8 @@ static struct ct_tuning fill_tuning(const struct ct_tuning *given)
     struct ct_tuning tuning = given != NULL ? *given : (struct ct_tuning){0};
 
 #define DEFAULT(field, value) tuning.field = tuning.field != 0 ? tuning.field : (value)
-    DEFAULT(local_chunk_bytes, 256 << 10);
+    DEFAULT(local_chunk_bytes, 512 << 10);
+    DEFAULT(local_stage_bytes, 2 << 20);
     DEFAULT(local_flat_bytes, 32 << 10);
     DEFAULT(local_ring_bytes, 64 << 10);
     DEFAULT(local_direct_bytes, 8 << 10);

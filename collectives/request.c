@@ -1,10 +1,10 @@
 /* Requests: start, progress, waiting.
  *
- * The happy path of a blocking call is start, one look at the backend, done; no clock is read. What
- * has to wait climbs a ladder: look again and again for as long as the backend finds useful, then
- * give the core to others for a moment, then sleep until the backend is rung or a slice of 10 ms is
- * over, so that a revocation, which rings no backend's bell, is seen. Whenever something moved the
- * ladder starts anew. */
+ * The happy path of a blocking call is start, a few looks at the backend, done; no clock is read.
+ * What has to wait longer climbs a ladder: look again and again for as long as the backend finds
+ * useful, then give the core to others for a moment, then sleep until the backend is rung or a
+ * slice of 10 ms is over, so that a revocation, which rings no backend's bell, is seen. Whenever
+ * something moved the ladder starts anew. */
 #include "recorder.h"
 
 #include "base/assert.h"
@@ -14,7 +14,7 @@
 
 #include <sched.h>
 
-enum { YIELD_NS = 100000, SLICE_NS = 10000000 };
+enum { YIELD_NS = 100000, SLICE_NS = 10000000, QUICK_LOOKS = 50 };
 
 /* ---- failure ---------------------------------------------------------------------------------*/
 
@@ -248,6 +248,8 @@ int ct_wait(struct ct_request *request)
 {
     if (!request->over)
         advance(request->group);
+    if (!request->over && request->group->backend->spins(request->group->state) >= QUICK_LOOKS)
+        (void)look(request, QUICK_LOOKS);
     if (!request->over)
         wait_until_over(request);
     return claim(request);

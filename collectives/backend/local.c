@@ -13,7 +13,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, SPINS = 2000, SPINS_CROWDED = 20 };
+enum {
+    PAGE = 4096,
+    SPINS = 2000,
+    SPINS_CROWDED = 20,
+    LOOKS = 100,
+    TURN_FROM_BYTES = 4 << 10,
+    STAGES_BYTES = 16 << 20
+};
 
 static size_t round_up(size_t size, size_t unit)
 {
@@ -53,7 +60,11 @@ struct ct_local *ct_local_new(const struct ct_setup *setup)
     local->flat_bytes = setup->tuning.local_flat_bytes;
     local->direct_bytes = CT_MAX(setup->tuning.local_direct_bytes, (size_t)CT_CELL_BYTES + 1);
     local->slot_bytes = round_up(setup->tuning.local_ring_bytes, 64);
-    local->area_bytes = round_up(2 * (local->chunk_bytes + local->result_bytes), PAGE);
+    local->stage_bytes =
+        CT_MIN(setup->tuning.local_stage_bytes, STAGES_BYTES / size) / local->chunk_bytes;
+    local->stage_bytes = CT_MAX(local->stage_bytes, (size_t)1) * local->chunk_bytes;
+    ct_local_turn(local, local->chunk_bytes);
+    local->area_bytes = round_up(4 * local->stage_bytes, PAGE);
     local->ring_bytes =
         round_up(sizeof(struct ct_segment_ring) +
                      CT_RING_SLOTS * (sizeof(struct ct_segment_slot) + local->slot_bytes),
@@ -81,26 +92,31 @@ void ct_local_attach(struct ct_local *local, void *memory)
     read_affinity(ct_local_line(local, local->rank)->cpus);
 }
 
+/* What a rank stages (0) or hands out (1) in rounds of one parity. */
+static char *slot_of(const struct ct_local *local, int rank, int kind, uint64_t round)
+{
+    size_t region = (size_t)kind * 2 + (round & 1);
+
+    return (char *)local->head + local->areas_at + (size_t)rank * local->area_bytes +
+           region * local->stage_bytes + (round >> 1) % local->turns * local->turn_bytes;
+}
+
 char *ct_local_stage(const struct ct_local *local, int rank, uint64_t round)
 {
-    return (char *)local->head + local->areas_at + (size_t)rank * local->area_bytes +
-           (round & 1) * local->chunk_bytes;
+    return slot_of(local, rank, 0, round);
 }
 
 char *ct_local_result(const struct ct_local *local, int rank, uint64_t round)
 {
-    return (char *)local->head + local->areas_at + (size_t)rank * local->area_bytes +
-           2 * local->chunk_bytes + (round & 1) * local->result_bytes;
+    return slot_of(local, rank, 1, round);
 }
 
-struct ct_segment_line *ct_local_line(const struct ct_local *local, int rank)
+void ct_local_turn(struct ct_local *local, size_t bytes)
 {
-    return (struct ct_segment_line *)(local->head + 1) + rank;
-}
-
-struct ct_segment_cell *ct_local_cell(const struct ct_local *local, int rank, uint64_t round)
-{
-    return &ct_local_line(local, rank)->cell[round & 1];
+    if (bytes <= TURN_FROM_BYTES && local->turns == 1 && local->turn_bytes >= bytes)
+        return;
+    local->turn_bytes = CT_MIN(round_up(bytes, 64), local->chunk_bytes);
+    local->turns = bytes > TURN_FROM_BYTES ? local->stage_bytes / local->turn_bytes : 1;
 }
 
 struct ct_segment_ring *ct_local_ring(const struct ct_local *local, int from, int to)
@@ -125,6 +141,7 @@ void ct_local_settle(void *state)
         cores += __builtin_popcountll(cpus);
     }
     local->crowded = local->size > cores;
+    local->looks = local->crowded ? 0 : LOOKS;
     if (local->fd >= 0)
         (void)close(local->fd);
     local->fd = -1;
@@ -140,10 +157,10 @@ int ct_local_spins(const void *state)
 }
 
 /* A waiter counts itself in before it looks for the last time, and a poster looks at the count
- * after it has posted; all four accesses are sequentially consistent, so one of the two sees the
- * other. */
+ * after it has posted, with a fence between; so one of the two sees the other. */
 void ct_local_notify(const struct ct_local *local)
 {
+    atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load(&local->head->sleepers) == 0)
         return;
     atomic_fetch_add(&local->head->bell, 1);

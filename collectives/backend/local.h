@@ -4,7 +4,7 @@
  *
  *   head     bell and sleepers (for waiters), failure (the first one, for all)
  *   line i   rank i's cell[2], written by rank i alone
- *   area i   rank i's stage[2] and result[2], written by rank i alone
+ *   area i   rank i's stages and results, slots for each parity, written by rank i alone
  *   ring s,r a queue of slots from rank s to rank r, for send and recv
  *
  * Collectives go in rounds, counted over the life of the group; all members agree on the number n.
@@ -15,8 +15,10 @@
  *   rule 2   a rank writes for round n only after all have posted n - 1
  *
  * so what was written for round n - 2 is not being read any more, and two buffers are enough: a
- * collective costs one flag round a chunk. A cell is one cache line: what fits into it is seen
- * together with the flag, in one transfer from core to core.
+ * collective costs one flag round a chunk. For speed there are more: a line that the others have
+ * just read is slow to write, so rounds of one parity take slots in turn, and a line is written
+ * again when it has left their caches. Calls of few bytes keep to the first slot. A cell is one
+ * cache line: what fits into it is seen together with the flag, in one transfer from core to core.
  *
  * An all_reduce above the flat size is a pipeline: in round k a rank stages chunk k and hands out
  * its share of chunk k - 1; then it reads the other shares of chunk k - 1 and reduces its own share
@@ -102,15 +104,19 @@ struct ct_local {
     int rank, size;
     size_t chunk_bytes, result_bytes, flat_bytes, slot_bytes, direct_bytes;
     size_t areas_at, area_bytes, rings_at, ring_bytes, total_bytes;
-    uint64_t round;                          /* the next round of collectives */
-    uint64_t met;                            /* the last one that all are known to have posted */
-    int missing;                             /* whom the last look did not find */
-    bool crowded;                            /* more ranks than cores */
-    bool one_process;                        /* addresses of one rank are valid at the others */
-    const void **sources;                    /* room for a reduction's operands */
-    double *factors;                         /* of a premultiplied sum under way, by rank */
-    struct ct_memory *memory;                /* the job's */
-    struct ct_local_reach *reach;            /* of each rank */
+    size_t stage_bytes;           /* what a rank stages in rounds of one parity, and hands out */
+    size_t turns, turn_bytes;     /* the slots that this call makes of it */
+    bool unrung;                  /* posted, and nobody was woken yet */
+    uint64_t round;               /* the next round of collectives */
+    uint64_t met;                 /* the last one that all are known to have posted */
+    int looks;                    /* for a flag, before anything else is done */
+    int missing;                  /* whom the last look did not find */
+    bool crowded;                 /* more ranks than cores */
+    bool one_process;             /* addresses of one rank are valid at the others */
+    const void **sources;         /* room for a reduction's operands */
+    double *factors;              /* of a premultiplied sum under way, by rank */
+    struct ct_memory *memory;     /* the job's */
+    struct ct_local_reach *reach; /* of each rank */
     void (*release)(struct ct_local *local); /* give the memory back */
     void *owner;                             /* for `release` */
     int fd;                                  /* shm: the memfd until all have mapped it; or -1 */
@@ -123,10 +129,21 @@ struct ct_local *ct_local_new(const struct ct_setup *setup);
 void ct_local_attach(struct ct_local *local, void *memory);
 
 /* ---- between the files of the engine ---- */
+/* A call that needs `bytes` of stage in a round begins, or goes on: make slots of that size. */
+void ct_local_turn(struct ct_local *local, size_t bytes);
 char *ct_local_stage(const struct ct_local *local, int rank, uint64_t round);
 char *ct_local_result(const struct ct_local *local, int rank, uint64_t round);
-struct ct_segment_line *ct_local_line(const struct ct_local *local, int rank);
-struct ct_segment_cell *ct_local_cell(const struct ct_local *local, int rank, uint64_t round);
+static inline struct ct_segment_line *ct_local_line(const struct ct_local *local, int rank)
+{
+    return (struct ct_segment_line *)(local->head + 1) + rank;
+}
+
+static inline struct ct_segment_cell *ct_local_cell(const struct ct_local *local, int rank,
+                                                    uint64_t round)
+{
+    return &ct_local_line(local, rank)->cell[round & 1];
+}
+
 struct ct_segment_ring *ct_local_ring(const struct ct_local *local, int from, int to);
 
 /* Wake whoever sleeps; after each store that others wait for. */

@@ -31,6 +31,9 @@ enum ct_local_path { CT_PATH_NEW, CT_PATH_STAGED, CT_PATH_OFFER, CT_PATH_REGISTE
 const struct ct_local_algorithm *ct_local_staged(const struct ct_local *local,
                                                  const struct ct_task *task);
 
+/* What the call needs of a stage in one round. The same at all members. */
+size_t ct_local_stage_bytes(const struct ct_local *local, const struct ct_task *task);
+
 /* Is it worth an offer? The same answer at all members. */
 bool ct_local_offers(const struct ct_local *local, const struct ct_task *task);
 

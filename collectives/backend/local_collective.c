@@ -9,7 +9,7 @@
 
 static size_t chunks_of(size_t bytes, size_t chunk)
 {
-    return bytes == 0 ? 1 : (bytes + chunk - 1) / chunk;
+    return bytes <= chunk ? 1 : (bytes + chunk - 1) / chunk;
 }
 
 /* Chunk k of the whole buffer. */
@@ -40,6 +40,19 @@ static char *stage_of(const struct ct_local *local, const struct ct_task *task, 
     if (task->call.longest_bytes <= CT_CELL_BYTES)
         return ct_local_cell(local, rank, round)->data;
     return ct_local_stage(local, rank, round);
+}
+
+/* Pieces lie where a full chunk would have them. */
+size_t ct_local_stage_bytes(const struct ct_local *local, const struct ct_task *task)
+{
+    switch (task->call.kind) {
+    case CT_CALL_SCATTER:
+    case CT_CALL_ALL_TO_ALL:
+    case CT_CALL_REDUCE_SCATTER:
+        return local->chunk_bytes;
+    default:
+        return task->call.longest_bytes;
+    }
 }
 
 /* ---- rounds ----------------------------------------------------------------------------------*/

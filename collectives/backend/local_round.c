@@ -33,15 +33,29 @@ static bool awaits(const struct ct_task *task, enum ct_local_awaited awaited, in
     return awaited == CT_AWAIT_ALL || ct_local_is_root(task);
 }
 
-/* Have those awaited posted `round`? As ct_local_arrived. */
+static bool has_posted(const struct ct_local *local, int rank, uint64_t round)
+{
+    const struct ct_segment_cell *cell = ct_local_cell(local, rank, round);
+
+    return atomic_load_explicit(&cell->posted, memory_order_acquire) >= round;
+}
+
+/* Have those awaited posted `round`? As ct_local_arrived. With `looks`, not without having looked
+ * so often for the first that has not. */
 static int all_arrived(struct ct_local *local, const struct ct_task *task,
-                       enum ct_local_awaited awaited, uint64_t round, struct ct_error *err)
+                       enum ct_local_awaited awaited, uint64_t round, int looks,
+                       struct ct_error *err)
 {
     if (round <= local->met)
         return 1;
     for (int i = 0; i < local->size; i++) {
-        int arrived = awaits(task, awaited, i) ? ct_local_arrived(local, i, round, err) : 1;
-
+        if (!awaits(task, awaited, i))
+            continue;
+        while (!has_posted(local, i, round) && looks > 0)
+            looks--;
+        if (has_posted(local, i, round))
+            continue;
+        int arrived = ct_local_arrived(local, i, round, err);
         if (arrived != 1)
             return arrived;
     }
@@ -73,7 +87,7 @@ static int begin_round(struct ct_local *local, struct ct_task *task,
                        const struct ct_local_algorithm *algorithm, struct ct_error *err)
 {
     struct ct_segment_cell *cell = ct_local_cell(local, local->rank, local->round);
-    int code = all_arrived(local, task, CT_AWAIT_ALL, local->round - 1, err);
+    int code = all_arrived(local, task, CT_AWAIT_ALL, local->round - 1, 0, err);
 
     if (code == 1 && algorithm->work != NULL)
         code = algorithm->work(local, task, err);
@@ -84,18 +98,22 @@ static int begin_round(struct ct_local *local, struct ct_task *task,
         cell->scale = task->call.scale;
     }
     algorithm->stage(local, task, task->at - task->skipped);
-    atomic_store(&cell->posted, local->round);
-    ct_local_notify(local);
+    atomic_store_explicit(&cell->posted, local->round, memory_order_release);
+    local->unrung = true;
     task->stage = 1;
     return 1;
 }
 
-/* The wait, the read. 1 when the round is over. */
+/* The wait, the read. 1 when the round is over. Others who sleep are woken only after a short look
+ * for their flags: who is awake is answered without a fence on the way. */
 static int end_round(struct ct_local *local, struct ct_task *task,
                      const struct ct_local_algorithm *algorithm, struct ct_error *err)
 {
-    int code = all_arrived(local, task, algorithm->awaited, local->round, err);
+    int code = all_arrived(local, task, algorithm->awaited, local->round, local->looks, err);
 
+    if (local->unrung)
+        ct_local_notify(local);
+    local->unrung = false;
     if (code == 1 && task->at == 0)
         code = meet(local, task, algorithm->awaited, err);
     if (code == 1 && task->at == 0 && algorithm->check != NULL)
@@ -112,6 +130,7 @@ static int end_round(struct ct_local *local, struct ct_task *task,
 
 int ct_local_collective(struct ct_local *local, struct ct_task *task, struct ct_error *err)
 {
+    ct_local_turn(local, ct_local_stage_bytes(local, task));
     if (task->path == CT_PATH_NEW)
         task->path = ct_local_offers(local, task) ? CT_PATH_OFFER : CT_PATH_STAGED;
     for (;;) {

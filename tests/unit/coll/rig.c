@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 const struct ct_tuning tiny = {.local_chunk_bytes = 64,
+                               .local_stage_bytes = 1024,
                                .local_flat_bytes = 64,
                                .local_ring_bytes = 64,
                                .tcp_block_bytes = 256,
