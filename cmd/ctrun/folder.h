@@ -8,8 +8,9 @@
  *             filtered_stdout.log, filtered_stderr.log
  *         hang-rank-RRRR.gG.txt
  *
- * Error files need a folder even where no logs are wanted: then it is a temporary one, which goes
- * with ctrun unless the closing words name an error file in it. */
+ * Error files need a folder even where no logs are wanted: then it is a temporary one, with
+ * attempt_RESTARTS_gGENERATION_LOCAL_RANK_error.json alone in it, which goes with ctrun unless the
+ * closing words name an error file in it. */
 #ifndef CT_CTRUN_FOLDER_H
 #define CT_CTRUN_FOLDER_H
 

@@ -11,13 +11,16 @@ static const char *const names[CT_CONSOLE_STREAMS] = {"stdout.log", "stderr.log"
 static const char *const filtered_names[CT_CONSOLE_STREAMS] = {"filtered_stdout.log",
                                                                "filtered_stderr.log"};
 
-/* RUN_FOLDER/attempt_RESTARTS_gGENERATION/LOCAL_RANK; NULL without memory. */
+/* RUN_FOLDER/attempt_RESTARTS_gGENERATION/LOCAL_RANK, in a temporary one attempt_..._LOCAL_RANK;
+ * NULL without memory. */
 static const char *folder_of(const struct job *job, const struct ct_round *round,
                              uint32_t local_rank, struct ct_arena *arena)
 {
     const char *folder = folder_of_round(&job->folder, round->restarts, round->generation, arena);
 
-    return folder != NULL ? ct_arena_printf(arena, "%s/%u", folder, local_rank) : NULL;
+    return folder != NULL
+               ? ct_arena_printf(arena, "%s%c%u", folder, job->folder.stays ? '/' : '_', local_rank)
+               : NULL;
 }
 
 const char *round_error_file(const struct job *job, const struct ct_round *round,
@@ -28,7 +31,11 @@ const char *round_error_file(const struct job *job, const struct ct_round *round
     if (job->folder.path[0] == '\0')
         return "";
     folder = folder_of(job, round, local_rank, arena);
-    return folder != NULL ? ct_arena_printf(arena, "%s/error.json", folder) : NULL;
+    if (folder == NULL)
+        return NULL;
+    /* The temporary folder has no other in it: making and removing one for each worker is a good
+     * part of what a short job takes. */
+    return ct_arena_printf(arena, job->folder.stays ? "%s/error.json" : "%s_error.json", folder);
 }
 
 /* The lines of a stream that are wanted twice. `folder` is the worker's: theirs is above it. */
@@ -91,7 +98,7 @@ static int place(const struct round_input *input, struct ct_worker_spec *spec, u
         spec->error_file = round_error_file(job, input->round, local_rank, arena);
         if (folder == NULL || spec->error_file == NULL)
             return CT_ENOMEM;
-        rc = ct_fs_make_dirs(folder, err);
+        rc = job->folder.stays ? ct_fs_make_dirs(folder, err) : 0;
     }
     return rc == 0 ? route(job, folder, spec, local_rank, arena) : rc;
 }

@@ -114,7 +114,7 @@ Test(failures, without_logs_only_an_error_file_that_was_named_stays)
     proc_free(&run);
     cr_assert_eq(proc_run(&run, badly, env, 20), 3);
     cr_assert_eq(leftovers(), 1);
-    (void)e2e_glob("tmp/ctrun-errors-*/attempt_0_g1/0/error.json");
+    (void)e2e_glob("tmp/ctrun-errors-*/attempt_0_g1_0_error.json");
     proc_free(&run);
 }
 
