@@ -137,17 +137,23 @@ static void retire(struct ct_allocation *allocation)
     close_allocation(allocation);
 }
 
+/* What points to the allocation whose user part is `base`. */
+static struct ct_allocation **link_of(struct ct_memory *memory, const void *base)
+{
+    struct ct_allocation **link = &memory->own;
+
+    while (*link != NULL && (*link)->memory + HEADER_BYTES != base)
+        link = &(*link)->next;
+    CT_ASSERT(*link != NULL);
+    return link;
+}
+
 void ct_memory_free(struct ct_memory *memory, void *base)
 {
-    struct ct_allocation **link = &memory->own, *found;
-
     if (base == NULL)
         return;
     (void)pthread_mutex_lock(&memory->lock);
-    while (*link != NULL && (*link)->memory + HEADER_BYTES != base)
-        link = &(*link)->next;
-    found = *link;
-    CT_ASSERT(found != NULL);
+    struct ct_allocation **link = link_of(memory, base), *found = *link;
     *link = found->next;
     (void)pthread_mutex_unlock(&memory->lock);
     retire(found);

@@ -55,7 +55,7 @@ void inquiry_dead(struct inquiry *inquiry, uint32_t rank);
 bool inquiry_due(const struct inquiry *inquiry, const struct ct_worker_failure *failure);
 
 /* The answer to a store request of an inquiry. */
-void inquiry_reply(struct inquiry *inquiry, uint64_t request,
+void inquiry_reply(struct inquiry *inquiry, uint64_t number,
                    const struct ct_msg_store_reply *reply);
 
 /* Ask no more; when the loop has ended, free. NULL is fine. */

@@ -112,7 +112,7 @@ static int make_tls(struct ct_tcp *tcp, const struct ct_setup *setup, const stru
     }
     if (!setup->encrypt)
         return 0;
-    tcp->tls = calloc((size_t)tcp->lanes * (size_t)tcp->size, sizeof *tcp->tls);
+    tcp->tls = calloc((size_t)tcp->lanes * (size_t)tcp->size, sizeof(struct ct_tcp_tls *));
     if (tcp->tls == NULL)
         return no_memory(tcp->size, err);
     for (int i = 0; i < tcp->lanes * tcp->size && code == 0; i++)

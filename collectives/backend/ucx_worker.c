@@ -241,6 +241,7 @@ int ct_ucx_peer_get(struct ct_ucx *ucx, const void *address, size_t bytes,
     *ret_peer = find_peer(ucx, address, bytes);
     if (*ret_peer == NULL)
         code = make_peer(ucx, address, bytes, ret_peer, err);
+    CT_ASSERT(code != 0 || *ret_peer != NULL);
     if (code == 0)
         (*ret_peer)->users++;
     (void)pthread_mutex_unlock(&ucx->lock);

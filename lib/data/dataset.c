@@ -108,7 +108,7 @@ static int split_range(size_t rows, const struct ct_data_spec *spec, size_t *ret
 
 static int split(struct ct_rows *rows, const struct ct_data_spec *spec, struct ct_error *err)
 {
-    size_t first, end;
+    size_t first = 0, end = 0;
     int code = split_range(rows->rows, spec, &first, &end, err);
 
     if (code != 0 || (first == 0 && end == rows->rows))
@@ -166,7 +166,7 @@ static int load_windows(struct ct_dataset *ret, const struct ct_token_source *so
                         const struct ct_data_spec *spec, size_t limit_bytes, struct ct_error *err)
 {
     struct ct_dataset made = {.width = spec->context, .labels_per_row = spec->context};
-    size_t end;
+    size_t end = 0;
 
     if (spec->context == 0 || spec->context > CT_TOKENS_MAX_CONTEXT)
         return ct_error_set(err, CT_ECONFIG,

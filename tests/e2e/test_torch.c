@@ -2,8 +2,8 @@
  *
  * The interpreter is TEST_TORCH, or Debian's with python3-torch; the tests are skipped when it has
  * no PyTorch. ctrun serves the job's store in each of its three ways; torchrun is the same
- * PyTorch's own, through scripts/bench/torchrun.py. The scripts write what they found to a file, and
- * do their work in a function: a model that outlives its process group can hang PyTorch, and a
+ * PyTorch's own, through scripts/bench/torchrun.py. The scripts write what they found to a file,
+ * and do their work in a function: a model that outlives its process group can hang PyTorch, and a
  * process group that outlives the interpreter can abort it. */
 #include "cluster.h"
 #include "e2e.h"

@@ -9,6 +9,7 @@
  *
  * `get` and `wait` wait for the key. Exit status 0, or 1 when the connection ended. */
 #include <arpa/inet.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -185,7 +186,8 @@ static void drip(const int *fds, size_t count)
             (void)send(fds[i], "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
         while (open < count && recv(fds[open], &byte, 1, MSG_DONTWAIT) == 0)
             open += 2;
-        (void)usleep(10000);
+        struct pollfd next = {.fd = fds[open < count ? open : 0], .events = POLLIN};
+        (void)poll(&next, 1, 10);
     }
     if (count > 0)
         printf("dripped %zu\n", count);

@@ -15,7 +15,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { SHARES = 4, TIMEOUT_MS = 10000, SHRINK_S = 60 };
 
@@ -111,16 +110,16 @@ static int wait_all(struct rank *rank, int first)
 /* Now and then this rank is late. */
 static void jitter(struct rank *rank)
 {
-    struct timespec nap = {.tv_nsec = 50000};
-    uint64_t until;
+    uint64_t until = ct_clock_mono_ns(&ct_clock_system);
 
     switch (ct_rng_below(&rank->rng, 16)) {
     case 0:
-        (void)nanosleep(&nap, NULL);
+        for (until += 50000; ct_clock_mono_ns(&ct_clock_system) < until;)
+            (void)sched_yield();
         break;
     case 1:
     case 2:
-        until = ct_clock_mono_ns(&ct_clock_system) + ct_rng_below(&rank->rng, 20000);
+        until += ct_rng_below(&rank->rng, 20000);
         while (ct_clock_mono_ns(&ct_clock_system) < until)
             ;
         break;
