@@ -243,7 +243,7 @@ static int check_large_shared(struct ct_group *group, struct rig *rig)
 
 ParameterizedTestParameters(conformance, symmetric_memory_equals_the_reference)
 {
-    return rig_cases();
+    return rig_shared_cases();
 }
 ParameterizedTest(int *index, conformance, symmetric_memory_equals_the_reference)
 {

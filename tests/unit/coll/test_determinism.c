@@ -59,7 +59,7 @@ Test(determinism, invariant_sums_do_not_know_the_size_of_the_world)
     static const int worlds[] = {1, 2, 4, 8};
     static float first[COUNT], sum[COUNT];
 
-    for (size_t b = 0; b < CT_COUNT(rig_backends); b++)
+    for (size_t b = 0; b < (size_t)rig_backend_count(); b++)
         for (size_t w = 0; w < CT_COUNT(worlds); w++) {
             struct rig rig = {.backend = rig_backends[b], .world = worlds[w], .shared = sum};
 
@@ -147,7 +147,7 @@ ParameterizedTest(int *world, determinism, ordered_sums_are_the_same_on_every_ba
     static struct bits first, bits;
 
     for (size_t m = 0; m < CT_COUNT(modes); m++)
-        for (size_t b = 0; b < CT_COUNT(rig_backends); b++)
+        for (size_t b = 0; b < (size_t)rig_backend_count(); b++)
             for (int turn = 0; turn < 3; turn++) {
                 struct rig rig = {.backend = rig_backends[b],
                                   .world = *world,
