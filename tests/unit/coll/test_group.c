@@ -208,6 +208,7 @@ static int live_on_two_nodes(struct ct_job *job, void *context)
 
     (void)context;
     moved.nodes = nodes;
+    moved.assignment.nnodes = 2;
     moved.world = NULL;
     int code = ct_group_new(&moved, NULL, &group, &err);
     return code == CT_EUNSUPPORTED && strstr(err.text, "rank 1") != NULL ? 0 : __LINE__;
@@ -228,6 +229,7 @@ static int live_on_two_addresses(struct ct_job *job, void *context)
 
     (void)context;
     moved.nodes = nodes;
+    moved.assignment.nnodes = 2;
     moved.world = NULL;
     if (ct_group_new(&moved, NULL, &group, NULL) != 0)
         return __LINE__;
@@ -272,6 +274,7 @@ static int fail_to_dial(struct ct_job *job, void *context)
 
     (void)context;
     moved.nodes = nodes;
+    moved.assignment.nnodes = 2;
     moved.world = NULL;
     if (ct_job_assignment(job)->rank == 1)
         moved.kv = (struct ct_kv){set_as_ever, read_without_rank_0, &real};
