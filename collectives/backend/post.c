@@ -373,7 +373,7 @@ static int not_met(const struct ct_post *post, const bool *met, int code, struct
 {
     int peer = 0;
 
-    while (peer == post->wave.rank || (met[peer] && peer < post->wave.size - 1))
+    while (peer == post->wave.rank || (peer < post->wave.size - 1 && met[peer]))
         peer++;
     if (code == CT_ETIMEOUT)
         return ct_error_set(err, code, "rank %d has no connection with rank %d in time",
