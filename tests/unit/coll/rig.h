@@ -39,7 +39,7 @@ int rig_backend_count(void);
 extern const int rig_worlds[6];
 
 /* Each of these with each of those, and backend hier on some layouts: the parameters of a test, and
- * what one of them stands for. Sanitizers get worlds of two to four. */
+ * what one of them stands for. Sanitizers get worlds of two and four. */
 enum { RIG_LAYOUTS = 4 };
 enum { RIG_CASES = RIG_LAYOUTS + RIG_BACKENDS * 6 };
 struct criterion_test_params rig_cases(void);
