@@ -218,6 +218,27 @@ Test(slurm_env, a_worker_that_dies_of_a_requeue_signal_is_no_failure)
     proc_free(&proc);
 }
 
+/* Outside Slurm the same loss is status 79:
+ * nodes/a_lost_node_ends_the_job_when_nothing_replaces_it. */
+Test(slurm_env, a_job_whose_node_was_lost_for_good_is_to_be_queued_again)
+{
+    struct proc nodes[2];
+    int job = some_job();
+    const char *nap = e2e_script("nap", "#!/bin/sh\necho rank $RANK naps\nexec sleep 600\n");
+    const char *const argv[] = {proc_program("ctrun"), nap, NULL};
+
+    cr_assert_eq(mkdir("home", 0700), 0);
+    for (int i = 0; i < 2; i++)
+        proc_start(&nodes[i], argv, task_env(job, i, "127.0.0.[1-2]", NULL));
+    (void)proc_wait_text(&nodes[0], "rank 0 naps", 20);
+    cr_assert_eq(kill(nodes[1].pid, SIGKILL), 0);
+    cr_assert_eq(proc_finish(&nodes[0], 20), 75, "%s", ct_buf_str(&nodes[0].text));
+    e2e_said(&nodes[0], "was lost");
+    (void)proc_finish(&nodes[1], 5);
+    for (int i = 0; i < 2; i++)
+        proc_free(&nodes[i]);
+}
+
 Test(slurm_env, a_native_training_publishes_where_it_stands_when_it_is_to_be_queued_again)
 {
     struct proc proc;
