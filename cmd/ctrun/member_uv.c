@@ -2,7 +2,6 @@
 #include "node_state_uv.h"
 
 #include "base/assert.h"
-#include "base/signals.h"
 #include "base/str.h"
 #include "round.h"
 
@@ -333,10 +332,8 @@ static void on_failure(void *context, const struct ct_worker_failure *failure)
 
     if (node->ending)
         return;
-    if (ct_signals_has(ct_config_requeue_signals(&node->job->cfg), failure->end.signal)) {
-        node_requeue(node, failure->end.signal); /* Slurm sends it to all processes of a step */
-        return;
-    }
+    if (signals_claim(node, failure->end.signal))
+        return; /* Slurm sends it to all processes of a step */
     words_failure(node, failure);
     words_casualty(node, failure);
     if (node->agent == NULL)

@@ -1,6 +1,7 @@
 /* The state of the node agent, shared by its files:
  *
- *   node_uv.c      birth, the end, signals
+ *   node_uv.c      birth, stopping, the end
+ *   signals_uv.c   signals
  *   member_uv.c    what the rendezvous asks for, what workers do
  *   messages_uv.c  what workers say
  *   words_uv.c     what the user is told
@@ -19,6 +20,7 @@
 #include "launch/survivors.h"
 #include "launch/workers_uv.h"
 #include "rendezvous/agent_uv.h"
+#include "signals_uv.h"
 #include "store_uv.h"
 #include "watch_uv.h"
 #include "wire/control_page.h"
@@ -29,6 +31,16 @@ enum { NODE_SIGNALS = 64 }; /* more than there are */
 struct node_failure {
     uint64_t generation; /* 0: none */
     struct ct_buf who;   /* "rank 1 (...) exited with status 3" */
+};
+
+/* Sets are those of base/signals.h. */
+struct signals {
+    uint64_t ends, forwards, requeue;  /* what they do */
+    uint64_t held;                     /* they take effect when `hold` ends */
+    uint64_t reached;                  /* ends that who sent them sent to the workers, too */
+    uv_timer_t hold;                   /* under Slurm */
+    uv_signal_t handles[NODE_SIGNALS]; /* that this node listens to */
+    int count;
 };
 
 struct node {
@@ -75,8 +87,7 @@ struct node {
     uint64_t waiting_since_ms;
     uint64_t waiting_said_ms; /* when something was last said about waiting */
 
-    uv_signal_t signals[NODE_SIGNALS]; /* that this node listens to */
-    int signal_count;
+    struct signals signals;
     int stopped_by; /* the first signal, 0 for none */
     bool requeue;   /* that stopped the job to be queued again */
     uint64_t stopped_at_ms;
@@ -119,6 +130,12 @@ void messages_publication_due(struct node *node);
 
 /* node_uv.c: is this node being stopped, whatever its workers are at? */
 bool node_is_stopped(const struct node *node);
+
+/* Stop, because of this signal: the job, or this node alone (CT_RDZV_LEAVE_DRAIN). */
+void node_stop(struct node *node, int signal, enum ct_rdzv_leave how);
+
+/* Nothing is waited for any more. */
+void node_hurry(struct node *node);
 
 /* Stop the job on all nodes, to go on when it is queued again. */
 void node_requeue(struct node *node, int signal);

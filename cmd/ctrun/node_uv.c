@@ -1,11 +1,9 @@
-/* See node_uv.h. Birth, signals, and the end, which is a list of things to wait for in order:
+/* See node_uv.h. Birth, stopping, and the end, which is a list of things to wait for in order:
  * the agent has said good-bye -> no worker lives -> closing words -> other nodes have left the
  * rendezvous that is hosted here -> server, handles, console are closed -> uv_run returns. */
 #include "node_uv.h"
 
 #include "base/assert.h"
-#include "base/signals.h"
-#include "launch/summary.h"
 #include "node_state_uv.h"
 
 #include <signal.h>
@@ -55,9 +53,11 @@ static int outcome(const struct node *node)
 }
 
 /* How the workers are told to end: as ctrun was, but for those that know SIGTERM alone. */
-static int stop_signal(const struct node *node)
+static int stop_signal(struct node *node)
 {
-    return node->stopped_by != 0 && !node->job->program.native ? node->stopped_by : SIGTERM;
+    bool same = node->stopped_by != 0 && !node->job->program.native;
+
+    return signals_to_send(node, same ? node->stopped_by : SIGTERM);
 }
 
 void node_end(struct node *node, const struct ct_error *error)
@@ -109,24 +109,11 @@ static bool others_are_here(struct node *node)
     return true;
 }
 
-/* Signals that are no ends may come late; their closed handles have left them a deadly default. */
-static void ignore_late_signals(const struct node *node)
-{
-    uint64_t ends, forwards, requeue = ct_config_requeue_signals(&node->job->cfg);
-
-    ct_config_signals(&node->job->cfg, &ends, &forwards);
-    for (int number = 1; number < NODE_SIGNALS; number++)
-        if (ct_signals_has(forwards | requeue, number))
-            (void)signal(number, SIG_IGN);
-}
-
 static void close_all(struct node *node)
 {
     node->closed = true;
     words_waiting(node, NULL);
-    for (int i = 0; i < node->signal_count; i++)
-        uv_close((uv_handle_t *)&node->signals[i], NULL);
-    ignore_late_signals(node);
+    signals_close(node);
     uv_close((uv_handle_t *)&node->notice, NULL);
     uv_close((uv_handle_t *)&node->linger, NULL);
     uv_close((uv_handle_t *)&node->quiesce, NULL);
@@ -161,7 +148,7 @@ void node_advance(struct node *node)
     close_all(node);
 }
 
-/* ---- signals ----------------------------------------------------------------------------------
+/* ---- stopping ----------------------------------------------------------------------------------
  */
 
 bool node_is_stopped(const struct node *node)
@@ -201,7 +188,7 @@ void node_drain(struct node *node)
         stop_workers(node);
 }
 
-static void stop(struct node *node, int signal, enum ct_rdzv_leave how)
+void node_stop(struct node *node, int signal, enum ct_rdzv_leave how)
 {
     node->stopped_by = signal;
     node->stopped_at_ms = uv_now(&node->loop);
@@ -215,22 +202,12 @@ static void stop(struct node *node, int signal, enum ct_rdzv_leave how)
     node_advance(node);
 }
 
-/* The first stops the job; on a node of an elastic job all but Ctrl-C take out this node, at the
- * next step boundary. The second kills what is left. */
-static void on_end_signal(uv_signal_t *handle, int signal)
+void node_hurry(struct node *node)
 {
-    struct node *node = handle->data;
-    const struct ct_config *cfg = &node->job->cfg;
-    bool leaves = cfg->launch.nnodes.min < cfg->launch.nnodes.max && signal != SIGINT;
-
-    if (node->stopped_by != 0 || node->ending) {
-        node->hurry = true;
-        node->draining = false;
-        ct_workers_kill(node->workers);
-        node_advance(node);
-        return;
-    }
-    stop(node, signal, leaves ? CT_RDZV_LEAVE_DRAIN : CT_RDZV_LEAVE_STOP);
+    node->hurry = true;
+    node->draining = false;
+    ct_workers_kill(node->workers);
+    node_advance(node);
 }
 
 void node_requeue(struct node *node, int signal)
@@ -238,57 +215,7 @@ void node_requeue(struct node *node, int signal)
     if (node->stopped_by != 0 || node->ending)
         return;
     node->requeue = true;
-    stop(node, signal, CT_RDZV_LEAVE_REQUEUE);
-}
-
-/* Slurm may send it more than once. */
-static void on_requeue_signal(uv_signal_t *handle, int signal)
-{
-    node_requeue(handle->data, signal);
-}
-
-/* It means something to the workers; the job goes on. */
-static void on_forward_signal(uv_signal_t *handle, int signal)
-{
-    struct node *node = handle->data;
-    char name[32];
-
-    (void)ct_signal_name(signal, name, sizeof name);
-    if (node->job->program.native) /* it would die of it */
-        ct_log_event(&node->log, CT_LOG_INFO, "signal", "%s is not passed on: ctworker knows none",
-                     name);
-    else if (ct_workers_signal(node->workers, signal) == 0)
-        ct_log_event(&node->log, CT_LOG_INFO, "signal",
-                     "%s reached nobody: no worker runs here now", name);
-}
-
-static void watch_signal(struct node *node, int signal, uv_signal_cb callback)
-{
-    uv_signal_t *handle = &node->signals[node->signal_count++];
-    struct sigaction before;
-
-    (void)uv_signal_init(&node->loop, handle);
-    handle->data = node;
-    /* One that was ignored when ctrun was started (nohup, a shell's background) stays ignored. */
-    if (sigaction(signal, NULL, &before) != 0 || before.sa_handler != SIG_IGN)
-        (void)uv_signal_start(handle, callback, signal);
-}
-
-static void watch_signals(struct node *node)
-{
-    uint64_t ends, forwards;
-
-    uint64_t requeue = ct_config_requeue_signals(&node->job->cfg);
-
-    ct_config_signals(&node->job->cfg, &ends, &forwards);
-    for (int signal = 1; signal < NODE_SIGNALS; signal++) {
-        if (ct_signals_has(ends, signal))
-            watch_signal(node, signal, on_end_signal);
-        else if (ct_signals_has(forwards, signal))
-            watch_signal(node, signal, on_forward_signal);
-        else if (ct_signals_has(requeue, signal))
-            watch_signal(node, signal, on_requeue_signal);
-    }
+    node_stop(node, signal, CT_RDZV_LEAVE_REQUEUE);
 }
 
 /* ---- birth ------------------------------------------------------------------------------------
@@ -323,7 +250,7 @@ static int open_node(struct node *node, struct ct_error *err)
     if (node->job->folder.stays && cfg->launch.log_dir[0] == '\0')
         ct_log_event(&node->log, CT_LOG_INFO, "logs", "the log files are in %s",
                      node->job->folder.path);
-    watch_signals(node);
+    signals_watch(node);
     (void)uv_timer_init(&node->loop, &node->notice);
     (void)uv_timer_init(&node->loop, &node->linger);
     (void)uv_timer_init(&node->loop, &node->quiesce);

@@ -3,6 +3,7 @@
 #include "launch/guard.h"
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "launch/cgroup.h"
 
 #include <errno.h>
@@ -16,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -25,7 +27,13 @@ enum {
     SETTLED_MS = 50, /* workers that end sooner are not worth a move between control groups */
     REMOVE_TRIES = 200,
     REMOVE_PAUSE_MS = 10,
-    TABLE_BYTES = CT_GUARD_WORKERS * sizeof(pid_t),
+    FRESH_MS = 1000, /* so long a signal is news */
+    SIGNALS = 65,
+};
+
+struct ct_guard_table {
+    _Atomic(pid_t) workers[CT_GUARD_WORKERS]; /* process groups, 0 for none */
+    _Atomic(uint64_t) heard_ms[SIGNALS];      /* when the guard got that signal; 0: not, or told */
 };
 
 /* ---- the agent's side -------------------------------------------------------------------------
@@ -34,7 +42,7 @@ enum {
 void ct_guard_set(const struct ct_guard *guard, uint32_t local_rank, pid_t pid)
 {
     if (guard->link >= 0 && local_rank < CT_GUARD_WORKERS)
-        atomic_store(&guard->workers[local_rank], pid);
+        atomic_store(&guard->table->workers[local_rank], pid);
 }
 
 void ct_guard_look(const struct ct_guard *guard)
@@ -43,13 +51,21 @@ void ct_guard_look(const struct ct_guard *guard)
         (void)send(guard->link, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+bool ct_guard_heard(const struct ct_guard *guard, int signal)
+{
+    if (guard->link < 0 || signal <= 0 || signal >= SIGNALS)
+        return false;
+    uint64_t heard_ms = atomic_exchange(&guard->table->heard_ms[signal], 0);
+    return heard_ms != 0 && ct_clock_mono_ms(&ct_clock_system) - heard_ms <= FRESH_MS;
+}
+
 void ct_guard_stop(struct ct_guard *guard)
 {
     if (guard->link < 0)
         return;
     (void)close(guard->link);
     guard->link = -1;
-    (void)munmap((void *)guard->workers, TABLE_BYTES);
+    (void)munmap(guard->table, sizeof *guard->table);
     while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR)
         continue;
 }
@@ -58,30 +74,30 @@ void ct_guard_stop(struct ct_guard *guard)
  */
 
 struct watch {
-    int link;
+    int link, signals; /* descriptors */
     pid_t agent;
-    const _Atomic(pid_t) *workers;
+    struct ct_guard_table *table;
     pid_t moved[CT_GUARD_WORKERS]; /* those that are in the control group */
     bool no_group;                 /* there can be none */
     struct ct_cgroup group;
 };
 
-/* A number may have been given to another process meanwhile. */
-static bool is_child_of(pid_t pid, pid_t parent)
+/* 0: there is no such process. */
+static pid_t parent_of(pid_t pid)
 {
     char name[32], text[512];
     const char *end;
-    int of = 0;
+    int parent = 0;
 
     (void)snprintf(name, sizeof name, "/proc/%d/stat", (int)pid);
     int fd = open(name, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return false;
+        return 0;
     ssize_t size = read(fd, text, sizeof text - 1);
     (void)close(fd);
     text[CT_MAX(size, 0)] = '\0';
     end = strrchr(text, ')'); /* "PID (NAME) STATE PARENT ..." */
-    return end != NULL && sscanf(end + 1, " %*c %d", &of) == 1 && of == parent;
+    return end != NULL && sscanf(end + 1, " %*c %d", &parent) == 1 ? parent : 0;
 }
 
 /* Those that have lived for a while. */
@@ -92,9 +108,10 @@ static void move_workers(struct watch *watch)
     if (watch->group.path[0] == '\0' && !watch->no_group)
         watch->no_group = !ct_cgroup_own("", own) || !ct_cgroup_make(&watch->group, own);
     for (uint32_t i = 0; i < CT_GUARD_WORKERS && !watch->no_group; i++) {
-        pid_t pid = atomic_load(&watch->workers[i]);
+        pid_t pid = atomic_load(&watch->table->workers[i]);
 
-        if (pid != 0 && pid != watch->moved[i] && is_child_of(pid, watch->agent))
+        /* The number may have been given to another process meanwhile. */
+        if (pid != 0 && pid != watch->moved[i] && parent_of(pid) == watch->agent)
             (void)ct_cgroup_add(&watch->group, pid);
         watch->moved[i] = pid;
     }
@@ -103,7 +120,7 @@ static void move_workers(struct watch *watch)
 static void end_all(struct watch *watch)
 {
     for (uint32_t i = 0; i < CT_GUARD_WORKERS; i++) {
-        pid_t pid = atomic_load(&watch->workers[i]);
+        pid_t pid = atomic_load(&watch->table->workers[i]);
 
         if (pid > 0)
             (void)kill(-pid, SIGKILL);
@@ -113,6 +130,25 @@ static void end_all(struct watch *watch)
         (void)poll(NULL, 0, REMOVE_PAUSE_MS);
 }
 
+/* Who is not seen is above: outside of this PID namespace. */
+static bool is_above_agent(const struct watch *watch, pid_t pid)
+{
+    pid_t above = watch->agent;
+
+    while (above > 0 && above != pid)
+        above = parent_of(above);
+    return above == pid;
+}
+
+static void hear(struct watch *watch)
+{
+    struct signalfd_siginfo info;
+
+    if (read(watch->signals, &info, sizeof info) == (ssize_t)sizeof info &&
+        info.ssi_signo < SIGNALS && is_above_agent(watch, (pid_t)info.ssi_pid))
+        atomic_store(&watch->table->heard_ms[info.ssi_signo], ct_clock_mono_ms(&ct_clock_system));
+}
+
 /* Until the agent is gone. */
 static void listen_to_agent(struct watch *watch)
 {
@@ -120,26 +156,30 @@ static void listen_to_agent(struct watch *watch)
     char look;
 
     for (;;) {
-        struct pollfd link = {.fd = watch->link, .events = POLLIN};
-        int ready = poll(&link, 1, is_due ? SETTLED_MS : -1);
+        struct pollfd from[] = {{.fd = watch->link, .events = POLLIN},
+                                {.fd = watch->signals, .events = POLLIN}};
+        int ready = poll(from, CT_COUNT(from), is_due ? SETTLED_MS : -1);
 
         if (ready == 0)
             move_workers(watch);
+        else if (ready > 0 && from[1].revents != 0)
+            hear(watch);
         else if (ready > 0 && recv(watch->link, &look, 1, 0) <= 0)
             return;
         is_due = ready != 0;
     }
 }
 
-static _Noreturn void run_guard(int link, pid_t agent, const _Atomic(pid_t) *workers)
+static _Noreturn void run_guard(int link, pid_t agent, struct ct_guard_table *table)
 {
     static struct watch watch;
+    sigset_t all;
 
-    watch.workers = workers;
+    watch.table = table;
     watch.agent = agent;
     watch.link = dup3(link, 3, O_CLOEXEC) == 3 ? 3 : link;
-    for (int signal_number = 1; signal_number < NSIG; signal_number++)
-        (void)signal(signal_number, SIG_IGN);
+    (void)sigfillset(&all);
+    (void)sigprocmask(SIG_SETMASK, &all, NULL);
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_NAME, "ctrun-guard");
     if (chdir("/") != 0) /* no folder is kept busy */
@@ -148,6 +188,7 @@ static _Noreturn void run_guard(int link, pid_t agent, const _Atomic(pid_t) *wor
         (void)close_range(0, 2, 0);
         (void)close_range(4, ~0u, 0);
     }
+    watch.signals = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
     listen_to_agent(&watch);
     end_all(&watch);
     _exit(0);
@@ -157,25 +198,25 @@ void ct_guard_start(struct ct_guard *guard)
 {
     int ends[2];
     pid_t agent = getpid();
-    void *table =
-        mmap(NULL, TABLE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void *table = mmap(NULL, sizeof(struct ct_guard_table), PROT_READ | PROT_WRITE,
+                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     *guard = (struct ct_guard){.link = -1};
     if (table == MAP_FAILED)
         return;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-        (void)munmap(table, TABLE_BYTES);
+        (void)munmap(table, sizeof(struct ct_guard_table));
         return;
     }
-    guard->workers = table;
+    guard->table = table;
     guard->pid = fork();
     if (guard->pid == 0)
-        run_guard(ends[1], agent, guard->workers);
+        run_guard(ends[1], agent, guard->table);
     (void)close(ends[1]);
     if (guard->pid > 0) {
         guard->link = ends[0];
         return;
     }
     (void)close(ends[0]);
-    (void)munmap(table, TABLE_BYTES);
+    (void)munmap(table, sizeof(struct ct_guard_table));
 }

@@ -8,21 +8,27 @@
  *                                                      are not empty, and to the control group
  *
  * What has left its worker's process group before there was a control group, or without one, is not
- * found. It is a fork of the agent that takes no signal and holds no descriptor but its connection.
- */
+ * found. It is a fork of the agent that no signal ends and that holds no descriptor but its
+ * connection.
+ *
+ * Who starts the agent may send a signal to all that descends from it: the agent, the guard, each
+ * worker. What the guard has got so is nothing that the agent needs to pass on. */
 #ifndef CT_LAUNCH_GUARD_H
 #define CT_LAUNCH_GUARD_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 enum { CT_GUARD_WORKERS = 4096 }; /* more are not looked after */
 
+struct ct_guard_table; /* what both see */
+
 struct ct_guard {
-    int link;                /* -1: there is no guard */
-    pid_t pid;               /* of the guard */
-    _Atomic(pid_t) *workers; /* the table: process groups, 0 for none */
+    int link;  /* -1: there is no guard */
+    pid_t pid; /* of the guard */
+    struct ct_guard_table *table;
 };
 
 /* Start it; only while the agent has one thread and no loop. Without one, ctrun does without. */
@@ -33,6 +39,10 @@ void ct_guard_set(const struct ct_guard *guard, uint32_t local_rank, pid_t pid);
 
 /* New workers are in the table. */
 void ct_guard_look(const struct ct_guard *guard);
+
+/* Has the guard itself got this signal within the last second, from a process that the agent
+ * descends from (or one that cannot be seen)? Each one is answered once. */
+bool ct_guard_heard(const struct ct_guard *guard, int signal);
 
 /* Let it do its work, and wait for its end. */
 void ct_guard_stop(struct ct_guard *guard);

@@ -89,6 +89,7 @@ static void say(struct ct_workers *workers)
     struct ct_buf text;
     char name[32];
     uint32_t others = 0;
+    int signal = workers->stop_signal;
 
     for (uint32_t i = 0; i < workers->count; i++) {
         if (workers->all[i].gone)
@@ -103,8 +104,8 @@ static void say(struct ct_workers *workers)
     if (others > 0)
         (void)ct_buf_printf(&text, " and %u other%s", others, others > 1 ? "s" : "");
     if (sup->state == CT_SUP_STOPPING)
-        (void)ct_buf_printf(&text, " to end after %s; SIGKILL in %.1f s",
-                            ct_signal_name(workers->stop_signal, name, sizeof name),
+        (void)ct_buf_printf(&text, " to end%s%s; SIGKILL in %.1f s", signal != 0 ? " after " : "",
+                            signal != 0 ? ct_signal_name(signal, name, sizeof name) : "",
                             (double)(sup->deadline_at_ms - uv_now(workers->loop)) / 1000);
     else
         (void)ct_buf_puts(&text, " to be removed by the kernel after SIGKILL");

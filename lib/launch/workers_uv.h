@@ -150,8 +150,9 @@ bool ct_workers_stopping(const struct ct_workers *workers);
 /* Is a process of the round alive, or on_finished still to come? */
 bool ct_workers_running(const struct ct_workers *workers);
 
-/* End them: native workers are told, `signal` (SIGTERM, as a rule), after the grace SIGKILL.
- * Nothing without a round, or when they are being stopped already. */
+/* End them: native workers are told, `signal` (SIGTERM, as a rule; 0: they have got one from
+ * somebody else), after the grace SIGKILL. Nothing without a round, or when they are being stopped
+ * already. */
 void ct_workers_stop(struct ct_workers *workers, int signal);
 
 /* Pass a signal on to each worker's own process; what it started gets none, it may not know the

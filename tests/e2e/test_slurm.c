@@ -3,6 +3,8 @@
 #include "e2e.h"
 #include "slurm_cluster.h"
 
+#include "base/assert.h"
+
 #include <criterion/criterion.h>
 #include <limits.h>
 #include <stdio.h>
@@ -148,6 +150,57 @@ Test(slurm, a_lost_node_of_an_elastic_job_that_is_not_killed_is_survived)
     expect_output(output_of(job), "node was lost");
     expect_output(output_of(job), "step 225/225");
     cr_assert_str_eq(slurm_field(job, "Restarts"), "0");
+}
+
+struct wanted_count {
+    const char *output, *words;
+    int count;
+};
+
+static bool has_count(void *context)
+{
+    const struct wanted_count *wanted = context;
+
+    return e2e_count(e2e_read(wanted->output), wanted->words) >= wanted->count;
+}
+
+static void wait_for_count(const char *output, const char *words, int count, double seconds)
+{
+    struct wanted_count wanted = {output, words, count};
+
+    proc_until(has_count, &wanted, seconds, words);
+}
+
+static bool is_over(void *context)
+{
+    return strcmp(slurm_field(*(int *)context, "JobState"), "RUNNING") != 0;
+}
+
+/* The signals of a step go to every process in it where Slurm follows processes by their parents.
+ */
+Test(slurm, each_worker_gets_each_signal_of_slurm_once)
+{
+    static const char *const names[] = {"USR1", "USR2", "TERM"};
+    char step[32], option[32], words[64];
+    const char *output;
+
+    slurm_up(2);
+    int job = slurm_submit("--nodes=2", script("many_nodes"),
+                           proc_program("../tests/programs/signals"), NULL);
+    output = output_of(job);
+    (void)snprintf(step, sizeof step, "%d.0", job);
+    wait_for_count(output, "ready\n", 4, 60);
+    for (size_t i = 0; i < CT_COUNT(names); i++) {
+        (void)snprintf(option, sizeof option, "--signal=%s", names[i]);
+        cr_assert_eq(slurm_command("scancel", option, step, NULL), 0, "%s", slurm_said());
+        (void)snprintf(words, sizeof words, "got %s from ", names[i]);
+        wait_for_count(output, words, 4, 30);
+    }
+    proc_until(is_over, &job, 30, "the end of the job");
+    for (size_t i = 0; i < CT_COUNT(names); i++) {
+        (void)snprintf(words, sizeof words, "got %s from ", names[i]);
+        cr_assert_eq(e2e_count(e2e_read(output), words), 4, "%s\n%s", words, e2e_read(output));
+    }
 }
 
 /* A training of so many steps, as a file: it may be another one when the job starts again. */

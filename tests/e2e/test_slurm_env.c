@@ -218,6 +218,27 @@ Test(slurm_env, a_worker_that_dies_of_a_requeue_signal_is_no_failure)
     proc_free(&proc);
 }
 
+/* What Slurm sends to all processes of a step: slurm/each_worker_gets_each_signal_of_slurm_once. */
+Test(slurm_env, a_signal_that_reaches_ctrun_alone_is_passed_on)
+{
+    struct proc proc;
+    const char *const argv[] = {proc_program("ctrun"), "--nproc_per_node=2",
+                                proc_program("../tests/programs/signals"), NULL};
+    const char *const env[] = {"SLURM_JOB_ID=4711", NULL};
+
+    proc_start(&proc, argv, env);
+    (void)proc_wait_text(&proc, "[0:0] ready", 20);
+    (void)proc_wait_text(&proc, "[0:1] ready", 20);
+    cr_assert_eq(kill(proc.pid, SIGUSR1), 0);
+    (void)proc_wait_text(&proc, "[0:0] got USR1", 20);
+    (void)proc_wait_text(&proc, "[0:1] got USR1", 20);
+    cr_assert_eq(kill(proc.pid, SIGTERM), 0);
+    cr_assert_eq(proc_finish(&proc, 20), 143, "%s", ct_buf_str(&proc.text));
+    cr_assert_eq(e2e_count(ct_buf_str(&proc.text), "got USR1"), 2);
+    cr_assert_eq(e2e_count(ct_buf_str(&proc.text), "got TERM"), 2);
+    proc_free(&proc);
+}
+
 /* Outside Slurm the same loss is status 79:
  * nodes/a_lost_node_ends_the_job_when_nothing_replaces_it. */
 Test(slurm_env, a_job_whose_node_was_lost_for_good_is_to_be_queued_again)
