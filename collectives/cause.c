@@ -4,12 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Does the sentence say what each side called (ct_signature_mismatch)? */
-static bool names_both(const struct ct_error *failure)
-{
-    return strstr(failure->text, " called ") != NULL;
-}
-
 int ct_cause_settle(struct ct_group *group, int code)
 {
     const struct ct_kv *kv = &group->job->kv;
@@ -21,7 +15,7 @@ int ct_cause_settle(struct ct_group *group, int code)
     if (kv->set == NULL || (!mismatch && code != CT_ECLOSED))
         return code;
     (void)snprintf(key, sizeof key, "ct/group/%s/mismatch", group->key);
-    if (mismatch && names_both(failure)) {
+    if (mismatch && !failure->echo) {
         (void)kv->set(kv->context, key, failure->text, strlen(failure->text));
         return code;
     }

@@ -1,5 +1,6 @@
-/* Why a call failed, when what ended it here is only an echo: another member has left (CT_ECLOSED),
- * or says that members called different things (CT_EMISMATCH) without saying which.
+/* Why a call failed, when what ended it here is not the reason: another member has left
+ * (CT_ECLOSED), or says that members called different things (CT_EMISMATCH) without saying which:
+ * an echo (base/error.h).
  *
  *   who sees both sides      SET ct/group/KEY/mismatch, its sentence; then it breaks the group
  *   who is told, or is left  WAIT for that key     there: CT_EMISMATCH, the sentence

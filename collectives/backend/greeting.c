@@ -30,7 +30,7 @@ int ct_greeting_check(const unsigned char *bytes, int rank, int peer, struct ct_
     if (ct_get_le32(bytes) != MAGIC || code > 0)
         return ct_error_set(err, CT_EPROTOCOL, "rank %d sent what is no header", peer);
     if (code != 0)
-        return ct_error_set(err, code, "rank %d ended the group: %s", peer, ct_strerror(code));
+        return ct_error_echo(err, code, "rank %d ended the group: %s", peer, ct_strerror(code));
     if (ct_get_le64(bytes + 8) != greeting->call ||
         !ct_signature_equal(theirs, greeting->signature))
         return ct_signature_mismatch(greeting->signature, rank, theirs, peer, err);

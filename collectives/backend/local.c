@@ -219,8 +219,8 @@ int ct_local_progress(void *state, struct ct_task *task, struct ct_error *err)
     int failure = atomic_load(&local->head->failure);
 
     if (failure != 0)
-        return ct_error_set(err, failure, "rank %d ended the group: %s",
-                            atomic_load(&local->head->failed_rank), ct_strerror(failure));
+        return ct_error_echo(err, failure, "rank %d ended the group: %s",
+                             atomic_load(&local->head->failed_rank), ct_strerror(failure));
     if (ct_call_is_transfer(&task->call))
         return ct_local_transfer(local, task, err);
     return ct_local_collective(local, task, err);

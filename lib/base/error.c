@@ -20,16 +20,35 @@ static const struct {
 
 enum { ERROR_COUNT = sizeof errors / sizeof errors[0] };
 
-int ct_error_set(struct ct_error *err, int code, const char *format, ...)
+static int fill(struct ct_error *err, int code, int echo, const char *format, va_list args)
+    __attribute__((format(printf, 4, 0)));
+static int fill(struct ct_error *err, int code, int echo, const char *format, va_list args)
 {
     if (err != NULL) {
-        va_list args;
-
-        va_start(args, format);
         err->code = code;
+        err->echo = echo;
         (void)vsnprintf(err->text, sizeof err->text, format, args);
-        va_end(args);
     }
+    return code;
+}
+
+int ct_error_set(struct ct_error *err, int code, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    (void)fill(err, code, 0, format, args);
+    va_end(args);
+    return code;
+}
+
+int ct_error_echo(struct ct_error *err, int code, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    (void)fill(err, code, 1, format, args);
+    va_end(args);
     return code;
 }
 

@@ -22,10 +22,15 @@ enum ct_err {
 struct ct_error {
     int code;
     char text[1024];
+    int echo; /* 1: somebody else's failure, which this one was told without its sentence */
 };
 
 /* Fill `err` (may be NULL) and return `code`, so that `return ct_error_set(...)` reads well. */
 int ct_error_set(struct ct_error *err, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* As ct_error_set, for what somebody else has failed with. */
+int ct_error_echo(struct ct_error *err, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Put "<context>: " in front of the sentence in `err` (may be NULL). Returns its code, or 0. */

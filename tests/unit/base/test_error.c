@@ -55,6 +55,20 @@ Test(error, a_sentence_can_be_prefixed_and_is_cut_not_overrun)
     cr_assert_eq(ct_error_prefix(NULL, "nobody"), 0);
 }
 
+Test(error, an_error_is_an_echo_until_one_of_our_own_is_set)
+{
+    struct ct_error err = {0};
+
+    cr_assert_eq(ct_error_echo(&err, CT_EMISMATCH, "rank %d ended it", 3), CT_EMISMATCH);
+    cr_assert_eq(err.echo, 1);
+    cr_assert_eq(ct_error_prefix(&err, "barrier"), CT_EMISMATCH);
+    cr_assert_eq(err.echo, 1, "it still is one with more words");
+    cr_assert_str_eq(err.text, "barrier: rank 3 ended it");
+    (void)ct_error_set(&err, CT_EMISMATCH, "rank 1 called this, rank 2 called that");
+    cr_assert_eq(err.echo, 0);
+    cr_assert_eq(ct_error_echo(NULL, CT_EMISMATCH, "nobody reads"), CT_EMISMATCH);
+}
+
 struct capture {
     char text[512];
 };

@@ -271,7 +271,7 @@ Test(job, what_the_worker_tells_arrives)
 {
     struct agent agent;
     struct ct_job *job;
-    struct ct_error failure = {CT_EDATA, "row 7 is empty"};
+    struct ct_error failure = {.code = CT_EDATA, .text = "row 7 is empty"};
 
     agent_init(&agent);
     cr_assert_eq(open_job(&agent, &job, NULL), 0);

@@ -209,7 +209,7 @@ Test(workers, the_first_failure_is_told_with_its_last_lines_and_ends_the_others)
 
 static void on_condemn(uv_timer_t *timer)
 {
-    const struct ct_error error = {CT_EHUNG, "it hangs"};
+    const struct ct_error error = {.code = CT_EHUNG, .text = "it hangs"};
 
     cr_assert_not_null(ct_workers_record(node.workers, 0));
     cr_assert_gt(ct_workers_pid(node.workers, 0), 0);
