@@ -77,38 +77,61 @@ static bool is_near(const struct ct_record_call *group, uint64_t number)
     return number + 2 > group->completed && number <= group->completed + 2;
 }
 
-/* Add the calls of one group of a rank: what the recorder still has of them. */
+/* How many calls of a group were added. */
+struct added {
+    int collectives, transfers;
+};
+
+/* The group of the rank that a call was made in; NULL: it is freed. */
+static const struct ct_record_call *group_of(const struct ct_record_view *view, uint32_t id)
+{
+    for (uint32_t i = 0; i < view->group_count; i++)
+        if ((uint32_t)view->groups[i].id == id)
+            return &view->groups[i];
+    return NULL;
+}
+
+static void add_call(struct ct_traces *traces, const struct ct_trace_source *source,
+                     const struct ct_record_view *view, const struct ct_record_call *group,
+                     const struct ct_flight_call *call, struct ct_ticks_pair now)
+{
+    char site[160];
+
+    ct_trace_site(view, call->site, site, sizeof site);
+    traces->calls[traces->all.calls.count++] = (struct ct_wire_trace_call){
+        .rank = source->rank,
+        .group = group->id,
+        .number = whole_number(group, call->number),
+        .count = call->what.count,
+        .what = call->what.rest,
+        .state = (uint8_t)call->state,
+        .age_ms = ms_between(now.ns, ct_worker_record_ns(source->record, now, call->queued)),
+        .site = keep(traces, site),
+    };
+}
+
+/* Add the calls of a rank that say where it parted from the others, the newest first. */
 static void add_calls(struct ct_traces *traces, const struct ct_trace_source *source,
-                      const struct ct_record_view *view, const struct ct_record_call *group,
-                      struct ct_ticks_pair now)
+                      const struct ct_record_view *view, struct ct_ticks_pair now)
 {
     const struct ct_flight_ring *ring = &source->record->flight;
     uint64_t turns = ct_flight_turns(ring);
-    int collectives = 0, transfers = 0;
-    char site[160];
+    struct added added[CT_RECORD_GROUPS] = {{0, 0}};
 
     for (uint64_t i = 0; i < CT_FLIGHT_ENTRIES && i < turns; i++) {
+        const struct ct_record_call *group;
         struct ct_flight_call call;
 
-        if (!ct_flight_read(ring, turns - i, &call) || call.group != (uint32_t)group->id)
+        if (!ct_flight_read(ring, turns - i, &call) || (group = group_of(view, call.group)) == NULL)
             continue;
+        struct added *of = &added[group - view->groups];
         uint64_t number = whole_number(group, call.number);
-        int *count = number == 0 ? &transfers : &collectives;
-        int room = number == 0 ? CT_TRACES_TRANSFERS : CT_TRACES_CALLS;
-        if (*count == room || (number != 0 && !is_near(group, number)))
+        bool takes = number == 0 ? of->transfers < CT_TRACES_TRANSFERS
+                                 : of->collectives < CT_TRACES_CALLS && is_near(group, number);
+        if (!takes)
             continue;
-        ++*count;
-        ct_trace_site(view, call.site, site, sizeof site);
-        traces->calls[traces->all.calls.count++] = (struct ct_wire_trace_call){
-            .rank = source->rank,
-            .group = group->id,
-            .number = number,
-            .count = call.what.count,
-            .what = call.what.rest,
-            .state = (uint8_t)call.state,
-            .age_ms = ms_between(now.ns, ct_worker_record_ns(source->record, now, call.queued)),
-            .site = keep(traces, site),
-        };
+        *(number == 0 ? &of->transfers : &of->collectives) += 1;
+        add_call(traces, source, view, group, &call, now);
     }
 }
 
@@ -133,14 +156,15 @@ static uint64_t usual_gap_ms(const struct ct_worker_record *record, struct ct_ti
 static void add_groups(struct ct_traces *traces, const struct ct_trace_source *source,
                        const struct ct_record_view *view, struct ct_ticks_pair now)
 {
+    uint32_t before = traces->all.calls.count;
+
+    add_calls(traces, source, view, now);
     for (uint32_t i = 0; i < view->group_count; i++) {
         const struct ct_record_call *group = &view->groups[i];
-        uint32_t before = traces->all.calls.count;
-
-        add_calls(traces, source, view, group, now);
         uint64_t waited_ms = group->waiting != 0 ? ms_between(now.ns, group->since_ns) : 0;
+
         for (uint32_t k = before; group->failure != 0 && k < traces->all.calls.count; k++)
-            if (traces->calls[k].state == CT_FLIGHT_FAILED)
+            if (traces->calls[k].group == group->id && traces->calls[k].state == CT_FLIGHT_FAILED)
                 waited_ms = CT_MAX(waited_ms, traces->calls[k].age_ms);
         traces->groups[traces->all.groups.count++] = (struct ct_wire_trace_group){
             .rank = source->rank,

@@ -1,259 +1,169 @@
-/* See verdict.h. The lists are short (a few groups a rank), so everything is found by looking. */
+/* See verdict.h. What is asked of the traces, evidence.h answers. */
 #include "launch/verdict.h"
 
 #include "base/assert.h"
+#include "launch/evidence.h"
 #include "wire/flight.h"
 #include "wire/worker_record.h"
 
-#include <string.h>
+#include <stdlib.h>
 
-/* ---- looking up -------------------------------------------------------------------------------*/
-
-static const struct ct_wire_trace_rank *rank_of(const struct ct_msg_traces *all, uint32_t rank)
-{
-    for (uint32_t i = 0; i < all->ranks.count; i++)
-        if (all->ranks.data[i].rank == rank)
-            return &all->ranks.data[i];
-    return NULL;
-}
-
-static const struct ct_wire_trace_group *group_of(const struct ct_msg_traces *all, uint32_t rank,
-                                                  uint64_t id)
-{
-    for (uint32_t i = 0; i < all->groups.count; i++)
-        if (all->groups.data[i].rank == rank && all->groups.data[i].id == id)
-            return &all->groups.data[i];
-    return NULL;
-}
-
-static const struct ct_wire_trace_call *call_of(const struct ct_msg_traces *all, uint32_t rank,
-                                                uint64_t group, uint64_t number)
-{
-    for (uint32_t i = 0; i < all->calls.count; i++) {
-        const struct ct_wire_trace_call *call = &all->calls.data[i];
-
-        if (call->rank == rank && call->group == group && call->number == number)
-            return call;
-    }
-    return NULL;
-}
+enum {
+    TRANSFERS = 16,  /* of a pair are compared, the newest ones */
+    ROOTS_MAX = 128, /* ranks that wait for nobody whose victims are followed to the end */
+};
 
 static struct ct_signature what_of(const struct ct_wire_trace_call *call)
 {
     return (struct ct_signature){call->count, call->what};
 }
 
-/* ---- who waits for whom -----------------------------------------------------------------------*/
+/* ---- members that called different things -----------------------------------------------------*/
 
-/* Does its process give no sign of life? */
-static bool is_silent(const struct ct_wire_trace_rank *rank)
+/* Calls of one number of a group, or those of them that are the same: places of evidence->kinds. */
+struct part {
+    uint32_t first, end;
+};
+
+static const struct ct_wire_trace_call *kind_at(const struct ct_evidence *evidence, uint32_t place)
 {
-    if (rank->life == CT_TRACE_RUNS)
-        return rank->silent_ms > CT_VERDICT_SILENT_MS;
-    return rank->life != CT_TRACE_DOWN;
+    return &evidence->all->calls.data[evidence->kinds[place]];
 }
 
-/* The collective that this rank is in or failed in; 0: none, CT_RECORD_TRANSFER: a transfer. */
-static uint64_t stuck_in(const struct ct_wire_trace_group *group)
+/* The part from `first` on, up to `end`, of one number and, `same`, of the same calls. */
+static struct part part_from(struct ct_evidence *evidence, uint32_t first, uint32_t end, bool same)
 {
-    if (group->waiting != 0)
-        return group->waiting;
-    if (group->failure == 0)
-        return 0;
-    return group->entered > group->completed ? group->completed + 1 : CT_RECORD_TRANSFER;
+    const struct ct_wire_trace_call *call = kind_at(evidence, first);
+    struct part part = {first, first + 1};
+
+    for (; part.end < end; part.end++) {
+        const struct ct_wire_trace_call *other = kind_at(evidence, part.end);
+
+        evidence->steps++;
+        if (other->group != call->group || other->number != call->number ||
+            (same && !ct_signature_equal(what_of(other), what_of(call))))
+            break;
+    }
+    return part;
 }
 
-/* The group in which a rank waits for others: one that runs, or one that failed there. NULL: it
- * waits for nobody. */
-static const struct ct_wire_trace_group *waits_in(const struct ct_msg_traces *all,
-                                                  const struct ct_wire_trace_rank *rank)
+static bool name_mismatch(struct ct_evidence *evidence, const struct ct_wire_trace_call *own,
+                          const struct ct_wire_trace_call *other, struct ct_verdict *verdict)
 {
-    for (uint32_t i = 0; i < all->groups.count; i++) {
-        const struct ct_wire_trace_group *group = &all->groups.data[i];
+    *verdict = (struct ct_verdict){
+        .kind = CT_VERDICT_MISMATCH,
+        .culprit = ct_evidence_rank(evidence, own->rank),
+        .own = {ct_evidence_group(evidence, own->rank, own->group), own->number, own},
+        .awaited = {ct_evidence_group(evidence, other->rank, other->group), other->number, other},
+        .other = other->rank,
+        .since_ms = CT_MIN(own->age_ms, other->age_ms),
+    };
+    return verdict->culprit != NULL && verdict->own.group != NULL && verdict->awaited.group != NULL;
+}
 
-        if (group->rank != rank->rank || stuck_in(group) == 0)
+/* Members called different things at this number: the fewest are wrong, of equally many those with
+ * the last rank; the most of the others are who is right. */
+static bool judge_number(struct ct_evidence *evidence, struct part number,
+                         struct ct_verdict *verdict)
+{
+    struct part wrong = {0, 0}, right = {0, 0}, same;
+
+    for (uint32_t at = number.first; at < number.end; at = same.end) {
+        same = part_from(evidence, at, number.end, true);
+        uint32_t count = same.end - same.first, fewest = wrong.end - wrong.first;
+        if (fewest == 0 || count < fewest ||
+            (count == fewest &&
+             kind_at(evidence, same.end - 1)->rank > kind_at(evidence, wrong.end - 1)->rank))
+            wrong = same;
+    }
+    for (uint32_t at = number.first; at < number.end; at = same.end) {
+        same = part_from(evidence, at, number.end, true);
+        if (same.first != wrong.first && same.end - same.first > right.end - right.first)
+            right = same;
+    }
+    return name_mismatch(evidence, kind_at(evidence, wrong.end - 1), kind_at(evidence, right.first),
+                         verdict);
+}
+
+/* The first number of a group at which members called different things; of several groups, where
+ * that was first. */
+static bool find_mismatch(struct ct_evidence *evidence, struct ct_verdict *ret_verdict)
+{
+    uint32_t count = evidence->all->calls.count;
+    const struct ct_wire_trace_call *last = NULL; /* of a group that is judged */
+    struct ct_verdict verdict;
+    struct part number;
+    bool found = false;
+
+    for (uint32_t at = 0; at < count; at = number.end) {
+        const struct ct_wire_trace_call *call = kind_at(evidence, at);
+
+        number = part_from(evidence, at, count, false);
+        if (call->number == 0 || (last != NULL && last->group == call->group) ||
+            part_from(evidence, at, number.end, true).end == number.end)
             continue;
-        if (group->failure != 0 || !is_silent(rank))
-            return group;
+        last = call;
+        if (judge_number(evidence, number, &verdict) &&
+            (!found || verdict.since_ms > ret_verdict->since_ms)) {
+            *ret_verdict = verdict;
+            found = true;
+        }
+    }
+    return found;
+}
+
+/* Do the two ends of a message, the one of which is `is`, not fit together? */
+static bool is_unfit(const struct ct_wire_trace_call *call, const struct ct_signature_fields *is,
+                     const struct ct_wire_trace_call *other, uint32_t member)
+{
+    struct ct_signature_fields fields;
+
+    if (!ct_signature_unpack(other->what, &fields) || fields.peer != member ||
+        fields.kind == is->kind)
+        return false;
+    return fields.kind == CT_CALL_EXCHANGE || other->count != call->count ||
+           fields.dtype != is->dtype || fields.tag != is->tag;
+}
+
+/* The other end of a send or recv that failed: the newest of its peer that goes the other way. */
+static const struct ct_wire_trace_call *other_end(struct ct_evidence *evidence,
+                                                  const struct ct_wire_trace_call *call,
+                                                  const struct ct_wire_trace_group *own,
+                                                  const struct ct_signature_fields *is)
+{
+    const struct ct_wire_trace_group *peer = ct_evidence_member(evidence, own->id, is->peer);
+    uint32_t first = 0, count = 0;
+
+    if (peer != NULL)
+        count = ct_evidence_calls(evidence, peer->rank, own->id, 0, &first);
+    for (uint32_t i = first; i < first + CT_MIN(count, (uint32_t)TRANSFERS); i++) {
+        const struct ct_wire_trace_call *other = &evidence->all->calls.data[evidence->calls[i]];
+
+        if (is_unfit(call, is, other, own->member))
+            return other;
     }
     return NULL;
 }
 
-/* Does who waits in `group` wait for `rank`? */
-static bool waits_for(const struct ct_msg_traces *all, const struct ct_wire_trace_group *group,
-                      const struct ct_wire_trace_rank *rank)
+static bool find_transfer_mismatch(struct ct_evidence *evidence, struct ct_verdict *verdict)
 {
-    uint64_t number = stuck_in(group);
-    const struct ct_wire_trace_group *own = group_of(all, rank->rank, group->id);
-
-    if (rank->rank == group->rank)
-        return false;
-    if (number == CT_RECORD_TRANSFER || own == NULL)
-        return group->awaited == (int32_t)rank->rank;
-    if (own->entered < number)
-        return true;
-    return own->completed < number && own->failure == 0 && is_silent(rank);
-}
-
-/* Mark who waits for those that are marked, until nobody comes to it; how many were. */
-static uint32_t spread(const struct ct_msg_traces *all, const struct ct_wire_trace_rank *root,
-                       uint64_t *ret_since)
-{
-    uint32_t count = 0, before;
-    const struct ct_wire_trace_group *first = NULL;
-    bool marked[4096] = {false};
-    uint32_t ranks = CT_MIN(all->ranks.count, 4096u);
-
-    *ret_since = 0;
-    do {
-        before = count;
-        for (uint32_t i = 0; i < ranks; i++) {
-            const struct ct_wire_trace_rank *rank = &all->ranks.data[i];
-            const struct ct_wire_trace_group *group =
-                rank == root || marked[i] ? NULL : waits_in(all, rank);
-            bool waits = group != NULL && waits_for(all, group, root);
-
-            for (uint32_t k = 0; group != NULL && !waits && k < ranks; k++)
-                waits = marked[k] && waits_for(all, group, &all->ranks.data[k]);
-            if (!waits)
-                continue;
-            marked[i] = true;
-            count++;
-            first = first == NULL || group->waited_ms > first->waited_ms ? group : first;
-        }
-    } while (count != before);
-    *ret_since = first != NULL ? first->waited_ms : 0;
-    return count;
-}
-
-/* ---- members that called different things -----------------------------------------------------*/
-
-/* How many ranks made this call at this number, and how many made any there. */
-static uint32_t count_alike(const struct ct_msg_traces *all, const struct ct_wire_trace_call *call,
-                            uint32_t *ret_any)
-{
-    uint32_t alike = 0;
-
-    *ret_any = 0;
-    for (uint32_t i = 0; i < all->calls.count; i++) {
-        const struct ct_wire_trace_call *other = &all->calls.data[i];
-
-        if (other->group != call->group || other->number != call->number)
-            continue;
-        ++*ret_any;
-        alike += ct_signature_equal(what_of(other), what_of(call));
-    }
-    return alike;
-}
-
-/* Another rank's call at this number that is different, of the most common kind. */
-static const struct ct_wire_trace_call *most_common_other(const struct ct_msg_traces *all,
-                                                          const struct ct_wire_trace_call *call)
-{
-    const struct ct_wire_trace_call *found = NULL;
-    uint32_t any, most = 0;
-
-    for (uint32_t i = 0; i < all->calls.count; i++) {
-        const struct ct_wire_trace_call *other = &all->calls.data[i];
-
-        if (other->group != call->group || other->number != call->number ||
-            ct_signature_equal(what_of(other), what_of(call)))
-            continue;
-        uint32_t alike = count_alike(all, other, &any);
-        if (alike > most) {
-            most = alike;
-            found = other;
-        }
-    }
-    return found;
-}
-
-static struct ct_verdict_call place_of(const struct ct_msg_traces *all,
-                                       const struct ct_wire_trace_call *call)
-{
-    return (struct ct_verdict_call){group_of(all, call->rank, call->group), call->number, call};
-}
-
-static bool name_mismatch(const struct ct_msg_traces *all, const struct ct_wire_trace_call *own,
-                          const struct ct_wire_trace_call *other, struct ct_verdict *verdict)
-{
-    verdict->kind = CT_VERDICT_MISMATCH;
-    verdict->culprit = rank_of(all, own->rank);
-    verdict->own = place_of(all, own);
-    verdict->awaited = place_of(all, other);
-    verdict->other = other->rank;
-    verdict->since_ms = CT_MIN(own->age_ms, other->age_ms);
-    if (verdict->own.group == NULL || verdict->awaited.group == NULL)
-        return false;
-    return verdict->culprit != NULL;
-}
-
-/* The first number of a group at which members called different things; the fewest are wrong, of
- * two the later rank. */
-static bool find_mismatch(const struct ct_msg_traces *all, struct ct_verdict *verdict)
-{
-    const struct ct_wire_trace_call *found = NULL;
-    uint32_t fewest = 0;
+    const struct ct_msg_traces *all = evidence->all;
 
     for (uint32_t i = 0; i < all->calls.count; i++) {
         const struct ct_wire_trace_call *call = &all->calls.data[i];
-        uint32_t any, alike;
-
-        if (call->number == 0 ||
-            (found != NULL && call->group == found->group && call->number > found->number))
-            continue;
-        alike = count_alike(all, call, &any);
-        if (alike == any)
-            continue;
-        if (found == NULL || call->group != found->group || call->number < found->number ||
-            alike < fewest || (alike == fewest && call->rank > found->rank)) {
-            found = call;
-            fewest = alike;
-        }
-    }
-    return found != NULL && name_mismatch(all, found, most_common_other(all, found), verdict);
-}
-
-/* The other end of a send or recv that failed: the newest of its peer that goes the other way. */
-static const struct ct_wire_trace_call *other_end(const struct ct_msg_traces *all,
-                                                  const struct ct_wire_trace_call *call,
-                                                  const struct ct_signature_fields *is)
-{
-    const struct ct_wire_trace_group *own = group_of(all, call->rank, call->group);
-    const struct ct_wire_trace_call *found = NULL;
-
-    for (uint32_t i = 0; own != NULL && i < all->calls.count; i++) {
-        const struct ct_wire_trace_call *other = &all->calls.data[i];
-        const struct ct_wire_trace_group *group = group_of(all, other->rank, other->group);
-        struct ct_signature_fields fields;
-
-        if (other->group != call->group || other->number != 0 || group == NULL ||
-            group->member != is->peer || !ct_signature_unpack(other->what, &fields) ||
-            fields.peer != own->member || fields.kind == is->kind)
-            continue;
-        if (fields.kind == CT_CALL_EXCHANGE ||
-            (other->count == call->count && fields.dtype == is->dtype && fields.tag == is->tag))
-            continue;
-        if (found == NULL || other->age_ms < found->age_ms)
-            found = other;
-    }
-    return found;
-}
-
-static bool find_transfer_mismatch(const struct ct_msg_traces *all, struct ct_verdict *verdict)
-{
-    for (uint32_t i = 0; i < all->calls.count; i++) {
-        const struct ct_wire_trace_call *call = &all->calls.data[i];
-        const struct ct_wire_trace_group *group = group_of(all, call->rank, call->group);
         struct ct_signature_fields is;
 
-        if (call->number != 0 || call->state != CT_FLIGHT_FAILED || group == NULL ||
-            group->failure != CT_EMISMATCH || !ct_signature_unpack(call->what, &is) ||
-            is.kind == CT_CALL_EXCHANGE)
+        evidence->steps++;
+        if (call->number != 0 || call->state != CT_FLIGHT_FAILED ||
+            !ct_signature_unpack(call->what, &is) || is.kind == CT_CALL_EXCHANGE)
             continue;
-        const struct ct_wire_trace_call *other = other_end(all, call, &is);
+        const struct ct_wire_trace_group *own =
+            ct_evidence_group(evidence, call->rank, call->group);
+        const struct ct_wire_trace_call *other = own != NULL && own->failure == CT_EMISMATCH
+                                                     ? other_end(evidence, call, own, &is)
+                                                     : NULL;
         if (other != NULL)
-            return name_mismatch(all, other, call, verdict);
+            return name_mismatch(evidence, other, call, verdict);
     }
     return false;
 }
@@ -275,186 +185,253 @@ static bool is_slow(const struct ct_msg_traces *all, const struct ct_wire_trace_
 }
 
 /* Its newest collective in a group. */
-static struct ct_verdict_call newest(const struct ct_msg_traces *all,
+static struct ct_verdict_call newest(struct ct_evidence *evidence,
                                      const struct ct_wire_trace_group *group)
 {
     if (group == NULL || group->entered == 0)
         return (struct ct_verdict_call){NULL, 0, NULL};
-    return (struct ct_verdict_call){group, group->entered,
-                                    call_of(all, group->rank, group->id, group->entered)};
+    return (struct ct_verdict_call){
+        group, group->entered, ct_evidence_call(evidence, group->rank, group->id, group->entered)};
 }
 
 /* What a rank waits in there. */
-static struct ct_verdict_call call_in(const struct ct_msg_traces *all,
+static struct ct_verdict_call call_in(struct ct_evidence *evidence,
                                       const struct ct_wire_trace_group *group)
 {
-    uint64_t number = stuck_in(group) == CT_RECORD_TRANSFER ? 0 : stuck_in(group);
+    uint64_t number = ct_evidence_stuck_in(group);
 
-    return (struct ct_verdict_call){group, number, call_of(all, group->rank, group->id, number)};
+    number = number == CT_RECORD_TRANSFER ? 0 : number;
+    return (struct ct_verdict_call){group, number,
+                                    ct_evidence_call(evidence, group->rank, group->id, number)};
 }
 
 /* What the ranks wait in for the culprit: the call of the one that waits longest. */
-static struct ct_verdict_call awaited_call(const struct ct_msg_traces *all,
+static struct ct_verdict_call awaited_call(struct ct_evidence *evidence,
                                            const struct ct_wire_trace_rank *culprit)
 {
+    const struct ct_msg_traces *all = evidence->all;
     const struct ct_wire_trace_group *found = NULL;
 
     for (uint32_t i = 0; i < all->ranks.count; i++) {
-        const struct ct_wire_trace_group *group = waits_in(all, &all->ranks.data[i]);
+        const struct ct_wire_trace_group *group = ct_evidence_waits(evidence, &all->ranks.data[i]);
 
-        if (group != NULL && waits_for(all, group, culprit) &&
-            (found == NULL || group->waited_ms > found->waited_ms))
+        if (group != NULL && (found == NULL || group->waited_ms > found->waited_ms) &&
+            ct_evidence_waits_for(evidence, group, culprit))
             found = group;
     }
-    return found != NULL ? call_in(all, found) : (struct ct_verdict_call){NULL, 0, NULL};
+    return found != NULL ? call_in(evidence, found) : (struct ct_verdict_call){NULL, 0, NULL};
 }
 
 /* The call in which it waited for others when it gave its last sign of life; NULL: in none. */
-static const struct ct_wire_trace_group *hangs_in(const struct ct_msg_traces *all,
+static const struct ct_wire_trace_group *hangs_in(struct ct_evidence *evidence,
                                                   const struct ct_wire_trace_rank *rank)
 {
-    for (uint32_t i = 0; i < all->groups.count; i++) {
-        const struct ct_wire_trace_group *group = &all->groups.data[i];
+    uint32_t first, count = ct_evidence_groups(evidence, rank->rank, &first);
 
-        if (group->rank == rank->rank && group->waiting != 0 && group->failure == 0)
+    for (uint32_t i = first; i < first + count; i++) {
+        const struct ct_wire_trace_group *group = &evidence->all->groups.data[evidence->groups[i]];
+
+        if (group->waiting != 0 && group->failure == 0)
             return group;
     }
     return NULL;
 }
 
-static void describe(const struct ct_msg_traces *all, struct ct_verdict *verdict)
+static void describe(struct ct_evidence *evidence, struct ct_verdict *verdict)
 {
     const struct ct_wire_trace_rank *culprit = verdict->culprit;
-    const struct ct_wire_trace_group *own = NULL, *inside = hangs_in(all, culprit);
+    const struct ct_wire_trace_group *own = NULL, *inside = hangs_in(evidence, culprit);
 
-    verdict->awaited = awaited_call(all, culprit);
+    verdict->awaited = awaited_call(evidence, culprit);
     if (verdict->awaited.group != NULL)
-        own = group_of(all, culprit->rank, verdict->awaited.group->id);
-    verdict->own = newest(all, own);
+        own = ct_evidence_group(evidence, culprit->rank, verdict->awaited.group->id);
+    verdict->own = newest(evidence, own);
     bool entered =
         own != NULL && verdict->awaited.number != 0 && own->entered >= verdict->awaited.number;
     if (culprit->life == CT_TRACE_ENDED) {
         verdict->kind = CT_VERDICT_DEAD;
     } else if (inside != NULL) {
         verdict->kind = CT_VERDICT_STUCK;
-        verdict->own = call_in(all, inside);
+        verdict->own = call_in(evidence, inside);
     } else if (entered) {
         verdict->kind = CT_VERDICT_STUCK;
         verdict->own = verdict->awaited;
     } else {
-        verdict->kind = is_slow(all, culprit) ? CT_VERDICT_SLOW : CT_VERDICT_MISSING;
+        verdict->kind = is_slow(evidence->all, culprit) ? CT_VERDICT_SLOW : CT_VERDICT_MISSING;
     }
 }
 
-/* Of those that others wait for and that wait for nobody, the one that holds up most; the dead
- * before the living. */
-static bool find_root(const struct ct_msg_traces *all, struct ct_verdict *verdict)
+/* A rank that others wait for and that waits for nobody. */
+struct root {
+    const struct ct_wire_trace_rank *rank;
+    uint32_t near; /* how many wait for it itself */
+};
+
+/* The dead before the living, then who is awaited most. */
+static bool comes_before(const struct root *a, const struct root *b)
 {
+    bool a_dead = a->rank->life == CT_TRACE_ENDED, b_dead = b->rank->life == CT_TRACE_ENDED;
+
+    return a_dead != b_dead ? a_dead : a->near > b->near;
+}
+
+/* The ROOTS_MAX likeliest, in order; how many. */
+static uint32_t find_roots(struct ct_evidence *evidence, struct root roots[ROOTS_MAX])
+{
+    const struct ct_msg_traces *all = evidence->all;
+    uint32_t count = 0;
+
     for (uint32_t i = 0; i < all->ranks.count; i++) {
-        const struct ct_wire_trace_rank *rank = &all->ranks.data[i];
+        struct root root = {.rank = &all->ranks.data[i]};
+
+        if (ct_evidence_waits(evidence, root.rank) == NULL)
+            root.near = ct_evidence_near(evidence, root.rank);
+        if (root.near == 0 || (count == ROOTS_MAX && !comes_before(&root, &roots[count - 1])))
+            continue;
+        uint32_t at = count < ROOTS_MAX ? count++ : count - 1;
+        for (; at > 0 && comes_before(&root, &roots[at - 1]); at--) {
+            evidence->steps++;
+            roots[at] = roots[at - 1];
+        }
+        roots[at] = root;
+    }
+    return count;
+}
+
+/* The root that holds up most; a dead one before the living. */
+static bool find_root(struct ct_evidence *evidence, struct ct_verdict *verdict)
+{
+    struct root roots[ROOTS_MAX];
+    uint32_t count = find_roots(evidence, roots);
+
+    *verdict = (struct ct_verdict){.kind = CT_VERDICT_NONE};
+    for (uint32_t i = 0; i < count && verdict->waiting < evidence->waiter_count; i++) {
         uint64_t since_ms;
 
-        if (waits_in(all, rank) != NULL)
+        if (verdict->culprit != NULL && verdict->culprit->life == CT_TRACE_ENDED &&
+            roots[i].rank->life != CT_TRACE_ENDED)
+            break;
+        uint32_t waiting = ct_evidence_follow(evidence, roots[i].rank, &since_ms);
+        if (waiting <= verdict->waiting)
             continue;
-        uint32_t waiting = spread(all, rank, &since_ms);
-        bool dead = rank->life == CT_TRACE_ENDED;
-        bool was_dead = verdict->culprit != NULL && verdict->culprit->life == CT_TRACE_ENDED;
-        if (waiting == 0 || (was_dead && !dead) ||
-            (was_dead == dead && waiting <= verdict->waiting))
-            continue;
-        verdict->culprit = rank;
+        verdict->culprit = roots[i].rank;
         verdict->waiting = waiting;
         verdict->since_ms = since_ms;
     }
     if (verdict->culprit == NULL)
         return false;
-    describe(all, verdict);
+    describe(evidence, verdict);
     return true;
 }
 
 /* ---- all wait for each other ------------------------------------------------------------------*/
 
-/* How many wait in the same call as this one. */
-static uint32_t count_with(const struct ct_msg_traces *all, const struct ct_wire_trace_group *group)
+/* The waiters from this place of the list on that wait in the same call. */
+static uint32_t count_from(struct ct_evidence *evidence, uint32_t place)
 {
+    const struct ct_wire_trace_group *group = evidence->waits[evidence->waiters[place]];
     uint32_t count = 0;
 
-    for (uint32_t i = 0; i < all->ranks.count; i++) {
-        const struct ct_wire_trace_group *other = waits_in(all, &all->ranks.data[i]);
+    for (; place + count < evidence->waiter_count; count++) {
+        const struct ct_wire_trace_group *other = evidence->waits[evidence->waiters[place + count]];
 
-        count += other != NULL && other->id == group->id && stuck_in(other) == stuck_in(group);
+        evidence->steps++;
+        if (other->id != group->id || ct_evidence_stuck_in(other) != ct_evidence_stuck_in(group))
+            break;
     }
     return count;
 }
 
-/* Everybody waits, for others that wait. Those who are fewest in their call are in the wrong one;
- * when all are in the same, whoever most wait for does not let go of it. */
-static bool find_circle(const struct ct_msg_traces *all, struct ct_verdict *verdict)
+/* The calls in which the fewest and the most ranks wait: the last and the first rank of them. */
+struct extremes {
+    uint32_t fewest, few, most, many; /* row of ranks, how many */
+};
+
+static struct extremes find_extremes(struct ct_evidence *evidence)
 {
-    const struct ct_wire_trace_group *fewest = NULL, *most = NULL;
-    uint32_t few = 0, many = 0;
+    struct extremes found = {.few = UINT32_MAX};
+    uint32_t count;
 
-    for (uint32_t i = 0; i < all->ranks.count; i++) {
-        const struct ct_wire_trace_group *group = waits_in(all, &all->ranks.data[i]);
-        uint32_t count = group != NULL ? count_with(all, group) : 0;
+    for (uint32_t place = 0; place < evidence->waiter_count; place += count) {
+        count = count_from(evidence, place);
+        uint32_t first = evidence->waiters[place], last = evidence->waiters[place + count - 1];
 
-        if (group == NULL)
-            continue;
-        if (fewest == NULL || count <= few) {
-            fewest = group;
-            few = count;
+        if (count < found.few || (count == found.few && last > found.fewest)) {
+            found.few = count;
+            found.fewest = last;
         }
-        if (most == NULL || count > many) {
-            most = group;
-            many = count;
+        if (count > found.many || (count == found.many && first < found.most)) {
+            found.many = count;
+            found.most = first;
         }
     }
-    if (fewest == NULL)
+    return found;
+}
+
+/* Everybody waits, for others that wait. Those who are fewest in their call are in the wrong one;
+ * when all are in the same, whoever most wait for does not let go of it. */
+static bool find_circle(struct ct_evidence *evidence, struct ct_verdict *verdict)
+{
+    struct extremes found = find_extremes(evidence);
+
+    if (evidence->waiter_count == 0)
         return false;
-    verdict->own = call_in(all, fewest);
+    const struct ct_wire_trace_group *fewest = evidence->waits[found.fewest];
+    const struct ct_wire_trace_group *most = evidence->waits[found.most];
+    verdict->own = call_in(evidence, fewest);
     verdict->since_ms = fewest->waited_ms;
-    if (fewest->id != most->id || stuck_in(fewest) != stuck_in(most)) {
+    if (fewest->id != most->id || ct_evidence_stuck_in(fewest) != ct_evidence_stuck_in(most)) {
         verdict->kind = CT_VERDICT_MISMATCH;
-        verdict->culprit = rank_of(all, fewest->rank);
-        verdict->awaited = call_in(all, most);
+        verdict->culprit = ct_evidence_rank(evidence, fewest->rank);
+        verdict->awaited = call_in(evidence, most);
         verdict->other = most->rank;
-        verdict->waiting = many;
+        verdict->waiting = found.many;
     } else {
         verdict->kind = CT_VERDICT_STUCK;
-        verdict->culprit = rank_of(all, most->awaited >= 0 ? (uint32_t)most->awaited : most->rank);
+        verdict->culprit =
+            ct_evidence_rank(evidence, most->awaited >= 0 ? (uint32_t)most->awaited : most->rank);
         verdict->awaited = verdict->own;
-        verdict->waiting = many - 1;
+        verdict->waiting = found.many - 1;
     }
     return verdict->culprit != NULL;
 }
 
+/* ---- verdicts ---------------------------------------------------------------------------------*/
+
 bool ct_verdict_find(const struct ct_msg_traces *traces, struct ct_verdict *ret_verdict)
 {
     struct ct_verdict verdict = {.kind = CT_VERDICT_NONE};
+    struct ct_evidence evidence;
 
-    bool found = find_mismatch(traces, &verdict) || find_transfer_mismatch(traces, &verdict);
-    if (!found) {
-        verdict = (struct ct_verdict){.kind = CT_VERDICT_NONE};
-        found = find_root(traces, &verdict) || find_circle(traces, &verdict);
-    }
     *ret_verdict = verdict;
+    if (ct_evidence_init(&evidence, traces) != 0)
+        return false;
+    bool found = find_mismatch(&evidence, &verdict) ||
+                 find_transfer_mismatch(&evidence, &verdict) || find_root(&evidence, &verdict) ||
+                 find_circle(&evidence, &verdict);
+    if (!found)
+        verdict = (struct ct_verdict){.kind = CT_VERDICT_NONE};
+    verdict.steps = evidence.steps;
+    *ret_verdict = verdict;
+    ct_evidence_deinit(&evidence);
     return found;
 }
 
-bool ct_verdict_dead(const struct ct_msg_traces *traces, uint32_t rank,
-                     struct ct_verdict *ret_verdict)
+static bool judge_dead(struct ct_evidence *evidence, uint32_t rank, struct ct_verdict *ret_verdict)
 {
-    struct ct_verdict verdict = {.kind = CT_VERDICT_DEAD, .culprit = rank_of(traces, rank)};
+    struct ct_verdict verdict = {.kind = CT_VERDICT_DEAD,
+                                 .culprit = ct_evidence_rank(evidence, rank)};
+    uint32_t first, count = ct_evidence_groups(evidence, rank, &first);
 
     if (verdict.culprit == NULL)
         return false;
-    verdict.waiting = spread(traces, verdict.culprit, &verdict.since_ms);
-    verdict.awaited = awaited_call(traces, verdict.culprit);
-    for (uint32_t i = 0; i < traces->groups.count; i++) {
-        const struct ct_wire_trace_group *group = &traces->groups.data[i];
+    verdict.waiting = ct_evidence_follow(evidence, verdict.culprit, &verdict.since_ms);
+    verdict.awaited = awaited_call(evidence, verdict.culprit);
+    for (uint32_t i = first; i < first + count; i++) {
+        const struct ct_wire_trace_group *group = &evidence->all->groups.data[evidence->groups[i]];
 
-        if (group->rank == rank && (group->entered > group->completed || verdict.own.group == NULL))
-            verdict.own = newest(traces, group);
+        if (group->entered > group->completed || verdict.own.group == NULL)
+            verdict.own = newest(evidence, group);
     }
     if (verdict.awaited.group == NULL && verdict.own.group == NULL)
         return false;
@@ -462,108 +439,14 @@ bool ct_verdict_dead(const struct ct_msg_traces *traces, uint32_t rank,
     return true;
 }
 
-/* ---- words ------------------------------------------------------------------------------------*/
-
-const char *ct_verdict_name(enum ct_verdict_kind kind)
+bool ct_verdict_dead(const struct ct_msg_traces *traces, uint32_t rank,
+                     struct ct_verdict *ret_verdict)
 {
-    static const char *const names[] = {
-        [CT_VERDICT_NONE] = "NONE",         [CT_VERDICT_MISSING] = "MISSING",
-        [CT_VERDICT_MISMATCH] = "MISMATCH", [CT_VERDICT_STUCK] = "STUCK",
-        [CT_VERDICT_SLOW] = "SLOW",         [CT_VERDICT_DEAD] = "DEAD",
-    };
+    struct ct_evidence evidence;
 
-    return names[kind];
-}
-
-/* "all_reduce of 650 F32, SUM, FAST (number 7 of group world/1, called from train+0x41)" */
-static void print_call(const struct ct_verdict_call *of, struct ct_buf *to)
-{
-    char words[CT_SIGNATURE_TEXT] = "a collective";
-
-    if (of->group == NULL) {
-        (void)ct_buf_puts(to, "a collective");
-        return;
-    }
-    if (of->call != NULL)
-        ct_signature_print(what_of(of->call), words, sizeof words);
-    else if (of->number == 0)
-        (void)ct_buf_puts(to, "a send or recv");
-    if (of->call != NULL || of->number != 0)
-        (void)ct_buf_puts(to, words);
-    if (of->number != 0)
-        (void)ct_buf_printf(to, " (number %llu of group %s", (unsigned long long)of->number,
-                            of->group->name);
-    else
-        (void)ct_buf_printf(to, " (in group %s", of->group->name);
-    if (of->call != NULL && of->call->site[0] != '\0')
-        (void)ct_buf_printf(to, ", called from %s", of->call->site);
-    (void)ct_buf_puts(to, ")");
-}
-
-static void print_waiting(const struct ct_verdict *verdict, struct ct_buf *to)
-{
-    (void)ct_buf_printf(to, "%u rank%s %s waited for it for %.1f s", verdict->waiting,
-                        verdict->waiting == 1 ? "" : "s", verdict->waiting == 1 ? "has" : "have",
-                        (double)verdict->since_ms / 1000);
-}
-
-/* What it did last, for who looks for the place in the program. */
-static void print_last(const struct ct_verdict *verdict, struct ct_buf *to)
-{
-    const struct ct_verdict_call *own = &verdict->own;
-
-    if (own->group == NULL)
-        return;
-    (void)ct_buf_puts(to, "; its last call of the group was ");
-    print_call(own, to);
-    if (own->call != NULL)
-        (void)ct_buf_printf(to, ", %.1f s ago", (double)own->call->age_ms / 1000);
-}
-
-static void print_mismatch(const struct ct_verdict *verdict, struct ct_buf *to)
-{
-    (void)ct_buf_puts(to, " called ");
-    print_call(&verdict->own, to);
-    (void)ct_buf_printf(to, " where rank %u called ", verdict->other);
-    print_call(&verdict->awaited, to);
-    (void)ct_buf_printf(to, ", %.1f s ago", (double)verdict->since_ms / 1000);
-}
-
-void ct_verdict_print(const struct ct_verdict *verdict, struct ct_buf *to)
-{
-    const struct ct_wire_trace_rank *culprit = verdict->culprit;
-
-    (void)ct_buf_printf(to, "%s: rank %u (host %s, pid %d)", ct_verdict_name(verdict->kind),
-                        culprit->rank, culprit->host, culprit->pid);
-    if (verdict->kind == CT_VERDICT_MISMATCH) {
-        print_mismatch(verdict, to);
-        return;
-    }
-    if (verdict->kind == CT_VERDICT_DEAD) {
-        (void)ct_buf_puts(to, " has ended");
-        if (culprit->status >= 0)
-            (void)ct_buf_printf(to, " with status %d", culprit->status);
-        if (verdict->waiting == 0) {
-            print_last(verdict, to);
-            return;
-        }
-        (void)ct_buf_puts(to, "; it is awaited in ");
-    }
-    if (verdict->kind == CT_VERDICT_STUCK) {
-        (void)ct_buf_puts(to, " does not come out of ");
-        print_call(&verdict->own, to);
-    } else {
-        if (verdict->kind != CT_VERDICT_DEAD)
-            (void)ct_buf_puts(to, " has not entered ");
-        print_call(&verdict->awaited, to);
-    }
-    (void)ct_buf_puts(to, ", ");
-    print_waiting(verdict, to);
-    if (verdict->kind == CT_VERDICT_SLOW)
-        (void)ct_buf_printf(to, "; it usually takes %.1f s from one call to the next",
-                            (double)culprit->gap_ms / 1000);
-    else if (culprit->doing[0] != '\0' && verdict->kind != CT_VERDICT_DEAD)
-        (void)ct_buf_printf(to, "; its process is %s", culprit->doing);
-    if (verdict->kind != CT_VERDICT_STUCK)
-        print_last(verdict, to);
+    if (ct_evidence_init(&evidence, traces) != 0)
+        return false;
+    bool found = judge_dead(&evidence, rank, ret_verdict);
+    ct_evidence_deinit(&evidence);
+    return found;
 }

@@ -15,7 +15,7 @@
  *      group b: 2 4         rank 2: MISSING names rank 3, "4 ranks wait"
  *
  * A rank that has failed (its call timed out, or was told that another's had) counts as one that
- * waits. Pure: no clock, no I/O. */
+ * waits. Judging takes the time of sorting the traces (evidence.h). Pure: no clock, no I/O. */
 #ifndef CT_LAUNCH_VERDICT_H
 #define CT_LAUNCH_VERDICT_H
 
@@ -61,10 +61,11 @@ struct ct_verdict {
     uint32_t other;             /* MISMATCH: a rank that called what was awaited */
     uint32_t waiting;           /* ranks that wait for it, through others too */
     uint64_t since_ms;          /* the first of them has waited for so long */
+    uint64_t steps;             /* rows of the traces that judging them looked at */
 };
 
 /* Judge; the traces of all nodes as one, each list in any order, whatever they say. False: nobody
- * is found. The verdict points into the traces. */
+ * is found, or there is no memory for it. The verdict points into the traces. */
 bool ct_verdict_find(const struct ct_msg_traces *traces, struct ct_verdict *ret_verdict);
 
 /* The verdict on a rank whose process has ended badly, whether anybody waits for it by now or not;
