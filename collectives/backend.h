@@ -11,7 +11,8 @@
  *   progress ...          the group's thread
  *   close
  *
- * No function but `connect` and `park` blocks. One thread calls, but for `revoke`. */
+ * No function but `connect` and `park` blocks. One thread at a time calls, but for `revoke` and
+ * `wake`. */
 #ifndef CT_COLL_BACKEND_H
 #define CT_COLL_BACKEND_H
 
@@ -100,8 +101,11 @@ struct ct_backend {
     /* The group failed here with `code`: tell the others if they can be told. */
     void (*fail)(void *state, int code);
 
+    /* Any thread: end a park that is under way, or the next one. NULL: no call stays open. */
+    void (*wake)(void *state);
+
     /* Any thread: make every member's operations end with CT_EREVOKED, as far as they share memory
-     * with this one, and wake who sleeps. */
+     * with this one. NULL: they do not; this member sees it by itself, and tells by `fail`. */
     void (*revoke)(void *state);
 
     /* Free the state, whatever it has come to. */

@@ -17,10 +17,11 @@
  * Order: every member of a group starts the same collectives in the same order. A member that does
  * not gets CT_EMISMATCH wherever the difference can be seen, and never a silent wrong result.
  *
- * Progress: there is no hidden thread. A started operation advances inside calls on its group
- * (test, wait); whoever wants overlap gives the group a thread of its own. One thread may have
- * operations under way in several groups: it tests them in turn, or waits for them in an order that
- * is the same at all ranks.
+ * Progress: a started operation advances inside calls on its group (start, test, wait) and, while
+ * its thread computes, on a thread that the group makes for the first operation that stays open; it
+ * sleeps while none is. Blocking forms have no use for it. One thread may have operations under way
+ * in several groups: it tests them in turn, or waits for them in an order that is the same at all
+ * ranks.
  *
  * Nothing hangs: each wait ends with 0 or one of
  *     CT_ETIMEOUT    the call's timeout passed: a member is slow, stuck or never came
@@ -248,6 +249,7 @@ struct ct_group_options {
     const char *backend; /* "auto" (or NULL), "self", "thread", "shm", "hier", "ucx", "tcp" */
     uint64_t timeout_ms; /* of the creation and of each call that names none; 0: 600 000 */
     bool encrypt;        /* connections between ranks (tcp, hier) use TLS 1.3; at all members */
+    bool no_thread;      /* handle forms advance inside calls alone; each member as it likes */
 };
 
 /* Make a group: collective, every member calls it. The backend is the first of the table that suits

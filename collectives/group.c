@@ -386,6 +386,7 @@ int ct_group_make(struct ct_job *job, const struct ct_group_options *options,
     group->job = job;
     group->wanted = own_name(options->backend);
     group->encrypt = options->encrypt;
+    group->helper.refused = options->no_thread;
     group->tuning = tuning != NULL ? *tuning : (struct ct_tuning){0};
     group->timeout_ms = options->timeout_ms != 0 ? options->timeout_ms : TIMEOUT_MS;
     for (int i = CT_REQUESTS_MAX - 1; i >= 0; i--) {
@@ -425,6 +426,7 @@ void ct_group_free(struct ct_group *group)
 {
     if (group == NULL)
         return;
+    ct_helper_end(group);
     if (group->backend != NULL)
         group->backend->close(group->state);
     ct_recorder_close(group);
@@ -456,11 +458,18 @@ uint64_t ct_group_waited_ns(const struct ct_group *group)
 
 void ct_group_revoke(struct ct_group *group)
 {
+    const struct ct_backend *backend = group->backend;
+
     atomic_store(&group->revoked, true);
-    group->backend->revoke(group->state);
+    if (backend->revoke != NULL)
+        backend->revoke(group->state);
+    if (backend->wake != NULL)
+        backend->wake(group->state);
 }
 
 const struct ct_error *ct_group_failure(const struct ct_group *group)
 {
-    return &group->failure;
+    static const struct ct_error none = {0};
+
+    return ct_group_broken(group) != 0 ? &group->failure : &none;
 }

@@ -3,6 +3,7 @@
 #define CT_COLL_GROUP_H
 
 #include "backend.h"
+#include "helper.h"
 
 struct ct_request {
     struct ct_group *group;
@@ -13,8 +14,8 @@ struct ct_request {
     uint64_t first_test_ns; /* 0: not tested yet */
     uint64_t turn, queued;  /* in the flight recorder; ticks */
     bool started;
-    bool over;
-    int code; /* when over */
+    _Atomic bool over; /* with the code; the last thing that is written */
+    int code;
 };
 
 /* The messages of an exchange from one rank or to it: one at a time. */
@@ -38,11 +39,14 @@ struct ct_group {
     struct ct_group_lane *lanes; /* [direction][peer] */
     uint64_t timeout_ms;
     _Atomic bool revoked;
+    _Atomic int broken; /* 0, or failure.code: then nothing of it changes any more */
     struct ct_error failure;
+    struct ct_helper helper;
+    bool waiting; /* in a blocking form: what it starts is not for the helper */
     struct ct_request *free;
     struct ct_request *queue[CT_REQUESTS_MAX]; /* not over, in the order of their start */
     int queued;
-    uint64_t moves;                 /* of all tasks: what a waiter watches */
+    _Atomic uint64_t moves;         /* of all tasks: what a waiter watches */
     uint64_t collectives;           /* started */
     uint64_t waited_ns;             /* in ct_wait, altogether */
     struct ct_record_group *record; /* never NULL once the group has formed */
@@ -69,5 +73,14 @@ int ct_request_start(struct ct_group *group, const struct ct_call *call, uint64_
 /* End all that is open, and all that will be started, with `code`; the sentence is in
  * group->failure already. */
 void ct_group_break(struct ct_group *group, int code);
+
+/* Everything that can advance now. By who has the group (helper.h). */
+void ct_group_advance(struct ct_group *group);
+
+/* 0, or the code that the group is broken with. */
+static inline int ct_group_broken(const struct ct_group *group)
+{
+    return atomic_load_explicit(&group->broken, memory_order_acquire);
+}
 
 #endif

@@ -27,8 +27,8 @@ static int start(struct ct_group *group, struct ct_call *call, const struct ct_o
 {
     bool lacks_scale = call->reduce == CT_REDUCE_PREMUL_SUM && options == NULL;
 
-    if (group->failure.code != 0)
-        return group->failure.code;
+    if (ct_group_broken(group) != 0)
+        return ct_group_broken(group);
     if (lacks_scale || !ct_call_complete(call))
         return CT_EUSAGE;
     return ct_request_start(group, call, options != NULL ? options->timeout_ms : 0, ret_request);
@@ -46,7 +46,8 @@ static char *own_part(const struct ct_call *call, const struct ct_parts *parts)
         return call->recv;
     if (call->uneven)
         at = parts->offsets[call->rank];
-    return call->recv + at * ct_dtype_size(call->dtype);
+    /* of a wrong call this may lie anywhere: no pointer yet */
+    return (char *)((uintptr_t)call->recv + at * ct_dtype_size(call->dtype));
 }
 
 int ct_all_reduce_start(struct ct_group *group, struct ct_data data, enum ct_reduce reduce,
@@ -193,7 +194,7 @@ int ct_exchange_start(struct ct_group *group, const struct ct_transfer *transfer
 
     call.transfers = transfers;
     if (count < 0 || (count > 0 && transfers == NULL) || !ct_exchange_valid(&call))
-        return group->failure.code != 0 ? group->failure.code : CT_EUSAGE;
+        return ct_group_broken(group) != 0 ? ct_group_broken(group) : CT_EUSAGE;
     return start(group, &call, options, ret_request);
 }
 

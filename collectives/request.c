@@ -4,7 +4,10 @@
  * What has to wait longer climbs a ladder: look again and again for as long as the backend finds
  * useful, then give the core to others for a moment, then sleep until the backend is rung or a
  * slice of 10 ms is over, so that a revocation, which rings no backend's bell, is seen. Whenever
- * something moved the ladder starts anew. */
+ * something moved the ladder starts anew.
+ *
+ * Each call takes the group from its helper (helper.h) before it touches what is under way, and
+ * offers it back; a request that is over is given back without. */
 #include "recorder.h"
 
 #include "base/assert.h"
@@ -16,20 +19,39 @@
 
 enum { YIELD_NS = 100000, SLICE_NS = 10000000, QUICK_LOOKS = 50 };
 
+static inline bool is_over(const struct ct_request *request)
+{
+    return atomic_load_explicit(&request->over, memory_order_acquire);
+}
+
+/* From here on the group's thread may give it back and use it again, whoever had the group. */
+static inline void end(struct ct_request *request, int code)
+{
+    request->code = code;
+    atomic_store_explicit(&request->over, true, memory_order_release);
+}
+
+static inline uint64_t moves_of(const struct ct_group *group)
+{
+    return atomic_load_explicit(&group->moves, memory_order_relaxed);
+}
+
 /* ---- failure ---------------------------------------------------------------------------------*/
 
 void ct_group_break(struct ct_group *group, int code)
 {
+    int queued = group->queued;
+
     CT_ASSERT(code < 0);
     group->failure.code = code;
     group->backend->fail(group->state, code);
     ct_worker_record_failed(group->record, code);
-    for (int i = 0; i < group->queued; i++) {
-        ct_recorder_end(group->queue[i], true);
-        group->queue[i]->over = true;
-        group->queue[i]->code = code;
-    }
+    atomic_store(&group->broken, code);
     group->queued = 0;
+    for (int i = 0; i < queued; i++) {
+        ct_recorder_end(group->queue[i], true);
+        end(group->queue[i], code);
+    }
 }
 
 /* ---- progress --------------------------------------------------------------------------------*/
@@ -61,14 +83,13 @@ static void finish(struct ct_group *group, int index)
 {
     struct ct_request *request = group->queue[index];
 
-    request->over = true;
-    request->code = 0;
     if (request->number != 0)
         ct_worker_record_completed(group->record, request->number);
     ct_recorder_end(request, false);
     group->queued--;
     for (int i = index; i < group->queued; i++)
         group->queue[i] = group->queue[i + 1];
+    end(request, 0);
 }
 
 /* Whom a request waits for; -1 when not known. */
@@ -84,7 +105,7 @@ static int missing_of(const struct ct_request *request)
 /* Who reads the record wants to know whom the call that fails has waited for. */
 static void record_missing(struct ct_group *group, int missing)
 {
-    ct_worker_record_beat(group->record, ct_clock_mono_ns(&ct_clock_system), group->moves,
+    ct_worker_record_beat(group->record, ct_clock_mono_ns(&ct_clock_system), moves_of(group),
                           missing >= 0 ? group->ranks[missing] : -1);
 }
 
@@ -107,8 +128,7 @@ static int progress(struct ct_group *group, struct ct_task *task)
     return group->backend->progress(group->state, task, &group->failure);
 }
 
-/* Everything that can advance. */
-static void advance(struct ct_group *group)
+void ct_group_advance(struct ct_group *group)
 {
     if (atomic_load_explicit(&group->revoked, memory_order_relaxed) || ct_job_revoked(group->job)) {
         ct_error_set(&group->failure, CT_EREVOKED, "the round was revoked");
@@ -128,7 +148,9 @@ static void advance(struct ct_group *group)
             fail(group, group->queue[i], code);
             return;
         }
-        group->moves += task->moves - moves;
+        if (task->moves != moves)
+            atomic_store_explicit(&group->moves, moves_of(group) + task->moves - moves,
+                                  memory_order_relaxed);
         if (code == 1)
             finish(group, i);
         else
@@ -167,13 +189,13 @@ static inline void relax(void)
 static bool look(struct ct_request *request, int looks)
 {
     struct ct_group *group = request->group;
-    uint64_t moves = group->moves;
+    uint64_t moves = moves_of(group);
 
-    for (int i = 0; i < looks && !request->over && group->moves == moves; i++) {
+    for (int i = 0; i < looks && !is_over(request) && moves_of(group) == moves; i++) {
         relax();
-        advance(group);
+        ct_group_advance(group);
     }
-    return request->over || group->moves != moves;
+    return is_over(request) || moves_of(group) != moves;
 }
 
 /* For who reads the record: what is waited for, and for whom. */
@@ -192,7 +214,7 @@ static void record_details(struct ct_request *request, uint64_t now)
 
     ct_signature_print(request->task.signature, words, sizeof words);
     ct_worker_record_words(group->record, words);
-    ct_worker_record_beat(group->record, now, group->moves,
+    ct_worker_record_beat(group->record, now, moves_of(group),
                           awaited >= 0 ? group->ranks[awaited] : -1);
 }
 
@@ -213,11 +235,11 @@ static void wait_until_over(struct ct_request *request)
 
     record_wait(request, now);
 
-    while (!request->over) {
+    while (!is_over(request)) {
         bool moved = look(request, now == idle_since ? spins : 1);
 
         now = ct_clock_mono_ns(&ct_clock_system);
-        if (request->over)
+        if (is_over(request))
             break;
         if (now >= deadline) {
             expire(request);
@@ -246,33 +268,53 @@ static int claim(struct ct_request *request)
 
 int ct_wait(struct ct_request *request)
 {
-    if (!request->over)
-        advance(request->group);
-    if (!request->over && request->group->backend->spins(request->group->state) >= QUICK_LOOKS)
+    struct ct_group *group = request->group;
+
+    if (is_over(request))
+        return claim(request);
+    ct_helper_take(group);
+    if (!is_over(request))
+        ct_group_advance(group);
+    if (!is_over(request) && group->backend->spins(group->state) >= QUICK_LOOKS)
         (void)look(request, QUICK_LOOKS);
-    if (!request->over)
+    if (!is_over(request))
         wait_until_over(request);
+    ct_helper_offer(group);
     return claim(request);
+}
+
+/* Has the time of a request that is tested been up? The first test begins it. */
+static bool is_late(struct ct_request *request)
+{
+    struct ct_group *group = request->group;
+    uint64_t now = ct_clock_mono_ns(&ct_clock_system);
+
+    if (request->first_test_ns == 0) {
+        request->first_test_ns = now;
+        record_wait(request, now);
+    }
+    ct_worker_record_beat(group->record, now, moves_of(group), -1);
+    return now - request->first_test_ns >= request->timeout_ms * 1000000u;
 }
 
 int ct_test(struct ct_request *request)
 {
-    if (!request->over)
-        advance(request->group);
-    if (!request->over) {
-        uint64_t now = ct_clock_mono_ns(&ct_clock_system);
+    struct ct_group *group = request->group;
 
-        if (request->first_test_ns == 0) {
-            request->first_test_ns = now;
-            record_wait(request, now);
-        }
-        ct_worker_record_beat(request->group->record, now, request->group->moves, -1);
-        if (now - request->first_test_ns < request->timeout_ms * 1000000u)
+    if (!is_over(request) && !ct_helper_works(group)) {
+        ct_helper_take(group);
+        ct_group_advance(group);
+        ct_helper_offer(group);
+    }
+    if (!is_over(request)) {
+        if (!is_late(request))
             return 0;
-        expire(request);
+        ct_helper_take(group);
+        if (!is_over(request))
+            expire(request);
     }
     if (request->first_test_ns != 0)
-        ct_worker_record_woke(request->group->record);
+        ct_worker_record_woke(group->record);
     int code = claim(request);
     return code == 0 ? 1 : code;
 }
@@ -284,10 +326,13 @@ int ct_request_start(struct ct_group *group, const struct ct_call *call, uint64_
 {
     struct ct_request *request = group->free;
 
-    if (group->failure.code != 0)
-        return group->failure.code;
+    if (ct_group_broken(group) != 0)
+        return ct_group_broken(group);
     if (request == NULL)
         return CT_ELIMIT;
+    ct_helper_take(group);
+    if (ct_group_broken(group) != 0)
+        return ct_group_broken(group);
     group->free = request->next_free;
     request->task = (struct ct_task){.call = *call, .signature = ct_call_signature(call)};
     request->timeout_ms = timeout_ms != 0 ? timeout_ms : group->timeout_ms;
@@ -295,10 +340,14 @@ int ct_request_start(struct ct_group *group, const struct ct_call *call, uint64_
     if (request->number != 0)
         ct_worker_record_entered(group->record, request->number);
     request->first_test_ns = 0;
-    request->over = false;
     request->code = 0;
+    atomic_store_explicit(&request->over, false, memory_order_relaxed);
     ct_recorder_begin(request);
     group->queue[group->queued++] = request;
     *ret_request = request;
+    if (!group->waiting) {
+        ct_group_advance(group);
+        ct_helper_offer(group);
+    }
     return 0;
 }

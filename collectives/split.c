@@ -79,7 +79,8 @@ static int make_part(struct ct_group *parent, const struct choice *choices,
                                            .nranks = pick(parent, choices, colour, places, ranks),
                                            .backend = backend_of_part(parent),
                                            .encrypt = parent->encrypt,
-                                           .timeout_ms = parent->timeout_ms};
+                                           .timeout_ms = parent->timeout_ms,
+                                           .no_thread = parent->helper.refused};
 
         code = ct_group_make(parent->job, &options, &parent->tuning, ret_group, err);
     }

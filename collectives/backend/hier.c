@@ -329,13 +329,23 @@ static void fail(void *state, int code)
     hier->flat->backend->fail(hier->flat->state, code);
 }
 
-static void revoke(void *state)
+/* Whichever of the three it sleeps on. */
+static void wake(void *state)
 {
     struct ct_hier *hier = state;
 
     for (int i = 0; i < CT_LEVELS; i++)
-        hier->levels[i].group->backend->revoke(hier->levels[i].group->state);
-    hier->flat->backend->revoke(hier->flat->state);
+        hier->levels[i].group->backend->wake(hier->levels[i].group->state);
+    hier->flat->backend->wake(hier->flat->state);
+}
+
+/* The node's: the others are told over tcp. */
+static void revoke(void *state)
+{
+    const struct ct_group *local = ((struct ct_hier *)state)->levels[CT_LEVEL_LOCAL].group;
+
+    if (local->backend->revoke != NULL)
+        local->backend->revoke(local->state);
 }
 
 const struct ct_backend ct_backend_hier = {
@@ -350,6 +360,7 @@ const struct ct_backend ct_backend_hier = {
     .park = park,
     .missing = missing,
     .fail = fail,
+    .wake = wake,
     .revoke = revoke,
     .close = close_group,
 };

@@ -164,6 +164,7 @@ uint32_t ct_local_arm(void *state);
 void ct_local_park(void *state, uint32_t armed, uint64_t timeout_ns);
 int ct_local_missing(void *state, const struct ct_task *task);
 void ct_local_fail(void *state, int code);
+void ct_local_wake(void *state);
 void ct_local_revoke(void *state);
 void ct_local_close(void *state);
 

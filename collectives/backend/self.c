@@ -107,6 +107,5 @@ const struct ct_backend ct_backend_self = {
     .park = park,
     .missing = missing,
     .fail = fail,
-    .revoke = nothing,
     .close = nothing,
 };

@@ -141,6 +141,7 @@ const struct ct_backend ct_backend_shm = {
     .park = ct_local_park,
     .missing = ct_local_missing,
     .fail = ct_local_fail,
+    .wake = ct_local_wake,
     .revoke = ct_local_revoke,
     .close = ct_local_close,
 };

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -34,6 +35,8 @@ static void close_group(void *state)
         ct_tcp_tls_free(tcp->tls[i]);
     if (tcp->listener >= 0)
         (void)close(tcp->listener);
+    if (tcp->bell >= 0)
+        (void)close(tcp->bell);
     free(tcp->tls);
     free(tcp->fds);
     free(tcp->queues);
@@ -58,7 +61,7 @@ static bool allocate(struct ct_tcp *tcp)
     tcp->greeted = calloc(2 * size, sizeof *tcp->greeted);
     tcp->headers = calloc(size, CT_GREETING_BYTES);
     tcp->wanted = calloc(ends, sizeof *tcp->wanted);
-    tcp->polls = calloc(ends, sizeof *tcp->polls);
+    tcp->polls = calloc(ends + 1, sizeof *tcp->polls);
     for (size_t i = 0; tcp->fds != NULL && i < ends; i++)
         tcp->fds[i] = -1;
     for (size_t i = 0; tcp->queues != NULL && i < 2 * rails * size; i++)
@@ -87,6 +90,9 @@ static int prepare(const struct ct_setup *setup, struct ct_blob *ret_blob, void 
     tcp->rank = setup->rank;
     tcp->size = setup->size;
     tcp->listener = -1;
+    tcp->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (tcp->bell < 0)
+        return ct_error_set(err, -errno, "eventfd failed: %s", strerrordesc_np(errno));
     if (ct_wave_init(&tcp->wave, setup) != 0)
         return no_memory(setup->size, err);
     int code = ct_mesh_listen(setup, &address, &tcp->listener, err);
@@ -183,7 +189,8 @@ int ct_tcp_attempt(struct ct_tcp *tcp, int lane, struct ct_tcp_move *move, struc
         size_t first = CT_MIN((size_t)done, move->header_left);
         move->header_left -= first;
         move->left -= (size_t)done - first;
-        move->data += (size_t)done - first;
+        if ((size_t)done > first)
+            move->data += (size_t)done - first;
     }
     return 1;
 }
@@ -216,7 +223,8 @@ static void park(void *state, uint32_t armed, uint64_t timeout_ns)
     struct ct_tcp *tcp = state;
     struct timespec limit = {.tv_sec = (time_t)(timeout_ns / 1000000000u),
                              .tv_nsec = (long)(timeout_ns % 1000000000u)};
-    nfds_t count = 0;
+    nfds_t count = 1;
+    uint64_t rings;
 
     (void)armed;
     if (timeout_ns == 0)
@@ -229,7 +237,9 @@ static void park(void *state, uint32_t armed, uint64_t timeout_ns)
         if (events != 0)
             tcp->polls[count++] = (struct pollfd){.fd = tcp->fds[i], .events = events};
     }
-    (void)ppoll(tcp->polls, count, &limit, NULL);
+    tcp->polls[0] = (struct pollfd){.fd = tcp->bell, .events = POLLIN};
+    if (ppoll(tcp->polls, count, &limit, NULL) > 0 && tcp->polls[0].revents != 0)
+        (void)!read(tcp->bell, &rings, sizeof rings);
 }
 
 static int missing(void *state, const struct ct_task *task)
@@ -278,10 +288,11 @@ static void fail(void *state, int code)
     }
 }
 
-/* The group's thread sees its own flag within a slice, and closes: this is what others see. */
-static void revoke_group(void *state)
+static void wake(void *state)
 {
-    (void)state;
+    uint64_t one = 1;
+
+    (void)!write(((struct ct_tcp *)state)->bell, &one, sizeof one);
 }
 
 const struct ct_backend ct_backend_tcp = {
@@ -296,6 +307,6 @@ const struct ct_backend ct_backend_tcp = {
     .park = park,
     .missing = missing,
     .fail = fail,
-    .revoke = revoke_group,
+    .wake = wake,
     .close = close_group,
 };

@@ -33,6 +33,7 @@ struct ct_tcp_queue {
 struct ct_tcp {
     int rank, size;
     int listener;            /* while the group forms; then -1 */
+    int bell;                /* an eventfd: somebody wants this thread awake */
     int rails;               /* connections of a pair that its collectives share */
     int lanes;               /* all connections of a pair */
     int *fds;                /* [lane][peer] */

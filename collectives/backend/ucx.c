@@ -231,10 +231,11 @@ static void fail(void *state, int code)
     ct_post_fail(&((struct group *)state)->post, code);
 }
 
-/* The group's thread sees its own flag within a slice, and says its parting word. */
-static void revoke_group(void *state)
+static void wake(void *state)
 {
-    (void)state;
+    uint64_t one = 1;
+
+    (void)!write(((struct group *)state)->port.bell, &one, sizeof one);
 }
 
 const struct ct_backend ct_backend_ucx = {
@@ -249,6 +250,6 @@ const struct ct_backend ct_backend_ucx = {
     .park = park,
     .missing = missing,
     .fail = fail,
-    .revoke = revoke_group,
+    .wake = wake,
     .close = close_group,
 };
