@@ -18,6 +18,7 @@
 
 #include "call.h"
 #include "job.h"
+#include "select.h"
 
 #include <stdatomic.h>
 
@@ -25,25 +26,6 @@
 enum { CT_BLOB_BYTES = 384 };
 struct ct_blob {
     unsigned char data[CT_BLOB_BYTES];
-};
-
-/* Sizes at which algorithms change; tests make them tiny. Zero: the default that is given. */
-struct ct_tuning {
-    size_t local_chunk_bytes;  /* what a rank stages in one round; 512 KiB */
-    size_t local_stage_bytes;  /* all that a rank stages until it begins anew; 2 MiB */
-    size_t local_flat_bytes;   /* an all_reduce up to this is reduced whole by each rank; 32 KiB */
-    size_t local_ring_bytes;   /* a slot of a send/recv ring; 64 KiB */
-    size_t local_direct_bytes; /* from this size on symmetric memory is used where it is; 8 KiB */
-    size_t tcp_block_bytes;    /* what a rank sends to another in one phase; 512 KiB */
-    size_t tcp_flat_bytes;     /* an all_reduce up to this goes to everyone whole; 16 KiB */
-    size_t tcp_chain_bytes;    /* a broadcast above this goes through a chain; 256 KiB */
-    int tcp_direct_world;      /* FAST: up to this many ranks talk each to each; 8 */
-    int tcp_rails;             /* connections that share the collectives of a pair; 1 */
-    size_t tcp_rail_bytes;     /* what is worth a rail of its own; 32 KiB */
-    size_t hier_small_bytes;   /* up to this each column carries all of it; 16 KiB */
-    size_t
-        hier_piece_bytes; /* a piece that moves on one level while others do on the other; 4 MiB */
-    bool inner;           /* a part of another group: nobody watches it */
 };
 
 struct ct_setup {
@@ -71,6 +53,7 @@ struct ct_task {
     size_t part;
     size_t skipped;
     int stage, path;
+    enum ct_algorithm algorithm; /* of a collective, once it has begun */
 };
 
 struct ct_backend {

@@ -291,28 +291,6 @@ static int check_options(const struct ct_job *job, const struct ct_group_options
     return 0;
 }
 
-static struct ct_tuning fill_tuning(const struct ct_tuning *given)
-{
-    struct ct_tuning tuning = given != NULL ? *given : (struct ct_tuning){0};
-
-#define DEFAULT(field, value) tuning.field = tuning.field != 0 ? tuning.field : (value)
-    DEFAULT(local_chunk_bytes, 512 << 10);
-    DEFAULT(local_stage_bytes, 2 << 20);
-    DEFAULT(local_flat_bytes, 32 << 10);
-    DEFAULT(local_ring_bytes, 64 << 10);
-    DEFAULT(local_direct_bytes, 8 << 10);
-    DEFAULT(tcp_block_bytes, 512 << 10);
-    DEFAULT(tcp_flat_bytes, 16 << 10);
-    DEFAULT(tcp_chain_bytes, 256 << 10);
-    DEFAULT(tcp_direct_world, 8);
-    DEFAULT(tcp_rails, 1);
-    DEFAULT(tcp_rail_bytes, 32 << 10);
-    DEFAULT(hier_small_bytes, 16 << 10);
-    DEFAULT(hier_piece_bytes, 4 << 20);
-#undef DEFAULT
-    return tuning;
-}
-
 /* The members, and this rank's place among them. */
 static int fill_members(struct ct_group *group, const struct ct_group_options *options,
                         struct ct_error *err)
@@ -361,7 +339,7 @@ static int form(struct ct_group *group, const struct ct_group_options *options,
                              .ranks = group->ranks,
                              .deadline_ns = start_ns + group->timeout_ms * 1000000u,
                              .encrypt = group->encrypt,
-                             .tuning = fill_tuning(tuning),
+                             .tuning = ct_tuning_complete(tuning),
                              .failed_elsewhere = failed_elsewhere};
     return open_first(group, &setup, group->size == 1 ? "auto" : group->wanted, err);
 }

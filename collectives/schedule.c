@@ -3,30 +3,6 @@
 
 #include "base/assert.h"
 
-const char *ct_algorithm_name(enum ct_algorithm algorithm)
-{
-    static const char *const names[CT_ALGO_COUNT] = {
-        [CT_ALGO_FLAT] = "flat",
-        [CT_ALGO_DIRECT] = "direct",
-        [CT_ALGO_DIRECT_SCATTER] = "direct scatter",
-        [CT_ALGO_DIRECT_GATHER] = "direct gather",
-        [CT_ALGO_RING] = "ring",
-        [CT_ALGO_RING_SCATTER] = "ring scatter",
-        [CT_ALGO_RING_GATHER] = "ring gather",
-        [CT_ALGO_DOUBLING] = "doubling",
-        [CT_ALGO_CHAIN] = "chain",
-        [CT_ALGO_BINOMIAL] = "binomial",
-        [CT_ALGO_DISSEMINATION] = "dissemination",
-        [CT_ALGO_FLAT_ROOT] = "flat to a root",
-        [CT_ALGO_DIRECT_ROOT] = "direct to a root",
-        [CT_ALGO_GATHER] = "gather",
-        [CT_ALGO_SCATTER] = "scatter",
-        [CT_ALGO_EXCHANGE] = "exchange",
-        [CT_ALGO_SWAP] = "swap",
-    };
-    return names[algorithm];
-}
-
 static struct ct_place input(int block)
 {
     return (struct ct_place){CT_SPACE_INPUT, block};

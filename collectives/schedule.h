@@ -35,29 +35,7 @@
 #ifndef CT_COLL_SCHEDULE_H
 #define CT_COLL_SCHEDULE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
-enum ct_algorithm {
-    CT_ALGO_FLAT,
-    CT_ALGO_DIRECT,
-    CT_ALGO_DIRECT_SCATTER,
-    CT_ALGO_DIRECT_GATHER,
-    CT_ALGO_RING,
-    CT_ALGO_RING_SCATTER,
-    CT_ALGO_RING_GATHER,
-    CT_ALGO_DOUBLING,
-    CT_ALGO_CHAIN,
-    CT_ALGO_BINOMIAL,
-    CT_ALGO_DISSEMINATION,
-    CT_ALGO_FLAT_ROOT,
-    CT_ALGO_DIRECT_ROOT,
-    CT_ALGO_GATHER,
-    CT_ALGO_SCATTER,
-    CT_ALGO_EXCHANGE,
-    CT_ALGO_SWAP,
-    CT_ALGO_COUNT
-};
+#include "select.h"
 
 enum ct_space { CT_SPACE_INPUT, CT_SPACE_OUTPUT, CT_SPACE_SLOT, CT_SPACE_NONE };
 
@@ -93,9 +71,6 @@ struct ct_schedule {
     int capacity;
     struct ct_step *step; /* in the order of phases; within a phase moves first, then the rest */
 };
-
-/* A name for people. */
-const char *ct_algorithm_name(enum ct_algorithm algorithm);
 
 /* Steps that the longest schedule of a world can have. */
 int ct_schedule_capacity(int world);

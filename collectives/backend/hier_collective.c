@@ -360,13 +360,13 @@ static const struct recipe broadcast = {
 static const struct recipe small_broadcast = {
     2, {CT_LEVEL_ACROSS, CT_LEVEL_LOCAL}, small_broadcast_calls, make_small_broadcast};
 
-static const struct recipe *recipe_of(const struct ct_hier *hier, const struct ct_call *call)
+static const struct recipe *recipe_of(const struct ct_task *task)
 {
-    bool small = ct_call_bytes(call) <= hier->tuning.hier_small_bytes;
+    bool columns = task->algorithm == CT_ALGO_COLUMNS;
 
-    switch (call->kind) {
+    switch (task->call.kind) {
     case CT_CALL_ALL_REDUCE:
-        return small ? &small_all_reduce : &all_reduce;
+        return columns ? &small_all_reduce : &all_reduce;
     case CT_CALL_REDUCE:
         return &reduce;
     case CT_CALL_REDUCE_SCATTER:
@@ -374,21 +374,22 @@ static const struct recipe *recipe_of(const struct ct_hier *hier, const struct c
     case CT_CALL_ALL_GATHER:
         return &all_gather;
     case CT_CALL_BROADCAST:
-        return small ? &small_broadcast : &broadcast;
+        return columns ? &small_broadcast : &broadcast;
     default:
-        CT_ASSERT(call->kind == CT_CALL_BARRIER);
+        CT_ASSERT(task->call.kind == CT_CALL_BARRIER);
         return &barrier;
     }
 }
 
 /* ---- the engine ------------------------------------------------------------------------------*/
 
-static void begin(struct ct_hier *hier, const struct ct_call *call)
+static void begin(struct ct_hier *hier, struct ct_task *task)
 {
+    const struct ct_call *call = &task->call;
     size_t size = ct_dtype_size(call->dtype), total = call->longest_bytes / size;
-    bool small =
-        recipe_of(hier, call) == &small_all_reduce || recipe_of(hier, call) == &small_broadcast;
 
+    task->algorithm = ct_select(&hier->tuning, CT_TOPOLOGY_LEVELS, call);
+    bool small = task->algorithm == CT_ALGO_COLUMNS;
     hier->piece = CT_MAX(hier->tuning.hier_piece_bytes / size, (size_t)1);
     if (ct_call_has_parts(call->kind))
         hier->piece = CT_MAX(hier->piece / (size_t)hier->nodes, (size_t)1);
@@ -480,12 +481,12 @@ static int advance_level(struct ct_hier *hier, const struct recipe *recipe, stru
 
 int ct_hier_collective(struct ct_hier *hier, struct ct_task *task, struct ct_error *err)
 {
-    const struct recipe *recipe = recipe_of(hier, &task->call);
     uint64_t moves;
 
     if (task->stage == 0)
-        begin(hier, &task->call);
+        begin(hier, task);
     task->stage = 1;
+    const struct recipe *recipe = recipe_of(task);
     do {
         int through = 0;
 

@@ -57,8 +57,9 @@ struct ct_local *ct_local_new(const struct ct_setup *setup)
     local->fd = -1;
     local->chunk_bytes = round_up(setup->tuning.local_chunk_bytes, 64 * size);
     local->result_bytes = round_up(local->chunk_bytes / size, 64);
-    local->flat_bytes = setup->tuning.local_flat_bytes;
-    local->direct_bytes = CT_MAX(setup->tuning.local_direct_bytes, (size_t)CT_CELL_BYTES + 1);
+    local->tuning = setup->tuning;
+    local->tuning.local_direct_bytes =
+        CT_MAX(setup->tuning.local_direct_bytes, (size_t)CT_CELL_BYTES + 1);
     local->slot_bytes = round_up(setup->tuning.local_ring_bytes, 64);
     local->stage_bytes =
         CT_MIN(setup->tuning.local_stage_bytes, STAGES_BYTES / size) / local->chunk_bytes;

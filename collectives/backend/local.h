@@ -102,7 +102,8 @@ struct ct_local_reach {
 struct ct_local {
     struct ct_segment_head *head;
     int rank, size;
-    size_t chunk_bytes, result_bytes, flat_bytes, slot_bytes, direct_bytes;
+    struct ct_tuning tuning;
+    size_t chunk_bytes, result_bytes, slot_bytes;
     size_t areas_at, area_bytes, rings_at, ring_bytes, total_bytes;
     size_t stage_bytes;           /* what a rank stages in rounds of one parity, and hands out */
     size_t turns, turn_bytes;     /* the slots that this call makes of it */

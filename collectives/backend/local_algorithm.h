@@ -27,9 +27,8 @@ struct ct_local_algorithm {
 /* ct_task.path: where a call has got to (local.h). */
 enum ct_local_path { CT_PATH_NEW, CT_PATH_STAGED, CT_PATH_OFFER, CT_PATH_REGISTER, CT_PATH_DIRECT };
 
-/* The row of a call that goes through stages. */
-const struct ct_local_algorithm *ct_local_staged(const struct ct_local *local,
-                                                 const struct ct_task *task);
+/* The row of a call that goes through stages, by task->algorithm. */
+const struct ct_local_algorithm *ct_local_staged(const struct ct_task *task);
 
 /* What the call needs of a stage in one round. The same at all members. */
 size_t ct_local_stage_bytes(const struct ct_local *local, const struct ct_task *task);

@@ -402,22 +402,22 @@ static const struct ct_local_algorithm moves[] = {
                                 NULL, NULL},
 };
 
-const struct ct_local_algorithm *ct_local_staged(const struct ct_local *local,
-                                                 const struct ct_task *task)
+const struct ct_local_algorithm *ct_local_staged(const struct ct_task *task)
 {
-    bool small = ct_call_bytes(&task->call) <= local->flat_bytes;
-
-    switch (task->call.kind) {
-    case CT_CALL_BARRIER:
+    switch (task->algorithm) {
+    case CT_ALGO_FLAGS:
         return &barrier;
-    case CT_CALL_ALL_REDUCE:
-        return small ? &flat : &pipeline;
-    case CT_CALL_REDUCE:
-        return small ? &flat_root : &pipeline_root;
-    case CT_CALL_ALL_TO_ALL:
-        return task->call.uneven ? &exchange : &moves[CT_CALL_ALL_TO_ALL];
+    case CT_ALGO_FLAT:
+        return &flat;
+    case CT_ALGO_FLAT_ROOT:
+        return &flat_root;
+    case CT_ALGO_PIPELINE:
+        return &pipeline;
+    case CT_ALGO_PIPELINE_ROOT:
+        return &pipeline_root;
     default:
-        CT_ASSERT(moves[task->call.kind].rounds != NULL);
-        return &moves[task->call.kind];
+        CT_ASSERT(task->algorithm == CT_ALGO_STAGED && moves[task->call.kind].rounds != NULL);
+        return task->call.kind == CT_CALL_ALL_TO_ALL && task->call.uneven ? &exchange
+                                                                          : &moves[task->call.kind];
     }
 }

@@ -33,19 +33,7 @@ static bool gives(const struct ct_task *task, int i)
 
 bool ct_local_offers(const struct ct_local *local, const struct ct_task *task)
 {
-    switch (task->call.kind) {
-    case CT_CALL_REDUCE_SCATTER:
-        if (task->call.uneven) /* where a member's parts lie is its own affair */
-            return false;
-        break;
-    case CT_CALL_ALL_REDUCE:
-    case CT_CALL_ALL_GATHER:
-    case CT_CALL_BROADCAST:
-        break;
-    default:
-        return false;
-    }
-    return task->call.longest_bytes >= local->direct_bytes;
+    return ct_select(&local->tuning, CT_TOPOLOGY_SYMMETRIC, &task->call) == CT_ALGO_IN_PLACE;
 }
 
 /* ---- what is known of whom -------------------------------------------------------------------*/
@@ -129,7 +117,7 @@ static void offer_stage(struct ct_local *local, struct ct_task *task, size_t k)
 
     find_offer(local, task, cell->offer);
     if (cell->offer[INPUT].id == 0) {
-        ct_local_staged(local, task)->stage(local, task, k);
+        ct_local_staged(task)->stage(local, task, k);
         return;
     }
     for (int i = 0; i < offers_of(task); i++)
@@ -155,6 +143,8 @@ static void take_offers(struct ct_local *local, struct ct_task *task, uint64_t r
 static void start_anew(struct ct_task *task, enum ct_local_path path)
 {
     task->path = (int)path;
+    if (path == CT_PATH_DIRECT)
+        task->algorithm = CT_ALGO_IN_PLACE;
     task->skipped = task->at + 1;
 }
 
@@ -174,7 +164,7 @@ static void offer_consume(struct ct_local *local, struct ct_task *task, size_t k
     }
     if (offered == 0) {
         task->path = CT_PATH_STAGED;
-        ct_local_staged(local, task)->consume(local, task, k);
+        ct_local_staged(task)->consume(local, task, k);
     } else if (offered < needed) {
         start_anew(task, CT_PATH_STAGED);
     } else if (unknown > 0) {

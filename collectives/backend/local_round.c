@@ -131,11 +131,13 @@ static int end_round(struct ct_local *local, struct ct_task *task,
 int ct_local_collective(struct ct_local *local, struct ct_task *task, struct ct_error *err)
 {
     ct_local_turn(local, ct_local_stage_bytes(local, task));
-    if (task->path == CT_PATH_NEW)
+    if (task->path == CT_PATH_NEW) {
+        task->algorithm = ct_select(&local->tuning, CT_TOPOLOGY_SHARED, &task->call);
         task->path = ct_local_offers(local, task) ? CT_PATH_OFFER : CT_PATH_STAGED;
+    }
     for (;;) {
         const struct ct_local_algorithm *algorithm =
-            task->path == CT_PATH_STAGED ? ct_local_staged(local, task) : ct_local_direct(task);
+            task->path == CT_PATH_STAGED ? ct_local_staged(task) : ct_local_direct(task);
 
         if (task->at >= task->skipped + algorithm->rounds(local, task))
             return 1;

@@ -223,6 +223,7 @@ static int collective(struct ct_post *post, struct ct_task *task, struct ct_erro
 {
     if (task->stage == 0) {
         ct_wave_begin(&post->wave, &task->call);
+        task->algorithm = post->wave.schedule.algorithm;
         post->call++;
         task->stage = 1;
         start_wave(post, task);

@@ -145,6 +145,7 @@ static int advance_queues(struct ct_tcp *tcp, struct ct_task *task, struct ct_er
 static void begin(struct ct_tcp *tcp, struct ct_task *task)
 {
     ct_wave_begin(&tcp->wave, &task->call);
+    task->algorithm = tcp->wave.schedule.algorithm;
     ct_window_begin(&tcp->window);
     tcp->busy = true;
     tcp->call++;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DOUBLING_BYTES = 64 << 10, SCRATCH_BYTES = 8 << 20, BLOCK_MIN = 16 << 10 };
+enum { SCRATCH_BYTES = 8 << 20, BLOCK_MIN = 16 << 10 };
 
 /* ---- creation --------------------------------------------------------------------------------*/
 
@@ -49,61 +49,6 @@ void ct_wave_deinit(struct ct_wave *wave)
 int ct_wave_moves_max(const struct ct_wave *wave)
 {
     return wave->schedule.capacity;
-}
-
-/* ---- which algorithm -------------------------------------------------------------------------*/
-
-static enum ct_algorithm choose_all_reduce(const struct ct_wave *wave, const struct ct_call *call)
-{
-    bool wide =
-        wave->size > wave->tuning.tcp_direct_world && ct_reduce_in_steps(call->dtype, call->reduce);
-    bool power_of_two = (wave->size & (wave->size - 1)) == 0;
-    size_t bytes = ct_call_bytes(call);
-
-    if (wide && power_of_two && call->mode != CT_MODE_REPRODUCIBLE && bytes <= DOUBLING_BYTES)
-        return CT_ALGO_DOUBLING;
-    if (bytes <= wave->tuning.tcp_flat_bytes)
-        return CT_ALGO_FLAT;
-    return wide && call->mode == CT_MODE_FAST ? CT_ALGO_RING : CT_ALGO_DIRECT;
-}
-
-static enum ct_algorithm choose_move(const struct ct_wave *wave, const struct ct_call *call)
-{
-    switch (call->kind) {
-    case CT_CALL_BROADCAST:
-        return ct_call_bytes(call) > wave->tuning.tcp_chain_bytes ? CT_ALGO_CHAIN
-                                                                  : CT_ALGO_BINOMIAL;
-    case CT_CALL_GATHER:
-        return CT_ALGO_GATHER;
-    case CT_CALL_SCATTER:
-        return CT_ALGO_SCATTER;
-    case CT_CALL_ALL_TO_ALL:
-        return call->send == call->recv ? CT_ALGO_SWAP : CT_ALGO_EXCHANGE;
-    default:
-        CT_ASSERT(call->kind == CT_CALL_BARRIER);
-        return CT_ALGO_DISSEMINATION;
-    }
-}
-
-static enum ct_algorithm choose(const struct ct_wave *wave, const struct ct_call *call)
-{
-    bool wide = wave->size > wave->tuning.tcp_direct_world;
-
-    switch (call->kind) {
-    case CT_CALL_ALL_REDUCE:
-        return choose_all_reduce(wave, call);
-    case CT_CALL_REDUCE_SCATTER:
-        return wide && call->mode == CT_MODE_FAST && ct_reduce_in_steps(call->dtype, call->reduce)
-                   ? CT_ALGO_RING_SCATTER
-                   : CT_ALGO_DIRECT_SCATTER;
-    case CT_CALL_ALL_GATHER:
-        return wide ? CT_ALGO_RING_GATHER : CT_ALGO_DIRECT_GATHER;
-    case CT_CALL_REDUCE:
-        return ct_call_bytes(call) <= wave->tuning.tcp_flat_bytes ? CT_ALGO_FLAT_ROOT
-                                                                  : CT_ALGO_DIRECT_ROOT;
-    default:
-        return choose_move(wave, call);
-    }
 }
 
 /* ---- where blocks lie ------------------------------------------------------------------------*/
@@ -166,7 +111,8 @@ void ct_wave_begin(struct ct_wave *wave, const struct ct_call *call)
 {
     size_t bytes = call->longest_bytes;
 
-    ct_schedule_build(&wave->schedule, choose(wave, call), wave->rank, wave->size, call->peer);
+    ct_schedule_build(&wave->schedule, ct_select(&wave->tuning, CT_TOPOLOGY_MESH, call), wave->rank,
+                      wave->size, call->peer);
     wave->chunk_bytes = ct_call_has_parts(call->kind)
                             ? wave->block_bytes
                             : wave->block_bytes * (size_t)wave->schedule.blocks;

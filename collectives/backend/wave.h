@@ -1,6 +1,6 @@
-/* Collectives over pairs of ranks, but for the bytes' journey: which algorithm, how the data is
- * cut, what is to be sent and received when, and what is added up. Backends that connect each rank
- * with each (tcp by streams; ucx and mpi by messages, post.h) move the bytes.
+/* Collectives over pairs of ranks, but for the bytes' journey: how the data is cut, what is to be
+ * sent and received when, and what is added up. Backends that connect each rank with each (tcp by
+ * streams; ucx and mpi by messages, post.h) move the bytes.
  *
  * A collective is cut into chunks, and goes in waves: in wave w, chunk c is in phase w - c of its
  * schedule (schedule.h), so that the chunks under way are each in another phase and all links are

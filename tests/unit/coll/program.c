@@ -39,7 +39,7 @@ static struct ct_tuning draw_tuning(struct draft *draft)
                                .tcp_flat_bytes = DRAW(),
                                .tcp_chain_bytes = DRAW(),
                                .local_direct_bytes = DRAW(),
-                               .tcp_rails = 1 + below(draft, 3),
+                               .tcp_rails = 1 + (size_t)below(draft, 3),
                                .tcp_rail_bytes = DRAW(),
                                .tcp_direct_world = chance(draft, 500) ? 1 : 8};
 #undef DRAW
@@ -222,7 +222,7 @@ void program_print(const struct program *program, FILE *to)
 
     fprintf(to,
             "program %llu: %d ranks; local chunk %zu, flat %zu, ring %zu; tcp block %zu, flat %zu, "
-            "chain %zu, direct up to %d ranks\n",
+            "chain %zu, direct up to %zu ranks\n",
             (unsigned long long)program->seed, program->world, t->local_chunk_bytes,
             t->local_flat_bytes, t->local_ring_bytes, t->tcp_block_bytes, t->tcp_flat_bytes,
             t->tcp_chain_bytes, t->tcp_direct_world);

@@ -91,7 +91,7 @@ static void run(const struct ct_call *call, int world, int direct_world, uint64_
                                  .tuning = {.tcp_block_bytes = 64,
                                             .tcp_flat_bytes = 64,
                                             .tcp_chain_bytes = 128,
-                                            .tcp_direct_world = direct_world}};
+                                            .tcp_direct_world = (size_t)direct_world}};
 
         ends[i].call = *call;
         ends[i].call.rank = i;

@@ -1,0 +1,129 @@
+/* Which algorithm: the rules, with the sizes of select.def and with others. */
+#include "select.h"
+
+#include "base/assert.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+TestSuite(select, .timeout = 30);
+
+static char buffer[2][8];
+
+static struct ct_call call_of(enum ct_call_kind kind, size_t bytes, int ranks)
+{
+    return (struct ct_call){.kind = kind,
+                            .dtype = CT_F32,
+                            .size = ranks,
+                            .count = bytes / 4,
+                            .longest_bytes = bytes,
+                            .send = buffer[0],
+                            .recv = buffer[1]};
+}
+
+Test(select, unless_told_otherwise_sizes_are_those_of_the_table)
+{
+    struct ct_tuning tuning = ct_tuning_complete(NULL);
+    struct ct_tuning given = {.tcp_flat_bytes = 100, .inner = true};
+
+    cr_assert_eq(tuning.local_flat_bytes, 32 << 10);
+    cr_assert_eq(tuning.tcp_direct_world, 8);
+    given = ct_tuning_complete(&given);
+    cr_assert_eq(given.tcp_flat_bytes, 100);
+    cr_assert(given.inner);
+    given.tcp_flat_bytes = tuning.tcp_flat_bytes;
+    given.inner = false;
+    cr_assert_eq(memcmp(&given, &tuning, CT_TUNABLES * sizeof(size_t)), 0);
+}
+
+Test(select, ways_change_at_the_sizes_of_the_table)
+{
+    static const struct {
+        enum ct_topology topology;
+        enum ct_call_kind kind;
+        int ranks;
+        size_t bytes;
+        enum ct_algorithm at, above; /* `bytes`, and a byte more */
+    } rows[] = {
+        {CT_TOPOLOGY_SYMMETRIC, CT_CALL_ALL_REDUCE, 2, 8191, CT_ALGO_FLAT, CT_ALGO_IN_PLACE},
+        {CT_TOPOLOGY_SYMMETRIC, CT_CALL_BROADCAST, 2, 8191, CT_ALGO_STAGED, CT_ALGO_IN_PLACE},
+        {CT_TOPOLOGY_SYMMETRIC, CT_CALL_ALL_GATHER, 2, 8191, CT_ALGO_STAGED, CT_ALGO_IN_PLACE},
+        {CT_TOPOLOGY_SYMMETRIC, CT_CALL_REDUCE, 2, 32768, CT_ALGO_FLAT_ROOT, CT_ALGO_PIPELINE_ROOT},
+        {CT_TOPOLOGY_SHARED, CT_CALL_ALL_REDUCE, 2, 32768, CT_ALGO_FLAT, CT_ALGO_PIPELINE},
+        {CT_TOPOLOGY_SHARED, CT_CALL_REDUCE, 9, 32768, CT_ALGO_FLAT_ROOT, CT_ALGO_PIPELINE_ROOT},
+        {CT_TOPOLOGY_MESH, CT_CALL_ALL_REDUCE, 8, 16384, CT_ALGO_FLAT, CT_ALGO_DIRECT},
+        {CT_TOPOLOGY_MESH, CT_CALL_ALL_REDUCE, 9, 16384, CT_ALGO_FLAT, CT_ALGO_RING},
+        {CT_TOPOLOGY_MESH, CT_CALL_ALL_REDUCE, 16, 65536, CT_ALGO_DOUBLING, CT_ALGO_RING},
+        {CT_TOPOLOGY_MESH, CT_CALL_REDUCE, 9, 16384, CT_ALGO_FLAT_ROOT, CT_ALGO_DIRECT_ROOT},
+        {CT_TOPOLOGY_MESH, CT_CALL_BROADCAST, 2, 262144, CT_ALGO_BINOMIAL, CT_ALGO_CHAIN},
+        {CT_TOPOLOGY_MESH, CT_CALL_ALL_GATHER, 8, 4, CT_ALGO_DIRECT_GATHER, CT_ALGO_DIRECT_GATHER},
+        {CT_TOPOLOGY_MESH, CT_CALL_ALL_GATHER, 9, 4, CT_ALGO_RING_GATHER, CT_ALGO_RING_GATHER},
+        {CT_TOPOLOGY_LEVELS, CT_CALL_ALL_REDUCE, 4, 16384, CT_ALGO_COLUMNS, CT_ALGO_LEVELS},
+        {CT_TOPOLOGY_LEVELS, CT_CALL_BROADCAST, 4, 16384, CT_ALGO_COLUMNS, CT_ALGO_LEVELS},
+    };
+    struct ct_tuning tuning = ct_tuning_complete(NULL);
+
+    for (size_t i = 0; i < CT_COUNT(rows); i++) {
+        struct ct_call call = call_of(rows[i].kind, rows[i].bytes, rows[i].ranks);
+
+        cr_assert_eq(ct_select(&tuning, rows[i].topology, &call), rows[i].at, "row %zu", i);
+        call.longest_bytes++;
+        cr_assert_eq(ct_select(&tuning, rows[i].topology, &call), rows[i].above, "row %zu", i);
+    }
+}
+
+/* Whether rules or sizes of others are in force: sums in another order than the mode's never. */
+Test(select, no_size_chooses_a_way_with_other_bits)
+{
+    for (size_t size = 1; size <= 1 << 20; size <<= 4) {
+        struct ct_tuning tuning = {
+            .tcp_flat_bytes = size, .tcp_doubling_bytes = (1 << 21) / size, .tcp_direct_world = 1};
+        struct ct_call call = call_of(CT_CALL_ALL_REDUCE, 4096, 8);
+
+        tuning = ct_tuning_complete(&tuning);
+        for (int kind = 0; kind < CT_CALL_SEND; kind++) {
+            call.kind = (enum ct_call_kind)kind;
+            call.mode = CT_MODE_REPRODUCIBLE;
+            enum ct_algorithm way = ct_select(&tuning, CT_TOPOLOGY_MESH, &call);
+            cr_assert(way != CT_ALGO_RING && way != CT_ALGO_RING_SCATTER &&
+                      way != CT_ALGO_DOUBLING);
+            call.mode = CT_MODE_INVARIANT;
+            way = ct_select(&tuning, CT_TOPOLOGY_MESH, &call);
+            cr_assert(way != CT_ALGO_RING && way != CT_ALGO_RING_SCATTER);
+        }
+    }
+}
+
+Test(select, what_is_rounded_once_takes_no_steps)
+{
+    struct ct_tuning tuning = {.tcp_direct_world = 1};
+    struct ct_call call = call_of(CT_CALL_ALL_REDUCE, 1 << 20, 4);
+
+    tuning = ct_tuning_complete(&tuning);
+    cr_assert_eq(ct_select(&tuning, CT_TOPOLOGY_MESH, &call), CT_ALGO_RING);
+    call.dtype = CT_BF16;
+    cr_assert_eq(ct_select(&tuning, CT_TOPOLOGY_MESH, &call), CT_ALGO_DIRECT);
+    call.dtype = CT_F32;
+    call.reduce = CT_REDUCE_PREMUL_SUM;
+    cr_assert_eq(ct_select(&tuning, CT_TOPOLOGY_MESH, &call), CT_ALGO_DIRECT);
+}
+
+Test(select, parts_and_buffers_of_the_call_count)
+{
+    struct ct_tuning tuning = ct_tuning_complete(NULL);
+    struct ct_call call = call_of(CT_CALL_REDUCE_SCATTER, 1 << 20, 4);
+
+    cr_assert_eq(ct_select(&tuning, CT_TOPOLOGY_SYMMETRIC, &call), CT_ALGO_IN_PLACE);
+    call.uneven = true;
+    cr_assert_eq(ct_select(&tuning, CT_TOPOLOGY_SYMMETRIC, &call), CT_ALGO_STAGED);
+    call = call_of(CT_CALL_ALL_TO_ALL, 64, 4);
+    cr_assert_eq(ct_select(&tuning, CT_TOPOLOGY_MESH, &call), CT_ALGO_EXCHANGE);
+    call.recv = buffer[0];
+    cr_assert_eq(ct_select(&tuning, CT_TOPOLOGY_MESH, &call), CT_ALGO_SWAP);
+}
+
+Test(select, every_algorithm_has_a_name)
+{
+    for (int i = 0; i < CT_ALGO_COUNT; i++)
+        cr_assert_not_null(ct_algorithm_name((enum ct_algorithm)i));
+}
