@@ -23,8 +23,10 @@ static const char *folder_of(const struct job *job, const struct ct_round *round
                : NULL;
 }
 
-const char *round_error_file(const struct job *job, const struct ct_round *round,
-                             uint32_t local_rank, struct ct_arena *arena)
+/* Where worker `local_rank` of the round may leave an error file, in `arena`; NULL without memory,
+ * "" when this node keeps no files. */
+static const char *error_file_of(const struct job *job, const struct ct_round *round,
+                                 uint32_t local_rank, struct ct_arena *arena)
 {
     const char *folder;
 
@@ -95,7 +97,7 @@ static int place(const struct round_input *input, struct ct_worker_spec *spec, u
     spec->error_file = "";
     if (job->folder.path[0] != '\0') {
         folder = folder_of(job, input->round, local_rank, arena);
-        spec->error_file = round_error_file(job, input->round, local_rank, arena);
+        spec->error_file = error_file_of(job, input->round, local_rank, arena);
         if (folder == NULL || spec->error_file == NULL)
             return CT_ENOMEM;
         rc = job->folder.stays ? ct_fs_make_dirs(folder, err) : 0;

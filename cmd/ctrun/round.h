@@ -24,11 +24,6 @@ struct round_input {
 int round_specs(const struct round_input *input, struct ct_arena *arena,
                 const struct ct_worker_spec **ret_specs, struct ct_error *err);
 
-/* Where worker `local_rank` of the round may leave an error file, in `arena`; NULL without memory,
- * "" when this node keeps no files. */
-const char *round_error_file(const struct job *job, const struct ct_round *round,
-                             uint32_t local_rank, struct ct_arena *arena);
-
 /* The nodes of the round for ASSIGN messages, in `arena`; NULL without memory. */
 const struct ct_wire_place *round_places(const struct ct_round *round, struct ct_arena *arena);
 

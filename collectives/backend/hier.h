@@ -26,9 +26,9 @@
  *
  *   wider partial sums (BF16, F16, I16, I8, U8), PREMUL_SUM      flat
  *   floats, REPRODUCIBLE                                         flat
- *   floats, INVARIANT         levels, when ranks are numbered node by node and a node has 1, 2, 4,
- * 8 ... of them: then a node's sum is a branch of the tree; else flat FAST, integers, MAX, MIN
- * levels
+ *   floats, INVARIANT         levels where ranks are numbered node by node, a power of two a node:
+ *                             a node's sum is then a branch of the tree; else flat
+ *   FAST, integers, MAX, MIN                                     levels
  *
  * A send or recv within a node is the local group's, between nodes the flat one's. */
 #ifndef CT_COLL_HIER_H

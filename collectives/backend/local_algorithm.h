@@ -48,6 +48,10 @@ static inline void ct_local_copy(char *to, const char *from, size_t bytes)
         memcpy(to, from, bytes);
 }
 
+/* For rows of the table: a call of one round, a round that moves nothing. */
+size_t ct_local_one_round(const struct ct_local *local, const struct ct_task *task);
+void ct_local_no_bytes(struct ct_local *local, struct ct_task *task, size_t k);
+
 static inline bool ct_local_is_root(const struct ct_task *task)
 {
     return task->call.rank == task->call.peer;

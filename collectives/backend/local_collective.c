@@ -57,7 +57,7 @@ size_t ct_local_stage_bytes(const struct ct_local *local, const struct ct_task *
 
 /* ---- rounds ----------------------------------------------------------------------------------*/
 
-static size_t one_round(const struct ct_local *local, const struct ct_task *task)
+size_t ct_local_one_round(const struct ct_local *local, const struct ct_task *task)
 {
     (void)local;
     (void)task;
@@ -82,7 +82,7 @@ static size_t pipeline_rounds(const struct ct_local *local, const struct ct_task
     return chunk_rounds(local, task) + 1;
 }
 
-static void no_bytes(struct ct_local *local, struct ct_task *task, size_t k)
+void ct_local_no_bytes(struct ct_local *local, struct ct_task *task, size_t k)
 {
     (void)local;
     (void)task;
@@ -376,8 +376,8 @@ static void pipeline_root_consume(struct ct_local *local, struct ct_task *task, 
 
 /* ---- the table -------------------------------------------------------------------------------*/
 
-static const struct ct_local_algorithm barrier = {one_round,    no_bytes, no_bytes,
-                                                  CT_AWAIT_ALL, NULL,     NULL};
+static const struct ct_local_algorithm barrier = {
+    ct_local_one_round, ct_local_no_bytes, ct_local_no_bytes, CT_AWAIT_ALL, NULL, NULL};
 static const struct ct_local_algorithm flat = {chunk_rounds, whole_stage, flat_consume,
                                                CT_AWAIT_ALL, NULL,        NULL};
 static const struct ct_local_algorithm pipeline = {

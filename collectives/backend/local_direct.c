@@ -327,33 +327,20 @@ static int direct_work(struct ct_local *local, struct ct_task *task, struct ct_e
 
 /* ---- the table -------------------------------------------------------------------------------*/
 
-static size_t one_round(const struct ct_local *local, const struct ct_task *task)
-{
-    (void)local;
-    (void)task;
-    return 1;
-}
-
-static void nothing(struct ct_local *local, struct ct_task *task, size_t k)
-{
-    (void)local;
-    (void)task;
-    (void)k;
-}
-
 /* The first waits as the staged way does. Nobody leaves while its input is read. */
 const struct ct_local_algorithm *ct_local_direct(const struct ct_task *task)
 {
-    static const struct ct_local_algorithm offer = {one_round,    offer_stage, offer_consume,
-                                                    CT_AWAIT_ALL, NULL,        NULL};
-    static const struct ct_local_algorithm offer_root = {one_round,     offer_stage, offer_consume,
-                                                         CT_AWAIT_ROOT, NULL,        NULL};
+    static const struct ct_local_algorithm offer = {ct_local_one_round, offer_stage, offer_consume,
+                                                    CT_AWAIT_ALL,       NULL,        NULL};
+    static const struct ct_local_algorithm offer_root = {
+        ct_local_one_round, offer_stage, offer_consume, CT_AWAIT_ROOT, NULL, NULL};
     static const struct ct_local_algorithm meet_new = {
-        one_round, register_stage, register_consume, CT_AWAIT_ALL, NULL, register_work};
-    static const struct ct_local_algorithm direct = {one_round,    nothing, nothing,
-                                                     CT_AWAIT_ALL, NULL,    direct_work};
+        ct_local_one_round, register_stage, register_consume, CT_AWAIT_ALL, NULL, register_work};
+    static const struct ct_local_algorithm direct = {
+        ct_local_one_round, ct_local_no_bytes, ct_local_no_bytes, CT_AWAIT_ALL, NULL, direct_work};
     static const struct ct_local_algorithm direct_root = {
-        one_round, nothing, nothing, CT_AWAIT_ALL_AT_ROOT, NULL, direct_work};
+        ct_local_one_round, ct_local_no_bytes, ct_local_no_bytes, CT_AWAIT_ALL_AT_ROOT, NULL,
+        direct_work};
     bool rooted = task->call.kind == CT_CALL_BROADCAST;
 
     if (task->path == CT_PATH_OFFER)

@@ -18,14 +18,6 @@ static const struct ct_token_source *const token_sources[] = {&ct_source_text, &
 /* The key of the fixed shuffle behind a split: part of what a split means, never to change. */
 enum { SPLIT_KEY = 0 };
 
-const char *ct_data_format(size_t index)
-{
-    if (index < CT_COUNT(sources))
-        return sources[index]->name;
-    index -= CT_COUNT(sources);
-    return index < CT_COUNT(token_sources) ? token_sources[index]->name : NULL;
-}
-
 int32_t ct_label_max(const struct ct_data_spec *spec)
 {
     return spec->classes > 0 ? spec->classes - 1 : CT_DATA_MAX_LABEL;

@@ -85,7 +85,4 @@ uint64_t ct_dataset_digest(const struct ct_dataset *dataset);
 /* Free what the dataset holds; it is empty afterwards. NULL is fine. */
 void ct_dataset_deinit(struct ct_dataset *dataset);
 
-/* The formats there are: a name, or NULL at the end of the table. */
-const char *ct_data_format(size_t index);
-
 #endif

@@ -8,6 +8,7 @@
 #include "data/bpe.h"
 
 #include "base/assert.h"
+#include "base/hash.h"
 #include "base/rng.h"
 
 #include <stdlib.h>
@@ -79,25 +80,15 @@ struct reader {
     const char *name;           /* of the file */
     struct ct_buf texts;        /* becomes bpe->bytes */
     int16_t byte_of[2 * BYTES]; /* of a character, NONE: of no byte */
-    int32_t *by_text;           /* open addressing by text; NONE: free */
-    size_t slots;
+    int32_t *by_text;           /* [bpe->slots] open addressing by text; NONE: free */
     int line;
 };
 
-static uint64_t text_hash(const char *text, size_t size)
-{
-    uint64_t hash = size;
-
-    for (size_t i = 0; i < size; i++)
-        hash = ct_mix64(hash ^ (unsigned char)text[i]);
-    return hash;
-}
-
 static int32_t *find_text(const struct reader *r, const char *text, size_t size)
 {
-    size_t i = (size_t)text_hash(text, size) & (r->slots - 1);
+    size_t last = r->bpe->slots - 1, i = (size_t)ct_hash64(text, size, 0) & last;
 
-    for (; r->by_text[i] != NONE; i = (i + 1) & (r->slots - 1)) {
+    for (; r->by_text[i] != NONE; i = (i + 1) & last) {
         const uint32_t *start = &r->bpe->start[r->by_text[i]];
         if (start[1] - start[0] == size && memcmp(r->texts.data + start[0], text, size) == 0)
             break;
@@ -186,10 +177,9 @@ static int allocate(struct reader *r, size_t lines, struct ct_error *err)
     bpe->slots = 64;
     while (bpe->slots < 2 * most)
         bpe->slots *= 2;
-    r->slots = bpe->slots;
     bpe->start = calloc(most + 1, sizeof *bpe->start);
     bpe->merges = malloc(bpe->slots * sizeof *bpe->merges);
-    r->by_text = malloc(r->slots * sizeof *r->by_text);
+    r->by_text = malloc(bpe->slots * sizeof *r->by_text);
     if (bpe->start == NULL || bpe->merges == NULL || r->by_text == NULL)
         return ct_error_set(err, CT_ENOMEM, "%s: no memory for %zu merges", r->name, lines);
     for (size_t i = 0; i < bpe->slots; i++) {

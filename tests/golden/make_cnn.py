@@ -13,13 +13,12 @@ step; losses of ten steps on ten batches with SGD (lr 0.1, momentum 0.9, weight 
 (lr 0.003, weight decay 0.01), each from the same start; norms [10] of SGD's gradients before clipping
 (clip 0: none).
 """
-import copy
 import sys
 
+import golden
 import torch
 import torch.nn.functional as F
 
-STEPS = 10
 NONE = "none"
 # kind, out, kernel, stride, pad, act
 CASES = [
@@ -56,29 +55,8 @@ class Cnn(torch.nn.Module):
         return x
 
 
-def put(name, tensor):
-    values = tensor.detach().reshape(-1).tolist()
-    print(name, len(values), *("%.9g" % v for v in values))
-
-
-def train(model, optimizer, x, labels, rows, clip):
-    losses, norms = [], []
-    for step in range(STEPS):
-        batch = slice(step * rows, (step + 1) * rows)
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x[batch]), labels[batch], ignore_index=-1)
-        loss.backward()
-        limit = clip if clip > 0 else 1e30
-        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), limit).item())
-        optimizer.step()
-        losses.append(loss.item())
-    return torch.tensor(losses), torch.tensor(norms)
-
-
 def main():
-    torch.manual_seed(1)
-    torch.set_num_threads(1)
-    print("# by make_cnn.py with torch", torch.__version__)
+    golden.begin("make_cnn.py")
     for name, shape, rows, clip, layers in CASES:
         print("layers", name, "channels", shape[0], "height", shape[1], "width", shape[2],
               "count", len(layers),
@@ -87,28 +65,11 @@ def main():
                           "act", act)),
               "rows", rows, "clip", clip)
         model = Cnn(shape, layers)
-        x = torch.randn(STEPS * rows, *shape)
-        labels = torch.randint(0, layers[-1][1], (STEPS * rows,))
+        x = torch.randn(golden.STEPS * rows, *shape)
+        labels = torch.randint(0, layers[-1][1], (golden.STEPS * rows,))
         labels[1::rows] = -1
-        put("x", x)
-        put("labels", labels)
-        for key, value in model.named_parameters():
-            put(key, value)
-        logits = model(x[:rows])
-        loss = F.cross_entropy(logits, labels[:rows], ignore_index=-1)
-        loss.backward()
-        put("logits", logits)
-        put("loss", loss)
-        for key, value in model.named_parameters():
-            put("grad." + key, value.grad)
-        sgd_model, adamw_model = copy.deepcopy(model), copy.deepcopy(model)
-        sgd = torch.optim.SGD(sgd_model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
-        adamw = torch.optim.AdamW(adamw_model.parameters(), lr=0.003, weight_decay=0.01)
-        losses, norms = train(sgd_model, sgd, x, labels, rows, clip)
-        put("losses.sgd", losses)
-        put("norms.sgd", norms)
-        losses, _ = train(adamw_model, adamw, x, labels, rows, clip)
-        put("losses.adamw", losses)
+        golden.put_case(model, x, labels, clip, 0.003,
+                        lambda logits, wanted: F.cross_entropy(logits, wanted, ignore_index=-1))
     return 0
 
 

@@ -13,14 +13,13 @@ loss [1] for them before any step; losses of ten steps on ten batches with SGD (
 weight decay 1e-3) and AdamW (lr 0.001, weight decay 0.01), each from the same start; norms [10] of
 SGD's gradients before clipping (clip 0: none).
 """
-import copy
 import math
 import sys
 
+import golden
 import torch
 import torch.nn.functional as F
 
-STEPS = 10
 CASES = [
     dict(name="gpt2", vocabulary=13, context=8, sequence=8, layers=2, heads=2, width=8, inner=32,
          positions="learned", norm="layernorm", mlp="gelu", untied=0, unbiased=0, rows=3, clip=0.0),
@@ -126,55 +125,15 @@ def loss_of(logits, labels):
     return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels, ignore_index=-1)
 
 
-def put(name, tensor):
-    values = tensor.detach().reshape(-1).tolist()
-    print(name, len(values), *("%.9g" % v for v in values))
-
-
-def train(model, optimizer, x, labels, c):
-    losses, norms = [], []
-    for step in range(STEPS):
-        rows = slice(step * c["rows"], (step + 1) * c["rows"])
-        tokens = slice(rows.start * c["sequence"], rows.stop * c["sequence"])
-        optimizer.zero_grad()
-        loss = loss_of(model(x[rows]), labels[tokens])
-        loss.backward()
-        limit = c["clip"] if c["clip"] > 0 else 1e30
-        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), limit).item())
-        optimizer.step()
-        losses.append(loss.item())
-    return torch.tensor(losses), torch.tensor(norms)
-
-
 def main():
-    torch.manual_seed(1)
-    torch.set_num_threads(1)
-    print("# by make_gpt.py with torch", torch.__version__)
+    golden.begin("make_gpt.py")
     for c in CASES:
         print("gpt", c["name"], *(w for k, v in c.items() if k != "name" for w in (k, v)))
         model = Gpt(c)
-        x = torch.randint(0, c["vocabulary"], (STEPS * c["rows"], c["sequence"]))
+        x = torch.randint(0, c["vocabulary"], (golden.STEPS * c["rows"], c["sequence"]))
         labels = torch.randint(0, c["vocabulary"], (x.numel(),))
         labels[3::29] = -1
-        put("x", x)
-        put("labels", labels)
-        for key, value in model.named_parameters():
-            put(key, value)
-        logits = model(x[: c["rows"]])
-        loss = loss_of(logits, labels[: c["rows"] * c["sequence"]])
-        loss.backward()
-        put("logits", logits)
-        put("loss", loss)
-        for key, value in model.named_parameters():
-            put("grad." + key, value.grad)
-        sgd_model, adamw_model = copy.deepcopy(model), copy.deepcopy(model)
-        sgd = torch.optim.SGD(sgd_model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
-        adamw = torch.optim.AdamW(adamw_model.parameters(), lr=0.001, weight_decay=0.01)
-        losses, norms = train(sgd_model, sgd, x, labels, c)
-        put("losses.sgd", losses)
-        put("norms.sgd", norms)
-        losses, _ = train(adamw_model, adamw, x, labels, c)
-        put("losses.adamw", losses)
+        golden.put_case(model, x, labels, c["clip"], 0.001, loss_of)
     return 0
 
 

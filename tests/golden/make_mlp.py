@@ -12,13 +12,13 @@ step; losses of ten steps on ten batches with SGD (lr 0.1, momentum 0.9, weight 
 AdamW (lr 0.01, weight decay 0.01), each from the same start; norms [10] of SGD's gradients before
 clipping (clip 0: none).
 """
-import copy
+import functools
 import sys
 
+import golden
 import torch
 import torch.nn.functional as F
 
-STEPS = 10
 CASES = [
     # name, input, hidden, classes, activation, loss, rows, clip
     ("classifier", 5, [], 4, "relu", "cross_entropy", 6, 0.0),
@@ -58,55 +58,16 @@ def loss_of(name, logits, labels):
     return F.mse_loss(logits[counts], target)
 
 
-def put(name, tensor):
-    values = tensor.detach().reshape(-1).tolist()
-    print(name, len(values), *("%.9g" % v for v in values))
-
-
-def train(model, optimizer, loss_name, x, labels, rows, clip):
-    losses, norms = [], []
-    for step in range(STEPS):
-        batch = slice(step * rows, (step + 1) * rows)
-        optimizer.zero_grad()
-        loss = loss_of(loss_name, model(x[batch]), labels[batch])
-        loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), clip if clip > 0 else 1e30)
-        optimizer.step()
-        losses.append(loss.item())
-        norms.append(norm.item())
-    return torch.tensor(losses), torch.tensor(norms)
-
-
 def main():
-    torch.manual_seed(1)
-    torch.set_num_threads(1)
-    print("# by make_mlp.py with torch", torch.__version__)
+    golden.begin("make_mlp.py")
     for name, inputs, hidden, classes, activation, loss_name, rows, clip in CASES:
         print("case", name, "input", inputs, "hidden", len(hidden), *hidden, "classes", classes,
               "activation", activation, "loss", loss_name, "rows", rows, "clip", clip)
         model = Mlp([inputs, *hidden, classes], activation)
-        x = torch.randn(STEPS * rows, inputs)
-        labels = torch.randint(0, classes, (STEPS * rows,))
+        x = torch.randn(golden.STEPS * rows, inputs)
+        labels = torch.randint(0, classes, (golden.STEPS * rows,))
         labels[1::rows] = -1
-        put("x", x)
-        put("labels", labels)
-        for key, value in model.named_parameters():
-            put(key, value)
-        logits = model(x[:rows])
-        loss = loss_of(loss_name, logits, labels[:rows])
-        loss.backward()
-        put("logits", logits)
-        put("loss", loss)
-        for key, value in model.named_parameters():
-            put("grad." + key, value.grad)
-        sgd_model, adamw_model = copy.deepcopy(model), copy.deepcopy(model)
-        sgd = torch.optim.SGD(sgd_model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
-        adamw = torch.optim.AdamW(adamw_model.parameters(), lr=0.01, weight_decay=0.01)
-        losses, norms = train(sgd_model, sgd, loss_name, x, labels, rows, clip)
-        put("losses.sgd", losses)
-        put("norms.sgd", norms)
-        losses, _ = train(adamw_model, adamw, loss_name, x, labels, rows, clip)
-        put("losses.adamw", losses)
+        golden.put_case(model, x, labels, clip, 0.01, functools.partial(loss_of, loss_name))
     return 0
 
 

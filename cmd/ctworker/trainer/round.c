@@ -9,9 +9,7 @@
 
 #include <stdlib.h>
 
-/* Rows and labels of one evaluation call: enough to keep the kernels busy, few enough to stay
- * small.
- */
+/* Of one evaluation call: enough to keep the kernels busy, few enough to stay small. */
 enum { EVAL_ROWS_MAX = 512, EVAL_LABELS_MAX = 4096 };
 
 /* Words of config.def and of the libraries that carry the same meaning have the same order. */

@@ -115,7 +115,7 @@ struct criterion_test_params rig_cases(void)
 
 struct criterion_test_params rig_shared_cases(void)
 {
-    return cases(2);
+    return cases(RIG_SHARED);
 }
 
 struct rig rig_case(int index)

@@ -30,7 +30,7 @@ extern const struct ct_tuning tiny;
 int rig_run(struct rig *rig, int (*body)(struct ct_group *group, struct rig *rig));
 
 /* The backends that several ranks can have, and the worlds of the conformance test. */
-enum { RIG_BACKENDS = 4 };
+enum { RIG_SHARED = 2, RIG_BACKENDS = 4 }; /* the first two share memory */
 extern const char *const rig_backends[RIG_BACKENDS];
 
 /* How many of them there are here: the last, ucx, only where its library is. Says so if not. */

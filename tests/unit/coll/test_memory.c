@@ -74,74 +74,83 @@ Test(memory, any_part_of_an_allocation_is_found)
     ct_memory_deinit(&memory);
 }
 
+/* What one process has allocated, and another that has its handle. */
+struct pair {
+    struct ct_memory owner, peer;
+    char *base;
+    struct ct_memory_handle handle;
+};
+
+static void pair_init(struct pair *pair)
+{
+    ct_memory_init(&pair->owner);
+    ct_memory_init(&pair->peer);
+    pair->base = alloc(&pair->owner, BYTES);
+    pair->handle =
+        ct_memory_handle(&pair->owner, ct_memory_find(&pair->owner, pair->base, BYTES).id);
+}
+
+static void pair_deinit(struct pair *pair)
+{
+    ct_memory_deinit(&pair->peer);
+    ct_memory_deinit(&pair->owner);
+}
+
 Test(memory, another_process_sees_the_same_bytes)
 {
-    struct ct_memory owner, peer;
+    struct pair pair;
 
-    ct_memory_init(&owner);
-    ct_memory_init(&peer);
-    char *base = alloc(&owner, BYTES);
-    struct ct_memory_handle handle =
-        ct_memory_handle(&owner, ct_memory_find(&owner, base, BYTES).id);
-    struct ct_mapping *mapping = ct_memory_attach(&peer, &handle);
+    pair_init(&pair);
+    char *base = pair.base;
+    struct ct_mapping *mapping = ct_memory_attach(&pair.peer, &pair.handle);
 
     cr_assert_not_null(mapping);
     cr_assert_neq(ct_mapping_base(mapping), base);
     base[BYTES - 1] = 42;
     cr_assert_eq(ct_mapping_base(mapping)[BYTES - 1], 42);
-    cr_assert_eq(ct_memory_attach(&peer, &handle), mapping, "mapped once");
-    ct_memory_detach(&peer, mapping);
+    cr_assert_eq(ct_memory_attach(&pair.peer, &pair.handle), mapping, "mapped once");
+    ct_memory_detach(&pair.peer, mapping);
     ct_mapping_base(mapping)[0] = 43;
     cr_assert_eq(base[0], 43);
-    ct_memory_detach(&peer, mapping);
-    ct_memory_deinit(&peer);
-    ct_memory_deinit(&owner);
+    ct_memory_detach(&pair.peer, mapping);
+    pair_deinit(&pair);
 }
 
 Test(memory, what_an_owner_frees_stays_safe_to_touch)
 {
-    struct ct_memory owner, peer;
+    struct pair pair;
 
-    ct_memory_init(&owner);
-    ct_memory_init(&peer);
-    char *base = alloc(&owner, BYTES);
-    struct ct_memory_handle handle =
-        ct_memory_handle(&owner, ct_memory_find(&owner, base, BYTES).id);
-    struct ct_mapping *mapping = ct_memory_attach(&peer, &handle);
+    pair_init(&pair);
+    char *base = pair.base;
+    struct ct_mapping *mapping = ct_memory_attach(&pair.peer, &pair.handle);
 
     cr_assert_not_null(mapping);
     memset(base, 7, BYTES);
     cr_assert_not(ct_mapping_freed(mapping));
-    ct_memory_free(&owner, base);
+    ct_memory_free(&pair.owner, base);
     cr_assert(ct_mapping_freed(mapping));
     cr_assert_eq(ct_mapping_base(mapping)[BYTES / 2], 0, "its pages went back");
-    cr_assert_null(ct_memory_attach(&owner, &handle), "it cannot be found any more");
-    ct_memory_detach(&peer, mapping);
-    ct_memory_deinit(&peer);
-    ct_memory_deinit(&owner);
+    cr_assert_null(ct_memory_attach(&pair.owner, &pair.handle), "it cannot be found any more");
+    ct_memory_detach(&pair.peer, mapping);
+    pair_deinit(&pair);
 }
 
 Test(memory, a_handle_of_something_else_is_refused)
 {
-    struct ct_memory owner, peer;
+    struct pair pair;
 
-    ct_memory_init(&owner);
-    ct_memory_init(&peer);
-    char *base = alloc(&owner, BYTES);
-    struct ct_memory_handle right =
-        ct_memory_handle(&owner, ct_memory_find(&owner, base, BYTES).id);
-    struct ct_memory_handle wrong = right;
+    pair_init(&pair);
+    struct ct_memory_handle wrong = pair.handle;
 
     wrong.token[1]++;
-    cr_assert_null(ct_memory_attach(&peer, &wrong));
-    wrong = right;
+    cr_assert_null(ct_memory_attach(&pair.peer, &wrong));
+    wrong = pair.handle;
     wrong.bytes += 4096;
-    cr_assert_null(ct_memory_attach(&peer, &wrong));
-    wrong = right;
+    cr_assert_null(ct_memory_attach(&pair.peer, &wrong));
+    wrong = pair.handle;
     wrong.fd = 1000000;
-    cr_assert_null(ct_memory_attach(&peer, &wrong));
-    ct_memory_deinit(&peer);
-    ct_memory_deinit(&owner);
+    cr_assert_null(ct_memory_attach(&pair.peer, &wrong));
+    pair_deinit(&pair);
 }
 
 Test(memory, a_job_gives_back_what_was_not_freed)
