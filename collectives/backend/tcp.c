@@ -2,8 +2,10 @@
 #include "backend/tcp.h"
 
 #include "backend/tcp_mesh.h"
+#include "backend/tcp_silence.h"
 #include "backend/tcp_tls.h"
 #include "base/assert.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -15,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SPINS = 20 };
+enum { SPINS = 20, ASK_NS = 1000000000 };
 
 /* ---- creation --------------------------------------------------------------------------------*/
 
@@ -89,6 +91,8 @@ static int prepare(const struct ct_setup *setup, struct ct_blob *ret_blob, void 
     *ret_state = tcp;
     tcp->rank = setup->rank;
     tcp->size = setup->size;
+    tcp->lost = -1;
+    tcp->silence_ms = setup->tuning.tcp_silence_ms;
     tcp->listener = -1;
     tcp->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (tcp->bell < 0)
@@ -165,6 +169,8 @@ int ct_tcp_attempt(struct ct_tcp *tcp, int lane, struct ct_tcp_move *move, struc
     int index = lane * tcp->size + move->peer;
     short event = move->out ? POLLOUT : POLLIN;
 
+    if (move->peer == tcp->lost)
+        return ct_tcp_closed(move->peer, ETIMEDOUT, err);
     tcp->wanted[index] &= (short)~event;
     if (tcp->tls != NULL)
         return ct_tcp_tls_attempt(tcp->tls[index], tcp->fds[index], move, &tcp->wanted[index], err);
@@ -216,6 +222,20 @@ static uint32_t arm(void *state)
     return 0;
 }
 
+/* Nothing has come for a while: is a peer that something is wanted of gone? */
+static void look_for_the_lost(struct ct_tcp *tcp)
+{
+    uint64_t now_ns = ct_clock_mono_ns(&ct_clock_system);
+    uint64_t rest_ns = CT_MIN((uint64_t)ASK_NS, tcp->silence_ms * UINT64_C(1000000));
+
+    if (now_ns - tcp->asked_ns < rest_ns)
+        return;
+    tcp->asked_ns = now_ns;
+    for (int i = 0; i < tcp->lanes * tcp->size; i++)
+        if (tcp->wanted[i] != 0 && ct_tcp_is_silent(tcp->fds[i], tcp->silence_ms))
+            tcp->lost = i % tcp->size;
+}
+
 /* Level-triggered, and only for what the last attempt could not do: nothing is missed, and nothing
  * wakes that nobody waits for. */
 static void park(void *state, uint32_t armed, uint64_t timeout_ns)
@@ -238,8 +258,11 @@ static void park(void *state, uint32_t armed, uint64_t timeout_ns)
             tcp->polls[count++] = (struct pollfd){.fd = tcp->fds[i], .events = events};
     }
     tcp->polls[0] = (struct pollfd){.fd = tcp->bell, .events = POLLIN};
-    if (ppoll(tcp->polls, count, &limit, NULL) > 0 && tcp->polls[0].revents != 0)
+    int found = ppoll(tcp->polls, count, &limit, NULL);
+    if (found > 0 && tcp->polls[0].revents != 0)
         (void)!read(tcp->bell, &rings, sizeof rings);
+    if (found == 0)
+        look_for_the_lost(tcp);
 }
 
 static int missing(void *state, const struct ct_task *task)

@@ -51,6 +51,9 @@ struct ct_tcp {
 
     unsigned char *headers; /* of the messages that are coming in, one a peer */
     short *wanted;          /* [lane][peer]: the poll events that would help */
+    size_t silence_ms;      /* tcp_silence.h */
+    uint64_t asked_ns;      /* when the kernel was asked last */
+    int lost;               /* a peer that is silent; or -1 */
     struct pollfd *polls;
 };
 

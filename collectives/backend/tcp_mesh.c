@@ -1,5 +1,6 @@
 /* See tcp_mesh.h. One poll loop over the listener, what was dialled and what was accepted. */
 #include "backend/tcp_mesh.h"
+#include "backend/tcp_silence.h"
 
 #include "base/assert.h"
 #include "base/bytes.h"
@@ -210,6 +211,7 @@ static void admit(struct mesh *mesh, struct call_up *up)
     int yes = 1;
 
     (void)setsockopt(up->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    ct_tcp_keep_alive(up->fd, mesh->setup->tuning.tcp_silence_ms);
     mesh->fds[up->lane * mesh->setup->size + up->peer] = up->fd;
     up->stage = UNUSED;
     mesh->open--;

@@ -214,6 +214,18 @@ Test(mesh, a_member_that_does_not_come_is_a_timeout_with_its_name)
     pair_deinit(&pair);
 }
 
+/* The kernel took the connection for a process that hangs, or for a stranger who says nothing. */
+Test(mesh, a_listener_that_never_answers_is_a_timeout_with_its_name)
+{
+    struct pair pair;
+
+    pair_init(&pair, 50);
+    connect_rank(&pair, 1);
+    cr_assert_eq(pair.codes[1], CT_ETIMEOUT);
+    cr_assert_not_null(strstr(pair.errs[1].text, "rank 0"));
+    pair_deinit(&pair);
+}
+
 Test(mesh, nobody_listening_is_said_with_the_address)
 {
     struct pair pair;
