@@ -314,6 +314,12 @@ const struct ct_rdzv_params *ct_rdzv_params(const struct ct_rdzv *job)
     return &job->params;
 }
 
+const struct ct_rdzv_other *ct_rdzv_others(const struct ct_rdzv *job, size_t *ret_count)
+{
+    *ret_count = job->other_count;
+    return job->others;
+}
+
 const struct ct_rdzv_result *ct_rdzv_result(const struct ct_rdzv *job)
 {
     return &job->result;

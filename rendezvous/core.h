@@ -58,10 +58,13 @@ enum {
     CT_RDZV_TEXT_BYTES = 2048,   /* last words of a failed worker, with terminator */
     CT_RDZV_PATH_BYTES = 512,    /* of its error file, with terminator; a longer one is not told */
     CT_RDZV_VERDICT_MS = 200,    /* a job that is to end waits so long for an earlier failure */
-    CT_RDZV_ACTIONS_LIMIT = 24,  /* actions of one step */
-    CT_RDZV_REASON_BYTES = 200,  /* who cordoned a host and why, with terminator */
-    CT_RDZV_CORDONS = 64,        /* hosts that are cordoned at a time */
-    CT_RDZV_LEASE_MIN_MS = 100,  /* shorter leases are refused: a busy machine would lose nodes */
+    CT_RDZV_OTHERS = 16,         /* failures beside the root cause that are told */
+    CT_RDZV_OTHER_BYTES = 512,   /* the last words of each, with terminator */
+    CT_RDZV_SETTINGS_BYTES = 2001, /* settings that all nodes share, with terminator */
+    CT_RDZV_ACTIONS_LIMIT = 24,    /* actions of one step */
+    CT_RDZV_REASON_BYTES = 200,    /* who cordoned a host and why, with terminator */
+    CT_RDZV_CORDONS = 64,          /* hosts that are cordoned at a time */
+    CT_RDZV_LEASE_MIN_MS = 100,    /* shorter leases are refused: a busy machine would lose nodes */
 };
 
 /* What all nodes of a job must agree on; the first to join sets it. */
@@ -78,6 +81,9 @@ struct ct_rdzv_params {
     uint32_t cordon_faults;   /* losses of a host within an hour that cordon it; 0: never */
     uint32_t world_divides;   /* the number of ranks must divide this; 0: any will do */
     uint64_t config_hash;     /* of what the nodes run; 0 is not compared */
+    /* What makes that hash, a "--key=value" a line, as far as there is room: it decides nothing,
+     * and names what differs. */
+    char settings[CT_RDZV_SETTINGS_BYTES];
 };
 
 /* Defaults of the times above (join 600 s, last call 300 ms, lease 5 s, prepare 30 s, grow 2 s,
@@ -149,6 +155,16 @@ struct ct_rdzv_failure {
     char error_file[CT_RDZV_PATH_BYTES]; /* on the node; "" when there is none */
 };
 
+/* Another worker's bad end in the same round, in short. */
+struct ct_rdzv_other {
+    int32_t rank, local_rank, pid;
+    int32_t status, signal; /* as above */
+    uint64_t time_ms;       /* as above */
+    char host[CT_RDZV_HOST_BYTES];
+    char text[CT_RDZV_OTHER_BYTES];
+    char error_file[CT_RDZV_PATH_BYTES];
+};
+
 /* How a job ended. code 0: all ranks are done. */
 struct ct_rdzv_result {
     int32_t code;   /* enum ct_err */
@@ -156,6 +172,8 @@ struct ct_rdzv_result {
     uint64_t generation;
     uint32_t restarts; /* how often the job was restarted */
     struct ct_rdzv_failure cause;
+    const struct ct_rdzv_other *others; /* for agents, until on_closed returns */
+    size_t other_count;
 };
 
 /* What readers outside the job may take. */
@@ -386,6 +404,10 @@ uint64_t ct_rdzv_generation(const struct ct_rdzv *job); /* highest reserved */
 uint32_t ct_rdzv_restarts(const struct ct_rdzv *job);
 const struct ct_rdzv_params *ct_rdzv_params(const struct ct_rdzv *job);
 const struct ct_rdzv_result *ct_rdzv_result(const struct ct_rdzv *job);
+
+/* What else failed in the round of the root cause, in the order in which it was told; a daemon that
+ * was restarted since knows of none. */
+const struct ct_rdzv_other *ct_rdzv_others(const struct ct_rdzv *job, size_t *ret_count);
 
 /* The last committed round. */
 const struct ct_rdzv_roster *ct_rdzv_roster(const struct ct_rdzv *job);

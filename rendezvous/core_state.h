@@ -41,8 +41,10 @@ struct ct_rdzv {
     bool charged;
     bool has_cause;
     struct ct_rdzv_failure cause;
-    uint32_t failure_count; /* of nodes that reported one in this incident */
-    uint64_t verdict_ms;    /* HEAL, RUNNING: the job is to end then; UINT64_MAX: it is not */
+    uint32_t failure_count;                      /* of nodes that reported one in this incident */
+    struct ct_rdzv_other others[CT_RDZV_OTHERS]; /* those that are not the cause */
+    size_t other_count;
+    uint64_t verdict_ms; /* HEAL, RUNNING: the job is to end then; UINT64_MAX: it is not */
 
     /* Durability: the record that the phase waits for, 0 when none. */
     enum ct_rdzv_record pending;

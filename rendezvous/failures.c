@@ -80,14 +80,44 @@ static bool may_hear_of_earlier(const struct ct_rdzv *job, const struct ct_rdzv_
     return acts && failure->rank >= 0 && job->failure_count < job->count[CT_RDZV_ACTING];
 }
 
+/* Keep a failure that is not the cause, in short: the last lines that there is room for. */
+static void keep_other(struct ct_rdzv *job, const struct ct_rdzv_failure *failure)
+{
+    if (failure->rank < 0 || job->other_count == CT_RDZV_OTHERS)
+        return;
+    struct ct_rdzv_other *other = &job->others[job->other_count++];
+    *other = (struct ct_rdzv_other){
+        .rank = failure->rank,
+        .local_rank = failure->local_rank,
+        .pid = failure->pid,
+        .status = failure->status,
+        .signal = failure->signal,
+        .time_ms = failure->time_ms,
+    };
+    ct_str_copy(other->host, sizeof(other->host), failure->host);
+    ct_str_copy(other->error_file, sizeof(other->error_file), failure->error_file);
+    ct_str_copy(other->text, sizeof(other->text),
+                ct_str_last_lines(failure->text, sizeof(other->text) - 1));
+}
+
+/* Of two failures the better cause becomes the job's, the other one is kept beside it. */
+static void weigh(struct ct_rdzv *job, const struct ct_rdzv_failure *failure)
+{
+    if (!is_better_cause(job, failure)) {
+        keep_other(job, failure);
+        return;
+    }
+    if (job->has_cause)
+        keep_other(job, &job->cause);
+    job->cause = *failure;
+    job->has_cause = true;
+}
+
 /* Charge the incident to the budget, once. False: the job is closing or about to, because that was
  * one too many or because the failure is fatal. */
 static bool survives(struct ct_rdzv *job, const struct ct_rdzv_failure *failure)
 {
-    if (is_better_cause(job, failure)) {
-        job->cause = *failure;
-        job->has_cause = true;
-    }
+    weigh(job, failure);
     if (failure->fatal) {
         ct_rdzv_close(job, failure->code, status_of(failure), failure);
         return false;

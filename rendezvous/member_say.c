@@ -51,6 +51,7 @@ void ct_member_send_join(struct ct_member *member)
                  .cordon_faults = o->params.cordon_faults,
                  .world_divides = o->params.world_divides,
                  .config_hash = o->params.config_hash,
+                 .settings = o->params.settings,
                  .survivable = o->survivable},
     };
     say(member, &message);

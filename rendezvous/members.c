@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "base/str.h"
+#include "rendezvous/settings.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -59,13 +60,13 @@ static bool terms_differ(const struct ct_rdzv *job, const struct ct_rdzv_params 
     else if (asked->world_divides != p->world_divides)
         (void)snprintf(text, room, "a global batch of %u units here, of %u on the nodes before",
                        asked->world_divides, p->world_divides);
-    else if (asked->config_hash != p->config_hash && asked->config_hash != 0 && p->config_hash != 0)
+    else if (asked->config_hash == p->config_hash || asked->config_hash == 0 || p->config_hash == 0)
+        return false;
+    else if (!ct_rdzv_settings_differ(asked->settings, p->settings, text, room))
         (void)snprintf(text, room,
                        "the configuration has hash %016" PRIx64 " here, %016" PRIx64
                        " on the nodes before",
                        asked->config_hash, p->config_hash);
-    else
-        return false;
     return true;
 }
 
@@ -233,7 +234,7 @@ void ct_rdzv_take_in(struct ct_rdzv *job, struct ct_rdzv_member *newcomer)
 void ct_rdzv_on_join(struct ct_rdzv *job, const struct ct_rdzv_event *event)
 {
     const struct ct_rdzv_join *join = event->join;
-    char differs[256];
+    char differs[512];
     ct_rdzv_contact(job);
     if (terms_differ(job, &join->params, differs, sizeof(differs))) {
         refuse(job, event->link, CT_ECONFIG, 0,

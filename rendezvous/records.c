@@ -53,6 +53,7 @@ static void put_reserve(struct ct_buf *out, const struct ct_rdzv *job)
     put_u64(out, p->config_hash);
     for (size_t i = 0; i < CT_COUNT(numbers); i++)
         put_u32(out, numbers[i]);
+    put_str(out, p->settings);
 }
 
 static void put_publication(struct ct_buf *out, const struct ct_rdzv_publication *published)
@@ -228,6 +229,7 @@ static void get_reserve(struct cursor *cursor, struct ct_record *record)
     for (size_t i = 0; i < CT_COUNT(numbers); i++)
         *numbers[i] = get_u32(cursor);
     record->charged = get_u32(cursor) != 0;
+    get_str(cursor, p->settings, sizeof(p->settings));
     if (cursor->rc == 0 && ct_rdzv_params_check(p, NULL) != 0)
         cursor->rc = CT_EPROTOCOL;
 }

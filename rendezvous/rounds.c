@@ -276,6 +276,7 @@ static void start_round(struct ct_rdzv *job)
     job->charged = false;
     job->has_cause = false;
     job->failure_count = 0;
+    job->other_count = 0;
     job->running_since_ms = job->now_ms;
     job->store_lost = false;
     job->leave_until_ms = job->leavers > 0 ? job->now_ms + job->params.prepare_ms : UINT64_MAX;

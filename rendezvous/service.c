@@ -291,7 +291,7 @@ static uint32_t clamp_u32(uint64_t value)
 
 static struct ct_rdzv_params params_of(const struct ct_msg_join *m)
 {
-    return (struct ct_rdzv_params){
+    struct ct_rdzv_params params = {
         .nodes_min = m->nodes_min,
         .nodes_max = m->nodes_max,
         .max_restarts = m->max_restarts,
@@ -305,6 +305,8 @@ static struct ct_rdzv_params params_of(const struct ct_msg_join *m)
         .world_divides = m->world_divides,
         .config_hash = m->config_hash,
     };
+    ct_str_copy(params.settings, sizeof(params.settings), m->settings);
+    return params;
 }
 
 /* The job that a JOIN means, begun if there is none; NULL when it was refused. */

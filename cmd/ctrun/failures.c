@@ -34,14 +34,19 @@ const char *failures_text(const struct ct_worker_failure *failure)
     return file->callstack[0] != '\0' ? file->callstack : file->message;
 }
 
+static void begin(struct failures *failures, uint64_t generation)
+{
+    if (generation == failures->generation)
+        return;
+    failures_deinit(failures);
+    failures_init(failures);
+    failures->generation = generation;
+}
+
 void failures_add(struct failures *failures, uint64_t generation, const char *host,
                   const struct ct_worker_failure *failure)
 {
-    if (generation != failures->generation) {
-        failures_deinit(failures);
-        failures_init(failures);
-        failures->generation = generation;
-    }
+    begin(failures, generation);
     if (failures->count == FAILURES_MAX)
         return;
     failures->list[failures->count++] = (struct ct_failure){
@@ -55,6 +60,30 @@ void failures_add(struct failures *failures, uint64_t generation, const char *ho
         .path = keep(failures, failure->error_file != NULL ? failure->own_error_file : ""),
         .text = keep(failures, failures_text(failure)),
     };
+}
+
+void failures_add_others(struct failures *failures, const struct ct_rdzv_result *result)
+{
+    uint64_t generation = result->generation;
+
+    for (size_t i = 0; i < result->other_count; i++) {
+        const struct ct_rdzv_other *other = &result->others[i];
+
+        if (failures_of(failures, generation, other->rank) != NULL ||
+            failures->count == FAILURES_MAX)
+            continue;
+        begin(failures, generation);
+        failures->list[failures->count++] = (struct ct_failure){
+            .host = keep(failures, other->host),
+            .rank = (uint32_t)other->rank,
+            .local_rank = (uint32_t)other->local_rank,
+            .pid = other->pid,
+            .end = {.status = other->status, .signal = other->signal},
+            .time_ms = (int64_t)other->time_ms,
+            .path = keep(failures, other->error_file),
+            .text = keep(failures, other->text),
+        };
+    }
 }
 
 const struct ct_failure *failures_of(const struct failures *failures, uint64_t generation,

@@ -1,4 +1,5 @@
-/* How the workers of this node ended badly in the newest round in which any did, kept for the
+/* How workers ended badly in the newest round in which any did, those of this node, at last those
+ * of others; kept for the
  * closing words, for torchrun's table and for error files. */
 #ifndef CT_CTRUN_FAILURES_H
 #define CT_CTRUN_FAILURES_H
@@ -6,6 +7,7 @@
 #include "base/arena.h"
 #include "launch/report.h"
 #include "launch/workers_uv.h"
+#include "rendezvous/core.h"
 
 enum { FAILURES_MAX = 64 }; /* more are not kept */
 
@@ -25,6 +27,9 @@ const char *failures_text(const struct ct_worker_failure *failure);
 /* Keep one; the first of a newer round replaces all older ones. */
 void failures_add(struct failures *failures, uint64_t generation, const char *host,
                   const struct ct_worker_failure *failure);
+
+/* Those of other nodes, as the rendezvous tells them when the job has ended. */
+void failures_add_others(struct failures *failures, const struct ct_rdzv_result *result);
 
 /* The one of this rank, NULL for none. */
 const struct ct_failure *failures_of(const struct failures *failures, uint64_t generation,

@@ -2,6 +2,7 @@
 #include "job.h"
 
 #include "base/assert.h"
+#include "base/hash.h"
 #include "base/str.h"
 #include "hardware.h"
 
@@ -61,10 +62,26 @@ static const char *decide_run_id(struct job *job)
     return ct_arena_strndup(&job->arena, text, strcspn(text, "\n"));
 }
 
-/* Who serves PyTorch's store is all that the nodes of a script must agree on. */
-static uint64_t hash_of_script(const struct ct_config *cfg)
+/* What all nodes must agree on. Of a script, that is who serves PyTorch's store. */
+static int decide_settings(struct job *job, struct ct_error *err)
 {
-    return (uint64_t)cfg->launch.torch_store + 1;
+    const struct ct_config *cfg = &job->cfg;
+    bool native = cfg->command.file != NULL;
+    struct ct_buf text;
+
+    ct_buf_init(&text, 0);
+    (void)ct_buf_printf(&text, "what runs:=a %s\n", native ? "train.yaml" : "script");
+    if (native)
+        ct_config_settings(cfg, &text);
+    else
+        (void)ct_buf_printf(&text, "--torch_store=%s\n",
+                            ct_config_word(cfg, &cfg->launch.torch_store));
+    job->settings = ct_arena_strdup(&job->arena, ct_buf_str(&text));
+    job->config_hash = native ? ct_config_hash(cfg) : ct_hash64(ct_buf_str(&text), text.size, 0);
+    ct_buf_deinit(&text);
+    return job->settings != NULL
+               ? 0
+               : ct_error_set(err, CT_ENOMEM, "out of memory for what the nodes agree on");
 }
 
 int job_decide(struct job *job, char *const *args, char *const *env, struct ct_error *err)
@@ -82,10 +99,11 @@ int job_decide(struct job *job, char *const *args, char *const *env, struct ct_e
     job->alone = cfg->launch.standalone ||
                  (cfg->launch.nnodes.max == 1 && cfg->launch.rdzv_endpoint[0] == '\0');
     job->run_id = decide_run_id(job);
-    job->config_hash = cfg->command.file != NULL ? ct_config_hash(cfg) : hash_of_script(cfg);
     if (job->host == NULL || job->run_id == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory for names");
-    rc = decide_program(job, args, err);
+    rc = decide_settings(job, err);
+    if (rc == 0)
+        rc = decide_program(job, args, err);
     if (rc == 0)
         rc = hardware_decide(job, err);
     if (rc == 0)

@@ -23,6 +23,7 @@ struct job {
     const char *run_id;           /* the job's name for programs (TORCHELASTIC_RUN_ID) */
     struct folder folder;         /* of its workers' files; node_run drops it */
     uint64_t config_hash;         /* of what must be equal on all nodes; 0: nothing */
+    const char *settings;         /* that, a "--key=value" a line */
     uint32_t slots;               /* workers on this node */
     uint32_t omp_threads;         /* each */
     const struct ct_cpus *cpus;   /* of each worker; NULL: workers are not pinned */

@@ -187,14 +187,8 @@ static struct ct_rdzv_failure failure_of(const struct node *node,
     };
     uint64_t now_ms = ct_clock_wall_ns(&ct_clock_system) / 1000000;
     const char *text = failures_text(failure);
-    size_t length = strlen(text), room = sizeof told.text - 1;
 
-    if (length > room) { /* the last lines that fit */
-        const char *newline = strchr(text + (length - room), '\n');
-
-        text = newline != NULL && newline[1] != '\0' ? newline + 1 : text + (length - room);
-    }
-    (void)ct_str_copy(told.text, sizeof told.text, text);
+    (void)ct_str_copy(told.text, sizeof told.text, ct_str_last_lines(text, sizeof told.text - 1));
     if (failure->error_file != NULL && strlen(failure->own_error_file) < sizeof told.error_file)
         (void)ct_str_copy(told.error_file, sizeof told.error_file, failure->own_error_file);
     if (told.time_ms == 0 || told.time_ms > now_ms)
@@ -407,6 +401,8 @@ static void on_closed(void *context, const struct ct_rdzv_result *result)
     struct node *node = context;
 
     node->result = *result;
+    node->has_part = node->failures.generation == result->cause.generation;
+    failures_add_others(&node->failures, result);
     node->closed_generation = result->generation;
     node_end(node, NULL);
 }

@@ -107,6 +107,7 @@ struct node {
     struct ct_rdzv_result result; /* when `error.code` is 0 */
     int32_t cause_node;           /* the root cause's node, -1: unknown */
     bool first_node;              /* in the last round */
+    bool has_part;                /* in its failure */
     bool named_file;              /* the closing words name an error file */
     struct ct_error error;
     int status;

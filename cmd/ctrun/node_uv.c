@@ -4,6 +4,7 @@
 #include "node_uv.h"
 
 #include "base/assert.h"
+#include "base/str.h"
 #include "node_state_uv.h"
 
 #include <signal.h>
@@ -325,6 +326,7 @@ static int join(struct node *node, struct ct_error *err)
     options.params.grow_ms = (uint32_t)cfg->launch.grow_ms;
     options.params.prepare_ms += (uint32_t)cfg->launch.grace_ms;
     options.params.config_hash = job->config_hash;
+    (void)ct_str_copy(options.params.settings, sizeof options.params.settings, job->settings);
     options.params.world_divides = world_divides(job);
     return ct_agent_start(&node->agent, &node->loop, &options, &callbacks, err);
 }

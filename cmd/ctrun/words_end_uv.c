@@ -61,7 +61,7 @@ static void print_table(const struct node *node, const struct ct_failure *root, 
 static bool wants_table(const struct node *node)
 {
     const struct job *job = node->job;
-    bool has_part = node->first_node || node->failures.generation == node->result.cause.generation;
+    bool has_part = node->first_node || node->has_part;
 
     return node->result.cause.rank >= 0 && node->result.cause.pid > 0 && has_part &&
            (job->as_torchrun || !job->program.native);

@@ -221,6 +221,17 @@ bool ct_str_copy(char *to, size_t room, const char *from)
     return fits;
 }
 
+const char *ct_str_last_lines(const char *text, size_t size)
+{
+    size_t length = strlen(text);
+
+    if (length <= size)
+        return text;
+    text += length - size;
+    const char *newline = strchr(text, '\n');
+    return newline != NULL && newline[1] != '\0' ? newline + 1 : text;
+}
+
 /* Bytes of the valid sequence at `s` (0 when invalid or cut), by RFC 3629's table. */
 static size_t utf8_sequence(const unsigned char *s, size_t size)
 {

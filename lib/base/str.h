@@ -39,6 +39,9 @@ int ct_natural_compare(const char *a, const char *b);
 /* Copy with truncation, always terminated (room > 0). Returns false when it was cut. */
 bool ct_str_copy(char *to, size_t room, const char *from);
 
+/* The last lines of `text`, whole ones if it can be, that have at most `size` bytes together. */
+const char *ct_str_last_lines(const char *text, size_t size);
+
 /* How many bytes at `text` (at most `size`) form a valid UTF-8 prefix. */
 size_t ct_utf8_valid_prefix(const char *text, size_t size);
 

@@ -220,6 +220,10 @@ uint64_t ct_config_requeue_signals(const struct ct_config *cfg);
  * settings do not enter it). */
 uint64_t ct_config_hash(const struct ct_config *cfg);
 
+/* Append what makes that number, a "--key=value" a line, in the order of config.def; keys that have
+ * their default are left out. */
+void ct_config_settings(const struct ct_config *cfg, struct ct_buf *to);
+
 /* ---- writing -------------------------------------------------------------------------------- */
 
 /* Append the effective values as a YAML file that means the same; each line's comment says where

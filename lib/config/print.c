@@ -91,3 +91,22 @@ uint64_t ct_config_hash(const struct ct_config *cfg)
     ct_buf_deinit(&text);
     return hash;
 }
+
+void ct_config_settings(const struct ct_config *cfg, struct ct_buf *to)
+{
+    struct ct_buf value;
+    union ct_config_any any;
+
+    ct_buf_init(&value, 0);
+    for (size_t i = 0; i < CT_CONFIG_KEYS; i++) {
+        const struct ct_config_key *key = &ct_config_keys[i];
+        if (!is_shared(key))
+            continue;
+        ct_buf_clear(&value);
+        ct_config_value_fetch(key, cfg, &any);
+        ct_config_value_write(key, &any, &value);
+        if (strcmp(ct_buf_str(&value), key->standard) != 0)
+            (void)ct_buf_printf(to, "--%s=%s\n", key->path, ct_buf_str(&value));
+    }
+    ct_buf_deinit(&value);
+}

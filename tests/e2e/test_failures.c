@@ -59,6 +59,35 @@ Test(failures, the_first_error_is_the_cause_although_its_worker_ends_last)
     proc_free(&run);
 }
 
+Test(failures, the_table_has_the_failures_of_other_nodes)
+{
+    struct proc daemon, nodes[2];
+    const char *endpoint = e2e_daemon(&daemon);
+    const char *fail = e2e_script("fail", "#!/bin/sh\n: > here.$RANK\n"
+                                          "until [ -e here.0 -a -e here.1 ]; do sleep 0.01; done\n"
+                                          "echo rank $RANK says why >&2\nexit $((RANK + 3))\n");
+
+    for (int i = 0; i < 2; i++)
+        e2e_start(&nodes[i], "--nnodes=2", "--rdzv_endpoint", endpoint, "--node_rank",
+                  i == 0 ? "0" : "1", "--join_timeout=20s", fail, NULL);
+    for (int i = 0; i < 2; i++) {
+        int status = proc_finish(&nodes[i], 30);
+        bool is_cause = status == 3 + i;
+        cr_assert(status == 3 || status == 4, "%s", ct_buf_str(&nodes[i].text));
+        e2e_said(&nodes[i], "Failures:\n[1]:\n");
+        e2e_said(&nodes[i], "  rank      : 0 (local_rank: 0)\n  exitcode  : 3 (pid: ");
+        e2e_said(&nodes[i], "  rank      : 1 (local_rank: 0)\n  exitcode  : 4 (pid: ");
+        /* The last words of the cause are quoted above the table, those of others in it. */
+        if (is_cause)
+            e2e_said(&nodes[i], i == 0 ? "traceback : rank 1 says why" : "traceback : rank 0 says");
+    }
+    cr_assert_eq(kill(daemon.pid, SIGTERM), 0);
+    (void)proc_finish(&daemon, 10);
+    for (int i = 0; i < 2; i++)
+        proc_free(&nodes[i]);
+    proc_free(&daemon);
+}
+
 Test(failures, a_restart_says_what_the_error_was)
 {
     struct proc run;

@@ -266,6 +266,7 @@ Test(store, nodes_that_disagree_on_who_serves_do_not_meet)
     cr_assert_eq(e2e_run(&nodes[1], "--nnodes=2", "--rdzv_endpoint", endpoint,
                          "--torch_store=local", "--join_timeout=20s", show, NULL),
                  2, "%s", ct_buf_str(&nodes[1].text));
+    e2e_said(&nodes[1], "--torch_store local here, agent on the nodes before");
     e2e_said(&nodes[1], "all nodes must be started alike");
     cr_assert_eq(kill(nodes[0].pid, SIGINT), 0);
     (void)proc_finish(&nodes[0], 20);

@@ -111,6 +111,16 @@ Test(str, copying_terminates_and_reports_the_cut)
     cr_assert_str_eq(room, "abc");
 }
 
+Test(str, the_last_lines_that_fit_are_whole_ones)
+{
+    cr_assert_str_eq(ct_str_last_lines("one\ntwo\nthree\n", 100), "one\ntwo\nthree\n");
+    cr_assert_str_eq(ct_str_last_lines("one\ntwo\nthree\n", 14), "one\ntwo\nthree\n");
+    cr_assert_str_eq(ct_str_last_lines("one\ntwo\nthree\n", 13), "two\nthree\n");
+    cr_assert_str_eq(ct_str_last_lines("one\ntwo\nthree\n", 7), "three\n");
+    cr_assert_str_eq(ct_str_last_lines("one\ntwo\nthree\n", 4), "ree\n");
+    cr_assert_str_eq(ct_str_last_lines("", 4), "");
+}
+
 Test(str, utf8_prefix_stops_at_the_first_wrong_byte)
 {
     cr_assert_eq(ct_utf8_valid_prefix("gr\xc3\xbc\xc3\x9f", 6), 6);

@@ -390,7 +390,9 @@ Test(layers, the_hash_changes_with_what_nodes_must_agree_on_and_with_nothing_els
 {
     struct loaded *standard = load_argv((const char *const[]){NULL});
     uint64_t hash = ct_config_hash(&standard->cfg);
+    struct ct_buf before = {0};
 
+    ct_config_settings(&standard->cfg, &before);
     for (size_t i = 0; i < CT_CONFIG_KEYS; i++) {
         const struct ct_config_key *key = &ct_config_keys[i];
         char option[256], text[TEXT_ROOM];
@@ -407,9 +409,17 @@ Test(layers, the_hash_changes_with_what_nodes_must_agree_on_and_with_nothing_els
         bool shared = (section == NULL || section->shared) && key->type != CT_CONFIG_TYPE_INPUT;
         bool changed = strcmp(ct_buf_str(&value), ct_buf_str(&normal)) != 0; /* mlp is alone */
         cr_assert_eq(ct_config_hash(&l->cfg) != hash, shared && changed, "%s", option);
+        struct ct_buf settings = {0};
+        ct_config_settings(&l->cfg, &settings);
+        cr_assert_eq(strcmp(ct_buf_str(&settings), ct_buf_str(&before)) != 0, shared && changed,
+                     "%s: %s", option, ct_buf_str(&settings));
+        if (shared && changed)
+            cr_assert_not_null(strstr(ct_buf_str(&settings), option));
+        ct_buf_deinit(&settings);
         unload(l);
         ct_buf_deinit(&value);
         ct_buf_deinit(&normal);
     }
+    ct_buf_deinit(&before);
     unload(standard);
 }

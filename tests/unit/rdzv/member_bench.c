@@ -73,6 +73,8 @@ static void on_closed(void *context, const struct ct_rdzv_result *result)
     struct bench *b = context;
     b->closes++;
     b->result = *result;
+    if (result->other_count > 0)
+        b->other = result->others[0];
 }
 
 static void on_released(void *context)

@@ -93,6 +93,7 @@ static void join(struct bench *b, uint32_t index, const char *job, uint32_t node
                                     .host = host,
                                     .address = "10.0.0.1",
                                     .role = "default",
+                                    .settings = "",
                                     .join_timeout_ms = 60000,
                                     .last_call_ms = 1,
                                     .lease_ms = 1000,

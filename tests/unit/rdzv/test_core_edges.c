@@ -1,4 +1,5 @@
 /* What a job does with what should not be: wrong nodes, full disks, late and repeated messages. */
+#include "base/str.h"
 #include "scene.h"
 
 #include <criterion/criterion.h>
@@ -85,6 +86,10 @@ Test(core_edges, nodes_that_run_another_configuration_are_refused)
     scene_join(&s, "b");
     cr_assert_eq(scene_host(&s, "b")->refused, CT_ECONFIG);
     cr_assert_not_null(strstr(scene_host(&s, "b")->refusal, "the configuration has hash"));
+    ct_str_copy(s.params.settings, sizeof(s.params.settings), "--torch_store=local\n");
+    scene_join(&s, "d");
+    cr_assert_not_null(
+        strstr(scene_host(&s, "d")->refusal, "--torch_store local here, its default on the nodes"));
     s.params.config_hash = 0; /* nothing to compare: a plain program */
     scene_join(&s, "c");
     cr_assert_eq(scene_host(&s, "c")->refused, 0);
@@ -348,6 +353,10 @@ Test(core_edges, the_end_waits_a_moment_for_a_failure_that_happened_before)
     cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_CLOSED);
     cr_assert_eq(ct_rdzv_result(s.job)->status, 7);
     cr_assert_str_eq(ct_rdzv_result(s.job)->cause.host, "b");
+    size_t count;
+    const struct ct_rdzv_other *others = ct_rdzv_others(s.job, &count);
+    cr_assert_eq(count, 1, "the one that took itself for the cause is told beside it");
+    cr_assert_eq(others[0].status, 1);
     scene_deinit(&s);
 }
 

@@ -267,6 +267,7 @@ static uint64_t join(struct world *world, uint64_t now_ms, uint64_t seq, uint64_
                                           .host = "h",
                                           .address = "",
                                           .role = "default",
+                                          .settings = "",
                                           .join_timeout_ms = 1000,
                                           .last_call_ms = 1,
                                           .lease_ms = 1000,

@@ -360,8 +360,11 @@ Test(member, the_end_answers_what_is_open_and_is_told_once)
     struct bench b;
     bench_run(&b);
     cr_assert_eq(add_set(&b, 10, 1), 0);
+    struct ct_wire_other_failure other = {
+        .rank = 5, .local_rank = 1, .host = "y", .text = "also", .error_file = ""};
     struct ct_message m = {.type = CT_MSG_CLOSE,
-                           .close = {.status = 3,
+                           .close = {.others = {.data = &other, .count = 1},
+                                     .status = 3,
                                      .host = "x",
                                      .text = "why",
                                      .time_ms = 1790000000123,
@@ -373,6 +376,9 @@ Test(member, the_end_answers_what_is_open_and_is_told_once)
     cr_assert_str_eq(b.result.cause.text, "why");
     cr_assert_eq(b.result.cause.time_ms, 1790000000123);
     cr_assert_str_eq(b.result.cause.error_file, "/logs/error.json");
+    cr_assert_eq(b.result.other_count, 1);
+    cr_assert_eq(b.other.rank, 5);
+    cr_assert_str_eq(b.other.text, "also");
     cr_assert_eq(b.replies, 1);
     cr_assert_eq(b.disconnects, 1);
     cr_assert_eq(add_set(&b, 11, 1), CT_ECLOSED);

@@ -107,6 +107,7 @@ static struct ct_message join_of(struct peer *peer, uint32_t nodes)
                                         .host = "h",
                                         .address = "",
                                         .role = "default",
+                                        .settings = "",
                                         .join_timeout_ms = 60000,
                                         .last_call_ms = 1,
                                         .lease_ms = 1000,
@@ -147,11 +148,11 @@ Test(service, two_versions_part_with_a_sentence)
     struct peer *peer = open_peer(&b, 0);
     hello(&b, peer, "j", CT_WIRE_PROTOCOL + 1);
     cr_assert_eq(peer->refused, CT_EPROTOCOL);
-    cr_assert_not_null(strstr(peer->text, "is newer than this rendezvous (protocol 3, here 2)"),
+    cr_assert_not_null(strstr(peer->text, "is newer than this rendezvous (protocol 4, here 3)"),
                        "%s", peer->text);
     peer = open_peer(&b, 1);
     hello(&b, peer, "j", CT_WIRE_PROTOCOL - 1);
-    cr_assert_not_null(strstr(peer->text, "is older than this rendezvous (protocol 1, here 2): "
+    cr_assert_not_null(strstr(peer->text, "is older than this rendezvous (protocol 2, here 3): "
                                           "install the same version"),
                        "%s", peer->text);
     ct_service_free(b.service);
