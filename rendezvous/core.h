@@ -333,6 +333,7 @@ struct ct_rdzv_member {
     bool barred;           /* an operator keeps its host out of new rounds */
     bool presumed;         /* known from the journal alone, not heard of yet */
     bool hung_up;          /* its end closed the last connection */
+    uint64_t failed;       /* newest round in which it reported a failure */
     uint64_t contested_ms; /* when somebody else wanted its node rank; 0: nobody */
     char host[CT_RDZV_HOST_BYTES];
     char address[CT_RDZV_ADDRESS_BYTES];

@@ -113,11 +113,10 @@ static void weigh(struct ct_rdzv *job, const struct ct_rdzv_failure *failure)
     job->has_cause = true;
 }
 
-/* Charge the incident to the budget, once. False: the job is closing or about to, because that was
- * one too many or because the failure is fatal. */
+/* Charge the incident to the budget, once; the failure was weighed. False: the job is closing or
+ * about to, because that was one too many or because the failure is fatal. */
 static bool survives(struct ct_rdzv *job, const struct ct_rdzv_failure *failure)
 {
-    weigh(job, failure);
     if (failure->fatal) {
         ct_rdzv_close(job, failure->code, status_of(failure), failure);
         return false;
@@ -159,6 +158,8 @@ void ct_rdzv_lost(struct ct_rdzv *job, const struct ct_rdzv_member *member,
         break;
     case CT_RDZV_PREPARE:
         failure = loss_of(job, member, why);
+        if (counts)
+            weigh(job, &failure);
         if (counts && !survives(job, &failure))
             return;
         if (member->place >= 0 && !done)
@@ -171,9 +172,13 @@ void ct_rdzv_lost(struct ct_rdzv *job, const struct ct_rdzv_member *member,
         if (was != CT_RDZV_ACTING)
             break;
         failure = loss_of(job, member, why);
-        if (member->leaving && job->verdict_ms != UINT64_MAX)
+        if (member->leaving && job->verdict_ms != UINT64_MAX) {
             ct_rdzv_conclude(job);
-        else if (member->leaving || survives(job, &failure))
+            break;
+        }
+        if (!member->leaving)
+            weigh(job, &failure);
+        if (member->leaving || survives(job, &failure))
             ct_rdzv_change(job, member->leaving ? CT_RDZV_REASON_LEAVE : CT_RDZV_REASON_LOST,
                            false);
         break;
@@ -196,16 +201,24 @@ static void tell(struct ct_rdzv *job, const struct ct_rdzv_member *member,
 void ct_rdzv_on_failure(struct ct_rdzv *job, struct ct_rdzv_member *member,
                         const struct ct_rdzv_failure *failure)
 {
+    bool acts = ct_rdzv_acts(job);
+    bool hurries =
+        job->phase == CT_RDZV_PREPARE && (member->state == CT_RDZV_ASKED || failure->fatal);
+
     if (member->place < 0 || failure->generation != job->roster.generation)
         return;
-    tell(job, member, failure);
-    job->failure_count++;
-    if (ct_rdzv_acts(job)) {
-        if (survives(job, failure))
-            ct_rdzv_change(job, CT_RDZV_REASON_FAILURE, false);
-    } else if (job->phase == CT_RDZV_PREPARE &&
-               (member->state == CT_RDZV_ASKED || failure->fatal)) {
-        if (survives(job, failure))
-            ct_rdzv_hurry(job, CT_RDZV_REASON_FAILURE);
+    if (member->failed != failure->generation) { /* else it repeats what waits for a verdict */
+        tell(job, member, failure);
+        job->failure_count++;
+        if (acts || hurries) {
+            member->failed = failure->generation;
+            weigh(job, failure);
+        }
     }
+    if ((!acts && !hurries) || !survives(job, failure))
+        return;
+    if (acts)
+        ct_rdzv_change(job, CT_RDZV_REASON_FAILURE, false);
+    else
+        ct_rdzv_hurry(job, CT_RDZV_REASON_FAILURE);
 }

@@ -181,7 +181,7 @@ static void send_ack(struct ct_service_job *job, uint64_t now_ms,
 
 /* All but the root cause itself. Returns how many. */
 static uint32_t list_others(const struct ct_service_job *job,
-                          struct ct_wire_other_failure list[CT_RDZV_OTHERS])
+                            struct ct_wire_other_failure list[CT_RDZV_OTHERS])
 {
     size_t known;
     uint32_t count = 0;

@@ -360,6 +360,25 @@ Test(core_edges, the_end_waits_a_moment_for_a_failure_that_happened_before)
     scene_deinit(&s);
 }
 
+Test(core_edges, a_failure_that_is_repeated_is_not_another_one)
+{
+    struct scene s;
+    scene_init(&s, 2, 2, 0);
+    scene_run(&s, "a b");
+    scene_at(&s, 5000, true);
+    scene_fail_since(&s, "a", 1, 4990);
+    scene_at(&s, 5050, true);
+    scene_fail_since(&s, "a", 1, 4990);
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_RUNNING, "b may know of an earlier one still");
+    scene_fail_since(&s, "b", 7, 4980);
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_CLOSED);
+    cr_assert_eq(ct_rdzv_result(s.job)->status, 7);
+    size_t count;
+    (void)ct_rdzv_others(s.job, &count);
+    cr_assert_eq(count, 1);
+    scene_deinit(&s);
+}
+
 Test(core_edges, a_job_that_is_to_end_makes_no_other_round)
 {
     struct scene s;
