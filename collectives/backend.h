@@ -28,14 +28,18 @@ struct ct_blob {
     unsigned char data[CT_BLOB_BYTES];
 };
 
+struct ct_table; /* tuning.h */
+
 struct ct_setup {
     struct ct_job *job;
     const char *key; /* unique to this group in the round: "world/1" */
     int rank, size;  /* in the group */
     const int *ranks;
-    uint64_t deadline_ns; /* of the creation */
-    bool encrypt;         /* what leaves the node, or may */
-    struct ct_tuning tuning;
+    uint64_t deadline_ns;          /* of the creation */
+    bool encrypt;                  /* what leaves the node, or may */
+    const struct ct_tuning *given; /* by the caller, for groups that this one makes */
+    const struct ct_table *table;  /* of the machine of member 0 */
+    struct ct_tuning tuning;       /* what comes of both, for the backend that is tried */
 
     const char *backend; /* the one that is tried */
     bool automatic;      /* nobody asked for it by name */

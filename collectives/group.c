@@ -6,6 +6,7 @@
  * one table, all others wait for that: 2 * size requests in all. Keys carry the group's name and
  * how often it was made, so that a name can be used again. */
 #include "recorder.h"
+#include "tuning.h"
 
 #include "base/assert.h"
 #include "base/clock.h"
@@ -218,6 +219,63 @@ static bool try_next(int code)
     return code != CT_ETIMEOUT && code != CT_EREVOKED && code != CT_ECLOSED && code != CT_ENOMEM;
 }
 
+/* ---- the machine's table ---------------------------------------------------------------------*/
+
+/* What member 0 hands to the others: its table as text, or why there is none. */
+struct handed {
+    int32_t code;
+    char text[CT_TABLE_TEXT];
+};
+
+/* Threads of one process are tests, and choose alike on every machine. */
+static int load_table(const struct ct_setup *setup, struct ct_table *table, struct handed *handed,
+                      struct ct_error *err)
+{
+    struct ct_buf text;
+
+    handed->code = setup->job->world == NULL ? ct_table_load(table, err) : 0;
+    ct_buf_init(&text, sizeof handed->text - 1);
+    if (handed->code == 0 && table->count > 0)
+        ct_table_print(table, &text);
+    (void)ct_str_copy(handed->text, sizeof handed->text,
+                      handed->code == 0 ? ct_buf_str(&text) : err->text);
+    ct_buf_deinit(&text);
+    return handed->code;
+}
+
+/* Member 0's table, at each member: so all choose alike. */
+static int share_table(const struct ct_setup *setup, struct ct_table *table, struct ct_error *err)
+{
+    const struct ct_kv *kv = &setup->job->kv;
+    struct handed *handed = calloc(1, sizeof *handed);
+    struct ct_kv_value value = {handed, sizeof *handed};
+    char key[320];
+
+    if (handed == NULL)
+        return ct_error_set(err, CT_ENOMEM, "no memory for a tuning table");
+    key_of(key, sizeof key, setup, "tuning", 0);
+    int code = 0;
+    if (setup->rank == 0) {
+        code = load_table(setup, table, handed, err);
+        int told = kv->set(kv->context, key, handed,
+                           offsetof(struct handed, text) + strlen(handed->text) + 1);
+        code = code == 0 && told != 0 ? store_error(setup, told, 0, err) : code;
+    } else {
+        code = kv->wait(kv->context, key, &value, remaining_ms(setup));
+        if (code != 0)
+            code = store_error(setup, code, 0, err);
+        else if (value.size <= offsetof(struct handed, text) || value.size > sizeof *handed)
+            code = store_error(setup, CT_EPROTOCOL, 0, err);
+        handed->text[sizeof handed->text - 1] = '\0';
+        if (code == 0 && handed->code != 0)
+            code = ct_error_set(err, handed->code, "rank %d: %s", setup->ranks[0], handed->text);
+        else if (code == 0)
+            code = ct_table_parse(table, handed->text, strlen(handed->text), err);
+    }
+    free(handed);
+    return code;
+}
+
 static int open_first(struct ct_group *group, struct ct_setup *setup, const char *wanted,
                       struct ct_error *err)
 {
@@ -237,6 +295,7 @@ static int open_first(struct ct_group *group, struct ct_setup *setup, const char
         group->state = NULL;
         setup->backend = backend->name;
         setup->automatic = strcmp(wanted, "auto") == 0;
+        setup->tuning = ct_table_tuning(setup->table, backend->name, setup->size, &group->tuning);
         code = open_backend(group, setup, cards, err);
         if (code == 0)
             break;
@@ -249,6 +308,7 @@ static int open_first(struct ct_group *group, struct ct_setup *setup, const char
     free(cards);
     if (code == 0)
         group->backend->settle(group->state);
+    group->sizes = setup->tuning;
     return code;
 }
 
@@ -315,8 +375,9 @@ static int fill_members(struct ct_group *group, const struct ct_group_options *o
 }
 
 static int form(struct ct_group *group, const struct ct_group_options *options,
-                const struct ct_tuning *tuning, struct ct_error *err)
+                struct ct_error *err)
 {
+    struct ct_table table = {.count = 0};
     uint64_t start_ns = ct_clock_mono_ns(&ct_clock_system);
     const char *name = options->name != NULL ? options->name : "world";
     char key[256];
@@ -339,9 +400,12 @@ static int form(struct ct_group *group, const struct ct_group_options *options,
                              .ranks = group->ranks,
                              .deadline_ns = start_ns + group->timeout_ms * 1000000u,
                              .encrypt = group->encrypt,
-                             .tuning = ct_tuning_complete(tuning),
+                             .given = &group->tuning,
+                             .table = &table,
                              .failed_elsewhere = failed_elsewhere};
-    return open_first(group, &setup, group->size == 1 ? "auto" : group->wanted, err);
+    code = group->size == 1 ? 0 : share_table(&setup, &table, err);
+    return code != 0 ? code
+                     : open_first(group, &setup, group->size == 1 ? "auto" : group->wanted, err);
 }
 
 /* The table's own text for a name: what the caller gave may not live as long as the group. */
@@ -372,7 +436,7 @@ int ct_group_make(struct ct_job *job, const struct ct_group_options *options,
         group->requests[i].next_free = group->free;
         group->free = &group->requests[i];
     }
-    code = form(group, options, tuning, err);
+    code = form(group, options, err);
     if (code != 0) {
         ct_group_free(group);
         return code;

@@ -35,6 +35,7 @@ struct ct_group {
     const char *wanted;          /* the backend that was asked for, or "auto" */
     bool encrypt;                /* as asked for */
     struct ct_tuning tuning;     /* as given */
+    struct ct_tuning sizes;      /* as they are */
     uint64_t splits;             /* how often it was split */
     struct ct_group_lane *lanes; /* [direction][peer] */
     uint64_t timeout_ms;

@@ -137,7 +137,7 @@ static int make_part(struct ct_hier *hier, const struct ct_setup *setup,
     int count = places[0], first = places[1], stride = places[2];
     int *ranks = calloc((size_t)count, sizeof *ranks);
     uint64_t now = ct_clock_mono_ns(&ct_clock_system);
-    struct ct_tuning tuning = setup->tuning;
+    struct ct_tuning tuning = *setup->given;
     struct ct_group_options options = *how;
     int code;
 
