@@ -1,6 +1,7 @@
 /* A flight recorder for people and programs; see traces.h. */
 #include "base/assert.h"
 #include "base/json.h"
+#include "launch/sites.h"
 #include "launch/traces.h"
 
 #include <inttypes.h>
@@ -12,7 +13,8 @@ struct line {
     struct ct_flight_call call;
     const struct ct_record_call *group; /* NULL: it is freed */
     double queued_ms, started_ms, ended_ms;
-    char words[CT_SIGNATURE_TEXT], site[160];
+    char words[CT_SIGNATURE_TEXT];
+    const char *site;
 };
 
 static double ms_ago(const struct ct_worker_record *record, struct ct_ticks_pair now,
@@ -23,9 +25,10 @@ static double ms_ago(const struct ct_worker_record *record, struct ct_ticks_pair
     return (double)(now.ns - ct_worker_record_ns(record, now, ticks)) / 1e6;
 }
 
-static bool read_line(const struct ct_worker_record *record, const struct ct_record_view *view,
-                      uint64_t turn, struct ct_ticks_pair now, struct line *line)
+static bool read_line(const struct ct_worker_record *record, struct ct_sites *sites, uint64_t turn,
+                      struct ct_ticks_pair now, struct line *line)
 {
+    const struct ct_record_view *view = sites->view;
     struct ct_signature_fields fields;
 
     if (!ct_flight_read(&record->flight, turn, &line->call))
@@ -45,7 +48,7 @@ static bool read_line(const struct ct_worker_record *record, const struct ct_rec
         (void)snprintf(line->words + used, sizeof line->words - used, ", %s %u",
                        fields.kind == CT_CALL_SEND ? "to" : "from", fields.peer);
     }
-    ct_trace_site(view, line->call.site, line->site, sizeof line->site);
+    line->site = ct_sites_text(sites, line->call.site);
     return true;
 }
 
@@ -62,14 +65,16 @@ int ct_flight_print(const struct ct_worker_record *record, struct ct_ticks_pair 
                     struct ct_buf *to)
 {
     struct ct_record_view view;
+    struct ct_sites sites;
     struct line line;
     uint64_t first, last = span_of(record, &first);
 
     ct_worker_record_read(record, &view);
+    ct_sites_init(&sites, &view);
     (void)ct_buf_printf(to, "rank %u of %u, pid %u, generation %" PRIu64 ", %" PRIu64 " calls\n",
                         view.rank, view.world, view.pid, view.generation, last);
     for (uint64_t turn = first; turn <= last; turn++) {
-        if (!read_line(record, &view, turn, now, &line))
+        if (!read_line(record, &sites, turn, now, &line))
             continue;
         (void)ct_buf_printf(to, "  %9.3f s ago  %-9s ", line.queued_ms / 1e3,
                             ct_flight_state_name(line.call.state));
@@ -103,11 +108,13 @@ int ct_flight_print_json(const struct ct_worker_record *record, struct ct_ticks_
                          struct ct_buf *to)
 {
     struct ct_record_view view;
+    struct ct_sites sites;
     struct line line;
     uint64_t first, last = span_of(record, &first);
     const char *separator = "\n";
 
     ct_worker_record_read(record, &view);
+    ct_sites_init(&sites, &view);
     (void)ct_buf_printf(to,
                         "{\"rank\":%u,\"world\":%u,\"pid\":%u,\"generation\":%" PRIu64
                         ",\"step\":%" PRIu64 ",\"calls\":%" PRIu64,
@@ -115,7 +122,7 @@ int ct_flight_print_json(const struct ct_worker_record *record, struct ct_ticks_
     put_text(to, "program", view.program);
     (void)ct_buf_puts(to, ",\"entries\":[");
     for (uint64_t turn = first; turn <= last; turn++) {
-        if (!read_line(record, &view, turn, now, &line))
+        if (!read_line(record, &sites, turn, now, &line))
             continue;
         (void)ct_buf_printf(to, "%s{\"turn\":%" PRIu64 ",\"number\":%u,\"count\":%" PRIu64,
                             separator, turn, line.call.number, line.call.what.count);

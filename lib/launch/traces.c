@@ -2,6 +2,7 @@
 #include "launch/traces.h"
 
 #include "base/assert.h"
+#include "launch/sites.h"
 #include "wire/frame.h"
 
 #include <inttypes.h>
@@ -47,19 +48,6 @@ static const char *keep(struct ct_traces *traces, const char *text)
 
 /* ---- one rank ---------------------------------------------------------------------------------*/
 
-void ct_trace_site(const struct ct_record_view *view, uint64_t site, char *text, size_t room)
-{
-    const char *slash = strrchr(view->program, '/');
-
-    if (site == 0 || room == 0)
-        text[0] = '\0';
-    else if (view->program[0] != '\0' && site >= view->program_at)
-        (void)snprintf(text, room, "%s+0x%" PRIx64, slash != NULL ? slash + 1 : view->program,
-                       site - view->program_at);
-    else
-        (void)snprintf(text, room, "0x%" PRIx64, site);
-}
-
 /* The whole number of a call of which the recorder has the low half. */
 static uint64_t whole_number(const struct ct_record_call *group, uint32_t low)
 {
@@ -92,12 +80,9 @@ static const struct ct_record_call *group_of(const struct ct_record_view *view, 
 }
 
 static void add_call(struct ct_traces *traces, const struct ct_trace_source *source,
-                     const struct ct_record_view *view, const struct ct_record_call *group,
+                     struct ct_sites *sites, const struct ct_record_call *group,
                      const struct ct_flight_call *call, struct ct_ticks_pair now)
 {
-    char site[160];
-
-    ct_trace_site(view, call->site, site, sizeof site);
     traces->calls[traces->all.calls.count++] = (struct ct_wire_trace_call){
         .rank = source->rank,
         .group = group->id,
@@ -106,7 +91,7 @@ static void add_call(struct ct_traces *traces, const struct ct_trace_source *sou
         .what = call->what.rest,
         .state = (uint8_t)call->state,
         .age_ms = ms_between(now.ns, ct_worker_record_ns(source->record, now, call->queued)),
-        .site = keep(traces, site),
+        .site = keep(traces, ct_sites_text(sites, call->site)),
     };
 }
 
@@ -117,7 +102,9 @@ static void add_calls(struct ct_traces *traces, const struct ct_trace_source *so
     const struct ct_flight_ring *ring = &source->record->flight;
     uint64_t turns = ct_flight_turns(ring);
     struct added added[CT_RECORD_GROUPS] = {{0, 0}};
+    struct ct_sites sites;
 
+    ct_sites_init(&sites, view);
     for (uint64_t i = 0; i < CT_FLIGHT_ENTRIES && i < turns; i++) {
         const struct ct_record_call *group;
         struct ct_flight_call call;
@@ -131,7 +118,7 @@ static void add_calls(struct ct_traces *traces, const struct ct_trace_source *so
         if (!takes)
             continue;
         *(number == 0 ? &of->transfers : &of->collectives) += 1;
-        add_call(traces, source, view, group, &call, now);
+        add_call(traces, source, &sites, group, &call, now);
     }
 }
 

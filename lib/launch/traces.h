@@ -62,7 +62,4 @@ int ct_flight_print(const struct ct_worker_record *record, struct ct_ticks_pair 
 int ct_flight_print_json(const struct ct_worker_record *record, struct ct_ticks_pair now,
                          struct ct_buf *to);
 
-/* "train+0x1a2b", where an address of the worker lies in its program; "" for none. */
-void ct_trace_site(const struct ct_record_view *view, uint64_t site, char *text, size_t room);
-
 #endif

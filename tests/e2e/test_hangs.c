@@ -189,7 +189,7 @@ static bool is_shown(void *context)
     struct proc flight;
     bool shown = proc_run(&flight, argv, NULL, 10) == 0 &&
                  strstr(ct_buf_str(&flight.text), "started") != NULL &&
-                 strstr(ct_buf_str(&flight.text), "(number 50) in world/1  hangs+0x") != NULL;
+                 strstr(ct_buf_str(&flight.text), "(number 50) in world/1  first_call") != NULL;
 
     (void)context;
     proc_free(&flight);
