@@ -188,7 +188,8 @@ static int64_t find_silent(const struct ct_watch *watch, const struct ct_watch_s
 }
 
 /* Has everybody here waited for too long without getting on? Then the one that most wait for; -1:
- * somebody gets on. */
+ * somebody gets on, or is silent: it does not wait, and is found as soon as it was silent for too
+ * long. */
 static int64_t find_stalled(const struct ct_watch *watch, const struct ct_watch_sample *samples)
 {
     int64_t found = -1;
@@ -199,7 +200,7 @@ static int64_t find_stalled(const struct ct_watch *watch, const struct ct_watch_
         if (!samples[i].alive)
             continue;
         if (patience_ms == UINT64_MAX || watch->ranks[i].stalled_ms <= patience_ms ||
-            waits_in(&samples[i]) == NULL)
+            watch->ranks[i].silent_ms > CT_WATCH_SILENT_MS || waits_in(&samples[i]) == NULL)
             return -1;
         if (found < 0 || is_behind(watch, samples, i, (uint32_t)found))
             found = i;

@@ -26,51 +26,61 @@ enum { STEPS = 600, BATCH = 32 };
 static const char *const large[] = {"--model.hidden=[512,512]", NULL};
 static const struct fleet alone = {.name = "alone", .steps = STEPS, .batch = BATCH, .words = large};
 
-/* The state letter of a process and how much CPU time it has used. */
-static char state_of(pid_t pid, unsigned long *ret_ticks)
+/* What `ctrun flight` shows of the worker with this pid: its calls, the newest last. Static. */
+static const char *calls_of(pid_t pid)
 {
-    char path[64], state = '?';
-    unsigned long user = 0, system = 0;
+    static char text[1 << 20];
+    const char *const argv[] = {proc_program("ctrun"), "flight", NULL};
+    char head[32];
+    struct proc flight;
 
-    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *file = fopen(path, "re");
-    cr_assert_not_null(file, "process %d is gone", (int)pid);
-    cr_assert_eq(fscanf(file, "%*d (%*[^)]) %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
-                        &state, &user, &system),
-                 3);
-    (void)fclose(file);
-    *ret_ticks = user + system;
-    return state;
+    (void)proc_run(&flight, argv, NULL, 10);
+    (void)snprintf(head, sizeof head, ", pid %d,", (int)pid);
+    const char *from = strstr(ct_buf_str(&flight.text), head);
+    const char *end = from != NULL ? strstr(from, "\nrank ") : NULL;
+    (void)snprintf(text, sizeof text, "%.*s",
+                   from == NULL  ? 0
+                   : end != NULL ? (int)(end - from)
+                                 : (int)strlen(from),
+                   from != NULL ? from : "");
+    proc_free(&flight);
+    return text;
 }
 
-struct rest {
-    pid_t pid;
-    unsigned long ticks;
-    int times;
-};
-
-/* Does it only sleep, look after look? Then it waits for others: nothing else makes a rank sleep.
- */
-static bool only_sleeps(void *context)
+/* Has its newest call begun, and not ended, for so long that it waits in it? */
+static bool waits_in_call(pid_t pid)
 {
-    struct rest *rest = context;
-    unsigned long ticks;
-    char state = state_of(rest->pid, &ticks);
+    static const char ago[] = " s ago  ", started[] = "started ";
+    const char *text = calls_of(pid), *newest = NULL;
 
-    rest->times = state == 'S' && ticks == rest->ticks ? rest->times + 1 : 0;
-    rest->ticks = ticks;
-    return rest->times >= 10;
+    for (const char *at = strstr(text, ago); at != NULL; at = strstr(at + 1, ago))
+        newest = at;
+    if (newest == NULL || strncmp(newest + strlen(ago), started, strlen(started)) != 0)
+        return false;
+    while (newest > text && newest[-1] != '\n')
+        newest--;
+    return strtod(newest, NULL) > 0.5;
 }
 
 /* Stop `victim` while it is in a collective: where it waits for `other`, who is stopped meanwhile.
- */
+ * Its own recorder says that it is there, before and after. */
+static bool is_stopped_inside(void *context)
+{
+    pid_t victim = *(const pid_t *)context;
+
+    if (!waits_in_call(victim))
+        return false;
+    cr_assert_eq(kill(victim, SIGSTOP), 0);
+    if (waits_in_call(victim))
+        return true;
+    cr_assert_eq(kill(victim, SIGCONT), 0);
+    return false;
+}
+
 static void stop_in_collective(pid_t victim, pid_t other)
 {
-    struct rest rest = {.pid = victim};
-
     cr_assert_eq(kill(other, SIGSTOP), 0);
-    proc_until(only_sleeps, &rest, 10, "a rank that waits");
-    cr_assert_eq(kill(victim, SIGSTOP), 0);
+    proc_until(is_stopped_inside, &victim, 10, "a rank that waits");
     cr_assert_eq(kill(other, SIGCONT), 0);
 }
 

@@ -349,6 +349,29 @@ Test(watch, nodes_that_only_wait_say_so_once_and_blame_nobody_of_theirs)
     cr_assert_eq(job.waits, 7u, "each other node, once");
 }
 
+/* It waits for another node's, in vain, and is stopped: by then its call has not got on for longer
+ * than it is silent. */
+Test(watch, who_is_silent_in_its_call_does_not_wait_but_hangs)
+{
+    struct ct_watch_rank ranks[1] = {{0}};
+    struct ct_watch watch = {.floor_ms = 3000, .start_ms = 1};
+    struct ct_watch_sample sample = {
+        .alive = true,
+        .view = {.opened = true, .section = CT_RECORD_STEP, .group_count = 1, .signs = 1}};
+    struct ct_watch_verdict verdict = {.kind = CT_WATCH_NOTHING};
+
+    sample.view.groups[0] =
+        (struct ct_record_call){.id = 1, .entered = 7, .completed = 6, .waiting = 7, .awaited = 1};
+    ct_watch_begin(&watch, ranks, 1, 0, 2);
+    for (uint64_t now = 500; now < 10000 && verdict.kind == CT_WATCH_NOTHING; now += 500) {
+        sample.view.signs += now < 2000;
+        (void)ct_watch_look(&watch, now, &sample, &verdict);
+    }
+    cr_assert_eq(verdict.kind, CT_WATCH_STUCK);
+    cr_assert_not(verdict.all_wait);
+    cr_assert_gt(verdict.silent_ms, 3000u);
+}
+
 Test(watch, a_worker_that_has_ended_is_none_that_hangs)
 {
     struct ct_watch_rank ranks[2];
