@@ -99,7 +99,7 @@ struct ct_backend {
     void (*close)(void *state);
 };
 
-extern const struct ct_backend ct_backend_self, ct_backend_thread, ct_backend_shm, ct_backend_hier,
-    ct_backend_ucx, ct_backend_tcp;
+extern const struct ct_backend ct_backend_self, ct_backend_thread, ct_backend_mpi, ct_backend_shm,
+    ct_backend_hier, ct_backend_ucx, ct_backend_tcp;
 
 #endif

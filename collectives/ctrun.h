@@ -94,6 +94,11 @@ void ct_job_close(struct ct_job *job);
 /* Valid until ct_job_close; ct_job_regroup changes what it says. */
 const struct ct_assignment *ct_job_assignment(const struct ct_job *job);
 
+/* The MPI library that rank and world are from, as "Open MPI v4.1.4 (libmpi.so.40)": mpirun has
+ * started this process, and no agent. Such a job has one round, and ends when a rank does. NULL in
+ * all others. */
+const char *ct_job_mpi(const struct ct_job *job);
+
 /* Tell the agent; each returns 0 or the code of a broken link, and does nothing in a job of its
  * own. `summary` is the closing text of rank 0, printed by the agent. `failure` is the sentence of
  * the error that this process is about to exit with. */

@@ -1,11 +1,13 @@
 /* See ctrun.h, part "the job". */
 #include "recorder.h"
 
+#include "backend/mpi_engine.h"
 #include "backend/ucx_worker.h"
 #include "base/arena.h"
 #include "base/assert.h"
 #include "base/str.h"
 #include "job_link.h"
+#include "job_mpi.h"
 #include "state.h"
 
 #include <fcntl.h>
@@ -180,9 +182,10 @@ int ct_job_open(struct ct_job **ret_job, struct ct_error *err)
         code = ct_error_set(err, CT_ENOMEM, "no memory for a job");
     if (code == 0)
         code = open_record(job, record_fd, err);
-    if (code == 0)
-        code =
-            control_fd >= 0 ? open_with_agent(job, control_fd, page_fd, err) : open_alone(job, err);
+    if (code == 0 && control_fd >= 0)
+        code = open_with_agent(job, control_fd, page_fd, err);
+    else if (code == 0)
+        code = ct_job_mpi_launched() ? ct_job_mpi_open(job, err) : open_alone(job, err);
     if (code != 0) {
         ct_job_close(job);
         return code;
@@ -198,6 +201,7 @@ void ct_job_close(struct ct_job *job)
     CT_ASSERT(job->world == NULL);
     ct_job_state_free(job->state);
     ct_ucx_close(job->ucx);
+    ct_mpi_close(job->mpi);
     ct_job_link_free(job->link);
     if (job->page != NULL)
         ct_control_page_unmap(job->page);
@@ -283,6 +287,8 @@ int ct_job_failure(struct ct_job *job, const struct ct_error *failure)
                                            .code = failure->code,
                                            .text = failure->text}};
 
+    if (job->mpi != NULL)
+        ct_mpi_give_up(job->mpi);
     return tell(job, &message);
 }
 

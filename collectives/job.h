@@ -11,6 +11,7 @@
 
 struct ct_job_link; /* the worker's link to its agent; job_link.h */
 struct ct_job_state;
+struct ct_mpi;
 struct ct_thread_world;
 struct ct_ucx;
 
@@ -31,6 +32,7 @@ struct ct_job {
     struct ct_job_state *state;         /* see state.h; NULL: no step has begun */
     struct ct_job_names *names;
     struct ct_memory memory;
+    struct ct_mpi *mpi;            /* MPI has started it, and there is no agent; else NULL */
     _Atomic(struct ct_ucx *) ucx;  /* backend ucx's worker; NULL: no group has asked for it */
     struct ct_thread_world *world; /* ranks are threads of this process; else NULL */
     char run_id[129];

@@ -2,8 +2,10 @@
  *
  *   ctrun --nproc_per_node 2 configs/digits_mlp.yaml      two of them
  *   ctworker configs/digits_mlp.yaml                      one, without a launcher
+ *   mpirun -np 2 ctworker configs/digits_mlp.yaml         two, by the site's MPI
  *
  * Exit status: 0; 128 + n after a stop by signal n; else that of the error (base/error.def). */
+#include "collectives/backend/mpi_launch.h"
 #include "trainer/setup.h"
 #include "trainer/train.h"
 
@@ -17,7 +19,7 @@ extern char **environ;
 
 static const char usage[] = "usage: ctworker [--section.key=value ...] FILE.yaml\n"
                             "Trains what the file describes, as one process; see ctrun(1) for "
-                            "several.\n";
+                            "several.\nStarted by mpirun it is one of its ranks.\n";
 
 /* Is there an agent to talk to? */
 static bool has_agent(void)
@@ -25,11 +27,26 @@ static bool has_agent(void)
     return getenv("CTRUN_CONTROL_FD") != NULL;
 }
 
+static const char *variable(const void *context, const char *name)
+{
+    (void)context;
+    return getenv(name);
+}
+
+/* Has mpirun started this process, and no agent? */
+static bool has_mpi(struct ct_mpi_launch *ret_launch)
+{
+    return !has_agent() && ct_mpi_launch_find(ret_launch, variable, NULL);
+}
+
 /* The first worker of a node speaks for all when they fail for the same reason. */
 static bool speaks_for_node(void)
 {
     const char *local_rank = getenv("LOCAL_RANK");
+    struct ct_mpi_launch launch;
 
+    if (has_mpi(&launch))
+        return launch.local_rank <= 0;
     return !has_agent() || local_rank == NULL || strcmp(local_rank, "0") == 0;
 }
 
@@ -88,13 +105,35 @@ static void report_failure(const struct ct_worker *worker, int code, struct ct_e
         ct_log_event(worker->log, CT_LOG_ERROR, ct_error_name(code), "%s", err->text);
 }
 
+/* What a rank that MPI started has to know; and backend mpi is for no other. */
+static int check_mpi(const struct ct_worker *worker, struct ct_error *err)
+{
+    const char *library = ct_job_mpi(worker->job);
+    struct ct_mpi_launch launch;
+
+    if (library != NULL && worker->me->rank == 0)
+        ct_log_event(worker->log, CT_LOG_INFO, "mpi",
+                     "%d ranks of %s: such a job cannot shrink or grow; when a rank is lost mpirun "
+                     "ends all, and a new start with checkpoint.resume=auto goes on from the "
+                     "newest checkpoint (under ctrun the others would go on at once)",
+                     worker->me->world, library);
+    if (worker->cfg->parallel.backend != CT_CONFIG_BACKEND_MPI || has_mpi(&launch))
+        return 0;
+    return ct_error_set(err, CT_EUSAGE,
+                        "parallel.backend is mpi, but mpirun has not started this process: start "
+                        "it by `mpirun -np 4 ctworker %s`, or choose another backend",
+                        worker->cfg->command.file);
+}
+
 /* The whole life of a rank; the exit status. */
 static int work(struct ct_worker *worker)
 {
     struct ct_error err = {0};
     bool stopped = false;
-    int code = ct_train(worker, &stopped, &err);
+    int code = check_mpi(worker, &err);
 
+    if (code == 0)
+        code = ct_train(worker, &stopped, &err);
     if (code == 0)
         ct_report_summary(worker, stopped);
     else
@@ -136,6 +175,7 @@ static int run(const struct ct_config *cfg, struct ct_error *err)
     int status = ct_exit_status(code);
     if (code == 0) {
         worker->me = ct_job_assignment(worker->job);
+        worker->scope = CT_SCOPE_NODE;
         status = work(worker);
         ct_job_close(worker->job);
     }

@@ -15,6 +15,7 @@ enum {
     ASK_NS = 2000000000,   /* how often to ask whether a member has given up */
     PARTING_NS = 20000000, /* for what is on its way when a group ends */
     PARTING_SLICE_NS = 1000000,
+    LEFT_NS = 20000000, /* for what a member that has left had sent before, on another lane */
 };
 
 /* ---- the group -------------------------------------------------------------------------------*/
@@ -35,10 +36,10 @@ int ct_post_init(struct ct_post *post, const struct ct_setup *setup,
     post->calls = calloc(2 * size, sizeof *post->calls);
     post->slots = calloc(CT_POST_LANES * 2 * size, SLOT_BYTES);
     post->control = calloc(size, sizeof *post->control);
-    post->left = calloc(size, sizeof *post->left);
+    post->left_ns = calloc(size, sizeof *post->left_ns);
     return post->moves != NULL && post->transfers != NULL && post->greeted != NULL &&
                    post->calls != NULL && post->slots != NULL && post->control != NULL &&
-                   post->left != NULL
+                   post->left_ns != NULL
                ? 0
                : CT_ENOMEM;
 }
@@ -52,7 +53,7 @@ void ct_post_deinit(struct ct_post *post)
     free(post->calls);
     free(post->slots);
     free(post->control);
-    free(post->left);
+    free(post->left_ns);
 }
 
 static unsigned char *slot_of(const struct ct_post *post, enum ct_post_lane lane, bool out,
@@ -321,7 +322,7 @@ static int parted(struct ct_post *post, struct ct_error *err)
             *err = heard;
             return code;
         }
-        post->left[word.rank] = true;
+        post->left_ns[word.rank] = ct_clock_mono_ns(&ct_clock_system);
         control_post(post, -1, false, 0, false);
     }
     return 0;
@@ -330,7 +331,9 @@ static int parted(struct ct_post *post, struct ct_error *err)
 static int find_left(const struct ct_post *post, const struct ct_post_move *move,
                      struct ct_error *err)
 {
-    if (move->over || !post->left[move->peer])
+    uint64_t since_ns = post->left_ns[move->peer];
+
+    if (move->over || since_ns == 0 || ct_clock_mono_ns(&ct_clock_system) - since_ns < LEFT_NS)
         return 0;
     return ct_error_set(err, CT_ECLOSED, "rank %d has left the group", move->peer);
 }
@@ -520,7 +523,7 @@ static void see_off(struct ct_post *post)
 static void tell_all(struct ct_post *post, int code, bool leaves)
 {
     for (int i = 0; i < post->wave.size; i++)
-        if (i != post->wave.rank && !post->left[i]) {
+        if (i != post->wave.rank && post->left_ns[i] == 0) {
             drop_parcel(post, &post->control[i]);
             control_post(post, i, true, code, leaves);
         }

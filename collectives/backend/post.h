@@ -77,7 +77,7 @@ struct ct_post {
     uint64_t *calls;                /* [lane][peer]: greetings sent */
     unsigned char *slots;           /* [lane][out, in][peer]: first messages */
     struct ct_parcel *control;      /* to each peer, and at [rank] from anyone */
-    bool *left;                     /* who has left the group */
+    uint64_t *left_ns;              /* when each was heard to leave the group; 0: it has not */
     bool met, failed;
 };
 
