@@ -181,6 +181,14 @@ USER_PROGRAMS := $(patsubst tests/e2e/programs/%.c,$(BUILD)/tests/programs/%,\
 $(BUILD)/tests/programs/%: tests/e2e/programs/%.c $(LIBRARY) $(STAMP)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -D_GNU_SOURCE $(ALL_CFLAGS) -Icollectives -Ilib $< $(LIBRARY) $(ALL_LDFLAGS) -lm -o $@
+# The conformance of the unit tests as a program, for ranks that some launcher starts.
+CONFORMANCE := $(BUILD)/tests/programs/conformance
+CONFORMANCE_SOURCES := $(wildcard tests/e2e/conformance/*.c) \
+                       $(patsubst %,tests/unit/coll/%.c,conform deed reference buffer layout mix)
+$(BUILD)/obj/tests/e2e/conformance/%.o: CPPFLAGS += -Itests/unit/coll
+$(CONFORMANCE): $(call objects,$(CONFORMANCE_SOURCES)) $(call archives,coll)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(call libs,coll) -o $@
 SIM := $(if $(wildcard tests/sim/*.c),$(BUILD)/tests/sim)
 # The simulator counts the moves of the job cores (tests/sim/coverage.c).
 SIM_WRAP := -Wl,--wrap=ct_rdzv_set_phase,--wrap=ct_rdzv_set_member
@@ -207,7 +215,7 @@ $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZED))
 # ---- what one asks for --------------------------------------------------------------------------
 .PHONY: units tests test torch programs unit/% lint asan tsan fuzz fuzzers bench sim sim-large mutants soak coverage install
 units: $(UNITS) ## build every unit test
-tests: $(UNITS) $(E2E) $(USER_PROGRAMS) $(INTERPOSE) $(SIM) all ## build every test
+tests: $(UNITS) $(E2E) $(USER_PROGRAMS) $(CONFORMANCE) $(INTERPOSE) $(SIM) all ## build every test
 test: tests ## run every test of this mode
 	scripts/run-tests $(BUILD)
 torch: $(E2E) $(BUILD)/tests/unit_tcpstore all ## the tests with PyTorch, under PyPI's newest (5 GB, in TORCH_VENV)
