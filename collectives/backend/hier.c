@@ -250,12 +250,12 @@ static int progress(void *state, struct ct_task *task, struct ct_error *err)
 
 /* ---- waiting ---------------------------------------------------------------------------------*/
 
+/* A look asks the sockets, too. */
 static int spins(const void *state)
 {
-    const struct ct_hier *hier = state;
-    const struct ct_group *local = hier->levels[CT_LEVEL_LOCAL].group;
+    const struct ct_group *flat = ((const struct ct_hier *)state)->flat;
 
-    return local->backend->spins(local->state);
+    return flat->backend->spins(flat->state);
 }
 
 static uint32_t arm(void *state)
