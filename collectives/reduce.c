@@ -31,6 +31,11 @@ bool ct_reduce_in_steps(enum ct_dtype dtype, enum ct_reduce reduce)
     return own_type && reduce != CT_REDUCE_PREMUL_SUM;
 }
 
+bool ct_reduce_through_f32(enum ct_dtype dtype, enum ct_reduce reduce)
+{
+    return (dtype == CT_BF16 || dtype == CT_F16) && reduce != CT_REDUCE_PREMUL_SUM;
+}
+
 struct ct_reduction ct_reduction_of(const struct ct_call *call)
 {
     return (struct ct_reduction){.dtype = call->dtype,
@@ -56,12 +61,42 @@ void ct_reduce_with(const struct ct_reduce_kernels *kernels, const struct ct_red
     kernels->of[how->dtype][how->reduce][how->order](&args);
 }
 
-void ct_reduce_buffers(const struct ct_reduction *how, void *dst, const void *const *source,
-                       int sources, size_t count)
+/* The best that this machine has. */
+static const struct ct_reduce_kernels *best(void)
 {
     const struct ct_reduce_kernels *kernels = NULL;
 
     for (int isa = CT_REDUCE_ISAS - 1; kernels == NULL; isa--)
         kernels = ct_reduce_isa(isa);
-    ct_reduce_with(kernels, how, dst, source, sources, count);
+    return kernels;
+}
+
+void ct_reduce_buffers(const struct ct_reduction *how, void *dst, const void *const *source,
+                       int sources, size_t count)
+{
+    ct_reduce_with(best(), how, dst, source, sources, count);
+}
+
+void ct_reduce_widen_with(const struct ct_reduce_kernels *kernels, enum ct_dtype dtype, float *dst,
+                          const void *src, size_t count)
+{
+    CT_ASSERT(kernels->widen[dtype] != NULL);
+    kernels->widen[dtype](dst, src, count);
+}
+
+void ct_reduce_narrow_with(const struct ct_reduce_kernels *kernels, enum ct_dtype dtype, void *dst,
+                           const float *src, size_t count)
+{
+    CT_ASSERT(kernels->narrow[dtype] != NULL);
+    kernels->narrow[dtype](dst, src, count);
+}
+
+void ct_reduce_widen(enum ct_dtype dtype, float *dst, const void *src, size_t count)
+{
+    ct_reduce_widen_with(best(), dtype, dst, src, count);
+}
+
+void ct_reduce_narrow(enum ct_dtype dtype, void *dst, const float *src, size_t count)
+{
+    ct_reduce_narrow_with(best(), dtype, dst, src, count);
 }

@@ -39,6 +39,14 @@ bool ct_reduce_supports(enum ct_dtype dtype, enum ct_reduce reduce);
 /* May the operation be made in several steps, partial results being of the element's type? */
 bool ct_reduce_in_steps(enum ct_dtype dtype, enum ct_reduce reduce);
 
+/* A sum or product of BF16 or F16 in several steps: partial results are F32, and rounded once when
+ * all is added up. */
+bool ct_reduce_through_f32(enum ct_dtype dtype, enum ct_reduce reduce);
+
+/* dst[0 .. count) from src, of type BF16 or F16 (exact); and back, rounded. No overlap. */
+void ct_reduce_widen(enum ct_dtype dtype, float *dst, const void *src, size_t count);
+void ct_reduce_narrow(enum ct_dtype dtype, void *dst, const float *src, size_t count);
+
 /* What a call asks for; divisor and factors are the caller's to add. */
 struct ct_reduction ct_reduction_of(const struct ct_call *call);
 
@@ -54,5 +62,9 @@ struct ct_reduce_kernels;
 const struct ct_reduce_kernels *ct_reduce_isa(int isa);
 void ct_reduce_with(const struct ct_reduce_kernels *kernels, const struct ct_reduction *how,
                     void *dst, const void *const *source, int sources, size_t count);
+void ct_reduce_widen_with(const struct ct_reduce_kernels *kernels, enum ct_dtype dtype, float *dst,
+                          const void *src, size_t count);
+void ct_reduce_narrow_with(const struct ct_reduce_kernels *kernels, enum ct_dtype dtype, void *dst,
+                           const float *src, size_t count);
 
 #endif

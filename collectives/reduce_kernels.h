@@ -132,6 +132,57 @@ static inline void f16_narrow(half_u16 *to, const vec_f32 *from)
 #define KEEP KEEP_FLOAT
 #include "reduce_type.h"
 
+/* To f32 and back: a vector at a time, the last one through a copy. */
+typedef half_u16 half_unaligned __attribute__((aligned(1), may_alias));
+typedef vec_f32 f32_span __attribute__((aligned(1), may_alias));
+
+#define CONVERSIONS(type)                                                  \
+    static void type##_to_f32(float *dst, const void *src, size_t count)   \
+    {                                                                      \
+        const size_t lanes = sizeof(half_u16) / sizeof(uint16_t);          \
+        const uint16_t *from = src;                                        \
+                                                                           \
+        for (size_t at = 0; at < count; at += lanes) {                     \
+            size_t n = count - at < lanes ? count - at : lanes;            \
+            half_u16 raw = {0};                                            \
+            vec_f32 wide;                                                  \
+                                                                           \
+            if (n == lanes)                                                \
+                raw = *(const half_unaligned *)(from + at);                \
+            else                                                           \
+                memcpy(&raw, from + at, n * sizeof *from);                 \
+            type##_widen(&wide, &raw);                                     \
+            if (n == lanes)                                                \
+                *(f32_span *)(dst + at) = wide;                            \
+            else                                                           \
+                memcpy(dst + at, &wide, n * sizeof *dst);                  \
+        }                                                                  \
+    }                                                                      \
+                                                                           \
+    static void type##_from_f32(void *dst, const float *src, size_t count) \
+    {                                                                      \
+        const size_t lanes = sizeof(half_u16) / sizeof(uint16_t);          \
+        uint16_t *to = dst;                                                \
+                                                                           \
+        for (size_t at = 0; at < count; at += lanes) {                     \
+            size_t n = count - at < lanes ? count - at : lanes;            \
+            vec_f32 wide = {0};                                            \
+            half_u16 raw;                                                  \
+                                                                           \
+            if (n == lanes)                                                \
+                wide = *(const f32_span *)(src + at);                      \
+            else                                                           \
+                memcpy(&wide, src + at, n * sizeof *src);                  \
+            type##_narrow(&raw, &wide);                                    \
+            if (n == lanes)                                                \
+                *(half_unaligned *)(to + at) = raw;                        \
+            else                                                           \
+                memcpy(to + at, &raw, n * sizeof *to);                     \
+        }                                                                  \
+    }
+CONVERSIONS(bf16)
+CONVERSIONS(f16)
+
 /* ---- integers: unsigned accumulators, which wrap ---------------------------------------------*/
 
 #define NAME(x) i64_##x
@@ -237,4 +288,6 @@ const struct ct_reduce_kernels CT_REDUCE_TABLE = {
                         [CT_REDUCE_PROD] = BOTH(bool_and),
                         [CT_REDUCE_MIN] = BOTH(bool_and),
                         [CT_REDUCE_AND] = BOTH(bool_and)}},
+    .widen = {[CT_BF16] = bf16_to_f32, [CT_F16] = f16_to_f32},
+    .narrow = {[CT_BF16] = bf16_from_f32, [CT_F16] = f16_from_f32},
 };

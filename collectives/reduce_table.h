@@ -15,9 +15,12 @@ struct ct_reduce_args {
 
 typedef void ct_reduce_kernel(const struct ct_reduce_args *args);
 
-/* A kernel for each type, operation and order; NULL where the operation means nothing. */
+/* A kernel for each type, operation and order; NULL where the operation means nothing. Of types
+ * that are added in f32: to it and back. */
 struct ct_reduce_kernels {
     ct_reduce_kernel *of[CT_DTYPE_COUNT][CT_REDUCE_COUNT][CT_ORDER_COUNT];
+    void (*widen[CT_DTYPE_COUNT])(float *dst, const void *src, size_t count);
+    void (*narrow[CT_DTYPE_COUNT])(void *dst, const float *src, size_t count);
 };
 
 extern const struct ct_reduce_kernels ct_reduce_portable, ct_reduce_avx2, ct_reduce_avx512;

@@ -124,7 +124,9 @@ static const struct rule mesh[CT_CALL_KINDS][RULES] = {
 };
 
 static const struct rule levels[CT_CALL_KINDS][RULES] = {
-    [CT_CALL_ALL_REDUCE] = {{.algorithm = CT_ALGO_COLUMNS, .up_to = SIZE(hier_small_bytes)},
+    [CT_CALL_ALL_REDUCE] = {{.algorithm = CT_ALGO_COLUMNS,
+                             .up_to = SIZE(hier_small_bytes),
+                             .needs = IN_STEPS},
                             {.algorithm = CT_ALGO_LEVELS}},
     [CT_CALL_BROADCAST] = {{.algorithm = CT_ALGO_COLUMNS, .up_to = SIZE(hier_small_bytes)},
                            {.algorithm = CT_ALGO_LEVELS}},

@@ -13,6 +13,7 @@
  *
  *   all_reduce       local reduce_scatter, across all_reduce of the own share, local all_gather
  *     small          local all_reduce, across all_reduce (each column the same)
+ *     BF16, F16      as the first, in F32: widened before, rounded once before the all_gather
  *   reduce           local reduce_scatter, across reduce to the root's node, local gather there
  *   reduce_scatter   local reduce_scatter for each node's parts, across reduce_scatter
  *   all_gather       across all_gather, local all_gather of each node's parts
@@ -24,7 +25,7 @@
  * is the flat group's: gather, scatter, all_to_all; and reductions that would have other bits in
  * steps:
  *
- *   wider partial sums (BF16, F16, I16, I8, U8), PREMUL_SUM      flat
+ *   wider partial sums (I16, I8, U8; BF16, F16 but in all_reduce), PREMUL_SUM    flat
  *   floats, REPRODUCIBLE                                         flat
  *   floats, INVARIANT         levels where ranks are numbered node by node, a power of two a node:
  *                             a node's sum is then a branch of the tree; else flat

@@ -29,6 +29,12 @@ static bool is_float(enum ct_dtype dtype)
     return dtype == CT_F32 || dtype == CT_F64 || dtype == CT_BF16 || dtype == CT_F16;
 }
 
+/* In F32 between the levels, so that it is rounded once. */
+static bool goes_wide(const struct ct_call *call)
+{
+    return call->kind == CT_CALL_ALL_REDUCE && ct_reduce_through_f32(call->dtype, call->reduce);
+}
+
 bool ct_hier_is_flat(const struct ct_hier *hier, const struct ct_call *call)
 {
     bool power_of_two = (hier->locals & (hier->locals - 1)) == 0;
@@ -38,7 +44,7 @@ bool ct_hier_is_flat(const struct ct_hier *hier, const struct ct_call *call)
         return true;
     if (!ct_call_reduces(call->kind))
         return false;
-    if (!ct_reduce_in_steps(call->dtype, call->reduce))
+    if (!ct_reduce_in_steps(call->dtype, call->reduce) && !goes_wide(call))
         return true;
     if (!is_float(call->dtype) || call->mode == CT_MODE_FAST)
         return false;
@@ -182,6 +188,33 @@ static void make_all_reduce(struct ct_hier *hier, const struct ct_call *call, st
         sub->count = share.bytes;
         sub->send = sub->recv = mine;
     }
+}
+
+/* The same with the piece as F32 in scratch, from the first step's start to the last one's. */
+static void make_wide_all_reduce(struct ct_hier *hier, const struct ct_call *call, struct place at,
+                                 struct ct_call *sub)
+{
+    struct ct_span piece = piece_of(hier, call->count, at.piece);
+    struct ct_span share = share_of(hier, call, piece.bytes, hier->local);
+    size_t size = ct_dtype_size(call->dtype);
+    float *wide = (float *)(void *)set_of(hier, at.piece);
+
+    if (at.step == 2) {
+        ct_reduce_narrow(call->dtype, call->recv + (piece.at + share.at) * size, wide + share.at,
+                         share.bytes);
+        gather_shares(hier, call, piece, sub);
+        return;
+    }
+    if (at.step == 0) {
+        ct_reduce_widen(call->dtype, wide, call->send + piece.at * size, piece.bytes);
+        scatter_sums(hier, call, (struct ct_span){0, piece.bytes}, (char *)(wide + share.at), sub);
+        sub->send = (char *)wide;
+    } else {
+        (void)level_of(hier, CT_LEVEL_ACROSS, sub);
+        sub->count = share.bytes;
+        sub->send = sub->recv = (char *)(wide + share.at);
+    }
+    sub->dtype = CT_F32;
 }
 
 /* The own share lies in scratch: only the root has an output. */
@@ -349,6 +382,8 @@ static const struct recipe small_all_reduce = {
     2, {CT_LEVEL_LOCAL, CT_LEVEL_ACROSS}, one_call, make_small_all_reduce};
 static const struct recipe all_reduce = {
     3, {CT_LEVEL_LOCAL, CT_LEVEL_ACROSS, CT_LEVEL_LOCAL}, one_call, make_all_reduce};
+static const struct recipe wide_all_reduce = {
+    3, {CT_LEVEL_LOCAL, CT_LEVEL_ACROSS, CT_LEVEL_LOCAL}, one_call, make_wide_all_reduce};
 static const struct recipe reduce = {
     3, {CT_LEVEL_LOCAL, CT_LEVEL_ACROSS, CT_LEVEL_LOCAL}, reduce_calls, make_reduce};
 static const struct recipe reduce_scatter = {
@@ -366,6 +401,8 @@ static const struct recipe *recipe_of(const struct ct_task *task)
 
     switch (task->call.kind) {
     case CT_CALL_ALL_REDUCE:
+        if (goes_wide(&task->call))
+            return &wide_all_reduce;
         return columns ? &small_all_reduce : &all_reduce;
     case CT_CALL_REDUCE:
         return &reduce;
@@ -390,7 +427,8 @@ static void begin(struct ct_hier *hier, struct ct_task *task)
 
     task->algorithm = ct_select(&hier->tuning, CT_TOPOLOGY_LEVELS, call);
     bool small = task->algorithm == CT_ALGO_COLUMNS;
-    hier->piece = CT_MAX(hier->tuning.hier_piece_bytes / size, (size_t)1);
+    hier->piece =
+        CT_MAX(hier->tuning.hier_piece_bytes / (goes_wide(call) ? sizeof(float) : size), (size_t)1);
     if (ct_call_has_parts(call->kind))
         hier->piece = CT_MAX(hier->piece / (size_t)hier->nodes, (size_t)1);
     hier->pieces = small || total == 0 ? 1 : (total + hier->piece - 1) / hier->piece;

@@ -47,11 +47,11 @@ static int progress(void *state, struct ct_task *task, struct ct_error *err)
     (void)err;
     const struct ct_call *call = &task->call;
     struct ct_span in = ct_call_in(call, 0), out = ct_call_out(call, 0);
+
+    if (in.bytes == 0) /* then there may be no buffers */
+        return 1;
     const void *from = call->send + in.at;
     void *to = call->recv + out.at;
-
-    if (in.bytes == 0)
-        return 1;
     if (changes(call)) {
         struct ct_reduction how = ct_reduction_of(call);
 

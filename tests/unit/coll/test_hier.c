@@ -1,5 +1,6 @@
 /* Backend hier when something goes wrong on one of its levels, and encrypted; that it computes what
  * others compute is in test_conformance.c. Four ranks on two nodes. */
+#include "backend/hier.h"
 #include "base/assert.h"
 #include "base/clock.h"
 #include "rig.h"
@@ -140,6 +141,34 @@ Test(hier, ranks_that_call_different_operations_learn_it)
         mismatches += scene.codes[rank] == CT_EMISMATCH;
     }
     cr_assert_gt(mismatches, 0);
+}
+
+/* 256 + 1 + 1 + 1 is 260 in bf16 when it is rounded once, and 258 or 256 when each node's sum is.
+ */
+static int add_halves(struct ct_group *group, struct rig *rig)
+{
+    static _Thread_local uint16_t data[COUNT];
+    float mine = ct_group_rank(group) == 0 ? 256.0f : 1.0f;
+
+    (void)rig;
+    for (int i = 0; i < COUNT; i++)
+        data[i] = ct_bf16_from_f32(mine);
+    if (ct_all_reduce(group, ct_inplace(data, COUNT, CT_BF16), CT_REDUCE_SUM, NULL) != 0)
+        return __LINE__;
+    for (int i = 0; i < COUNT; i++)
+        if (data[i] != ct_bf16_from_f32(259.0f))
+            return __LINE__;
+    struct ct_hier *hier = group->state;
+    struct ct_call call = {.kind = CT_CALL_ALL_REDUCE, .dtype = CT_BF16, .reduce = CT_REDUCE_SUM};
+    return ct_hier_is_flat(hier, &call) ? __LINE__ : 0;
+}
+
+Test(hier, halves_are_added_on_the_levels_and_rounded_once)
+{
+    struct scene scene;
+    struct rig rig = rig_of(&scene, 0);
+
+    cr_assert_eq(rig_run(&rig, add_halves), 0);
 }
 
 /* Two groups of the same ranks, each with calls under way, finished in turns. */

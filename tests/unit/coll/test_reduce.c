@@ -110,6 +110,39 @@ Test(reduce, every_f16_is_widened_and_rounded_as_the_scalar_code_does)
             check_every_half(ct_reduce_isa(isa), factors[i]);
 }
 
+/* Every number of both types, in runs of any length; NaN apart, which need only stay one. */
+static void check_conversions(const struct ct_reduce_kernels *kernels, enum ct_dtype dtype)
+{
+    enum { ALL = 1 << 16 };
+    static uint16_t in[ALL], out[ALL];
+    static float wide[ALL];
+
+    for (int i = 0; i < ALL; i++)
+        in[i] = (uint16_t)i;
+    for (size_t at = 0, n = 1; at < ALL; at += n, n = n % 77 + 1) {
+        n = CT_MIN(n, ALL - at);
+        ct_reduce_widen_with(kernels, dtype, wide + at, in + at, n);
+        ct_reduce_narrow_with(kernels, dtype, out + at, wide + at, n);
+    }
+    for (int i = 0; i < ALL; i++) {
+        float expected =
+            dtype == CT_BF16 ? ct_bf16_to_f32((uint16_t)i) : ct_f16_to_f32((uint16_t)i);
+
+        if (expected != expected)
+            cr_assert(wide[i] != wide[i], "%#x", i);
+        else
+            cr_assert(wide[i] == expected && out[i] == i, "%#x", i);
+    }
+}
+
+Test(reduce, every_half_goes_to_f32_and_back)
+{
+    for (int isa = 0; isa < CT_REDUCE_ISAS && ct_reduce_isa(isa) != NULL; isa++) {
+        check_conversions(ct_reduce_isa(isa), CT_BF16);
+        check_conversions(ct_reduce_isa(isa), CT_F16);
+    }
+}
+
 Test(reduce, the_result_may_replace_a_source)
 {
     float a[COUNT], b[COUNT];
