@@ -370,6 +370,16 @@ static void on_cut(void *user, const struct ct_error *why)
                  "the workers of this node have lost PyTorch's store on node 0: %s", why->text);
 }
 
+static void on_broken(void *user, const struct ct_error *why)
+{
+    const struct store *store = user;
+
+    ct_log_event(&store->node->log, CT_LOG_WARN, "store_broken",
+                 "the connection to PyTorch's store on node 0 broke and is made anew, its clients "
+                 "wait meanwhile: %s",
+                 why->text);
+}
+
 /* LOCAL, not on node 0: a door to the store there. */
 static int start_relay(struct store *store, const struct ct_round *round, struct ct_error *err)
 {
@@ -380,6 +390,7 @@ static int start_relay(struct store *store, const struct ct_round *round, struct
         .job = cfg->launch.rdzv_id,
         .key = store->has_key ? &store->key : NULL,
         .user_timeout_ms = (uint32_t)cfg->launch.lease_ms,
+        .on_broken = on_broken,
         .on_cut = on_cut,
         .user = store,
     };

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { RESUME_MS = 30000, LIST_BYTES = 1 << 20 };
+
 struct link;
 
 struct guest {
@@ -22,13 +24,15 @@ struct guest {
     struct ct_tcpstore_client *client; /* NULL: it has left */
 };
 
-/* A relay's connection. */
+/* A relay. */
 struct link {
     struct ct_tcpstore_hub *hub;
     struct link *next, *prev;
-    struct ct_conn *conn;
+    struct ct_conn *conn; /* NULL: it broke, `since_ms` */
+    uint64_t since_ms;
     struct ct_tunnel tunnel;
     bool proven; /* TUNNEL_HELLO came */
+    struct ct_id relay;
     char host[CT_ENDPOINT_HOST];
 };
 
@@ -39,7 +43,8 @@ struct ct_tcpstore_hub {
     struct ct_listener *listener;
     struct ct_endpoint endpoint;
     struct link *links;
-    bool stopped;
+    uv_timer_t timer; /* while a connection is broken */
+    bool stopped, timer_closed;
     char job[129];
 };
 
@@ -94,9 +99,10 @@ static void on_flush(struct ct_tcpstore_sink *sink)
     struct guest *guest = guest_of(sink);
     struct ct_conn *conn = guest->link->conn;
     struct ct_tcpstore_bytes output = ct_tcpstore_output(guest->client);
+    size_t sent = 1;
 
-    while (output.size > 0 && guest->stream.window > 0) {
-        size_t sent = ct_tunnel_send(conn, &guest->stream, output.data, output.size);
+    while (output.size > 0 && sent > 0) {
+        sent = ct_tunnel_send(conn, &guest->stream, output.data, output.size);
         ct_tcpstore_sent(guest->client, now_ms(guest->link->hub), sent);
         output = ct_tcpstore_output(guest->client);
     }
@@ -115,17 +121,105 @@ static void on_broke(struct ct_tcpstore_sink *sink, const struct ct_error *why)
 
 /* ---- what relays say; false: it must not be said ---- */
 
+static bool on_open_stream(struct link *link, uint32_t number);
+static void remove_link(struct link *link);
+
+static void greet(struct link *link)
+{
+    struct ct_arena arena;
+
+    ct_arena_init(&arena, LIST_BYTES);
+    const struct ct_message welcome = {
+        .type = CT_MSG_TUNNEL_WELCOME,
+        .tunnel_welcome = {.streams = {.data = ct_tunnel_list(&link->tunnel, &arena),
+                                       .count = link->tunnel.count}},
+    };
+    if (welcome.tunnel_welcome.streams.data != NULL)
+        (void)ct_conn_send(link->conn, &welcome, NULL);
+    else
+        ct_conn_close(link->conn, CT_ENOMEM, "out of memory for a tunnel");
+    ct_arena_deinit(&arena);
+}
+
+/* Streams that the relay does not know any more: it has heard their CLOSE, theirs was lost. */
+static void drop_unknown(struct link *link)
+{
+    for (uint32_t i = 0; i < link->tunnel.room; i++) {
+        struct guest *guest = (struct guest *)link->tunnel.streams[i];
+        if (guest == NULL || guest->stream.known)
+            continue;
+        leave(guest, NULL);
+        ct_tunnel_remove(&link->tunnel, &guest->stream);
+        free(guest);
+    }
+}
+
+/* The relay has come again: its streams go on. False: they cannot. */
+static bool resume(struct link *link, const struct ct_msg_tunnel_hello *m)
+{
+    for (uint32_t i = 0; i < m->streams.count; i++) {
+        const struct ct_wire_tunnel_state *state = &m->streams.data[i];
+        bool is_new = ct_tunnel_find(&link->tunnel, state->number) == NULL;
+        if (is_new && !on_open_stream(link, state->number)) /* its OPEN was lost */
+            return false;
+        struct ct_tunnel_stream *stream = ct_tunnel_find(&link->tunnel, state->number);
+        if (stream == NULL || !ct_tunnel_resume(stream, state))
+            return false;
+    }
+    drop_unknown(link);
+    greet(link);
+    for (uint32_t i = 0; i < m->streams.count; i++) {
+        const struct ct_wire_tunnel_state *state = &m->streams.data[i];
+        struct guest *guest = (struct guest *)ct_tunnel_find(&link->tunnel, state->number);
+        ct_tunnel_repeat(link->conn, &guest->stream, state);
+        if (guest->client != NULL && ct_tcpstore_broken(guest->client) == NULL)
+            on_flush(&guest->sink);
+    }
+    return true;
+}
+
+/* The link of that relay, whose connection is not this one; NULL: it is new. */
+static struct link *find_relay(const struct link *link, struct ct_id relay)
+{
+    struct link *other = link->hub->links;
+
+    while (other != NULL && (other == link || !other->proven || other->relay.high != relay.high ||
+                             other->relay.low != relay.low))
+        other = other->next;
+    return other;
+}
+
+/* Its old connection may not have noticed yet. `link`, which was made for the new one, is freed. */
+static bool take_over(struct link *old, struct link *link, const struct ct_msg_tunnel_hello *m)
+{
+    if (old->conn != NULL) {
+        ct_conn_set_user(old->conn, NULL);
+        ct_conn_close(old->conn, 0, NULL);
+    }
+    old->conn = link->conn;
+    ct_conn_set_user(old->conn, old);
+    remove_link(link);
+    return resume(old, m);
+}
+
 static bool on_hello(struct link *link, const struct ct_msg_tunnel_hello *m)
 {
     const struct ct_tcpstore_hub *hub = link->hub;
+    struct link *old;
     char text[400];
 
     if (link->proven)
         return false;
     link->proven = m->generation == hub->options.generation && strcmp(m->job, hub->job) == 0 &&
                    ct_conn_is_for(link->conn, m->job);
-    if (link->proven)
+    if (link->proven) {
+        link->relay = m->relay;
+        old = find_relay(link, m->relay);
+        if (old != NULL)
+            return take_over(old, link, m);
+        greet(link); /* what it lists began at another hub: nothing is known of it */
         return true;
+    }
     (void)snprintf(text, sizeof(text),
                    "here is the store of round %" PRIu64 " of job %s, not of round %" PRIu64
                    " of job %s",
@@ -233,8 +327,53 @@ static void leave_all(struct link *link, const struct ct_error *why)
 
 static void free_hub(struct ct_tcpstore_hub *hub)
 {
-    if (hub->stopped && hub->links == NULL)
+    if (hub->stopped && hub->links == NULL && hub->timer_closed)
         free(hub);
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+    struct ct_tcpstore_hub *hub = handle->data;
+
+    hub->timer_closed = true;
+    free_hub(hub);
+}
+
+/* Its streams have left. */
+static void remove_link(struct link *link)
+{
+    ct_tunnel_deinit(&link->tunnel);
+    if (link->prev != NULL)
+        link->prev->next = link->next;
+    else
+        link->hub->links = link->next;
+    if (link->next != NULL)
+        link->next->prev = link->prev;
+    free(link);
+}
+
+/* Relays that have not come again are gone. */
+static void on_timer(uv_timer_t *timer)
+{
+    struct ct_tcpstore_hub *hub = timer->data;
+    uint64_t next_ms = UINT64_MAX;
+    struct ct_error why = {0};
+
+    ct_error_set(&why, CT_ECLOSED, "the connection with its node broke");
+    for (struct link *link = hub->links, *next; link != NULL; link = next) {
+        uint64_t end_ms = link->since_ms + hub->options.resume_ms;
+        next = link->next;
+        if (link->conn != NULL)
+            continue;
+        if (end_ms > now_ms(hub)) {
+            next_ms = CT_MIN(next_ms, end_ms - now_ms(hub));
+            continue;
+        }
+        leave_all(link, &why);
+        remove_link(link);
+    }
+    if (next_ms != UINT64_MAX)
+        (void)uv_timer_start(timer, on_timer, next_ms, 0);
 }
 
 static struct link *link_of(const struct ct_conn *conn)
@@ -270,12 +409,13 @@ static void on_open(struct ct_conn *conn)
 static void on_message(struct ct_conn *conn, const struct ct_message *message)
 {
     struct link *link = link_of(conn);
+    struct ct_tcpstore_hub *hub = link != NULL ? link->hub : NULL;
 
-    if (link == NULL || link->hub->stopped)
+    if (link == NULL || hub->stopped)
         return;
     if (!take(link, message))
         ct_conn_close(conn, CT_EPROTOCOL, "a message that a relay does not send now");
-    ct_tcpstore_server_serve(link->hub->options.server);
+    ct_tcpstore_server_serve(hub->options.server);
 }
 
 static void on_close(struct ct_conn *conn, const struct ct_error *why)
@@ -285,15 +425,16 @@ static void on_close(struct ct_conn *conn, const struct ct_error *why)
     if (link == NULL)
         return;
     struct ct_tcpstore_hub *hub = link->hub;
+    bool broke = link->tunnel.count > 0 && why->code != CT_EPROTOCOL && !hub->stopped;
+    link->conn = NULL;
+    link->since_ms = now_ms(hub);
+    if (broke) {
+        if (!uv_is_active((uv_handle_t *)&hub->timer))
+            (void)uv_timer_start(&hub->timer, on_timer, hub->options.resume_ms, 0);
+        return;
+    }
     leave_all(link, why->code == CT_ECLOSED ? NULL : why);
-    ct_tunnel_deinit(&link->tunnel);
-    if (link->prev != NULL)
-        link->prev->next = link->next;
-    else
-        hub->links = link->next;
-    if (link->next != NULL)
-        link->next->prev = link->prev;
-    free(link);
+    remove_link(link);
     free_hub(hub);
 }
 
@@ -322,11 +463,15 @@ int ct_tcpstore_hub_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
     (void)ct_str_copy(hub->job, sizeof(hub->job), options->job);
     hub->options.job = NULL;
     hub->options.key = NULL; /* the listener has a copy */
+    if (hub->options.resume_ms == 0)
+        hub->options.resume_ms = RESUME_MS;
     int rc = ct_listener_start(loop, endpoint, &listener, &callbacks, hub, &hub->listener, err);
     if (rc != 0) {
         free(hub);
         return rc;
     }
+    (void)uv_timer_init(loop, &hub->timer);
+    hub->timer.data = hub;
     hub->endpoint = *ct_listener_endpoint(hub->listener);
     *ret_hub = hub;
     return 0;
@@ -343,9 +488,13 @@ void ct_tcpstore_hub_stop(struct ct_tcpstore_hub *hub)
         return;
     hub->stopped = true;
     ct_listener_stop(hub->listener);
-    for (struct link *link = hub->links; link != NULL; link = link->next) {
+    for (struct link *link = hub->links, *next; link != NULL; link = next) {
+        next = link->next;
         leave_all(link, NULL);
-        ct_conn_close(link->conn, CT_ECLOSED, "the round is over");
+        if (link->conn != NULL)
+            ct_conn_close(link->conn, CT_ECLOSED, "the round is over");
+        else
+            remove_link(link);
     }
-    free_hub(hub);
+    uv_close((uv_handle_t *)&hub->timer, on_timer_closed);
 }

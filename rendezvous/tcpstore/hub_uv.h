@@ -1,8 +1,8 @@
 /* The store's end of tunnels: clients of other nodes that come over their agents' connections.
  *
  * Each connection is a relay's (relay_uv.h) and proves the job's key; in clear only loopback may be
- * listened on. Its streams are clients of the server's store like those with a socket. On the
- * loop's thread. */
+ * listened on. Its streams are clients of the server's store like those with a socket. They outlive
+ * a connection that breaks: the relay has resume_ms to come again. On the loop's thread. */
 #ifndef CT_RENDEZVOUS_TCPSTORE_HUB_UV_H
 #define CT_RENDEZVOUS_TCPSTORE_HUB_UV_H
 
@@ -16,6 +16,7 @@ struct ct_tcpstore_hub_options {
     uint64_t generation;               /* of the round whose store it is; relays name it */
     const char *job;
     const struct ct_key *key;                                         /* NULL: in clear. Copied */
+    uint32_t resume_ms;                                               /* 0: 30000 */
     void (*on_lost)(void *user, const struct ct_tcpstore_lost *lost); /* may be NULL */
     void *user;
 };

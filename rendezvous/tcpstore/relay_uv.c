@@ -16,9 +16,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
-enum { BACKLOG = 4096, PATIENCE_MS = 250 };
+enum { BACKLOG = 4096, PATIENCE_MS = 250, RESUME_MS = 20000, LIST_BYTES = 1 << 20 };
 
 struct line {
     struct ct_tunnel_stream stream;
@@ -44,8 +45,9 @@ struct ct_tcpstore_relay {
     struct ct_key key;
     char job[129];
     struct ct_endpoint endpoint;
+    struct ct_id id;      /* by which the hub knows it again */
     struct ct_conn *conn; /* with the hub; NULL: none */
-    bool conn_open;
+    bool conn_open;       /* and the hub has welcomed it */
     struct ct_tunnel tunnel;
     struct line *lines, *oldest;
     uint32_t line_count, silent;
@@ -56,6 +58,13 @@ struct ct_tcpstore_relay {
 
 static void update_reading(struct line *line);
 static void admit(struct ct_tcpstore_relay *relay);
+static int dial(struct ct_tcpstore_relay *relay, uint32_t connect_ms, struct ct_error *err);
+
+/* Where streams go now; NULL: nowhere. */
+static struct ct_conn *way(const struct ct_tcpstore_relay *relay)
+{
+    return relay->conn_open ? relay->conn : NULL;
+}
 
 /* ---- ends ---- */
 
@@ -134,7 +143,7 @@ static void end_line(struct line *line, const struct ct_error *why)
     close_socket(line);
     if (!line->opened)
         return;
-    ct_tunnel_close(line->relay->conn, &line->stream, why);
+    ct_tunnel_close(way(line->relay), &line->stream, why);
     if (line->stream.heard_close)
         forget_stream(line);
 }
@@ -162,7 +171,7 @@ static void on_written(uv_write_t *request, int status)
         end_with_status(line, status);
         return;
     }
-    ct_tunnel_take(line->relay->conn, &line->stream, line->flying.size);
+    ct_tunnel_take(way(line->relay), &line->stream, line->flying.size);
     ct_buf_clear(&line->flying);
     flush(line);
 }
@@ -197,7 +206,7 @@ static void write_to(struct line *line, const unsigned char *data, size_t size)
             return;
         }
         sent = CT_MAX(sent, 0);
-        ct_tunnel_take(line->relay->conn, &line->stream, (size_t)sent);
+        ct_tunnel_take(way(line->relay), &line->stream, (size_t)sent);
     }
     if ((size_t)sent == size)
         return;
@@ -236,8 +245,14 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 
 static void send_on(struct line *line, const char *data, size_t size)
 {
-    (void)ct_tunnel_send(line->relay->conn, &line->stream, data, size);
-    update_reading(line);
+    struct ct_error why = {0};
+
+    if (ct_tunnel_send(way(line->relay), &line->stream, data, size) == size) {
+        update_reading(line);
+        return;
+    }
+    ct_error_set(&why, CT_ENOMEM, "out of memory for a tunnel");
+    end_line(line, &why);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
@@ -281,21 +296,64 @@ static void on_open(struct ct_conn *conn)
 
     if (relay == NULL)
         return;
+    struct ct_arena arena;
+    ct_arena_init(&arena, LIST_BYTES);
     const struct ct_message hello = {
         .type = CT_MSG_TUNNEL_HELLO,
-        .tunnel_hello = {.generation = relay->options.generation, .job = relay->job},
+        .tunnel_hello = {.generation = relay->options.generation,
+                         .job = relay->job,
+                         .relay = relay->id,
+                         .streams = {.data = ct_tunnel_list(&relay->tunnel, &arena),
+                                     .count = relay->tunnel.count}},
     };
+    if (hello.tunnel_hello.streams.data != NULL)
+        (void)ct_conn_send(conn, &hello, NULL);
+    else
+        ct_conn_close(conn, CT_ENOMEM, "out of memory for a tunnel");
+    ct_arena_deinit(&arena);
+}
+
+/* The hub does not know it: it has heard this end's CLOSE, or is another one. */
+static void drop_unknown(struct ct_tcpstore_relay *relay)
+{
+    for (uint32_t i = 0; i < relay->tunnel.room; i++) {
+        struct line *line = (struct line *)relay->tunnel.streams[i];
+        if (line == NULL || line->stream.known)
+            continue;
+        close_socket(line);
+        forget_stream(line);
+    }
+}
+
+/* The way is open; streams that began over another connection go on. */
+static bool welcome(struct ct_tcpstore_relay *relay, const struct ct_msg_tunnel_welcome *m)
+{
+    if (relay->conn_open)
+        return false;
+    for (uint32_t i = 0; i < m->streams.count; i++) {
+        struct ct_tunnel_stream *stream = ct_tunnel_find(&relay->tunnel, m->streams.data[i].number);
+        if (stream == NULL || !ct_tunnel_resume(stream, &m->streams.data[i]))
+            return false;
+    }
+    drop_unknown(relay);
     relay->conn_open = true;
-    (void)ct_conn_send(conn, &hello, NULL);
+    for (uint32_t i = 0; i < m->streams.count; i++)
+        ct_tunnel_repeat(relay->conn, ct_tunnel_find(&relay->tunnel, m->streams.data[i].number),
+                         &m->streams.data[i]);
     for (struct line *line = relay->lines, *next; line != NULL; line = next) {
         next = line->next;
         update_reading(line);
     }
+    return true;
 }
 
 /* What the hub says of a stream; false: it must not be said. */
 static bool take(struct ct_tcpstore_relay *relay, const struct ct_message *message)
 {
+    if (message->type == CT_MSG_TUNNEL_WELCOME)
+        return welcome(relay, &message->tunnel_welcome);
+    if (!relay->conn_open)
+        return false;
     uint32_t number = message->type == CT_MSG_TUNNEL_DATA    ? message->tunnel_data.number
                       : message->type == CT_MSG_TUNNEL_TAKEN ? message->tunnel_taken.number
                                                              : message->tunnel_close.number;
@@ -329,7 +387,7 @@ static void on_message(struct ct_conn *conn, const struct ct_message *message)
         ct_conn_close(conn, CT_EPROTOCOL, "a message that a hub does not send now");
 }
 
-/* Without the hub every client is lost: the store does not know what it asked for. */
+/* Without the hub every client is lost. */
 static void cut_all(struct ct_tcpstore_relay *relay)
 {
     for (uint32_t i = 0; i < relay->tunnel.room; i++) {
@@ -350,8 +408,18 @@ static void on_close(struct ct_conn *conn, const struct ct_error *why)
     if (relay == NULL)
         return;
     bool used = relay->line_count > 0;
+    bool again = relay->conn_open && relay->tunnel.count > 0 && why->code != CT_EPROTOCOL;
     relay->conn = NULL;
     relay->conn_open = false;
+    for (struct line *line = relay->lines, *next; line != NULL; line = next) {
+        next = line->next;
+        update_reading(line);
+    }
+    if (again && dial(relay, relay->options.resume_ms, NULL) == 0) {
+        if (relay->options.on_broken != NULL)
+            relay->options.on_broken(relay->options.user, why);
+        return;
+    }
     cut_all(relay);
     if (used && relay->options.on_cut != NULL)
         relay->options.on_cut(relay->options.user, why);
@@ -363,14 +431,14 @@ static const struct ct_conn_callbacks callbacks = {
     .on_close = on_close,
 };
 
-static int dial(struct ct_tcpstore_relay *relay, struct ct_error *err)
+static int dial(struct ct_tcpstore_relay *relay, uint32_t connect_ms, struct ct_error *err)
 {
     const struct ct_conn_options options = {
         .from = CT_FROM_HUB,
         .key = relay->options.key,
         .job = relay->job,
         .queue_limit = CT_TUNNEL_QUEUE,
-        .connect_ms = relay->options.connect_ms,
+        .connect_ms = connect_ms,
         .user_timeout_ms = relay->options.user_timeout_ms,
         .seed = relay->options.generation,
     };
@@ -410,7 +478,7 @@ static void accept_one(struct ct_tcpstore_relay *relay)
     relay->lines = line;
     if (uv_accept((uv_stream_t *)&relay->tcp, (uv_stream_t *)&line->tcp) != 0 ||
         relay->line_count > relay->options.clients ||
-        (relay->conn == NULL && dial(relay, NULL) != 0)) {
+        (relay->conn == NULL && dial(relay, relay->options.connect_ms, NULL) != 0)) {
         close_socket(line);
         return;
     }
@@ -468,6 +536,8 @@ static void fill_options(struct ct_tcpstore_relay *relay,
     if (options->clients == 0 || options->clients > CT_TUNNEL_STREAMS)
         relay->options.clients = CT_TUNNEL_STREAMS;
     relay->options.clients = ct_tcpstore_clients_possible(relay->options.clients);
+    if (options->resume_ms == 0)
+        relay->options.resume_ms = RESUME_MS;
     if (options->silent == 0)
         relay->options.silent = CT_MAX(relay->options.clients / 2, 1u);
 }
@@ -500,6 +570,10 @@ int ct_tcpstore_relay_start(uv_loop_t *loop, const struct ct_tcpstore_relay_opti
         return ct_error_set(err, CT_ENOMEM, "out of memory for a store");
     relay->loop = loop;
     fill_options(relay, options);
+    if (getrandom(&relay->id, sizeof(relay->id), 0) != (ssize_t)sizeof(relay->id)) {
+        free(relay);
+        return ct_error_set(err, CT_EOS, "getrandom gave no random bytes");
+    }
     (void)uv_tcp_init(loop, &relay->tcp);
     (void)uv_timer_init(loop, &relay->timer);
     relay->tcp.data = relay->timer.data = relay;
@@ -508,7 +582,7 @@ int ct_tcpstore_relay_start(uv_loop_t *loop, const struct ct_tcpstore_relay_opti
     int rc = relay->input != NULL ? listen_on(relay, err)
                                   : ct_error_set(err, CT_ENOMEM, "out of memory for a store");
     if (rc == 0)
-        rc = dial(relay, err);
+        rc = dial(relay, relay->options.connect_ms, err);
     if (rc != 0) {
         ct_tcpstore_relay_stop(relay);
         return rc;
@@ -532,6 +606,9 @@ void ct_tcpstore_relay_stop(struct ct_tcpstore_relay *relay)
     if (relay == NULL || relay->stopped)
         return;
     relay->stopped = true;
+    for (uint32_t i = 0; i < relay->tunnel.room; i++)
+        if (relay->tunnel.streams[i] != NULL)
+            ct_tunnel_close(way(relay), relay->tunnel.streams[i], NULL);
     if (relay->conn != NULL) {
         ct_conn_set_user(relay->conn, NULL);
         ct_conn_close(relay->conn, 0, NULL);

@@ -2,9 +2,9 @@
  * a tunnel (tunnel_uv.h) to the hub (hub_uv.h) at node 0's agent, as it is.
  *
  * The connection with the hub is made at once; clients that come before are not read until it is
- * there. A client that has said nothing is not told to the hub. When the connection breaks, all
- * clients lose theirs, and the next one to come makes the relay connect anew. On the loop's
- * thread. */
+ * there. A client that has said nothing is not told to the hub. When the connection breaks, it is
+ * made anew, and the clients notice nothing but the time; when that fails, they lose theirs, and
+ * the next one to come makes the relay try again. On the loop's thread. */
 #ifndef CT_RENDEZVOUS_TCPSTORE_RELAY_UV_H
 #define CT_RENDEZVOUS_TCPSTORE_RELAY_UV_H
 
@@ -25,9 +25,12 @@ struct ct_tcpstore_relay_options {
     uint32_t silent;          /* of them: have said nothing; above, the oldest is closed once it is
                                  250 ms old. Default: half of `clients` */
     uint32_t connect_ms;      /* how long to try; default 60000 */
+    uint32_t resume_ms;       /* likewise when a connection broke; default 20000 */
     uint32_t user_timeout_ms; /* as of lib/net */
-    /* The connection with the hub broke, or could not be made, while clients were here (may be
+    /* The connection with the hub broke while clients were here, and is being made anew (may be
      * NULL). */
+    void (*on_broken)(void *user, const struct ct_error *why);
+    /* It could not be made, and the clients that were here are lost (may be NULL). */
     void (*on_cut)(void *user, const struct ct_error *why);
     void *user;
 };

@@ -63,11 +63,94 @@ int ct_tunnel_add(struct ct_tunnel *tunnel, struct ct_tunnel_stream *stream)
     return ct_tunnel_put(tunnel, number, stream);
 }
 
-void ct_tunnel_remove(struct ct_tunnel *tunnel, const struct ct_tunnel_stream *stream)
+void ct_tunnel_remove(struct ct_tunnel *tunnel, struct ct_tunnel_stream *stream)
 {
     CT_ASSERT(ct_tunnel_find(tunnel, stream->number) == stream);
+    ct_buf_deinit(&stream->kept);
     tunnel->streams[stream->number] = NULL;
     tunnel->count--;
+}
+
+/* ---- over the next connection ---- */
+
+const struct ct_wire_tunnel_state *ct_tunnel_list(struct ct_tunnel *tunnel, struct ct_arena *arena)
+{
+    struct ct_wire_tunnel_state *list =
+        ct_arena_array(arena, CT_MAX(tunnel->count, 1u), sizeof(*list));
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; list != NULL && i < tunnel->room; i++) {
+        struct ct_tunnel_stream *stream = tunnel->streams[i];
+        if (stream == NULL)
+            continue;
+        stream->inside -= stream->taken;
+        stream->taken = 0;
+        stream->known = false;
+        list[count++] = (struct ct_wire_tunnel_state){
+            .number = stream->number,
+            .came = stream->came,
+            .told = stream->came - stream->inside,
+            .closed = stream->heard_close,
+        };
+    }
+    return list;
+}
+
+/* So many of the bytes that are kept have left the tunnel. */
+static void forget(struct ct_tunnel_stream *stream, uint32_t bytes)
+{
+    ct_buf_consume(&stream->kept, bytes);
+    stream->gone += bytes;
+    stream->window += bytes;
+}
+
+bool ct_tunnel_resume(struct ct_tunnel_stream *stream, const struct ct_wire_tunnel_state *state)
+{
+    uint64_t sent = stream->gone + stream->kept.size;
+
+    if (stream->known || state->told < stream->gone || state->told > state->came ||
+        state->came > sent)
+        return false;
+    forget(stream, (uint32_t)(state->told - stream->gone));
+    stream->known = true;
+    return true;
+}
+
+static void send_data(struct ct_conn *conn, uint32_t number, const void *data, size_t size)
+{
+    const unsigned char *at = data;
+
+    while (size > 0) {
+        struct ct_message message = {
+            .type = CT_MSG_TUNNEL_DATA,
+            .tunnel_data = {.number = number,
+                            .data = {at, CT_MIN(size, (size_t)CT_WIRE_TUNNEL_BYTES)}},
+        };
+        (void)ct_conn_send(conn, &message, NULL); /* a failure ends the connection */
+        at += message.tunnel_data.data.size;
+        size -= message.tunnel_data.data.size;
+    }
+}
+
+static void send_close(struct ct_conn *conn, uint32_t number, const char *text)
+{
+    const struct ct_message message = {
+        .type = CT_MSG_TUNNEL_CLOSE,
+        .tunnel_close = {.number = number, .text = text},
+    };
+
+    if (conn != NULL)
+        (void)ct_conn_send(conn, &message, NULL);
+}
+
+void ct_tunnel_repeat(struct ct_conn *conn, const struct ct_tunnel_stream *stream,
+                      const struct ct_wire_tunnel_state *state)
+{
+    size_t there = (size_t)(state->came - stream->gone);
+
+    send_data(conn, stream->number, stream->kept.data + there, stream->kept.size - there);
+    if (stream->said_close && !state->closed)
+        send_close(conn, stream->number, "");
 }
 
 /* ---- bytes ---- */
@@ -75,22 +158,13 @@ void ct_tunnel_remove(struct ct_tunnel *tunnel, const struct ct_tunnel_stream *s
 size_t ct_tunnel_send(struct ct_conn *conn, struct ct_tunnel_stream *stream, const void *data,
                       size_t size)
 {
-    const unsigned char *at = data;
-    size_t left = CT_MIN(size, (size_t)stream->window), sent = 0;
+    size_t fits = CT_MIN(size, (size_t)stream->window);
 
-    while (left > 0) {
-        struct ct_message message = {
-            .type = CT_MSG_TUNNEL_DATA,
-            .tunnel_data = {.number = stream->number,
-                            .data = {at + sent, CT_MIN(left, (size_t)CT_WIRE_TUNNEL_BYTES)}},
-        };
-        size_t piece = message.tunnel_data.data.size;
-        (void)ct_conn_send(conn, &message, NULL); /* a failure ends the connection */
-        sent += piece;
-        left -= piece;
-    }
-    stream->window -= (uint32_t)sent;
-    return sent;
+    if (conn == NULL || ct_buf_append(&stream->kept, data, fits) != 0)
+        return 0;
+    send_data(conn, stream->number, data, fits);
+    stream->window -= (uint32_t)fits;
+    return fits;
 }
 
 bool ct_tunnel_came(struct ct_tunnel_stream *stream, size_t size)
@@ -98,14 +172,15 @@ bool ct_tunnel_came(struct ct_tunnel_stream *stream, size_t size)
     if (size > CT_TUNNEL_WINDOW - stream->inside)
         return false;
     stream->inside += (uint32_t)size;
+    stream->came += size;
     return true;
 }
 
 bool ct_tunnel_was_taken(struct ct_tunnel_stream *stream, uint32_t bytes)
 {
-    if (bytes > CT_TUNNEL_WINDOW - stream->window)
+    if (bytes > stream->kept.size)
         return false;
-    stream->window += bytes;
+    forget(stream, bytes);
     return true;
 }
 
@@ -113,7 +188,7 @@ void ct_tunnel_take(struct ct_conn *conn, struct ct_tunnel_stream *stream, size_
 {
     stream->taken += (uint32_t)size;
     CT_ASSERT(stream->taken <= stream->inside);
-    if (stream->taken < TELL || stream->said_close)
+    if (conn == NULL || stream->taken < TELL || stream->said_close)
         return;
     const struct ct_message message = {
         .type = CT_MSG_TUNNEL_TAKEN,
@@ -133,10 +208,6 @@ void ct_tunnel_close(struct ct_conn *conn, struct ct_tunnel_stream *stream,
         return;
     if (why != NULL)
         (void)ct_str_copy(text, sizeof(text), why->text);
-    const struct ct_message message = {
-        .type = CT_MSG_TUNNEL_CLOSE,
-        .tunnel_close = {.number = stream->number, .text = text},
-    };
     stream->said_close = true;
-    (void)ct_conn_send(conn, &message, NULL);
+    send_close(conn, stream->number, text);
 }

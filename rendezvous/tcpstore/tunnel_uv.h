@@ -6,10 +6,17 @@
  * CT_TUNNEL_WINDOW bytes of a stream under way; TAKEN says how many have left the tunnel. So a
  * client that does not read holds up nobody else, and what waits in the tunnel is bounded.
  *
- * This file is what both ends have in common. It sends, and decides nothing. */
+ * When the connection breaks, each end keeps its streams, with the bytes that the other has not
+ * told as taken. Over the next connection both say what they know (tunnel_state), and send again
+ * what got lost: neither the client nor the store sees a difference.
+ *
+ * This file is what both ends have in common. It sends, and decides nothing. A `conn` may be NULL:
+ * there is none now. */
 #ifndef CT_RENDEZVOUS_TCPSTORE_TUNNEL_UV_H
 #define CT_RENDEZVOUS_TCPSTORE_TUNNEL_UV_H
 
+#include "base/arena.h"
+#include "base/bytes.h"
 #include "base/error.h"
 #include "net/conn_uv.h"
 
@@ -26,11 +33,15 @@ enum {
 /* One end of a stream; its owner's struct begins with it. */
 struct ct_tunnel_stream {
     uint32_t number;
-    uint32_t window;  /* bytes that may still be sent */
-    uint32_t inside;  /* bytes that came and were not told as taken */
-    uint32_t taken;   /* of them: have left the tunnel */
-    bool said_close;  /* by this end */
-    bool heard_close; /* by the other */
+    uint32_t window;    /* bytes that may still be sent */
+    uint32_t inside;    /* bytes that came and were not told as taken */
+    uint32_t taken;     /* of them: have left the tunnel */
+    bool said_close;    /* by this end */
+    bool heard_close;   /* by the other */
+    bool known;         /* to the other end, as its list says */
+    struct ct_buf kept; /* sent, and not yet told as taken */
+    uint64_t gone;      /* bytes sent before these */
+    uint64_t came;      /* bytes that came, all together */
 };
 
 /* The streams of a tunnel by their numbers. Zero is an empty table. */
@@ -48,9 +59,20 @@ struct ct_tunnel_stream *ct_tunnel_find(const struct ct_tunnel *tunnel, uint32_t
  * CT_EPROTOCOL (the number is taken or too large); CT_ELIMIT (all are taken); CT_ENOMEM. */
 int ct_tunnel_put(struct ct_tunnel *tunnel, uint32_t number, struct ct_tunnel_stream *stream);
 int ct_tunnel_add(struct ct_tunnel *tunnel, struct ct_tunnel_stream *stream);
-void ct_tunnel_remove(struct ct_tunnel *tunnel, const struct ct_tunnel_stream *stream);
+void ct_tunnel_remove(struct ct_tunnel *tunnel, struct ct_tunnel_stream *stream);
 
-/* Send as much as the window allows; returns how much. */
+/* What this end knows of all streams, in `arena`; NULL without memory. From here on only the other
+ * end's list, and what is sent after it, counts. */
+const struct ct_wire_tunnel_state *ct_tunnel_list(struct ct_tunnel *tunnel, struct ct_arena *arena);
+
+/* What the other end knows of a stream came: false when that cannot be. */
+bool ct_tunnel_resume(struct ct_tunnel_stream *stream, const struct ct_wire_tunnel_state *state);
+
+/* After both lists: send again what `state` lacks. */
+void ct_tunnel_repeat(struct ct_conn *conn, const struct ct_tunnel_stream *stream,
+                      const struct ct_wire_tunnel_state *state);
+
+/* Send as much as the window allows; returns how much: nothing without memory for a copy. */
 size_t ct_tunnel_send(struct ct_conn *conn, struct ct_tunnel_stream *stream, const void *data,
                       size_t size);
 

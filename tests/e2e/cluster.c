@@ -141,6 +141,15 @@ void cluster_lose(int host, enum cluster_way way, int percent)
                  0);
 }
 
+void cluster_reset(int host, int but)
+{
+    cr_assert_eq(run("ip netns exec %s nft 'add table inet fault; add chain inet fault output { "
+                     "type filter hook output priority 0; }; add rule inet fault output oif eth0 "
+                     "meta l4proto tcp tcp dport != %d reject with tcp reset'",
+                     space(host), but),
+                 0);
+}
+
 void cluster_slow(int host, const char *rate)
 {
     cr_assert_eq(run("tc -n %s qdisc replace dev eth0 root tbf rate %s burst 4kb latency 400ms",

@@ -33,10 +33,12 @@ int cluster_enter(int host);
 void cluster_return(int home);
 
 /* Unplug the host's cable; lose all, or `percent` of a hundred, of the packets that go one way; let
- * at most `rate` (as of tc: "256kbit") out. cluster_heal ends all of that. */
+ * at most `rate` (as of tc: "256kbit") out; break each TCP connection that sends something, but for
+ * those to port `but`. cluster_heal ends all of that. */
 void cluster_cut(int host);
 void cluster_lose(int host, enum cluster_way way, int percent);
 void cluster_slow(int host, const char *rate);
+void cluster_reset(int host, int but);
 void cluster_heal(int host);
 
 /* The host loses power and comes up again: kill its processes first. No packet says goodbye. */

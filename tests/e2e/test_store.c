@@ -350,3 +350,32 @@ Test(store, with_local_no_other_host_reaches_the_store)
     cluster_up(3);
     expect_members_only(served[1]);
 }
+
+/* The tunnel between the agents breaks while one client waits and another one comes. */
+Test(store, with_local_a_broken_tunnel_is_made_anew_and_nobody_is_lost)
+{
+    const char *key = e2e_in_folder("key");
+    const char *meet = script("meet", "if [ $RANK = 0 ]; then store wait poke set go 1; exit; fi\n"
+                                      "store set here 1 wait go get go set after 1 get after &\n"
+                                      "store wait here set ready 1\necho so > ready\n"
+                                      "until [ -e cut ]; do sleep 0.02; done\n"
+                                      "store set poke 1\nwait $!\n");
+    struct proc hosts[2], made;
+
+    cluster_up(2);
+    cr_assert_eq(e2e_run(&made, "key", "new", key, NULL), 0);
+    proc_free(&made);
+    for (int i = 0; i < 2; i++)
+        start_host(&hosts[i], i, served[1], key, meet);
+    (void)e2e_wait_file("ready", 30);
+    cluster_reset(1, 29400);
+    (void)e2e_write("cut", "");
+    (void)proc_wait_text(&hosts[1], "broke and is made anew", 20);
+    cluster_heal(1);
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(proc_finish(&hosts[i], 30), 0, "%s", ct_buf_str(&hosts[i].text));
+    e2e_said(&hosts[1], "go=1\n");
+    e2e_said(&hosts[1], "after=1\n");
+    e2e_not_said(&hosts[1], "have lost PyTorch's store");
+    free_two(hosts);
+}

@@ -7,10 +7,12 @@
 
 #include "base/assert.h"
 
+#include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define N(number) ((int64_t)(number))
@@ -20,7 +22,7 @@ enum { RELAYS = 2, GENERATION = 7 };
 static struct {
     struct ct_tcpstore_hub *hub;
     struct ct_tcpstore_relay *relays[RELAYS];
-    int cut;
+    int cut, broken;
     struct ct_error why;
 } tunnel;
 
@@ -59,6 +61,13 @@ static void on_cut(void *user, const struct ct_error *why)
     tunnel.why = *why;
 }
 
+static void on_broken(void *user, const struct ct_error *why)
+{
+    cr_assert_eq(user, &tunnel);
+    cr_assert_neq(why->code, 0);
+    tunnel.broken++;
+}
+
 static void start_hub_at(const struct ct_endpoint *endpoint)
 {
     const struct ct_tcpstore_hub_options options = {
@@ -88,6 +97,8 @@ static struct ct_tcpstore_relay_options relay_options(void)
         .generation = GENERATION,
         .job = "digits",
         .key = &key,
+        .resume_ms = 200,
+        .on_broken = on_broken,
         .on_cut = on_cut,
         .user = &tunnel,
     };
@@ -324,6 +335,115 @@ Test(tunnel, a_relay_of_another_job_is_refused)
 {
     expect_refused(&(struct ct_tcpstore_relay_options){
         .generation = GENERATION, .job = "letters", .key = &key});
+}
+
+/* ---- a connection that breaks ---- */
+
+/* Break all connections with the hub, as a router on the way would: the relay gets a reset, the hub
+ * notices nothing. */
+static void cut_tunnels(void)
+{
+    uint16_t port = ct_tcpstore_hub_endpoint(tunnel.hub)->port;
+
+    for (int fd = 3; fd < 1024; fd++) {
+        struct sockaddr_in own = {.sin_family = AF_UNSPEC}, peer;
+        socklen_t size = sizeof own, peer_size = sizeof peer;
+        if (getsockname(fd, (struct sockaddr *)&own, &size) != 0 || own.sin_family != AF_INET ||
+            ntohs(own.sin_port) != port ||
+            getpeername(fd, (struct sockaddr *)&peer, &peer_size) != 0)
+            continue;
+        const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+        cr_assert_eq(connect(fd, &nobody, sizeof nobody), 0);
+    }
+}
+
+Test(tunnel, a_wait_under_way_outlives_a_broken_connection)
+{
+    start_all();
+    int a = greet(0), b = greet(0);
+    struct ct_buf wait = {0};
+
+    compose(&wait, WAIT, "nb", N(1), "/k");
+    say(a, wait.data, wait.size);
+    HOST_UNTIL(counts().waiting == 1);
+    for (int i = 1; i <= 3; i++) {
+        cut_tunnels();
+        HOST_UNTIL(tunnel.broken == i);
+        expect_value_at(b, "other", "");
+    }
+    ask_at(b, SET, "bb", "/k", "v");
+    hear(a, 1, NULL);
+    expect_value_at(a, "/k", "v");
+    cr_assert_eq(counts().clients, 2);
+    cr_assert_eq(tunnel.cut + host.lost, 0);
+    close(a);
+    HOST_UNTIL(host.lost == 1);
+    close(b);
+    ct_buf_deinit(&wait);
+}
+
+/* A megabyte there and back in requests under way, with a cut now here, now there. */
+Test(tunnel, no_byte_is_lost_or_doubled_when_connections_break)
+{
+    enum { SIZE = 1 << 20, PIECE = 50000 };
+    start_all();
+    int a = greet(0), b = greet(0), cuts = 0;
+    struct ct_buf set = {0}, get = {0}, back = {0};
+    char *value = malloc(SIZE + 1);
+
+    for (size_t i = 0; i < SIZE; i++)
+        value[i] = (char)('a' + (i * i / 7 + i / 251) % 26);
+    value[SIZE] = '\0';
+    compose(&set, SET, "bb", "/k", value);
+    compose(&get, GET, "b", "/k");
+    expect_value_at(b, "other", "");
+    for (size_t at = 0; at < set.size; at += PIECE) {
+        say(a, set.data + at, CT_MIN((size_t)PIECE, set.size - at));
+        if (at / PIECE % 3 == 0) {
+            cut_tunnels();
+            HOST_UNTIL(tunnel.broken == cuts + 1);
+            expect_value_at(b, "other", ""); /* there is a connection again */
+            cuts++;
+        }
+    }
+    say(a, get.data, get.size);
+    hear(a, 8, NULL);
+    for (size_t at = 0; at < SIZE; at += PIECE) {
+        hear(a, CT_MIN((size_t)PIECE, SIZE - at), &back);
+        if (at / PIECE % 3 == 0 && at + 4 * CT_TUNNEL_WINDOW < SIZE) {
+            cut_tunnels();
+            HOST_UNTIL(tunnel.broken == cuts + 1);
+            expect_value_at(b, "other", ""); /* there is a connection again */
+            cuts++;
+        }
+    }
+    cr_assert_gt(cuts, 8);
+    cr_assert_eq(back.size, SIZE);
+    cr_assert_eq(memcmp(back.data, value, SIZE), 0);
+    expect_value_at(a, "other", "");
+    close(a);
+    close(b);
+    HOST_UNTIL(host.lost == 2);
+    ct_buf_deinit(&set);
+    ct_buf_deinit(&get);
+    ct_buf_deinit(&back);
+    free(value);
+}
+
+Test(tunnel, who_leaves_while_the_connection_is_broken_has_left_when_it_is_back)
+{
+    start_all();
+    int a = greet(0), b = greet(0);
+
+    expect_value_at(a, "k", "");
+    expect_value_at(b, "k", "");
+    cut_tunnels();
+    close(a);
+    HOST_UNTIL(host.lost == 1);
+    cr_assert_eq(counts().clients, 1);
+    expect_value_at(b, "k", "");
+    close(b);
+    HOST_UNTIL(host.lost == 2);
 }
 
 /* ---- the end ---- */
