@@ -46,6 +46,9 @@ const char *e2e_wait_file(const char *path, double seconds);
 /* Wait until no process of this pid lives. */
 void e2e_wait_gone(pid_t pid, double seconds);
 
+/* The pids of an agent's native workers, in the order of their start; how many, `room` at most. */
+int e2e_workers(const struct proc *agent, pid_t *pids, int room);
+
 /* A `ctrund` on a loopback port of its own choice; the endpoint is "127.0.0.1:PORT", static. */
 const char *e2e_daemon(struct proc *daemon);
 

@@ -39,38 +39,6 @@ static void start(struct proc *agent, const char *name, const char *const extra[
     proc_start(agent, argv, NULL);
 }
 
-/* Is it a worker? The agent's own helpers (LeakSanitizer's, at its end) are none. */
-static bool is_worker(pid_t pid)
-{
-    char path[PATH_BYTES], name[32] = "";
-
-    (void)snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return false;
-    bool read = fgets(name, sizeof name, file) != NULL;
-    (void)fclose(file);
-    return read && strcmp(name, "ctworker\n") == 0;
-}
-
-/* The pids of an agent's workers, in the order of their start. */
-static int workers_of(const struct proc *agent, pid_t pids[WORKERS_MAX])
-{
-    char path[PATH_BYTES];
-    int count = 0, pid;
-
-    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)agent->pid,
-                   (int)agent->pid);
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return 0;
-    while (count < WORKERS_MAX && fscanf(file, "%d", &pid) == 1)
-        if (is_worker(pid))
-            pids[count++] = pid;
-    (void)fclose(file);
-    return count;
-}
-
 static bool is_among(pid_t pid, const pid_t *pids, int count)
 {
     for (int i = 0; i < count; i++)
@@ -188,7 +156,7 @@ static bool is_complete(void *context)
 {
     struct group *group = context;
 
-    return workers_of(group->agent, group->now) == group->size &&
+    return e2e_workers(group->agent, group->now, WORKERS_MAX) == group->size &&
            !is_among(group->lost, group->now, group->size);
 }
 
@@ -198,7 +166,7 @@ static void lose(const struct proc *agent, int size, int victim)
     struct group group = {.agent = agent, .size = size};
     pid_t before[WORKERS_MAX];
 
-    cr_assert_eq(workers_of(agent, before), size);
+    cr_assert_eq(e2e_workers(agent, before, WORKERS_MAX), size);
     group.lost = before[victim];
     cr_assert_eq(kill(group.lost, SIGKILL), 0);
     proc_until(is_complete, &group, 30, "a new worker");
@@ -270,7 +238,7 @@ Test(survivors, a_replacement_may_be_lost_before_it_is_healed)
     run_whole(two);
     start(&agent, "run", two);
     wait_step("run", 300);
-    cr_assert_eq(workers_of(&agent, pids), 2);
+    cr_assert_eq(e2e_workers(&agent, pids, WORKERS_MAX), 2);
     lose(&agent, 2, 1);
     lose(&agent, 2, 1); /* the new one, within a few milliseconds of its birth */
     lose(&agent, 2, 1);
@@ -288,7 +256,7 @@ Test(survivors, when_all_are_lost_the_job_goes_on_from_its_checkpoint)
     run_whole(two);
     start(&agent, "run", two);
     wait_step("run", 500);
-    cr_assert_eq(workers_of(&agent, pids), 2);
+    cr_assert_eq(e2e_workers(&agent, pids, WORKERS_MAX), 2);
     for (int i = 0; i < 2; i++)
         (void)kill(pids[i], SIGKILL);
     finish(&agent);
@@ -306,7 +274,7 @@ Test(survivors, the_budget_of_restarts_ends_the_job_with_the_cause)
     wait_step("run", 300);
     lose(&agent, 2, 1);
     wait_step("run", 1500);
-    cr_assert_eq(workers_of(&agent, pids), 2);
+    cr_assert_eq(e2e_workers(&agent, pids, WORKERS_MAX), 2);
     (void)kill(pids[0], SIGKILL);
     cr_assert_eq(proc_finish(&agent, 30), 128 + SIGKILL, "%s", ct_buf_str(&agent.text));
     e2e_said(&agent, "SIGKILL");
@@ -374,7 +342,7 @@ Test(survivors, a_worker_that_still_loads_is_not_restarted_when_another_is_lost)
     run_whole(two);
     start(&agent, "run", slow);
     wait_step("run", 300);
-    cr_assert_eq(workers_of(&agent, pids), 2);
+    cr_assert_eq(e2e_workers(&agent, pids, WORKERS_MAX), 2);
     struct birth third = {&agent, pids[1], 0};
     cr_assert_eq(kill(pids[1], SIGKILL), 0);
     proc_until(is_born, &third, 30, "a third worker, which loads");
@@ -434,7 +402,7 @@ static pid_t worker_of(const struct proc *agent)
 {
     pid_t pids[WORKERS_MAX];
 
-    cr_assert_eq(workers_of(agent, pids), 1);
+    cr_assert_eq(e2e_workers(agent, pids, WORKERS_MAX), 1);
     return pids[0];
 }
 
@@ -449,7 +417,7 @@ static bool has_ended(void *context)
     const struct life *life = context;
     pid_t pids[WORKERS_MAX];
 
-    if (workers_of(life->agent, pids) == 0)
+    if (e2e_workers(life->agent, pids, WORKERS_MAX) == 0)
         return true;
     cr_assert_eq(pids[0], life->worker, "the worker was restarted");
     return false;
@@ -517,7 +485,7 @@ Test(survivors, a_node_that_joins_is_taken_in_at_a_step_boundary_and_nobody_is_r
     int joined = read_steps("run", times);
     wait_step("run", joined + 100);
     cr_assert_eq(worker_of(&nodes[0]), worker);
-    cr_assert_eq(workers_of(&nodes[1], newcomer), 1);
+    cr_assert_eq(e2e_workers(&nodes[1], newcomer, WORKERS_MAX), 1);
     cr_assert_eq(kill(nodes[0].pid, SIGINT), 0);
     cr_assert_eq(proc_finish(&nodes[0], 20), 128 + SIGINT, "%s", ct_buf_str(&nodes[0].text));
     (void)proc_finish(&nodes[1], 20);

@@ -1,0 +1,339 @@
+/* Engines that are not ours: a training under the site's own mpirun, and one over UCX, give the
+ * bits of any other; MPI's ranks conform to the API as ranks of ctrun do; wrong use is a sentence.
+ *
+ * Each test of MPI runs with Open MPI and with MPICH, where they are installed. */
+#include "e2e.h"
+
+#include "base/assert.h"
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(engines, .init = e2e_enter, .fini = e2e_leave, .timeout = 180);
+
+enum { ARGUMENTS = 24, STEPS = 60 };
+
+/* ---- the two MPIs ----------------------------------------------------------------------------*/
+
+/* Open MPI leaves memory behind, which is not for us to report. */
+static const struct mpi {
+    const char *mpirun, *option, *asan, *library, *other_library;
+    const char *killed; /* what mpirun says of a rank that was killed */
+} mpis[] = {
+    {"mpirun.openmpi", "--oversubscribe", "ASAN_OPTIONS=abort_on_error=1:detect_leaks=0",
+     "Open MPI v", "libmpich.so.12", "signal 9"},
+    {"mpirun.mpich", NULL, "ASAN_OPTIONS=abort_on_error=1:detect_leaks=1", "MPICH ", "libmpi.so.40",
+     "signal 9"},
+};
+
+static struct criterion_test_params both(void)
+{
+    static int indices[] = {0, 1};
+
+    return cr_make_param_array(int, indices, CT_COUNT(indices));
+}
+
+static bool is_installed(const char *program)
+{
+    char command[128];
+
+    (void)snprintf(command, sizeof command, "command -v %s >/dev/null 2>&1", program);
+    return system(command) == 0;
+}
+
+static const struct mpi *need(int index)
+{
+    if (!is_installed(mpis[index].mpirun))
+        cr_skip_test("skipped: there is no %s (scripts/deps --test)", mpis[index].mpirun);
+    return &mpis[index];
+}
+
+/* Start `words` (NULL at the end) on so many ranks; `variable`: one more of the environment, or
+ * NULL. */
+static void start(struct proc *proc, const struct mpi *mpi, const char *ranks,
+                  const char *const words[], const char *variable)
+{
+    const char *env[] = {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", mpi->asan,
+                         variable, NULL};
+    const char *argv[ARGUMENTS] = {mpi->mpirun, "-np", ranks};
+    int argc = 3;
+
+    if (mpi->option != NULL)
+        argv[argc++] = mpi->option;
+    for (int i = 0; words[i] != NULL; i++)
+        argv[argc++] = words[i];
+    cr_assert_lt(argc, ARGUMENTS);
+    proc_start(proc, argv, env);
+}
+
+static int run(struct proc *proc, const struct mpi *mpi, const char *ranks,
+               const char *const words[], const char *variable)
+{
+    start(proc, mpi, ranks, words, variable);
+    return proc_finish(proc, 120);
+}
+
+/* ---- a training ------------------------------------------------------------------------------*/
+
+/* The words of a training whose checkpoints lie in `name`, behind those that are there. */
+static void add_training(const char *words[], const char *name, int steps)
+{
+    static char places[3][64];
+    int count = 0;
+
+    while (words[count] != NULL)
+        count++;
+    cr_assert_lt(count + 7, ARGUMENTS);
+    (void)snprintf(places[0], sizeof places[0], "--checkpoint.dir=%s", name);
+    (void)snprintf(places[1], sizeof places[1], "--log.dir=%s.log", name);
+    (void)snprintf(places[2], sizeof places[2], "--train.steps=%d", steps);
+    for (size_t i = 0; i < CT_COUNT(places); i++)
+        words[count++] = places[i];
+    words[count++] = "--batch.micro=4";
+    words[count++] = "--schedule.type=constant";
+    words[count++] = "--parallel.reduce=invariant";
+    words[count] = e2e_in_root("configs/digits_mlp.yaml");
+}
+
+static void expect_equal(const char *a, const char *b, int step)
+{
+    static const char *const files[] = {"model", "optim"};
+    char command[256];
+
+    for (size_t i = 0; i < CT_COUNT(files); i++) {
+        (void)snprintf(command, sizeof command,
+                       "cmp %s/step_%08d/%s.safetensors %s/step_%08d/%s.safetensors", a, step,
+                       files[i], b, step, files[i]);
+        cr_assert_eq(system(command), 0, "%s of %s and %s", files[i], a, b);
+    }
+}
+
+/* False where `backend` is ucx and there is no UCX. */
+static bool train_with_ctrun(const char *name, const char *backend, int steps)
+{
+    const char *words[ARGUMENTS] = {proc_program("ctrun"), "--nproc_per_node=2", backend};
+    struct proc proc;
+
+    add_training(words, name, steps);
+    int status = proc_run(&proc, words, NULL, 60);
+    bool absent = status != 0 && strstr(ct_buf_str(&proc.text), "backend ucx") != NULL;
+    cr_assert(absent || status == 0, "%s", ct_buf_str(&proc.text));
+    proc_free(&proc);
+    return !absent;
+}
+
+static void train_with_mpi(const struct mpi *mpi, const char *ranks, const char *name)
+{
+    const char *words[ARGUMENTS] = {proc_program("ctworker")};
+    struct proc proc;
+
+    add_training(words, name, STEPS);
+    cr_assert_eq(run(&proc, mpi, ranks, words, NULL), 0, "%s", ct_buf_str(&proc.text));
+    e2e_said(&proc, mpi->library);
+    e2e_said(&proc, "such a job cannot shrink");
+    cr_assert_eq(e2e_count(ct_buf_str(&proc.text), "accuracy"), 1, "one rank tells");
+    proc_free(&proc);
+}
+
+ParameterizedTestParameters(engines, mpirun_trains_to_the_bits_of_ctrun)
+{
+    return both();
+}
+ParameterizedTest(int *index, engines, mpirun_trains_to_the_bits_of_ctrun)
+{
+    const struct mpi *mpi = need(*index);
+
+    (void)train_with_ctrun("shm", "--parallel.backend=shm", STEPS);
+    train_with_mpi(mpi, "2", "two");
+    expect_equal("shm", "two", STEPS);
+    train_with_mpi(mpi, "4", "four");
+    expect_equal("shm", "four", STEPS);
+}
+
+/* Each rank writes its pid, then becomes a trainer. */
+static const char *pid_writer(void)
+{
+    return e2e_script("rank", "#!/bin/sh\n"
+                              "echo $$ >pid_${OMPI_COMM_WORLD_RANK:-$PMI_RANK}\n"
+                              "exec \"$@\"\n");
+}
+
+static pid_t pid_of(int rank)
+{
+    char name[32];
+
+    (void)snprintf(name, sizeof name, "pid_%d", rank);
+    pid_t pid = (pid_t)atoi(e2e_read(e2e_in_folder(name)));
+    cr_assert_gt(pid, 1);
+    return pid;
+}
+
+ParameterizedTestParameters(engines, a_killed_rank_ends_the_job_and_a_checkpoint_is_left_to_go_on)
+{
+    return both();
+}
+ParameterizedTest(int *index, engines, a_killed_rank_ends_the_job_and_a_checkpoint_is_left_to_go_on)
+{
+    const struct mpi *mpi = need(*index);
+    const char *words[ARGUMENTS] = {pid_writer(), proc_program("ctworker"),
+                                    "--checkpoint.every=10"};
+    const char *again[ARGUMENTS] = {proc_program("ctworker"), "--checkpoint.resume=auto"};
+    struct proc proc;
+    int step = 0;
+
+    add_training(words, "ckpt", 1000000);
+    start(&proc, mpi, "2", words, NULL);
+    (void)e2e_wait_file("ckpt/latest", 60);
+    cr_assert_eq(kill(pid_of(1), SIGKILL), 0);
+    cr_assert_neq(proc_finish(&proc, 60), 0);
+    e2e_said(&proc, "such a job cannot shrink");
+    e2e_said(&proc, mpi->killed);
+    e2e_wait_gone(pid_of(0), 20);
+    proc_free(&proc);
+
+    cr_assert_eq(sscanf(e2e_read("ckpt/latest"), "step_%d", &step), 1);
+    add_training(again, "ckpt", step + 10);
+    cr_assert_eq(run(&proc, mpi, "2", again, NULL), 0, "%s", ct_buf_str(&proc.text));
+    e2e_said(&proc, "10 steps on 2 workers");
+    proc_free(&proc);
+}
+
+/* ---- the API ---------------------------------------------------------------------------------*/
+
+ParameterizedTestParameters(engines, ranks_of_mpi_conform)
+{
+    return both();
+}
+ParameterizedTest(int *index, engines, ranks_of_mpi_conform)
+{
+    static const char *const worlds[] = {"2", "3"};
+    const struct mpi *mpi = need(*index);
+    const char *words[] = {proc_program("../tests/programs/conformance"), "mpi", NULL};
+
+    for (size_t i = 0; i < CT_COUNT(worlds); i++) {
+        struct proc proc;
+
+        cr_assert_eq(run(&proc, mpi, worlds[i], words, NULL), 0, "%s", ct_buf_str(&proc.text));
+        e2e_said(&proc, "ranks on mpi conform");
+        proc_free(&proc);
+    }
+}
+
+ParameterizedTestParameters(engines, a_rank_of_mpi_that_is_silent_is_named_in_time)
+{
+    return both();
+}
+ParameterizedTest(int *index, engines, a_rank_of_mpi_that_is_silent_is_named_in_time)
+{
+    const struct mpi *mpi = need(*index);
+    const char *words[] = {proc_program("../tests/programs/conformance"), "mpi", "silent", NULL};
+    struct proc proc;
+
+    cr_assert_neq(run(&proc, mpi, "3", words, NULL), 0);
+    e2e_said(&proc, "no sign of rank 1 within 300 ms");
+    proc_free(&proc);
+}
+
+/* ---- wrong use -------------------------------------------------------------------------------*/
+
+ParameterizedTestParameters(engines, the_library_of_another_mpi_is_told_from_the_right_one)
+{
+    return both();
+}
+ParameterizedTest(int *index, engines, the_library_of_another_mpi_is_told_from_the_right_one)
+{
+    const struct mpi *mpi = need(*index);
+    const char *words[ARGUMENTS] = {proc_program("ctworker")};
+    char variable[64];
+    struct proc proc;
+
+    (void)need(1 - *index);
+    add_training(words, "none", STEPS);
+    (void)snprintf(variable, sizeof variable, "CTRUN_MPI=%s", mpi->other_library);
+    cr_assert_neq(run(&proc, mpi, "2", words, variable), 0);
+    e2e_said(&proc, "says rank 0 of 2, but");
+    e2e_said(&proc, "name the right one in CTRUN_MPI");
+    proc_free(&proc);
+}
+
+ParameterizedTestParameters(engines, an_mpi_library_that_is_not_there_is_a_sentence)
+{
+    return both();
+}
+ParameterizedTest(int *index, engines, an_mpi_library_that_is_not_there_is_a_sentence)
+{
+    const struct mpi *mpi = need(*index);
+    const char *words[ARGUMENTS] = {proc_program("ctworker")};
+    struct proc proc;
+
+    add_training(words, "none", STEPS);
+    cr_assert_neq(run(&proc, mpi, "2", words, "CTRUN_MPI=/nowhere/libmpi.so"), 0);
+    e2e_said(&proc, "CTRUN_MPI names /nowhere/libmpi.so, which cannot be loaded");
+    cr_assert_eq(e2e_count(ct_buf_str(&proc.text), "CTRUN_MPI names"), 1, "one rank tells");
+    proc_free(&proc);
+}
+
+Test(engines, backend_mpi_without_mpirun_is_a_sentence)
+{
+    const char *alone[ARGUMENTS] = {proc_program("ctworker"), "--parallel.backend=mpi"};
+    const char *agent[ARGUMENTS] = {proc_program("ctrun"), "--nproc_per_node=2",
+                                    "--parallel.backend=mpi"};
+    const char *const *const both_ways[] = {alone, agent};
+
+    add_training(alone, "none", STEPS);
+    add_training(agent, "none", STEPS);
+    for (size_t i = 0; i < CT_COUNT(both_ways); i++) {
+        struct proc proc;
+
+        cr_assert_eq(proc_run(&proc, both_ways[i], NULL, 30), 2, "%s", ct_buf_str(&proc.text));
+        e2e_said(&proc, "mpirun has not started this process");
+        proc_free(&proc);
+    }
+}
+
+/* ---- UCX -------------------------------------------------------------------------------------*/
+
+struct pair {
+    const struct proc *agent;
+    pid_t lost, now[2];
+};
+
+static bool is_whole_again(void *context)
+{
+    struct pair *pair = context;
+
+    return e2e_workers(pair->agent, pair->now, 2) == 2 && pair->now[0] != pair->lost &&
+           pair->now[1] != pair->lost;
+}
+
+/* The survivor keeps its UCX worker and makes an endpoint to the newcomer's. */
+Test(engines, over_ucx_a_killed_worker_is_replaced_and_the_bits_stay)
+{
+    enum { LONG = 1500 };
+    const char *words[ARGUMENTS] = {proc_program("ctrun"), "--nproc_per_node=2",
+                                    "--parallel.backend=ucx", "--max_restarts=1",
+                                    "--checkpoint.every=100"};
+    struct proc proc;
+    struct pair pair = {.agent = &proc};
+    pid_t before[2];
+
+    if (!train_with_ctrun("short", "--parallel.backend=ucx", STEPS))
+        cr_skip_test("skipped: there is no UCX here");
+    (void)train_with_ctrun("whole", "--parallel.backend=shm", LONG);
+    add_training(words, "ucx", LONG);
+    proc_start(&proc, words, NULL);
+    (void)e2e_wait_file("ucx/latest", 60);
+    cr_assert_eq(e2e_workers(&proc, before, 2), 2);
+    pair.lost = before[1];
+    cr_assert_eq(kill(pair.lost, SIGKILL), 0);
+    proc_until(is_whole_again, &pair, 30, "a new worker");
+    cr_assert(pair.now[0] == before[0] || pair.now[1] == before[0], "the survivor was restarted");
+    cr_assert_eq(proc_finish(&proc, 90), 0, "%s", ct_buf_str(&proc.text));
+    e2e_said(&proc, "1 of 2 workers go on from step");
+    expect_equal("whole", "ucx", LONG);
+    proc_free(&proc);
+}
