@@ -36,6 +36,7 @@ struct ct_group {
     bool encrypt;                /* as asked for */
     struct ct_tuning tuning;     /* as given */
     struct ct_tuning sizes;      /* as they are */
+    enum ct_algorithm last;      /* how the last collective went */
     uint64_t splits;             /* how often it was split */
     struct ct_group_lane *lanes; /* [direction][peer] */
     uint64_t timeout_ms;

@@ -83,8 +83,10 @@ static void finish(struct ct_group *group, int index)
 {
     struct ct_request *request = group->queue[index];
 
-    if (request->number != 0)
+    if (request->number != 0) {
         ct_worker_record_completed(group->record, request->number);
+        group->last = request->task.algorithm;
+    }
     ct_recorder_end(request, false);
     group->queued--;
     for (int i = index; i < group->queued; i++)

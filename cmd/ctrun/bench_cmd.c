@@ -29,7 +29,8 @@ static int work(int argc, char **argv)
     if (code == 0)
         code = ct_job_open(&job, &err);
     if (code == 0)
-        code = ct_bench_run(job, &options, stdout, &err);
+        code = options.tune ? ct_bench_tune(job, &options, stdout, &err)
+                            : ct_bench_run(job, &options, stdout, &err);
     if (code != 0 && job != NULL)
         (void)ct_job_failure(job, &err);
     ct_job_close(job);

@@ -33,7 +33,7 @@ struct ct_bench_options {
     enum ct_dtype dtype;
     enum ct_reduce reduce;
     enum ct_reduce_mode mode;
-    bool symmetric, json;
+    bool symmetric, json, tune;
 };
 
 /* How many words of `argv` the option at its start takes, that is 1 (--name=value, --flag) or 2; 0
@@ -91,5 +91,34 @@ size_t ct_bench_wrong(const struct ct_bench_call *call);
  * an error with its sentence: CT_EDIVERGED when elements were wrong. */
 int ct_bench_run(struct ct_job *job, const struct ct_bench_options *options, FILE *to,
                  struct ct_error *err);
+
+/* ---- the table of the machine
+ * ------------------------------------------------------------------*/
+
+/* Measure the ways of a call around each size at which they change, up to options->max_bytes, for
+ * this backend and as many ranks; rank 0 prints what it finds to `to` and writes the table (tuning.h). Collective. */
+int ct_bench_tune(struct ct_job *job, const struct ct_bench_options *options, FILE *to,
+                  struct ct_error *err);
+
+/* What was measured of a size: a value has the time us[i] at bytes[i]. A cut is measured by two
+ * values: one for which no size is small (way 1, above the cut), one for which each is (way 0). */
+enum { CT_TUNE_WAYS = 6, CT_TUNE_POINTS = 16 };
+struct ct_tune_times {
+    int ways, points;
+    size_t bytes[CT_TUNE_POINTS];
+    double us[CT_TUNE_WAYS][CT_TUNE_POINTS];
+};
+
+/* The value whose calls take least, by the mean of the ratios, and how many times as fast they are
+ * than those of `present`, where the two differ. Below 1.05 the present one stays (gain 1). Pure.
+ *   cut      among the measured sizes: the last one that goes way 0; `from`: the first of way 1
+ *   choice   among values[way] */
+struct ct_tune_choice {
+    size_t value;
+    double gain;
+};
+struct ct_tune_choice ct_tune_cut(const struct ct_tune_times *times, size_t present, bool from);
+struct ct_tune_choice ct_tune_choose(const struct ct_tune_times *times, const size_t *values,
+                                     size_t present);
 
 #endif

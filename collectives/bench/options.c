@@ -153,14 +153,19 @@ int ct_bench_read(int argc, const char *const *argv, struct ct_bench_options *re
 {
     struct ct_bench_options read = {0};
     const char *values[OPTIONS];
-    uint64_t symmetric = 0, json = 0;
+    uint64_t symmetric = 0, json = 0, tune = 0;
     const struct {
         size_t at;
         uint64_t *number;
-    } numbers[] = {{AT_min_bytes, &read.min_bytes}, {AT_max_bytes, &read.max_bytes},
-                   {AT_factor, &read.factor},       {AT_root, &read.root},
-                   {AT_iters, &read.iters},         {AT_check, &read.check},
-                   {AT_symmetric, &symmetric},      {AT_json, &json}};
+    } numbers[] = {{AT_min_bytes, &read.min_bytes},
+                   {AT_max_bytes, &read.max_bytes},
+                   {AT_factor, &read.factor},
+                   {AT_root, &read.root},
+                   {AT_iters, &read.iters},
+                   {AT_check, &read.check},
+                   {AT_symmetric, &symmetric},
+                   {AT_json, &json},
+                   {AT_tune, &tune}};
     int code = collect(argc, argv, values, err);
 
     for (size_t i = 0; i < CT_COUNT(numbers) && code == 0; i++)
@@ -172,6 +177,7 @@ int ct_bench_read(int argc, const char *const *argv, struct ct_bench_options *re
                             "--min is at most --max, --factor at least 2, --iters at least 1");
     read.symmetric = symmetric != 0;
     read.json = json != 0;
+    read.tune = tune != 0;
     if (code == 0)
         *ret_options = read;
     return code;

@@ -3,6 +3,8 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "group.h"
+#include "tuning.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +25,7 @@ struct bench {
 
 /* A size in one place. */
 struct result {
+    enum ct_algorithm algorithm;
     double us, min_us, max_us; /* the median batch: of the slowest rank; of the fastest, slowest */
     uint64_t wrong;
 };
@@ -77,6 +80,7 @@ static struct result measure(struct bench *bench, const struct ct_bench_call *ca
         if (call->op != CT_BENCH_BARRIER)
             ct_bench_fill(call);
         double us = time_batch(bench, call, calls);
+        result.algorithm = bench->group->last;
         slowest[i] = over_ranks(bench, us, CT_REDUCE_MAX);
         fastest[i] = over_ranks(bench, us, CT_REDUCE_MIN);
     }
@@ -84,6 +88,8 @@ static struct result measure(struct bench *bench, const struct ct_bench_call *ca
         return result;
     qsort(slowest, BATCHES, sizeof *slowest, by_size);
     qsort(fastest, BATCHES, sizeof *fastest, by_size);
+    if (call->op == CT_BENCH_SEND_RECV)
+        result.algorithm = CT_ALGO_NONE;
     result.us = slowest[BATCHES / 2];
     result.min_us = fastest[0];
     result.max_us = slowest[BATCHES - 1];
@@ -99,6 +105,19 @@ static const char *reduce_name(const struct ct_bench_options *options)
     return names[options->reduce];
 }
 
+/* Sizes that are those of a tuning table, and no defaults. */
+static void print_sizes(const struct bench *bench)
+{
+    struct ct_tuning sizes = bench->group->sizes, defaults = ct_tuning_complete(NULL);
+
+    for (int i = 0; i < CT_TUNABLES; i++)
+        if (*ct_tuning_at(&sizes, (enum ct_tunable)i) !=
+            *ct_tuning_at(&defaults, (enum ct_tunable)i))
+            (void)fprintf(bench->to, "# of the tuning table: %s %zu\n",
+                          ct_tunable_name((enum ct_tunable)i),
+                          *ct_tuning_at(&sizes, (enum ct_tunable)i));
+}
+
 static void print_head(const struct bench *bench, enum ct_bench_op op)
 {
     const struct ct_group *group = bench->group;
@@ -107,10 +126,11 @@ static void print_head(const struct bench *bench, enum ct_bench_op op)
         return;
     (void)fprintf(bench->to, "# %s: %d ranks, backend %s\n", ct_bench_name(op),
                   ct_group_size(group), ct_group_backend(group));
+    print_sizes(bench);
     (void)fprintf(bench->to, "#%54s%25s%36s\n", "", "out-of-place", "in-place");
-    (void)fprintf(bench->to, "#%11s%14s%10s%8s%8s %9s%8s%8s%7s%9s%8s%8s%7s\n", "size", "count",
+    (void)fprintf(bench->to, "#%11s%14s%10s%8s%8s %9s%8s%8s%7s%9s%8s%8s%7s  %s\n", "size", "count",
                   "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "time", "algbw",
-                  "busbw", "#wrong");
+                  "busbw", "#wrong", "algorithm");
     (void)fprintf(bench->to, "#%11s%14s%10s%8s%8s %9s%8s%8s%7s%9s%8s%8s%7s\n", "(B)", "(elements)",
                   "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)", "");
 }
@@ -142,14 +162,15 @@ static void print_json(const struct bench *bench, enum ct_bench_op op,
     (void)fprintf(bench->to,
                   "{\"op\":\"%s\",\"backend\":\"%s\",\"ranks\":%d,\"size\":%zu,\"count\":%zu,"
                   "\"type\":\"%s\",\"redop\":\"%s\",\"in_place\":%s,\"symmetric\":%s,"
-                  "\"us\":%.3f,\"min_us\":%.3f,\"max_us\":%.3f,\"algbw\":%.3f,\"busbw\":%.3f,"
+                  "\"algorithm\":\"%s\",\"us\":%.3f,\"min_us\":%.3f,\"max_us\":%.3f,\"algbw\":%.3f,"
+                  "\"busbw\":%.3f,"
                   "\"wrong\":%llu}\n",
                   ct_bench_name(op), ct_group_backend(bench->group), ct_group_size(bench->group),
                   shape->size, shape->count, ct_dtype_name(bench->options->dtype),
                   reduce_name(bench->options), in_place ? "true" : "false",
-                  bench->options->symmetric ? "true" : "false", result->us, result->min_us,
-                  result->max_us, algorithm,
-                  algorithm * ct_bench_factor(op, ct_group_size(bench->group)),
+                  bench->options->symmetric ? "true" : "false",
+                  ct_algorithm_name(result->algorithm), result->us, result->min_us, result->max_us,
+                  algorithm, algorithm * ct_bench_factor(op, ct_group_size(bench->group)),
                   (unsigned long long)result->wrong);
 }
 
@@ -174,7 +195,7 @@ static void print_line(struct bench *bench, enum ct_bench_op op, const struct ct
         print_columns(bench, op, shape->size, &results[1]);
     else
         (void)fprintf(bench->to, "%9s%8s%8s%7s", "N/A", "N/A", "N/A", "N/A");
-    (void)fprintf(bench->to, "\n");
+    (void)fprintf(bench->to, "  %s\n", ct_algorithm_name(results[0].algorithm));
     (void)fflush(bench->to);
 }
 

@@ -132,6 +132,7 @@ Test(bench, a_line_a_size_in_the_columns_of_nccl_tests_or_as_json)
     cr_assert_not_null(strstr(shared.text, "        1024           256       F32     sum      -1"));
     cr_assert_not_null(strstr(shared.text, "        4096          1024       F32     sum      -1"));
     cr_assert_not_null(strstr(shared.text, "# Avg bus bandwidth    : "));
+    cr_assert_not_null(strstr(shared.text, "  flat\n"));
     options.json = true;
     cr_assert_eq(run(&options, 2, &shared), 0);
     cr_assert_eq(strncmp(shared.text,
@@ -139,6 +140,25 @@ Test(bench, a_line_a_size_in_the_columns_of_nccl_tests_or_as_json)
                          "\"size\":1024,\"count\":256,",
                          72),
                  0, "%s", shared.text);
+}
+
+Test(bench, the_way_that_a_call_went_is_printed)
+{
+    const char *argv[] = {
+        "--op", "all_reduce,all_gather,send_recv", "--min", "1MiB", "--max", "1MiB", "--iters",
+        "1"};
+    struct ct_bench_options options = read_options(CT_COUNT(argv), argv);
+    static struct shared shared;
+
+    cr_assert_eq(run(&options, 2, &shared), 0);
+    const char *at = strstr(shared.text, "  pipeline\n");
+    cr_assert_not_null(at);
+    at = strstr(at, "  staged\n");
+    cr_assert_not_null(at);
+    cr_assert_not_null(strstr(at, "  -\n")); /* no collective */
+    options.symmetric = true;
+    cr_assert_eq(run(&options, 2, &shared), 0);
+    cr_assert_not_null(strstr(shared.text, "  in_place\n"));
 }
 
 /* ---- options ---------------------------------------------------------------------------------*/
