@@ -11,7 +11,8 @@
  * each rank writes all of its data before a call, as a gradient is written, all meet, and the call
  * alone counts; below TOUCH_BYTES, where looking at the clock costs as much as the call, it writes
  * an element within the timed loop instead. The first calls of a cell are checked: every element of
- * the result. */
+ * the result. A line "# faults BYTES N" follows: the pages that rank 0 got from the system in each
+ * call, 0 where nobody allocates and gives back. */
 #ifndef CT_BENCH_LOOP_H
 #define CT_BENCH_LOOP_H
 
@@ -20,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -59,6 +61,14 @@ static double bench_now_us(void)
 
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+}
+
+static long bench_faults(void)
+{
+    struct rusage used;
+
+    (void)getrusage(RUSAGE_SELF, &used);
+    return used.ru_minflt;
 }
 
 static int bench_by_size(const void *a, const void *b)
@@ -134,11 +144,14 @@ static void bench_cell(const struct bench_peer *peer, const struct bench_plan *p
     double calls = bench_batch(peer, op, data, count, 2, plan->touch);
     calls = (plan->brief ? BENCH_BATCH_US / 5 : BENCH_BATCH_US) / calls;
     calls = calls < 1 ? 1 : calls > BENCH_CALLS_MAX ? BENCH_CALLS_MAX : calls;
+    long faults = bench_faults();
     for (int i = 0; i < BENCH_BATCHES; i++)
         us[i] = bench_batch(peer, op, data, count, (int)calls, plan->touch);
+    faults = (bench_faults() - faults) / (BENCH_BATCHES * (long)calls);
     qsort(us, BENCH_BATCHES, sizeof *us, bench_by_size);
     if (peer->rank == 0) {
         (void)printf("%s %zu %.3f\n", bench_names[op], bytes, us[BENCH_BATCHES / 2]);
+        (void)printf("# faults %zu %ld\n", bytes, faults);
         (void)fflush(stdout);
     }
 }

@@ -27,6 +27,23 @@ static double most(void *context, double value)
     return result;
 }
 
+/* What OpenMPI says of how it copies between processes; nothing where it is another MPI. */
+static void tell_copies(void)
+{
+    int provided, index, number = 0, count;
+    MPI_T_cvar_handle handle;
+
+    if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS)
+        return;
+    if (MPI_T_cvar_get_index("btl_vader_single_copy_mechanism", &index) == MPI_SUCCESS &&
+        MPI_T_cvar_handle_alloc(index, NULL, &handle, &count) == MPI_SUCCESS) {
+        if (MPI_T_cvar_read(handle, &number) == MPI_SUCCESS)
+            (void)printf("# single_copy %d\n", number);
+        (void)MPI_T_cvar_handle_free(&handle);
+    }
+    (void)MPI_T_finalize();
+}
+
 int main(int argc, char **argv)
 {
     struct bench_peer peer = {.run = run, .max = most};
@@ -34,6 +51,8 @@ int main(int argc, char **argv)
     (void)MPI_Init(&argc, &argv);
     (void)MPI_Comm_rank(MPI_COMM_WORLD, &peer.rank);
     (void)MPI_Comm_size(MPI_COMM_WORLD, &peer.size);
+    if (peer.rank == 0)
+        tell_copies();
     bench_all(&peer, argc, argv);
     (void)MPI_Finalize();
     return 0;
