@@ -1,0 +1,82 @@
+/* Groups at work together share what there is: none of them waits until another has nothing to do.
+ * Counted in calls of equal size, not in time. */
+#include "base/assert.h"
+#include "rig.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+TestSuite(fair, .timeout = 60);
+
+enum { WORLD = 2, GROUPS = 2, COUNT = 64 << 10, CALLS = 60, LEAST = CALLS / 4 };
+
+struct scene {
+    _Atomic bool over; /* a group has made its calls */
+    int calls[GROUPS]; /* of rank 0 */
+};
+
+struct part {
+    struct scene *scene;
+    struct ct_group *group;
+    int index, line;
+    float data[COUNT];
+};
+
+/* Until one group is through; rank 0's first element tells the other members. */
+static void *work(void *argument)
+{
+    struct part *part = argument;
+    bool first = ct_group_rank(part->group) == 0;
+    int calls = 0;
+
+    do {
+        if (calls == CALLS)
+            atomic_store(&part->scene->over, true);
+        part->data[0] = first && atomic_load(&part->scene->over) ? 1.0f : 0.0f;
+        if (ct_all_reduce(part->group, ct_inplace(part->data, COUNT, CT_F32), CT_REDUCE_SUM,
+                          NULL) != 0)
+            part->line = __LINE__;
+        calls++;
+    } while (part->line == 0 && part->data[0] == 0.0f);
+    if (first)
+        part->scene->calls[part->index] = calls;
+    return NULL;
+}
+
+static int work_on_both(struct ct_job *job, void *context)
+{
+    static _Thread_local struct part parts[GROUPS];
+    pthread_t threads[GROUPS];
+    struct ct_error err;
+    int line = 0;
+
+    for (int i = 0; i < GROUPS; i++) {
+        struct ct_group_options options = {.name = i == 0 ? "a" : "b", .backend = "tcp"};
+
+        parts[i] = (struct part){.scene = context, .index = i};
+        if (ct_group_new(job, &options, &parts[i].group, &err) != 0)
+            return __LINE__;
+    }
+    for (int i = 0; i < GROUPS; i++)
+        if (pthread_create(&threads[i], NULL, work, &parts[i]) != 0)
+            return __LINE__;
+    for (int i = 0; i < GROUPS; i++) {
+        (void)pthread_join(threads[i], NULL);
+        line = line != 0 ? line : parts[i].line;
+        ct_group_free(parts[i].group);
+    }
+    return line;
+}
+
+Test(fair, two_groups_on_one_network_both_get_on)
+{
+    static struct scene scene;
+    struct ct_thread_world *world;
+
+    cr_assert_eq(ct_thread_world_new(WORLD, &world), 0);
+    cr_assert_eq(ct_thread_world_run(world, work_on_both, &scene), 0);
+    ct_thread_world_free(world);
+    for (int i = 0; i < GROUPS; i++)
+        cr_assert_geq(scene.calls[i], LEAST, "group %d: %d calls, the other %d", i, scene.calls[i],
+                      scene.calls[1 - i]);
+}
