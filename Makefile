@@ -239,8 +239,8 @@ sim-large: $(SIM) ## rounds of AGENTS=10000 simulated agents: what they cost
 	$(SIM) --agents $(or $(AGENTS),10000)
 mutants: ## each guard of the rendezvous removed: does the simulator notice? SEEDS=8000
 	tests/sim/mutants $(or $(SEEDS),8000)
-programs: $(BUILD)/tests/unit_coll ## PROGRAMS=10000 random programs of collectives on each backend, from seed FIRST=1
-	CTRUN_PROGRAMS=$(or $(PROGRAMS),10000) CTRUN_PROGRAMS_FIRST=$(or $(FIRST),1) $< --filter 'programs/*'
+programs: $(BUILD)/tests/unit_coll ## PROGRAMS=10000 random programs of collectives on each backend (ON=ucx: on one), from seed FIRST=1
+	$(if $(ON),CTRUN_PROGRAMS_ON=$(ON)) CTRUN_PROGRAMS=$(or $(PROGRAMS),10000) CTRUN_PROGRAMS_FIRST=$(or $(FIRST),1) $< --filter 'programs/*'
 soak: $(SOAK) all ## an elastic training under random faults for SECONDS=300, SEED=the time
 	$(SOAK) --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED)) --programs $(BUILD)/bin
 bench: all $(BENCHES) ## the benchmarks against peers (scripts/bench)

@@ -1,8 +1,9 @@
-/* Random programs of collectives (program.h) on every backend, against the reference.
+/* Random programs of collectives (program.h) on every backend, against the reference. On hier the
+ * groups that are split off choose for themselves, so that several backends are under way together.
  *
- * CTRUN_PROGRAMS: how many a backend, from seed CTRUN_PROGRAMS_FIRST (1) on; `make programs` runs
- * 10,000 of them. A program that fails is run again with ever fewer of its steps, as long as it
- * fails, and what is left is printed. */
+ * CTRUN_PROGRAMS: how many a backend (60), from seed CTRUN_PROGRAMS_FIRST (1) on, on the backend
+ * CTRUN_PROGRAMS_ON (all); `make programs` runs 10,000 of them. A program that fails is run again
+ * with ever fewer of its steps, as long as it fails, and what is left is printed. */
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/rng.h"
@@ -257,11 +258,20 @@ static int compare_digests(const struct run *run)
     return 0;
 }
 
+/* Of hier each node has as many ranks, two or more. */
+static int nodes_of(const struct program *program, const char *backend)
+{
+    if (strcmp(backend, "hier") != 0)
+        return 1;
+    return program->world > 4 && program->seed % 2 == 0 ? program->world / 2 : 2;
+}
+
 static int run_program(const struct program *program, const char *backend)
 {
     struct run run = {.program = program};
     struct rig rig = {.backend = backend,
                       .world = program->world,
+                      .nodes = nodes_of(program, backend),
                       .timeout_ms = TIMEOUT_MS,
                       .tuning = program->tuning,
                       .shared = &run};
@@ -298,10 +308,12 @@ static void run_share(const char *backend, int world, unsigned long share, unsig
 {
     unsigned long first = setting("CTRUN_PROGRAMS_FIRST", 1);
     unsigned long count = setting("CTRUN_PROGRAMS", otherwise);
+    static const int even[] = {4, 6, 8};
+    bool is_hier = strcmp(backend, "hier") == 0;
     struct program program;
 
     for (unsigned long i = share; i < count; i += SHARES) {
-        program_draw(&program, first + i, world);
+        program_draw(&program, first + i, is_hier ? even[(first + i) % CT_COUNT(even)] : world);
         int line = run_program(&program, backend);
         if (line == 0)
             continue;
@@ -313,7 +325,7 @@ static void run_share(const char *backend, int world, unsigned long share, unsig
     }
 }
 
-enum { BACKENDS = RIG_BACKENDS, RUNS = SHARES * BACKENDS };
+enum { BACKENDS = 1 + RIG_BACKENDS, RUNS = SHARES * BACKENDS }; /* hier, then the rig's */
 
 ParameterizedTestParameters(programs, random_ones_equal_the_reference)
 {
@@ -321,11 +333,16 @@ ParameterizedTestParameters(programs, random_ones_equal_the_reference)
 
     for (int i = 0; i < RUNS; i++)
         numbers[i] = i;
-    return cr_make_param_array(int, numbers, (size_t)(SHARES * rig_backend_count()));
+    return cr_make_param_array(int, numbers, (size_t)(SHARES * (1 + rig_backend_count())));
 }
 ParameterizedTest(int *index, programs, random_ones_equal_the_reference)
 {
-    run_share(rig_backends[*index / SHARES], 0, (unsigned long)(*index % SHARES), 100);
+    const char *only = getenv("CTRUN_PROGRAMS_ON");
+    int place = *index / SHARES;
+    const char *backend = place == 0 ? "hier" : rig_backends[place - 1];
+
+    if (only == NULL || strcmp(only, backend) == 0)
+        run_share(backend, 0, (unsigned long)(*index % SHARES), 60);
 }
 
 Test(programs, random_ones_of_a_rank_alone_equal_the_reference)
