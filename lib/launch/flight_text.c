@@ -5,8 +5,10 @@
 #include "launch/traces.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* One call with its times in milliseconds before now; negative: not yet. */
 struct line {
@@ -52,6 +54,19 @@ static bool read_line(const struct ct_worker_record *record, struct ct_sites *si
     return true;
 }
 
+struct host {
+    char name[HOST_NAME_MAX + 1];
+};
+
+/* What is printed on several nodes is read together. */
+static struct host this_host(void)
+{
+    struct host host = {""};
+
+    (void)gethostname(host.name, sizeof host.name - 1);
+    return host;
+}
+
 /* The turns that the ring may still have: from `first` to the return value. */
 static uint64_t span_of(const struct ct_worker_record *record, uint64_t *ret_first)
 {
@@ -71,8 +86,9 @@ int ct_flight_print(const struct ct_worker_record *record, struct ct_ticks_pair 
 
     ct_worker_record_read(record, &view);
     ct_sites_init(&sites, &view);
-    (void)ct_buf_printf(to, "rank %u of %u, pid %u, generation %" PRIu64 ", %" PRIu64 " calls\n",
-                        view.rank, view.world, view.pid, view.generation, last);
+    (void)ct_buf_printf(
+        to, "rank %u of %u, pid %u, host %s, generation %" PRIu64 ", %" PRIu64 " calls\n",
+        view.rank, view.world, view.pid, this_host().name, view.generation, last);
     for (uint64_t turn = first; turn <= last; turn++) {
         if (!read_line(record, &sites, turn, now, &line))
             continue;
@@ -119,6 +135,7 @@ int ct_flight_print_json(const struct ct_worker_record *record, struct ct_ticks_
                         "{\"rank\":%u,\"world\":%u,\"pid\":%u,\"generation\":%" PRIu64
                         ",\"step\":%" PRIu64 ",\"calls\":%" PRIu64,
                         view.rank, view.world, view.pid, view.generation, view.step, last);
+    put_text(to, "host", this_host().name);
     put_text(to, "program", view.program);
     (void)ct_buf_puts(to, ",\"entries\":[");
     for (uint64_t turn = first; turn <= last; turn++) {

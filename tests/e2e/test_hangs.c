@@ -31,7 +31,7 @@ static const struct way {
     {"sleep", "MISSING", "all_reduce of 64 F32, MAX, FAST", "1500"},
     {"half", "MISSING", "all_gather of 64 F32", "1500"},
     {"stop_inside", "STUCK", "all_reduce of 64 F32, MAX, FAST", NULL},
-    {"enter", "STUCK", "all_reduce of 64 F32, MAX, FAST", NULL},
+    {"enter", "STUCK", "all_reduce of 1048576 F32, MAX, FAST", NULL},
     {"skip", "MISMATCH", "all_reduce of 64 F32, MAX, FAST", NULL},
     {"op", "MISMATCH", "barrier", NULL},
     {"count", "MISMATCH", "all_reduce of 63 F32, MAX, FAST", NULL},
@@ -225,6 +225,8 @@ Test(hangs, the_recorders_of_all_ranks_are_left_in_the_log_folder)
                        e2e_in_folder("logs"), rank);
         const char *text = e2e_read(e2e_glob(pattern));
         cr_assert_not_null(strstr(text, "\"number\":50"), "%s", text);
+        cr_assert_not_null(strstr(text, "\"host\":\""));
+        cr_assert_not_null(strstr(text, " in hangs\""), "its functions are named");
         cr_assert_not_null(strstr(text, "\"state\":\"failed\""));
     }
     proc_free(&agent);

@@ -13,7 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { WIDTH = 64, STEP_MS = 2 };
+enum { WIDTH = 64, LARGE = 1 << 20, STEP_MS = 2 };
+
+static float large[LARGE];
 
 struct run {
     struct ct_job *job;
@@ -88,6 +90,8 @@ static int __attribute__((noinline)) first_call(struct run *run)
         data.count--;
     if (fails(run, "dtype"))
         data.dtype = CT_I32;
+    if (is(run, "enter")) /* more than a start can be done with */
+        data = ct_inplace(large, LARGE, CT_F32);
     if (fails(run, "enter")) { /* and never go on with it */
         (void)ct_all_reduce_start(run->world, data, CT_REDUCE_MAX, NULL, &request);
         for (;;)
@@ -150,7 +154,8 @@ static int steps(struct run *run, unsigned long long count)
 
 static int make_groups(struct run *run, uint64_t timeout_ms, struct ct_error *err)
 {
-    struct ct_group_options world = {.timeout_ms = timeout_ms};
+    struct ct_group_options world = {.timeout_ms = timeout_ms,
+                                     .no_thread = strcmp(run->what, "enter") == 0};
     struct ct_group_options twin = {.name = "twin", .timeout_ms = timeout_ms};
     int code = ct_group_new(run->job, &world, &run->world, err);
 
