@@ -1,11 +1,13 @@
 /* See hier.h: how the groups form, who carries a call, waiting, and the end. */
 #include "backend/hier.h"
+#include "backend/ucx_worker.h"
 
 #include "base/assert.h"
 #include "base/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { BOTH_WAIT_NS = 100000 }; /* to sleep on one level while the other is under way, too */
 
@@ -93,16 +95,35 @@ static int no_memory(const struct ct_setup *setup, struct ct_error *err)
     return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", setup->size);
 }
 
-/* Nothing to be found by: the parts of the group find each other. */
+/* What members tell each other; the parts of the group find each other by themselves. */
+struct wish {
+    uint32_t fabric; /* 1: this one could go over ucx */
+};
+
+/* The backend between nodes: as auto's, ucx where all have a fabric for it. */
+static const char *wire_of(const struct ct_setup *setup, const struct ct_blob *blobs)
+{
+    bool fabric = true;
+
+    for (int i = 0; i < setup->size; i++) {
+        struct wish wish;
+
+        memcpy(&wish, blobs[i].data, sizeof wish);
+        fabric = fabric && wish.fabric != 0;
+    }
+    return fabric ? "ucx" : "tcp";
+}
+
 static int prepare(const struct ct_setup *setup, struct ct_blob *ret_blob, void **ret_state,
                    struct ct_error *err)
 {
     struct ct_hier *hier = calloc(1, sizeof *hier);
 
-    (void)ret_blob;
     if (hier == NULL)
         return no_memory(setup, err);
     *ret_state = hier;
+    struct wish wish = {!setup->encrypt && ct_ucx_has_fabric(setup->job)};
+    memcpy(ret_blob->data, &wish, sizeof wish);
     hier->rank = setup->rank;
     hier->size = setup->size;
     hier->tuning = setup->tuning;
@@ -160,6 +181,7 @@ static int connect_group(void *state, const struct ct_setup *setup, const struct
                          struct ct_error *err)
 {
     struct ct_hier *hier = state;
+    const char *wire = wire_of(setup, blobs);
     char local[160], column[160], flat[160];
     struct ct_error later = {0};
     const struct {
@@ -171,13 +193,12 @@ static int connect_group(void *state, const struct ct_setup *setup, const struct
          {.name = local},
          {hier->locals, hier->node * hier->locals, 1}},
         {&hier->levels[CT_LEVEL_ACROSS].group,
-         {.name = column, .backend = "tcp"},
+         {.name = column, .backend = wire},
          {hier->nodes, hier->local, hier->locals}},
-        {&hier->flat, {.name = flat, .backend = "tcp"}, {hier->size, 0, 0}},
+        {&hier->flat, {.name = flat, .backend = wire}, {hier->size, 0, 0}},
     };
     int code = 0;
 
-    (void)blobs;
     (void)snprintf(local, sizeof local, "%s/node%d", setup->key, hier->node);
     (void)snprintf(column, sizeof column, "%s/column%d", setup->key, hier->local);
     (void)snprintf(flat, sizeof flat, "%s/flat", setup->key);

@@ -3,9 +3,9 @@
  *
  *            node 0          node 1                    local    the ranks of a node (shm)
  *          0   1   2       3   4   5                   across   the ranks with the same place in
- *          |   |   |       |   |   |                            their node, a column (tcp)
- *          +---|---|-------+   |   |  column 0         flat     all ranks (tcp)
- *              +---|-----------+   |  column 1
+ *          |   |   |       |   |   |                            their node, a column (tcp; ucx
+ *          +---|---|-------+   |   |  column 0                  where all have an RDMA device)
+ *              +---|-----------+   |  column 1         flat     all ranks (as across)
  *                  +---------------+  column 2
  *
  * A collective is cut into pieces; each piece takes steps, in turn on one level and on the other,

@@ -73,6 +73,14 @@ static int worker_of(struct ct_job *job, struct ct_ucx **ret_ucx, struct ct_erro
     return code;
 }
 
+bool ct_ucx_has_fabric(struct ct_job *job)
+{
+    struct ct_ucx *ucx;
+    struct ct_error unread = {0};
+
+    return has_rdma_device() && worker_of(job, &ucx, &unread) == 0;
+}
+
 static void address_key(char *key, size_t room, const struct ct_setup *setup, int member)
 {
     (void)snprintf(key, room, "ct/group/%s/ucx/address/%d", setup->key, member);

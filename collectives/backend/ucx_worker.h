@@ -35,6 +35,9 @@ int ct_ucx_open(struct ct_ucx **ret_ucx, struct ct_error *err);
  * ending stays, with the worker, until the process ends. NULL is fine. */
 void ct_ucx_close(struct ct_ucx *ucx);
 
+/* Has this process an RDMA device, and what it takes to use it? The job's worker is made then. */
+bool ct_ucx_has_fabric(struct ct_job *job);
+
 /* Where others find the worker. */
 const void *ct_ucx_address(const struct ct_ucx *ucx, size_t *ret_bytes);
 

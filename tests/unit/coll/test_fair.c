@@ -8,7 +8,7 @@
 
 TestSuite(fair, .timeout = 60);
 
-enum { WORLD = 2, GROUPS = 2, COUNT = 64 << 10, CALLS = 60, LEAST = CALLS / 4 };
+enum { WORLD = 2, GROUPS = 2, COUNT = 64 << 10, CALLS = 60, LEAST = CALLS / 10 };
 
 struct scene {
     _Atomic bool over; /* a group has made its calls */
