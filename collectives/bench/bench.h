@@ -96,7 +96,8 @@ int ct_bench_run(struct ct_job *job, const struct ct_bench_options *options, FIL
  * ------------------------------------------------------------------*/
 
 /* Measure the ways of a call around each size at which they change, up to options->max_bytes, for
- * this backend and as many ranks; rank 0 prints what it finds to `to` and writes the table (tuning.h). Collective. */
+ * this backend and as many ranks; rank 0 prints what it finds to `to` and writes the table
+ * (tuning.h). Collective. */
 int ct_bench_tune(struct ct_job *job, const struct ct_bench_options *options, FILE *to,
                   struct ct_error *err);
 

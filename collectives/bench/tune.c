@@ -178,7 +178,7 @@ static int time_point(struct tune *tune, const struct row *row, struct ct_group 
         .shape = ct_bench_shape(row->op, times->bytes[point], CT_F32, ct_group_size(tune->base)),
         .send = buffers[0],
         .recv = buffers[1]};
-    double us[CT_TUNE_WAYS][ROUNDS], once = 0;
+    double us[CT_TUNE_WAYS][ROUNDS] = {{0}}, once = 0;
     int code = 0;
 
     for (int way = 0; way < times->ways && code == 0; way++) {
@@ -292,7 +292,7 @@ static int tune_row(struct tune *tune, const struct row *row, struct ct_error *e
     const char *backend = ct_group_backend(tune->base);
     int ranks = ct_group_size(tune->base);
     struct ct_tuning sizes = tune->base->sizes;
-    size_t present = *ct_tuning_at(&sizes, row->size), values[CT_TUNE_WAYS];
+    size_t present = *ct_tuning_at(&sizes, row->size), values[CT_TUNE_WAYS] = {0};
     struct ct_tune_times times = {.ways = values_of(row, present, values)};
     struct ct_table_line line = {.ranks = ranks, .size = row->size};
 
