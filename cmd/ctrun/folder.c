@@ -87,6 +87,11 @@ const char *folder_of_round(const struct folder *folder, uint32_t restarts, uint
                            (unsigned long long)generation);
 }
 
+const char *folder_temporary(const struct folder *folder)
+{
+    return folder->path == NULL || folder->stays ? "" : folder->path;
+}
+
 void folder_drop(const struct folder *folder, bool named)
 {
     if (folder->path == NULL || folder->path[0] == '\0')

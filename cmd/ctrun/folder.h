@@ -41,6 +41,9 @@ int folder_make(const struct folder_wish *wish, struct ct_arena *arena, struct f
 const char *folder_of_round(const struct folder *folder, uint32_t restarts, uint64_t generation,
                             struct ct_arena *arena);
 
+/* Its path when it is a temporary one, else "". */
+const char *folder_temporary(const struct folder *folder);
+
 /* Remove it: a temporary one, unless the user was told of a file in it (`named`); one that stays,
  * when nothing came into it. */
 void folder_drop(const struct folder *folder, bool named);

@@ -354,7 +354,7 @@ int node_run(const struct job *job)
     int status;
 
     if (node != NULL)
-        ct_guard_start(&node->guard); /* before there is a loop */
+        ct_guard_start(&node->guard, folder_temporary(&job->folder)); /* there is no loop yet */
     if (node == NULL || uv_loop_init(&node->loop) != 0) {
         free(node);
         return ct_exit_status(CT_ENOMEM);

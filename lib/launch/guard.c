@@ -1,9 +1,10 @@
-/* See guard.h. The guard's own part runs in a fork of the agent: it calls nothing that allocates or
- * logs. */
+/* See guard.h. The guard's own part runs in a fork of the agent: until its last act it calls
+ * nothing that allocates, and it never logs. */
 #include "launch/guard.h"
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/fs.h"
 #include "launch/cgroup.h"
 
 #include <errno.h>
@@ -34,6 +35,7 @@ enum {
 struct ct_guard_table {
     _Atomic(pid_t) workers[CT_GUARD_WORKERS]; /* process groups, 0 for none */
     _Atomic(uint64_t) heard_ms[SIGNALS];      /* when the guard got that signal; 0: not, or told */
+    atomic_bool orderly;                      /* the agent sees to its own files */
 };
 
 /* ---- the agent's side -------------------------------------------------------------------------
@@ -63,6 +65,7 @@ void ct_guard_stop(struct ct_guard *guard)
 {
     if (guard->link < 0)
         return;
+    atomic_store(&guard->table->orderly, true);
     (void)close(guard->link);
     guard->link = -1;
     (void)munmap(guard->table, sizeof *guard->table);
@@ -170,7 +173,8 @@ static void listen_to_agent(struct watch *watch)
     }
 }
 
-static _Noreturn void run_guard(int link, pid_t agent, struct ct_guard_table *table)
+static _Noreturn void run_guard(int link, pid_t agent, struct ct_guard_table *table,
+                                const char *folder)
 {
     static struct watch watch;
     sigset_t all;
@@ -191,10 +195,12 @@ static _Noreturn void run_guard(int link, pid_t agent, struct ct_guard_table *ta
     watch.signals = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
     listen_to_agent(&watch);
     end_all(&watch);
+    if (!atomic_load(&table->orderly) && folder[0] != '\0')
+        (void)ct_fs_remove_tree(folder);
     _exit(0);
 }
 
-void ct_guard_start(struct ct_guard *guard)
+void ct_guard_start(struct ct_guard *guard, const char *folder)
 {
     int ends[2];
     pid_t agent = getpid();
@@ -211,7 +217,7 @@ void ct_guard_start(struct ct_guard *guard)
     guard->table = table;
     guard->pid = fork();
     if (guard->pid == 0)
-        run_guard(ends[1], agent, guard->table);
+        run_guard(ends[1], agent, guard->table, folder);
     (void)close(ends[1]);
     if (guard->pid > 0) {
         guard->link = ends[0];

@@ -5,7 +5,8 @@
  *       x  SIGKILL: the kernel kills its workers     into a control group (cgroup.h),
  *       :  (spawn.h), not what they started          where that is allowed
  *       :.. the connection has ended ................> SIGKILL to the process groups that
- *                                                      are not empty, and to the control group
+ *                                                      are not empty, and to the control group;
+ *                                                      its temporary folder is removed
  *
  * What has left its worker's process group before there was a control group, or without one, is not
  * found. It is a fork of the agent that no signal ends and that holds no descriptor but its
@@ -31,8 +32,9 @@ struct ct_guard {
     struct ct_guard_table *table;
 };
 
-/* Start it; only while the agent has one thread and no loop. Without one, ctrun does without. */
-void ct_guard_start(struct ct_guard *guard);
+/* Start it; only while the agent has one thread and no loop. Without one, ctrun does without.
+ * `folder` (an absolute path, "": none) is removed when the agent ends without ct_guard_stop. */
+void ct_guard_start(struct ct_guard *guard, const char *folder);
 
 /* The process of a worker; 0 when nothing of it runs any more. */
 void ct_guard_set(const struct ct_guard *guard, uint32_t local_rank, pid_t pid);

@@ -147,6 +147,33 @@ Test(failures, without_logs_only_an_error_file_that_was_named_stays)
     proc_free(&run);
 }
 
+static bool nothing_is_left(void *context)
+{
+    (void)context;
+    return leftovers() == 0;
+}
+
+Test(failures, a_killed_ctrun_leaves_no_folder)
+{
+    struct proc run;
+    const char *nap = e2e_script("nap", "#!/bin/sh\necho > $TORCHELASTIC_ERROR_FILE\n"
+                                        "echo $$ > pid\nexec sleep 600\n");
+    const char *const argv[] = {proc_program("ctrun"), nap, NULL};
+    char tmp[4096];
+    const char *const env[] = {tmp, NULL};
+
+    (void)snprintf(tmp, sizeof tmp, "TMPDIR=%s", e2e_in_folder("tmp"));
+    cr_assert_eq(mkdir("tmp", 0700), 0);
+    proc_start(&run, argv, env);
+    pid_t worker = atoi(e2e_wait_file("pid", 20));
+    cr_assert_eq(leftovers(), 1);
+    cr_assert_eq(kill(run.pid, SIGKILL), 0);
+    proc_until(nothing_is_left, NULL, 10, "an empty folder for temporary files");
+    e2e_wait_gone(worker, 2);
+    (void)proc_finish(&run, 5);
+    proc_free(&run);
+}
+
 Test(failures, a_launcher_of_launchers_reads_how_a_worker_of_a_worker_failed)
 {
     struct proc run;

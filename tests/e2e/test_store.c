@@ -154,6 +154,41 @@ Test(store, status_and_log_say_who_waits_for_which_key)
     proc_free(&run);
 }
 
+/* Wait until status says that somebody waits for `key` in the store of this job. */
+static void wait_for_waiter(const char *id, const char *key)
+{
+    double end = proc_now_s() + 20;
+    char option[64], words[64];
+    bool said = false;
+
+    (void)snprintf(option, sizeof option, "--rdzv_id=%s", id);
+    (void)snprintf(words, sizeof words, "for \"%s\"", key);
+    while (!said) {
+        struct proc status;
+        cr_assert_lt(proc_now_s(), end, "status never names %s", key);
+        said = e2e_run(&status, "status", option, NULL) == 0 &&
+               strstr(ct_buf_str(&status.text), words) != NULL;
+        proc_free(&status);
+    }
+}
+
+/* What its worker is, or was waiting for, nobody else knows: the process itself lives on. */
+Test(store, a_connection_that_ends_in_the_middle_of_a_wait_is_told_while_its_worker_lives)
+{
+    struct proc run;
+    const char *part = script("part", "\"$client\" set here 1 wait never & echo $! > client\n"
+                                      "exec sleep 600\n");
+
+    e2e_start(&run, "--rdzv_id=parts", part, NULL);
+    pid_t client = atoi(e2e_wait_file("client", 20));
+    wait_for_waiter("parts", "never");
+    cr_assert_eq(kill(client, SIGKILL), 0);
+    (void)proc_wait_text(&run, "left PyTorch's store in the middle of a wait", 20);
+    cr_assert_eq(kill(run.pid, SIGINT), 0);
+    cr_assert_eq(proc_finish(&run, 20), 130, "%s", ct_buf_str(&run.text));
+    proc_free(&run);
+}
+
 Test(store, who_breaks_the_rules_is_closed_and_others_go_on)
 {
     struct proc run;
@@ -377,5 +412,32 @@ Test(store, with_local_a_broken_tunnel_is_made_anew_and_nobody_is_lost)
     e2e_said(&hosts[1], "go=1\n");
     e2e_said(&hosts[1], "after=1\n");
     e2e_not_said(&hosts[1], "have lost PyTorch's store");
+    free_two(hosts);
+}
+
+/* A node learns it from the store at once, its agent from the worker's end alone. */
+Test(store, a_worker_of_another_node_that_left_its_wait_is_named)
+{
+    const char *key = e2e_in_folder("key");
+    const char *part = script("part", "[ $RANK = 0 ] && exec sleep 600\n"
+                                      "\"$client\" wait key-of-a-lost-one & echo $! > client\n"
+                                      "exec sleep 600\n");
+
+    struct proc hosts[2], made;
+
+    cluster_up(2);
+    cr_assert_eq(e2e_run(&made, "key", "new", key, NULL), 0);
+    proc_free(&made);
+    for (int i = 0; i < 2; i++)
+        start_host(&hosts[i], i, served[0], key, part);
+    pid_t client = atoi(e2e_wait_file("client", 30));
+    wait_for_waiter("none", "key-of-a-lost-one");
+    cr_assert_eq(kill(client, SIGKILL), 0);
+    (void)proc_wait_text(&hosts[0], "node 1 (host1, pid ", 20);
+    (void)proc_wait_text(&hosts[0], "left PyTorch's store in the middle of a wait", 20);
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(kill(hosts[i].pid, SIGINT), 0);
+    for (int i = 0; i < 2; i++)
+        (void)proc_finish(&hosts[i], 30);
     free_two(hosts);
 }
