@@ -422,7 +422,6 @@ Test(store, a_worker_of_another_node_that_left_its_wait_is_named)
     const char *part = script("part", "[ $RANK = 0 ] && exec sleep 600\n"
                                       "\"$client\" wait key-of-a-lost-one & echo $! > client\n"
                                       "exec sleep 600\n");
-
     struct proc hosts[2], made;
 
     cluster_up(2);
