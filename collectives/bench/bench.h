@@ -92,7 +92,7 @@ size_t ct_bench_wrong(const struct ct_bench_call *call);
 int ct_bench_run(struct ct_job *job, const struct ct_bench_options *options, FILE *to,
                  struct ct_error *err);
 
-/* ---- the table of the machine ------------------------------------------------------------------*/
+/* ---- the table of the machine ----------------------------------------------------------------*/
 
 /* Measure the ways of a call around each size at which they change, up to options->max_bytes, for
  * this backend and as many ranks; rank 0 prints what it finds to `to` and writes the table
