@@ -136,52 +136,70 @@ static inline void f16_narrow(half_u16 *to, const vec_f32 *from)
 typedef half_u16 half_unaligned __attribute__((aligned(1), may_alias));
 typedef vec_f32 f32_span __attribute__((aligned(1), may_alias));
 
-#define CONVERSIONS(type)                                                  \
-    static void type##_to_f32(float *dst, const void *src, size_t count)   \
-    {                                                                      \
-        const size_t lanes = sizeof(half_u16) / sizeof(uint16_t);          \
-        const uint16_t *from = src;                                        \
-                                                                           \
-        for (size_t at = 0; at < count; at += lanes) {                     \
-            size_t n = count - at < lanes ? count - at : lanes;            \
-            half_u16 raw = {0};                                            \
-            vec_f32 wide;                                                  \
-                                                                           \
-            if (n == lanes)                                                \
-                raw = *(const half_unaligned *)(from + at);                \
-            else                                                           \
-                memcpy(&raw, from + at, n * sizeof *from);                 \
-            type##_widen(&wide, &raw);                                     \
-            if (n == lanes)                                                \
-                *(f32_span *)(dst + at) = wide;                            \
-            else                                                           \
-                memcpy(dst + at, &wide, n * sizeof *dst);                  \
-        }                                                                  \
-    }                                                                      \
-                                                                           \
-    static void type##_from_f32(void *dst, const float *src, size_t count) \
-    {                                                                      \
-        const size_t lanes = sizeof(half_u16) / sizeof(uint16_t);          \
-        uint16_t *to = dst;                                                \
-                                                                           \
-        for (size_t at = 0; at < count; at += lanes) {                     \
-            size_t n = count - at < lanes ? count - at : lanes;            \
-            vec_f32 wide = {0};                                            \
-            half_u16 raw;                                                  \
-                                                                           \
-            if (n == lanes)                                                \
-                wide = *(const f32_span *)(src + at);                      \
-            else                                                           \
-                memcpy(&wide, src + at, n * sizeof *src);                  \
-            type##_narrow(&raw, &wide);                                    \
-            if (n == lanes)                                                \
-                *(half_unaligned *)(to + at) = raw;                        \
-            else                                                           \
-                memcpy(to + at, &raw, n * sizeof *to);                     \
-        }                                                                  \
+enum { HALVES = sizeof(half_u16) / sizeof(uint16_t) };
+
+/* `widen` and `narrow` are constants wherever they are given, and are inlined. */
+static inline __attribute__((always_inline)) void
+convert_up(void (*widen)(vec_f32 *to, const half_u16 *from), float *dst, const uint16_t *src,
+           size_t count)
+{
+    for (size_t at = 0; at < count; at += HALVES) {
+        size_t n = count - at < HALVES ? count - at : HALVES;
+        half_u16 raw = {0};
+        vec_f32 wide;
+
+        if (n == HALVES)
+            raw = *(const half_unaligned *)(src + at);
+        else
+            memcpy(&raw, src + at, n * sizeof *src);
+        widen(&wide, &raw);
+        if (n == HALVES)
+            *(f32_span *)(dst + at) = wide;
+        else
+            memcpy(dst + at, &wide, n * sizeof *dst);
     }
-CONVERSIONS(bf16)
-CONVERSIONS(f16)
+}
+
+static inline __attribute__((always_inline)) void
+convert_down(void (*narrow)(half_u16 *to, const vec_f32 *from), uint16_t *dst, const float *src,
+             size_t count)
+{
+    for (size_t at = 0; at < count; at += HALVES) {
+        size_t n = count - at < HALVES ? count - at : HALVES;
+        vec_f32 wide = {0};
+        half_u16 raw;
+
+        if (n == HALVES)
+            wide = *(const f32_span *)(src + at);
+        else
+            memcpy(&wide, src + at, n * sizeof *src);
+        narrow(&raw, &wide);
+        if (n == HALVES)
+            *(half_unaligned *)(dst + at) = raw;
+        else
+            memcpy(dst + at, &raw, n * sizeof *dst);
+    }
+}
+
+static void bf16_to_f32(float *dst, const void *src, size_t count)
+{
+    convert_up(bf16_widen, dst, src, count);
+}
+
+static void bf16_from_f32(void *dst, const float *src, size_t count)
+{
+    convert_down(bf16_narrow, dst, src, count);
+}
+
+static void f16_to_f32(float *dst, const void *src, size_t count)
+{
+    convert_up(f16_widen, dst, src, count);
+}
+
+static void f16_from_f32(void *dst, const float *src, size_t count)
+{
+    convert_down(f16_narrow, dst, src, count);
+}
 
 /* ---- integers: unsigned accumulators, which wrap ---------------------------------------------*/
 
