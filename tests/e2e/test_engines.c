@@ -337,3 +337,60 @@ Test(engines, over_ucx_a_killed_worker_is_replaced_and_the_bits_stay)
     expect_equal("whole", "ucx", LONG);
     proc_free(&proc);
 }
+
+/* Two nodes of two ranks each, of which those named in `fabric` (two letters, 'y' or 'n') seem to
+ * have an RDMA device: what their ranks say, UCX's lines among it. */
+static void train_on_nodes(const char *name, const char *fabric, struct ct_buf *ret_said)
+{
+    const char *shell = e2e_script("fabric", "#!/bin/sh\n"
+                                             "mkdir -p net && mount --bind /sys/class/net net &&\n"
+                                             "mount -t tmpfs none /sys/class &&\n"
+                                             "mkdir -p /sys/class/infiniband/a /sys/class/net &&\n"
+                                             "mount --bind net /sys/class/net && exec \"$@\"\n");
+    const char *env[] = {"UCX_LOG_LEVEL=info", NULL};
+    struct proc daemon, nodes[2];
+    const char *endpoint = e2e_daemon(&daemon);
+
+    for (int i = 0; i < 2; i++) {
+        const char *words[ARGUMENTS] = {"unshare", "-m"};
+        int count = 2;
+
+        if (fabric[i] == 'y')
+            words[count++] = shell;
+        words[count++] = proc_program("ctrun");
+        words[count++] = "--nnodes=2";
+        words[count++] = "--nproc_per_node=2";
+        words[count++] = "--rdzv_endpoint";
+        words[count++] = endpoint;
+        add_training(words, name, STEPS);
+        proc_start(&nodes[i], words, env);
+    }
+    ct_buf_init(ret_said, 0);
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(proc_finish(&nodes[i], 60), 0, "%s", ct_buf_str(&nodes[i].text));
+        (void)ct_buf_puts(ret_said, ct_buf_str(&nodes[i].text));
+        proc_free(&nodes[i]);
+    }
+    cr_assert_eq(kill(daemon.pid, SIGTERM), 0);
+    cr_assert_eq(proc_finish(&daemon, 10), 0);
+    proc_free(&daemon);
+}
+
+Test(engines, between_nodes_that_all_have_an_rdma_device_data_goes_over_ucx)
+{
+    struct ct_buf both_have, one_has;
+
+    if (system("unshare -m true >/dev/null 2>&1") != 0)
+        cr_skip_test("skipped: mount namespaces need root");
+    train_on_nodes("one", "yn", &one_has);
+    train_on_nodes("both", "yy", &both_have);
+    bool has_ucx = strstr(ct_buf_str(&both_have), "UCX  INFO") != NULL;
+    cr_assert(!has_ucx || strstr(ct_buf_str(&both_have), "ep_cfg") != NULL, "%s",
+              ct_buf_str(&both_have));
+    cr_assert(strstr(ct_buf_str(&one_has), "ep_cfg") == NULL, "%s", ct_buf_str(&one_has));
+    expect_equal("one", "both", STEPS);
+    ct_buf_deinit(&both_have);
+    ct_buf_deinit(&one_has);
+    if (!has_ucx)
+        cr_skip_test("skipped: there is no UCX here");
+}
