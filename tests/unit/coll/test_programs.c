@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHARES = 4, TIMEOUT_MS = 10000, SHRINK_S = 60 };
+enum { SHARES = 4, TIMEOUT_MS = 30000, SHRINK_S = 60 };
 
 TestSuite(programs, .timeout = 3600);
 
