@@ -9,10 +9,11 @@
  * Rank 0 prints a line a cell: operation, bytes, microseconds a call. A batch is as many calls as
  * take about BATCH_US, its time that of the slowest rank, a cell the median of BATCHES. With touch,
  * each rank writes all of its data before a call, as a gradient is written, all meet, and the call
- * alone counts; below TOUCH_BYTES, where looking at the clock costs as much as the call, it writes
- * an element within the timed loop instead. The first calls of a cell are checked: every element of
- * the result. A line "# faults BYTES N" follows: the pages that rank 0 got from the system in each
- * call, 0 where nobody allocates and gives back. */
+ * alone counts, a batch being the median of its calls; below TOUCH_BYTES, where looking at the
+ * clock costs as much as the call, it writes an element within the timed loop instead, and a batch
+ * is the mean. Batches are short, so that others on the machine disturb few of them. The first
+ * calls of a cell are checked: every element of the result. A line "# faults BYTES N" follows: the
+ * pages that rank 0 got from the system in each call, 0 where nobody allocates and gives back. */
 #ifndef CT_BENCH_LOOP_H
 #define CT_BENCH_LOOP_H
 
@@ -28,9 +29,9 @@
 enum bench_op { BENCH_ALL_REDUCE, BENCH_BROADCAST, BENCH_ALL_GATHER, BENCH_OPS };
 
 enum {
-    BENCH_BATCHES = 5,
-    BENCH_BATCH_US = 40000,
-    BENCH_CALLS_MAX = 100000,
+    BENCH_BATCHES = 25,
+    BENCH_BATCH_US = 8000,
+    BENCH_CALLS_MAX = 20000,
     BENCH_TOUCH_BYTES = 4096,
     BENCH_SIZES_MAX = 32
 };
@@ -109,11 +110,17 @@ static void bench_touch(const struct bench_peer *peer, float *data, size_t count
         data[i] = (float)(peer->rank + 1);
 }
 
+static double bench_median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, bench_by_size);
+    return values[count / 2];
+}
+
 static double bench_batch(const struct bench_peer *peer, enum bench_op op, float *data,
                           size_t count, int calls, int touch)
 {
+    static double each[BENCH_CALLS_MAX];
     int apart = touch && count * sizeof *data >= BENCH_TOUCH_BYTES;
-    double us = 0;
 
     (void)peer->max(peer->context, 0);
     double start = bench_now_us();
@@ -122,15 +129,15 @@ static double bench_batch(const struct bench_peer *peer, enum bench_op op, float
         (void)peer->max(peer->context, 0);
         double from = bench_now_us();
         peer->run(peer->context, op, data, count);
-        us += bench_now_us() - from;
+        each[i] = bench_now_us() - from;
     }
     for (int i = 0; i < calls && !apart; i++) {
         if (touch && count > 0)
             data[0] = (float)(peer->rank + 1);
         peer->run(peer->context, op, data, count);
     }
-    us = apart ? us : bench_now_us() - start;
-    return peer->max(peer->context, us / calls);
+    double us = apart ? bench_median(each, calls) : (bench_now_us() - start) / calls;
+    return peer->max(peer->context, us);
 }
 
 static void bench_cell(const struct bench_peer *peer, const struct bench_plan *plan,
@@ -148,9 +155,9 @@ static void bench_cell(const struct bench_peer *peer, const struct bench_plan *p
     for (int i = 0; i < BENCH_BATCHES; i++)
         us[i] = bench_batch(peer, op, data, count, (int)calls, plan->touch);
     faults = (bench_faults() - faults) / (BENCH_BATCHES * (long)calls);
-    qsort(us, BENCH_BATCHES, sizeof *us, bench_by_size);
+    double median = bench_median(us, BENCH_BATCHES);
     if (peer->rank == 0) {
-        (void)printf("%s %zu %.3f\n", bench_names[op], bytes, us[BENCH_BATCHES / 2]);
+        (void)printf("%s %zu %.3f\n", bench_names[op], bytes, median);
         (void)printf("# faults %zu %ld\n", bytes, faults);
         (void)fflush(stdout);
     }

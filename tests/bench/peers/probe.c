@@ -3,9 +3,14 @@
  *     probe RANKS BYTES ...
  *
  * "hop 0 US", when there are two ranks: a cache line's way from one core to the other.
- * "limit BYTES US", a line a size: all ranks at once read and write BYTES of their own, in place;
- * no all_reduce in place can move less. Medians of batches; with more ranks than cores the passes
- * of a core's ranks follow one another. Wants -O3 -march=native: 16 numbers at a time. */
+ * "pass BYTES US", a line a size: all ranks at once read and write BYTES of their own, in place,
+ * again and again: what each has, it finds in its own cache.
+ * "limit BYTES US": what an all_reduce in place has to move when its data are fresh, as gradients
+ * are. Each rank writes BYTES of its own, all meet; then a rank reads its share of everyone's
+ * bytes, which lie changed in the others' caches, and writes the sum to everyone; it is over when
+ * all have. Nothing can move less: whoever adds up an element needs all ranks' values of it, and
+ * all ranks need the sum. Medians; with more ranks than cores those of a core follow one another.
+ * Wants -O3 -march=native: 16 numbers at a time. */
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -17,7 +22,15 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BATCHES = 9, HOPS = 2000, BATCH_US = 4000, RANKS_MAX = 64, LINE = 128 };
+enum {
+    BATCHES = 9,
+    HOPS = 2000,
+    BATCH_US = 4000,
+    RANKS_MAX = 64,
+    LINE = 128,
+    CALLS_MAX = 1000,
+    AHEAD = 1024 /* bytes: asked for by who will change them, so that they travel once */
+};
 
 struct flag {
     _Atomic uint64_t value;
@@ -26,6 +39,8 @@ struct flag {
 
 static struct flag *flags; /* one a rank */
 static double *times;      /* one a rank, of the last batch */
+static char *shared;       /* `room` bytes a rank, one behind the other */
+static size_t room;
 static int ranks, rank, crowded;
 static uint64_t met;
 
@@ -99,20 +114,84 @@ static double passes(float *data, size_t count, int calls)
     return slowest((now_us() - start) / calls);
 }
 
-static void measure(const char *what, float *data, size_t bytes)
+static void measure_hop(void)
 {
-    double us[BATCHES], once = 1;
+    double us[BATCHES];
 
-    if (data != NULL) {
-        (void)passes(data, bytes / sizeof *data, 1);
-        once = passes(data, bytes / sizeof *data, 2);
-    }
-    int calls = once < 0.1 ? BATCH_US * 10 : (int)(BATCH_US / once) + 1;
     for (int i = 0; i < BATCHES; i++)
-        us[i] = data != NULL ? passes(data, bytes / sizeof *data, calls) : slowest(hops());
+        us[i] = slowest(hops());
     qsort(us, BATCHES, sizeof *us, by_size);
     if (rank == 0)
-        (void)printf("%s %zu %.4f\n", what, bytes, us[BATCHES / 2]);
+        (void)printf("hop 0 %.4f\n", us[BATCHES / 2]);
+}
+
+static void measure_pass(float *data, size_t bytes)
+{
+    double us[BATCHES];
+
+    (void)passes(data, bytes / sizeof *data, 1);
+    double once = passes(data, bytes / sizeof *data, 2);
+    int calls = once < 0.1 ? BATCH_US * 10 : (int)(BATCH_US / once) + 1;
+    for (int i = 0; i < BATCHES; i++)
+        us[i] = passes(data, bytes / sizeof *data, calls);
+    qsort(us, BATCHES, sizeof *us, by_size);
+    if (rank == 0)
+        (void)printf("pass %zu %.4f\n", bytes, us[BATCHES / 2]);
+}
+
+/* A cache line. */
+typedef float vector __attribute__((vector_size(64)));
+
+static vector *line_of(int who, size_t line)
+{
+    return (vector *)(void *)(shared + (size_t)who * room) + line;
+}
+
+/* Cache lines from .. to of all ranks: read, added up, written to all. */
+static void sum_share(size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i++) {
+        vector sum = *line_of(0, i);
+
+        for (int r = 0; r < ranks; r++)
+            if (r != rank)
+                __builtin_prefetch((char *)line_of(r, i) + AHEAD, 1);
+        for (int r = 1; r < ranks; r++)
+            sum += *line_of(r, i);
+        for (int r = 0; r < ranks; r++)
+            *line_of(r, i) = sum;
+    }
+}
+
+/* One all_reduce. */
+static double all_reduce(size_t bytes)
+{
+    size_t lines = (bytes + 63) / 64, share = (lines + (size_t)ranks - 1) / (size_t)ranks;
+    size_t from = (size_t)rank * share, end = from + share < lines ? from + share : lines;
+    float *own = (float *)(void *)line_of(rank, 0);
+
+    for (size_t i = 0; i < lines * 16; i++)
+        own[i] = (float)rank;
+    meet();
+    double start = now_us();
+    sum_share(from, end);
+    meet();
+    return now_us() - start;
+}
+
+static void measure_limit(size_t bytes)
+{
+    static double us[CALLS_MAX];
+
+    (void)slowest(all_reduce(bytes));
+    double once = slowest(all_reduce(bytes));
+    int calls = (int)(BATCHES * BATCH_US / once);
+    calls = calls < BATCHES ? BATCHES : calls > CALLS_MAX ? CALLS_MAX : calls;
+    for (int i = 0; i < calls; i++)
+        us[i] = slowest(all_reduce(bytes));
+    qsort(us, (size_t)calls, sizeof *us, by_size);
+    if (rank == 0)
+        (void)printf("limit %zu %.4f\n", bytes, us[calls / 2]);
 }
 
 static void pin(int cores)
@@ -127,16 +206,17 @@ static void pin(int cores)
 static void run(int argc, char **argv)
 {
     if (ranks == 2)
-        measure("hop", NULL, 0);
+        measure_hop();
     for (int i = 2; i < argc; i++) {
-        size_t bytes = strtoull(argv[i], NULL, 10), room = (bytes + 4095) / 4096 * 4096;
+        size_t bytes = strtoull(argv[i], NULL, 10);
         float *data = aligned_alloc(4096, room);
 
         if (data == NULL)
             _exit(1);
         memset(data, 0, room);
-        measure("limit", data, bytes);
+        measure_pass(data, bytes);
         free(data);
+        measure_limit(bytes);
     }
     (void)fflush(stdout);
 }
@@ -152,7 +232,12 @@ int main(int argc, char **argv)
     }
     crowded = ranks > cores;
     flags = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (flags == MAP_FAILED)
+    for (int i = 2; i < argc; i++)
+        room = strtoull(argv[i], NULL, 10) > room ? strtoull(argv[i], NULL, 10) : room;
+    room = (room + 4095) / 4096 * 4096;
+    shared = mmap(NULL, (size_t)ranks * room + AHEAD, PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (flags == MAP_FAILED || shared == MAP_FAILED)
         return 1;
     times = (double *)(void *)(flags + RANKS_MAX);
     for (rank = 1; rank < ranks; rank++)
