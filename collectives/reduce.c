@@ -49,9 +49,11 @@ void ct_reduce_with(const struct ct_reduce_kernels *kernels, const struct ct_red
                     void *dst, const void *const *source, int sources, size_t count)
 {
     struct ct_reduce_args args = {.dst = dst,
+                                  .copy = how->copy,
                                   .source = source,
                                   .factor = how->factor,
                                   .sources = sources,
+                                  .copies = how->copies,
                                   .divisor = how->divisor,
                                   .count = count};
 

@@ -31,6 +31,8 @@ struct ct_reduction {
     enum ct_reduce_order order; /* of sums and products; the others have none */
     int divisor;                /* <= 1: none */
     const double *factor;       /* a source, for PREMUL_SUM */
+    void *const *copy;          /* who gets the result besides `dst`: in the caches of others; */
+    int copies;                 /* like `dst`, each may be one of the sources */
 };
 
 /* Is this operation defined for this type (the table above)? Any values. */

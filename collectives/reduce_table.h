@@ -6,9 +6,11 @@
 
 struct ct_reduce_args {
     void *dst;
+    void *const *copy;
     const void *const *source;
     const double *factor; /* a source, of a premultiplied sum */
     int sources;
+    int copies;
     int divisor;
     size_t count;
 };

@@ -3,9 +3,13 @@
  * compiled.
  *
  * A block is four vectors of accumulators, in registers. For each block the sources are walked in
- * order, so each source is read once and the destination written once. What is left behind the last
- * block goes one vector at a time, the last one through a zero-filled copy. `join` and `scaled` are
- * constants wherever they are given, and are inlined. */
+ * order, so each source is read once and each destination written once. What is left behind the
+ * last block goes one vector at a time, the last one through a zero-filled copy. `join` and
+ * `scaled` are constants wherever they are given, and are inlined.
+ *
+ * A copy lies in another core's cache, and in place it is a source as well: it is asked for early,
+ * and at once for writing. So a line travels once; a read and then a write would make it two ways.
+ */
 #define LANES (sizeof(S) / sizeof(T))
 #define INLINE static inline __attribute__((always_inline))
 
@@ -27,19 +31,35 @@ INLINE void NAME(load)(A *to, const struct ct_reduce_args *args, int i, size_t a
         *to = (A)((C)*to * (N)args->factor[i]);
 }
 
+INLINE void NAME(put)(void *dst, size_t at, size_t n, const S *raw)
+{
+    T *to = (T *)dst + at;
+
+    if (n == LANES)
+        *(NAME(unaligned) *)to = *raw;
+    else
+        memcpy(to, raw, n * sizeof(T));
+}
+
 /* Divide if that is asked for, round, write. */
 INLINE void NAME(store)(const struct ct_reduce_args *args, size_t at, size_t n, A *from)
 {
-    T *to = (T *)args->dst + at;
     S raw;
 
     if (args->divisor > 1)
         *from = (A)((C)*from / (N)args->divisor);
     NARROW(&raw, from);
-    if (n == LANES)
-        *(NAME(unaligned) *)to = raw;
-    else
-        memcpy(to, &raw, n * sizeof(T));
+    NAME(put)(args->dst, at, n, &raw);
+    for (int i = 0; i < args->copies; i++)
+        NAME(put)(args->copy[i], at, n, &raw);
+}
+
+/* The copies' next block but one, or so. */
+INLINE void NAME(ask)(const struct ct_reduce_args *args, size_t at)
+{
+    for (int i = 0; i < args->copies; i++)
+        for (size_t line = 0; line < 4 * LANES * sizeof(T); line += 64)
+            __builtin_prefetch((const char *)args->copy[i] + at * sizeof(T) + AHEAD + line, 1);
 }
 
 /* ---- joins: *acc = *acc o *x -----------------------------------------------------------------*/
@@ -88,6 +108,7 @@ INLINE void NAME(fold)(const struct ct_reduce_args *args, void (*join)(A *acc, c
     for (; args->count - at >= 4 * LANES; at += 4 * LANES) {
         A a, b, c, d, x;
 
+        NAME(ask)(args, at);
         NAME(load)(&a, args, 0, at, LANES, scaled);
         NAME(load)(&b, args, 0, at + LANES, LANES, scaled);
         NAME(load)(&c, args, 0, at + 2 * LANES, LANES, scaled);

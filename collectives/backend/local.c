@@ -30,6 +30,7 @@ static size_t round_up(size_t size, size_t unit)
 static void free_local(struct ct_local *local)
 {
     free(local->sources);
+    free(local->copies);
     free(local->factors);
     free(local->reach);
     free(local);
@@ -43,9 +44,11 @@ struct ct_local *ct_local_new(const struct ct_setup *setup)
     if (local == NULL)
         return NULL;
     local->sources = calloc(size, sizeof *local->sources);
+    local->copies = calloc(size, sizeof *local->copies);
     local->factors = calloc(size, sizeof *local->factors);
     local->reach = calloc(size, sizeof *local->reach);
-    if (local->sources == NULL || local->factors == NULL || local->reach == NULL) {
+    if (local->sources == NULL || local->copies == NULL || local->factors == NULL ||
+        local->reach == NULL) {
         free_local(local);
         return NULL;
     }

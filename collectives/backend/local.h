@@ -115,6 +115,7 @@ struct ct_local {
     bool crowded;                 /* more ranks than cores */
     bool one_process;             /* addresses of one rank are valid at the others */
     const void **sources;         /* room for a reduction's operands */
+    void **copies;                /* and for where its result goes besides */
     double *factors;              /* of a premultiplied sum under way, by rank */
     struct ct_memory *memory;     /* the job's */
     struct ct_local_reach *reach; /* of each rank */

@@ -70,7 +70,8 @@ static inline struct ct_span ct_local_chunk(struct ct_span run, size_t chunk, si
  * empty. */
 struct ct_span ct_local_share(const struct ct_local *local, struct ct_span chunk, int i);
 
-/* local->sources into `to`, as the call says. */
-void ct_local_reduce(struct ct_local *local, const struct ct_task *task, char *to, size_t bytes);
+/* local->sources into `to`, and into the first `copies` of local->copies, as the call says. */
+void ct_local_reduce(struct ct_local *local, const struct ct_task *task, char *to, size_t bytes,
+                     int copies);
 
 #endif

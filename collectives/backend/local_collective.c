@@ -222,7 +222,7 @@ static void reduce_scatter_consume(struct ct_local *local, struct ct_task *task,
     for (int i = 0; i < local->size; i++)
         local->sources[i] = piece_of(local, task, k, i);
     local->sources[local->rank] = task->call.send + own.at;
-    ct_local_reduce(local, task, task->call.recv + to.at, to.bytes);
+    ct_local_reduce(local, task, task->call.recv + to.at, to.bytes, 0);
 }
 
 /* ---- all_to_all_v: only two ranks know how much goes from one to the other -------------------
@@ -289,7 +289,7 @@ static void flat_consume(struct ct_local *local, struct ct_task *task, size_t k)
     for (int i = 0; i < local->size; i++)
         local->sources[i] = stage_of(local, task, i, k);
     local->sources[local->rank] = task->call.send + chunk.at;
-    ct_local_reduce(local, task, task->call.recv + chunk.at, chunk.bytes);
+    ct_local_reduce(local, task, task->call.recv + chunk.at, chunk.bytes, 0);
 }
 
 static void flat_root_stage(struct ct_local *local, struct ct_task *task, size_t k)
@@ -340,7 +340,7 @@ static void pipeline_reduce(struct ct_local *local, struct ct_task *task, size_t
     for (int i = 0; i < local->size; i++)
         local->sources[i] = ct_local_stage(local, i, number(local, task, k)) + own.at;
     local->sources[local->rank] = task->call.send + chunk.at + own.at;
-    ct_local_reduce(local, task, to, own.bytes);
+    ct_local_reduce(local, task, to, own.bytes, 0);
 }
 
 /* Where this rank's share of chunk k goes in its own output. */

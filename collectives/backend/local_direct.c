@@ -15,7 +15,6 @@
 enum {
     INPUT,
     OUTPUT,
-    BLOCK_BYTES = 8 << 10, /* summed up and handed out while it is in the first cache */
     SLICE_BYTES = 1 << 20, /* moved between two looks at whether the group still stands */
 };
 
@@ -249,23 +248,19 @@ static void register_consume(struct ct_local *local, struct ct_task *task, size_
 
 /* ---- direct ----------------------------------------------------------------------------------*/
 
-/* Slice k of this rank's share. A block is read from all inputs before any output is written, which
- * may be the same. */
+/* Slice k of this rank's share: read from all inputs, written to all outputs, which may be the
+ * same, in one pass. */
 static void all_reduce_slice(struct ct_local *local, struct ct_task *task, size_t k)
 {
     struct ct_span all = {0, ct_call_bytes(&task->call)};
     struct ct_span slice = ct_local_chunk(ct_local_share(local, all, local->rank), SLICE_BYTES, k);
 
-    for (size_t done = 0; done < slice.bytes; done += BLOCK_BYTES) {
-        size_t at = slice.at + done, bytes = CT_MIN((size_t)BLOCK_BYTES, slice.bytes - done);
-
-        for (int i = 0; i < local->size; i++)
-            local->sources[i] = local->reach[i].buffer[INPUT] + at;
-        ct_local_reduce(local, task, task->call.recv + at, bytes);
-        for (int d = 1; d < local->size; d++)
-            memcpy(local->reach[(local->rank + d) % local->size].buffer[OUTPUT] + at,
-                   task->call.recv + at, bytes);
-    }
+    for (int i = 0; i < local->size; i++)
+        local->sources[i] = local->reach[i].buffer[INPUT] + slice.at;
+    for (int d = 1; d < local->size; d++)
+        local->copies[d - 1] =
+            local->reach[(local->rank + d) % local->size].buffer[OUTPUT] + slice.at;
+    ct_local_reduce(local, task, task->call.recv + slice.at, slice.bytes, local->size - 1);
 }
 
 static void reduce_scatter_slice(struct ct_local *local, struct ct_task *task, size_t k)
@@ -275,7 +270,7 @@ static void reduce_scatter_slice(struct ct_local *local, struct ct_task *task, s
 
     for (int i = 0; i < local->size; i++)
         local->sources[i] = local->reach[i].buffer[INPUT] + in.at;
-    ct_local_reduce(local, task, task->call.recv + out.at, in.bytes);
+    ct_local_reduce(local, task, task->call.recv + out.at, in.bytes, 0);
 }
 
 /* Each rank begins with its own, then its successor, so that not all read from one. */

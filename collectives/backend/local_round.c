@@ -13,12 +13,15 @@ struct ct_span ct_local_share(const struct ct_local *local, struct ct_span chunk
     return (struct ct_span){at, CT_MIN(share, chunk.bytes - at)};
 }
 
-void ct_local_reduce(struct ct_local *local, const struct ct_task *task, char *to, size_t bytes)
+void ct_local_reduce(struct ct_local *local, const struct ct_task *task, char *to, size_t bytes,
+                     int copies)
 {
     struct ct_reduction how = ct_reduction_of(&task->call);
 
     how.divisor = task->call.reduce == CT_REDUCE_AVG ? task->call.members : 1;
     how.factor = local->factors;
+    how.copy = local->copies;
+    how.copies = copies;
     if (bytes > 0)
         ct_reduce_buffers(&how, to, local->sources, local->size,
                           bytes / ct_dtype_size(task->call.dtype));

@@ -158,6 +158,39 @@ Test(reduce, the_result_may_replace_a_source)
         cr_assert_eq(b[i], (float)i + 1.0f);
 }
 
+/* As in an all_reduce in place: two of the sources are copies of the result as well. */
+static void check_copies(const struct ct_reduce_kernels *kernels, struct ct_reduction how)
+{
+    unsigned char expected[COUNT * 8];
+    double factors[SOURCES];
+    struct inputs inputs;
+    size_t size = ct_dtype_size(how.dtype);
+
+    inputs_new(&inputs, how.dtype);
+    for (int i = 0; i < SOURCES; i++)
+        factors[i] = reference_scale(i);
+    how.factor = factors;
+    ct_reduce_with(kernels, &how, expected, inputs.sources, SOURCES, COUNT);
+    how.copy = (void *[]){inputs.memory[2] + size, inputs.memory[SOURCES - 1] + size};
+    how.copies = 2;
+    ct_reduce_with(kernels, &how, inputs.memory[1] + size, inputs.sources, SOURCES, COUNT);
+    cr_assert_arr_eq(inputs.memory[1] + size, expected, COUNT * size);
+    cr_assert_arr_eq(inputs.memory[2] + size, expected, COUNT * size);
+    cr_assert_arr_eq(inputs.memory[SOURCES - 1] + size, expected, COUNT * size);
+    inputs_free(&inputs);
+}
+
+Test(reduce, copies_get_the_bits_of_the_result_though_they_be_sources)
+{
+    for (int isa = 0; isa < CT_REDUCE_ISAS && ct_reduce_isa(isa) != NULL; isa++)
+        for (int dtype = 0; dtype < CT_DTYPE_COUNT; dtype++)
+            for (int order = 0; order < CT_ORDER_COUNT; order++)
+                check_copies(ct_reduce_isa(isa),
+                             (struct ct_reduction){.dtype = (enum ct_dtype)dtype,
+                                                   .reduce = CT_REDUCE_SUM,
+                                                   .order = (enum ct_reduce_order)order});
+}
+
 Test(reduce, an_extreme_with_nan_is_nan_wherever_it_stands)
 {
     for (int place = 0; place < 3; place++)
