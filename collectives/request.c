@@ -336,7 +336,15 @@ int ct_request_start(struct ct_group *group, const struct ct_call *call, uint64_
     if (ct_group_broken(group) != 0)
         return ct_group_broken(group);
     group->free = request->next_free;
-    request->task = (struct ct_task){.call = *call, .signature = ct_call_signature(call)};
+    request->task = (struct ct_task){.call = *call,
+                                     .signature = ct_call_signature(call),
+                                     .moves = 0,
+                                     .at = 0,
+                                     .part = 0,
+                                     .skipped = 0,
+                                     .stage = 0,
+                                     .path = 0,
+                                     .algorithm = CT_ALGO_NONE};
     request->timeout_ms = timeout_ms != 0 ? timeout_ms : group->timeout_ms;
     request->number = ct_call_is_transfer(call) ? 0 : ++group->collectives;
     if (request->number != 0)
