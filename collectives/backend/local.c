@@ -36,6 +36,12 @@ static void free_local(struct ct_local *local)
     free(local);
 }
 
+static void set_chunk(struct ct_local *local, size_t bytes)
+{
+    local->chunk_bytes = round_up(bytes, 64 * (size_t)local->size);
+    local->result_bytes = round_up(local->chunk_bytes / (size_t)local->size, 64);
+}
+
 struct ct_local *ct_local_new(const struct ct_setup *setup)
 {
     struct ct_local *local = calloc(1, sizeof *local);
@@ -58,8 +64,7 @@ struct ct_local *ct_local_new(const struct ct_setup *setup)
     local->round = 1;
     local->memory = &setup->job->memory;
     local->fd = -1;
-    local->chunk_bytes = round_up(setup->tuning.local_chunk_bytes, 64 * size);
-    local->result_bytes = round_up(local->chunk_bytes / size, 64);
+    set_chunk(local, setup->tuning.local_chunk_bytes);
     local->tuning = setup->tuning;
     local->tuning.local_direct_bytes =
         CT_MAX(setup->tuning.local_direct_bytes, (size_t)CT_CELL_BYTES + 1);
@@ -115,12 +120,16 @@ char *ct_local_result(const struct ct_local *local, int rank, uint64_t round)
     return slot_of(local, rank, 1, round);
 }
 
+/* What fills a slot pushes the others out of the cache; and where ranks share cores, who has read a
+ * line has left it in the writer's cache as well. */
 void ct_local_turn(struct ct_local *local, size_t bytes)
 {
+    bool turns = bytes > TURN_FROM_BYTES && bytes < local->chunk_bytes && !local->crowded;
+
     if (bytes <= TURN_FROM_BYTES && local->turns == 1 && local->turn_bytes >= bytes)
         return;
     local->turn_bytes = CT_MIN(round_up(bytes, 64), local->chunk_bytes);
-    local->turns = bytes > TURN_FROM_BYTES ? local->stage_bytes / local->turn_bytes : 1;
+    local->turns = turns ? local->stage_bytes / local->turn_bytes : 1;
 }
 
 struct ct_segment_ring *ct_local_ring(const struct ct_local *local, int from, int to)
@@ -130,8 +139,9 @@ struct ct_segment_ring *ct_local_ring(const struct ct_local *local, int from, in
     return (void *)((char *)local->head + local->rings_at + index * local->ring_bytes);
 }
 
-/* Spinning helps when each rank has a core of its own; who may run where is known once all are
- * attached. */
+/* Spinning helps when each rank has a core of its own; where ranks share cores, chunks are to stay
+ * in the cache that these share. Who may run where is known once all are attached, and is the same
+ * to all. */
 void ct_local_settle(void *state)
 {
     struct ct_local *local = state;
@@ -146,6 +156,8 @@ void ct_local_settle(void *state)
     }
     local->crowded = local->size > cores;
     local->looks = local->crowded ? 0 : LOOKS;
+    if (local->crowded)
+        set_chunk(local, CT_MIN(local->chunk_bytes, local->tuning.local_crowded_bytes));
     if (local->fd >= 0)
         (void)close(local->fd);
     local->fd = -1;
