@@ -1,18 +1,11 @@
-/* See relay_uv.h.
- *
- *   accept -> silent -- first bytes --> OPEN, DATA ... --> end of either side: CLOSE
- *
- * A client is read as long as its window allows. What comes for it goes to its socket at once, the
- * rest out of a buffer of its own that is never larger than the other end's window. */
-#include "rendezvous/tcpstore/relay_uv.h"
+/* See relay_uv.h: the side of the hub, who may come, start and stop. Its clients are in
+ * relay_line_uv.c. */
+#include "rendezvous/tcpstore/relay_state_uv.h"
 
 #include "base/assert.h"
-#include "base/bytes.h"
 #include "base/str.h"
 #include "net/address.h"
-#include "net/conn_uv.h"
 #include "rendezvous/tcpstore/tcpstore_uv.h"
-#include "rendezvous/tcpstore/tunnel_uv.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,54 +14,11 @@
 
 enum { BACKLOG = 4096, PATIENCE_MS = 250, RESUME_MS = 20000, LIST_BYTES = 1 << 20 };
 
-struct line {
-    struct ct_tunnel_stream stream;
-    uv_tcp_t tcp;
-    struct ct_tcpstore_relay *relay;
-    struct line *next, *prev; /* of all whose socket is open */
-    uint64_t since_ms;        /* when it came */
-    bool opened;              /* the hub knows it */
-    bool closed;              /* the socket is being closed */
-    bool gone;                /* and its callback has run */
-    bool reading;
-    uv_write_t write;
-    bool writing;
-    struct ct_buf flying, out; /* in `write`, and behind that */
-};
-
-struct ct_tcpstore_relay {
-    uv_loop_t *loop;
-    uv_tcp_t tcp;
-    uv_timer_t timer; /* while `waiting` for a silent client to grow old */
-    unsigned handles; /* whose close callback has not run */
-    struct ct_tcpstore_relay_options options;
-    struct ct_key key;
-    char job[129];
-    struct ct_endpoint endpoint;
-    struct ct_id id;      /* by which the hub knows it again */
-    struct ct_conn *conn; /* with the hub; NULL: none */
-    bool conn_open;       /* and the hub has welcomed it */
-    struct ct_tunnel tunnel;
-    struct line *lines, *oldest;
-    uint32_t line_count, silent;
-    bool waiting; /* libuv holds one accepted descriptor for us */
-    bool stopped;
-    char *input;
-};
-
-static void update_reading(struct line *line);
-static void admit(struct ct_tcpstore_relay *relay);
 static int dial(struct ct_tcpstore_relay *relay, uint32_t connect_ms, struct ct_error *err);
-
-/* Where streams go now; NULL: nowhere. */
-static struct ct_conn *way(const struct ct_tcpstore_relay *relay)
-{
-    return relay->conn_open ? relay->conn : NULL;
-}
 
 /* ---- ends ---- */
 
-static void free_relay(struct ct_tcpstore_relay *relay)
+void ct_relay_free(struct ct_tcpstore_relay *relay)
 {
     if (!relay->stopped || relay->handles > 0)
         return;
@@ -83,209 +33,7 @@ static void on_handle_closed(uv_handle_t *handle)
     struct ct_tcpstore_relay *relay = handle->data;
 
     relay->handles--;
-    free_relay(relay);
-}
-
-/* Nobody needs it any more: its socket is closed, and the hub does not know its number. */
-static void free_line(struct line *line)
-{
-    if (!line->gone || line->opened)
-        return;
-    ct_buf_deinit(&line->flying);
-    ct_buf_deinit(&line->out);
-    free(line);
-}
-
-static void on_line_closed(uv_handle_t *handle)
-{
-    struct line *line = handle->data;
-    struct ct_tcpstore_relay *relay = line->relay;
-
-    line->gone = true;
-    free_line(line);
-    relay->handles--;
-    free_relay(relay);
-}
-
-static void close_socket(struct line *line)
-{
-    struct ct_tcpstore_relay *relay = line->relay;
-
-    if (line->closed)
-        return;
-    line->closed = true;
-    if (line->next != NULL)
-        line->next->prev = line->prev;
-    else
-        relay->oldest = line->prev;
-    if (line->prev != NULL)
-        line->prev->next = line->next;
-    else
-        relay->lines = line->next;
-    relay->line_count--;
-    relay->silent -= !line->opened;
-    uv_close((uv_handle_t *)&line->tcp, on_line_closed);
-}
-
-/* The hub forgets its number, or is gone. */
-static void forget_stream(struct line *line)
-{
-    if (!line->opened)
-        return;
-    ct_tunnel_remove(&line->relay->tunnel, &line->stream);
-    line->opened = false;
-    free_line(line);
-}
-
-/* The client ended its connection (NULL), or it broke. */
-static void end_line(struct line *line, const struct ct_error *why)
-{
-    close_socket(line);
-    if (!line->opened)
-        return;
-    ct_tunnel_close(way(line->relay), &line->stream, why);
-    if (line->stream.heard_close)
-        forget_stream(line);
-}
-
-static void end_with_status(struct line *line, int status)
-{
-    struct ct_error why = {0};
-
-    ct_error_set(&why, status, "the connection broke: %s", uv_strerror(status));
-    end_line(line, &why);
-}
-
-/* ---- to the client ---- */
-
-static void flush(struct line *line);
-
-static void on_written(uv_write_t *request, int status)
-{
-    struct line *line = request->data;
-
-    line->writing = false;
-    if (line->closed)
-        return;
-    if (status != 0) {
-        end_with_status(line, status);
-        return;
-    }
-    ct_tunnel_take(way(line->relay), &line->stream, line->flying.size);
-    ct_buf_clear(&line->flying);
-    flush(line);
-}
-
-/* Write what waits, if nothing is being written. */
-static void flush(struct line *line)
-{
-    if (line->writing || line->out.size == 0)
-        return;
-    struct ct_buf rest = line->flying;
-    line->flying = line->out;
-    line->out = rest;
-    const uv_buf_t buf = uv_buf_init(line->flying.data, (unsigned)line->flying.size);
-    line->write.data = line;
-    line->writing = true;
-    int status = uv_write(&line->write, (uv_stream_t *)&line->tcp, &buf, 1, on_written);
-    if (status != 0) {
-        line->writing = false;
-        end_with_status(line, status);
-    }
-}
-
-static void write_to(struct line *line, const unsigned char *data, size_t size)
-{
-    int sent = 0;
-
-    if (!line->writing && line->out.size == 0) {
-        const uv_buf_t buf = uv_buf_init((char *)(uintptr_t)data, (unsigned)size);
-        sent = uv_try_write((uv_stream_t *)&line->tcp, &buf, 1);
-        if (sent < 0 && sent != UV_EAGAIN) {
-            end_with_status(line, sent);
-            return;
-        }
-        sent = CT_MAX(sent, 0);
-        ct_tunnel_take(way(line->relay), &line->stream, (size_t)sent);
-    }
-    if ((size_t)sent == size)
-        return;
-    if (ct_buf_append(&line->out, data + sent, size - (size_t)sent) != 0)
-        end_with_status(line, UV_ENOMEM);
-    else
-        flush(line);
-}
-
-/* ---- from the client ---- */
-
-/* Its first bytes: tell the hub. 0, or CT_ENOMEM: it cannot be served. */
-static int open_stream(struct line *line)
-{
-    struct ct_tcpstore_relay *relay = line->relay;
-    int rc = ct_tunnel_add(&relay->tunnel, &line->stream);
-
-    if (rc != 0)
-        return rc;
-    line->opened = true;
-    relay->silent--;
-    const struct ct_message message = {.type = CT_MSG_TUNNEL_OPEN,
-                                       .tunnel_open = {.number = line->stream.number}};
-    (void)ct_conn_send(relay->conn, &message, NULL);
-    return 0;
-}
-
-static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
-{
-    const struct line *line = handle->data;
-    uint32_t room = line->opened ? line->stream.window : CT_TUNNEL_WINDOW;
-
-    (void)suggested;
-    *buf = uv_buf_init(line->relay->input, CT_MIN(room, (uint32_t)CT_WIRE_TUNNEL_BYTES));
-}
-
-static void send_on(struct line *line, const char *data, size_t size)
-{
-    struct ct_error why = {0};
-
-    if (ct_tunnel_send(way(line->relay), &line->stream, data, size) == size) {
-        update_reading(line);
-        return;
-    }
-    ct_error_set(&why, CT_ENOMEM, "out of memory for a tunnel");
-    end_line(line, &why);
-}
-
-static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
-{
-    struct line *line = stream->data;
-    struct ct_tcpstore_relay *relay = line->relay;
-
-    if (count == UV_EOF)
-        end_line(line, NULL);
-    else if (count < 0)
-        end_with_status(line, (int)count);
-    else if (count > 0 && !line->opened && open_stream(line) != 0)
-        close_socket(line);
-    else if (count > 0)
-        send_on(line, buf->base, (size_t)count);
-    admit(relay);
-}
-
-/* Read as long as there is a hub, and room on the way to it. */
-static void update_reading(struct line *line)
-{
-    bool wanted = line->relay->conn_open && (!line->opened || line->stream.window > 0);
-    int status = 0;
-
-    if (wanted == line->reading)
-        return;
-    line->reading = wanted;
-    if (wanted)
-        status = uv_read_start((uv_stream_t *)&line->tcp, on_alloc, on_read);
-    else
-        uv_read_stop((uv_stream_t *)&line->tcp);
-    if (status != 0)
-        end_with_status(line, status);
+    ct_relay_free(relay);
 }
 
 /* ---- the hub ---- */
@@ -317,11 +65,11 @@ static void on_open(struct ct_conn *conn)
 static void drop_unknown(struct ct_tcpstore_relay *relay)
 {
     for (uint32_t i = 0; i < relay->tunnel.room; i++) {
-        struct line *line = (struct line *)relay->tunnel.streams[i];
+        struct ct_line *line = (struct ct_line *)relay->tunnel.streams[i];
         if (line == NULL || line->stream.known)
             continue;
-        close_socket(line);
-        forget_stream(line);
+        ct_line_close(line);
+        ct_line_forget(line);
     }
 }
 
@@ -340,9 +88,9 @@ static bool welcome(struct ct_tcpstore_relay *relay, const struct ct_msg_tunnel_
     for (uint32_t i = 0; i < m->streams.count; i++)
         ct_tunnel_repeat(relay->conn, ct_tunnel_find(&relay->tunnel, m->streams.data[i].number),
                          &m->streams.data[i]);
-    for (struct line *line = relay->lines, *next; line != NULL; line = next) {
+    for (struct ct_line *line = relay->lines, *next; line != NULL; line = next) {
         next = line->next;
-        update_reading(line);
+        ct_line_read(line);
     }
     return true;
 }
@@ -357,7 +105,7 @@ static bool take(struct ct_tcpstore_relay *relay, const struct ct_message *messa
     uint32_t number = message->type == CT_MSG_TUNNEL_DATA    ? message->tunnel_data.number
                       : message->type == CT_MSG_TUNNEL_TAKEN ? message->tunnel_taken.number
                                                              : message->tunnel_close.number;
-    struct line *line = (struct line *)ct_tunnel_find(&relay->tunnel, number);
+    struct ct_line *line = (struct ct_line *)ct_tunnel_find(&relay->tunnel, number);
 
     if (line == NULL || line->stream.heard_close)
         return false;
@@ -366,15 +114,15 @@ static bool take(struct ct_tcpstore_relay *relay, const struct ct_message *messa
         if (!ct_tunnel_came(&line->stream, data->size))
             return false;
         if (!line->closed)
-            write_to(line, data->data, data->size);
+            ct_line_write(line, data->data, data->size);
     } else if (message->type == CT_MSG_TUNNEL_TAKEN) {
         if (!ct_tunnel_was_taken(&line->stream, message->tunnel_taken.bytes))
             return false;
         if (!line->closed)
-            update_reading(line);
+            ct_line_read(line);
     } else {
         line->stream.heard_close = true;
-        end_line(line, NULL);
+        ct_line_end(line, NULL);
     }
     return true;
 }
@@ -391,14 +139,14 @@ static void on_message(struct ct_conn *conn, const struct ct_message *message)
 static void cut_all(struct ct_tcpstore_relay *relay)
 {
     for (uint32_t i = 0; i < relay->tunnel.room; i++) {
-        struct line *line = (struct line *)relay->tunnel.streams[i];
+        struct ct_line *line = (struct ct_line *)relay->tunnel.streams[i];
         if (line == NULL)
             continue;
-        close_socket(line);
-        forget_stream(line);
+        ct_line_close(line);
+        ct_line_forget(line);
     }
     while (relay->lines != NULL)
-        close_socket(relay->lines);
+        ct_line_close(relay->lines);
 }
 
 static void on_close(struct ct_conn *conn, const struct ct_error *why)
@@ -411,9 +159,9 @@ static void on_close(struct ct_conn *conn, const struct ct_error *why)
     bool again = relay->conn_open && relay->tunnel.count > 0 && why->code != CT_EPROTOCOL;
     relay->conn = NULL;
     relay->conn_open = false;
-    for (struct line *line = relay->lines, *next; line != NULL; line = next) {
+    for (struct ct_line *line = relay->lines, *next; line != NULL; line = next) {
         next = line->next;
-        update_reading(line);
+        ct_line_read(line);
     }
     if (again && dial(relay, relay->options.resume_ms, NULL) == 0) {
         if (relay->options.on_broken != NULL)
@@ -451,12 +199,12 @@ static int dial(struct ct_tcpstore_relay *relay, uint32_t connect_ms, struct ct_
 
 static void on_timer(uv_timer_t *timer)
 {
-    admit(timer->data);
+    ct_relay_admit(timer->data);
 }
 
 static void accept_one(struct ct_tcpstore_relay *relay)
 {
-    struct line *line = calloc(1, sizeof(*line));
+    struct ct_line *line = calloc(1, sizeof(*line));
 
     if (line == NULL) {
         uv_timer_start(&relay->timer, on_timer, PATIENCE_MS, 0);
@@ -479,17 +227,17 @@ static void accept_one(struct ct_tcpstore_relay *relay)
     if (uv_accept((uv_stream_t *)&relay->tcp, (uv_stream_t *)&line->tcp) != 0 ||
         relay->line_count > relay->options.clients ||
         (relay->conn == NULL && dial(relay, relay->options.connect_ms, NULL) != 0)) {
-        close_socket(line);
+        ct_line_close(line);
         return;
     }
     (void)uv_tcp_nodelay(&line->tcp, 1);
-    update_reading(line);
+    ct_line_read(line);
 }
 
 /* Is there room for one more that says nothing? The oldest of them makes some. */
 static bool has_room(struct ct_tcpstore_relay *relay)
 {
-    struct line *line = relay->oldest;
+    struct ct_line *line = relay->oldest;
 
     if (relay->silent < relay->options.silent)
         return true;
@@ -500,12 +248,11 @@ static bool has_room(struct ct_tcpstore_relay *relay)
         uv_timer_start(&relay->timer, on_timer, PATIENCE_MS - age_ms, 0);
         return false;
     }
-    close_socket(line);
+    ct_line_close(line);
     return true;
 }
 
-/* Take the connection that libuv holds, if it may come now. */
-static void admit(struct ct_tcpstore_relay *relay)
+void ct_relay_admit(struct ct_tcpstore_relay *relay)
 {
     if (relay->waiting && !relay->stopped && has_room(relay))
         accept_one(relay);
@@ -518,7 +265,7 @@ static void on_connection(uv_stream_t *stream, int status)
     if (status != 0)
         return; /* out of descriptors: libuv sheds the newcomer and listens on */
     relay->waiting = true;
-    admit(relay);
+    ct_relay_admit(relay);
 }
 
 /* ---- start and stop ---- */
@@ -608,7 +355,7 @@ void ct_tcpstore_relay_stop(struct ct_tcpstore_relay *relay)
     relay->stopped = true;
     for (uint32_t i = 0; i < relay->tunnel.room; i++)
         if (relay->tunnel.streams[i] != NULL)
-            ct_tunnel_close(way(relay), relay->tunnel.streams[i], NULL);
+            ct_tunnel_close(ct_relay_way(relay), relay->tunnel.streams[i], NULL);
     if (relay->conn != NULL) {
         ct_conn_set_user(relay->conn, NULL);
         ct_conn_close(relay->conn, 0, NULL);

@@ -1,0 +1,212 @@
+/* See relay_state_uv.h: the clients of a relay.
+ *
+ *   accept -> silent -- first bytes --> OPEN, DATA ... --> end of either side: CLOSE
+ *
+ * A client is read as long as its window allows. What comes for it goes to its socket at once, the
+ * rest out of a buffer of its own that is never larger than the other end's window. */
+#include "rendezvous/tcpstore/relay_state_uv.h"
+
+#include "base/assert.h"
+
+#include <stdlib.h>
+
+/* ---- ends ---- */
+
+/* Nobody needs it any more: its socket is closed, and the hub does not know its number. */
+static void free_line(struct ct_line *line)
+{
+    if (!line->gone || line->opened)
+        return;
+    ct_buf_deinit(&line->flying);
+    ct_buf_deinit(&line->out);
+    free(line);
+}
+
+static void on_line_closed(uv_handle_t *handle)
+{
+    struct ct_line *line = handle->data;
+    struct ct_tcpstore_relay *relay = line->relay;
+
+    line->gone = true;
+    free_line(line);
+    relay->handles--;
+    ct_relay_free(relay);
+}
+
+void ct_line_close(struct ct_line *line)
+{
+    struct ct_tcpstore_relay *relay = line->relay;
+
+    if (line->closed)
+        return;
+    line->closed = true;
+    if (line->next != NULL)
+        line->next->prev = line->prev;
+    else
+        relay->oldest = line->prev;
+    if (line->prev != NULL)
+        line->prev->next = line->next;
+    else
+        relay->lines = line->next;
+    relay->line_count--;
+    relay->silent -= !line->opened;
+    uv_close((uv_handle_t *)&line->tcp, on_line_closed);
+}
+
+void ct_line_forget(struct ct_line *line)
+{
+    if (!line->opened)
+        return;
+    ct_tunnel_remove(&line->relay->tunnel, &line->stream);
+    line->opened = false;
+    free_line(line);
+}
+
+void ct_line_end(struct ct_line *line, const struct ct_error *why)
+{
+    ct_line_close(line);
+    if (!line->opened)
+        return;
+    ct_tunnel_close(ct_relay_way(line->relay), &line->stream, why);
+    if (line->stream.heard_close)
+        ct_line_forget(line);
+}
+
+static void end_with_status(struct ct_line *line, int status)
+{
+    struct ct_error why = {0};
+
+    ct_error_set(&why, status, "the connection broke: %s", uv_strerror(status));
+    ct_line_end(line, &why);
+}
+
+/* ---- to the client ---- */
+
+static void flush(struct ct_line *line);
+
+static void on_written(uv_write_t *request, int status)
+{
+    struct ct_line *line = request->data;
+
+    line->writing = false;
+    if (line->closed)
+        return;
+    if (status != 0) {
+        end_with_status(line, status);
+        return;
+    }
+    ct_tunnel_take(ct_relay_way(line->relay), &line->stream, line->flying.size);
+    ct_buf_clear(&line->flying);
+    flush(line);
+}
+
+/* Write what waits, if nothing is being written. */
+static void flush(struct ct_line *line)
+{
+    if (line->writing || line->out.size == 0)
+        return;
+    struct ct_buf rest = line->flying;
+    line->flying = line->out;
+    line->out = rest;
+    const uv_buf_t buf = uv_buf_init(line->flying.data, (unsigned)line->flying.size);
+    line->write.data = line;
+    line->writing = true;
+    int status = uv_write(&line->write, (uv_stream_t *)&line->tcp, &buf, 1, on_written);
+    if (status != 0) {
+        line->writing = false;
+        end_with_status(line, status);
+    }
+}
+
+void ct_line_write(struct ct_line *line, const unsigned char *data, size_t size)
+{
+    int sent = 0;
+
+    if (!line->writing && line->out.size == 0) {
+        const uv_buf_t buf = uv_buf_init((char *)(uintptr_t)data, (unsigned)size);
+        sent = uv_try_write((uv_stream_t *)&line->tcp, &buf, 1);
+        if (sent < 0 && sent != UV_EAGAIN) {
+            end_with_status(line, sent);
+            return;
+        }
+        sent = CT_MAX(sent, 0);
+        ct_tunnel_take(ct_relay_way(line->relay), &line->stream, (size_t)sent);
+    }
+    if ((size_t)sent == size)
+        return;
+    if (ct_buf_append(&line->out, data + sent, size - (size_t)sent) != 0)
+        end_with_status(line, UV_ENOMEM);
+    else
+        flush(line);
+}
+
+/* ---- from the client ---- */
+
+/* Its first bytes: tell the hub. 0, or CT_ENOMEM: it cannot be served. */
+static int open_stream(struct ct_line *line)
+{
+    struct ct_tcpstore_relay *relay = line->relay;
+    int rc = ct_tunnel_add(&relay->tunnel, &line->stream);
+
+    if (rc != 0)
+        return rc;
+    line->opened = true;
+    relay->silent--;
+    const struct ct_message message = {.type = CT_MSG_TUNNEL_OPEN,
+                                       .tunnel_open = {.number = line->stream.number}};
+    (void)ct_conn_send(relay->conn, &message, NULL);
+    return 0;
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    const struct ct_line *line = handle->data;
+    uint32_t room = line->opened ? line->stream.window : CT_TUNNEL_WINDOW;
+
+    (void)suggested;
+    *buf = uv_buf_init(line->relay->input, CT_MIN(room, (uint32_t)CT_WIRE_TUNNEL_BYTES));
+}
+
+static void send_on(struct ct_line *line, const char *data, size_t size)
+{
+    struct ct_error why = {0};
+
+    if (ct_tunnel_send(ct_relay_way(line->relay), &line->stream, data, size) == size) {
+        ct_line_read(line);
+        return;
+    }
+    ct_error_set(&why, CT_ENOMEM, "out of memory for a tunnel");
+    ct_line_end(line, &why);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
+{
+    struct ct_line *line = stream->data;
+    struct ct_tcpstore_relay *relay = line->relay;
+
+    if (count == UV_EOF)
+        ct_line_end(line, NULL);
+    else if (count < 0)
+        end_with_status(line, (int)count);
+    else if (count > 0 && !line->opened && open_stream(line) != 0)
+        ct_line_close(line);
+    else if (count > 0)
+        send_on(line, buf->base, (size_t)count);
+    ct_relay_admit(relay);
+}
+
+void ct_line_read(struct ct_line *line)
+{
+    bool wanted = line->relay->conn_open && (!line->opened || line->stream.window > 0);
+    int status = 0;
+
+    if (wanted == line->reading)
+        return;
+    line->reading = wanted;
+    if (wanted)
+        status = uv_read_start((uv_stream_t *)&line->tcp, on_alloc, on_read);
+    else
+        uv_read_stop((uv_stream_t *)&line->tcp);
+    if (status != 0)
+        end_with_status(line, status);
+}

@@ -1,0 +1,77 @@
+/* A relay from the inside: its state, shared by the side of the hub (relay_uv.c) and the side of
+ * the clients (relay_line_uv.c). */
+#ifndef CT_TCPSTORE_RELAY_STATE_UV_H
+#define CT_TCPSTORE_RELAY_STATE_UV_H
+
+#include "net/conn_uv.h"
+#include "rendezvous/tcpstore/relay_uv.h"
+#include "rendezvous/tcpstore/tunnel_uv.h"
+
+/* A client, and its stream to the hub. */
+struct ct_line {
+    struct ct_tunnel_stream stream;
+    uv_tcp_t tcp;
+    struct ct_tcpstore_relay *relay;
+    struct ct_line *next, *prev; /* of all whose socket is open */
+    uint64_t since_ms;           /* when it came */
+    bool opened;                 /* the hub knows it */
+    bool closed;                 /* the socket is being closed */
+    bool gone;                   /* and its callback has run */
+    bool reading;
+    uv_write_t write;
+    bool writing;
+    struct ct_buf flying, out; /* in `write`, and behind that */
+};
+
+struct ct_tcpstore_relay {
+    uv_loop_t *loop;
+    uv_tcp_t tcp;
+    uv_timer_t timer; /* while `waiting` for a silent client to grow old */
+    unsigned handles; /* whose close callback has not run */
+    struct ct_tcpstore_relay_options options;
+    struct ct_key key;
+    char job[129];
+    struct ct_endpoint endpoint;
+    struct ct_id id;      /* by which the hub knows it again */
+    struct ct_conn *conn; /* with the hub; NULL: none */
+    bool conn_open;       /* and the hub has welcomed it */
+    struct ct_tunnel tunnel;
+    struct ct_line *lines, *oldest;
+    uint32_t line_count, silent;
+    bool waiting; /* libuv holds one accepted descriptor for us */
+    bool stopped;
+    char *input;
+};
+
+/* ---- relay_uv.c ---- */
+
+/* Where streams go now; NULL: nowhere. */
+static inline struct ct_conn *ct_relay_way(const struct ct_tcpstore_relay *relay)
+{
+    return relay->conn_open ? relay->conn : NULL;
+}
+
+/* Once it is stopped and no handle of it is left. */
+void ct_relay_free(struct ct_tcpstore_relay *relay);
+
+/* Take the connection that libuv holds, if it may come now. */
+void ct_relay_admit(struct ct_tcpstore_relay *relay);
+
+/* ---- relay_line_uv.c ---- */
+
+/* Close its socket. */
+void ct_line_close(struct ct_line *line);
+
+/* The hub forgets its number, or is gone. */
+void ct_line_forget(struct ct_line *line);
+
+/* The client ended its connection (NULL), or it broke. */
+void ct_line_end(struct ct_line *line, const struct ct_error *why);
+
+/* To the client: at once, or when it takes more. */
+void ct_line_write(struct ct_line *line, const unsigned char *data, size_t size);
+
+/* From the client: read as long as there is a hub, and room on the way to it. */
+void ct_line_read(struct ct_line *line);
+
+#endif
