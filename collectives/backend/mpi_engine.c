@@ -169,14 +169,13 @@ static struct ct_mpi_errand *new_errand(struct ct_mpi *mpi, enum ct_mpi_errand_k
     return errand;
 }
 
-/* What came is a key with its value. */
+/* A key with its value. Takes the caller's share. */
 static void keep(struct ct_mpi *mpi, struct ct_mpi_leaf *leaf)
 {
     CT_ASSERT(strlen(leaf->data) < leaf->bytes);
     leaf->hash = ct_hash64(leaf->data, strlen(leaf->data), 0);
     leaf->next = mpi->store;
     mpi->store = leaf;
-    leaf->users++;
 }
 
 static void run_errands(struct ct_mpi *mpi)
@@ -194,8 +193,9 @@ static void run_errands(struct ct_mpi *mpi)
         *link = errand->next;
         if (errand->kind == CT_MPI_STORED)
             keep(mpi, errand->leaf);
+        else
+            leave_leaf(errand->leaf);
         mpi->ended += errand->kind == CT_MPI_ENDED;
-        leave_leaf(errand->leaf);
         free(errand);
     }
 }
@@ -257,10 +257,9 @@ static int store_set(void *context, const char *key, const void *value, size_t s
     if (size > 0)
         memcpy(leaf->data + name, value, size);
     (void)pthread_mutex_lock(&mpi->lock);
-    keep(mpi, leaf);
     tell_all(mpi, leaf, STORE_TAG);
+    keep(mpi, leaf);
     ct_mpi_work(mpi);
-    leave_leaf(leaf);
     int code = mpi->given_up ? CT_ECLOSED : 0;
     (void)pthread_mutex_unlock(&mpi->lock);
     return code;

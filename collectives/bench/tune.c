@@ -53,15 +53,16 @@ struct ct_tune_choice ct_tune_choose(const struct ct_tune_times *times, const si
                                      size_t present)
 {
     double cost[CT_TUNE_WAYS] = {0};
-    int now = -1, best = 0;
+    int now = 0, best = 0;
 
     for (int way = 0; way < times->ways; way++) {
         for (int i = 0; i < times->points; i++)
             cost[way] += log(times->us[way][i]);
-        now = values[way] == present ? way : now;
         best = cost[way] < cost[best] ? way : best;
     }
-    CT_ASSERT(now >= 0);
+    while (now < times->ways && values[now] != present)
+        now++;
+    CT_ASSERT(now < times->ways);
     double gain = exp((cost[now] - cost[best]) / times->points);
     return gain < WORTHWHILE ? stay(present) : (struct ct_tune_choice){values[best], gain};
 }

@@ -208,7 +208,7 @@ int ct_evidence_init(struct ct_evidence *evidence, const struct ct_msg_traces *t
     evidence->waiters = list_of(evidence, ranks, NULL);
     evidence->askers = list_of(evidence, ranks, NULL);
     evidence->queue = list_of(evidence, ranks, NULL);
-    evidence->waits = ct_arena_array(&evidence->arena, ranks, sizeof *evidence->waits);
+    evidence->waits = ct_arena_array(&evidence->arena, ranks, sizeof(struct ct_wire_trace_group *));
     evidence->runs = ct_arena_array(&evidence->arena, ranks, sizeof *evidence->runs);
     evidence->marked = ct_arena_array(&evidence->arena, ranks, sizeof *evidence->marked);
     if (evidence->ranks == NULL || evidence->groups == NULL || evidence->members == NULL ||

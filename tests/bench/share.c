@@ -32,10 +32,11 @@ static void must(int code, const struct ct_error *err)
 static void *work(void *argument)
 {
     struct part *part = argument;
-    uint64_t start_ns = ct_clock_mono_ns(&ct_clock_system), now_ns = start_ns;
+    uint64_t start_ns = ct_clock_mono_ns(&ct_clock_system);
 
     do {
-        now_ns = ct_clock_mono_ns(&ct_clock_system);
+        uint64_t now_ns = ct_clock_mono_ns(&ct_clock_system);
+
         part->data[0] = ct_group_rank(part->group) == 0 && now_ns >= part->until_ns ? 1.0f : 0.0f;
         must(ct_all_reduce(part->group, ct_inplace(part->data, part->count, CT_F32), CT_REDUCE_SUM,
                            NULL),
