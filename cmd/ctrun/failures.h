@@ -1,6 +1,6 @@
-/* How workers ended badly in the newest round in which any did, those of this node, at last those
- * of others; kept for the
- * closing words, for torchrun's table and for error files. */
+/* How workers ended badly in the newest round in which any did: those of this node and, when the
+ * job has ended, those of others. Kept for the closing words, for torchrun's table and for error
+ * files. */
 #ifndef CT_CTRUN_FAILURES_H
 #define CT_CTRUN_FAILURES_H
 
