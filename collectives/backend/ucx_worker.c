@@ -23,6 +23,9 @@ struct ticket {
     struct ct_parcel *parcel;
     void *request;
     struct ticket *next;
+    char *landing; /* what is received comes here first: a message on its way, once matched, cannot
+                      be called off, and its parcel's memory may be gone when it arrives */
+    size_t landing_bytes;
 };
 
 struct ct_ucx_peer {
@@ -266,7 +269,9 @@ static struct ticket *take_ticket(struct ct_ucx *ucx, struct ct_parcel *parcel)
     else
         ticket = calloc(1, sizeof *ticket);
     if (ticket != NULL) {
-        *ticket = (struct ticket){.ucx = ucx, .parcel = parcel};
+        ticket->ucx = ucx;
+        ticket->parcel = parcel;
+        ticket->request = NULL;
         ucx->open++;
     }
     return ticket;
@@ -308,10 +313,30 @@ static void on_sent(void *request, ucs_status_t status, void *ticket)
     on_end(request, status, ticket);
 }
 
-static void on_received(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info,
-                        void *ticket)
+/* Make room for a message. */
+static bool has_landing(struct ticket *ticket, size_t bytes)
 {
-    (void)info;
+    if (ticket->landing_bytes >= bytes)
+        return true;
+    free(ticket->landing);
+    ticket->landing = malloc(bytes);
+    ticket->landing_bytes = ticket->landing != NULL ? bytes : 0;
+    return ticket->landing != NULL;
+}
+
+static void land(const struct ticket *ticket, size_t bytes)
+{
+    if (ticket->parcel != NULL && bytes > 0)
+        memcpy(ticket->parcel->data, ticket->landing, bytes);
+}
+
+static void on_received(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info,
+                        void *argument)
+{
+    struct ticket *ticket = argument;
+
+    if (status == UCS_OK)
+        land(ticket, info->length);
     on_end(request, status, ticket);
 }
 
@@ -347,9 +372,14 @@ static ucs_status_ptr_t receive_parcel(const struct ct_ucx_port *port,
                                      .user_data = ticket};
     uint64_t any = parcel->peer < 0 ? (UINT64_C(1) << LANE_SHIFT) - 1 : 0;
 
-    return port->ucx->lib.ucp_tag_recv_nbx(port->ucx->worker, parcel->data, parcel->bytes,
-                                           tag_of(port, parcel, any != 0 ? 0 : parcel->peer), ~any,
-                                           &how);
+    if (!has_landing(ticket, parcel->bytes))
+        return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    ucs_status_ptr_t request = port->ucx->lib.ucp_tag_recv_nbx(
+        port->ucx->worker, ticket->landing, parcel->bytes,
+        tag_of(port, parcel, any != 0 ? 0 : parcel->peer), ~any, &how);
+    if (request == NULL) /* it was there already */
+        land(ticket, parcel->bytes);
+    return request;
 }
 
 static void post(void *context, struct ct_parcel *parcel)
@@ -520,6 +550,7 @@ static void free_tickets(struct ct_ucx *ucx)
         struct ticket *ticket = ucx->tickets;
 
         ucx->tickets = ticket->next;
+        free(ticket->landing);
         free(ticket);
     }
 }

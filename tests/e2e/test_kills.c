@@ -70,6 +70,8 @@ static double slowest_ms(const char *text, const struct killing *killing)
 static void start(struct proc *agent, const struct killing *killing, const char *endpoint)
 {
     const char *argv[16] = {proc_program("ctrun"), "--max_restarts=1", "--no_python"};
+    /* The leak checker falls over the thread of a UCX worker that a dead peer left requests in. */
+    static const char *const unchecked[] = {"ASAN_OPTIONS=abort_on_error=1:detect_leaks=0", NULL};
     static char workers[32], nodes[32], where[96], rank[16];
     int count = 3;
 
@@ -88,7 +90,7 @@ static void start(struct proc *agent, const struct killing *killing, const char 
     argv[count++] = rank;
     argv[count++] = killing->delay_us;
     argv[count++] = e2e_in_folder("died");
-    proc_start(agent, argv, NULL);
+    proc_start(agent, argv, strcmp(killing->place->backend, "ucx") == 0 ? unchecked : NULL);
 }
 
 /* The longest time that a survivor took; -1: this build or machine has no such backend. */

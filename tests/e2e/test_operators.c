@@ -161,7 +161,7 @@ Test(operators, nodes_with_different_configurations_are_told_so)
     proc_until(one_has_ended, both, 10, "the refusal of another configuration");
     struct proc *refused = proc_alive(a.pid) ? &b : &a;
     cr_assert_eq(proc_finish(refused, 5), 2, "%s", ct_buf_str(&refused->text));
-    e2e_said(refused, "configuration");
+    e2e_said(refused, "--seed ");
     proc_free(&a);
     proc_free(&b);
     stop_daemon(&daemon);
