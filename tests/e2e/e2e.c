@@ -178,7 +178,7 @@ void e2e_wait_gone(pid_t pid, double seconds)
     proc_until(is_gone, &pid, seconds, "the end of a process");
 }
 
-/* Is it a worker? The agent's own helpers (LeakSanitizer's, at its end) are none. */
+/* Is it a worker? An agent has other children for moments (LeakSanitizer's, at its end). */
 static bool is_worker(int pid)
 {
     char path[64], name[32] = "";

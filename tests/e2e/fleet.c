@@ -77,33 +77,15 @@ void fleet_run_alone(const struct fleet *fleet)
     proc_free(&run);
 }
 
-/* Is it a worker? An agent has other children for moments. */
-static bool is_worker(pid_t pid)
-{
-    char path[64], name[32] = "";
-
-    (void)snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return false;
-    bool read = fgets(name, sizeof name, file) != NULL;
-    (void)fclose(file);
-    return read && strcmp(name, "ctworker\n") == 0;
-}
-
 pid_t fleet_worker_now(int index)
 {
-    int agent = (int)drill_proc(index)->pid;
-    char path[64];
-    int pid, found = 0;
+    pid_t pids[64];
+    int count = e2e_workers(drill_proc(index), pids, (int)CT_COUNT(pids));
 
-    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", agent, agent);
-    FILE *file = fopen(path, "re");
-    while (file != NULL && found == 0 && fscanf(file, "%d", &pid) == 1)
-        found = is_worker(pid) && proc_alive(pid) ? pid : 0;
-    if (file != NULL)
-        (void)fclose(file);
-    return found;
+    for (int i = 0; i < count; i++)
+        if (proc_alive(pids[i]))
+            return pids[i];
+    return 0;
 }
 
 struct search {
