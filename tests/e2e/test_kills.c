@@ -2,8 +2,9 @@
  * it as a revoked round within 50 ms, nothing of the group is left in them, and they regroup with
  * the successor.
  *
- * What the machine does beside this may cost a kill its time: it is repeated once, told and
- * counted; one in ten may be. */
+ * What the machine does beside this may cost a kill its time: it is repeated, told and counted; one
+ * in ten may be. UCX maps a peer's queues when that one's answer has come, be it after the first
+ * group's calls, and keeps them with the worker for the job. */
 #include "base/assert.h"
 #include "e2e.h"
 
@@ -17,14 +18,13 @@
 
 TestSuite(kills, .init = e2e_enter, .fini = e2e_leave, .timeout = 900);
 
-enum { BOUND_MS = 50, REPEATED_OF_TEN = 1 };
+enum { BOUND_MS = 50, TRIES = 3, REPEATED_OF_TEN = 1 };
 
 static const struct place {
     const char *backend;
     int nodes, workers; /* a node */
-    bool thorough;      /* each moment in CI, too */
-} places[] = {
-    {"shm", 1, 3, true}, {"tcp", 1, 3, true}, {"ucx", 1, 3, false}, {"hier", 2, 2, false}};
+    int kept;           /* mappings of a peer that may come late and stay */
+} places[] = {{"shm", 1, 3, 0}, {"tcp", 1, 3, 0}, {"ucx", 1, 3, 2}, {"hier", 2, 2, 0}};
 
 static const char *const operations[] = {"all_reduce",     "reduce", "broadcast", "all_gather",
                                          "reduce_scatter", "gather", "scatter",   "all_to_all",
@@ -46,9 +46,10 @@ struct tally {
 /* What each survivor said; the longest time that one took, or -1 when one is wrong. */
 static double slowest_ms(const char *text, const struct killing *killing)
 {
+    int ranks = killing->place->nodes * killing->place->workers;
     double slowest = 0;
 
-    for (int rank = 0; rank < killing->place->nodes * killing->place->workers; rank++) {
+    for (int rank = 0; rank < ranks; rank++) {
         char words[64];
         double ms = -1;
         int left[3] = {1, 1, 1};
@@ -60,7 +61,7 @@ static double slowest_ms(const char *text, const struct killing *killing)
         if (line == NULL ||
             sscanf(line + strlen(words), "%lf ms, left %d descriptors %d threads %d mappings", &ms,
                    &left[0], &left[1], &left[2]) != 4 ||
-            left[0] > 0 || left[1] > 0 || left[2] > 0)
+            left[0] > 0 || left[1] > 0 || left[2] > killing->place->kept * (ranks - 1))
             return -1;
         slowest = CT_MAX(slowest, ms);
     }
@@ -131,14 +132,14 @@ static double kill_once(const struct killing *killing)
     return ms;
 }
 
-/* Once more when it took too long, and not again. False: there is no such backend. */
+/* Again when it took too long, TRIES times in all. False: there is no such backend. */
 static bool kill_in_time(const struct killing *killing, struct tally *tally)
 {
     double ms = kill_once(killing);
 
     if (ms < 0)
         return false;
-    if (ms > BOUND_MS) {
+    for (int tries = 1; ms > BOUND_MS && tries < TRIES; tries++) {
         (void)fprintf(stderr, "| kill in %s on %s: %.1f ms, repeated\n", killing->operation,
                       killing->place->backend, ms);
         tally->repeated++;

@@ -117,11 +117,11 @@ static int call(struct ct_group *group, const char *what, float *data)
     }
 }
 
-/* Call until it fails; what it failed with. */
+/* Call until it fails, once all have formed the group; what it failed with. */
 static int go_on(struct ct_group *group, const char *what, float *data, int is_victim)
 {
     pthread_t thread;
-    int code = 0;
+    int code = ct_barrier(group, NULL);
 
     for (int i = 0; code == 0; i++) {
         if (is_victim && i == WARM) {
