@@ -3,21 +3,6 @@
 
 #include "base/assert.h"
 
-/* The names of the moments, as torch's optimizers call them. */
-static const struct {
-    const char *moment[2];
-} optims[] = {
-    [CT_OPTIM_SGD] = {{"momentum", NULL}},
-    [CT_OPTIM_ADAMW] = {{"exp_avg", "exp_avg_sq"}},
-};
-
-static int moment_count(const struct ct_optim_spec *optim)
-{
-    if (optim->type == CT_OPTIM_ADAMW)
-        return 2;
-    return optim->momentum != 0 ? 1 : 0;
-}
-
 /* Parameters in reverse: the last layer's gradients, which are ready first, come first. */
 static void lay_params(struct ct_plan *plan, const struct ct_model *model)
 {
@@ -38,7 +23,7 @@ static void lay_params(struct ct_plan *plan, const struct ct_model *model)
 int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err)
 {
     plan->param_count = model->param_count;
-    plan->moment_count = moment_count(&plan->options.optim);
+    plan->moment_count = ct_plan_moments(&plan->options.optim);
     plan->tensor_count = plan->param_count * (1 + plan->moment_count);
     plan->tensors =
         ct_arena_array(&plan->memory, (size_t)plan->tensor_count, sizeof *plan->tensors);
@@ -54,8 +39,9 @@ int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model, struct ct
             *tensor = plan->tensors[i % plan->param_count];
             tensor->is_param = false;
             tensor->offset_bytes += plan->flat_bytes * (size_t)(moment + 1);
-            tensor->name = ct_arena_printf(&plan->memory, "%s.%s",
-                                           optims[plan->options.optim.type].moment[moment], name);
+            tensor->name =
+                ct_arena_printf(&plan->memory, "%s.%s",
+                                ct_plan_moment_name(plan->options.optim.type, moment), name);
         } else {
             tensor->name = ct_arena_strdup(&plan->memory, name);
         }

@@ -299,7 +299,7 @@ static void step_inputs(struct maker *mk)
     io->inv_valid = scalar_input(mk, "inv_valid");
     io->lr = scalar_input(mk, "lr");
     io->wish = scalar_input(mk, "wish");
-    if (mk->plan->options.optim.type == CT_OPTIM_ADAMW)
+    if (ct_plan_counts_updates(mk->plan->options.optim.type))
         io->update = scalar_input(mk, "update");
     if (mk->model->draw != CT_NONE)
         io->draw = ct_program_value(mk->program, CT_VALUE_INPUT, CT_F64, ct_shape1(2), "draw");
@@ -341,52 +341,17 @@ static void micro_batches(struct maker *mk)
     }
 }
 
-/* Norm, clipping, optimizer: each one kernel over the flat range. */
-static void update(struct maker *mk, int grads, int params, const int *moments, int count)
-{
-    const struct ct_optim_spec *optim = &mk->plan->options.optim;
-    struct ct_program_op sumsq = ct_program_op(CT_OP_SUMSQ);
-    bool adamw = optim->type == CT_OPTIM_ADAMW;
-    struct ct_program_op op = ct_program_op(adamw ? CT_OP_ADAMW : CT_OP_SGD);
-    int scale = CT_NONE;
-
-    mk->program->stage = CT_STAGE_UPDATE;
-    sumsq.in[0] = grads;
-    sumsq.out[0] = mk->list->io.sumsq;
-    ct_program_emit(mk->program, sumsq);
-    if (optim->clip > 0) {
-        struct ct_program_op clip = ct_program_op(CT_OP_CLIP_SCALE);
-        clip.attr.max_norm = optim->clip;
-        clip.in[0] = mk->list->io.sumsq;
-        scale = ct_program_emit(mk->program, clip);
-    }
-    op.in[0] = grads;
-    op.in[1] = mk->list->io.lr;
-    op.in[2] = adamw ? mk->list->io.update : scale;
-    op.in[3] = adamw ? scale : CT_NONE;
-    op.out[0] = params;
-    for (int i = 0; i < count; i++)
-        op.out[1 + i] = moments[i];
-    op.attr.weight_decay = optim->weight_decay;
-    op.attr.momentum = adamw ? 0 : optim->momentum;
-    op.attr.beta1 = adamw ? optim->beta1 : 0;
-    op.attr.beta2 = adamw ? optim->beta2 : 0;
-    op.attr.eps = adamw ? optim->eps : 0;
-    ct_program_emit(mk->program, op);
-}
-
 int ct_plan_make_step(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err)
 {
     struct maker mk = maker_of(plan, model, &plan->step);
-    static const char *const names[] = {"moments0", "moments1"};
-    int moments[CT_COUNT(names)];
+    static const char *const names[CT_PLAN_MAX_MOMENTS] = {"moments0", "moments1"};
 
-    CT_ASSERT((size_t)plan->moment_count <= CT_COUNT(names));
+    CT_ASSERT(plan->moment_count <= CT_PLAN_MAX_MOMENTS);
     if (mk.program->error.code == 0) {
-        int params = mk.program->values[mk.params[0]].root;
+        struct ct_plan_flats flats = {.params = mk.program->values[mk.params[0]].root};
         for (int i = 0; i < plan->moment_count; i++)
-            moments[i] = add_flat(&mk, CT_VALUE_STATE, names[i], "", NULL);
-        int grads = add_flat(&mk, CT_VALUE_GRAD, "grads", "grad.", mk.result.view);
+            flats.moments[i] = add_flat(&mk, CT_VALUE_STATE, names[i], "", NULL);
+        flats.grads = add_flat(&mk, CT_VALUE_GRAD, "grads", "grad.", mk.result.view);
         int sums = add_sums(&mk, CT_VALUE_OUTPUT, 3, mk.result.view + plan->param_count);
         mk.list->io.wishes =
             ct_program_view(mk.program, sums, 2 * sizeof(double), CT_F64, ct_shape1(1), "wishes");
@@ -397,7 +362,7 @@ int ct_plan_make_step(struct ct_plan *plan, const struct ct_model *model, struct
         step_inputs(&mk);
         pass_wish(&mk);
         micro_batches(&mk);
-        update(&mk, grads, params, moments, plan->moment_count);
+        ct_plan_emit_update(plan, &flats);
     }
     return finish(&mk, "step", err);
 }

@@ -5,6 +5,16 @@
 
 #include "collectives/plan/plan.h"
 
+enum { CT_PLAN_MAX_MOMENTS = 2 };
+
+/* How many moments a parameter has, and what number `moment` is called, as torch's optimizers do.
+ */
+int ct_plan_moments(const struct ct_optim_spec *optim);
+const char *ct_plan_moment_name(enum ct_optim type, int moment);
+
+/* Whether the optimizer wants to know how many updates there were. */
+bool ct_plan_counts_updates(enum ct_optim type);
+
 /* layout: the table of tensors, the flat range of parameters, sizes of state and gradients. */
 int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err);
 
@@ -12,6 +22,12 @@ int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model, struct ct
 int ct_plan_make_init(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err);
 int ct_plan_make_eval(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err);
 int ct_plan_make_step(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err);
+
+/* update: append norm, clipping and optimizer to the step's list; values are the flat ranges. */
+struct ct_plan_flats {
+    int params, grads, moments[CT_PLAN_MAX_MOMENTS];
+};
+void ct_plan_emit_update(struct ct_plan *plan, const struct ct_plan_flats *flats);
 
 /* buckets: cut the gradients into plan->buckets; with world > 1 put a reduction behind the last
  * writer of each bucket and of the sums. */

@@ -23,12 +23,14 @@ static int check_optim(const struct ct_optim_spec *optim, struct ct_error *err)
     if (!isfinite(optim->clip) || optim->clip < 0)
         return ct_error_set(err, CT_ECONFIG, "optim.clip is %g, must be >= 0 (0 does not clip)",
                             optim->clip);
-    if (optim->type != CT_OPTIM_ADAMW)
+    if (optim->nesterov && optim->momentum == 0)
+        return ct_error_set(err, CT_ECONFIG, "optim.nesterov needs optim.momentum above 0");
+    if (optim->type == CT_OPTIM_SGD)
         return 0;
     if (!(optim->beta1 >= 0 && optim->beta1 < 1) || !(optim->beta2 >= 0 && optim->beta2 < 1))
         return ct_error_set(err, CT_ECONFIG, "optim.betas are %g and %g, must be in [0, 1)",
                             optim->beta1, optim->beta2);
-    if (!isfinite(optim->eps) || optim->eps <= 0)
+    if (optim->type == CT_OPTIM_ADAMW && (!isfinite(optim->eps) || optim->eps <= 0))
         return ct_error_set(err, CT_ECONFIG, "optim.eps is %g, must be > 0", optim->eps);
     return 0;
 }

@@ -48,14 +48,15 @@ enum ct_plan_reduce {
     CT_PLAN_INVARIANT     /* the tree above; costs log2(accumulation) gradient buffers */
 };
 
-enum ct_optim { CT_OPTIM_SGD, CT_OPTIM_ADAMW };
+enum ct_optim { CT_OPTIM_SGD, CT_OPTIM_ADAMW, CT_OPTIM_LION, CT_OPTIM_COUNT };
 
 struct ct_optim_spec {
     enum ct_optim type;
     double momentum;     /* sgd: 0 keeps no moment */
-    double beta1, beta2; /* adamw */
+    bool nesterov;       /* sgd: needs momentum */
+    double beta1, beta2; /* adamw, lion */
     double eps;          /* adamw */
-    double weight_decay; /* sgd: added to the gradient; adamw: decoupled */
+    double weight_decay; /* sgd: added to the gradient; adamw, lion: decoupled */
     double clip;         /* the gradient's global norm is at most this; 0 leaves it alone */
 };
 

@@ -331,6 +331,19 @@ static bool micro_does_not_divide(const struct ct_config *cfg, const void *membe
     return true;
 }
 
+static bool nesterov_without_momentum(const struct ct_config *cfg, const void *member,
+                                      struct ct_buf *why)
+{
+    bool sgd = cfg->optim.type == CT_CONFIG_OPTIMIZER_SGD;
+
+    if (sgd)
+        (void)ct_buf_puts(why, "needs optim.momentum above 0, 0.9 is usual");
+    else
+        (void)ct_buf_printf(why, "is for sgd, but optim.type is %s",
+                            ct_config_word(cfg, &cfg->optim.type));
+    return *(const bool *)member && (!sgd || cfg->optim.momentum == 0);
+}
+
 static bool nothing_to_train(const struct ct_config *cfg, const void *member, struct ct_buf *why)
 {
     (void)member;
@@ -388,6 +401,7 @@ static const struct rule rules[] = {
     {AT(data.eval.merges), AT(data.eval.tokenizer), true, wrong_merges},
     {AT(data.eval.split), AT(data.eval.split), true, empty_split},
     {AT(batch.micro), AT(batch.global), true, micro_does_not_divide},
+    {AT(optim.nesterov), AT(optim.momentum), true, nesterov_without_momentum},
     {AT(train.epochs), AT(train.steps), true, nothing_to_train},
     {AT(schedule.warmup), AT(train.steps), true, warmup_too_long},
 };

@@ -16,6 +16,7 @@ enum { EVAL_ROWS_MAX = 512, EVAL_LABELS_MAX = 4096 };
 #define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a)
 SAME(CT_CONFIG_OPTIMIZER_SGD, CT_OPTIM_SGD);
 SAME(CT_CONFIG_OPTIMIZER_ADAMW, CT_OPTIM_ADAMW);
+SAME(CT_CONFIG_OPTIMIZER_LION, CT_OPTIM_LION);
 SAME(CT_CONFIG_REDUCE_FAST, CT_PLAN_FAST);
 SAME(CT_CONFIG_REDUCE_REPRODUCIBLE, CT_PLAN_REPRODUCIBLE);
 SAME(CT_CONFIG_REDUCE_INVARIANT, CT_PLAN_INVARIANT);
@@ -85,6 +86,7 @@ static int build_plan(struct ct_worker *worker, struct ct_error *err)
         .reduce = (enum ct_plan_reduce)cfg->parallel.reduce,
         .optim = {.type = (enum ct_optim)cfg->optim.type,
                   .momentum = cfg->optim.momentum,
+                  .nesterov = cfg->optim.nesterov,
                   .beta1 = cfg->optim.betas.at[0],
                   .beta2 = cfg->optim.betas.at[1],
                   .eps = cfg->optim.eps,

@@ -496,6 +496,28 @@ static void adamw(const struct ct_kernel_args *args, int64_t first, int64_t coun
     }
 }
 
+static void lion(const struct ct_kernel_args *args, int64_t first, int64_t count)
+{
+    const struct ct_attr *attr = &args->attr;
+    const T *g = IN(0, first, 1);
+    T *p = OUT(0, first, 1), *m = OUT(1, first, 1);
+    double lr = scalar(args, 1, 0);
+    T factor = (T)scalar(args, 2, 1), rate = (T)lr, keep = (T)(1 - lr * attr->weight_decay);
+    T beta1 = (T)attr->beta1, rest1 = (T)(1 - attr->beta1);
+    T beta2 = (T)attr->beta2, rest2 = (T)(1 - attr->beta2);
+
+    EACH(i, count)
+    {
+        T d = factor * g[i];
+        T c = beta1 * m[i] + rest1 * d;
+        T sign = c > 0 ? (T)1 : (T)0;
+        sign = c < 0 ? (T)-1 : sign;
+        sign = c != c ? c : sign;
+        p[i] = keep * p[i] - rate * sign;
+        m[i] = beta2 * m[i] + rest2 * d;
+    }
+}
+
 #include "tensor/cpu/attention_body.h"
 #include "tensor/cpu/image_body.h"
 #include "tensor/cpu/norm_body.h"
@@ -523,6 +545,7 @@ const struct ct_cpu_kernels KERNELS = {
              [CT_OP_CLIP_SCALE] = clip_scale,
              [CT_OP_SGD] = sgd,
              [CT_OP_ADAMW] = adamw,
+             [CT_OP_LION] = lion,
              [CT_OP_UNIFORM] = uniform,
              [CT_OP_NORMAL] = normal,
              [CT_OP_SWIGLU] = swiglu,

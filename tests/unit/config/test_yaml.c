@@ -56,8 +56,9 @@ static const struct {
     {"optim: {lr: x, lr: 1}\n", "a.yaml:1:13: optim.lr wants a number such as 1e-3, not \"x\"\n"
                                 "a.yaml:1:16: optim.lr is given twice, first on line 1\n"},
     /* shapes */
-    {"optim: 3\n", "a.yaml:1:8: optim wants keys below it (type, lr, momentum, betas, eps, "
-                   "weight_decay, clip), not a single value or a list\n"},
+    {"optim: 3\n",
+     "a.yaml:1:8: optim wants keys below it (type, lr, momentum, nesterov, betas, eps, "
+     "weight_decay, clip), not a single value or a list\n"},
     {"data: [a, [b]]\n",
      "a.yaml:1:7: data wants keys below it (train, eval), not a single value or a list\n"},
     {"optim: {lr: {a: 1}}\n", "a.yaml:1:13: optim.lr wants a number such as 1e-3, not a mapping\n"},
@@ -92,7 +93,7 @@ static const struct {
     {"seed: 9223372036854775808\n",
      "a.yaml:1:7: seed wants a whole number, not \"9223372036854775808\"\n"},
     {"optim: {type: adam}\n", "a.yaml:1:15: optim.type has no choice \"adam\"; did you mean adamw? "
-                              "(choices: sgd, adamw)\n"},
+                              "(choices: sgd, adamw, lion)\n"},
     {"model: {activation: selu6}\n", "a.yaml:1:21: model.activation has no choice \"selu6\"; did "
                                      "you mean relu? (choices: relu, gelu, tanh)\n"},
     {"log: {jsonl: maybe}\n", "a.yaml:1:14: log.jsonl wants true or false, not \"maybe\"\n"},

@@ -35,7 +35,7 @@ Test(plan, parameters_lie_in_reverse_and_moments_behind_them)
     ct_plan_deinit(&plan);
 }
 
-Test(plan, adamw_has_two_moments_and_plain_sgd_none)
+Test(plan, adamw_has_two_moments_lion_one_and_plain_sgd_none)
 {
     struct ct_plan_options options = plan_options;
     struct ct_plan plan;
@@ -47,6 +47,12 @@ Test(plan, adamw_has_two_moments_and_plain_sgd_none)
     cr_assert_str_eq(plan.tensors[7].name, "exp_avg.layers.0.bias");
     cr_assert_str_eq(plan.tensors[13].name, "exp_avg_sq.layers.0.bias");
     ct_plan_deinit(&plan);
+    options.optim = (struct ct_optim_spec){.type = CT_OPTIM_LION, .beta1 = 0.9, .beta2 = 0.99};
+    plan_init(&plan, &options);
+    cr_assert_eq(plan.tensor_count, 12);
+    cr_assert_str_eq(plan.tensors[6].name, "exp_avg.layers.0.weight");
+    cr_assert_eq(plan.step.io.update, CT_NONE);
+    ct_plan_deinit(&plan);
     options.optim = (struct ct_optim_spec){.type = CT_OPTIM_SGD};
     plan_init(&plan, &options);
     cr_assert_eq(plan.tensor_count, 6);
@@ -56,7 +62,7 @@ Test(plan, adamw_has_two_moments_and_plain_sgd_none)
 
 Test(plan, equal_options_have_equal_hashes_and_others_do_not)
 {
-    struct ct_plan_options rows[9];
+    struct ct_plan_options rows[10];
     struct ct_plan base, same;
 
     for (size_t i = 0; i < CT_COUNT(rows); i++)
@@ -70,6 +76,7 @@ Test(plan, equal_options_have_equal_hashes_and_others_do_not)
     rows[6].optim.clip = 2;
     rows[7].optim.weight_decay = 0.1;
     rows[8].eval_rows = 6;
+    rows[9].optim.nesterov = true;
     plan_init(&base, &plan_options);
     plan_init(&same, &plan_options);
     cr_assert_eq(base.hash, same.hash);
@@ -104,7 +111,7 @@ Test(plan, the_hash_sees_the_mode_where_the_lists_are_equal)
 
 Test(plan, what_cannot_be_planned_is_refused_with_the_key)
 {
-    struct ct_plan_options rows[9];
+    struct ct_plan_options rows[11];
     static const char *const says[] = {
         "a world of 0 ranks",
         "0 micro-batches a step",
@@ -114,7 +121,9 @@ Test(plan, what_cannot_be_planned_is_refused_with_the_key)
         "optim.clip is -1",
         "optim.weight_decay is nan",
         "optim.betas are 0.9 and 1",
-        "4097 micro-batches a step, must be from 1 to 4096: raise batch.micro"};
+        "4097 micro-batches a step, must be from 1 to 4096: raise batch.micro",
+        "optim.nesterov needs optim.momentum",
+        "optim.betas are 1 and 0.99"};
 
     for (size_t i = 0; i < CT_COUNT(rows); i++)
         rows[i] = plan_options;
@@ -128,6 +137,8 @@ Test(plan, what_cannot_be_planned_is_refused_with_the_key)
     rows[7].optim =
         (struct ct_optim_spec){.type = CT_OPTIM_ADAMW, .beta1 = 0.9, .beta2 = 1, .eps = 1e-8};
     rows[8].accumulation = 4097;
+    rows[9].optim = (struct ct_optim_spec){.type = CT_OPTIM_SGD, .nesterov = true};
+    rows[10].optim = (struct ct_optim_spec){.type = CT_OPTIM_LION, .beta1 = 1, .beta2 = 0.99};
     for (size_t i = 0; i < CT_COUNT(rows); i++) {
         struct ct_plan plan;
         struct ct_error err = {0};

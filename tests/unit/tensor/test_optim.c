@@ -43,6 +43,17 @@ static void adamw(struct model *s, const double *g, const struct ct_attr *a, dou
     }
 }
 
+/* Lion, algorithm 2 of its paper. */
+static void lion(struct model *s, const double *g, const struct ct_attr *a, double lr)
+{
+    for (int i = 0; i < N; i++) {
+        double c = a->beta1 * s->m[i] + (1 - a->beta1) * g[i];
+
+        s->p[i] -= lr * ((c > 0) - (c < 0) + a->weight_decay * s->p[i]);
+        s->m[i] = a->beta2 * s->m[i] + (1 - a->beta2) * g[i];
+    }
+}
+
 static void compare(const struct ct_tensor *got, const double *want, double tolerance)
 {
     for (int i = 0; i < N; i++)
@@ -64,7 +75,7 @@ static void train(enum ct_op_kind op, enum ct_dtype dtype, struct ct_attr attr, 
     if (op == CT_OP_ADAMW)
         args.in[3] = args.in[2];
     args.out[0] = kit_random(&kit, dtype, ct_shape1(N), -1, 1);
-    if (op == CT_OP_ADAMW || attr.momentum != 0)
+    if (op != CT_OP_SGD || attr.momentum != 0)
         args.out[1] = kit_tensor(&kit, dtype, ct_shape1(N));
     if (op == CT_OP_ADAMW)
         args.out[2] = kit_tensor(&kit, dtype, ct_shape1(N));
@@ -83,6 +94,8 @@ static void train(enum ct_op_kind op, enum ct_dtype dtype, struct ct_attr attr, 
         kit_run(CT_CPU_AUTO, 1, op, dtype, &args);
         if (op == CT_OP_SGD)
             sgd(&model, g, &attr, lr);
+        else if (op == CT_OP_LION)
+            lion(&model, g, &attr, lr);
         else
             adamw(&model, g, &attr, lr, step);
         compare(&args.out[0], model.p, tolerance);
@@ -90,6 +103,8 @@ static void train(enum ct_op_kind op, enum ct_dtype dtype, struct ct_attr attr, 
     if (op == CT_OP_ADAMW) {
         compare(&args.out[1], model.m, tolerance);
         compare(&args.out[2], model.v, tolerance);
+    } else if (op == CT_OP_LION) {
+        compare(&args.out[1], model.m, tolerance);
     } else if (attr.momentum != 0) {
         compare(&args.out[1], model.buffer, 2 * tolerance);
     }
@@ -126,13 +141,44 @@ Test(optim, adamw_follows_torch)
     }
 }
 
+Test(optim, lion_follows_its_paper)
+{
+    static const struct ct_attr attrs[] = {
+        {.beta1 = 0.9, .beta2 = 0.99},
+        {.beta1 = 0.95, .beta2 = 0.98, .weight_decay = 0.1},
+        {.beta1 = 0, .beta2 = 0.5, .weight_decay = 0.01},
+    };
+
+    for (size_t i = 0; i < CT_COUNT(attrs); i++) {
+        train(CT_OP_LION, CT_F32, attrs[i], 1);
+        train(CT_OP_LION, CT_F64, attrs[i], 0.37);
+    }
+}
+
+Test(optim, lion_stands_still_without_a_gradient_and_shows_an_undefined_one)
+{
+    struct kit kit;
+
+    kit_init(&kit, 10);
+    struct ct_kernel_args args = {
+        .in = {kit_tensor(&kit, CT_F32, ct_shape1(2)), kit_scalar(&kit, 0.1)},
+        .out = {kit_tensor(&kit, CT_F32, ct_shape1(2)), kit_tensor(&kit, CT_F32, ct_shape1(2))},
+        .attr = {.beta1 = 0.9, .beta2 = 0.99}};
+    kit_set(&args.in[0], 1, NAN);
+    kit_set(&args.out[0], 0, 3);
+    kit_run(CT_CPU_AUTO, 1, CT_OP_LION, CT_F32, &args);
+    cr_assert_eq(kit_get(&args.out[0], 0), 3);
+    cr_assert(isnan(kit_get(&args.out[0], 1)));
+    kit_deinit(&kit);
+}
+
 Test(optim, no_scale_is_a_scale_of_one)
 {
-    static const enum ct_op_kind ops[] = {CT_OP_SGD, CT_OP_ADAMW};
+    static const enum ct_op_kind ops[] = {CT_OP_SGD, CT_OP_ADAMW, CT_OP_LION};
 
     for (size_t i = 0; i < CT_COUNT(ops); i++) {
         struct kit kit;
-        int scale = ops[i] == CT_OP_SGD ? 2 : 3;
+        int scale = ops[i] == CT_OP_ADAMW ? 3 : 2;
 
         kit_init(&kit, 4);
         struct ct_kernel_args with =
@@ -150,7 +196,7 @@ Test(optim, no_scale_is_a_scale_of_one)
 
 Test(optim, a_range_of_parameters_moves_as_it_does_in_the_whole)
 {
-    static const enum ct_op_kind ops[] = {CT_OP_SGD, CT_OP_ADAMW};
+    static const enum ct_op_kind ops[] = {CT_OP_SGD, CT_OP_ADAMW, CT_OP_LION};
 
     for (size_t i = 0; i < CT_COUNT(ops); i++) {
         struct kit kit;

@@ -3,6 +3,7 @@
  * Rows E1, E8, E9, E10 (data parallel), E14, E15 and E16 of the equivalence table. */
 #include "harness.h"
 
+#include "base/assert.h"
 #include "base/fs.h"
 
 #include <criterion/criterion.h>
@@ -73,15 +74,16 @@ Test(trainer, every_mode_and_world_gives_the_same_loss_within_rounding)
 }
 
 /* A training of `world` ranks is cut at step 10 and continued by `next_world` ranks. */
-static void cut_and_continue(int world, int next_world, const char *optim, const char *momentum)
+static void cut_and_continue(int world, int next_world, const char *const options[3])
 {
     struct training whole = {.world = world,
                              .options = {"--checkpoint.dir=whole", "--checkpoint.resume=none",
-                                         "--checkpoint.every=10", optim, momentum}};
+                                         "--checkpoint.every=10", options[0], options[1],
+                                         options[2]}};
     struct training rest = {.world = next_world,
                             .options = {"--checkpoint.dir=rest",
-                                        "--checkpoint.resume=whole/step_00000010", optim,
-                                        momentum}};
+                                        "--checkpoint.resume=whole/step_00000010", options[0],
+                                        options[1], options[2]}};
     uint64_t bits = harness_train(&whole);
 
     cr_assert_eq(harness_train(&rest), bits);
@@ -93,16 +95,26 @@ static void cut_and_continue(int world, int next_world, const char *optim, const
 
 Test(trainer, a_resumed_training_equals_the_uninterrupted_one)
 {
-    cut_and_continue(1, 1, "--optim.type=adamw", "--optim.momentum=0");
-    cut_and_continue(2, 2, "--optim.type=adamw", "--optim.momentum=0");
-    cut_and_continue(2, 2, "--optim.type=sgd", "--optim.momentum=0.9");
-    cut_and_continue(1, 1, "--optim.type=sgd", "--optim.momentum=0");
+    static const char *const optims[][3] = {
+        {"--optim.type=adamw"},
+        {"--optim.type=sgd"},
+        {"--optim.type=sgd", "--optim.momentum=0.9"},
+        {"--optim.type=sgd", "--optim.momentum=0.9", "--optim.nesterov=true"},
+        {"--optim.type=lion", "--optim.lr=5e-3"},
+    };
+
+    for (size_t i = 0; i < CT_COUNT(optims); i++) {
+        cut_and_continue(1, 1, optims[i]);
+        cut_and_continue(2, 2, optims[i]);
+    }
 }
 
 Test(trainer, another_world_continues_with_the_same_bits)
 {
-    cut_and_continue(2, 4, "--optim.type=adamw", "--optim.momentum=0");
-    cut_and_continue(4, 1, "--optim.type=adamw", "--optim.momentum=0");
+    static const char *const adamw[3] = {"--optim.type=adamw"};
+
+    cut_and_continue(2, 4, adamw);
+    cut_and_continue(4, 1, adamw);
 }
 
 static void expect_equal_files(const char *a, const char *b)
