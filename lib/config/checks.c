@@ -359,6 +359,26 @@ static bool warmup_too_long(const struct ct_config *cfg, const void *member, str
     return cfg->train.steps > 0 && cfg->schedule.warmup > cfg->train.steps;
 }
 
+static bool decay_too_long(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    int64_t decay = *(const int64_t *)member;
+
+    (void)ct_buf_printf(why,
+                        "%" PRId64 " and schedule.warmup %" PRId64
+                        " are longer than the whole training (train.steps is %" PRId64 ")",
+                        decay, cfg->schedule.warmup, cfg->train.steps);
+    return cfg->schedule.type == CT_CONFIG_SCHEDULE_WSD && cfg->train.steps > 0 && decay > 0 &&
+           cfg->schedule.warmup + decay > cfg->train.steps;
+}
+
+static bool plateau_without_evaluation(const struct ct_config *cfg, const void *member,
+                                       struct ct_buf *why)
+{
+    (void)member;
+    (void)ct_buf_puts(why, "plateau looks at held-out samples: give data.eval");
+    return cfg->schedule.type == CT_CONFIG_SCHEDULE_PLATEAU && !source_wanted(cfg, &cfg->data.eval);
+}
+
 /* ---- the table ------------------------------------------------------------------------------ */
 
 #define AT(member) offsetof(struct ct_config, member)
@@ -404,6 +424,8 @@ static const struct rule rules[] = {
     {AT(optim.nesterov), AT(optim.momentum), true, nesterov_without_momentum},
     {AT(train.epochs), AT(train.steps), true, nothing_to_train},
     {AT(schedule.warmup), AT(train.steps), true, warmup_too_long},
+    {AT(schedule.decay), AT(train.steps), true, decay_too_long},
+    {AT(schedule.type), AT(data.eval.path), true, plateau_without_evaluation},
 };
 
 /* What --standalone makes pointless: the user may have thought of something. */

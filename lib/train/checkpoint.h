@@ -19,6 +19,7 @@
 #ifndef CT_TRAIN_CHECKPOINT_H
 #define CT_TRAIN_CHECKPOINT_H
 
+#include "train/plateau.h"
 #include "train/safetensors.h"
 
 #include <limits.h>
@@ -36,7 +37,8 @@ struct ct_ckpt_state {
     uint64_t config_hash;  /* of what defines the training; 0: unknown */
     uint64_t program_hash; /* of the model's program; 0: unknown */
     uint64_t global_batch;
-    uint64_t world; /* that wrote it, for people */
+    uint64_t world;            /* that wrote it, for people */
+    struct ct_plateau plateau; /* ratio 0: none was saved */
     char run_id[128];
 };
 

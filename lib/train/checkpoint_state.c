@@ -18,12 +18,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { NUMBER, OPTIONAL, HEX }; /* OPTIONAL: a number, 0 when it is absent */
+/* OPTIONAL: a number, 0 when it is absent; BITS: those of a double, likewise. */
+enum kind { NUMBER, OPTIONAL, HEX, BITS };
 
 static const struct field {
     const char *key;
     enum kind kind;
-    size_t offset; /* of a uint64_t in struct ct_ckpt_state */
+    size_t offset; /* of a uint64_t or double in struct ct_ckpt_state */
 } fields[] = {
     {"step", NUMBER, offsetof(struct ct_ckpt_state, step)},
     {"position", NUMBER, offsetof(struct ct_ckpt_state, position)},
@@ -33,7 +34,16 @@ static const struct field {
     {"world", NUMBER, offsetof(struct ct_ckpt_state, world)},
     {"config_hash", HEX, offsetof(struct ct_ckpt_state, config_hash)},
     {"program_hash", HEX, offsetof(struct ct_ckpt_state, program_hash)},
+    {"plateau_ratio", BITS, offsetof(struct ct_ckpt_state, plateau.ratio)},
+    {"plateau_best", BITS, offsetof(struct ct_ckpt_state, plateau.best)},
+    {"plateau_bad", OPTIONAL, offsetof(struct ct_ckpt_state, plateau.bad)},
+    {"plateau_step", OPTIONAL, offsetof(struct ct_ckpt_state, plateau.step)},
 };
+
+static bool is_hex(enum kind kind)
+{
+    return kind == HEX || kind == BITS;
+}
 
 static const char checksum_key[] = ",\n  \"checksum\": \"";
 
@@ -44,7 +54,7 @@ int ct_ckpt_state_print(struct ct_buf *buf, const struct ct_ckpt_state *state,
     for (size_t i = 0; i < CT_COUNT(fields); i++) {
         uint64_t value;
         memcpy(&value, (const char *)state + fields[i].offset, sizeof value);
-        if (fields[i].kind == HEX)
+        if (is_hex(fields[i].kind))
             (void)ct_buf_printf(buf, ",\n  \"%s\": \"%016" PRIx64 "\"", fields[i].key, value);
         else
             (void)ct_buf_printf(buf, ",\n  \"%s\": %" PRIu64, fields[i].key, value);
@@ -119,9 +129,9 @@ static const char *parse_fields(struct ct_ckpt_state *state, const json_t *root)
     for (size_t i = 0; i < CT_COUNT(fields); i++) {
         uint64_t value = 0;
         const json_t *member = json_object_get(root, fields[i].key);
-        if (member == NULL && fields[i].kind == OPTIONAL)
+        if (member == NULL && (fields[i].kind == OPTIONAL || fields[i].kind == BITS))
             continue;
-        if (!(fields[i].kind == HEX ? get_hex(member, &value) : get_number(member, &value)))
+        if (!(is_hex(fields[i].kind) ? get_hex(member, &value) : get_number(member, &value)))
             return fields[i].key;
         memcpy((char *)state + fields[i].offset, &value, sizeof value);
     }

@@ -41,7 +41,7 @@ static int run_step(struct ct_worker *worker, const struct ct_prefetch_batch *ba
         .x = batch->x,
         .labels = batch->labels,
         .valid_count = (int64_t)(batch->batch.valid * worker->train.labels_per_row),
-        .lr = ct_schedule_lr(&worker->schedule, worker->step),
+        .lr = ct_schedule_lr(&worker->schedule, worker->step) * worker->plateau.ratio,
         .update = worker->step + 1,
         .wish = ct_job_boundary_requested(worker->job)};
     int code = batch->batch.bad != 0 ? ct_dataset_explain(&worker->train, batch->batch.bad - 1, err)
@@ -71,12 +71,32 @@ static int run_step(struct ct_worker *worker, const struct ct_prefetch_batch *ba
     return ct_report_step(worker, &worker->last, err);
 }
 
+/* Every rank has the same loss, so all go on with the same rate. */
+static void see_plateau(struct ct_worker *worker, double loss)
+{
+    const struct ct_config *cfg = worker->cfg;
+    const struct ct_plateau_rule rule = {.factor = cfg->schedule.factor,
+                                         .min_ratio = cfg->schedule.min_ratio,
+                                         .threshold = cfg->schedule.threshold,
+                                         .patience = (uint64_t)cfg->schedule.patience};
+    double before = worker->plateau.ratio;
+
+    ct_plateau_see(&worker->plateau, &rule, worker->step, loss);
+    if (worker->plateau.ratio < before && worker->me->rank == 0)
+        ct_log_event(worker->log, CT_LOG_INFO, "plateau",
+                     "after step %" PRIu64 " the evaluation is no better than %.4f: the learning "
+                     "rate falls to %g of the schedule's",
+                     worker->step, worker->plateau.best, worker->plateau.ratio);
+}
+
 static int evaluate(struct ct_worker *worker, struct ct_error *err)
 {
     struct ct_evaluation evaluation;
 
     int code = ct_evaluate(worker, &evaluation, err);
 
+    if (code == 0 && worker->schedule.type == CT_SCHEDULE_PLATEAU)
+        see_plateau(worker, evaluation.loss);
     return code != 0 ? code : ct_report_evaluation(worker, &evaluation, err);
 }
 

@@ -81,6 +81,8 @@ static int load(struct ct_worker *worker, const char *path, struct ct_error *err
     ct_snapshot_put(&worker->snapshot, &worker->plan, worker->exec);
     worker->step = state.step;
     worker->position = state.position;
+    if (state.plateau.ratio > 0)
+        worker->plateau = state.plateau;
     (void)ct_str_copy(worker->report.checkpoint, PATH_MAX, path);
     worker->report.checkpoint_step = state.step;
     compare_settings(worker, &state);
@@ -93,7 +95,11 @@ static int load(struct ct_worker *worker, const char *path, struct ct_error *err
 static int share(struct ct_worker *worker, struct ct_error *err)
 {
     struct ct_data state = ct_inplace(ct_exec_state(worker->exec), worker->plan.state_bytes, CT_U8);
+    struct ct_data plateau = ct_inplace(&worker->plateau, sizeof worker->plateau, CT_U8);
     int code = ct_broadcast(worker->group, state, 0, NULL);
+
+    if (code == 0)
+        code = ct_broadcast(worker->group, plateau, 0, NULL);
 
     if (code != 0 && err != NULL)
         *err = *ct_group_failure(worker->group);

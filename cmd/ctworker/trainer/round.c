@@ -23,8 +23,30 @@ SAME(CT_CONFIG_REDUCE_INVARIANT, CT_PLAN_INVARIANT);
 SAME(CT_CONFIG_SCHEDULE_CONSTANT, CT_SCHEDULE_CONSTANT);
 SAME(CT_CONFIG_SCHEDULE_LINEAR, CT_SCHEDULE_LINEAR);
 SAME(CT_CONFIG_SCHEDULE_COSINE, CT_SCHEDULE_COSINE);
+SAME(CT_CONFIG_SCHEDULE_WSD, CT_SCHEDULE_WSD);
+SAME(CT_CONFIG_SCHEDULE_STEP, CT_SCHEDULE_STEP);
+SAME(CT_CONFIG_SCHEDULE_ONECYCLE, CT_SCHEDULE_ONECYCLE);
+SAME(CT_CONFIG_SCHEDULE_PLATEAU, CT_SCHEDULE_PLATEAU);
 
 /* ---- entering -------------------------------------------------------------------------------- */
+
+static void set_schedule(struct ct_worker *worker)
+{
+    const struct ct_config *cfg = worker->cfg;
+    uint64_t every = (uint64_t)cfg->schedule.every.count;
+
+    if (cfg->schedule.every.unit == CT_CONFIG_EPOCHS)
+        every *= ct_sampler_batches(&worker->sampler);
+    worker->schedule = (struct ct_schedule){.type = (enum ct_schedule_type)cfg->schedule.type,
+                                            .lr = cfg->optim.lr,
+                                            .min_ratio = cfg->schedule.min_ratio,
+                                            .start_ratio = cfg->schedule.start_ratio,
+                                            .factor = cfg->schedule.factor,
+                                            .warmup = (uint64_t)cfg->schedule.warmup,
+                                            .steps = worker->steps,
+                                            .decay = (uint64_t)cfg->schedule.decay,
+                                            .every = every};
+}
 
 static int set_batches(struct ct_worker *worker, struct ct_error *err)
 {
@@ -43,11 +65,7 @@ static int set_batches(struct ct_worker *worker, struct ct_error *err)
     worker->steps = cfg->train.steps > 0
                         ? (uint64_t)cfg->train.steps
                         : (uint64_t)cfg->train.epochs * ct_sampler_batches(&worker->sampler);
-    worker->schedule = (struct ct_schedule){.type = (enum ct_schedule_type)cfg->schedule.type,
-                                            .lr = cfg->optim.lr,
-                                            .min_ratio = cfg->schedule.min_ratio,
-                                            .warmup = (uint64_t)cfg->schedule.warmup,
-                                            .steps = worker->steps};
+    set_schedule(worker);
     return 0;
 }
 
@@ -158,6 +176,7 @@ static int start_over(struct ct_worker *worker, struct ct_error *err)
     ct_snapshot_deinit(&worker->carry);
     worker->lineage = worker->step = worker->position = 0;
     worker->has_last = worker->redo = false;
+    ct_plateau_init(&worker->plateau);
     int code = worker->reused ? ct_exec_reset(worker->exec, err) : 0;
     if (code == 0)
         code = ct_resume(worker, err);

@@ -25,6 +25,7 @@
 #include "snapshot.h"
 #include "stop.h"
 #include "train/batch.h"
+#include "train/plateau.h"
 #include "train/schedule.h"
 
 /* Who prints an error: every rank has its own; all ranks of a node have the same; all ranks of the
@@ -60,13 +61,14 @@ struct ct_worker {
     struct ct_pace pace;
 
     /* where the training stands */
-    uint64_t steps;    /* of the whole training */
-    uint64_t step;     /* completed */
-    uint64_t position; /* samples consumed */
-    uint64_t settled;  /* what follows a step is done up to this one */
-    bool redo;         /* what follows the present step is to be done again */
-    bool leaving;      /* all ranks leave the round after this step */
-    bool has_last;     /* `last` is the result of the present step */
+    uint64_t steps;            /* of the whole training */
+    uint64_t step;             /* completed */
+    uint64_t position;         /* samples consumed */
+    struct ct_plateau plateau; /* what evaluations made of the learning rate */
+    uint64_t settled;          /* what follows a step is done up to this one */
+    bool redo;                 /* what follows the present step is to be done again */
+    bool leaving;              /* all ranks leave the round after this step */
+    bool has_last;             /* `last` is the result of the present step */
     struct ct_step_report last;
 
     /* what this rank brings into the next round */

@@ -56,6 +56,12 @@ static const struct {
     {MODEL DATA "train: {epochs: 0, steps: 5}\n", ""},
     {MODEL DATA "train: {steps: 5}\nschedule: {warmup: 6}\n",
      "a.yaml:4:20: schedule.warmup is longer than the whole training (train.steps is 5)\n"},
+    {MODEL DATA "train: {steps: 9}\nschedule: {type: wsd, warmup: 5, decay: 5}\n",
+     "a.yaml:4:41: schedule.decay 5 and schedule.warmup 5 are longer than the whole training "
+     "(train.steps is 9)\n"},
+    {MODEL DATA "train: {steps: 10}\nschedule: {type: wsd, warmup: 5, decay: 5}\n", ""},
+    {MODEL DATA "schedule: {type: plateau}\n",
+     "a.yaml:3:18: schedule.type plateau looks at held-out samples: give data.eval\n"},
     {MODEL DATA "optim: {type: sgd, nesterov: true}\n",
      "a.yaml:3:30: optim.nesterov needs optim.momentum above 0, 0.9 is usual\n"},
     {MODEL DATA "optim: {type: lion, nesterov: true, momentum: 0.9}\n",

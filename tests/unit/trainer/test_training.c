@@ -73,20 +73,24 @@ Test(trainer, every_mode_and_world_gives_the_same_loss_within_rounding)
     cr_assert_gt(want, 0.1);
 }
 
+enum { CHANGES = 6 };
+
 /* A training of `world` ranks is cut at step 10 and continued by `next_world` ranks. */
-static void cut_and_continue(int world, int next_world, const char *const options[3])
+static void cut_and_continue(int world, int next_world, const char *const changes[CHANGES])
 {
-    struct training whole = {.world = world,
-                             .options = {"--checkpoint.dir=whole", "--checkpoint.resume=none",
-                                         "--checkpoint.every=10", options[0], options[1],
-                                         options[2]}};
+    struct training whole = {
+        .world = world,
+        .options = {"--checkpoint.dir=whole", "--checkpoint.resume=none", "--checkpoint.every=10"}};
     struct training rest = {.world = next_world,
                             .options = {"--checkpoint.dir=rest",
-                                        "--checkpoint.resume=whole/step_00000010", options[0],
-                                        options[1], options[2]}};
+                                        "--checkpoint.resume=whole/step_00000010",
+                                        "--checkpoint.every=10"}};
+
+    for (int i = 0; i < CHANGES; i++)
+        whole.options[3 + i] = rest.options[3 + i] = changes[i];
     uint64_t bits = harness_train(&whole);
 
-    cr_assert_eq(harness_train(&rest), bits);
+    cr_assert_eq(harness_train(&rest), bits, "%s, %d ranks", changes[0], world);
     cr_assert_eq(rest.step[0], whole.step[0]);
     cr_assert_eq(rest.position[next_world - 1], whole.position[0]);
     cr_assert_eq(ct_fs_remove_tree("whole"), 0);
@@ -95,7 +99,7 @@ static void cut_and_continue(int world, int next_world, const char *const option
 
 Test(trainer, a_resumed_training_equals_the_uninterrupted_one)
 {
-    static const char *const optims[][3] = {
+    static const char *const optims[][CHANGES] = {
         {"--optim.type=adamw"},
         {"--optim.type=sgd"},
         {"--optim.type=sgd", "--optim.momentum=0.9"},
@@ -109,9 +113,28 @@ Test(trainer, a_resumed_training_equals_the_uninterrupted_one)
     }
 }
 
+/* Evaluated at steps 5 and 10 and twice behind the cut: only the first one is good enough. */
+static const char *const plateau[CHANGES] = {"--schedule.type=plateau",  "--eval.every=5",
+                                             "--schedule.patience=1",    "--schedule.factor=0.5",
+                                             "--schedule.threshold=0.9", "--schedule.warmup=0"};
+
+Test(trainer, a_plateau_lowers_the_rate_and_its_state_survives_a_resume)
+{
+    struct training training = {.world = 2, .options = {"--checkpoint.dir=whole"}};
+
+    for (int i = 0; i < CHANGES; i++)
+        training.options[1 + i] = plateau[i];
+    (void)harness_train(&training);
+    cr_assert_float_eq(last_metric("run/metrics.jsonl", "\"lr\":"), 1e-2, 1e-12,
+                       "half of it after the evaluation of step 15");
+    cr_assert_eq(ct_fs_remove_tree("whole"), 0);
+    cut_and_continue(1, 1, plateau);
+    cut_and_continue(2, 4, plateau);
+}
+
 Test(trainer, another_world_continues_with_the_same_bits)
 {
-    static const char *const adamw[3] = {"--optim.type=adamw"};
+    static const char *const adamw[CHANGES] = {"--optim.type=adamw"};
 
     cut_and_continue(2, 4, adamw);
     cut_and_continue(4, 1, adamw);
