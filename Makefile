@@ -109,7 +109,7 @@ ordered = $(foreach m,$(call reverse,$(MODULES)),$(filter $m,$(call closure,$1))
 reverse = $(if $1,$(call reverse,$(wordlist 2,99,$1)) $(firstword $1))
 # One of the two stands for UCX: its headers are needed to build, the library only to run.
 HAS_UCX := $(if $(filter auto,$(UCX)),$(shell pkg-config --exists ucx && echo 1),$(UCX))
-ABSENT := $(patsubst %,collectives/backend/ucx_%.c,$(if $(filter 1,$(HAS_UCX)),none,library worker))
+ABSENT := $(patsubst %,collectives/backend/ucx_%.c,$(if $(filter 1,$(HAS_UCX)),none,library worker courier))
 sources = $(filter-out $(ABSENT),$(wildcard $(addsuffix /*.c,$1)))
 archives = $(foreach m,$(call ordered,$1),$(BUILD)/lib/libct_$m.a)
 libs = $(call uniq,$(foreach m,$(call ordered,$1),$(LIBS_$m)))

@@ -13,7 +13,8 @@ enum {
     TAKEN_EVERY = 16,
     SLICE_NS = 10000000,
     ASK_NS = 2000000000,   /* how often to ask whether a member has given up */
-    PARTING_NS = 20000000, /* for what is on its way when a group ends */
+    PARTING_NS = 20000000, /* for what is on its way when a group ends, */
+    LENT_NS = 1000000000,  /* and where it lies in the caller's memory while the round goes on */
     PARTING_SLICE_NS = 1000000,
     LEFT_NS = 20000000, /* for what a member that has left had sent before, on another lane */
 };
@@ -28,6 +29,7 @@ int ct_post_init(struct ct_post *post, const struct ct_setup *setup,
 
     post->courier = courier;
     post->context = context;
+    post->job = setup->job;
     if (code != 0)
         return code;
     post->moves = calloc((size_t)ct_wave_moves_max(&post->wave), sizeof *post->moves);
@@ -490,30 +492,41 @@ static bool is_gone(struct ct_post *post, struct ct_parcel *parcel)
            has_come(post, parcel);
 }
 
-static bool moves_are_gone(struct ct_post *post, struct ct_post_move *moves, int count)
+/* How long until what is open of this has to be taken back, from when the group ended. */
+static uint64_t patience_ns(struct ct_post *post, struct ct_post_move *moves, int count)
 {
-    for (int i = 0; i < count; i++)
-        if (moves[i].out && (!is_gone(post, &moves[i].head) || !is_gone(post, &moves[i].body)))
-            return false;
-    return true;
+    uint64_t patience = 0;
+
+    for (int i = 0; i < count; i++) {
+        if (moves[i].out && !is_gone(post, &moves[i].body))
+            return ct_job_revoked(post->job) ? PARTING_NS : LENT_NS;
+        if (moves[i].out && !is_gone(post, &moves[i].head))
+            patience = PARTING_NS;
+    }
+    return patience;
 }
 
-static bool all_is_gone(struct ct_post *post)
+/* 0: all is gone. */
+static uint64_t patience_with_all_ns(struct ct_post *post)
 {
+    uint64_t patience = CT_MAX(patience_ns(post, post->moves, post->move_count),
+                               patience_ns(post, post->transfers, 2 * post->wave.size));
+
     for (int i = 0; i < post->wave.size; i++)
         if (i != post->wave.rank && !is_gone(post, &post->control[i]))
-            return false;
-    return moves_are_gone(post, post->moves, post->move_count) &&
-           moves_are_gone(post, post->transfers, 2 * post->wave.size);
+            patience = CT_MAX(patience, (uint64_t)PARTING_NS);
+    return patience;
 }
 
-/* What goes out gets a moment: who listens takes it, or drains it. */
+/* What goes out gets a moment: who listens takes it, or drains it. A courier that carries the
+ * caller's memory has to break off what is not over then, maybe with all that it carries between
+ * the two. */
 static void see_off(struct ct_post *post)
 {
     uint64_t start_ns = ct_clock_mono_ns(&ct_clock_system);
 
     post->courier->drain(post->context);
-    while (!all_is_gone(post) && ct_clock_mono_ns(&ct_clock_system) - start_ns < PARTING_NS) {
+    while (ct_clock_mono_ns(&ct_clock_system) - start_ns < patience_with_all_ns(post)) {
         post->courier->rest(post->context, PARTING_SLICE_NS);
         post->courier->turn(post->context);
         post->courier->drain(post->context);

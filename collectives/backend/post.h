@@ -2,8 +2,8 @@
  * courier: something that carries whole messages between any two ranks of a group, those of one
  * pair, direction and lane in the order in which they were posted.
  *
- *   first message of a call between two ranks, in each direction     greeting, then the data if it
- * is short long data, and all that follows                                  data alone
+ *   first message of a call between two ranks, in each direction     greeting, then short data
+ *   long data, and all that follows                                  data alone
  *
  * Who receives has room for the longest first message, whatever it expects: calls that differ are
  * found by the greeting before data of another size could do harm. A group that fails tells the
@@ -47,7 +47,8 @@ struct ct_courier {
     void (*turn)(void *context);
     /* Is it over? Looked at only after a turn. */
     bool (*over)(void *context, struct ct_parcel *parcel);
-    /* Nobody waits for it any more: when this returns its memory is not touched again. */
+    /* Nobody waits for it any more: when this returns its memory is not touched again. Other groups
+     * are not disturbed, unless it is long and goes out. */
     void (*drop)(void *context, struct ct_parcel *parcel);
     /* Throw away what has come for this group and nobody has asked for. */
     void (*drain)(void *context);
@@ -68,6 +69,7 @@ struct ct_post_move {
 struct ct_post {
     const struct ct_courier *courier;
     void *context;
+    const struct ct_job *job;
     struct ct_wave wave;
     uint64_t call; /* counts collectives */
     struct ct_post_move *moves;

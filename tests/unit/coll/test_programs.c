@@ -211,6 +211,20 @@ static int do_step(struct rank *rank, int number)
 
 /* ---- a program -------------------------------------------------------------------------------*/
 
+/* Where this rank stopped, and the sentences of the groups that failed at it: the rig knows the
+ * world's alone. */
+static void tell_failure(const struct rank *rank, int step)
+{
+    bool is_first = atomic_fetch_add(&rank->run->failures, 1) == 0;
+
+    fprintf(stderr, "rank %d%s, at step %d\n", rank->me, is_first ? ": first to fail" : " stopped",
+            step);
+    for (int i = 1; i < PROGRAM_TEAMS; i++)
+        if (rank->groups[i] != NULL && ct_group_failure(rank->groups[i])->code != 0)
+            fprintf(stderr, "rank %d, team %d: %s\n", rank->me, i,
+                    ct_group_failure(rank->groups[i])->text);
+}
+
 static int run_rank(struct ct_group *group, struct rig *rig)
 {
     struct run *run = rig->shared;
@@ -227,8 +241,8 @@ static int run_rank(struct ct_group *group, struct rig *rig)
             line = do_step(rank, step);
     if (line == 0)
         line = wait_all(rank, 0);
-    if (line != 0 && atomic_fetch_add(&run->failures, 1) == 0)
-        fprintf(stderr, "rank %d: first to fail, at step %d\n", rank->me, step - 1);
+    if (line != 0)
+        tell_failure(rank, step - 1);
     line = drop_open(rank, line);
     for (int i = PROGRAM_TEAMS - 1; i >= 1; i--)
         if (rank->groups[i] != NULL && line == 0)
