@@ -275,6 +275,11 @@ uint64_t ct_exec_digest(struct ct_exec *exec)
     return digest;
 }
 
+void ct_exec_set_tracing(struct ct_exec *exec, bool on)
+{
+    exec->step.tracing = on && exec->step.trace != NULL;
+}
+
 const struct ct_exec_event *ct_exec_trace(const struct ct_exec *exec)
 {
     return exec->step.trace;

@@ -119,7 +119,11 @@ uint64_t ct_exec_digest(struct ct_exec *exec);
 /* The device's arena, plan->arena_bytes long, for checks of what a step touches. */
 void *ct_exec_arena(struct ct_exec *exec);
 
-/* The trace of the last step: an event for each op of plan->step; NULL without options.trace. */
+/* With options.trace: does the next step note when its ops run? Yes at first. */
+void ct_exec_set_tracing(struct ct_exec *exec, bool on);
+
+/* The trace of the last traced step: an event for each op of plan->step; NULL without
+ * options.trace. */
 const struct ct_exec_event *ct_exec_trace(const struct ct_exec *exec);
 
 #endif

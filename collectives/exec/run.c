@@ -27,7 +27,7 @@ static int run_op(struct ct_runner *r, int i)
     const struct ct_kernel_args *args = &r->args[i];
     int code = 0;
 
-    if (r->trace != NULL)
+    if (r->tracing)
         stamp(r, &r->trace[i].start_ns, &r->trace[i].start);
     if (r->options->before_op != NULL && r->list == &r->plan->step)
         r->options->before_op(r->options->context, i);
@@ -40,7 +40,7 @@ static int run_op(struct ct_runner *r, int i)
     } else {
         ct_device_run(r->options->device, (enum ct_op_kind)op->kind, op->dtype, args);
     }
-    if (r->trace != NULL)
+    if (r->tracing)
         stamp(r, &r->trace[i].end_ns, &r->trace[i].end);
     return code;
 }
@@ -136,7 +136,7 @@ int ct_runner_run(struct ct_runner *r, struct ct_error *err)
     memset(r->done, 0, sizeof r->done);
     r->code = 0;
     atomic_store(&r->events, 0);
-    if (r->trace != NULL)
+    if (r->tracing)
         memset(r->trace, 0, (size_t)r->list->program.op_count * sizeof *r->trace);
     r->started++;
     pthread_cond_broadcast(&r->changed);
@@ -228,6 +228,7 @@ int ct_runner_init(struct ct_runner *r, void *arena, struct ct_error *err)
     r->signals = calloc(count, sizeof *r->signals);
     if (r->options->trace)
         r->trace = calloc(count, sizeof *r->trace);
+    r->tracing = r->trace != NULL;
     if (r->args == NULL || r->signals == NULL || (r->options->trace && r->trace == NULL))
         return ct_error_set(err, CT_ENOMEM, "no memory for a list of %zu ops", count);
     for (size_t i = 0; i < count && code == 0; i++)

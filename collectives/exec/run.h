@@ -23,6 +23,7 @@ struct ct_runner {
     struct ct_kernel_args *args; /* of each op, bound to memory */
     bool *signals;               /* of each op: somebody of the other queue waits for it */
     struct ct_exec_event *trace; /* of each op, or NULL */
+    bool tracing;                /* it is written */
     atomic_uint_least64_t events;
 
     pthread_t thread;

@@ -127,9 +127,13 @@ static int train(struct ct_worker *worker, struct ct_prefetch *prefetch, struct 
     while (code == 0 && worker->step < worker->steps &&
            !ct_stop_requested(worker->stop, worker->job)) {
         ct_job_at(worker->job, CT_AT_STEP, worker->step);
+        ct_trace_begin(worker);
         ct_pace_begin(worker);
         struct ct_prefetch_batch batch = ct_prefetch_next(prefetch);
+        ct_trace_feed(worker);
         code = run_step(worker, &batch, err);
+        if (code == 0)
+            ct_trace_add(worker);
         if (code == 0)
             code = ct_pace_end(worker, err);
         if (code == 0)
@@ -153,8 +157,10 @@ static int train_from_here(struct ct_worker *worker, struct ct_error *err)
 
     if (code == 0)
         code = ct_pace_open(worker, err);
+    ct_trace_open(worker);
     if (code == 0)
         code = train(worker, prefetch, err);
+    ct_trace_close(worker);
     ct_pace_close(worker);
     ct_prefetch_free(prefetch);
     return code;

@@ -145,6 +145,7 @@ static int make_executor(struct ct_worker *worker, struct ct_error *err)
     const struct ct_exec_options options = {.device = worker->device,
                                             .group = worker->group,
                                             .job = worker->job,
+                                            .trace = worker->cfg->log.trace > 0,
                                             .timeout_ms =
                                                 (uint64_t)worker->cfg->parallel.timeout_ms};
     int code = worker->reused ? ct_exec_regroup(worker->exec, worker->group, err)

@@ -66,15 +66,34 @@ static int name_run(struct ct_run_dir *dir, const char *run_id, bool restarted,
     return ct_fs_replace(path, line, (size_t)length, err);
 }
 
+static int folder_path(const struct ct_config *cfg, char path[PATH_MAX], struct ct_error *err)
+{
+    if (cfg->log.dir[0] == '\0')
+        default_path(cfg->command.file, path);
+    else if (!ct_str_copy(path, PATH_MAX, cfg->log.dir))
+        return ct_error_set(err, CT_ECANTCREAT, "log.dir %.64s...: the path is too long",
+                            cfg->log.dir);
+    return 0;
+}
+
+int ct_run_dir_path(const struct ct_config *cfg, const char *name, char path[PATH_MAX],
+                    struct ct_error *err)
+{
+    char folder[PATH_MAX];
+    int code = folder_path(cfg, folder, err);
+
+    if (code == 0 && snprintf(path, PATH_MAX, "%s/%s", folder, name) >= PATH_MAX)
+        code = ct_error_set(err, CT_ECANTCREAT, "%s: the path is too long", folder);
+    return code;
+}
+
 int ct_run_dir_open(struct ct_run_dir *ret, const struct ct_config *cfg, const char *run_id,
                     bool restarted, struct ct_error *err)
 {
-    if (cfg->log.dir[0] == '\0')
-        default_path(cfg->command.file, ret->path);
-    else if (!ct_str_copy(ret->path, sizeof ret->path, cfg->log.dir))
-        return ct_error_set(err, CT_ECANTCREAT, "log.dir %.64s...: the path is too long",
-                            cfg->log.dir);
-    int code = ct_fs_make_dirs(ret->path, err);
+    int code = folder_path(cfg, ret->path, err);
+
+    if (code == 0)
+        code = ct_fs_make_dirs(ret->path, err);
     if (code == 0)
         code = write_config(ret->path, cfg, err);
     if (code == 0)

@@ -2,6 +2,7 @@
  *
  *   config.yaml      the effective configuration, each value with its origin
  *   run              one line that names this run; a restart of the job keeps it
+ *   trace/rank<R>.json       every rank's own (trace.h)
  *   metrics.jsonl, events.out.tfevents.*      (lib/train/metrics.h)
  *
  * The run's name goes into its checkpoints, so that a restart can tell its own from older ones that
@@ -19,6 +20,10 @@ struct ct_run_dir {
     char path[PATH_MAX];
     char run[128]; /* "<run id>/<16 hex digits>" */
 };
+
+/* Where `name` of the run's folder is, for any rank. CT_ECANTCREAT when the path is too long. */
+int ct_run_dir_path(const struct ct_config *cfg, const char *name, char path[PATH_MAX],
+                    struct ct_error *err);
 
 /* Make the folder, write the configuration, and name the run: anew, or, with `restarted`, as the
  * line in `run` says. CT_ECANTCREAT or CT_EIO. */

@@ -24,6 +24,7 @@
 #include "run_dir.h"
 #include "snapshot.h"
 #include "stop.h"
+#include "trace.h"
 #include "train/batch.h"
 #include "train/plateau.h"
 #include "train/schedule.h"
@@ -59,6 +60,7 @@ struct ct_worker {
     struct ct_exec *exec;
     bool reused; /* the executor is that of an older round, with what it held then */
     struct ct_pace pace;
+    struct ct_trace trace;
 
     /* where the training stands */
     uint64_t steps;            /* of the whole training */

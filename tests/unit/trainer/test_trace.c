@@ -1,0 +1,155 @@
+/* The trace as a viewer reads it: every op of every traced step, on its queue, inside its step.
+ * Row E19 of the equivalence table: what is reduced, and that it is on the other queue. */
+#include "base/fs.h"
+#include "harness.h"
+
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <string.h>
+#include <unistd.h>
+
+TestSuite(trace, .init = harness_enter, .fini = harness_leave, .timeout = 60);
+
+enum { AFTER = 3, STEPS = 2 };
+
+static json_t *load(const char *path)
+{
+    json_error_t why;
+    json_t *file = json_load_file(path, 0, &why);
+
+    cr_assert_not_null(file, "%s: line %d: %s", path, why.line, why.text);
+    return file;
+}
+
+static const char *text_of(json_t *event, const char *key)
+{
+    const char *text = json_string_value(json_object_get(event, key));
+
+    cr_assert_not_null(text, "no %s", key);
+    return text;
+}
+
+static double number_of(json_t *event, const char *key)
+{
+    json_t *number = json_object_get(event, key);
+
+    cr_assert(json_is_number(number), "no %s", key);
+    return json_number_value(number);
+}
+
+/* What one file holds. */
+struct found {
+    int steps, data, ops, reduces;
+    int first, last; /* numbers of the steps */
+};
+
+/* Ops follow their step's event and lie within it. */
+static struct found examine(const char *path, int rank)
+{
+    struct found found = {0, 0, 0, 0, 0, 0};
+    json_t *file = load(path), *event;
+    double from = 0, to = 0;
+    size_t i;
+
+    cr_assert_gt(number_of(file, "baseTimeNanoseconds"), 0);
+    json_array_foreach(json_object_get(file, "traceEvents"), i, event)
+    {
+        const char *category = json_string_value(json_object_get(event, "cat"));
+
+        cr_assert_eq(number_of(event, "pid"), rank);
+        if (strcmp(text_of(event, "ph"), "X") != 0)
+            continue;
+        double start = number_of(event, "ts"), end = start + number_of(event, "dur");
+        if (strcmp(category, "step") == 0) {
+            cr_assert_eq(sscanf(text_of(event, "name"), "step %d", &found.last), 1);
+            found.first = found.steps++ == 0 ? found.last : found.first;
+            from = start;
+            to = end;
+        } else if (strcmp(category, "data") == 0) {
+            found.data++;
+        } else {
+            bool reduces = strncmp(text_of(event, "name"), "all_reduce ", 11) == 0;
+
+            cr_assert(start > from - 0.01 && end < to + 0.01 && end >= start);
+            cr_assert(!reduces || number_of(event, "tid") == CT_QUEUE_COMM);
+            found.ops++;
+            found.reduces += reduces;
+        }
+    }
+    json_decref(file);
+    return found;
+}
+
+/* Ops and reductions of a step, from the plan. */
+static int plan_ops, plan_reduces;
+
+static int count_ops(struct ct_worker *worker, struct ct_error *err)
+{
+    const struct ct_program *program = &worker->plan.step.program;
+    int reduces = 0;
+
+    (void)err;
+    for (int i = 0; i < program->op_count; i++)
+        reduces += program->ops[i].kind == CT_OP_ALL_REDUCE;
+    if (worker->me->rank == 0) {
+        plan_ops = program->op_count;
+        plan_reduces = reduces;
+    }
+    return 0;
+}
+
+Test(trace, every_op_of_every_traced_step_is_in_the_file_of_its_rank)
+{
+    struct training counted = {.world = 2,
+                               .options = {"--parallel.first_bucket=64", "--parallel.bucket=64"},
+                               .instead = count_ops};
+    struct training traced = {.world = 2,
+                              .options = {"--log.trace=2", "--log.trace_after=3",
+                                          "--parallel.first_bucket=64", "--parallel.bucket=64"}};
+    static const char *const paths[] = {"run/trace/rank0.json", "run/trace/rank1.json"};
+
+    harness_run(&counted);
+    (void)harness_train(&traced);
+    cr_assert_gt(plan_reduces, 2, "several buckets");
+    for (int rank = 0; rank < 2; rank++) {
+        struct found found = examine(paths[rank], rank);
+
+        cr_assert_eq(found.steps, STEPS);
+        cr_assert_eq(found.data, STEPS);
+        cr_assert_eq(found.first, AFTER + 1);
+        cr_assert_eq(found.last, AFTER + STEPS);
+        cr_assert_eq(found.ops, STEPS * plan_ops);
+        cr_assert_eq(found.reduces, STEPS * plan_reduces);
+    }
+}
+
+Test(trace, a_training_that_ends_before_the_last_traced_step_writes_those_it_made)
+{
+    struct training traced = {.world = 1, .options = {"--log.trace=10", "--log.trace_after=18"}};
+
+    (void)harness_train(&traced);
+    struct found found = examine("run/trace/rank0.json", 0);
+    cr_assert_eq(found.first, 19);
+    cr_assert_eq(found.last, 20);
+}
+
+Test(trace, tracing_changes_no_bit_and_without_it_there_is_no_file)
+{
+    struct training traced = {.world = 2, .options = {"--log.trace=5", "--log.trace_after=0"}};
+    struct training plain = {.world = 2};
+    uint64_t bits = harness_train(&traced);
+
+    cr_assert_eq(ct_fs_remove_tree("run/trace"), 0);
+    cr_assert_eq(harness_train(&plain), bits);
+    cr_assert_neq(access("run/trace", F_OK), 0);
+}
+
+Test(trace, a_trace_that_cannot_be_written_ends_no_training)
+{
+    struct training traced = {.world = 1, .options = {"--log.trace=2"}};
+    struct ct_error err = {0};
+
+    cr_assert_eq(ct_fs_make_dirs("run", &err), 0);
+    cr_assert_eq(ct_fs_replace("run/trace", "x", 1, &err), 0, "%s", err.text);
+    (void)harness_train(&traced);
+}
