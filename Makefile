@@ -19,7 +19,7 @@ Q := $(if $(filter 1,$(V)),,@)
 SAY := @$(if $(or $(filter 1,$(V)),$(findstring s,$(firstword -$(MAKEFLAGS)))),true,echo)
 
 # ---- modules: folder, dependencies, libraries ---------------------------------------------------
-MODULES := base wire config net tcpstore launch tensor graph data train rdzv coll bench plan exec trainer
+MODULES := base wire config net tcpstore launch tensor graph recipe data train rdzv coll bench plan exec trainer
 
 DIRS_base   := lib/base
 DIRS_wire   := lib/wire
@@ -29,6 +29,7 @@ DIRS_tcpstore := rendezvous/tcpstore
 DIRS_launch := lib/launch
 DIRS_tensor := lib/tensor lib/tensor/cpu
 DIRS_graph  := lib/graph
+DIRS_recipe := lib/recipe
 DIRS_data   := lib/data
 DIRS_train  := lib/train
 DIRS_rdzv   := rendezvous
@@ -46,6 +47,7 @@ DEPS_tcpstore := base wire net
 DEPS_launch := base wire
 DEPS_tensor := base
 DEPS_graph  := base tensor
+DEPS_recipe := base config tensor graph
 DEPS_data   := base
 DEPS_train  := base
 DEPS_rdzv   := base wire net
@@ -53,7 +55,7 @@ DEPS_coll   := base wire net
 DEPS_bench  := base coll
 DEPS_plan   := base tensor graph
 DEPS_exec   := base wire tensor graph coll plan
-DEPS_trainer := base config data train tensor graph coll plan exec
+DEPS_trainer := base config recipe data train tensor graph coll plan exec
 
 LIBS_base   := -lm
 LIBS_config := -lyaml
@@ -64,7 +66,7 @@ LIBS_data   := -lz -lpcre2-8
 LIBS_train  := -ljansson
 
 PROGRAMS := ctrun ctrund ctworker
-USES_ctrun    := config launch tcpstore rdzv bench
+USES_ctrun    := config recipe launch tcpstore rdzv bench
 USES_ctrund   := rdzv
 USES_ctworker := trainer
 

@@ -3,6 +3,7 @@
 #include "config_cmd.h"
 
 #include "config/config.h"
+#include "recipe/recipe.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,12 +39,17 @@ static int print_config(int argc, char **argv)
         (void)ct_buf_puts(&text, "ctrun: out of memory\n");
         return finish(&text, stderr, ct_exit_status(CT_ENOMEM));
     }
+    struct ct_error err = {0};
     int code = ct_config_load(&cfg, &in, errs);
+    if (code == 0 && !cfg.command.help)
+        code = ct_recipe_check(&cfg, &err);
     char *here = getcwd(NULL, 0);
     if (cfg.command.help)
         (void)ct_buf_puts(&text, usage);
     else if (code == 0)
         ct_config_print(&cfg, here, &text);
+    else if (err.code != 0)
+        (void)ct_buf_printf(&text, "ctrun: %s\n", err.text);
     else
         ct_config_errors_write(errs, "ctrun: ", &text);
     free(here);

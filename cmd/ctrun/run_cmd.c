@@ -5,6 +5,7 @@
 #include "base/fs.h"
 #include "job.h"
 #include "node_uv.h"
+#include "recipe/recipe.h"
 #include "slurm.h"
 
 #include <stdio.h>
@@ -58,6 +59,8 @@ int ct_cmd_run(int argc, char **argv)
 
     if (rc == 0)
         rc = ct_config_load(&job.cfg, &input, &errs);
+    if (rc == 0)
+        rc = ct_recipe_check(&job.cfg, &err);
     if (err.code != 0) {
         status = fail(rc, &err);
     } else if (rc != 0) {

@@ -201,11 +201,46 @@ static bool wrong_classes(const struct ct_config *cfg, const void *member, struc
         (void)ct_buf_puts(why, "is not for a gpt: give model.vocabulary, or nothing");
         return classes != 0;
     }
+    if (classes == 0 && cfg->model.type == CT_CONFIG_MODEL_LAYERS)
+        return false; /* as many as the last layer gives */
     if (classes == 0)
         (void)ct_buf_puts(why, "is missing: say how many classes the labels have");
     else
         (void)ct_buf_printf(why, "must be at least %" PRId64 " with this loss", least);
     return classes < least;
+}
+
+/* A model of layers has its list, and says what goes in: nobody guesses the shape of an image. */
+static bool wrong_layers(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    const struct ct_config_layers *layers = member;
+    bool list = cfg->model.type == CT_CONFIG_MODEL_LAYERS;
+
+    if (list)
+        (void)ct_buf_puts(why, "is missing: a model of type layers wants the list of them");
+    else
+        (void)ct_buf_printf(why, "is a list, but a model of type %s takes a number of blocks",
+                            ct_config_word(cfg, &cfg->model.type));
+    return list ? layers->list == NULL || layers->count == 0 : layers->list != NULL;
+}
+
+static bool wrong_input(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    const struct ct_config_ints *input = member;
+    bool layers = cfg->model.type == CT_CONFIG_MODEL_LAYERS;
+    bool shape = input->count == 1 || (layers && input->count == 3);
+
+    if (shape)
+        (void)ct_buf_puts(why, "is missing: say how many features a sample has, or the channels, "
+                               "height and width of an image ([1, 28, 28])");
+    else
+        (void)ct_buf_printf(why, "has %" PRId64 " numbers, must have %s", input->count,
+                            layers ? "1 (features) or 3 (channels, height, width)"
+                                   : "1, the features of a sample");
+    for (int64_t i = 0; i < input->count && layers; i++)
+        if (input->at[i] == 0)
+            return true;
+    return !shape;
 }
 
 static bool too_many_layers(const struct ct_config *cfg, const void *member, struct ct_buf *why)
@@ -403,6 +438,8 @@ static const struct rule rules[] = {
     {AT(launch.last_call_ms), AT(launch.join_timeout_ms), false, last_call_after_join},
     {AT(model.classes), AT(model.loss), true, wrong_classes},
     {AT(model.hidden), AT(model.hidden), true, too_many_layers},
+    {AT(model.layers), AT(model.type), true, wrong_layers},
+    {AT(model.input), AT(model.type), true, wrong_input},
     {AT(model.context), AT(model.preset), true, size_missing},
     {AT(model.layers), AT(model.preset), true, size_missing},
     {AT(model.heads), AT(model.preset), true, size_missing},

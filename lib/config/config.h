@@ -49,6 +49,22 @@ struct ct_config_pair {
     double at[2];
 };
 
+/* A part of a value with structure. */
+enum ct_config_node_kind { CT_CONFIG_NODE_WORD, CT_CONFIG_NODE_LIST, CT_CONFIG_NODE_MAP };
+struct ct_config_node {
+    enum ct_config_node_kind kind;
+    const char *name;                   /* in a map; else NULL */
+    const char *text;                   /* of a word; else "" */
+    int line, column;                   /* in the file that the value came from, from 1 */
+    const struct ct_config_node *first; /* of a list or map */
+    const struct ct_config_node *next;  /* beside it */
+};
+
+struct ct_config_layers {
+    int64_t count;                     /* the number, or that of the list's elements */
+    const struct ct_config_node *list; /* NULL: a number */
+};
+
 enum ct_config_unit { CT_CONFIG_STEPS, CT_CONFIG_EPOCHS };
 struct ct_config_interval {
     int64_t count; /* 0: never */
@@ -97,6 +113,7 @@ struct ct_config_command {
 #define CT_TYPE_STRS struct ct_config_strs
 #define CT_TYPE_PAIR struct ct_config_pair
 #define CT_TYPE_INTERVAL struct ct_config_interval
+#define CT_TYPE_LAYERS struct ct_config_layers
 
 #define CT_MEMBER_BOOL(name) name
 #define CT_MEMBER_INT(name) name
@@ -110,6 +127,7 @@ struct ct_config_command {
 #define CT_MEMBER_STRS(name) name
 #define CT_MEMBER_PAIR(name) name
 #define CT_MEMBER_INTERVAL(name) name
+#define CT_MEMBER_LAYERS(name) name
 
 /* How many keys there are. */
 enum {

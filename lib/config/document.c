@@ -32,7 +32,8 @@ static const struct {
     [CT_CONFIG_TYPE_NODES] = {"\"type\": [\"string\", \"integer\"], "
                               "\"pattern\": \"^[0-9]+(:[0-9]+)?$\"",
                               NULL, false},
-    [CT_CONFIG_TYPE_INTS] = {"\"type\": \"array\", \"maxItems\": 64", "integer", true},
+    [CT_CONFIG_TYPE_INTS] = {"\"type\": [\"array\", \"integer\"], \"maxItems\": 64", "integer",
+                             true},
     [CT_CONFIG_TYPE_STRS] = {"\"type\": [\"array\", \"string\"], \"maxItems\": 64", "string",
                              false},
     [CT_CONFIG_TYPE_PAIR] = {"\"type\": \"array\", \"minItems\": 2, \"maxItems\": 2", "number",
@@ -40,6 +41,7 @@ static const struct {
     [CT_CONFIG_TYPE_INTERVAL] = {"\"type\": [\"string\", \"integer\"], "
                                  "\"pattern\": \"^[0-9]+ *(steps?|epochs?)?$\"",
                                  NULL, false},
+    [CT_CONFIG_TYPE_LAYERS] = {"\"type\": [\"integer\", \"array\"]", NULL, false},
     [CT_CONFIG_TYPE_CHOICE] = {"\"type\": \"string\"", NULL, false},
 };
 

@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "base/json.h"
 #include "base/str.h"
+#include "config/tree.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -37,6 +38,8 @@ static const struct {
                              sizeof(struct ct_config_pair)},
     [CT_CONFIG_TYPE_INTERVAL] = {"a number of steps, or of epochs such as \"2 epochs\"",
                                  CT_CONFIG_TYPE_INT, sizeof(struct ct_config_interval)},
+    [CT_CONFIG_TYPE_LAYERS] = {"a number, or a list of layers such as [flatten, {linear: 10}]",
+                               CT_CONFIG_TYPE_INT, sizeof(struct ct_config_layers)},
     [CT_CONFIG_TYPE_CHOICE] = {"a word", CT_CONFIG_TYPE_CHOICE, sizeof(int)},
 };
 
@@ -320,6 +323,25 @@ static int parse_pair(const struct parser *p, const struct ct_config_value *valu
     return 0;
 }
 
+static int parse_layers(const struct parser *p, const struct ct_config_value *value,
+                        struct ct_config_layers *ret)
+{
+    struct ct_config_layers layers = {.list = value->tree};
+
+    if (value->problem != NULL)
+        return ct_error_set(p->err, CT_ECONFIG, "%s", value->problem);
+    if (value->tree == NULL) {
+        int code = integer(p, value->items[0], &layers.count);
+        if (code != 0)
+            return code;
+    }
+    for (const struct ct_config_node *in = value->tree == NULL ? NULL : value->tree->first;
+         in != NULL; in = in->next)
+        layers.count++;
+    *ret = layers;
+    return 0;
+}
+
 static bool is_list(enum ct_config_type type)
 {
     return type == CT_CONFIG_TYPE_INTS || type == CT_CONFIG_TYPE_STRS ||
@@ -331,11 +353,15 @@ static int check_shape(const struct parser *p, const struct ct_config_value *val
 {
     enum ct_config_type type = p->key->type;
     bool list = is_list(type);
-    bool number =
-        type == CT_CONFIG_TYPE_INT || type == CT_CONFIG_TYPE_F64 || type == CT_CONFIG_TYPE_BOOL;
+    bool number = type == CT_CONFIG_TYPE_INT || type == CT_CONFIG_TYPE_F64 ||
+                  type == CT_CONFIG_TYPE_BOOL || type == CT_CONFIG_TYPE_LAYERS;
 
+    if (type == CT_CONFIG_TYPE_LAYERS && value->shape == CT_CONFIG_LIST)
+        return 0;
     if (value->shape == CT_CONFIG_LIST && !list)
         return ct_error_set(p->err, CT_ECONFIG, "wants %s, not a list", types[type].wanted);
+    if (type == CT_CONFIG_TYPE_INTS && value->shape == CT_CONFIG_PLAIN)
+        return 0; /* one number is a list of one */
     if (value->shape != CT_CONFIG_LIST && list)
         return unwanted(p, value->items[0]);
     if (value->shape == CT_CONFIG_QUOTED && number)
@@ -380,6 +406,8 @@ int ct_config_value_parse(const struct ct_config_key *key, const struct ct_confi
         return parse_pair(&p, value, &ret_any->pair);
     case CT_CONFIG_TYPE_INTERVAL:
         return parse_interval(&p, word, &ret_any->interval);
+    case CT_CONFIG_TYPE_LAYERS:
+        return parse_layers(&p, value, &ret_any->layers);
     case CT_CONFIG_TYPE_CHOICE:
         return parse_choice(&p, word, &ret_any->choice);
     }
@@ -440,6 +468,12 @@ int ct_config_value_split(const struct ct_config_key *key, const char *text, str
     if (copy == NULL)
         return CT_ENOMEM;
     value.items[0] = copy;
+    if (key->type == CT_CONFIG_TYPE_LAYERS && copy[strspn(copy, " ")] == '[') {
+        value.shape = CT_CONFIG_LIST;
+        value.tree = ct_config_tree_parse(copy, arena, &value.problem);
+        if (value.tree != NULL)
+            value.problem = NULL;
+    }
     if (is_list(key->type)) {
         value.shape = CT_CONFIG_LIST;
         value.count = 0;
@@ -532,6 +566,38 @@ static void write_text(struct ct_buf *to, const char *text)
         (void)ct_buf_puts(to, text);
 }
 
+/* Part of a tree: its meaning does not depend on quotes, so numbers need none. */
+static void write_word(struct ct_buf *to, const char *text)
+{
+    double number;
+
+    if (ct_parse_f64(text, &number) == 0)
+        (void)ct_buf_puts(to, text);
+    else
+        write_text(to, text);
+}
+
+/* In flow style, all in one line. */
+static void write_node(struct ct_buf *to, const struct ct_config_node *node)
+{
+    bool map = node->kind == CT_CONFIG_NODE_MAP;
+
+    if (node->kind == CT_CONFIG_NODE_WORD) {
+        write_word(to, node->text);
+        return;
+    }
+    (void)ct_buf_puts(to, map ? "{" : "[");
+    for (const struct ct_config_node *in = node->first; in != NULL; in = in->next) {
+        if (map) {
+            write_word(to, in->name);
+            (void)ct_buf_puts(to, ": ");
+        }
+        write_node(to, in);
+        (void)ct_buf_puts(to, in->next != NULL ? ", " : "");
+    }
+    (void)ct_buf_puts(to, map ? "}" : "]");
+}
+
 void ct_config_value_write(const struct ct_config_key *key, const union ct_config_any *any,
                            struct ct_buf *to)
 {
@@ -588,6 +654,12 @@ void ct_config_value_write(const struct ct_config_key *key, const union ct_confi
         (void)ct_buf_printf(to, "%" PRId64, any->interval.count);
         if (any->interval.unit == CT_CONFIG_EPOCHS)
             (void)ct_buf_puts(to, any->interval.count == 1 ? " epoch" : " epochs");
+        break;
+    case CT_CONFIG_TYPE_LAYERS:
+        if (any->layers.list != NULL)
+            write_node(to, any->layers.list);
+        else
+            (void)ct_buf_printf(to, "%" PRId64, any->layers.count);
         break;
     case CT_CONFIG_TYPE_CHOICE:
         (void)ct_buf_puts(to, key->words[any->choice]);

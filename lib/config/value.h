@@ -16,6 +16,8 @@ struct ct_config_value {
     enum ct_config_shape shape;
     size_t count; /* 1 unless a list */
     const char *items[CT_CONFIG_ITEMS_MAX];
+    const struct ct_config_node *tree; /* of a key of type LAYERS, when it is a list */
+    const char *problem;               /* why there is no tree, or NULL */
 };
 
 /* A value of the widest member; which one is the key's type. */
@@ -30,6 +32,7 @@ union ct_config_any {
     struct ct_config_strs strs;
     struct ct_config_pair pair;
     struct ct_config_interval interval;
+    struct ct_config_layers layers;
 };
 
 /* Read text from a place that knows no lists (default, environment, command line): "[1, 2]" or
@@ -41,7 +44,7 @@ int ct_config_value_split(const struct ct_config_key *key, const char *text, str
 
 /* Parse `value` as the key wants it, range included. 0, or CT_ECONFIG with what is wrong in `err`,
  * phrased to follow the key's name: "wants a number such as 1e-3, not \"x\"". Texts are not copied,
- * nor is the list of them: it stays `value`'s until ct_config_value_keep.
+ * nor is the list of them: it stays `value`'s until ct_config_value_keep. A tree stays where it is.
  */
 int ct_config_value_parse(const struct ct_config_key *key, const struct ct_config_value *value,
                           union ct_config_any *ret_any, struct ct_error *err);

@@ -13,6 +13,7 @@
 #include "base/assert.h"
 #include "base/fs.h"
 #include "base/str.h"
+#include "config/tree.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -195,6 +196,26 @@ static bool read_list(struct reader *r, const struct ct_config_key *key,
     return good && !r->over;
 }
 
+/* A sequence with structure. */
+static bool read_tree(struct reader *r, const struct ct_config_key *key,
+                      struct ct_config_value *value)
+{
+    struct ct_config_tree tree = {
+        .parser = &r->parser, .event = &r->event, .arena = &r->loader->cfg->arena};
+
+    value->shape = CT_CONFIG_LIST;
+    value->tree = ct_config_tree_read(&tree);
+    if (value->tree != NULL) {
+        r->depth--; /* the end of the sequence was the tree's */
+        return true;
+    }
+    const struct ct_config_origin origin = {
+        .layer = CT_CONFIG_FILE, .name = r->name, .line = tree.line, .column = tree.column};
+    ct_config_complain(r->loader, &origin, key->path, "%s", tree.problem);
+    r->over = true;
+    return false;
+}
+
 /* The current event begins the value of `key`; read to its end. */
 static void read_value(struct reader *r, const struct ct_config_key *key)
 {
@@ -207,7 +228,8 @@ static void read_value(struct reader *r, const struct ct_config_key *key)
         good = read_scalar(r, key, &value);
         break;
     case YAML_SEQUENCE_START_EVENT:
-        good = read_list(r, key, &value);
+        good = key->type == CT_CONFIG_TYPE_LAYERS ? read_tree(r, key, &value)
+                                                  : read_list(r, key, &value);
         break;
     case YAML_ALIAS_EVENT:
         ct_config_complain(r->loader, &origin, key->path,

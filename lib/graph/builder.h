@@ -75,6 +75,8 @@ struct ct_window {
 /* torch.nn.Conv2d: "<name>.weight" [out, channels, kernel, kernel], "<name>.bias". */
 int ct_build_conv(struct ct_builder *b, const char *name, int image, int64_t out,
                   struct ct_window window);
+int ct_build_conv_unbiased(struct ct_builder *b, const char *name, int image, int64_t out,
+                           struct ct_window window);
 int ct_build_maxpool(struct ct_builder *b, int image, struct ct_window window);
 int ct_build_avgpool(struct ct_builder *b, int image, struct ct_window window);
 

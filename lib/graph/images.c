@@ -60,8 +60,8 @@ static int over_windows(struct ct_builder *b, struct ct_program_op op, int image
     return ct_program_emit(b->program, op);
 }
 
-int ct_build_conv(struct ct_builder *b, const char *name, int image, int64_t out,
-                  struct ct_window window)
+static int add_conv(struct ct_builder *b, const char *name, int image, int64_t out,
+                    struct ct_window window, bool biased)
 {
     struct ct_program_op op = ct_program_op(CT_OP_CONV2D);
     char part[MAX_NAME];
@@ -74,11 +74,24 @@ int ct_build_conv(struct ct_builder *b, const char *name, int image, int64_t out
     (void)snprintf(part, sizeof part, "%s.weight", name);
     op.in[1] = ct_build_param(b, part, shape4(out, channels, window.kernel, window.kernel), init);
     (void)snprintf(part, sizeof part, "%s.bias", name);
-    op.in[2] = ct_build_param(b, part, ct_shape1(out), init);
+    if (biased)
+        op.in[2] = ct_build_param(b, part, ct_shape1(out), init);
     if (channels > 1 && area > 1 && ct_build_ok(b)) /* channels last, as in the image */
         op.in[1] = swapped(b, op.in[1], channels, area,
                            shape4(out, window.kernel, window.kernel, channels), "weight");
     return ct_build_ok(b) ? over_windows(b, op, image, out, window) : CT_NONE;
+}
+
+int ct_build_conv(struct ct_builder *b, const char *name, int image, int64_t out,
+                  struct ct_window window)
+{
+    return add_conv(b, name, image, out, window, true);
+}
+
+int ct_build_conv_unbiased(struct ct_builder *b, const char *name, int image, int64_t out,
+                           struct ct_window window)
+{
+    return add_conv(b, name, image, out, window, false);
 }
 
 int ct_build_maxpool(struct ct_builder *b, int image, struct ct_window window)

@@ -1,35 +1,62 @@
 /* Models as a list of layers, one behind the other: `layers:` of a configuration.
  *
- *     {conv: {out: 16, kernel: 3, pad: 1, act: relu}}, {maxpool: 2}, flatten, {linear: {out: 10}}
+ *     [{conv2d: {out: 16, kernel: 3, pad: 1}}, relu, {maxpool: 2}, flatten, {linear: 10}]
  *
- * The input is features or an image; a conv or pool needs an image, a linear features. Parameters
- * are named by the layer's number: "layers.0.weight", "layers.3.bias", with torch.nn's shapes and
- * first values. The last layer gives the logits. */
+ * The input is features or an image. Convolutions and pools take images, `linear` takes features,
+ * `flatten` makes the one from the other; the last layer gives the logits. A residual layer adds
+ * what its body makes of its input to the input, or to what its shortcut makes of it:
+ *
+ *     x --- body[0] --- ... --- body[n-1] --- + --- act
+ *        `------------- shortcut -------------'
+ *
+ * Parameters are named by the layer's place: "layers.0.weight", "layers.3.body.1.bias",
+ * "layers.3.shortcut.0.weight", with torch.nn's shapes and first values. */
 #ifndef CT_GRAPH_LAYERS_H
 #define CT_GRAPH_LAYERS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-enum { CT_LAYERS_MAX = 256 };
+/* In a list; residual layers in residual layers. */
+enum { CT_LAYERS_MAX = 256, CT_LAYERS_DEPTH = 4 };
 
 enum ct_layer_kind {
-    CT_LAYER_CONV,
-    CT_LAYER_MAXPOOL,
-    CT_LAYER_AVGPOOL,
-    CT_LAYER_FLATTEN,
-    CT_LAYER_LINEAR,
-    CT_LAYER_DROPOUT,
+#define LAYER(name, text, other, main, options) CT_LAYER_##name,
+#include "graph/layer.def"
     CT_LAYER_KIND_COUNT
+};
+
+/* What a layer can be told. */
+enum ct_layer_option {
+    CT_LAYER_OUT,      /* conv2d: channels; linear: features */
+    CT_LAYER_KERNEL,   /* rows and columns of a window */
+    CT_LAYER_STRIDE,   /* 0: 1 for conv2d, kernel for pools */
+    CT_LAYER_PAD,      /* below kernel */
+    CT_LAYER_ACT,      /* what follows: enum ct_activation, or CT_LAYER_NO_ACT */
+    CT_LAYER_BIAS,     /* true when not said */
+    CT_LAYER_RATE,     /* of dropout */
+    CT_LAYER_BODY,     /* of a residual layer */
+    CT_LAYER_SHORTCUT, /* likewise; the input itself when not said */
+    CT_LAYER_OPTION_COUNT
 };
 
 enum { CT_LAYER_NO_ACT = -1 };
 
+struct ct_layer_spec;
+
+struct ct_layer_list {
+    const struct ct_layer_spec *at;
+    int count;
+};
+
 struct ct_layer_spec {
     enum ct_layer_kind kind;
-    int64_t out;                 /* conv: channels; linear: features */
-    int64_t kernel, stride, pad; /* conv (stride 0: 1), pools (stride 0: kernel) */
-    int act;                     /* conv, linear: enum ct_activation or CT_LAYER_NO_ACT */
-    double rate;                 /* dropout */
+    int64_t out, kernel, stride, pad;
+    int act;
+    bool unbiased;
+    double rate;
+    struct ct_layer_list body, shortcut;
+    const char *place; /* where it was said, for messages: "a.yaml:7:5"; or NULL */
 };
 
 struct ct_layers_spec {
@@ -39,8 +66,23 @@ struct ct_layers_spec {
     int loss; /* enum ct_loss */
 };
 
-/* "conv", "maxpool", "avgpool", "flatten", "linear", "dropout"; -1 for another name. */
+struct ct_layer_info {
+    const char *name;
+    const char *other; /* another name that is understood; or "" */
+    int main;          /* enum ct_layer_option, or CT_LAYER_OPTION_COUNT */
+    uint32_t options;  /* bit 1 << CT_LAYER_x for each that it takes */
+};
+
+const struct ct_layer_info *ct_layer_info(enum ct_layer_kind kind);
+
+/* The layer of that name, or of that other name; -1 when there is none. */
 int ct_layer_find(const char *name);
-const char *ct_layer_name(enum ct_layer_kind kind);
+
+/* The name most like `name`, or NULL when none is near. */
+const char *ct_layer_nearest(const char *name);
+
+/* "out", "kernel", ...; -1 for another name. */
+int ct_layer_option_find(const char *name);
+const char *ct_layer_option_name(enum ct_layer_option option);
 
 #endif

@@ -28,9 +28,9 @@ struct bench {
 static const int64_t wide[] = {1024, 1024};
 
 static const struct ct_layer_spec cnn[] = {
-    {.kind = CT_LAYER_CONV, .out = 16, .kernel = 3, .pad = 1, .act = CT_ACT_RELU},
+    {.kind = CT_LAYER_CONV2D, .out = 16, .kernel = 3, .pad = 1, .act = CT_ACT_RELU},
     {.kind = CT_LAYER_MAXPOOL, .kernel = 2},
-    {.kind = CT_LAYER_CONV, .out = 32, .kernel = 3, .pad = 1, .act = CT_ACT_RELU},
+    {.kind = CT_LAYER_CONV2D, .out = 32, .kernel = 3, .pad = 1, .act = CT_ACT_RELU},
     {.kind = CT_LAYER_MAXPOOL, .kernel = 2},
     {.kind = CT_LAYER_FLATTEN},
     {.kind = CT_LAYER_LINEAR, .out = 128, .act = CT_ACT_RELU},

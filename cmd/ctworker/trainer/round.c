@@ -4,13 +4,16 @@
 #include "agree.h"
 #include "base/assert.h"
 #include "heal.h"
-#include "model.h"
+#include "recipe/recipe.h"
 #include "resume.h"
 
 #include <stdlib.h>
 
 /* Of one evaluation call: enough to keep the kernels busy, few enough to stay small. */
 enum { EVAL_ROWS_MAX = 512, EVAL_LABELS_MAX = 4096 };
+
+/* Of the tables that a model's specification points to. */
+enum { RECIPE_BYTES = 16 << 20 };
 
 /* Words of config.def and of the libraries that carry the same meaning have the same order. */
 #define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a)
@@ -92,7 +95,9 @@ static int set_evaluation(struct ct_worker *worker, struct ct_error *err)
 static int build_plan(struct ct_worker *worker, struct ct_error *err)
 {
     const struct ct_config *cfg = worker->cfg;
-    const struct ct_model_spec model = ct_model_of(cfg, &worker->train);
+    const struct ct_recipe_data data = {(int64_t)worker->train.width, worker->train.classes};
+    struct ct_model_spec model;
+    struct ct_arena arena; /* what the specification points to */
     const struct ct_plan_options options = {
         .world = worker->me->world,
         .micro_rows = worker->batch.micro,
@@ -112,7 +117,12 @@ static int build_plan(struct ct_worker *worker, struct ct_error *err)
                   .clip = cfg->optim.clip},
     };
 
-    return ct_plan_build(&worker->plan, &model, &options, (uint64_t)cfg->seed, err);
+    ct_arena_init(&arena, RECIPE_BYTES);
+    int code = ct_recipe_model(&model, cfg, &data, &arena, err);
+    if (code == 0)
+        code = ct_plan_build(&worker->plan, &model, &options, (uint64_t)cfg->seed, err);
+    ct_arena_deinit(&arena);
+    return code;
 }
 
 /* The tree over micro-batches is that of other worlds only where a rank's own part of it is whole.

@@ -3,7 +3,7 @@
 #include "setup.h"
 
 #include "agree.h"
-#include "model.h"
+#include "recipe/recipe.h"
 #include "round.h"
 
 uint64_t ct_worker_epochs(const struct ct_worker *worker)
@@ -24,7 +24,7 @@ static int load_source(struct ct_dataset *ret, const struct ct_worker *worker,
                        const struct ct_config_source *source, struct ct_error *err)
 {
     const struct ct_config *cfg = worker->cfg;
-    int64_t context = ct_model_context(cfg);
+    int64_t context = ct_recipe_context(cfg);
     const struct ct_data_spec spec = {
         .format = ct_config_word(cfg, &source->format),
         .path = source->path,
@@ -32,7 +32,7 @@ static int load_source(struct ct_dataset *ret, const struct ct_worker *worker,
         .labels = source->labels,
         .label = (int)source->label,
         .header = source->header,
-        .classes = (int32_t)(context != 0 ? ct_model_vocabulary(cfg) : cfg->model.classes),
+        .classes = (int32_t)(context != 0 ? ct_recipe_vocabulary(cfg) : ct_recipe_classes(cfg)),
         .scale = source->scale,
         .mean = source->mean,
         .std = source->std,
@@ -46,11 +46,12 @@ static int load_source(struct ct_dataset *ret, const struct ct_worker *worker,
     };
     int code = ct_dataset_load(ret, &spec, err);
 
-    if (code == 0 && cfg->model.input != 0 && (size_t)cfg->model.input != ret->width)
+    int64_t width = ct_recipe_width(cfg);
+    if (code == 0 && width != 0 && (size_t)width != ret->width)
         code = ct_error_set(err, CT_EDATA, "model.input is %d, but %s has %zu features a sample",
-                            (int)cfg->model.input,
-                            source->path[0] != '\0' ? source->path : source->images, ret->width);
-    int64_t vocabulary = ct_model_vocabulary(cfg);
+                            (int)width, source->path[0] != '\0' ? source->path : source->images,
+                            ret->width);
+    int64_t vocabulary = ct_recipe_vocabulary(cfg);
     if (code == 0 && vocabulary != 0 && vocabulary < ret->classes)
         code = ct_error_set(err, CT_EDATA, "model.vocabulary is %d, but %s has %d different tokens",
                             (int)vocabulary, source->path, ret->classes);

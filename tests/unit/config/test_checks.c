@@ -87,6 +87,18 @@ static const struct {
      "the "
      "columns\n"},
     {"model: {type: gpt, preset: gpt2-124M}\n" TEXT, ""},
+    {"model: {type: gpt, preset: gpt2-124M, layers: [relu]}\n" TEXT,
+     "a.yaml:1:47: model.layers is a list, but a model of type gpt takes a number of blocks\n"},
+    {"model: {type: layers}\n" DATA,
+     "a.yaml: model.layers is missing: a model of type layers wants the list of them\n"
+     "a.yaml: model.input is missing: say how many features a sample has, or the channels, height "
+     "and width of an image ([1, 28, 28])\n"},
+    {"model: {type: layers, layers: [linear: 2], input: [1, 2]}\n" DATA,
+     "a.yaml:1:51: model.input has 2 numbers, must have 1 (features) or 3 (channels, height, "
+     "width)\n"},
+    {"model: {type: layers, layers: [linear: 2], input: 7}\n" DATA, ""},
+    {"model: {classes: 2, input: [1, 2, 3]}\n" DATA,
+     "a.yaml:1:28: model.input has 3 numbers, must have 1, the features of a sample\n"},
     {"model: {type: gpt, preset: gpt2-125M}\n" TEXT,
      "a.yaml:1:28: model.preset has no choice \"gpt2-125M\"; did you mean gpt2-124M? (choices: "
      "none, "

@@ -62,6 +62,9 @@ static const char *value_of(const struct ct_config_key *key, unsigned n, char *r
         (void)snprintf(room, TEXT_ROOM, "[%s, %s]", number_of(key, n, number),
                        number_of(key, n + 1, other));
         return room;
+    case CT_CONFIG_TYPE_LAYERS:
+        (void)snprintf(room, TEXT_ROOM, n % 2 == 0 ? "%u" : "[{a: {b: %u, c: 'x y'}}, d, [e]]", n);
+        return room;
     case CT_CONFIG_TYPE_CHOICE:
         while (key->words[words] != NULL)
             words++;
@@ -257,6 +260,16 @@ static const char *const awkward[] = {
     "\x7f",
 };
 
+static bool same_tree(const struct ct_config_node *a, const struct ct_config_node *b)
+{
+    for (; a != NULL && b != NULL; a = a->next, b = b->next)
+        if (a->kind != b->kind || strcmp(a->text, b->text) != 0 ||
+            (a->name == NULL) != (b->name == NULL) ||
+            (a->name != NULL && strcmp(a->name, b->name) != 0) || !same_tree(a->first, b->first))
+            return false;
+    return a == b;
+}
+
 /* Whether two configs hold the same value for a key; no printing is involved. */
 static bool same(const struct ct_config_key *key, const struct ct_config *a,
                  const struct ct_config *b)
@@ -274,6 +287,8 @@ static bool same(const struct ct_config_key *key, const struct ct_config *a,
             equal = strcmp(x.strs.at[i], y.strs.at[i]) == 0;
         return equal;
     }
+    if (key->type == CT_CONFIG_TYPE_LAYERS)
+        return same_tree(x.layers.list, y.layers.list) && x.layers.count == y.layers.count;
     if (key->type == CT_CONFIG_TYPE_INTERVAL)
         return x.interval.count == y.interval.count && x.interval.unit == y.interval.unit;
     return memcmp(&x, &y, sizeof x) == 0;

@@ -70,8 +70,21 @@ static const struct {
      "a.yaml:1:22: optim.betas has something else than a plain value in its list\n"},
     {"optim: {betas: [0.9]}\n", "a.yaml:1:16: optim.betas wants a list of two numbers such as "
                                 "[0, 0.8], not 1 of them\n"},
-    {"model: {hidden: 64}\n", "a.yaml:1:17: model.hidden wants a list of whole numbers such as "
-                              "[64, 32], not \"64\"\n"},
+    {"model: {hidden: \"64\"}\n",
+     "a.yaml:1:17: model.hidden wants a list of whole numbers such as [64, 32], not \"64\"\n"},
+    {"model: {layers: {a: 1}}\n",
+     "a.yaml:1:17: model.layers wants a number, or a list of layers such as [flatten, {linear: "
+     "10}], not a mapping\n"},
+    {"model: {layers: [a, {b: 1, b: 2}]}\n",
+     "a.yaml:1:28: model.layers says the same name twice\n"},
+    {"model: {layers: [a, *b]}\n", "a.yaml:1:21: model.layers has an alias; aliases are not "
+                                   "supported, write the value out\n"},
+    {"model: {layers: [a: ]}\n", "a.yaml:1:21: model.layers has a part without a value; give it "
+                                 "one or remove it\n"},
+    {"model: {layers: [!!str a]}\n", "a.yaml:1:18: model.layers has a tag; remove it\n"},
+    {"model: {layers: [a\n", "a.yaml:2:1: model.layers is not valid YAML\n"},
+    {"model: {layers: [[[[[[[[[[[[[[[[[a]]]]]]]]]]]]]]]]]}\n",
+     "a.yaml:1:33: model.layers is nested too deep\n"},
     {"model: {classes: 2, hidden: [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}\n"
      "data: {train: {path: d}}\n",
      "a.yaml:1:29: model.hidden has 17 elements, more than the limit of 16\n"},

@@ -26,8 +26,8 @@ static int build_own(struct ct_builder *b, void *context, struct ct_error *err)
 }
 
 static const struct ct_layer_spec cnn[] = {
-    {.kind = CT_LAYER_CONV, .out = 4, .kernel = 3, .pad = 1, .act = CT_ACT_RELU},
-    {.kind = CT_LAYER_CONV, .out = 5, .kernel = 2, .act = CT_ACT_TANH},
+    {.kind = CT_LAYER_CONV2D, .out = 4, .kernel = 3, .pad = 1, .act = CT_ACT_RELU},
+    {.kind = CT_LAYER_CONV2D, .out = 5, .kernel = 2, .act = CT_ACT_TANH},
     {.kind = CT_LAYER_MAXPOOL, .kernel = 2, .stride = 1},
     {.kind = CT_LAYER_FLATTEN},
     {.kind = CT_LAYER_DROPOUT, .rate = 0.1},

@@ -142,9 +142,9 @@ Test(backward, gradients_of_every_gpt_equal_finite_differences)
 Test(backward, gradients_of_images_equal_finite_differences)
 {
     static const struct ct_layer_spec plain[] = {
-        {.kind = CT_LAYER_CONV, .out = 3, .kernel = 3, .pad = 1, .act = CT_ACT_TANH},
+        {.kind = CT_LAYER_CONV2D, .out = 3, .kernel = 3, .pad = 1, .act = CT_ACT_TANH},
         {.kind = CT_LAYER_AVGPOOL, .kernel = 2},
-        {.kind = CT_LAYER_CONV, .out = 4, .kernel = 2, .stride = 1, .act = CT_ACT_GELU},
+        {.kind = CT_LAYER_CONV2D, .out = 4, .kernel = 2, .stride = 1, .act = CT_ACT_GELU},
         {.kind = CT_LAYER_MAXPOOL, .kernel = 2, .stride = 1},
         {.kind = CT_LAYER_FLATTEN},
         {.kind = CT_LAYER_DROPOUT, .rate = 0.2},
@@ -152,9 +152,9 @@ Test(backward, gradients_of_images_equal_finite_differences)
     };
     static const struct ct_layer_spec sparse[] = {
         {.kind = CT_LAYER_MAXPOOL, .kernel = 3, .stride = 2, .pad = 1},
-        {.kind = CT_LAYER_CONV, .out = 4, .kernel = 3, .stride = 2, .pad = 2, .act = CT_ACT_TANH},
+        {.kind = CT_LAYER_CONV2D, .out = 4, .kernel = 3, .stride = 2, .pad = 2, .act = CT_ACT_TANH},
         {.kind = CT_LAYER_AVGPOOL, .kernel = 3, .stride = 1, .pad = 1},
-        {.kind = CT_LAYER_CONV, .out = 5, .kernel = 1, .act = CT_LAYER_NO_ACT},
+        {.kind = CT_LAYER_CONV2D, .out = 5, .kernel = 1, .act = CT_LAYER_NO_ACT},
         {.kind = CT_LAYER_FLATTEN},
         {.kind = CT_LAYER_LINEAR, .out = 3, .act = CT_LAYER_NO_ACT},
     };

@@ -10,9 +10,9 @@
 TestSuite(layers, .timeout = 20);
 
 static const struct ct_layer_spec cnn[] = {
-    {.kind = CT_LAYER_CONV, .out = 16, .kernel = 3, .pad = 1, .act = CT_ACT_RELU},
+    {.kind = CT_LAYER_CONV2D, .out = 16, .kernel = 3, .pad = 1, .act = CT_ACT_RELU},
     {.kind = CT_LAYER_MAXPOOL, .kernel = 2},
-    {.kind = CT_LAYER_CONV, .out = 32, .kernel = 3, .pad = 1, .act = CT_ACT_RELU},
+    {.kind = CT_LAYER_CONV2D, .out = 32, .kernel = 3, .pad = 1, .act = CT_ACT_RELU},
     {.kind = CT_LAYER_MAXPOOL, .kernel = 2},
     {.kind = CT_LAYER_FLATTEN},
     {.kind = CT_LAYER_LINEAR, .out = 128, .act = CT_ACT_RELU},
@@ -64,22 +64,22 @@ Test(layers, what_does_not_fit_is_refused_with_the_layer_and_both_shapes)
     } rows[] = {
         {{{.kind = CT_LAYER_LINEAR, .out = 10}},
          "model.layers[0] (linear) needs features (a flatten before it), but gets an image of 28 x "
-         "28 pixels with 1 channels"},
-        {{{.kind = CT_LAYER_FLATTEN}, {.kind = CT_LAYER_CONV, .out = 3, .kernel = 3}},
-         "model.layers[1] (conv) needs an image, but gets 784 features"},
+         "28 pixels with 1 channel"},
+        {{{.kind = CT_LAYER_FLATTEN}, {.kind = CT_LAYER_CONV2D, .out = 3, .kernel = 3}},
+         "model.layers[1] (conv2d) needs an image, but gets 784 features"},
         {{{.kind = CT_LAYER_MAXPOOL, .kernel = 10}, {.kind = CT_LAYER_AVGPOOL, .kernel = 3}},
          "model.layers[1] (avgpool) needs room for windows of 3 x 3 pixels, but gets an image of 2 "
-         "x 2 pixels with 1 channels"},
+         "x 2 pixels with 1 channel"},
         {{{.kind = CT_LAYER_MAXPOOL, .kernel = 2, .pad = 2}},
          "model.layers[0] (maxpool): kernel 2, stride 2 and pad 2 are not possible: kernel and "
          "stride are from 1 to 1024, pad below kernel"},
-        {{{.kind = CT_LAYER_CONV, .kernel = 3}},
-         "model.layers[0] (conv): out is 0, must be from 1 to 16777216"},
+        {{{.kind = CT_LAYER_CONV2D, .kernel = 3}},
+         "model.layers[0] (conv2d): out is 0, must be from 1 to 16777216"},
         {{{.kind = CT_LAYER_DROPOUT, .rate = 1}},
          "model.layers[0] (dropout) is 1, must be at least 0 and below 1"},
         {{{.kind = CT_LAYER_MAXPOOL, .kernel = 2}, {.kind = CT_LAYER_MAXPOOL, .kernel = 2}},
          "model.layers[1] (maxpool) is the last and must give logits, but gets an image of 7 x 7 "
-         "pixels with 1 channels"},
+         "pixels with 1 channel"},
     };
 
     for (size_t i = 0; i < CT_COUNT(rows); i++) {
@@ -96,6 +96,13 @@ Test(layers, what_does_not_fit_is_refused_with_the_layer_and_both_shapes)
 Test(layers, names_are_found)
 {
     for (int kind = 0; kind < CT_LAYER_KIND_COUNT; kind++)
-        cr_assert_eq(ct_layer_find(ct_layer_name((enum ct_layer_kind)kind)), kind);
+        cr_assert_eq(ct_layer_find(ct_layer_info((enum ct_layer_kind)kind)->name), kind);
+    cr_assert_eq(ct_layer_find("conv"), CT_LAYER_CONV2D);
     cr_assert_eq(ct_layer_find("conv3d"), -1);
+    cr_assert_eq(ct_layer_find(""), -1);
+    cr_assert_str_eq(ct_layer_nearest("conv3d"), "conv2d");
+    for (int option = 0; option < CT_LAYER_OPTION_COUNT; option++)
+        cr_assert_eq(ct_layer_option_find(ct_layer_option_name((enum ct_layer_option)option)),
+                     option);
+    cr_assert_eq(ct_layer_option_find("size"), -1);
 }

@@ -1,0 +1,37 @@
+/* Values with structure: lists and mappings in each other, as model.layers has them.
+ *
+ *     [{conv2d: {out: 16, kernel: 3}}, flatten]
+ *
+ *     list -- map -- map "conv2d" -- word "out" 16
+ *          |                      `- word "kernel" 3
+ *          `- word flatten
+ *
+ * The nodes lie in an arena; each knows its place in the file, for those who judge its meaning. */
+#ifndef CT_CONFIG_TREE_H
+#define CT_CONFIG_TREE_H
+
+#include "config/config.h"
+
+#include <yaml.h>
+
+enum { CT_CONFIG_TREE_DEPTH = 16, CT_CONFIG_TREE_NODES = 4096 };
+
+struct ct_config_tree {
+    yaml_parser_t *parser;
+    yaml_event_t *event; /* the current one */
+    struct ct_arena *arena;
+    int nodes;
+    const char *problem; /* what stopped the reading, or NULL */
+    int line, column;    /* where */
+    bool over;           /* YAML itself is wrong: nothing more can be read */
+};
+
+/* The node that begins with the current event, read to its last one; NULL with tree->problem set,
+ * the reader standing at the event that is wrong. */
+struct ct_config_node *ct_config_tree_read(struct ct_config_tree *tree);
+
+/* The same from text that holds nothing else. NULL with the sentence, or for lack of memory. */
+struct ct_config_node *ct_config_tree_parse(const char *text, struct ct_arena *arena,
+                                            const char **ret_problem);
+
+#endif
