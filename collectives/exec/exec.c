@@ -1,26 +1,13 @@
-/* See exec.h: what a caller sees; run.c does the running. */
+/* See exec.h: start, step, evaluation; run.c does the running, state.c reads and writes tensors. */
 #include "collectives/exec/exec.h"
 
 #include "base/assert.h"
-#include "base/hash.h"
-#include "collectives/exec/run.h"
+#include "collectives/exec/executor.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { DIGEST_CHUNK_BYTES = 1 << 16 };
-
-struct ct_exec {
-    const struct ct_plan *plan;
-    struct ct_device *device;
-    struct ct_exec_options options;
-    char *arena;
-    bool symmetric; /* the arena is the job's memory */
-    struct ct_runner init, step, eval;
-    char chunk[DIGEST_CHUNK_BYTES]; /* on its way from the device to the digest */
-};
 
 /* ---- start and end -------------------------------------------------------------------------- */
 
@@ -34,6 +21,9 @@ static int agree(const struct ct_plan *plan, struct ct_group *group, struct ct_e
     if (size != world)
         return ct_error_set(err, CT_EUSAGE, "the plan is for %d ranks, the group has %d", world,
                             size);
+    if (plan->shards > 1 && plan->options.rank != rank)
+        return ct_error_set(err, CT_EUSAGE, "the plan is for rank %d, this is rank %d",
+                            plan->options.rank, rank);
     if (world == 1)
         return 0;
     uint64_t *hashes = calloc((size_t)world, sizeof *hashes);
@@ -52,6 +42,31 @@ static int agree(const struct ct_plan *plan, struct ct_group *group, struct ct_e
                              i, hashes[i], hashes[0]);
     free(hashes);
     return code;
+}
+
+static void leave_axes(struct ct_exec *exec)
+{
+    if (exec->groups[CT_AXIS_SHARD] != exec->groups[CT_AXIS_WORLD])
+        ct_group_free(exec->groups[CT_AXIS_SHARD]);
+    ct_group_free(exec->groups[CT_AXIS_REPLICA]);
+    memset(exec->groups, 0, sizeof exec->groups);
+}
+
+/* The groups of the plan's axes: consecutive ranks hold a copy together. */
+static int join_axes(struct ct_exec *exec, struct ct_group *group, struct ct_error *err)
+{
+    const struct ct_plan *plan = exec->plan;
+    int rank = plan->options.rank, shards = plan->shards;
+
+    leave_axes(exec);
+    exec->groups[CT_AXIS_WORLD] = exec->groups[CT_AXIS_SHARD] = group;
+    if (shards == 1 || plan->options.replicas == 1)
+        return 0;
+    exec->groups[CT_AXIS_SHARD] = NULL;
+    int code = ct_group_split(group, rank / shards, rank, &exec->groups[CT_AXIS_SHARD], err);
+    return code == 0
+               ? ct_group_split(group, rank % shards, rank, &exec->groups[CT_AXIS_REPLICA], err)
+               : code;
 }
 
 static int allocate(struct ct_exec *exec, struct ct_error *err)
@@ -74,11 +89,15 @@ static int start(struct ct_exec *exec, struct ct_error *err)
     } lists[] = {{&exec->init, &exec->plan->init},
                  {&exec->step, &exec->plan->step},
                  {&exec->eval, &exec->plan->eval}};
-    int code = allocate(exec, err);
+    int code = join_axes(exec, exec->options.group, err);
 
+    if (code == 0)
+        code = allocate(exec, err);
     for (size_t i = 0; i < CT_COUNT(lists) && code == 0; i++) {
-        *lists[i].runner = (struct ct_runner){
-            .plan = exec->plan, .list = lists[i].list, .options = &exec->options};
+        *lists[i].runner = (struct ct_runner){.plan = exec->plan,
+                                              .list = lists[i].list,
+                                              .options = &exec->options,
+                                              .groups = exec->groups};
         code = ct_runner_init(lists[i].runner, exec->arena, err);
     }
     return code == 0 ? ct_runner_run(&exec->init, err) : code;
@@ -113,7 +132,7 @@ int ct_exec_regroup(struct ct_exec *exec, struct ct_group *group, struct ct_erro
     int code = agree(exec->plan, group, err);
 
     exec->options.group = group;
-    return code;
+    return code == 0 ? join_axes(exec, group, err) : code;
 }
 
 int ct_exec_reset(struct ct_exec *exec, struct ct_error *err)
@@ -134,6 +153,7 @@ void ct_exec_free(struct ct_exec *exec)
     ct_runner_deinit(&exec->init);
     ct_runner_deinit(&exec->step);
     ct_runner_deinit(&exec->eval);
+    leave_axes(exec);
     if (exec->symmetric)
         ct_mem_free(exec->options.job, exec->arena);
     else
@@ -220,61 +240,6 @@ int ct_exec_eval(struct ct_exec *exec, const struct ct_exec_eval *args,
     return 0;
 }
 
-/* ---- what survives steps -------------------------------------------------------------------- */
-
-static const struct ct_plan_tensor *tensor_at(const struct ct_exec *exec, int tensor, int count)
-{
-    CT_ASSERT(tensor >= 0 && tensor < count);
-    return &exec->plan->tensors[tensor];
-}
-
-void ct_exec_read(struct ct_exec *exec, int tensor, void *data)
-{
-    const struct ct_plan_tensor *t = tensor_at(exec, tensor, exec->plan->tensor_count);
-
-    ct_device_copy_out(exec->device, data, exec->arena + t->offset_bytes, t->bytes);
-}
-
-void ct_exec_write(struct ct_exec *exec, int tensor, const void *data)
-{
-    const struct ct_plan_tensor *t = tensor_at(exec, tensor, exec->plan->tensor_count);
-
-    ct_device_copy_in(exec->device, exec->arena + t->offset_bytes, data, t->bytes);
-}
-
-void ct_exec_read_grad(struct ct_exec *exec, int tensor, void *data)
-{
-    const struct ct_plan_tensor *t = tensor_at(exec, tensor, exec->plan->param_count);
-
-    ct_device_copy_out(exec->device, data, exec->arena + exec->plan->state_bytes + t->offset_bytes,
-                       t->bytes);
-}
-
-void *ct_exec_state(struct ct_exec *exec)
-{
-    return exec->arena;
-}
-
-void *ct_exec_arena(struct ct_exec *exec)
-{
-    return exec->arena;
-}
-
-uint64_t ct_exec_digest(struct ct_exec *exec)
-{
-    uint64_t digest = 0;
-
-    for (int i = 0; i < exec->plan->tensor_count; i++) {
-        const struct ct_plan_tensor *t = &exec->plan->tensors[i];
-        for (size_t at = 0; at < t->bytes; at += DIGEST_CHUNK_BYTES) {
-            size_t size = CT_MIN(t->bytes - at, (size_t)DIGEST_CHUNK_BYTES);
-            ct_device_copy_out(exec->device, exec->chunk, exec->arena + t->offset_bytes + at, size);
-            digest = ct_hash64(exec->chunk, size, digest);
-        }
-    }
-    return digest;
-}
-
 void ct_exec_set_tracing(struct ct_exec *exec, bool on)
 {
     exec->step.tracing = on && exec->step.trace != NULL;
@@ -283,4 +248,9 @@ void ct_exec_set_tracing(struct ct_exec *exec, bool on)
 const struct ct_exec_event *ct_exec_trace(const struct ct_exec *exec)
 {
     return exec->step.trace;
+}
+
+void *ct_exec_arena(struct ct_exec *exec)
+{
+    return exec->arena;
 }

@@ -11,7 +11,8 @@
  * Failure. A collective that fails (CT_EREVOKED, CT_ETIMEOUT, ...) ends the step with that code.
  * The update starts only after every reduction has succeeded, so parameters and moments are those
  * of the last completed step, and the executor can be read (state, tensors) or freed; another step
- * may be tried when the group works again.
+ * may be tried when the group works again. Where something is sharded that is not so: parts of
+ * ranks can be a step apart, and a part that is lost with its rank is nowhere else.
  *
  * One thread calls; two executors may live in one process. */
 #ifndef CT_EXEC_EXEC_H
@@ -98,22 +99,38 @@ int ct_exec_reset(struct ct_exec *exec, struct ct_error *err);
 int ct_exec_step(struct ct_exec *exec, const struct ct_exec_step *args,
                  struct ct_exec_result *ret_result, struct ct_error *err);
 
-/* Forward over plan->options.eval_rows rows (pad with label -1). No communication. */
+/* Forward over plan->options.eval_rows rows (pad with label -1). No communication, but where
+ * parameters are sharded: then collective. */
 int ct_exec_eval(struct ct_exec *exec, const struct ct_exec_eval *args,
                  struct ct_exec_sums *ret_sums, struct ct_error *err);
 
-/* Copy tensor number `tensor` of plan->tensors (its `bytes` bytes) out of the device or into it. */
+/* Bring all tensors of plan->tensors, each to data[its number] on the host, to rank 0; `data` is
+ * NULL on the other ranks. Collective when something is sharded, else no communication and any rank
+ * may give `data`. */
+int ct_exec_collect(struct ct_exec *exec, void *const *data, struct ct_error *err);
+
+/* The reverse: all ranks take the tensors of rank 0, however they hold them; `data` is NULL on the
+ * others. Collective. After a failure the state is undefined. */
+int ct_exec_spread(struct ct_exec *exec, void *const *data, struct ct_error *err);
+
+/* The digest of ct_exec_digest for tensors on the host. */
+uint64_t ct_exec_digest_tensors(const struct ct_plan *plan, void *const *data);
+
+/* Copy tensor number `tensor` of plan->tensors (its `bytes` bytes) out of the device or into it.
+ * Not of a range that is sharded. */
 void ct_exec_read(struct ct_exec *exec, int tensor, void *data);
 void ct_exec_write(struct ct_exec *exec, int tensor, const void *data);
 
-/* The gradient of parameter number `tensor` as the last step left it: reduced, before clipping. */
+/* The gradient of parameter number `tensor` as the last step left it: reduced, before clipping.
+ * Nothing is sharded. */
 void ct_exec_read_grad(struct ct_exec *exec, int tensor, void *data);
 
-/* All that survives steps as one range on the device (plan->state_bytes), for broadcasts between
- * steps. */
+/* All that survives steps on this rank as one range on the device (plan->state_bytes), for
+ * broadcasts between steps. */
 void *ct_exec_state(struct ct_exec *exec);
 
-/* Its digest: XXH3 over the tensors in order, the same in every layout and world. */
+/* Its digest: XXH3 over the tensors in order, the same in every layout and world. Nothing is
+ * sharded. */
 uint64_t ct_exec_digest(struct ct_exec *exec);
 
 /* The device's arena, plan->arena_bytes long, for checks of what a step touches. */

@@ -21,6 +21,36 @@ static void stamp(struct ct_runner *r, uint64_t *ret_ns, uint64_t *ret_number)
     *ret_number = atomic_fetch_add(&r->events, 1) + 1;
 }
 
+/* A part may lie in its place in the whole. */
+static int gather(struct ct_group *group, const struct ct_kernel_args *args, enum ct_dtype dtype,
+                  const struct ct_options *options)
+{
+    size_t count = (size_t)ct_shape_elements(args->in[0].shape);
+    const char *own = (const char *)args->out[0].data +
+                      (size_t)ct_group_rank(group) * count * ct_dtype_size(dtype);
+    const void *send = args->in[0].data == own ? NULL : args->in[0].data;
+
+    return ct_all_gather(group, ct_from_to(send, args->out[0].data, count, dtype), options);
+}
+
+static int communicate(struct ct_runner *r, const struct ct_program_op *op,
+                       const struct ct_kernel_args *args)
+{
+    struct ct_group *group = r->groups[op->axis];
+    const struct ct_options options = {.timeout_ms = r->options->timeout_ms,
+                                       .mode = modes[r->plan->options.reduce]};
+    size_t count = (size_t)ct_shape_elements(args->out[0].shape);
+
+    if (op->kind == CT_OP_ALL_REDUCE)
+        return ct_all_reduce(group, ct_inplace(args->out[0].data, count, op->dtype), CT_REDUCE_SUM,
+                             &options);
+    if (op->kind == CT_OP_REDUCE_SCATTER)
+        return ct_reduce_scatter(group,
+                                 ct_from_to(args->in[0].data, args->out[0].data, count, op->dtype),
+                                 CT_REDUCE_SUM, &options);
+    return gather(group, args, op->dtype, &options);
+}
+
 static int run_op(struct ct_runner *r, int i)
 {
     const struct ct_program_op *op = &r->list->program.ops[i];
@@ -31,15 +61,10 @@ static int run_op(struct ct_runner *r, int i)
         stamp(r, &r->trace[i].start_ns, &r->trace[i].start);
     if (r->options->before_op != NULL && r->list == &r->plan->step)
         r->options->before_op(r->options->context, i);
-    if (op->kind == CT_OP_ALL_REDUCE) {
-        struct ct_options options = {.timeout_ms = r->options->timeout_ms,
-                                     .mode = modes[r->plan->options.reduce]};
-        size_t count = (size_t)ct_shape_elements(args->out[0].shape);
-        code = ct_all_reduce(r->options->group, ct_inplace(args->out[0].data, count, op->dtype),
-                             CT_REDUCE_SUM, &options);
-    } else {
+    if (ct_op_is_comm(op->kind))
+        code = communicate(r, op, args);
+    else
         ct_device_run(r->options->device, (enum ct_op_kind)op->kind, op->dtype, args);
-    }
     if (r->tracing)
         stamp(r, &r->trace[i].end_ns, &r->trace[i].end);
     return code;
@@ -121,13 +146,14 @@ static void *comm_main(void *context)
 static int describe(const struct ct_runner *r, struct ct_error *err)
 {
     const struct ct_program *program = &r->list->program;
+    const struct ct_program_op *op = &program->ops[r->failed_op];
 
     if (r->code == 0)
         return 0;
-    const struct ct_error *why = ct_group_failure(r->options->group);
-    return ct_error_set(err, r->code, "reduction of %s: %s",
-                        program->values[program->ops[r->failed_op].out[0]].name,
-                        why->code != 0 ? why->text : ct_strerror(r->code));
+    const struct ct_error *why = ct_group_failure(r->groups[op->axis]);
+    return ct_error_set(
+        err, r->code, "%s of %s: %s", op->kind == CT_OP_ALL_GATHER ? "gathering" : "reduction",
+        program->values[op->out[0]].name, why->code != 0 ? why->text : ct_strerror(r->code));
 }
 
 int ct_runner_run(struct ct_runner *r, struct ct_error *err)

@@ -19,6 +19,7 @@ struct ct_runner {
     const struct ct_plan *plan;
     const struct ct_plan_list *list;
     const struct ct_exec_options *options;
+    struct ct_group *const *groups; /* by enum ct_axis */
 
     struct ct_kernel_args *args; /* of each op, bound to memory */
     bool *signals;               /* of each op: somebody of the other queue waits for it */
@@ -39,8 +40,8 @@ struct ct_runner {
     bool quit;
 };
 
-/* Bind `list` to `arena`. `runner` is zero but for plan, list and options, and stays
- * where it is. CT_EUNSUPPORTED when the device lacks an op, CT_ENOMEM, CT_EOS. */
+/* Bind `list` to `arena`. `runner` is zero but for plan, list, options and groups, and
+ * stays where it is. CT_EUNSUPPORTED when the device lacks an op, CT_ENOMEM, CT_EOS. */
 int ct_runner_init(struct ct_runner *runner, void *arena, struct ct_error *err);
 
 /* Also after a failed init, and for one that is all zero. */

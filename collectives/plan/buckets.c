@@ -2,31 +2,64 @@
  *
  * Walking the parameters from the last to the first, as backward does, a bucket takes tensors while
  * it stays within its cap; a tensor larger than the cap is a bucket of its own. The first cap is
- * small, so that communication starts early. Since gradients lie in the same order, a bucket is one
- * slice and is reduced in place. */
+ * small, so that communication starts early. Where parameters are sharded a bucket is a unit, a
+ * layer or block, whatever its size. Since gradients lie in the same order, a bucket is one slice
+ * and is reduced in place. */
 #include "collectives/plan/passes.h"
 
 #include "base/assert.h"
 
 #include <stdio.h>
+#include <string.h>
 
-static int cut(struct ct_plan *plan, struct ct_error *err)
+/* The layer or block that a parameter belongs to: its name up to the first number, or else without
+ * its last word: "h.3" for "h.3.attn.c_attn.weight", "wte" for "wte.weight". */
+static size_t unit_length(const char *name)
+{
+    const char *last = strrchr(name, '.');
+
+    for (const char *at = name; *at != '\0';) {
+        size_t word = strcspn(at, "."), digits = strspn(at, "0123456789");
+        if (digits == word && word > 0)
+            return (size_t)(at - name) + word;
+        at += word + (at[word] == '.');
+    }
+    return last != NULL ? (size_t)(last - name) : strlen(name);
+}
+
+static bool same_unit(const char *a, const char *b)
+{
+    size_t length = unit_length(a);
+
+    return length == unit_length(b) && strncmp(a, b, length) == 0;
+}
+
+/* Whether the parameter in front of `bucket`, of `bytes`, opens another one. */
+static bool opens(const struct ct_plan *plan, const struct ct_bucket *bucket, size_t bytes, int i)
+{
+    size_t cap =
+        plan->bucket_count <= 1 ? plan->options.first_bucket_bytes : plan->options.bucket_bytes;
+
+    if (plan->options.shard >= CT_PLAN_SHARD_GRAD)
+        return !same_unit(plan->tensors[i].name, plan->tensors[bucket->last_param].name);
+    return bytes + ct_plan_align(plan->tensors[i].bytes) > cap;
+}
+
+int ct_plan_cut(struct ct_plan *plan, struct ct_error *err)
 {
     struct ct_bucket *bucket = NULL;
+    size_t bytes = 0;
 
     plan->buckets = ct_arena_array(&plan->memory, (size_t)plan->param_count, sizeof *plan->buckets);
     if (plan->buckets == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a table of buckets");
     for (int i = plan->param_count - 1; i >= 0; i--) {
-        const struct ct_plan_tensor *tensor = &plan->tensors[i];
-        size_t bytes = ct_plan_align(tensor->bytes);
-        size_t cap =
-            plan->bucket_count <= 1 ? plan->options.first_bucket_bytes : plan->options.bucket_bytes;
-        if (bucket == NULL || bucket->bytes + bytes > cap) {
+        if (bucket == NULL || opens(plan, bucket, bytes, i)) {
             bucket = &plan->buckets[plan->bucket_count++];
-            *bucket = (struct ct_bucket){.offset_bytes = tensor->offset_bytes, .last_param = i};
+            bucket->last_param = i;
+            bytes = 0;
         }
-        bucket->bytes += bytes;
+        bytes += ct_plan_align(plan->tensors[i].bytes);
         bucket->first_param = i;
     }
     return 0;
@@ -42,9 +75,7 @@ static int last_writer(const struct ct_program *program, int root, struct ct_ran
             int out = program->ops[i].out[k];
             if (out == CT_NONE || program->values[out].root != root)
                 continue;
-            const struct ct_value *v = &program->values[out];
-            struct ct_range written = {v->offset_bytes, v->offset_bytes + v->bytes};
-            if (ct_range_meet(written, range))
+            if (ct_range_meet(ct_plan_in_root(&program->values[out]), range))
                 last = i;
         }
     }
@@ -59,8 +90,7 @@ static void insert_reduce(struct ct_program *program, int value)
     if (program->error.code != 0)
         return;
     const struct ct_value *v = &program->values[value];
-    int last = last_writer(program, v->root,
-                           (struct ct_range){v->offset_bytes, v->offset_bytes + v->bytes});
+    int last = last_writer(program, v->root, ct_plan_in_root(v));
     CT_ASSERT(last != CT_NONE);
     op.in[0] = op.out[0] = value;
     program->stage = CT_STAGE_REDUCE;
@@ -77,18 +107,17 @@ static int root_of_kind(const struct ct_program *program, enum ct_value_kind kin
     return CT_NONE;
 }
 
-int ct_plan_make_buckets(struct ct_plan *plan, struct ct_error *err)
+int ct_plan_reduce(struct ct_plan *plan, struct ct_error *err)
 {
     struct ct_program *program = &plan->step.program;
     char name[32];
-    int code = cut(plan, err);
 
-    if (code != 0 || plan->options.world == 1)
-        return code;
+    if (plan->options.world == 1)
+        return 0;
     int grads = root_of_kind(program, CT_VALUE_GRAD);
     enum ct_dtype dtype = plan->tensors[0].dtype;
     insert_reduce(program, program->values[plan->step.io.loss].root);
-    for (int i = 0; i < plan->bucket_count; i++) {
+    for (int i = 0; i < plan->bucket_count && plan->shards == 1; i++) {
         const struct ct_bucket *bucket = &plan->buckets[i];
         snprintf(name, sizeof name, "bucket%d", i);
         insert_reduce(program,

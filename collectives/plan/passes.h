@@ -15,7 +15,8 @@ const char *ct_plan_moment_name(enum ct_optim type, int moment);
 /* Whether the optimizer wants to know how many updates there were. */
 bool ct_plan_counts_updates(enum ct_optim type);
 
-/* layout: the table of tensors, the flat range of parameters, sizes of state and gradients. */
+/* layout: the table of tensors, the buckets, the flat range of parameters, sizes of state and
+ * gradients. */
 int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err);
 
 /* lists: the programs of plan->init, ->eval and ->step (without reductions). */
@@ -29,9 +30,12 @@ struct ct_plan_flats {
 };
 void ct_plan_emit_update(struct ct_plan *plan, const struct ct_plan_flats *flats);
 
-/* buckets: cut the gradients into plan->buckets; with world > 1 put a reduction behind the last
- * writer of each bucket and of the sums. */
-int ct_plan_make_buckets(struct ct_plan *plan, struct ct_error *err);
+/* shard: with plan->shards > 1 rewrite a list so that this rank holds parts (plan.h). */
+int ct_plan_shard(const struct ct_plan *plan, struct ct_plan_list *list, struct ct_error *err);
+
+/* buckets: with world > 1 put a reduction behind the last writer of the sums and, unless shard has
+ * done that, of each bucket. */
+int ct_plan_reduce(struct ct_plan *plan, struct ct_error *err);
 
 /* memory: list->offset, peak_bytes and live_bytes. Parameters, states and gradients lie one behind
  * the other from 0 on, as the layout says; everything else behind plan->grads_bytes, by lifetime.
@@ -41,6 +45,9 @@ int ct_plan_place(const struct ct_plan *plan, struct ct_plan_list *list, struct 
 /* queues: list->slot. Reductions go to the communication queue when the plan overlaps and has
  * several buckets; an op waits for the ops of the other queue whose bytes it touches. */
 int ct_plan_queue(const struct ct_plan *plan, struct ct_plan_list *list, struct ct_error *err);
+
+/* Cut the parameters, last to first, into plan->buckets: first_param and last_param. */
+int ct_plan_cut(struct ct_plan *plan, struct ct_error *err);
 
 /* ---- shared by the passes ------------------------------------------------------------------- */
 
@@ -56,6 +63,12 @@ static inline size_t ct_plan_align(size_t bytes)
 struct ct_range {
     size_t begin, end;
 };
+
+/* Where a value lies in its root. */
+static inline struct ct_range ct_plan_in_root(const struct ct_value *value)
+{
+    return (struct ct_range){value->offset_bytes, value->offset_bytes + value->bytes};
+}
 
 static inline bool ct_range_meet(struct ct_range a, struct ct_range b)
 {

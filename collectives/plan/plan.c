@@ -12,6 +12,8 @@
 /* A step is unrolled: more micro-batches than this make a list of a hundred thousand ops. */
 enum { MAX_ACCUMULATION = 4096 };
 
+enum { MAX_PREFETCH = 64 };
+
 static int check_optim(const struct ct_optim_spec *optim, struct ct_error *err)
 {
     if (!isfinite(optim->momentum) || optim->momentum < 0 || optim->momentum >= 1)
@@ -35,10 +37,28 @@ static int check_optim(const struct ct_optim_spec *optim, struct ct_error *err)
     return 0;
 }
 
-static int check_options(const struct ct_plan_options *options, struct ct_error *err)
+static int check_layout(const struct ct_plan_options *options, struct ct_error *err)
 {
     if (options->world < 1)
         return ct_error_set(err, CT_ECONFIG, "a world of %d ranks is not possible", options->world);
+    if (options->rank < 0 || options->rank >= options->world)
+        return ct_error_set(err, CT_ECONFIG, "rank %d is not one of %d", options->rank,
+                            options->world);
+    if (options->replicas < 1 || options->world % options->replicas != 0)
+        return ct_error_set(err, CT_ECONFIG, "parallel.replicate is %d, must divide the %d workers",
+                            options->replicas, options->world);
+    if (options->prefetch < 0 || options->prefetch > MAX_PREFETCH)
+        return ct_error_set(err, CT_ECONFIG, "parallel.prefetch is %d, must be from 0 to %d",
+                            options->prefetch, MAX_PREFETCH);
+    return 0;
+}
+
+static int check_options(const struct ct_plan_options *options, struct ct_error *err)
+{
+    int code = check_layout(options, err);
+
+    if (code != 0)
+        return code;
     if (options->accumulation < 1 || options->accumulation > MAX_ACCUMULATION)
         return ct_error_set(err, CT_ECONFIG,
                             "%d micro-batches a step, must be from 1 to %d: raise batch.micro",
@@ -48,8 +68,8 @@ static int check_options(const struct ct_plan_options *options, struct ct_error 
     return check_optim(&options->optim, err);
 }
 
-/* What ranks must agree on: the lists, and how reductions add. */
-static uint64_t plan_hash(const struct ct_plan *plan)
+/* What ranks must agree on. Of a list before it is sharded: what it computes. */
+static uint64_t meaning_hash(const struct ct_plan *plan)
 {
     uint64_t parts[] = {
         ct_program_hash(&plan->init.program), ct_program_hash(&plan->step.program),
@@ -58,6 +78,20 @@ static uint64_t plan_hash(const struct ct_plan *plan)
     };
 
     return ct_hash64(parts, sizeof parts, 0);
+}
+
+/* Of the finished list: what the ranks say to each other, in order. */
+static uint64_t talk_hash(const struct ct_program *program, uint64_t hash)
+{
+    for (int i = 0; i < program->op_count; i++) {
+        const struct ct_program_op *op = &program->ops[i];
+        if (!ct_op_is_comm(op->kind))
+            continue;
+        uint64_t said[] = {(uint64_t)op->kind, (uint64_t)op->axis, (uint64_t)op->dtype,
+                           program->values[op->in[0]].bytes, program->values[op->out[0]].bytes};
+        hash = ct_hash64(said, sizeof said, hash);
+    }
+    return hash;
 }
 
 static int finish_list(struct ct_plan *plan, struct ct_plan_list *list, struct ct_error *err)
@@ -85,12 +119,28 @@ static int run_passes(struct ct_plan *plan, const struct ct_model *model,
     if (code == 0)
         code = ct_plan_make_eval(plan, eval_model, err);
     if (code == 0)
-        code = ct_plan_make_buckets(plan, err);
+        plan->hash = meaning_hash(plan);
     for (size_t i = 0; i < CT_COUNT(lists) && code == 0; i++)
-        code = finish_list(plan, lists[i], err);
+        code = ct_plan_shard(plan, lists[i], err);
     if (code == 0)
-        plan->hash = plan_hash(plan);
+        code = ct_plan_reduce(plan, err);
+    for (size_t i = 0; i < CT_COUNT(lists) && code == 0; i++) {
+        code = finish_list(plan, lists[i], err);
+        plan->hash = talk_hash(&lists[i]->program, plan->hash);
+    }
     return code;
+}
+
+/* Where one rank would hold a whole copy, nothing is sharded. */
+static void set_shards(struct ct_plan *plan)
+{
+    struct ct_plan_options *options = &plan->options;
+
+    plan->shards = options->shard == CT_PLAN_SHARD_NONE ? 1 : options->world / options->replicas;
+    if (plan->shards > 1)
+        return;
+    options->shard = CT_PLAN_SHARD_NONE;
+    options->replicas = 1;
 }
 
 int ct_plan_build(struct ct_plan *plan, const struct ct_model_spec *spec,
@@ -107,8 +157,12 @@ int ct_plan_build(struct ct_plan *plan, const struct ct_model_spec *spec,
     ct_program_init(&plan->eval.program);
     if (plan->options.eval_rows == 0)
         plan->options.eval_rows = options->micro_rows;
+    if (plan->options.replicas == 0)
+        plan->options.replicas = 1;
 
-    int code = check_options(options, err);
+    int code = check_options(&plan->options, err);
+    if (code == 0)
+        set_shards(plan);
     if (code == 0)
         code = ct_model_build(&model, spec, options->micro_rows, err);
     if (code == 0)
@@ -131,10 +185,28 @@ void ct_plan_deinit(struct ct_plan *plan)
     *plan = (struct ct_plan){0};
 }
 
+int ct_plan_axis_size(const struct ct_plan *plan, enum ct_axis axis)
+{
+    const int sizes[] = {[CT_AXIS_WORLD] = plan->options.world,
+                         [CT_AXIS_SHARD] = plan->shards,
+                         [CT_AXIS_REPLICA] = plan->options.replicas};
+
+    return sizes[axis];
+}
+
 double ct_plan_wire_bytes(const struct ct_plan *plan)
 {
-    double world = plan->options.world;
-    double bytes = (double)plan->flat_bytes + 3 * sizeof(double);
+    const struct ct_program *program = &plan->step.program;
+    double bytes = 0;
 
-    return 2 * (world - 1) / world * bytes;
+    for (int i = 0; i < program->op_count; i++) {
+        const struct ct_program_op *op = &program->ops[i];
+        if (!ct_op_is_comm(op->kind))
+            continue;
+        double ranks = ct_plan_axis_size(plan, op->axis);
+        size_t whole = CT_MAX(program->values[op->in[0]].bytes, program->values[op->out[0]].bytes);
+        double rounds = op->kind == CT_OP_ALL_REDUCE ? 2 : 1;
+        bytes += rounds * (ranks - 1) / ranks * (double)whole;
+    }
+    return bytes;
 }

@@ -1,11 +1,11 @@
 /* Plans: what one rank runs in a step, decided and proved before anything runs.
  *
- *     model ---> layout ---> step -----> buckets ----> memory ----> queues ----> verifier
- *     (one       params,     A copies    reduce(k)     lifetimes    compute,     every read after
- *     micro-     moments,    of the      after the     to offsets   comm, and    its writer, before
- *     batch)     gradients   micro-      bucket's      in one       who waits    its reuser
- *                flat        batch,      last writer   arena        for whom
- *                            update
+ *     model ---> layout ---> step ---> shard ---> buckets ----> memory ---> queues ---> verifier
+ *     (one       params,     A copies  ranks hold reduce(k)     lifetimes   compute,    every read
+ *     micro-     moments,    of the    parts:     after the     to offsets  comm, and   after its
+ *     batch)     gradients   micro-    gather,    bucket's      in one      who waits   writer,
+ * before flat        batch,    free,      last writer   arena       for whom    its reuser update
+ * scatter
  *
  * Each pass edits or annotates the flat list; all of it is pure: no device, no socket, no clock.
  * The result is the same on every rank, and its hash says so.
@@ -26,9 +26,18 @@
  * count; gradients are scaled by 1 / (rows that count in the global batch), so every reduction is a
  * plain SUM.
  *
- * Equality. With CT_PLAN_INVARIANT each micro-batch is a leaf of a binary tree: a rank adds its
- * leaves as a binary counter carries, and the all-reduce continues the tree across ranks, so the
- * same leaves give the same bits on 1, 2, 4, 8... ranks (accumulation a power of two). */
+ * Sharding. Ranks can hold a part of each bucket instead of all (enum ct_plan_shard): the same
+ * program, with the whole put together where it is read and the sum scattered where it is written
+ * (shard.c). Lists then differ between ranks in places alone; the conversation is the same.
+ *
+ *     bucket k of W = 4      [ rank 0 | rank 1 | rank 2 | rank 3 ]     flat
+ *     rank 2's range         ... part k of rank 2 | part k + 1 ...      sharded: flat / W
+ *
+ * Equality. Except in mode fast all ways of sharding have the same bits, clipping apart: the norm
+ * is added up in another order. With CT_PLAN_INVARIANT each micro-batch is a leaf of a binary tree:
+ * a rank adds its leaves as a binary counter carries, and the all-reduce continues the tree across
+ * ranks, so the same leaves give the same bits on 1, 2, 4, 8... ranks (accumulation a power of
+ * two). */
 #ifndef CT_PLAN_PLAN_H
 #define CT_PLAN_PLAN_H
 
@@ -48,6 +57,16 @@ enum ct_plan_reduce {
     CT_PLAN_INVARIANT     /* the tree above; costs log2(accumulation) gradient buffers */
 };
 
+/* What the ranks share out instead of holding it each; every row adds to the one before. */
+enum ct_plan_shard {
+    CT_PLAN_SHARD_NONE,  /* nothing (DDP): each holds all and reduces all */
+    CT_PLAN_SHARD_OPTIM, /* moments and reduced gradients (ZeRO-1): parameters are gathered after
+                            the update */
+    CT_PLAN_SHARD_GRAD,  /* parameters between steps: a unit is gathered once a step */
+    CT_PLAN_SHARD_FULL   /* parameters within the step: a unit is gathered for each forward and each
+                            backward pass, and freed behind it */
+};
+
 enum ct_optim { CT_OPTIM_SGD, CT_OPTIM_ADAMW, CT_OPTIM_LION, CT_OPTIM_COUNT };
 
 struct ct_optim_spec {
@@ -62,6 +81,11 @@ struct ct_optim_spec {
 
 struct ct_plan_options {
     int world;
+    int rank;                 /* whose list it is; matters when something is sharded */
+    enum ct_plan_shard shard; /* NONE is taken where one rank would hold everything anyway */
+    int replicas; /* copies of what is sharded, each held by consecutive ranks; 0 is 1; divides the
+                     world */
+    int prefetch; /* GRAD, FULL: a unit is asked for this many units ahead of its use */
     int64_t micro_rows; /* rows that a rank runs at a time */
     int accumulation;   /* micro-batches a rank runs in a step */
     int64_t eval_rows;  /* rows of one evaluation call; 0 takes micro_rows */
@@ -107,10 +131,11 @@ struct ct_plan_list {
     size_t live_bytes; /* the most that is live at once: no placement needs less */
 };
 
-/* A slice of the gradients that is reduced at once. */
+/* A slice of the flat range whose gradients are reduced, and whose parameters are gathered, at
+ * once. With GRAD and FULL it is a unit: the parameters of a layer or block. */
 struct ct_bucket {
-    size_t offset_bytes; /* in the gradients */
-    size_t bytes;
+    size_t offset_bytes;         /* in the flat range */
+    size_t bytes;                /* a multiple of shards * 64 */
     int last_param, first_param; /* tensors[first_param .. last_param], last_param first */
 };
 
@@ -120,7 +145,9 @@ struct ct_plan_tensor {
     bool is_param;
     enum ct_dtype dtype;
     struct ct_shape shape;
-    size_t offset_bytes; /* in the arena */
+    int range;           /* of the parameters (0), or of the first, second ... moments */
+    size_t flat_bytes;   /* its place in that range */
+    size_t offset_bytes; /* in the arena of a rank that holds the range whole */
     size_t bytes;
 };
 
@@ -138,8 +165,10 @@ struct ct_plan {
     struct ct_bucket *buckets;
     int bucket_count;
 
+    int shards;         /* ranks that hold one copy together; 1: nothing is sharded */
     size_t flat_bytes;  /* of all parameters, padding included; gradients and moments likewise */
-    size_t state_bytes; /* flat_bytes * (1 + moment_count) */
+    size_t shard_bytes; /* flat_bytes / shards: what a rank holds of a range that is sharded */
+    size_t state_bytes; /* of the parameters and moments that this rank holds */
     size_t grads_bytes; /* where the gradients end: arena [state_bytes, grads_bytes) */
     size_t arena_bytes; /* the high-water mark of the three lists */
     uint64_t hash;      /* equal on ranks that may work together */
@@ -158,16 +187,34 @@ void ct_plan_deinit(struct ct_plan *plan);
  *   - two ops that touch the same bytes, one of them writing, are ordered by the queues;
  *   - every read finds the bytes of its own value, all of them written, none overwritten since;
  *   - with world > 1 every gradient is reduced exactly once, after its last writer, and the update
- *     reads reduced bytes only. */
+ *     reads reduced bytes only;
+ *   - parameters that the update changed in part are gathered before the list ends. */
 int ct_plan_verify(const struct ct_plan *plan, const struct ct_plan_list *list,
                    struct ct_error *err);
 
 /* Where a value of the list lies in the arena. */
 size_t ct_plan_offset(const struct ct_plan_list *list, int value);
 
-/* Bytes that one rank sends in a step when the all-reduces are rings: 2 (W - 1) / W of the
- * gradients and sums. */
+/* Bytes that one rank sends in a step when its collectives are rings: over W ranks 2 (W - 1) / W of
+ * what is all-reduced, (W - 1) / W of what is reduce-scattered or gathered. */
 double ct_plan_wire_bytes(const struct ct_plan *plan);
+
+/* How many ranks an op of this axis meets. */
+int ct_plan_axis_size(const struct ct_plan *plan, enum ct_axis axis);
+
+/* The bytes of the flat range that this rank holds of a bucket when it is sharded, and where these
+ * lie in a sharded range. */
+struct ct_plan_part {
+    size_t flat_bytes, shard_bytes; /* offsets */
+    size_t bytes;
+};
+
+struct ct_plan_part ct_plan_part(const struct ct_plan *plan, int bucket, int rank);
+
+/* The flat ranges of the state: 0 the parameters, then the moments. Whether a rank holds a part of
+ * it only, and where it begins in the arena. */
+bool ct_plan_is_sharded(const struct ct_plan *plan, int range);
+size_t ct_plan_range_offset(const struct ct_plan *plan, int range);
 
 /* Print for people: parameters, memory, buckets, bytes on the wire and FLOP of a step; with `ops`
  * also every op of the step with its queue, waits and places. */

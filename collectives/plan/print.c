@@ -6,6 +6,13 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+static const char *const shard_names[] = {
+    [CT_PLAN_SHARD_NONE] = "nothing",
+    [CT_PLAN_SHARD_OPTIM] = "moments and reduced gradients",
+    [CT_PLAN_SHARD_GRAD] = "moments, reduced gradients, parameters between steps",
+    [CT_PLAN_SHARD_FULL] = "moments, reduced gradients, parameters",
+};
+
 static const char *const reduce_names[] = {
     [CT_PLAN_FAST] = "fast",
     [CT_PLAN_REPRODUCIBLE] = "reproducible",
@@ -100,10 +107,12 @@ void ct_plan_print(const struct ct_plan *plan, bool ops, struct ct_buf *buf)
                   plan->param_count);
     ct_buf_printf(buf, "batch        %d ranks x %d micro-batches x %" PRId64 " rows\n", o->world,
                   o->accumulation, o->micro_rows);
+    ct_buf_printf(buf, "sharding     %s, over %d ranks, %d copies\n", shard_names[o->shard],
+                  plan->shards, o->world / plan->shards);
     ct_buf_printf(buf, "memory       %s a rank: state %s, gradients %s",
                   bytes_text((double)plan->arena_bytes, a),
                   bytes_text((double)plan->state_bytes, b),
-                  bytes_text((double)plan->flat_bytes, c));
+                  bytes_text((double)(plan->grads_bytes - plan->state_bytes), c));
     ct_buf_printf(buf, ", other %s of which %s live\n",
                   bytes_text((double)(plan->arena_bytes - plan->grads_bytes), a),
                   bytes_text((double)plan->step.live_bytes, b));

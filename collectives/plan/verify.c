@@ -2,8 +2,9 @@
  * waits, and plays the list once from the first op to the last.
  *
  * The arena is cut at every border of a value into segments. Each segment has an owner, the root
- * whose bytes it holds at the moment, and for gradients and sums whether these are reduced. A read
- * must find its own root in every segment. That proves the order of the list right; that queues run
+ * whose bytes it holds at the moment, and what these still owe: gradients and sums a reduction over
+ * some ranks, parameters of which every rank has updated its part a gather. A read must find its
+ * own root in every segment. That proves the order of the list right; that queues run
  * it in an equivalent order follows when all conflicting ops on different queues are ordered by
  * waits. */
 #include "collectives/plan/passes.h"
@@ -12,16 +13,19 @@
 
 #include <stdlib.h>
 
-enum segment_state {
-    SEGMENT_LOCAL,   /* this rank's own */
-    SEGMENT_REDUCED, /* summed over the ranks */
-    SEGMENT_PADDING  /* between parameters: zero on every rank, stays so */
+/* What bytes owe to other ranks before the update may read them, or before the list ends. */
+enum debt {
+    OWES_SHARDS = 1,   /* a sum over the ranks that share a copy */
+    OWES_REPLICAS = 2, /* a sum over those that hold the same part */
+    OWES_SUM = OWES_SHARDS | OWES_REPLICAS,
+    OWES_GATHER = 4, /* the parts that the other ranks have changed */
+    PADDING = 8      /* nothing: between parameters, zero on every rank, stays so */
 };
 
 struct segment {
     size_t begin; /* ends where the next begins */
     int owner;    /* a root, or CT_NONE: nothing was written */
-    uint8_t state;
+    uint8_t debt; /* enum debt */
 };
 
 struct verifier {
@@ -88,12 +92,12 @@ static int cut_segments(struct verifier *v)
     return 0;
 }
 
-static void paint(struct verifier *v, struct ct_range range, int owner, enum segment_state state)
+static void paint(struct verifier *v, struct ct_range range, int owner, int debt)
 {
     for (int i = segment_at(v, range.begin);
          i < v->segment_count && v->segments[i].begin < range.end; i++) {
         v->segments[i].owner = owner;
-        v->segments[i].state = (uint8_t)state;
+        v->segments[i].debt = (uint8_t)debt;
     }
 }
 
@@ -108,14 +112,14 @@ static void paint_start(struct verifier *v)
         if (value->root != i)
             continue;
         if (kind == CT_VALUE_PARAM || kind == CT_VALUE_STATE || kind == CT_VALUE_INPUT)
-            paint(v, range, i, SEGMENT_LOCAL);
-        if (kind != CT_VALUE_GRAD)
+            paint(v, range, i, 0);
+        if (kind != CT_VALUE_GRAD || v->plan->shards > 1)
             continue;
-        paint(v, range, i, SEGMENT_PADDING);
+        paint(v, range, i, PADDING);
         for (int p = 0; p < v->plan->param_count; p++) {
             const struct ct_plan_tensor *tensor = &v->plan->tensors[p];
             size_t begin = range.begin + tensor->offset_bytes;
-            paint(v, (struct ct_range){begin, begin + tensor->bytes}, CT_NONE, SEGMENT_LOCAL);
+            paint(v, (struct ct_range){begin, begin + tensor->bytes}, CT_NONE, 0);
         }
     }
 }
@@ -145,25 +149,59 @@ static int check_holds(const struct verifier *v, int value, const char *who, int
     return 0;
 }
 
-/* Whether some segment of `value` has `state`. */
-static bool any_state(const struct verifier *v, int value, enum segment_state state)
+/* Whether some bytes that hold `value` owe any of `debt`, padding apart, or owe none of it. */
+static bool any_owes(const struct verifier *v, int value, int debt, bool owes)
 {
     struct ct_range range = ct_plan_range(v->list, value);
+    int root = value_of(v, value)->root;
 
     for (int i = segment_at(v, range.begin);
          i < v->segment_count && v->segments[i].begin < range.end; i++)
-        if (v->segments[i].state == state)
+        if (v->segments[i].owner == root && v->segments[i].debt != PADDING &&
+            ((v->segments[i].debt & debt) != 0) == owes)
             return true;
     return false;
 }
 
-static bool is_reducible(const struct verifier *v, int value)
+/* What ranks owe each other over an axis. */
+static int axis_debt(enum ct_axis axis)
 {
-    int root = value_of(v, value)->root;
+    static const int debts[] = {[CT_AXIS_WORLD] = OWES_SUM,
+                                [CT_AXIS_SHARD] = OWES_SHARDS,
+                                [CT_AXIS_REPLICA] = OWES_REPLICAS};
 
-    return v->plan->options.world > 1 && v->list == &v->plan->step &&
-           (value_of(v, value)->kind == CT_VALUE_GRAD ||
-            root == value_of(v, v->list->io.loss)->root);
+    return debts[axis];
+}
+
+/* Whether `value` lies in the root that the host knows as `io`. */
+static bool shares_root(const struct verifier *v, int value, int io)
+{
+    return io != CT_NONE && value_of(v, value)->root == value_of(v, io)->root;
+}
+
+/* What `value` owes when this rank has computed it alone. */
+static int fresh_debt(const struct verifier *v, const struct ct_program_op *op, int value)
+{
+    const struct ct_plan *plan = v->plan;
+
+    if (plan->options.world == 1 || v->list != &plan->step)
+        return 0;
+    if (value_of(v, value)->kind == CT_VALUE_GRAD || shares_root(v, value, v->list->io.loss))
+        return OWES_SUM;
+    if (shares_root(v, value, v->list->io.sumsq) && plan->shards > 1)
+        return OWES_SHARDS;
+    if (value_of(v, value)->kind == CT_VALUE_PARAM && op->kind != CT_OP_ALL_GATHER &&
+        plan->shards > 1 && !ct_plan_is_sharded(plan, 0))
+        return OWES_GATHER;
+    return 0;
+}
+
+/* Some ranks have added up what they owe each other in `range`. */
+static void settle(struct verifier *v, struct ct_range range, int debt)
+{
+    for (int i = segment_at(v, range.begin);
+         i < v->segment_count && v->segments[i].begin < range.end; i++)
+        v->segments[i].debt &= (uint8_t)~debt;
 }
 
 static int check_read(const struct verifier *v, int op, int value)
@@ -171,12 +209,14 @@ static int check_read(const struct verifier *v, int op, int value)
     const struct ct_program_op *o = &v->list->program.ops[op];
     int code = check_holds(v, value, op_name(v, op), op);
 
-    if (code != 0 || !is_reducible(v, value))
+    if (code != 0)
         return code;
-    if (ct_op_is_comm(o->kind) && any_state(v, value, SEGMENT_REDUCED))
+    if (o->kind == CT_OP_ALL_REDUCE && any_owes(v, value, axis_debt(o->axis), false))
         return ct_error_set(v->err, CT_EBUG, "op %d (%s) reduces '%s' a second time", op,
                             op_name(v, op), value_of(v, value)->name);
-    if (o->stage == CT_STAGE_UPDATE && any_state(v, value, SEGMENT_LOCAL))
+    bool adds = o->kind == CT_OP_SUMSQ && value == o->out[0];
+    if (o->stage == CT_STAGE_UPDATE && !ct_op_is_comm(o->kind) && !adds &&
+        any_owes(v, value, OWES_SUM, true))
         return ct_error_set(v->err, CT_EBUG, "op %d (%s) reads '%s' before its reduction", op,
                             op_name(v, op), value_of(v, value)->name);
     return 0;
@@ -184,14 +224,31 @@ static int check_read(const struct verifier *v, int op, int value)
 
 static int check_write(const struct verifier *v, int op, int value)
 {
-    if (!is_reducible(v, value) || ct_op_is_comm(v->list->program.ops[op].kind) ||
-        !any_state(v, value, SEGMENT_REDUCED))
+    const struct ct_program_op *o = &v->list->program.ops[op];
+    int owed = fresh_debt(v, o, value) & OWES_SUM;
+
+    if (o->kind == CT_OP_REDUCE_SCATTER && check_holds(v, value, "", op) == 0)
+        return ct_error_set(v->err, CT_EBUG, "op %d (%s) reduces '%s' a second time", op,
+                            op_name(v, op), value_of(v, value)->name);
+    if (owed == 0 || ct_op_is_comm(o->kind) || !any_owes(v, value, owed, false))
         return 0;
     return ct_error_set(v->err, CT_EBUG, "op %d (%s) writes '%s' after its reduction", op,
                         op_name(v, op), value_of(v, value)->name);
 }
 
-/* Outputs overlap nothing, except output 0 the input that the op may overwrite. */
+/* Whether op gathers `in` from its own place in `out`. */
+static bool is_own_part(const struct verifier *v, const struct ct_program_op *op,
+                        struct ct_range in, struct ct_range out)
+{
+    size_t part = in.end - in.begin;
+    size_t index = (size_t)(v->plan->options.rank % v->plan->shards);
+
+    return op->kind == CT_OP_ALL_GATHER && in.begin == out.begin + index * part &&
+           out.end - out.begin == (size_t)v->plan->shards * part;
+}
+
+/* Outputs overlap nothing, except output 0 the input that the op may overwrite, and a gathered
+ * whole this rank's part of it. */
 static int check_overlap(const struct verifier *v, int op)
 {
     const struct ct_program_op *o = &v->list->program.ops[op];
@@ -206,7 +263,8 @@ static int check_overlap(const struct verifier *v, int op)
                 continue;
             struct ct_range in = ct_plan_range(v->list, o->in[i]);
             bool same = in.begin == out.begin && in.end == out.end;
-            if (!ct_range_meet(out, in) || (k == 0 && i == in_place && same))
+            if (!ct_range_meet(out, in) || (k == 0 && i == in_place && same) ||
+                is_own_part(v, o, in, out))
                 continue;
             return ct_error_set(v->err, CT_EBUG, "op %d (%s) writes '%s' over its operand '%s'", op,
                                 op_name(v, op), value_of(v, o->out[k])->name,
@@ -219,6 +277,19 @@ static int check_overlap(const struct verifier *v, int op)
                                     value_of(v, o->out[i])->name);
     }
     return 0;
+}
+
+static void write(struct verifier *v, const struct ct_program_op *op, int value)
+{
+    struct ct_range range = ct_plan_range(v->list, value);
+    int root = value_of(v, value)->root;
+
+    if (op->kind == CT_OP_ALL_REDUCE)
+        settle(v, range, axis_debt(op->axis));
+    else if (op->kind == CT_OP_REDUCE_SCATTER)
+        paint(v, range, root, v->plan->options.replicas > 1 ? OWES_REPLICAS : 0);
+    else
+        paint(v, range, root, fresh_debt(v, op, value));
 }
 
 static int play(struct verifier *v, int op)
@@ -241,8 +312,7 @@ static int play(struct verifier *v, int op)
     }
     for (int k = 0; k < CT_OP_MAX_OUT && code == 0; k++)
         if (o->out[k] != CT_NONE)
-            paint(v, ct_plan_range(v->list, o->out[k]), value_of(v, o->out[k])->root,
-                  ct_op_is_comm(o->kind) ? SEGMENT_REDUCED : SEGMENT_LOCAL);
+            write(v, o, o->out[k]);
     return code;
 }
 
@@ -290,8 +360,10 @@ static int check_end(const struct verifier *v)
         int code = check_holds(v, i, "the end", count);
         if (code != 0)
             return code;
-        if (is_reducible(v, i) && any_state(v, i, SEGMENT_LOCAL))
+        if (any_owes(v, i, OWES_SUM, true))
             return ct_error_set(v->err, CT_EBUG, "'%s' is not reduced", value->name);
+        if (any_owes(v, i, OWES_GATHER, true))
+            return ct_error_set(v->err, CT_EBUG, "'%s' is not gathered", value->name);
     }
     return 0;
 }

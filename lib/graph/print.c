@@ -18,6 +18,10 @@ static const char *const stage_names[] = {
 };
 _Static_assert(CT_COUNT(stage_names) == CT_STAGE_COUNT, "a name for every stage");
 
+static const char *const axis_names[] = {
+    [CT_AXIS_WORLD] = "world", [CT_AXIS_SHARD] = "shard", [CT_AXIS_REPLICA] = "replica"};
+_Static_assert(CT_COUNT(axis_names) == CT_AXIS_COUNT, "a name for every axis");
+
 const char *ct_value_kind_name(enum ct_value_kind kind)
 {
     CT_ASSERT((unsigned)kind < CT_VALUE_KIND_COUNT);
@@ -28,6 +32,12 @@ const char *ct_stage_name(enum ct_stage stage)
 {
     CT_ASSERT((unsigned)stage < CT_STAGE_COUNT);
     return stage_names[stage];
+}
+
+const char *ct_axis_name(enum ct_axis axis)
+{
+    CT_ASSERT((unsigned)axis < CT_AXIS_COUNT);
+    return axis_names[axis];
 }
 
 static void print_type(const struct ct_value *value, struct ct_buf *buf)
@@ -77,6 +87,8 @@ void ct_program_print_op(const struct ct_program *program, int op, struct ct_buf
         comma = ", ";
     }
     print_attr(o, buf);
+    if (ct_op_is_comm(o->kind))
+        ct_buf_printf(buf, " axis=%s", ct_axis_name(o->axis));
 }
 
 void ct_program_print(const struct ct_program *program, struct ct_buf *buf)

@@ -210,7 +210,8 @@ uint64_t ct_program_hash(const struct ct_program *program)
     }
     for (int i = 0; i < program->op_count; i++) {
         const struct ct_program_op *op = &program->ops[i];
-        hash = hash_u64(hash, (uint64_t)op->kind << 32 | (uint64_t)op->stage);
+        hash = hash_u64(hash,
+                        (uint64_t)op->kind << 32 | (uint64_t)op->axis << 16 | (uint64_t)op->stage);
         for (int k = 0; k < CT_OP_MAX_IN; k++)
             hash = hash_u64(hash, (uint64_t)op->in[k]);
         for (int k = 0; k < CT_OP_MAX_OUT; k++)

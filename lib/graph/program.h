@@ -61,6 +61,14 @@ enum ct_stage {
     CT_STAGE_COUNT
 };
 
+/* Among which ranks a communication op runs. */
+enum ct_axis {
+    CT_AXIS_WORLD,   /* all */
+    CT_AXIS_SHARD,   /* those that hold one copy of the state together */
+    CT_AXIS_REPLICA, /* those that hold the same part of it */
+    CT_AXIS_COUNT
+};
+
 enum { CT_NONE = -1 }; /* no value: an optional operand that is absent */
 
 struct ct_program_op {
@@ -70,6 +78,7 @@ struct ct_program_op {
     int in[CT_OP_MAX_IN];   /* values or CT_NONE */
     int out[CT_OP_MAX_OUT]; /* values or CT_NONE */
     struct ct_attr attr;
+    enum ct_axis axis;   /* communication ops only */
     enum ct_dtype dtype; /* selects the kernel; set by ct_program_emit */
 };
 
@@ -145,5 +154,8 @@ void ct_program_print(const struct ct_program *program, struct ct_buf *buf);
 /* "param", ...; "forward", ... */
 const char *ct_value_kind_name(enum ct_value_kind kind);
 const char *ct_stage_name(enum ct_stage stage);
+
+/* "world", "shard", "replica" */
+const char *ct_axis_name(enum ct_axis axis);
 
 #endif

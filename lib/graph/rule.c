@@ -5,6 +5,7 @@
 #include "base/assert.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <string.h>
 
 struct rule {
@@ -28,6 +29,8 @@ _Static_assert((int)ROW_COUNT == (int)CT_RULE_COUNT, "rule.def has a row for eve
 
 static const struct ct_op_info comm_ops[] = {
     {.name = "all_reduce", .operands = "x[n] -> x[n]", .in_place = 0, .updates = true},
+    {.name = "reduce_scatter", .operands = "x[n] -> y[m]", .in_place = -1},
+    {.name = "all_gather", .operands = "x[m] -> y[n]", .in_place = -1},
 };
 _Static_assert(CT_COUNT(comm_ops) == CT_RULE_COUNT - CT_OP_COUNT,
                "a row for every communication op");
@@ -111,12 +114,21 @@ static int complete(int op, const struct binding *binding, const struct ct_opera
 static int complete_comm(int op, struct ct_kernel_args *args, enum ct_dtype *ret_dtype,
                          struct ct_error *err)
 {
-    if (args->in[0].data == NULL || args->out[0].data == NULL ||
-        !ct_shape_equal(args->in[0].shape, args->out[0].shape) ||
-        args->in[0].dtype != args->out[0].dtype)
+    const struct ct_tensor *in = &args->in[0], *out = &args->out[0];
+
+    if (in->data == NULL || out->data == NULL || in->dtype != out->dtype)
+        return ct_error_set(err, CT_EBUG, "%s: needs an input and an output of one type",
+                            ct_rule_info(op)->name);
+    int64_t a = ct_shape_elements(in->shape), b = ct_shape_elements(out->shape);
+    if (op == CT_OP_ALL_REDUCE && a != b)
         return ct_error_set(err, CT_EBUG, "%s: works in place, input and output must agree",
                             ct_rule_info(op)->name);
-    *ret_dtype = args->in[0].dtype;
+    if ((op == CT_OP_REDUCE_SCATTER && a % b != 0) || (op == CT_OP_ALL_GATHER && b % a != 0))
+        return ct_error_set(err, CT_EBUG,
+                            "%s: %" PRId64 " elements in and %" PRId64
+                            " out, one must be a multiple of the other",
+                            ct_rule_info(op)->name, a, b);
+    *ret_dtype = in->dtype;
     return 0;
 }
 

@@ -105,36 +105,66 @@ void rig_deinit(struct rig *rig)
 
 /* ---- a run ---------------------------------------------------------------------------------- */
 
-static double *read_all(struct rig *rig, int count, bool grads, int64_t *ret_count)
+/* Tensors 0 .. count - 1 as numbers, one behind the other. */
+static double *numbers_of(const struct ct_plan *plan, int count, void *const *data,
+                          int64_t *ret_count)
 {
     int64_t total = 0;
     double *all = NULL;
 
     for (int i = 0; i < count; i++) {
-        const struct ct_plan_tensor *t = &rig->plan.tensors[i];
+        const struct ct_plan_tensor *t = &plan->tensors[i];
         int64_t n = ct_shape_elements(t->shape);
-        char *data = malloc(t->bytes);
         all = realloc(all, (size_t)(total + n) * sizeof *all);
-        cr_assert(data != NULL && all != NULL);
-        if (grads)
-            ct_exec_read_grad(rig->exec, i, data);
-        else
-            ct_exec_read(rig->exec, i, data);
+        cr_assert_not_null(all);
         for (int64_t k = 0; k < n; k++)
-            all[total + k] =
-                t->dtype == CT_F64 ? ((double *)(void *)data)[k] : ((float *)(void *)data)[k];
+            all[total + k] = t->dtype == CT_F64 ? ((double *)data[i])[k] : ((float *)data[i])[k];
         total += n;
-        free(data);
     }
     *ret_count = total;
     return all;
 }
 
-static void keep_results(struct run *run, struct rig *rig)
+void tensors_init(struct tensors *tensors, const struct ct_plan *plan)
 {
-    run->grads = read_all(rig, rig->plan.param_count, true, &run->grad_count);
-    run->state = read_all(rig, rig->plan.tensor_count, false, &run->state_count);
-    if (!run->exec.trace)
+    tensors->count = plan->tensor_count;
+    tensors->data = calloc((size_t)plan->tensor_count, sizeof *tensors->data);
+    cr_assert_not_null(tensors->data);
+    for (int i = 0; i < plan->tensor_count; i++) {
+        tensors->data[i] = malloc(plan->tensors[i].bytes);
+        cr_assert_not_null(tensors->data[i]);
+    }
+}
+
+void tensors_deinit(struct tensors *tensors)
+{
+    for (int i = 0; i < tensors->count; i++)
+        free(tensors->data[i]);
+    free(tensors->data);
+}
+
+/* What rank 0 keeps; the other ranks give their parts. */
+static void keep_results(struct run *run, struct rig *rig, int rank)
+{
+    const struct ct_plan *plan = &rig->plan;
+    struct tensors tensors;
+    struct ct_error err = {0};
+
+    tensors_init(&tensors, plan);
+    int code = ct_exec_collect(rig->exec, rank == 0 ? tensors.data : NULL, &err);
+    cr_assert_eq(code, 0, "%s", err.text);
+    if (rank == 0) {
+        run->state = numbers_of(plan, plan->tensor_count, tensors.data, &run->state_count);
+        run->digests[0] = ct_exec_digest_tensors(plan, tensors.data);
+    }
+    for (int i = 0; i < plan->param_count && plan->shards == 1; i++)
+        ct_exec_read_grad(rig->exec, i, tensors.data[i]);
+    if (rank == 0 && plan->shards == 1)
+        run->grads = numbers_of(plan, plan->param_count, tensors.data, &run->grad_count);
+    tensors_deinit(&tensors);
+    if (plan->shards == 1)
+        run->digests[rank] = ct_exec_digest(rig->exec);
+    if (rank != 0 || !run->exec.trace)
         return;
     size_t bytes = (size_t)rig->plan.step.program.op_count * sizeof *run->trace;
     run->trace = malloc(bytes);
@@ -152,6 +182,7 @@ static void train(struct run *run, struct ct_job *job, struct ct_group *group, i
     struct run local = *run;
     struct rig rig;
 
+    local.options.rank = rank;
     cr_assert(x != NULL && labels != NULL);
     if (rank != 0)
         local.exec = (struct ct_exec_options){0};
@@ -176,9 +207,7 @@ static void train(struct run *run, struct ct_job *job, struct ct_group *group, i
             run->norms[step] = result.grad_norm;
         }
     }
-    run->digests[rank] = ct_exec_digest(rig.exec);
-    if (rank == 0)
-        keep_results(run, &rig);
+    keep_results(run, &rig, rank);
     rig_deinit(&rig);
     free(x);
     free(labels);

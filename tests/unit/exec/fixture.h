@@ -25,9 +25,9 @@ struct run {
     double losses[FIXTURE_MAX_STEPS];
     int64_t correct[FIXTURE_MAX_STEPS];
     double norms[FIXTURE_MAX_STEPS];
-    uint64_t digests[FIXTURE_MAX_WORLD]; /* of each rank, at the end */
-    double
-        *grads; /* rank 0: all gradients of the last step, in f64, one parameter after the other */
+    uint64_t digests[FIXTURE_MAX_WORLD]; /* of each rank, at the end; of rank 0 when sharded */
+    double *grads; /* rank 0: all gradients of the last step, in f64, one parameter after the other;
+                      NULL when sharded */
     double *state; /* rank 0: all tensors at the end */
     int64_t grad_count, state_count;
     struct ct_exec_event *trace; /* rank 0, when exec.trace is set */
@@ -55,6 +55,15 @@ int64_t sample_labels(const struct ct_model_spec *spec);
 /* Samples first .. first + rows - 1 of the made-up data. */
 void fill_rows(const struct ct_model_spec *spec, int64_t first, int64_t rows, void *x,
                int32_t *labels);
+
+/* Room on the host for all tensors of a plan. */
+struct tensors {
+    int count;
+    void **data;
+};
+
+void tensors_init(struct tensors *tensors, const struct ct_plan *plan);
+void tensors_deinit(struct tensors *tensors);
 
 /* One rank without a world: plan, device, executor. */
 struct rig {

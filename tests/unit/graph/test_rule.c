@@ -64,7 +64,7 @@ Test(rule, operands_that_do_not_fit_are_named)
         {CT_OP_LINEAR, {{2, {32, 64}}, {2, {10, 64}}, {1, {11}}}, "linear: operand b"},
         {CT_OP_ADD, {{1, {6}}, {1, {7}}}, "add: operand b"},
         {CT_OP_RELU_BW, {{1, {6}}}, "relu_bw: operand y is missing"},
-        {CT_OP_ALL_REDUCE, {{1, {6}}}, "all_reduce: works in place"},
+        {CT_OP_ALL_REDUCE, {{1, {6}}}, "all_reduce: needs an input and an output"},
     };
 
     for (size_t i = 0; i < CT_COUNT(rows); i++) {
@@ -97,6 +97,27 @@ Test(rule, communication_ops_have_names_and_work_in_place)
     cr_assert_not(ct_op_is_comm(CT_OP_ADAMW));
     cr_assert_str_eq(ct_rule_info(CT_OP_ALL_REDUCE)->name, "all_reduce");
     cr_assert_eq(ct_rule_info(CT_OP_ALL_REDUCE)->in_place, 0);
+}
+
+Test(rule, communication_ops_take_parts_and_wholes_that_fit)
+{
+    static const struct {
+        int op;
+        int64_t in, out;
+        int code;
+    } rows[] = {
+        {CT_OP_ALL_REDUCE, 12, 12, 0},          {CT_OP_ALL_REDUCE, 12, 6, CT_EBUG},
+        {CT_OP_REDUCE_SCATTER, 12, 3, 0},       {CT_OP_REDUCE_SCATTER, 12, 5, CT_EBUG},
+        {CT_OP_REDUCE_SCATTER, 3, 12, CT_EBUG}, {CT_OP_ALL_GATHER, 3, 12, 0},
+        {CT_OP_ALL_GATHER, 5, 12, CT_EBUG},
+    };
+
+    for (size_t i = 0; i < CT_COUNT(rows); i++) {
+        struct ct_kernel_args args = {.in = {given(CT_F32, ct_shape1(rows[i].in))},
+                                      .out = {given(CT_F32, ct_shape1(rows[i].out))}};
+        enum ct_dtype dtype;
+        cr_assert_eq(ct_rule_complete(rows[i].op, &args, &dtype, NULL), rows[i].code, "row %zu", i);
+    }
 }
 
 Test(rule, only_ops_with_the_attribute_accumulate)
