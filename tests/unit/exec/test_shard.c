@@ -13,7 +13,7 @@
 TestSuite(shard, .timeout = 60);
 
 static const struct ct_layer_spec cnn[] = {
-    {.kind = CT_LAYER_CONV, .out = 5, .kernel = 3, .pad = 1, .act = CT_ACT_RELU},
+    {.kind = CT_LAYER_CONV2D, .out = 5, .kernel = 3, .pad = 1, .act = CT_ACT_RELU},
     {.kind = CT_LAYER_MAXPOOL, .kernel = 2, .stride = 1},
     {.kind = CT_LAYER_FLATTEN},
     {.kind = CT_LAYER_LINEAR, .out = 7, .act = CT_ACT_TANH},
