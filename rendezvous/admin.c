@@ -15,9 +15,8 @@ void ct_service_answer(struct ct_service *service, uint64_t link, int code, cons
     ct_service_send(service, link, &message);
 }
 
-/* Does the operator mean this job, and may he ask for it? */
-static bool is_meant(const struct ct_service *service, const struct ct_service_link *link,
-                     const struct ct_service_job *job)
+bool ct_admin_means(const struct ct_service *service, const struct ct_service_link *link,
+                    const struct ct_service_job *job)
 {
     const char *name = ct_rdzv_name(job->core);
     if (link->job_name[0] != '\0')
@@ -62,7 +61,7 @@ static void answer_status(struct ct_service *service, uint64_t now_ms,
     if (json)
         (void)ct_buf_puts(&text, "{\"jobs\":[");
     for (const struct ct_service_job *job = service->jobs; job != NULL; job = job->next) {
-        if (!is_meant(service, link, job))
+        if (!ct_admin_means(service, link, job))
             continue;
         if (count++ > 0)
             (void)ct_buf_puts(&text, json ? "," : "\n");
@@ -82,12 +81,11 @@ static void answer_status(struct ct_service *service, uint64_t now_ms,
     ct_buf_deinit(&text);
 }
 
-/* The one job that an order is for; NULL when it was answered instead. */
-static struct ct_service_job *job_of(struct ct_service *service, const struct ct_service_link *link)
+struct ct_service_job *ct_admin_job(struct ct_service *service, const struct ct_service_link *link)
 {
     struct ct_service_job *found = NULL;
     for (struct ct_service_job *job = service->jobs; job != NULL; job = job->next) {
-        if (!is_meant(service, link, job))
+        if (!ct_admin_means(service, link, job))
             continue;
         if (found != NULL) {
             struct ct_buf text;
@@ -123,7 +121,7 @@ void ct_service_on_admin(struct ct_service *service, uint64_t now_ms, struct ct_
         answer_status(service, now_ms, link, m->json != 0);
         return;
     }
-    struct ct_service_job *job = job_of(service, link);
+    struct ct_service_job *job = ct_admin_job(service, link);
     if (job == NULL)
         return;
     struct ct_rdzv_order order = {

@@ -1,4 +1,4 @@
-/* What operators ask of the rendezvous: status, drain, cordon, uncordon.
+/* What operators ask of the rendezvous: status, drain, cordon, uncordon, flight.
  *
  *      ctrun status ... --> HELLO role "admin", ADMIN --> service --> status: answered here, at
  * once |         others: an order to the core, printed         <-- ADMIN_REPLY
@@ -29,6 +29,23 @@ void ct_service_on_admin(struct ct_service *service, uint64_t now_ms, struct ct_
 
 /* Answer an operator. */
 void ct_service_answer(struct ct_service *service, uint64_t link, int code, const char *text);
+
+/* Does the operator mean this job, and may he ask for it? */
+bool ct_admin_means(const struct ct_service *service, const struct ct_service_link *link,
+                    const struct ct_service_job *job);
+
+/* The one job that he means; NULL when he was told instead why there is none. */
+struct ct_service_job *ct_admin_job(struct ct_service *service, const struct ct_service_link *link);
+
+/* ---- look.c: what are the ranks at? ---- */
+
+/* An operator asks: he gets the round, or the nodes that he names get the question. */
+void ct_service_on_look(struct ct_service *service, const struct ct_service_link *link,
+                        const struct ct_msg_look *m);
+
+/* A node of the link's job answers: to the operator, if he is still there. */
+void ct_service_on_seen(struct ct_service *service, const struct ct_service_link *link,
+                        const struct ct_msg_seen *m);
 
 /* ---- admin_text.c ---- */
 

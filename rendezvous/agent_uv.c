@@ -298,6 +298,11 @@ void ct_agent_store_waits(struct ct_agent *agent, const struct ct_msg_store_wait
     ct_member_store_waits(&agent->member, waits);
 }
 
+void ct_agent_seen(struct ct_agent *agent, const struct ct_msg_seen *seen)
+{
+    ct_member_seen(&agent->member, seen);
+}
+
 void ct_agent_failure(struct ct_agent *agent, const struct ct_rdzv_failure *failure,
                       uint64_t age_ms)
 {

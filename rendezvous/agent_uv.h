@@ -59,6 +59,9 @@ void ct_agent_progress(struct ct_agent *agent, const struct ct_msg_progress *pro
  * s: to be told again meanwhile. */
 void ct_agent_store_waits(struct ct_agent *agent, const struct ct_msg_store_waits *waits);
 
+/* The answer to on_look. */
+void ct_agent_seen(struct ct_agent *agent, const struct ct_msg_seen *seen);
+
 /* A worker of `failure->generation` failed, `age_ms` ago. The host and the moment on the clock here
  * are filled in. */
 void ct_agent_failure(struct ct_agent *agent, const struct ct_rdzv_failure *failure,

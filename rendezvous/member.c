@@ -411,6 +411,10 @@ void ct_member_message(struct ct_member *member, uint64_t now_ms, const struct c
         if (member->on.on_drain != NULL)
             member->on.on_drain(member->on.context, message->drain.text);
         break;
+    case CT_MSG_LOOK:
+        if (member->on.on_look != NULL)
+            member->on.on_look(member->on.context, &message->look);
+        break;
     case CT_MSG_CLOSE:
         on_close(member, &message->close);
         break;
@@ -526,6 +530,13 @@ void ct_member_store_waits(struct ct_member *member, const struct ct_msg_store_w
 {
     struct ct_message message = {.type = CT_MSG_STORE_WAITS, .store_waits = *waits};
     if (waits->generation == member->acting && member->phase == CT_MEMBER_JOINED)
+        member->io.send(member->io.context, &message);
+}
+
+void ct_member_seen(struct ct_member *member, const struct ct_msg_seen *seen)
+{
+    struct ct_message message = {.type = CT_MSG_SEEN, .seen = *seen};
+    if (member->phase == CT_MEMBER_JOINED)
         member->io.send(member->io.context, &message);
 }
 

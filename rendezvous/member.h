@@ -86,6 +86,10 @@ struct ct_agent_callbacks {
      * a step boundary and on_released follow. NULL: not told. */
     void (*on_drain)(void *context, const char *text);
 
+    /* An operator wants to know what the ranks of this node are at: answer with ct_agent_seen.
+     * NULL: he is not answered. */
+    void (*on_look)(void *context, const struct ct_msg_look *look);
+
     /* The job is over, for all nodes alike. */
     void (*on_closed)(void *context, const struct ct_rdzv_result *result);
 
@@ -196,6 +200,7 @@ void ct_member_healed(struct ct_member *member, uint64_t generation);
 int ct_member_publish(struct ct_member *member, const struct ct_msg_publish *publication);
 void ct_member_progress(struct ct_member *member, const struct ct_msg_progress *progress);
 void ct_member_store_waits(struct ct_member *member, const struct ct_msg_store_waits *waits);
+void ct_member_seen(struct ct_member *member, const struct ct_msg_seen *seen);
 void ct_member_failure(struct ct_member *member, uint64_t now_ms,
                        const struct ct_rdzv_failure *failure);
 void ct_member_done(struct ct_member *member, uint64_t generation);

@@ -451,6 +451,9 @@ static void on_member_message(struct ct_service *service, uint64_t now_ms,
     case CT_MSG_STORE_WAITS:
         on_store_waits(link->job, now_ms, &message->store_waits);
         return;
+    case CT_MSG_SEEN:
+        ct_service_on_seen(service, link, &message->seen);
+        return;
     case CT_MSG_ROSTER:
         if (message->roster.generation == ct_rdzv_roster(link->job->core)->generation)
             ct_service_send_part(link->job, link->number, message->roster.first);
@@ -519,7 +522,9 @@ void ct_service_message(struct ct_service *service, uint64_t now_ms, uint64_t nu
         violation(service, link, "a message before HELLO");
     else if (link->admin && message->type == CT_MSG_ADMIN)
         ct_service_on_admin(service, now_ms, link, &message->admin);
-    else if (link->admin || message->type == CT_MSG_ADMIN)
+    else if (link->admin && message->type == CT_MSG_LOOK)
+        ct_service_on_look(service, link, &message->look);
+    else if (link->admin || message->type == CT_MSG_ADMIN || message->type == CT_MSG_LOOK)
         violation(service, link, "a message that does not go with the role in HELLO");
     else if (message->type == CT_MSG_JOIN)
         on_join(service, now_ms, link, &message->join);

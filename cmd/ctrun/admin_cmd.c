@@ -6,7 +6,6 @@
 #include "base/str.h"
 #include "rendezvous/admin.h"
 
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,20 +67,20 @@ static int sort_words(const struct verb *verb, char **argv, struct admin_request
         const char *word = argv[i], *next = argv[i + 1], *value;
 
         if (verb->takes_view && strcmp(word, "--json") == 0)
-            request->message.json = 1;
+            request->ask.admin.json = 1;
         else if (verb->takes_view && strcmp(word, "--watch") == 0)
             request->watch = true;
         else if (verb->takes_host && (value = value_of(word, next, "reason", &i)) != NULL)
-            request->message.reason = value;
+            request->ask.admin.reason = value;
         else if (verb->takes_for && (value = value_of(word, next, "for", &i)) != NULL) {
-            if (ct_parse_duration_ms(value, &request->message.for_ms) != 0 ||
-                request->message.for_ms == 0)
+            if (ct_parse_duration_ms(value, &request->ask.admin.for_ms) != 0 ||
+                request->ask.admin.for_ms == 0)
                 return ct_error_set(err, CT_EUSAGE,
                                     "--for wants a time such as 30m or 2h, not \"%s\"", value);
         } else if (strncmp(word, "-", 1) != 0) {
-            if (!verb->takes_host || request->message.host[0] != '\0')
+            if (!verb->takes_host || request->ask.admin.host[0] != '\0')
                 return ct_error_set(err, CT_EUSAGE, "unexpected argument \"%s\"", word);
-            request->message.host = word;
+            request->ask.admin.host = word;
         } else if (count + 3 > ARGS) {
             return ct_error_set(err, CT_EUSAGE, "too many options");
         } else {
@@ -91,22 +90,9 @@ static int sort_words(const struct verb *verb, char **argv, struct admin_request
         }
     }
     rest[count] = NULL;
-    if (verb->takes_host && request->message.host[0] == '\0')
+    if (verb->takes_host && request->ask.admin.host[0] == '\0')
         return ct_error_set(err, CT_EUSAGE, "which host? It is named as `ctrun status` shows it");
     return count;
-}
-
-/* USER@HOST, who gives the order. */
-static void sign(struct admin_request *request)
-{
-    char host[128] = "";
-    const struct passwd *user = getpwuid(geteuid());
-
-    if (gethostname(host, sizeof host - 1) != 0)
-        host[0] = '\0';
-    (void)snprintf(request->author, sizeof request->author, "%.100s@%s",
-                   user != NULL ? user->pw_name : "?", host);
-    request->message.author = request->author;
 }
 
 static int print(const struct ct_buf *text)
@@ -129,7 +115,7 @@ static int ask(const struct verb *verb, const struct admin_request *request)
     ct_buf_init(&text, 0);
     do {
         ct_buf_clear(&text);
-        if (request->watch && request->message.json == 0)
+        if (request->watch && request->ask.admin.json == 0)
             (void)ct_buf_puts(&text, "\033[H\033[2J");
         rc = admin_ask(request, &text, &err);
         if (rc == 0)
@@ -145,7 +131,8 @@ int ct_cmd_admin(int argc, char **argv)
 {
     const struct verb *verb = verbs;
     struct ct_config_errors *errs = calloc(1, sizeof *errs);
-    struct admin_request request = {.message = {.host = "", .reason = ""}};
+    struct admin_request request = {
+        .ask = {.type = CT_MSG_ADMIN, .admin = {.host = "", .reason = ""}}};
     struct ct_error err = {0};
     char *rest[ARGS];
     int status;
@@ -155,7 +142,7 @@ int ct_cmd_admin(int argc, char **argv)
         verb++;
     if (errs == NULL)
         return complain(verb, CT_ENOMEM, "out of memory");
-    request.message.verb = (uint8_t)verb->verb;
+    request.ask.admin.verb = (uint8_t)verb->verb;
     int count = sort_words(verb, argv, &request, rest, &err);
     struct ct_config_input input = {.argc = count, .argv = rest, .env = environ};
     int rc = count < 0 ? count : ct_config_load(&request.cfg, &input, errs);
@@ -174,7 +161,8 @@ int ct_cmd_admin(int argc, char **argv)
         (void)fputs(verb->usage, stdout);
         status = 0;
     } else {
-        sign(&request);
+        admin_sign(&request);
+        request.ask.admin.author = request.author;
         status = ask(verb, &request);
     }
     if (count >= 0)

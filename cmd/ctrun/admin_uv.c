@@ -9,12 +9,19 @@
 #include "net/key.h"
 #include "rendezvous/admin.h"
 
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 #include <uv.h>
 
-enum { DEFAULT_PORT = 29400, ANSWER_MS = 10 * 1000, CONNECT_MS = 3000, GLANCE_MS = 300 };
+enum {
+    DEFAULT_PORT = 29400,
+    ANSWER_MS = 10 * 1000,
+    PART_MS = 3000, /* between two parts of an answer */
+    CONNECT_MS = 3000,
+    GLANCE_MS = 300,
+};
 
 struct question {
     const struct admin_request *request;
@@ -27,7 +34,19 @@ struct question {
     uint32_t connect_ms;
     int code;
     bool answered;
+    bool partial; /* parts of the answer have come */
 };
+
+void admin_sign(struct admin_request *request)
+{
+    char host[128] = "";
+    const struct passwd *user = getpwuid(geteuid());
+
+    if (gethostname(host, sizeof host - 1) != 0)
+        host[0] = '\0';
+    (void)snprintf(request->author, sizeof request->author, "%.100s@%s",
+                   user != NULL ? user->pw_name : "?", host);
+}
 
 static void answer(struct question *question, int code)
 {
@@ -47,13 +66,30 @@ static void on_open(struct ct_conn *conn)
                   .host = question->request->author,
                   .role = "admin"},
     };
-    struct ct_message message = {.type = CT_MSG_ADMIN, .admin = question->request->message};
     int rc = ct_conn_send(conn, &hello, question->err);
 
     if (rc == 0)
-        rc = ct_conn_send(conn, &message, question->err);
+        rc = ct_conn_send(conn, &question->request->ask, question->err);
     if (rc != 0)
         answer(question, rc);
+}
+
+static void on_late(uv_timer_t *timer);
+
+/* One of several parts of the answer has come; NULL: none did in time. */
+static void take_part(struct question *question, const struct ct_message *message)
+{
+    struct ct_message next = {.type = 0};
+    bool is_last = question->request->take(question->request->context, message, &next);
+    int rc = 0;
+
+    question->partial = true;
+    if (next.type != 0)
+        rc = ct_conn_send(question->conn, &next, question->err);
+    if (rc != 0 || is_last)
+        answer(question, rc);
+    else
+        (void)uv_timer_start(&question->timer, on_late, PART_MS, 0);
 }
 
 static void on_message(struct ct_conn *conn, const struct ct_message *message)
@@ -72,6 +108,8 @@ static void on_message(struct ct_conn *conn, const struct ct_message *message)
         else if (ct_buf_append(question->text, reply->text.data, reply->text.size) != 0)
             (void)ct_error_set(question->err, CT_ENOMEM, "no memory for the answer");
         answer(question, reply->code);
+    } else if (question->request->take != NULL && !question->answered) {
+        take_part(question, message);
     }
 }
 
@@ -91,7 +129,11 @@ static void on_late(uv_timer_t *timer)
 {
     struct question *question = timer->data;
 
-    if (!question->answered)
+    if (question->answered)
+        return;
+    if (question->partial)
+        take_part(question, NULL);
+    else
         answer(question, ct_error_set(question->err, CT_ETIMEOUT, "%s did not answer within %d s",
                                       ct_conn_peer(question->conn), ANSWER_MS / 1000));
 }
@@ -113,7 +155,7 @@ static int ask(struct question *question, const char *text, const struct ct_key 
         rc = uv_loop_init(&question->loop);
     if (rc != 0)
         return rc;
-    question->answered = false;
+    question->answered = question->partial = false;
     (void)uv_timer_init(&question->loop, &question->timer);
     question->timer.data = question;
     (void)uv_timer_start(&question->timer, on_late, ANSWER_MS, 0);
@@ -171,15 +213,17 @@ static int ask_local(struct question *question)
     char paths[MEET_SOCKETS][MEET_PATH], endpoint[MEET_PATH + 8];
     struct ct_error none = {0};
     size_t count = meet_find(environ, paths), answers = 0;
-    bool is_status = question->request->message.verb == CT_ADMIN_STATUS;
+    const struct ct_message *asked = &question->request->ask;
+    bool is_status = asked->type == CT_MSG_ADMIN && asked->admin.verb == CT_ADMIN_STATUS;
+    bool is_look = asked->type == CT_MSG_LOOK && question->job[0] != '\0';
 
-    if (count > 1 && !is_status)
+    if (count > 1 && !is_status && !is_look)
         return too_many(paths, count, question->err);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && (is_status || answers == 0); i++) {
         size_t before = question->text->size;
 
         (void)snprintf(endpoint, sizeof endpoint, "unix:%.*s", MEET_PATH - 1, paths[i]);
-        if (count > 1 && question->request->message.json == 0)
+        if (count > 1 && is_status && asked->admin.json == 0)
             (void)ct_buf_printf(question->text, "%s--rdzv_endpoint %s\n", before > 0 ? "\n" : "",
                                 endpoint);
         int rc = ask(question, endpoint, NULL);

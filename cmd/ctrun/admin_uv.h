@@ -1,8 +1,8 @@
-/* One question to the rendezvous of a running job, for status, drain, cordon and uncordon.
+/* One question to the rendezvous of a running job, for status, drain, cordon, uncordon and flight.
  *
  * The rendezvous is the one of --rdzv_endpoint (each of a list in turn). Without one it is what a
- * ctrun of this user hosts on this machine (meet.h): status asks all of them, an order goes to the
- * only one. */
+ * ctrun of this user hosts on this machine (meet.h): status asks all of them, flight those of the
+ * job that is named, an order goes to the only one. */
 #ifndef CT_CTRUN_ADMIN_UV_H
 #define CT_CTRUN_ADMIN_UV_H
 
@@ -10,16 +10,24 @@
 #include "config/config.h"
 #include "wire/wire.h"
 
-/* What a command line comes to: the job's whereabouts, the host, the command's own options. */
+/* What a command line comes to: the job's whereabouts, the question. */
 struct admin_request {
     struct ct_config cfg;
-    struct ct_msg_admin message; /* what is asked; its strings are argv's or literals */
-    bool watch;
+    struct ct_message ask; /* ADMIN or LOOK; its strings are argv's or literals */
+    bool watch;            /* status: again and again */
     char author[256];
+
+    /* Answers other than ADMIN_REPLY and REFUSE, if any come: true, it was the last. NULL: nothing
+     * came for 3 s. What is left in `ret_next` is sent (type 0: nothing). */
+    bool (*take)(void *context, const struct ct_message *answer, struct ct_message *ret_next);
+    void *context;
 };
 
-/* Ask and append the answer to `ret_text`. 0, or the code of the answer or of the connection with
- * its sentence. */
+/* USER@HOST, who asks. */
+void admin_sign(struct admin_request *request);
+
+/* Ask and append the answer's text to `ret_text`. 0, or the code of the answer or of the connection
+ * with its sentence. */
 int admin_ask(const struct admin_request *request, struct ct_buf *ret_text, struct ct_error *err);
 
 #endif

@@ -23,7 +23,7 @@ int ct_cmd_slurm(int argc, char **argv);
  * or uncordon. */
 int ct_cmd_admin(int argc, char **argv);
 
-/* flight_cmd.c: the flight recorders of the ranks on this machine. */
+/* flight_cmd.c: the flight recorders of the ranks on this machine, or of a whole job. */
 int ct_cmd_flight(int argc, char **argv);
 
 /* main.c: what ctrun can do; its version. */

@@ -2,11 +2,11 @@
 #include "inquiry_uv.h"
 
 #include "base/assert.h"
-#include "base/fs.h"
 #include "base/str.h"
 #include "launch/diagnose_uv.h"
 #include "launch/traces.h"
 #include "node_state_uv.h"
+#include "recorders_uv.h"
 #include "round.h"
 
 #include <stdio.h>
@@ -124,8 +124,7 @@ static void take_rank(struct inquiry *inquiry, uint32_t i, struct ct_ticks_pair 
     (void)ct_traces_add(traces, &source, now);
 }
 
-/* Add this node's ranks; of a round whose workers are gone, as they were when last looked at. */
-static void take(struct inquiry *inquiry, struct ct_traces *traces)
+void inquiry_take(struct inquiry *inquiry, struct ct_traces *traces)
 {
     const struct node *node = inquiry->node;
     uint32_t before = traces->all.ranks.count;
@@ -144,68 +143,11 @@ static void look(struct inquiry *inquiry)
 
     if (ct_traces_init(&traces, inquiry->generation, inquiry->node->job->slots) != 0)
         return;
-    take(inquiry, &traces);
+    inquiry_take(inquiry, &traces);
     ct_buf_clear(&inquiry->own);
     if (traces.all.ranks.count > 0 && ct_traces_print_frame(&traces, &inquiry->own) == 0)
         inquiry->own_generation = inquiry->generation;
     ct_traces_deinit(&traces);
-}
-
-/* ---- what is left in the log folder -----------------------------------------------------------*/
-
-/* A recorder on its way to a file: a copy, for the worker may go. */
-struct page {
-    uv_work_t work;
-    char path[4096];
-    struct ct_ticks_pair now;
-    struct ct_worker_record record;
-};
-
-static void write_page(uv_work_t *work)
-{
-    struct page *page = work->data;
-    struct ct_error err = {0};
-    struct ct_buf text;
-
-    ct_buf_init(&text, 0);
-    if (ct_flight_print_json(&page->record, page->now, &text) == 0)
-        (void)ct_fs_replace(page->path, text.data, text.size, &err);
-    ct_buf_deinit(&text);
-}
-
-static void on_written(uv_work_t *work, int status)
-{
-    (void)status;
-    free(work->data);
-}
-
-static void write_recorder(struct node *node, uint32_t rank, const struct ct_worker_record *record)
-{
-    struct page *page = aligned_alloc(_Alignof(struct page), sizeof *page);
-
-    if (page == NULL)
-        return;
-    page->work.data = page;
-    page->now = ct_ticks_now();
-    memcpy((void *)&page->record, record, sizeof page->record);
-    (void)snprintf(page->path, sizeof page->path, "%s/flight_rank_%04u.g%llu.json",
-                   node->job->folder.path, rank, (unsigned long long)node->round->generation);
-    if (uv_queue_work(&node->loop, &page->work, write_page, on_written) != 0)
-        free(page);
-}
-
-static void write_recorders(struct node *node)
-{
-    if (!node->job->folder.stays || !ct_workers_running(node->workers))
-        return;
-    for (uint32_t i = 0; i < node->job->slots; i++) {
-        struct ct_worker_trace worker;
-
-        if (ct_workers_trace(node->workers, i, &worker) &&
-            ct_flight_turns(&worker.record->flight) > 0)
-            write_recorder(node, node->round->nodes[node->round->self].first_rank + i,
-                           worker.record);
-    }
 }
 
 /* ---- the verdict ------------------------------------------------------------------------------*/
@@ -229,7 +171,7 @@ static void settle(struct inquiry *inquiry, const struct inquiry_answer *answer,
     if (!print)
         return;
     ct_log_event(&inquiry->node->log, CT_LOG_WARN, "verdict", "%s", answer->text);
-    write_recorders(inquiry->node);
+    recorders_keep(inquiry->node);
 }
 
 /* This question is answered: who asked is told, and the next one may come. */
@@ -291,7 +233,7 @@ static void on_limit(uv_timer_t *timer)
     struct inquiry *inquiry = timer->data;
 
     if (inquiry->traces.all.ranks.count == 0)
-        take(inquiry, &inquiry->traces);
+        inquiry_take(inquiry, &inquiry->traces);
     judge(inquiry); /* with what has come */
 }
 
@@ -411,7 +353,7 @@ void inquiry_start(struct inquiry *inquiry, uint64_t limit_ms,
         ask(inquiry);
         return;
     }
-    take(inquiry, &inquiry->traces);
+    inquiry_take(inquiry, &inquiry->traces);
     judge(inquiry);
 }
 
@@ -442,7 +384,7 @@ void inquiry_dead(struct inquiry *inquiry, uint32_t rank)
     if (inquiry->answer.kind != CT_VERDICT_NONE ||
         ct_traces_init(&traces, inquiry->generation, inquiry->node->job->slots) != 0)
         return;
-    take(inquiry, &traces);
+    inquiry_take(inquiry, &traces);
     ct_buf_init(&text, TEXT_BYTES);
     if (ct_verdict_dead(&traces.all, rank, &verdict)) {
         ct_verdict_print(&verdict, &text);

@@ -14,7 +14,7 @@
  *
  * A round gets one verdict: what fails after it is its echo. It is printed by who asked, by node 0,
  * and by the culprit's node; each of them leaves the flight recorders of its ranks in the log
- * folder. */
+ * folder (recorders_uv.h). */
 #ifndef CT_CTRUN_INQUIRY_UV_H
 #define CT_CTRUN_INQUIRY_UV_H
 
@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 struct ct_msg_store_reply;
+struct ct_traces;
 struct ct_worker_failure;
 struct inquiry;
 struct node;
@@ -46,6 +47,10 @@ void inquiry_begin(struct inquiry *inquiry);
  * same answer; more get CT_VERDICT_NONE at once. */
 void inquiry_start(struct inquiry *inquiry, uint64_t limit_ms,
                    void (*done)(void *context, const struct inquiry_answer *answer), void *context);
+
+/* Add what the ranks of this node are at; of a round whose workers are gone, what they were last
+ * seen at. */
+void inquiry_take(struct inquiry *inquiry, struct ct_traces *traces);
 
 /* A worker has ended badly: say DEAD, and in which call, from what is seen here. */
 void inquiry_dead(struct inquiry *inquiry, uint32_t rank);

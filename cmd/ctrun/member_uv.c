@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/str.h"
+#include "recorders_uv.h"
 #include "round.h"
 
 #include <signal.h>
@@ -430,6 +431,11 @@ static void on_drain(void *context, const char *text)
     node_drain(node);
 }
 
+static void on_look(void *context, const struct ct_msg_look *look)
+{
+    recorders_tell(context, look);
+}
+
 static void on_link(void *context, bool connected, const char *why)
 {
     struct node *node = context;
@@ -461,6 +467,7 @@ const struct ct_agent_callbacks member_agent_callbacks = {
     .on_store_reply = messages_store_reply,
     .on_published = messages_published,
     .on_drain = on_drain,
+    .on_look = on_look,
     .on_closed = on_closed,
     .on_released = on_released,
     .on_link = on_link,

@@ -67,22 +67,23 @@ static struct host this_host(void)
     return host;
 }
 
-/* The turns that the ring may still have: from `first` to the return value. */
-static uint64_t span_of(const struct ct_worker_record *record, uint64_t *ret_first)
+/* The turns that are wanted and that the ring may still have: from `first` to the return value. */
+static uint64_t span_of(const struct ct_worker_record *record, uint32_t calls, uint64_t *ret_first)
 {
     uint64_t turns = ct_flight_turns(&record->flight);
+    uint64_t wanted = CT_MIN(calls, (uint32_t)CT_FLIGHT_ENTRIES);
 
-    *ret_first = turns > CT_FLIGHT_ENTRIES ? turns - CT_FLIGHT_ENTRIES + 1 : 1;
+    *ret_first = turns > wanted ? turns - wanted + 1 : 1;
     return turns;
 }
 
-int ct_flight_print(const struct ct_worker_record *record, struct ct_ticks_pair now,
+int ct_flight_print(const struct ct_worker_record *record, struct ct_ticks_pair now, uint32_t calls,
                     struct ct_buf *to)
 {
     struct ct_record_view view;
     struct ct_sites sites;
     struct line line;
-    uint64_t first, last = span_of(record, &first);
+    uint64_t first, last = span_of(record, calls, &first);
 
     ct_worker_record_read(record, &view);
     ct_sites_init(&sites, &view);
@@ -121,12 +122,12 @@ static void put_ago(struct ct_buf *to, const char *key, double ms)
 }
 
 int ct_flight_print_json(const struct ct_worker_record *record, struct ct_ticks_pair now,
-                         struct ct_buf *to)
+                         uint32_t calls, struct ct_buf *to)
 {
     struct ct_record_view view;
     struct ct_sites sites;
     struct line line;
-    uint64_t first, last = span_of(record, &first);
+    uint64_t first, last = span_of(record, calls, &first);
     const char *separator = "\n";
 
     ct_worker_record_read(record, &view);

@@ -55,11 +55,11 @@ int ct_traces_add_frame(struct ct_traces *traces, const void *frame, size_t size
 /* Append all as a TRACES frame. */
 int ct_traces_print_frame(const struct ct_traces *traces, struct ct_buf *to);
 
-/* A flight recorder as text or as a JSON object, newest call last: what `ctrun flight` shows and
- * what is left in the log folder. */
-int ct_flight_print(const struct ct_worker_record *record, struct ct_ticks_pair now,
+/* A flight recorder as text or as a JSON object, with at most so many calls, newest last: what
+ * `ctrun flight` shows and what is left in the log folder. */
+int ct_flight_print(const struct ct_worker_record *record, struct ct_ticks_pair now, uint32_t calls,
                     struct ct_buf *to);
 int ct_flight_print_json(const struct ct_worker_record *record, struct ct_ticks_pair now,
-                         struct ct_buf *to);
+                         uint32_t calls, struct ct_buf *to);
 
 #endif

@@ -417,6 +417,11 @@ bool ct_verdict_find(const struct ct_msg_traces *traces, struct ct_verdict *ret_
     return found;
 }
 
+bool ct_verdict_stands(const struct ct_verdict *verdict)
+{
+    return verdict->kind != CT_VERDICT_NONE && verdict->since_ms >= CT_VERDICT_SILENT_MS;
+}
+
 static bool judge_dead(struct ct_evidence *evidence, uint32_t rank, struct ct_verdict *ret_verdict)
 {
     struct ct_verdict verdict = {.kind = CT_VERDICT_DEAD,

@@ -68,6 +68,12 @@ struct ct_verdict {
  * is found, or there is no memory for it. The verdict points into the traces. */
 bool ct_verdict_find(const struct ct_msg_traces *traces, struct ct_verdict *ret_verdict);
 
+/* Does the verdict say more than that ranks are on their way? For who asks about a job that may be
+ * well: its nodes are looked at one after the other, and somebody waits for somebody at each
+ * moment.
+ */
+bool ct_verdict_stands(const struct ct_verdict *verdict);
+
 /* The verdict on a rank whose process has ended badly, whether anybody waits for it by now or not;
  * false when the traces do not have it, or it made no call. */
 bool ct_verdict_dead(const struct ct_msg_traces *traces, uint32_t rank,

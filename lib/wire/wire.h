@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 enum {
-    CT_WIRE_PROTOCOL = 3,       /* what HELLO and WELCOME compare */
+    CT_WIRE_PROTOCOL = 4,       /* what HELLO and WELCOME compare */
     CT_WIRE_MAGIC = 0x01525443, /* "CTR\x01": ctrun, frame format 1 */
     CT_WIRE_HEADER = 16,        /* bytes before the payload */
 
@@ -34,9 +34,12 @@ enum {
     CT_WIRE_TUNNEL_BYTES = 60 << 10, /* in one piece of a tunnelled connection */
     CT_WIRE_WAITS_BYTES = 16000,     /* who waits in PyTorch's store */
 
+    CT_WIRE_SEEN_BYTES = 1 << 20, /* what a node tells of its ranks' recorders, twice */
+
     /* Frame limits: payload bytes of a message, whatever its fields. */
     CT_WIRE_CONTROL = 64 << 10,
     CT_WIRE_ROSTER = 2 << 20,
+    CT_WIRE_SEEN = 2 * CT_WIRE_SEEN_BYTES + 1024,
     CT_WIRE_VALUE = CT_WIRE_VALUE_BYTES + 1024,
 };
 

@@ -208,6 +208,73 @@ Test(hangs, ctrun_flight_shows_the_calls_of_ranks_that_run_or_hang)
     proc_free(&agent);
 }
 
+/* `ctrun flight` of a job on two nodes. */
+struct look {
+    const char *endpoint, *option;
+    const char *words[3]; /* that it is to say */
+    char text[16384];     /* what it said last */
+};
+
+static bool is_said(void *context)
+{
+    struct look *look = context;
+    const char *const argv[] = {
+        proc_program("ctrun"), "flight",     "--job=none", "--rdzv_endpoint",
+        look->endpoint,        look->option, NULL};
+    struct proc flight;
+    bool said = proc_run(&flight, argv, NULL, 30) == 0;
+
+    (void)snprintf(look->text, sizeof look->text, "%s", ct_buf_str(&flight.text));
+    for (size_t i = 0; i < CT_COUNT(look->words); i++)
+        said = said && (look->words[i] == NULL || strstr(look->text, look->words[i]) != NULL);
+    proc_free(&flight);
+    return said;
+}
+
+Test(hangs, ctrun_flight_of_a_job_judges_the_ranks_of_all_nodes_at_once)
+{
+    struct proc daemon, agents[2];
+    const char *endpoint = e2e_daemon(&daemon);
+    char words[64];
+
+    (void)snprintf(words, sizeof words, "--rdzv_endpoint=%s", endpoint);
+    for (int i = 0; i < 2; i++)
+        e2e_start(&agents[i], "--nproc_per_node=2", "--nnodes=2", words, "--hang_timeout=300s",
+                  "--lease=2m", "--no_python", proc_program("../tests/programs/hangs"), "sleep",
+                  "3", "25", NULL);
+    struct look look = {.endpoint = endpoint,
+                        .option = "--calls=2",
+                        .words = {"4 ranks, of which 4 were seen", "MISSING: rank 3 (host ",
+                                  "3 ranks have waited for it"}};
+    proc_until(is_said, &look, 60, "the verdict on rank 3");
+    for (int rank = 0; rank < 4; rank++) {
+        (void)snprintf(words, sizeof words, "rank %d of 4, pid ", rank);
+        cr_assert_eq(e2e_count(look.text, words), 1, "%s", look.text);
+    }
+    cr_assert_leq(e2e_count(look.text, " s ago "), 4 * 2, "%s", look.text);
+    look = (struct look){.endpoint = endpoint,
+                         .option = "--json",
+                         .words = {"\"verdict\":{\"kind\":\"MISSING\",\"rank\":3,", "\"seen\":4,"}};
+    proc_until(is_said, &look, 30, "the same in JSON");
+
+    cr_assert_eq(kill(agents[0].pid, SIGSTOP), 0);
+    look =
+        (struct look){.endpoint = endpoint,
+                      .option = "--rank=0",
+                      .words = {"does not answer: is its ctrun stopped?", "of which 2 were seen"}};
+    proc_until(is_said, &look, 30, "that a node does not answer");
+    cr_assert_eq(kill(agents[0].pid, SIGCONT), 0);
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(kill(agents[i].pid, SIGTERM), 0);
+    for (int i = 0; i < 2; i++) {
+        (void)proc_finish(&agents[i], 60);
+        proc_free(&agents[i]);
+    }
+    (void)kill(daemon.pid, SIGKILL);
+    (void)proc_finish(&daemon, 10);
+    proc_free(&daemon);
+}
+
 Test(hangs, the_recorders_of_all_ranks_are_left_in_the_log_folder)
 {
     struct proc agent;
