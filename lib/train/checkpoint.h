@@ -7,7 +7,7 @@
  *       optim.safetensors         the optimizer's state ("exp_avg.fc1.weight", ...)
  *
  * Saving writes DIR/step_00000120.tmp, flushes every file and the directory, and renames it.
- * Publishing replaces `latest`, and only then removes what is older than the newest `keep`. A crash
+ * Publishing replaces `latest`, and only then removes what is to be kept no longer. A crash
  * or a full disk at any point leaves the older checkpoints as they were. Loading checks sizes and
  * checksums before a single tensor is changed.
  *
@@ -54,7 +54,8 @@ struct ct_ckpt_save {
     struct ct_ckpt_state state;
     const struct ct_ckpt_file *files;
     size_t file_count;
-    uint32_t keep; /* newest to keep; 0 keeps all */
+    uint32_t keep;       /* newest to keep; 0 keeps all */
+    uint64_t keep_every; /* those of steps that it divides stay as well; 0: of none */
 };
 
 /* Write a checkpoint that readers do not see yet; `ret_path` (may be NULL) gets its directory. An

@@ -168,21 +168,24 @@ static int move_into_place(const char *temporary, const char *path,
     return code != 0 ? code : ct_fs_sync_parent(path);
 }
 
-/* Remove all but the newest `keep` of the checkpoints up to `step`. Later ones, which a run that
- * was rolled back left behind, are not this run's to remove. What cannot be removed stays. */
-static void prune(const char *dir, uint64_t step, uint32_t keep)
+/* Remove all but the newest `keep` of the checkpoints up to that of `save`, and those of every
+ * keep_every-th step. Later ones, which a run that was rolled back left behind, are not this run's
+ * to remove. What cannot be removed stays. */
+static void prune(const struct ct_ckpt_save *save)
 {
     uint64_t *steps = NULL;
     size_t count = 0;
     char name[32], path[PATH_MAX];
 
-    if (keep == 0 || ct_ckpt_list(dir, &steps, &count) != 0)
+    if (save->keep == 0 || ct_ckpt_list(save->dir, &steps, &count) != 0)
         return;
-    while (count > 0 && steps[count - 1] > step)
+    while (count > 0 && steps[count - 1] > save->state.step)
         count--;
-    for (size_t i = 0; i + keep < count; i++) {
+    for (size_t i = 0; i + save->keep < count; i++) {
+        if (save->keep_every != 0 && steps[i] % save->keep_every == 0)
+            continue;
         ct_ckpt_name(steps[i], name);
-        if (ct_ckpt_join(path, dir, name, NULL) == 0)
+        if (ct_ckpt_join(path, save->dir, name, NULL) == 0)
             (void)ct_fs_remove_tree(path);
     }
     free(steps);
@@ -241,6 +244,6 @@ int ct_ckpt_publish(const struct ct_ckpt_save *save, struct ct_error *err)
     int length = snprintf(line, sizeof line, "%s\n", name);
     code = ct_fs_replace(latest, line, (size_t)length, err);
     if (code == 0)
-        prune(save->dir, save->state.step, save->keep);
+        prune(save);
     return code;
 }

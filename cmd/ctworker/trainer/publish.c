@@ -31,6 +31,7 @@ static struct ct_ckpt_save describe(const struct ct_worker *worker,
         .files = worker->snapshot.files,
         .file_count = CT_SNAPSHOT_FILES,
         .keep = (uint32_t)cfg->checkpoint.keep,
+        .keep_every = (uint64_t)cfg->checkpoint.keep_every,
     };
 
     (void)ct_str_copy(save.state.run_id, sizeof save.state.run_id, worker->run_dir.run);

@@ -150,6 +150,24 @@ Test(checkpoint, the_newest_few_are_kept)
     cr_assert_eq(folder_count(f.save.dir, "step_"), 3);
 }
 
+Test(checkpoint, those_of_every_so_many_steps_are_kept_beside_the_newest)
+{
+    struct fixture f;
+
+    fixture_init(&f, 1);
+    f.save.keep = 1;
+    f.save.keep_every = 10;
+    for (uint64_t step = 5; step <= 35; step += 5)
+        save_step(&f, step);
+    cr_assert_eq(folder_count(f.save.dir, "step_"), 4);
+    for (int step = 10; step <= 35; step += step < 30 ? 10 : 5) {
+        char name[32];
+
+        (void)snprintf(name, sizeof name, "step_%08d", step);
+        cr_assert_eq(folder_count(f.save.dir, name), 1, "%s", name);
+    }
+}
+
 Test(checkpoint, a_rolled_back_run_keeps_its_own_and_spares_the_later_ones)
 {
     struct fixture f;
