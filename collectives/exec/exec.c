@@ -197,11 +197,11 @@ int ct_exec_step(struct ct_exec *exec, const struct ct_exec_step *args,
                  struct ct_exec_result *ret_result, struct ct_error *err)
 {
     const struct ct_plan_list *list = &exec->plan->step;
-    double inv_valid = 1 / (double)args->valid_count, update = (double)args->update;
-    double wish = args->wish ? 1 : 0;
-    double draw[] = {update, (double)first_row(exec)};
+    double inv_valid = 1 / (double)args->valid_count;
+    double update = (double)(args->update - args->skipped), wish = args->wish ? 1 : 0;
+    double draw[] = {(double)args->update, (double)first_row(exec)};
 
-    if (args->valid_count < 1 || args->update < 1)
+    if (args->valid_count < 1 || args->update < 1 || args->skipped >= args->update)
         return ct_error_set(err, CT_EUSAGE,
                             "a step needs a row that counts and a number from 1 on");
     put(exec, list, list->io.x, args->x);
@@ -214,11 +214,13 @@ int ct_exec_step(struct ct_exec *exec, const struct ct_exec_step *args,
     int code = ct_runner_run(&exec->step, err);
     if (code != 0)
         return code;
+    double loss = get_f64(exec, list, list->io.loss), sumsq = get_f64(exec, list, list->io.sumsq);
     *ret_result = (struct ct_exec_result){
-        .loss = get_f64(exec, list, list->io.loss) * inv_valid,
+        .loss = loss * inv_valid,
         .correct = (int64_t)get_f64(exec, list, list->io.correct),
-        .grad_norm = sqrt(get_f64(exec, list, list->io.sumsq)),
+        .grad_norm = sqrt(sumsq),
         .wishes = (int64_t)get_f64(exec, list, list->io.wishes),
+        .skipped = !isfinite(loss) || !isfinite(sumsq),
     };
     return 0;
 }

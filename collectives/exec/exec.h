@@ -56,8 +56,9 @@ struct ct_exec_step {
     const int32_t *labels; /* those of all rows, -1 for the ones that do not count */
     int64_t valid_count;   /* labels that count in the global batch, > 0 */
     double lr;
-    uint64_t update; /* 1 for the first one: AdamW's bias correction */
-    bool wish;       /* tell the other ranks something: each learns how many do in this step */
+    uint64_t update;  /* 1 for the first one: keys what dropout draws */
+    uint64_t skipped; /* of those before: AdamW's bias correction counts the others */
+    bool wish;        /* tell the other ranks something: each learns how many do in this step */
 };
 
 struct ct_exec_result {
@@ -65,6 +66,7 @@ struct ct_exec_result {
     int64_t correct;  /* of the global batch */
     double grad_norm; /* of the global batch's gradient, before clipping */
     int64_t wishes;   /* how many ranks had one in this step: the same number on each */
+    bool skipped;     /* loss or norm is not finite: parameters and moments are as they were */
 };
 
 struct ct_exec_eval {
@@ -124,6 +126,11 @@ void ct_exec_write(struct ct_exec *exec, int tensor, const void *data);
 /* The gradient of parameter number `tensor` as the last step left it: reduced, before clipping.
  * Nothing is sharded. */
 void ct_exec_read_grad(struct ct_exec *exec, int tensor, void *data);
+
+/* The first parameter whose gradient, as the last step left it, holds what is not finite, and how
+ * many such parameters there are; -1 and 0 when there is none. Where gradients are sharded, this
+ * looks at what the rank holds of them. */
+int ct_exec_bad_gradient(struct ct_exec *exec, int *ret_count);
 
 /* All that survives steps on this rank as one range on the device (plan->state_bytes), for
  * broadcasts between steps. */

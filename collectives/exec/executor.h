@@ -14,7 +14,7 @@ struct ct_exec {
     char *arena;
     bool symmetric; /* the arena is the job's memory */
     struct ct_runner init, step, eval;
-    char chunk[CT_EXEC_CHUNK_BYTES]; /* between the device and the host */
+    _Alignas(double) char chunk[CT_EXEC_CHUNK_BYTES]; /* between the device and the host */
 };
 
 #endif

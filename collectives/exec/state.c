@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/hash.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,6 +45,69 @@ void ct_exec_read_grad(struct ct_exec *exec, int tensor, void *data)
     ct_device_copy_out(exec->device, data, exec->arena + exec->plan->state_bytes + t->flat_bytes,
                        t->bytes);
 }
+
+/* ---- what is not finite ---------------------------------------------------------------------- */
+
+static bool all_finite(const void *data, enum ct_dtype dtype, size_t bytes)
+{
+    bool finite = true;
+
+    if (dtype == CT_F32)
+        for (size_t i = 0; i < bytes / sizeof(float); i++)
+            finite = finite && isfinite(((const float *)data)[i]);
+    else
+        for (size_t i = 0; i < bytes / sizeof(double); i++)
+            finite = finite && isfinite(((const double *)data)[i]);
+    return finite;
+}
+
+/* `bytes` of the gradients, `at` from where they begin on this rank. */
+static bool is_finite_at(struct ct_exec *exec, enum ct_dtype dtype, size_t at, size_t bytes)
+{
+    const char *from = exec->arena + exec->plan->state_bytes + at;
+    bool finite = true;
+
+    for (size_t done = 0; done < bytes && finite; done += CT_EXEC_CHUNK_BYTES) {
+        size_t size = CT_MIN(bytes - done, (size_t)CT_EXEC_CHUNK_BYTES);
+        ct_device_copy_out(exec->device, exec->chunk, from + done, size);
+        finite = all_finite(exec->chunk, dtype, size);
+    }
+    return finite;
+}
+
+static bool gradient_is_finite(struct ct_exec *exec, const struct ct_plan_tensor *t)
+{
+    const struct ct_plan *plan = exec->plan;
+    bool finite = true;
+
+    if (plan->shards == 1)
+        return is_finite_at(exec, t->dtype, t->flat_bytes, t->bytes);
+    for (int k = 0; k < plan->bucket_count && finite; k++) {
+        struct ct_plan_part own = ct_plan_part(plan, k, plan->options.rank);
+        size_t low = CT_MAX(t->flat_bytes, own.flat_bytes);
+        size_t high = CT_MIN(t->flat_bytes + t->bytes, own.flat_bytes + own.bytes);
+        if (low < high)
+            finite =
+                is_finite_at(exec, t->dtype, own.shard_bytes + (low - own.flat_bytes), high - low);
+    }
+    return finite;
+}
+
+int ct_exec_bad_gradient(struct ct_exec *exec, int *ret_count)
+{
+    int first = -1, count = 0;
+
+    for (int i = exec->plan->param_count - 1; i >= 0; i--) {
+        if (gradient_is_finite(exec, &exec->plan->tensors[i]))
+            continue;
+        first = i;
+        count++;
+    }
+    *ret_count = count;
+    return first;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 void *ct_exec_state(struct ct_exec *exec)
 {

@@ -24,6 +24,9 @@ int ct_plan_make_init(struct ct_plan *plan, const struct ct_model *model, struct
 int ct_plan_make_eval(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err);
 int ct_plan_make_step(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err);
 
+/* groups: plan->runs. CT_ECONFIG with the pattern that matches no parameter. */
+int ct_plan_make_runs(struct ct_plan *plan, struct ct_error *err);
+
 /* update: append norm, clipping and optimizer to the step's list; values are the flat ranges. */
 struct ct_plan_flats {
     int params, grads, moments[CT_PLAN_MAX_MOMENTS];

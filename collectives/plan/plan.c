@@ -113,6 +113,8 @@ static int run_passes(struct ct_plan *plan, const struct ct_model *model,
     int code = ct_plan_layout(plan, model, err);
 
     if (code == 0)
+        code = ct_plan_make_runs(plan, err);
+    if (code == 0)
         code = ct_plan_make_init(plan, model, err);
     if (code == 0)
         code = ct_plan_make_step(plan, model, err);

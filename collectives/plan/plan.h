@@ -69,6 +69,25 @@ enum ct_plan_shard {
 
 enum ct_optim { CT_OPTIM_SGD, CT_OPTIM_ADAMW, CT_OPTIM_LION, CT_OPTIM_COUNT };
 
+enum { CT_PLAN_PATTERN_SIZE = 128 };
+
+/* Parameters whose names match the pattern (* ? [ ], as a shell's) learn at `factor` times the
+ * rate. */
+struct ct_lr_rule {
+    char pattern[CT_PLAN_PATTERN_SIZE];
+    double factor;
+};
+
+/* What is otherwise for some parameters. Each pattern must match one; of rules the first that
+ * matches counts. Borrowed while the plan is built. */
+struct ct_optim_groups {
+    bool vectors_undecayed;       /* those of fewer than two dimensions have no weight decay */
+    const char *const *undecayed; /* patterns of others that have none */
+    int undecayed_count;
+    const struct ct_lr_rule *rules;
+    int rule_count;
+};
+
 struct ct_optim_spec {
     enum ct_optim type;
     double momentum;     /* sgd: 0 keeps no moment */
@@ -77,6 +96,7 @@ struct ct_optim_spec {
     double eps;          /* adamw */
     double weight_decay; /* sgd: added to the gradient; adamw, lion: decoupled */
     double clip;         /* the gradient's global norm is at most this; 0 leaves it alone */
+    struct ct_optim_groups groups;
 };
 
 struct ct_plan_options {
@@ -139,6 +159,13 @@ struct ct_bucket {
     int last_param, first_param; /* tensors[first_param .. last_param], last_param first */
 };
 
+/* A part of the flat range that is updated alike: parameters of one group that lie side by side. */
+struct ct_plan_run {
+    size_t offset_bytes, bytes;
+    double lr_factor;
+    bool decays;
+};
+
 /* A named tensor that survives steps: a parameter or a moment of one. */
 struct ct_plan_tensor {
     const char *name; /* "layers.0.weight"; moments: "momentum.<name>", "exp_avg.<name>", ... */
@@ -164,6 +191,8 @@ struct ct_plan {
     int moment_count; /* moments of each parameter: 0, 1 or 2 */
     struct ct_bucket *buckets;
     int bucket_count;
+    struct ct_plan_run *runs; /* from 0 to flat_bytes without a gap */
+    int run_count;
 
     int shards;         /* ranks that hold one copy together; 1: nothing is sharded */
     size_t flat_bytes;  /* of all parameters, padding included; gradients and moments likewise */

@@ -1,8 +1,9 @@
 /* See passes.h: what turns gradients into new parameters.
  *
- *     grads -> sumsq -> clip_scale -> optimizer -> params, moments
+ *     grads -> sumsq -> clip_scale -> guard -> optimizer of each run -> params, moments
  *
- * Each is one kernel over the flat range: the norm is that of all parameters together. */
+ * The norm is that of all parameters together. Where it or the loss is not finite no optimizer
+ * changes anything: as both are reduced over the ranks, all of them leave out the same step. */
 #include "collectives/plan/passes.h"
 
 #include "base/assert.h"
@@ -41,11 +42,12 @@ bool ct_plan_counts_updates(enum ct_optim type)
     return optims[type].counts_updates;
 }
 
-static struct ct_program_op optimizer_op(const struct ct_optim_spec *optim)
+static struct ct_program_op optimizer_op(const struct ct_optim_spec *optim,
+                                         const struct ct_plan_run *run)
 {
     struct ct_program_op op = ct_program_op(optims[optim->type].op);
 
-    op.attr.weight_decay = optim->weight_decay;
+    op.attr.weight_decay = run->decays ? optim->weight_decay : 0;
     if (optim->type == CT_OPTIM_SGD) {
         op.attr.momentum = optim->momentum;
         op.attr.nesterov = optim->nesterov;
@@ -57,38 +59,71 @@ static struct ct_program_op optimizer_op(const struct ct_optim_spec *optim)
     return op;
 }
 
-/* The scale that shortens the gradient to the limit; CT_NONE when there is none. */
-static int emit_clip(struct ct_plan *plan)
+/* The scale that shortens the gradient to the limit and is NaN when the step must not be taken. */
+static int emit_scale(struct ct_plan *plan)
 {
+    struct ct_program *program = &plan->step.program;
     struct ct_program_op clip = ct_program_op(CT_OP_CLIP_SCALE);
+    struct ct_program_op guard = ct_program_op(CT_OP_GUARD);
 
-    if (plan->options.optim.clip == 0)
-        return CT_NONE;
     clip.attr.max_norm = plan->options.optim.clip;
-    clip.in[0] = plan->step.io.sumsq;
-    return ct_program_emit(&plan->step.program, clip);
+    clip.in[0] = guard.in[0] = plan->step.io.sumsq;
+    guard.in[1] = plan->step.io.loss;
+    if (plan->options.optim.clip > 0)
+        guard.in[2] = ct_program_emit(program, clip);
+    return ct_program_emit(program, guard);
+}
+
+/* The learning rate of a run. */
+static int emit_lr(struct ct_plan *plan, const struct ct_plan_run *run)
+{
+    struct ct_program_op scale = ct_program_op(CT_OP_SCALE);
+
+    if (run->lr_factor == 1)
+        return plan->step.io.lr;
+    scale.attr.alpha = run->lr_factor;
+    scale.in[0] = plan->step.io.lr;
+    return ct_program_emit(&plan->step.program, scale);
+}
+
+/* The part of the flat range `flat` that is the run's. */
+static int part_of(struct ct_plan *plan, const struct ct_plan_run *run, int flat)
+{
+    struct ct_program *program = &plan->step.program;
+
+    if (plan->run_count == 1 || program->error.code != 0)
+        return flat;
+    const struct ct_value *v = &program->values[flat];
+    int64_t count = (int64_t)(run->bytes / ct_dtype_size(v->dtype));
+    return ct_program_view(program, flat, run->offset_bytes, v->dtype, ct_shape1(count), v->name);
+}
+
+static void update_run(struct ct_plan *plan, const struct ct_plan_run *run,
+                       const struct ct_plan_flats *flats, int scale)
+{
+    struct ct_program_op op = optimizer_op(&plan->options.optim, run);
+    int operand = 0;
+
+    op.in[operand++] = part_of(plan, run, flats->grads);
+    op.in[operand++] = emit_lr(plan, run);
+    if (plan->step.io.update != CT_NONE)
+        op.in[operand++] = plan->step.io.update;
+    op.in[operand] = scale;
+    op.out[0] = part_of(plan, run, flats->params);
+    for (int i = 0; i < plan->moment_count; i++)
+        op.out[1 + i] = part_of(plan, run, flats->moments[i]);
+    ct_program_emit(&plan->step.program, op);
 }
 
 void ct_plan_emit_update(struct ct_plan *plan, const struct ct_plan_flats *flats)
 {
-    struct ct_program *program = &plan->step.program;
     struct ct_program_op sumsq = ct_program_op(CT_OP_SUMSQ);
-    struct ct_program_op op = optimizer_op(&plan->options.optim);
-    int operand = 0;
 
-    program->stage = CT_STAGE_UPDATE;
+    plan->step.program.stage = CT_STAGE_UPDATE;
     sumsq.in[0] = flats->grads;
     sumsq.out[0] = plan->step.io.sumsq;
-    ct_program_emit(program, sumsq);
-    int scale = emit_clip(plan);
-
-    op.in[operand++] = flats->grads;
-    op.in[operand++] = plan->step.io.lr;
-    if (plan->step.io.update != CT_NONE)
-        op.in[operand++] = plan->step.io.update;
-    op.in[operand] = scale;
-    op.out[0] = flats->params;
-    for (int i = 0; i < plan->moment_count; i++)
-        op.out[1 + i] = flats->moments[i];
-    ct_program_emit(program, op);
+    ct_program_emit(&plan->step.program, sumsq);
+    int scale = emit_scale(plan);
+    for (int i = 0; i < plan->run_count; i++)
+        update_run(plan, &plan->runs[i], flats, scale);
 }

@@ -379,6 +379,43 @@ static bool nesterov_without_momentum(const struct ct_config *cfg, const void *m
     return *(const bool *)member && (!sgd || cfg->optim.momentum == 0);
 }
 
+static bool bad_factor(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    const struct ct_config_strs *factors = member;
+    char shown[CT_CONFIG_SHOWN_ROOM], pattern[CT_CONFIG_PATTERN_SIZE];
+    double factor;
+
+    (void)cfg;
+    for (int64_t i = 0; i < factors->count; i++) {
+        if (ct_config_factor(factors->at[i], pattern, &factor) == 0)
+            continue;
+        (void)ct_buf_printf(why,
+                            "holds \"%s\"; each part is PATTERN=FACTOR with a factor from 0 to "
+                            "1000, such as head.*=10",
+                            ct_config_shown(factors->at[i], shown));
+        return true;
+    }
+    return false;
+}
+
+/* "auto" and "1d" are words for the first place. */
+static bool misplaced_word(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    const struct ct_config_strs *names = member;
+
+    (void)cfg;
+    for (int64_t i = 0; i < names->count; i++) {
+        bool alone = strcmp(names->at[i], "auto") == 0;
+        if ((alone && names->count > 1) || (i > 0 && strcmp(names->at[i], "1d") == 0)) {
+            (void)ct_buf_printf(why, "%s",
+                                alone ? "has auto beside others; it stands alone"
+                                      : "has 1d behind others; put it first");
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool nothing_to_train(const struct ct_config *cfg, const void *member, struct ct_buf *why)
 {
     (void)member;
@@ -459,6 +496,8 @@ static const struct rule rules[] = {
     {AT(data.eval.split), AT(data.eval.split), true, empty_split},
     {AT(batch.micro), AT(batch.global), true, micro_does_not_divide},
     {AT(optim.nesterov), AT(optim.momentum), true, nesterov_without_momentum},
+    {AT(optim.lr_factors), AT(optim.lr_factors), true, bad_factor},
+    {AT(optim.no_decay), AT(optim.no_decay), true, misplaced_word},
     {AT(train.epochs), AT(train.steps), true, nothing_to_train},
     {AT(schedule.warmup), AT(train.steps), true, warmup_too_long},
     {AT(schedule.decay), AT(train.steps), true, decay_too_long},
@@ -513,37 +552,4 @@ void ct_config_check(struct ct_config_loader *loader)
                            ct_buf_str(&why));
     }
     ct_buf_deinit(&why);
-}
-
-/* The N at the start of `text`, ended by a comma or the end; -1 for anything else. */
-static int stream_bits(const char *text)
-{
-    bool good = text[0] >= '0' && text[0] <= '3' && (text[1] == '\0' || text[1] == ',');
-
-    return good ? text[0] - '0' : -1;
-}
-
-int ct_config_streams(const char *spec, int64_t local_rank)
-{
-    int bits = 0;
-
-    if (strchr(spec, ':') == NULL)
-        return stream_bits(spec) >= 0 && spec[1] == '\0' ? stream_bits(spec) : CT_EUSAGE;
-    for (const char *at = spec;;) {
-        char digits[20];
-        size_t length = strspn(at, "0123456789");
-        int64_t rank;
-
-        if (length >= sizeof digits || at[length] != ':')
-            return CT_EUSAGE;
-        (void)snprintf(digits, sizeof digits, "%.*s", (int)length, at);
-        at += length + 1;
-        if (ct_parse_i64(digits, &rank) != 0 || stream_bits(at) < 0)
-            return CT_EUSAGE;
-        if (rank == local_rank)
-            bits = stream_bits(at);
-        if (at[1] == '\0')
-            return bits;
-        at += 2;
-    }
 }

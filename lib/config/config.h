@@ -223,6 +223,13 @@ const char *ct_config_origin_text(const struct ct_config_origin *origin, char *r
 /* The word of a choice: ct_config_word(cfg, &cfg->optim.type) is "adamw". */
 const char *ct_config_word(const struct ct_config *cfg, const void *member);
 
+enum { CT_CONFIG_PATTERN_SIZE = 128 };
+
+/* Read "PATTERN=FACTOR" (optim.lr_factors), the factor from 0 to 1000; CT_EUSAGE for anything else.
+ */
+int ct_config_factor(const char *text, char ret_pattern[CT_CONFIG_PATTERN_SIZE],
+                     double *ret_factor);
+
 /* Which streams of a worker `spec` (launch.redirects, launch.tee) names: 0 none, 1 stdout, 2
  * stderr, 3 both; CT_EUSAGE when `spec` is not "N" or "RANK:N,RANK:N" with N from 0 to 3. */
 int ct_config_streams(const char *spec, int64_t local_rank);

@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* More than any default takes. */
+#define STANDARD_BYTES ((size_t)1 << 16)
+
 enum { COMMENT_COLUMN = 44 };
 
 static void put_blanks(struct ct_buf *to, size_t count)
@@ -92,6 +95,27 @@ uint64_t ct_config_hash(const struct ct_config *cfg)
     return hash;
 }
 
+/* Whether `written` is what the key's default looks like when it is written. */
+static bool is_standard(const struct ct_config_key *key, const char *written)
+{
+    struct ct_arena arena;
+    struct ct_config_value value;
+    union ct_config_any any = {0};
+    struct ct_buf standard;
+
+    ct_arena_init(&arena, STANDARD_BYTES);
+    ct_buf_init(&standard, 0);
+    int code = ct_config_value_split(key, key->standard, &arena, &value);
+    if (code == 0)
+        code = ct_config_value_parse(key, &value, &any, NULL);
+    CT_ASSERT(code == 0); /* a default has a value of its type */
+    ct_config_value_write(key, &any, &standard);
+    bool same = strcmp(ct_buf_str(&standard), written) == 0;
+    ct_buf_deinit(&standard);
+    ct_arena_deinit(&arena);
+    return same;
+}
+
 void ct_config_settings(const struct ct_config *cfg, struct ct_buf *to)
 {
     struct ct_buf value;
@@ -105,7 +129,7 @@ void ct_config_settings(const struct ct_config *cfg, struct ct_buf *to)
         ct_buf_clear(&value);
         ct_config_value_fetch(key, cfg, &any);
         ct_config_value_write(key, &any, &value);
-        if (strcmp(ct_buf_str(&value), key->standard) != 0)
+        if (!is_standard(key, ct_buf_str(&value)))
             (void)ct_buf_printf(to, "--%s=%s\n", key->path, ct_buf_str(&value));
     }
     ct_buf_deinit(&value);

@@ -32,6 +32,7 @@
 struct ct_ckpt_state {
     uint64_t step;     /* completed */
     uint64_t position; /* samples consumed: the sampler's whole state */
+    uint64_t skipped;  /* of the steps: not taken, because they were not finite */
     uint64_t seed;
     uint64_t generation;   /* of the round that wrote it */
     uint64_t config_hash;  /* of what defines the training; 0: unknown */

@@ -28,6 +28,7 @@ static const struct field {
 } fields[] = {
     {"step", NUMBER, offsetof(struct ct_ckpt_state, step)},
     {"position", NUMBER, offsetof(struct ct_ckpt_state, position)},
+    {"skipped", OPTIONAL, offsetof(struct ct_ckpt_state, skipped)},
     {"seed", NUMBER, offsetof(struct ct_ckpt_state, seed)},
     {"generation", OPTIONAL, offsetof(struct ct_ckpt_state, generation)},
     {"global_batch", NUMBER, offsetof(struct ct_ckpt_state, global_batch)},

@@ -13,9 +13,9 @@
 #include "agree.h"
 #include "evaluate.h"
 #include "publish.h"
+#include "skip.h"
 
 #include <inttypes.h>
-#include <math.h>
 
 /* What is due after a step. */
 struct due {
@@ -43,6 +43,7 @@ static int run_step(struct ct_worker *worker, const struct ct_prefetch_batch *ba
         .valid_count = (int64_t)(batch->batch.valid * worker->train.labels_per_row),
         .lr = ct_schedule_lr(&worker->schedule, worker->step) * worker->plateau.ratio,
         .update = worker->step + 1,
+        .skipped = worker->skipped,
         .wish = ct_job_boundary_requested(worker->job)};
     int code = batch->batch.bad != 0 ? ct_dataset_explain(&worker->train, batch->batch.bad - 1, err)
                                      : ct_exec_step(worker->exec, &args, &result, err);
@@ -52,13 +53,9 @@ static int run_step(struct ct_worker *worker, const struct ct_prefetch_batch *ba
     worker->step++;
     worker->position = batch->batch.next;
     worker->leaving = result.wishes > 0;
-    if (!isfinite(result.loss)) {
-        worker->scope = CT_SCOPE_JOB;
-        return ct_error_set(err, CT_EDIVERGED,
-                            "the loss of step %" PRIu64
-                            " is %f: the training diverged; lower optim.lr or set optim.clip",
-                            worker->step, result.loss);
-    }
+    code = ct_skip_step(worker, &result, err);
+    if (code != 0)
+        return code;
     const struct due due = {.epoch_ends = worker->position % worker->train.rows == 0,
                             .last = worker->step == worker->steps};
     worker->last =

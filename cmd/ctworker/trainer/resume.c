@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* What rank 0 tells the others, as words of one broadcast. */
-enum word { CODE, FOUND, STEP, POSITION, WORDS };
+enum word { CODE, FOUND, STEP, POSITION, SKIPPED, WORDS };
 
 /* The newest checkpoint of `dir` into `path`; *ret_found is false when there is none. */
 static int find_newest(const char *dir, char path[PATH_MAX], bool *ret_found, struct ct_error *err)
@@ -81,6 +81,7 @@ static int load(struct ct_worker *worker, const char *path, struct ct_error *err
     ct_snapshot_put(&worker->snapshot, &worker->plan, worker->exec);
     worker->step = state.step;
     worker->position = state.position;
+    worker->skipped = state.skipped;
     if (state.plateau.ratio > 0)
         worker->plateau = state.plateau;
     (void)ct_str_copy(worker->report.checkpoint, PATH_MAX, path);
@@ -122,7 +123,8 @@ int ct_resume(struct ct_worker *worker, struct ct_error *err)
     worker->scope = CT_SCOPE_JOB;
     if (worker->group == NULL)
         return code;
-    int64_t words[WORDS] = {code, found, (int64_t)worker->step, (int64_t)worker->position};
+    int64_t words[WORDS] = {code, found, (int64_t)worker->step, (int64_t)worker->position,
+                            (int64_t)worker->skipped};
     int sent = ct_broadcast(worker->group, ct_inplace(words, WORDS, CT_I64), 0, NULL);
     if (code != 0)
         return code;
@@ -138,5 +140,6 @@ int ct_resume(struct ct_worker *worker, struct ct_error *err)
     }
     worker->step = (uint64_t)words[STEP];
     worker->position = (uint64_t)words[POSITION];
+    worker->skipped = (uint64_t)words[SKIPPED];
     return words[FOUND] != 0 ? share(worker, err) : 0;
 }

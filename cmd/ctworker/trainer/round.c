@@ -4,6 +4,7 @@
 #include "agree.h"
 #include "base/assert.h"
 #include "heal.h"
+#include "optim.h"
 #include "recipe/recipe.h"
 #include "resume.h"
 
@@ -98,7 +99,8 @@ static int build_plan(struct ct_worker *worker, struct ct_error *err)
     const struct ct_recipe_data data = {(int64_t)worker->train.width, worker->train.classes};
     struct ct_model_spec model;
     struct ct_arena arena; /* what the specification points to */
-    const struct ct_plan_options options = {
+    struct ct_lr_rule *rules = NULL;
+    struct ct_plan_options options = {
         .world = worker->me->world,
         .micro_rows = worker->batch.micro,
         .accumulation = (int)worker->batch.accumulation,
@@ -107,21 +109,16 @@ static int build_plan(struct ct_worker *worker, struct ct_error *err)
         .first_bucket_bytes = (size_t)cfg->parallel.first_bucket_bytes,
         .overlap = cfg->parallel.overlap,
         .reduce = (enum ct_plan_reduce)cfg->parallel.reduce,
-        .optim = {.type = (enum ct_optim)cfg->optim.type,
-                  .momentum = cfg->optim.momentum,
-                  .nesterov = cfg->optim.nesterov,
-                  .beta1 = cfg->optim.betas.at[0],
-                  .beta2 = cfg->optim.betas.at[1],
-                  .eps = cfg->optim.eps,
-                  .weight_decay = cfg->optim.weight_decay,
-                  .clip = cfg->optim.clip},
     };
+    int code = ct_optim_of(cfg, &options.optim, &rules, err);
 
     ct_arena_init(&arena, RECIPE_BYTES);
-    int code = ct_recipe_model(&model, cfg, &data, &arena, err);
+    if (code == 0)
+        code = ct_recipe_model(&model, cfg, &data, &arena, err);
     if (code == 0)
         code = ct_plan_build(&worker->plan, &model, &options, (uint64_t)cfg->seed, err);
     ct_arena_deinit(&arena);
+    free(rules);
     return code;
 }
 
@@ -185,7 +182,7 @@ static int open_outputs(struct ct_worker *worker, struct ct_error *err)
 static int start_over(struct ct_worker *worker, struct ct_error *err)
 {
     ct_snapshot_deinit(&worker->carry);
-    worker->lineage = worker->step = worker->position = 0;
+    worker->lineage = worker->step = worker->position = worker->skipped = 0;
     worker->has_last = worker->redo = false;
     ct_plateau_init(&worker->plateau);
     int code = worker->reused ? ct_exec_reset(worker->exec, err) : 0;

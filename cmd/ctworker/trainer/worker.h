@@ -63,9 +63,11 @@ struct ct_worker {
     struct ct_trace trace;
 
     /* where the training stands */
-    uint64_t steps;            /* of the whole training */
-    uint64_t step;             /* completed */
-    uint64_t position;         /* samples consumed */
+    uint64_t steps;    /* of the whole training */
+    uint64_t step;     /* completed */
+    uint64_t position; /* samples consumed */
+    uint64_t skipped;  /* of the steps: not taken, because they were not finite */
+    uint64_t skipped_in_a_row;
     struct ct_plateau plateau; /* what evaluations made of the learning rate */
     uint64_t settled;          /* what follows a step is done up to this one */
     bool redo;                 /* what follows the present step is to be done again */

@@ -431,6 +431,15 @@ static void clip_scale(const struct ct_kernel_args *args, int64_t first, int64_t
     *(double *)args->out[0].data = scale_to_norm > 1 ? 1 : scale_to_norm;
 }
 
+static void guard(const struct ct_kernel_args *args, int64_t first, int64_t count)
+{
+    bool finite = isfinite(scalar(args, 0, 0)) && isfinite(scalar(args, 1, 0));
+
+    (void)first;
+    (void)count;
+    *(double *)args->out[0].data = finite ? scalar(args, 2, 1) : NAN;
+}
+
 static void sgd(const struct ct_kernel_args *args, int64_t first, int64_t count)
 {
     const T *g = IN(0, first, 1);
@@ -438,6 +447,8 @@ static void sgd(const struct ct_kernel_args *args, int64_t first, int64_t count)
     T lr = (T)scalar(args, 1, 0), factor = (T)scalar(args, 2, 1);
     T decay = (T)args->attr.weight_decay, momentum = (T)args->attr.momentum;
 
+    if (isnan(scalar(args, 2, 1)))
+        return;
     if (momentum == 0) {
         EACH(i, count) p[i] -= lr * (factor * g[i] + decay * p[i]);
         return;
@@ -487,6 +498,8 @@ static void adamw(const struct ct_kernel_args *args, int64_t first, int64_t coun
     T keep = (T)(1 - lr * attr->weight_decay);
     T step_size = (T)(lr / correction1), v_factor = (T)(1 / sqrt(correction2));
 
+    if (isnan(scalar(args, 3, 1)))
+        return;
     EACH(i, count)
     {
         T d = factor * g[i];
@@ -506,6 +519,8 @@ static void lion(const struct ct_kernel_args *args, int64_t first, int64_t count
     T beta1 = (T)attr->beta1, rest1 = (T)(1 - attr->beta1);
     T beta2 = (T)attr->beta2, rest2 = (T)(1 - attr->beta2);
 
+    if (isnan(scalar(args, 2, 1)))
+        return;
     EACH(i, count)
     {
         T d = factor * g[i];
@@ -543,6 +558,7 @@ const struct ct_cpu_kernels KERNELS = {
              [CT_OP_MSE_BW] = mse_bw,
              [CT_OP_ONE_HOT] = one_hot,
              [CT_OP_CLIP_SCALE] = clip_scale,
+             [CT_OP_GUARD] = guard,
              [CT_OP_SGD] = sgd,
              [CT_OP_ADAMW] = adamw,
              [CT_OP_LION] = lion,

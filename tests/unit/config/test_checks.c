@@ -62,6 +62,19 @@ static const struct {
     {MODEL DATA "train: {steps: 10}\nschedule: {type: wsd, warmup: 5, decay: 5}\n", ""},
     {MODEL DATA "schedule: {type: plateau}\n",
      "a.yaml:3:18: schedule.type plateau looks at held-out samples: give data.eval\n"},
+    {MODEL DATA "optim: {lr_factors: [\"a=1\", \"head.*\"]}\n",
+     "a.yaml:3:21: optim.lr_factors holds \"head.*\"; each part is PATTERN=FACTOR with a factor "
+     "from "
+     "0 to 1000, such as head.*=10\n"},
+    {MODEL DATA "optim: {lr_factors: [\"head.*=-1\"]}\n",
+     "a.yaml:3:21: optim.lr_factors holds \"head.*=-1\"; each part is PATTERN=FACTOR with a factor "
+     "from 0 to 1000, such as head.*=10\n"},
+    {MODEL DATA "optim: {lr_factors: [\"head.*=0.1\", \"a=b=2\"]}\n", ""},
+    {MODEL DATA "optim: {no_decay: [\"*.bias\", auto]}\n",
+     "a.yaml:3:19: optim.no_decay has auto beside others; it stands alone\n"},
+    {MODEL DATA "optim: {no_decay: [\"*.bias\", 1d]}\n",
+     "a.yaml:3:19: optim.no_decay has 1d behind others; put it first\n"},
+    {MODEL DATA "optim: {no_decay: [1d, \"*.bias\"]}\n", ""},
     {MODEL DATA "optim: {type: sgd, nesterov: true}\n",
      "a.yaml:3:30: optim.nesterov needs optim.momentum above 0, 0.9 is usual\n"},
     {MODEL DATA "optim: {type: lion, nesterov: true, momentum: 0.9}\n",

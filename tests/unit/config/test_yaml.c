@@ -47,9 +47,9 @@ static const struct {
      "a.yaml:1:9: unknown key optim.weight-decay; did you mean optim.weight_decay?\n"},
     {"optim.lr: 3\n", "a.yaml:1:1: unknown key optim.lr; did you mean optim.lr?\n"},
     {"train: {zzzzzz: {a: [1, {b: c}]}}\n",
-     "a.yaml:1:9: unknown key train.zzzzzz; train has: epochs, steps\n"},
+     "a.yaml:1:9: unknown key train.zzzzzz; train has: epochs, steps, skip_nonfinite\n"},
     {"train: {\"a\\e[31mb\": 1}\n",
-     "a.yaml:1:9: unknown key train.a?[31mb; train has: epochs, steps\n"},
+     "a.yaml:1:9: unknown key train.a?[31mb; train has: epochs, steps, skip_nonfinite\n"},
     {"? [a, b]\n: 3\n", "a.yaml:1:3: a key must be a plain word\n"},
     {"seed: 1\nseed: 2\n", "a.yaml:2:1: seed is given twice, first on line 1\n"},
     {"optim: {lr: 1}\noptim: {eps: 1}\n", "a.yaml:2:1: optim is given twice, first on line 1\n"},
@@ -58,7 +58,7 @@ static const struct {
     /* shapes */
     {"optim: 3\n",
      "a.yaml:1:8: optim wants keys below it (type, lr, momentum, nesterov, betas, eps, "
-     "weight_decay, clip), not a single value or a list\n"},
+     "weight_decay, no_decay, lr_factors, clip), not a single value or a list\n"},
     {"data: [a, [b]]\n",
      "a.yaml:1:7: data wants keys below it (train, eval), not a single value or a list\n"},
     {"optim: {lr: {a: 1}}\n", "a.yaml:1:13: optim.lr wants a number such as 1e-3, not a mapping\n"},

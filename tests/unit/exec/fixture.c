@@ -197,6 +197,8 @@ static void train(struct run *run, struct ct_job *job, struct ct_group *group, i
         struct ct_exec_result result;
         struct ct_error err = {0};
         fill_rows(&run->spec, step * global + rank * mine, mine, x, labels);
+        if (run->poisoned == step + 1 && rank == o->world - 1)
+            ((float *)x)[0] = NAN;
         for (int64_t i = 0; i < mine * each; i++)
             if (rank * mine + i / each >= global - run->masked)
                 labels[i] = -1;

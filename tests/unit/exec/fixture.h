@@ -18,6 +18,7 @@ struct run {
     double lr;
     int steps;
     int64_t masked;              /* the last samples of each global batch that do not count */
+    int poisoned;                /* the step, from 1, in which a feature of the last rank is NaN */
     bool symmetric;              /* the arena is the job's memory, as a trainer has it */
     struct ct_exec_options exec; /* device, group and job are filled in; of rank 0 only */
 

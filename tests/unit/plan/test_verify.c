@@ -209,7 +209,7 @@ Test(verify, rejects_sums_that_are_not_reduced)
     int reduce = find_op(&plan, CT_OP_ALL_REDUCE, 0), last = --plan.step.program.op_count;
     for (int i = reduce; i < last; i++)
         swap_ops(&plan, i, i + 1);
-    expect_objection(&plan, "'sums' is not reduced");
+    expect_objection(&plan, "(guard) reads 'loss' before its reduction");
 }
 
 Test(verify, rejects_results_over_each_other)

@@ -194,6 +194,52 @@ Test(optim, no_scale_is_a_scale_of_one)
     }
 }
 
+Test(optim, a_scale_that_is_undefined_leaves_all_as_it_was)
+{
+    static const enum ct_op_kind ops[] = {CT_OP_SGD, CT_OP_ADAMW, CT_OP_LION};
+
+    for (size_t i = 0; i < CT_COUNT(ops); i++) {
+        struct kit kit;
+
+        kit_init(&kit, 11);
+        struct ct_kernel_args args =
+            kit_args(&kit, ops[i], CT_F32, (struct kit_sizes){.flat = 100});
+        kit_set(&args.in[ops[i] == CT_OP_ADAMW ? 3 : 2], 0, NAN);
+        struct ct_kernel_args before = kit_copy_args(&kit, &args);
+        kit_run(CT_CPU_AUTO, 1, ops[i], CT_F32, &args);
+        for (int o = 0; o < CT_OP_MAX_OUT; o++)
+            if (args.out[o].data != NULL)
+                kit_same_bytes(&args.out[o], &before.out[o], ct_op_info(ops[i])->name);
+        kit_deinit(&kit);
+    }
+}
+
+static double guard(struct kit *kit, double sumsq, double loss, double scale)
+{
+    struct ct_kernel_args args = {
+        .in = {kit_scalar(kit, sumsq), kit_scalar(kit, loss), kit_scalar(kit, scale)},
+        .out = {kit_scalar(kit, 99)}};
+
+    if (scale == 1)
+        args.in[2].data = NULL;
+    kit_run(CT_CPU_AUTO, 1, CT_OP_GUARD, CT_F32, &args);
+    return kit_get(&args.out[0], 0);
+}
+
+Test(optim, the_guard_passes_finite_steps_only)
+{
+    struct kit kit;
+
+    kit_init(&kit, 12);
+    cr_assert_eq(guard(&kit, 1e300, -3, 0.25), 0.25);
+    cr_assert_eq(guard(&kit, 0, 0, 1), 1);
+    cr_assert(isnan(guard(&kit, INFINITY, 0, 1)));
+    cr_assert(isnan(guard(&kit, NAN, 0, 0.5)));
+    cr_assert(isnan(guard(&kit, 1, -INFINITY, 0.5)));
+    cr_assert(isnan(guard(&kit, 1, NAN, 1)));
+    kit_deinit(&kit);
+}
+
 Test(optim, a_range_of_parameters_moves_as_it_does_in_the_whole)
 {
     static const enum ct_op_kind ops[] = {CT_OP_SGD, CT_OP_ADAMW, CT_OP_LION};

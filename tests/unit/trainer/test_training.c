@@ -132,6 +132,14 @@ Test(trainer, a_plateau_lowers_the_rate_and_its_state_survives_a_resume)
     cut_and_continue(2, 4, plateau);
 }
 
+Test(trainer, groups_of_parameters_continue_with_the_same_bits)
+{
+    static const char *const groups[CHANGES] = {"--optim.no_decay=1d", "--optim.weight_decay=0.1",
+                                                "--optim.lr_factors=layers.1.*=0.5"};
+
+    cut_and_continue(2, 4, groups);
+}
+
 Test(trainer, another_world_continues_with_the_same_bits)
 {
     static const char *const adamw[CHANGES] = {"--optim.type=adamw"};
@@ -392,6 +400,62 @@ Test(trainer, a_diverging_training_ends_with_the_step_and_advice)
                                             "--train.epochs=40"}};
 
     expect_all(&training, CT_EDIVERGED, "the training diverged; lower optim.lr or set optim.clip");
+}
+
+Test(trainer, patterns_that_match_no_parameter_are_told_before_anybody_waits)
+{
+    struct training decay = {.world = 2, .options = {"--optim.no_decay=1d,head.*"}};
+    struct training factor = {.world = 2, .options = {"--optim.lr_factors=head.*=2"}};
+
+    expect_all(&decay, CT_ECONFIG, "optim.no_decay: no parameter is called \"head.*\"");
+    expect_all(&factor, CT_ECONFIG, "optim.lr_factors: no parameter is called \"head.*\"");
+    cr_assert_eq(decay.scope[1], CT_SCOPE_NODE);
+}
+
+/* ---- steps that are not finite -------------------------------------------------------------- */
+
+/* One row of the training data has no number any more. */
+static void spoil_a_row(struct ct_worker *worker)
+{
+    worker->train.features[0] = NAN;
+}
+
+Test(trainer, a_step_that_is_not_finite_ends_the_training_and_names_the_parameter)
+{
+    struct training training = {.world = 1, .tamper = spoil_a_row};
+
+    expect_all(&training, CT_EDIVERGED,
+               "the loss is nan and the gradient of layers.0.weight (one of 4 such parameters) is "
+               "not finite: the training diverged");
+    cr_assert_leq(training.step[0], 5, "each row is once in the 5 steps of an epoch");
+}
+
+Test(trainer, steps_that_are_not_finite_are_left_out_and_a_resume_knows_their_number)
+{
+    struct training whole = {.world = 1,
+                             .options = {"--train.skip_nonfinite=1", "--checkpoint.dir=whole"},
+                             .tamper = spoil_a_row};
+    struct training rest = {.world = 1,
+                            .options = {"--train.skip_nonfinite=1", "--checkpoint.dir=rest",
+                                        "--checkpoint.resume=whole/step_00000010"},
+                            .tamper = spoil_a_row};
+    uint64_t bits = harness_train(&whole);
+
+    cr_assert_eq(whole.step[0], 20);
+    cr_assert(isfinite(whole.evaluation[0].loss));
+    struct ct_buf state = harness_read("whole/step_00000010/state.json");
+    cr_assert_not_null(strstr(state.data, "\"skipped\": 2"), "%s", state.data);
+    ct_buf_deinit(&state);
+    cr_assert_eq(harness_train(&rest), bits);
+}
+
+Test(trainer, more_such_steps_in_a_row_than_allowed_end_the_training)
+{
+    struct training training = {
+        .world = 2,
+        .options = {"--data.train.scale=1e30", "--model.loss=mse", "--train.skip_nonfinite=2"}};
+
+    expect_all(&training, CT_EDIVERGED, "step 3: ");
 }
 
 Test(trainer, without_log_dir_the_run_is_named_after_its_file)

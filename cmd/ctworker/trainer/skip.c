@@ -1,0 +1,48 @@
+/* See skip.h. */
+#include "skip.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+/* "the loss is nan and the gradient of h.0.mlp.weight (one of 3 such parameters) is not finite". A
+ * rank that holds a part of the gradients may find all of it finite. */
+static void say_why(struct ct_worker *worker, const struct ct_exec_result *result, char *text,
+                    size_t room)
+{
+    int count = 0, bad = ct_exec_bad_gradient(worker->exec, &count), length = 0;
+
+    if (!isfinite(result->loss))
+        length = snprintf(text, room, "the loss is %f and ", result->loss);
+    if (bad >= 0)
+        (void)snprintf(text + length, room - (size_t)length,
+                       "the gradient of %s (one of %d such parameters) is not finite",
+                       worker->plan.tensors[bad].name, count);
+    else
+        (void)snprintf(text + length, room - (size_t)length, "the gradient's norm is %f",
+                       result->grad_norm);
+}
+
+int ct_skip_step(struct ct_worker *worker, const struct ct_exec_result *result,
+                 struct ct_error *err)
+{
+    char why[400] = "";
+
+    if (!result->skipped) {
+        worker->skipped_in_a_row = 0;
+        return 0;
+    }
+    worker->skipped++;
+    say_why(worker, result, why, sizeof why);
+    if (++worker->skipped_in_a_row <= (uint64_t)worker->cfg->train.skip_nonfinite) {
+        if (worker->me->rank == 0)
+            ct_log_event(worker->log, CT_LOG_WARN, "skipped_step",
+                         "step %" PRIu64 " is left out: %s", worker->step, why);
+        return 0;
+    }
+    worker->scope = CT_SCOPE_JOB;
+    return ct_error_set(err, CT_EDIVERGED,
+                        "step %" PRIu64 ": %s: the training diverged; lower optim.lr or set "
+                        "optim.clip, or allow such steps with train.skip_nonfinite",
+                        worker->step, why);
+}
