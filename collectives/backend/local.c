@@ -39,7 +39,7 @@ static void free_local(struct ct_local *local)
 static void set_chunk(struct ct_local *local, size_t bytes)
 {
     local->chunk_bytes = round_up(bytes, 64 * (size_t)local->size);
-    local->result_bytes = round_up(local->chunk_bytes / (size_t)local->size, 64);
+    local->piece_bytes = round_up(local->chunk_bytes / (size_t)local->size, 64);
 }
 
 struct ct_local *ct_local_new(const struct ct_setup *setup)
@@ -73,7 +73,7 @@ struct ct_local *ct_local_new(const struct ct_setup *setup)
         CT_MIN(setup->tuning.local_stage_bytes, STAGES_BYTES / size) / local->chunk_bytes;
     local->stage_bytes = CT_MAX(local->stage_bytes, (size_t)1) * local->chunk_bytes;
     ct_local_turn(local, local->chunk_bytes);
-    local->area_bytes = round_up(4 * local->stage_bytes, PAGE);
+    local->area_bytes = round_up(2 * local->stage_bytes, PAGE);
     local->ring_bytes =
         round_up(sizeof(struct ct_segment_ring) +
                      CT_RING_SLOTS * (sizeof(struct ct_segment_slot) + local->slot_bytes),
@@ -101,23 +101,10 @@ void ct_local_attach(struct ct_local *local, void *memory)
     read_affinity(ct_local_line(local, local->rank)->cpus);
 }
 
-/* What a rank stages (0) or hands out (1) in rounds of one parity. */
-static char *slot_of(const struct ct_local *local, int rank, int kind, uint64_t round)
-{
-    size_t region = (size_t)kind * 2 + (round & 1);
-
-    return (char *)local->head + local->areas_at + (size_t)rank * local->area_bytes +
-           region * local->stage_bytes + (round >> 1) % local->turns * local->turn_bytes;
-}
-
 char *ct_local_stage(const struct ct_local *local, int rank, uint64_t round)
 {
-    return slot_of(local, rank, 0, round);
-}
-
-char *ct_local_result(const struct ct_local *local, int rank, uint64_t round)
-{
-    return slot_of(local, rank, 1, round);
+    return (char *)local->head + local->areas_at + (size_t)rank * local->area_bytes +
+           (round & 1) * local->stage_bytes + (round >> 1) % local->turns * local->turn_bytes;
 }
 
 /* What fills a slot pushes the others out of the cache; and where ranks share cores, who has read a

@@ -4,7 +4,7 @@
  *
  *   head     bell and sleepers (for waiters), failure (the first one, for all)
  *   line i   rank i's cell[2], written by rank i alone
- *   area i   rank i's stages and results, slots for each parity, written by rank i alone
+ *   area i   rank i's stages, slots for each parity; filled by rank i
  *   ring s,r a queue of slots from rank s to rank r, for send and recv
  *
  * Collectives go in rounds, counted over the life of the group; all members agree on the number n.
@@ -15,14 +15,25 @@
  *   rule 2   a rank writes for round n only after all have posted n - 1
  *
  * so what was written for round n - 2 is not being read any more, and two buffers are enough: a
- * collective costs one flag round a chunk. For speed there are more: a line that the others have
- * just read is slow to write, so rounds of one parity take slots in turn, and a line is written
- * again when it has left their caches. Calls of few bytes keep to the first slot. A cell is one
- * cache line: what fits into it is seen together with the flag, in one transfer from core to core.
+ * collective costs one flag round a chunk. For speed there may be more: a line that the others have
+ * just read is slow to write, so where all read a stage, rounds of one parity take slots in turn,
+ * and a line is written again when it has left their caches. Calls of few bytes keep to the first
+ * slot. A cell is one cache line: what fits into it is seen together with the flag, in one transfer
+ * from core to core.
  *
- * An all_reduce above the flat size is a pipeline: in round k a rank stages chunk k and hands out
- * its share of chunk k - 1; then it reads the other shares of chunk k - 1 and reduces its own share
- * of chunk k. Each element is added by one rank, in the mode's order: all get the same bits.
+ * An all_reduce above the flat size is a pipeline. Each rank adds up its share of a chunk, and puts
+ * the sum where it found the operands, in the others' stages:
+ *
+ *   round k   stage     chunk k into the own stage, but for the own share
+ *             collect   the other shares of chunk k - 1 from there, added up by now
+ *             reduce    the own share of chunk k: the own input and the others' stages, in rank
+ *                       order, to the own output and back to the others' stages
+ *
+ * So a line goes to the rank that adds it up and comes back, it has one owner at a time, and no
+ * other core's copy of it must be called back before it is written anew: that costs more than all
+ * the rest where cores are far from each other. Each element is added by one rank, in the mode's
+ * order: all get the same bits. The rules hold: a rank writes into another's stage in a round for
+ * which that one has posted, and before it posts the next, and that one reads it after that.
  *
  * Symmetric memory (ctrun.h) needs no stages:
  *
@@ -103,22 +114,22 @@ struct ct_local {
     struct ct_segment_head *head;
     int rank, size;
     struct ct_tuning tuning;
-    size_t chunk_bytes, result_bytes, slot_bytes;
+    size_t chunk_bytes, piece_bytes, slot_bytes;
     size_t areas_at, area_bytes, rings_at, ring_bytes, total_bytes;
-    size_t stage_bytes;           /* what a rank stages in rounds of one parity, and hands out */
-    size_t turns, turn_bytes;     /* the slots that this call makes of it */
-    bool unrung;                  /* posted, and nobody was woken yet */
-    uint64_t round;               /* the next round of collectives */
-    uint64_t met;                 /* the last one that all are known to have posted */
-    int looks;                    /* for a flag, before anything else is done */
-    int missing;                  /* whom the last look did not find */
-    bool crowded;                 /* more ranks than cores */
-    bool one_process;             /* addresses of one rank are valid at the others */
-    const void **sources;         /* room for a reduction's operands */
-    void **copies;                /* and for where its result goes besides */
-    double *factors;              /* of a premultiplied sum under way, by rank */
-    struct ct_memory *memory;     /* the job's */
-    struct ct_local_reach *reach; /* of each rank */
+    size_t stage_bytes;                      /* what a rank stages in rounds of one parity */
+    size_t turns, turn_bytes;                /* the slots that this call makes of it */
+    bool unrung;                             /* posted, and nobody was woken yet */
+    uint64_t round;                          /* the next round of collectives */
+    uint64_t met;                            /* the last one that all are known to have posted */
+    int looks;                               /* for a flag, before anything else is done */
+    int missing;                             /* whom the last look did not find */
+    bool crowded;                            /* more ranks than cores */
+    bool one_process;                        /* addresses of one rank are valid at the others */
+    const void **sources;                    /* room for a reduction's operands */
+    void **copies;                           /* and for where its result goes besides */
+    double *factors;                         /* of a premultiplied sum under way, by rank */
+    struct ct_memory *memory;                /* the job's */
+    struct ct_local_reach *reach;            /* of each rank */
     void (*release)(struct ct_local *local); /* give the memory back */
     void *owner;                             /* for `release` */
     int fd;                                  /* shm: the memfd until all have mapped it; or -1 */
@@ -134,7 +145,6 @@ void ct_local_attach(struct ct_local *local, void *memory);
 /* A call that needs `bytes` of stage in a round begins, or goes on: make slots of that size. */
 void ct_local_turn(struct ct_local *local, size_t bytes);
 char *ct_local_stage(const struct ct_local *local, int rank, uint64_t round);
-char *ct_local_result(const struct ct_local *local, int rank, uint64_t round);
 static inline struct ct_segment_line *ct_local_line(const struct ct_local *local, int rank)
 {
     return (struct ct_segment_line *)(local->head + 1) + rank;

@@ -42,7 +42,8 @@ static char *stage_of(const struct ct_local *local, const struct ct_task *task, 
     return ct_local_stage(local, rank, round);
 }
 
-/* Pieces lie where a full chunk would have them. */
+/* Pieces lie where a full chunk would have them. A pipeline's chunks take no turns: their lines
+ * have no other owner than who wrote them last. */
 size_t ct_local_stage_bytes(const struct ct_local *local, const struct ct_task *task)
 {
     switch (task->call.kind) {
@@ -51,6 +52,8 @@ size_t ct_local_stage_bytes(const struct ct_local *local, const struct ct_task *
     case CT_CALL_REDUCE_SCATTER:
         return local->chunk_bytes;
     default:
+        if (task->algorithm == CT_ALGO_PIPELINE || task->algorithm == CT_ALGO_PIPELINE_ROOT)
+            return local->chunk_bytes;
         return task->call.longest_bytes;
     }
 }
@@ -73,7 +76,7 @@ static size_t chunk_rounds(const struct ct_local *local, const struct ct_task *t
 /* A chunk holds a piece for each rank. */
 static size_t piece_rounds(const struct ct_local *local, const struct ct_task *task)
 {
-    return chunks_of(task->call.longest_bytes, local->result_bytes);
+    return chunks_of(task->call.longest_bytes, local->piece_bytes);
 }
 
 /* A last one to hand out what was reduced in the one before. */
@@ -162,7 +165,7 @@ static const char *piece_of(const struct ct_local *local, const struct ct_task *
                             int from)
 {
     return ct_local_stage(local, from, number(local, task, k)) +
-           (size_t)local->rank * local->result_bytes;
+           (size_t)local->rank * local->piece_bytes;
 }
 
 static void pieces_stage(struct ct_local *local, struct ct_task *task, size_t k)
@@ -170,10 +173,10 @@ static void pieces_stage(struct ct_local *local, struct ct_task *task, size_t k)
     char *stage = ct_local_stage(local, local->rank, number(local, task, k));
 
     for (int i = 0; i < local->size; i++) {
-        struct ct_span piece = ct_local_chunk(ct_call_in(&task->call, i), local->result_bytes, k);
+        struct ct_span piece = ct_local_chunk(ct_call_in(&task->call, i), local->piece_bytes, k);
 
         if (i != local->rank)
-            ct_local_copy(stage + (size_t)i * local->result_bytes, task->call.send + piece.at,
+            ct_local_copy(stage + (size_t)i * local->piece_bytes, task->call.send + piece.at,
                           piece.bytes);
     }
 }
@@ -183,13 +186,13 @@ static void scatter_stage(struct ct_local *local, struct ct_task *task, size_t k
     if (!ct_local_is_root(task))
         return;
     pieces_stage(local, task, k);
-    keep_own(task, local->result_bytes, k);
+    keep_own(task, local->piece_bytes, k);
 }
 
 static void scatter_consume(struct ct_local *local, struct ct_task *task, size_t k)
 {
     struct ct_span to =
-        ct_local_chunk(ct_call_out(&task->call, local->rank), local->result_bytes, k);
+        ct_local_chunk(ct_call_out(&task->call, local->rank), local->piece_bytes, k);
 
     if (!ct_local_is_root(task))
         ct_local_copy(task->call.recv + to.at, piece_of(local, task, k, task->call.peer), to.bytes);
@@ -199,14 +202,14 @@ static void scatter_consume(struct ct_local *local, struct ct_task *task, size_t
 static void all_to_all_stage(struct ct_local *local, struct ct_task *task, size_t k)
 {
     pieces_stage(local, task, k);
-    keep_own(task, local->result_bytes, k);
+    keep_own(task, local->piece_bytes, k);
 }
 
 static void all_to_all_consume(struct ct_local *local, struct ct_task *task, size_t k)
 {
     for (int d = 1; d < local->size; d++) {
         int i = (local->rank + d) % local->size;
-        struct ct_span to = ct_local_chunk(ct_call_out(&task->call, i), local->result_bytes, k);
+        struct ct_span to = ct_local_chunk(ct_call_out(&task->call, i), local->piece_bytes, k);
 
         ct_local_copy(task->call.recv + to.at, piece_of(local, task, k, i), to.bytes);
     }
@@ -215,9 +218,9 @@ static void all_to_all_consume(struct ct_local *local, struct ct_task *task, siz
 static void reduce_scatter_consume(struct ct_local *local, struct ct_task *task, size_t k)
 {
     struct ct_span own =
-        ct_local_chunk(ct_call_in(&task->call, local->rank), local->result_bytes, k);
+        ct_local_chunk(ct_call_in(&task->call, local->rank), local->piece_bytes, k);
     struct ct_span to =
-        ct_local_chunk(ct_call_out(&task->call, local->rank), local->result_bytes, k);
+        ct_local_chunk(ct_call_out(&task->call, local->rank), local->piece_bytes, k);
 
     for (int i = 0; i < local->size; i++)
         local->sources[i] = piece_of(local, task, k, i);
@@ -236,7 +239,7 @@ struct notice {
 
 static size_t exchange_rounds(const struct ct_local *local, const struct ct_task *task)
 {
-    return 1 + chunks_of(task->part, local->result_bytes);
+    return 1 + chunks_of(task->part, local->piece_bytes);
 }
 
 static void exchange_stage(struct ct_local *local, struct ct_task *task, size_t k)
@@ -251,7 +254,7 @@ static void exchange_stage(struct ct_local *local, struct ct_task *task, size_t 
         struct notice notice = {ct_call_signature_with(&task->call, task->signature, i, true).count,
                                 task->call.longest_bytes};
 
-        memcpy(stage + (size_t)i * local->result_bytes, &notice, sizeof notice);
+        memcpy(stage + (size_t)i * local->piece_bytes, &notice, sizeof notice);
     }
 }
 
@@ -264,7 +267,7 @@ static int exchange_check(struct ct_local *local, struct ct_task *task, struct c
         struct notice notice;
 
         memcpy(&notice,
-               ct_local_stage(local, i, local->round) + (size_t)local->rank * local->result_bytes,
+               ct_local_stage(local, i, local->round) + (size_t)local->rank * local->piece_bytes,
                sizeof notice);
         theirs.count = notice.count;
         if (!ct_signature_equal(mine, theirs))
@@ -306,6 +309,7 @@ static void flat_root_consume(struct ct_local *local, struct ct_task *task, size
 
 /* ---- all_reduce and reduce, large: the pipeline ----------------------------------------------*/
 
+/* Chunk k without this rank's own share, which nobody else adds up. */
 static void pipeline_stage(struct ct_local *local, struct ct_task *task, size_t k)
 {
     struct ct_span chunk = chunk_of(local, task, k);
@@ -318,60 +322,66 @@ static void pipeline_stage(struct ct_local *local, struct ct_task *task, size_t 
     ct_local_copy(stage + behind, from + behind, chunk.bytes - behind);
 }
 
+/* The shares of chunk k that the others added up: they lie where this rank had staged them. */
 static void pipeline_collect(struct ct_local *local, struct ct_task *task, size_t k)
 {
     struct ct_span chunk = chunk_of(local, task, k);
+    struct ct_span own = ct_local_share(local, chunk, local->rank);
+    const char *stage = ct_local_stage(local, local->rank, number(local, task, k));
+    char *to = task->call.recv + chunk.at;
+    size_t behind = own.at + own.bytes;
 
-    for (int d = 1; d < local->size; d++) {
-        int i = (local->rank + d) % local->size;
-        struct ct_span share = ct_local_share(local, chunk, i);
-
-        ct_local_copy(task->call.recv + chunk.at + share.at,
-                      ct_local_result(local, i, number(local, task, k)), share.bytes);
-    }
+    ct_local_copy(to, stage, own.at);
+    ct_local_copy(to + behind, stage + behind, chunk.bytes - behind);
 }
 
-/* This rank's share of chunk k, added up in `to`. */
-static void pipeline_reduce(struct ct_local *local, struct ct_task *task, size_t k, char *to)
+/* Rank i's stage of this rank's share of chunk k. */
+static char *staged_share(const struct ct_local *local, const struct ct_task *task, size_t k, int i)
+{
+    struct ct_span own = ct_local_share(local, chunk_of(local, task, k), local->rank);
+
+    return ct_local_stage(local, i, number(local, task, k)) + own.at;
+}
+
+/* This rank's share of chunk k, added up in `to` and in the first `copies` of local->copies. */
+static void pipeline_reduce(struct ct_local *local, struct ct_task *task, size_t k, char *to,
+                            int copies)
 {
     struct ct_span chunk = chunk_of(local, task, k);
     struct ct_span own = ct_local_share(local, chunk, local->rank);
 
     for (int i = 0; i < local->size; i++)
-        local->sources[i] = ct_local_stage(local, i, number(local, task, k)) + own.at;
+        local->sources[i] = staged_share(local, task, k, i);
     local->sources[local->rank] = task->call.send + chunk.at + own.at;
-    ct_local_reduce(local, task, to, own.bytes, 0);
+    ct_local_reduce(local, task, to, own.bytes, copies);
 }
 
 /* Where this rank's share of chunk k goes in its own output. */
-static struct ct_span own_share(const struct ct_local *local, const struct ct_task *task, size_t k)
+static char *own_share(const struct ct_local *local, const struct ct_task *task, size_t k)
 {
     struct ct_span chunk = chunk_of(local, task, k);
-    struct ct_span own = ct_local_share(local, chunk, local->rank);
 
-    return (struct ct_span){chunk.at + own.at, own.bytes};
+    return task->call.recv + chunk.at + ct_local_share(local, chunk, local->rank).at;
 }
 
 static void pipeline_consume(struct ct_local *local, struct ct_task *task, size_t k)
 {
-    struct ct_span own = own_share(local, task, k);
-    char *to = task->call.recv + own.at;
-
     if (k > 0)
         pipeline_collect(local, task, k - 1);
-    pipeline_reduce(local, task, k, to);
-    ct_local_copy(ct_local_result(local, local->rank, number(local, task, k)), to, own.bytes);
+    for (int d = 1; d < local->size; d++)
+        local->copies[d - 1] = staged_share(local, task, k, (local->rank + d) % local->size);
+    pipeline_reduce(local, task, k, own_share(local, task, k), local->size - 1);
 }
 
 static void pipeline_root_consume(struct ct_local *local, struct ct_task *task, size_t k)
 {
-    char *result = ct_local_result(local, local->rank, number(local, task, k));
-
-    if (ct_local_is_root(task) && k > 0)
-        pipeline_collect(local, task, k - 1);
-    if (ct_local_is_root(task))
-        result = task->call.recv + own_share(local, task, k).at;
-    pipeline_reduce(local, task, k, result);
+    if (ct_local_is_root(task)) {
+        if (k > 0)
+            pipeline_collect(local, task, k - 1);
+        pipeline_reduce(local, task, k, own_share(local, task, k), 0);
+    } else {
+        pipeline_reduce(local, task, k, staged_share(local, task, k, task->call.peer), 0);
+    }
 }
 
 /* ---- the table -------------------------------------------------------------------------------*/

@@ -65,7 +65,10 @@ static size_t number_of(const char *name)
 int main(int argc, char **argv)
 {
     struct ct_tuning tuning = {.tcp_block_bytes = number_of("BENCH_BLOCK"),
-                               .tcp_rails = number_of("BENCH_RAILS")};
+                               .tcp_rails = number_of("BENCH_RAILS"),
+                               .local_chunk_bytes = number_of("BENCH_CHUNK"),
+                               .local_crowded_bytes = number_of("BENCH_CROWDED"),
+                               .local_flat_bytes = number_of("BENCH_FLAT")};
     struct ct_group_options options = {.backend = getenv("BENCH_BACKEND")};
     struct ct_error err = {0};
     struct bench bench = {0};
