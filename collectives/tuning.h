@@ -8,7 +8,8 @@
  *     tcp 4 tcp_flat_bytes 8KiB
  *     machine 64 cores of ...               a home that several machines share has all of them
  *
- * Where: $CTRUN_TUNING (a path, or "none"), or else $XDG_CONFIG_HOME/ctrun/tuning, or else
+ * Where: $CTRUN_TUNING (a path, or "none"; `collectives.tuning` of a configuration sets it), or
+ * else $XDG_CONFIG_HOME/ctrun/tuning, or else
  * ~/.config/ctrun/tuning. No file, and a machine that is not in it: the defaults.
  *
  * All members of a group must choose alike, so all of them use the table that member 0 finds on its

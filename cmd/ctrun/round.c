@@ -110,6 +110,7 @@ static struct ct_worker_env common_env(const struct round_input *input)
 {
     const struct job *job = input->job;
     const struct ct_round *round = input->round;
+    const char *tuning = job->cfg.collectives.tuning;
 
     return (struct ct_worker_env){
         .restart_count = round->restarts,
@@ -122,6 +123,7 @@ static struct ct_worker_env common_env(const struct round_input *input)
         /* Not every build of PyTorch has the other one. */
         .use_libuv = input->master.served || job->program.native ? NULL : "0",
         .run_id = job->run_id,
+        .tuning = strcmp(tuning, "auto") == 0 ? NULL : tuning,
     };
 }
 

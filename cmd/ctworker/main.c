@@ -152,6 +152,20 @@ static bool was_queued_again(void)
     return count != NULL && strcmp(count, "0") != 0;
 }
 
+/* The library reads variables, as it does in programs without a file like ours. An agent has set
+ * them. */
+static int tell_library(const struct ct_config *cfg, struct ct_error *err)
+{
+    const char *tuning = cfg->collectives.tuning, *mpi = cfg->collectives.mpi;
+
+    if (has_agent())
+        return 0;
+    if ((strcmp(tuning, "auto") != 0 && setenv("CTRUN_TUNING", tuning, 1) != 0) ||
+        (mpi[0] != '\0' && setenv("CTRUN_MPI", mpi, 1) != 0))
+        return ct_error_set(err, CT_ENOMEM, "no memory for the environment");
+    return 0;
+}
+
 static int run(const struct ct_config *cfg, struct ct_error *err)
 {
     const int stderr_fd = STDERR_FILENO;
@@ -171,7 +185,9 @@ static int run(const struct ct_config *cfg, struct ct_error *err)
     worker->survives = has_agent();
     worker->queued_again = was_queued_again();
     worker->report.alone = !has_agent();
-    int code = ct_job_open(&worker->job, err);
+    int code = tell_library(cfg, err);
+    if (code == 0)
+        code = ct_job_open(&worker->job, err);
     int status = ct_exit_status(code);
     if (code == 0) {
         worker->me = ct_job_assignment(worker->job);

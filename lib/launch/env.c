@@ -46,6 +46,7 @@ static const struct row table[] = {
     {"HIP_VISIBLE_DEVICES", IF_SET, TEXT, AT(visible_devices)},
     {"OMP_NUM_THREADS", IF_UNSET, NUMBER, AT(omp_threads)},
     {"CTRUN_GENERATION", ALWAYS, NUMBER, AT(generation)},
+    {"CTRUN_TUNING", ALWAYS, TEXT, AT(tuning)},
     {"CTRUN_CONTROL_FD", ALWAYS, CONSTANT, 0, "3"},
     {"CTRUN_PAGE_FD", ALWAYS, CONSTANT, 0, "4"},
     {"CTRUN_RECORD_FD", ALWAYS, CONSTANT, 0, "5"},

@@ -38,6 +38,7 @@ struct ct_worker_env {
     const char *use_libuv;   /* which store rank 0 makes, when the parent does not say; NULL: any */
     const char *run_id;
     const char *visible_devices; /* CUDA_VISIBLE_DEVICES; NULL: the parent's */
+    const char *tuning;          /* the collectives' tuning table; NULL: the parent's */
     const char *error_file;      /* "" when there is none */
 };
 

@@ -83,6 +83,10 @@ Test(tuning, a_file_that_is_no_table_is_refused_in_one_sentence)
     e2e_said(&bench, "/table (CTRUN_TUNING=none does without): 1: \"dear\" is no line of a tuning "
                      "table");
     proc_free(&bench);
+    cr_assert_eq(
+        e2e_run(&bench, "bench", "collectives", "--max=8", "--collectives.tuning=none", NULL), 0,
+        "what is configured counts more than the variable");
+    proc_free(&bench);
     cr_assert_eq(setenv("CTRUN_TUNING", "none", 1), 0);
     cr_assert_eq(e2e_run(&bench, "bench", "collectives", "--max=8", NULL), 0);
     proc_free(&bench);

@@ -180,6 +180,21 @@ Test(env, what_the_user_set_for_threads_wins)
     cr_assert_null(ct_env_find(list, "OMP_NUM_THREADS"));
 }
 
+Test(env, a_tuning_table_that_is_named_replaces_the_parents)
+{
+    char tuning[] = "CTRUN_TUNING=/old";
+    char *parent[] = {tuning, NULL};
+    struct ct_worker_env env = some_env();
+
+    cr_assert_str_eq(ct_env_find(ct_worker_env_build(&arena, &env, parent), "CTRUN_TUNING"),
+                     "/old");
+    cr_assert_null(ct_env_find(ct_worker_env_build(&arena, &env, parent + 1), "CTRUN_TUNING"));
+    env.tuning = "/new";
+    char **list = ct_worker_env_build(&arena, &env, parent);
+    cr_assert_str_eq(ct_env_find(list, "CTRUN_TUNING"), "/new");
+    cr_assert_eq(occurrences(list, "CTRUN_TUNING"), 1u);
+}
+
 Test(env, want_of_memory_is_reported)
 {
     char *parent[] = {NULL};
