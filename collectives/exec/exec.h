@@ -124,7 +124,7 @@ void ct_exec_read(struct ct_exec *exec, int tensor, void *data);
 void ct_exec_write(struct ct_exec *exec, int tensor, const void *data);
 
 /* The gradient of parameter number `tensor` as the last step left it: reduced, before clipping.
- * Nothing is sharded. */
+ * Nothing is sharded, and the parameter is not frozen. */
 void ct_exec_read_grad(struct ct_exec *exec, int tensor, void *data);
 
 /* The first parameter whose gradient, as the last step left it, holds what is not finite, and how

@@ -41,7 +41,7 @@ void ct_exec_read_grad(struct ct_exec *exec, int tensor, void *data)
 {
     const struct ct_plan_tensor *t = tensor_at(exec, tensor, exec->plan->param_count);
 
-    CT_ASSERT(exec->plan->shards == 1);
+    CT_ASSERT(exec->plan->shards == 1 && t->range != CT_PLAN_WHOLE);
     ct_device_copy_out(exec->device, data, exec->arena + exec->plan->state_bytes + t->flat_bytes,
                        t->bytes);
 }
@@ -98,7 +98,8 @@ int ct_exec_bad_gradient(struct ct_exec *exec, int *ret_count)
     int first = -1, count = 0;
 
     for (int i = exec->plan->param_count - 1; i >= 0; i--) {
-        if (gradient_is_finite(exec, &exec->plan->tensors[i]))
+        const struct ct_plan_tensor *t = &exec->plan->tensors[i];
+        if (t->range == CT_PLAN_WHOLE || gradient_is_finite(exec, t))
             continue;
         first = i;
         count++;

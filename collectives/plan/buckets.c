@@ -54,6 +54,8 @@ int ct_plan_cut(struct ct_plan *plan, struct ct_error *err)
     if (plan->buckets == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a table of buckets");
     for (int i = plan->param_count - 1; i >= 0; i--) {
+        if (plan->tensors[i].range == CT_PLAN_WHOLE)
+            continue;
         if (bucket == NULL || opens(plan, bucket, bytes, i)) {
             bucket = &plan->buckets[plan->bucket_count++];
             bucket->last_param = i;

@@ -16,6 +16,16 @@ static bool matches(const char *pattern, const char *name)
     return fnmatch(pattern, name, 0) == 0;
 }
 
+bool ct_plan_freezes(const void *optim_groups, const char *name)
+{
+    const struct ct_optim_groups *groups = optim_groups;
+
+    for (int i = 0; i < groups->frozen_count; i++)
+        if (matches(groups->frozen[i], name))
+            return true;
+    return false;
+}
+
 /* That the pattern of `key` matches a parameter: a name that is misspelt would change nothing. */
 static int check_pattern(const struct ct_plan *plan, const char *key, const char *pattern,
                          struct ct_error *err)
@@ -40,6 +50,8 @@ static int check_patterns(const struct ct_plan *plan, struct ct_error *err)
         code = check_pattern(plan, "optim.no_decay", groups->undecayed[i], err);
     for (int i = 0; i < groups->rule_count && code == 0; i++)
         code = check_pattern(plan, "optim.lr_factors", groups->rules[i].pattern, err);
+    for (int i = 0; i < groups->frozen_count && code == 0; i++)
+        code = check_pattern(plan, "optim.freeze", groups->frozen[i], err);
     return code;
 }
 
@@ -78,6 +90,8 @@ int ct_plan_make_runs(struct ct_plan *plan, struct ct_error *err)
         return ct_error_set(err, CT_ENOMEM, "no memory for a table of runs");
     for (int i = plan->param_count - 1; i >= 0; i--) {
         const struct ct_plan_tensor *tensor = &plan->tensors[i];
+        if (tensor->range == CT_PLAN_WHOLE)
+            continue;
         struct ct_plan_run next = {.offset_bytes = tensor->offset_bytes,
                                    .lr_factor = lr_factor(plan, tensor),
                                    .decays = decays(plan, tensor)};

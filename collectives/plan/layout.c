@@ -1,7 +1,8 @@
 /* See passes.h: where parameters, their moments and gradients lie.
  *
  *     flat range      [ bucket 0 | bucket 1 | ... ]   last parameter first
- *     a rank's state  [ parameters | moments 0 | moments 1 ]   each whole, or this rank's part */
+ *     a rank's state  [ parameters | moments 0 | moments 1 ]   each whole, or this rank's part
+ *                       `- those that learn, then the frozen ones, which are whole everywhere */
 #include "collectives/plan/passes.h"
 
 #include "base/assert.h"
@@ -10,8 +11,11 @@ static void list_params(struct ct_plan *plan, const struct ct_model *model)
 {
     for (int i = 0; i < model->param_count; i++) {
         const struct ct_value *value = &model->program.values[model->params[i].value];
+        bool frozen = ct_plan_freezes(&plan->options.optim.groups, value->name);
+        plan->learned_count += !frozen;
         plan->tensors[i] = (struct ct_plan_tensor){.name = value->name,
                                                    .is_param = true,
+                                                   .range = frozen ? CT_PLAN_WHOLE : 0,
                                                    .dtype = value->dtype,
                                                    .shape = value->shape,
                                                    .bytes = value->bytes};
@@ -28,6 +32,8 @@ static void lay_buckets(struct ct_plan *plan)
         struct ct_bucket *bucket = &plan->buckets[k];
         bucket->offset_bytes = plan->flat_bytes;
         for (int i = bucket->last_param; i >= bucket->first_param; i--) {
+            if (plan->tensors[i].range == CT_PLAN_WHOLE)
+                continue;
             plan->tensors[i].flat_bytes = plan->tensors[i].offset_bytes = plan->flat_bytes;
             plan->flat_bytes += ct_plan_align(plan->tensors[i].bytes);
         }
@@ -38,14 +44,30 @@ static void lay_buckets(struct ct_plan *plan)
     plan->shard_bytes = plan->flat_bytes / (size_t)plan->shards;
 }
 
+/* Behind the parameters that learn, of which this rank may hold a part. */
+static void lay_frozen(struct ct_plan *plan)
+{
+    size_t begin = ct_plan_is_sharded(plan, 0) ? plan->shard_bytes : plan->flat_bytes;
+
+    for (int i = plan->param_count - 1; i >= 0; i--) {
+        struct ct_plan_tensor *tensor = &plan->tensors[i];
+        if (tensor->range != CT_PLAN_WHOLE)
+            continue;
+        tensor->flat_bytes = plan->flat_bytes + plan->frozen_bytes;
+        tensor->offset_bytes = begin + plan->frozen_bytes;
+        plan->frozen_bytes += ct_plan_align(tensor->bytes);
+    }
+}
+
 bool ct_plan_is_sharded(const struct ct_plan *plan, int range)
 {
-    return plan->shards > 1 && (range > 0 || plan->options.shard >= CT_PLAN_SHARD_GRAD);
+    return plan->shards > 1 &&
+           (range > 0 || (range == 0 && plan->options.shard >= CT_PLAN_SHARD_GRAD));
 }
 
 size_t ct_plan_range_offset(const struct ct_plan *plan, int range)
 {
-    size_t offset = 0;
+    size_t offset = range > 0 ? plan->frozen_bytes : 0;
 
     for (int i = 0; i < range; i++)
         offset += ct_plan_is_sharded(plan, i) ? plan->shard_bytes : plan->flat_bytes;
@@ -62,41 +84,64 @@ struct ct_plan_part ct_plan_part(const struct ct_plan *plan, int bucket, int ran
                                  .bytes = bytes};
 }
 
-int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err)
+/* Moment number `moment` of every parameter that learns, from tensors[first] on. */
+static int list_moments(struct ct_plan *plan, int moment, int first, struct ct_error *err)
 {
-    plan->param_count = model->param_count;
-    plan->moment_count = ct_plan_moments(&plan->options.optim);
-    plan->tensor_count = plan->param_count * (1 + plan->moment_count);
-    plan->tensors =
-        ct_arena_array(&plan->memory, (size_t)plan->tensor_count, sizeof *plan->tensors);
-    if (plan->tensors == NULL)
-        return ct_error_set(err, CT_ENOMEM, "no memory for a table of %d tensors",
-                            plan->tensor_count);
-    list_params(plan, model);
-    int code = ct_plan_cut(plan, err);
-    if (code != 0)
-        return code;
-    lay_buckets(plan);
-    for (int i = 0; i < plan->tensor_count; i++) {
-        struct ct_plan_tensor *tensor = &plan->tensors[i];
-        const char *name = plan->tensors[i % plan->param_count].name;
-        int moment = i / plan->param_count - 1;
-        if (moment >= 0) {
-            *tensor = plan->tensors[i % plan->param_count];
-            tensor->is_param = false;
-            tensor->range = moment + 1;
-            tensor->offset_bytes += plan->flat_bytes * (size_t)(moment + 1);
-            tensor->name =
-                ct_arena_printf(&plan->memory, "%s.%s",
-                                ct_plan_moment_name(plan->options.optim.type, moment), name);
-        } else {
-            tensor->name = ct_arena_strdup(&plan->memory, name);
-        }
+    const char *prefix = ct_plan_moment_name(plan->options.optim.type, moment);
+
+    for (int i = 0; i < plan->param_count; i++) {
+        if (plan->tensors[i].range == CT_PLAN_WHOLE)
+            continue;
+        struct ct_plan_tensor *tensor = &plan->tensors[first++];
+        *tensor = plan->tensors[i];
+        tensor->is_param = false;
+        tensor->range = moment + 1;
+        tensor->offset_bytes += plan->frozen_bytes + plan->flat_bytes * (size_t)(moment + 1);
+        tensor->name = ct_arena_printf(&plan->memory, "%s.%s", prefix, tensor->name);
         if (tensor->name == NULL)
             return ct_error_set(err, CT_ENOMEM, "no memory for the name of a tensor");
     }
+    return 0;
+}
+
+static int name_params(struct ct_plan *plan, struct ct_error *err)
+{
+    for (int i = 0; i < plan->param_count; i++) {
+        plan->tensors[i].name = ct_arena_strdup(&plan->memory, plan->tensors[i].name);
+        if (plan->tensors[i].name == NULL)
+            return ct_error_set(err, CT_ENOMEM, "no memory for the name of a tensor");
+    }
+    return 0;
+}
+
+int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err)
+{
+    size_t room;
+    int code;
+
+    plan->param_count = model->param_count;
+    plan->moment_count = ct_plan_moments(&plan->options.optim);
+    room = (size_t)(plan->param_count * (1 + plan->moment_count));
+    plan->tensors = ct_arena_array(&plan->memory, room, sizeof *plan->tensors);
+    if (plan->tensors == NULL)
+        return ct_error_set(err, CT_ENOMEM, "no memory for a table of %zu tensors", room);
+    list_params(plan, model);
+    if (plan->learned_count == 0)
+        return ct_error_set(err, CT_ECONFIG,
+                            "optim.freeze matches all %d parameters: nothing is left to train",
+                            plan->param_count);
+    plan->tensor_count = plan->param_count + plan->learned_count * plan->moment_count;
+    code = ct_plan_cut(plan, err);
+    if (code == 0)
+        code = name_params(plan, err);
+    if (code != 0)
+        return code;
+    lay_buckets(plan);
+    lay_frozen(plan);
+    for (int i = 0; i < plan->moment_count && code == 0; i++)
+        code = list_moments(plan, i, plan->param_count + i * plan->learned_count, err);
     plan->state_bytes = ct_plan_range_offset(plan, 1 + plan->moment_count);
     plan->grads_bytes =
         plan->state_bytes + (plan->shards > 1 ? plan->shard_bytes : plan->flat_bytes);
-    return 0;
+    return code;
 }

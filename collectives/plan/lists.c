@@ -50,25 +50,31 @@ struct maker {
 
 enum { UNMAPPED = -2 };
 
-static int64_t flat_count(const struct ct_plan *plan)
+/* Elements of a flat range; frozen parameters lie behind those that learn. */
+static int64_t flat_count(const struct ct_plan *plan, enum ct_value_kind kind)
 {
-    return (int64_t)(plan->flat_bytes / ct_dtype_size(plan->tensors[0].dtype));
+    size_t bytes = plan->flat_bytes + (kind == CT_VALUE_PARAM ? plan->frozen_bytes : 0);
+
+    return (int64_t)(bytes / ct_dtype_size(plan->tensors[0].dtype));
 }
 
 /* A flat range with the layout of the parameters; its views, named "<prefix><parameter>", go to
- * `view` unless that is NULL. Returns the root. */
+ * `view` unless that is NULL: CT_NONE for a frozen one in another range. Returns the root. */
 static int add_flat(struct maker *mk, enum ct_value_kind kind, const char *name, const char *prefix,
                     int *view)
 {
     const struct ct_plan *plan = mk->plan;
     char full[128];
     int root = ct_program_value(mk->program, kind, plan->tensors[0].dtype,
-                                ct_shape1(flat_count(plan)), name);
+                                ct_shape1(flat_count(plan, kind)), name);
 
     for (int i = 0; i < plan->param_count && view != NULL; i++) {
         const struct ct_plan_tensor *tensor = &plan->tensors[i];
+        view[i] = CT_NONE;
+        if (kind != CT_VALUE_PARAM && tensor->range == CT_PLAN_WHOLE)
+            continue;
         snprintf(full, sizeof full, "%s%s", prefix, tensor->name);
-        view[i] = ct_program_view(mk->program, root, tensor->offset_bytes, tensor->dtype,
+        view[i] = ct_program_view(mk->program, root, tensor->flat_bytes, tensor->dtype,
                                   tensor->shape, full);
     }
     return root;
@@ -142,7 +148,8 @@ static void map_model(struct maker *mk, const struct yield *yield, int x, int la
         mk->map[i] = UNMAPPED;
     for (int i = 0; i < model->param_count; i++) {
         mk->map[model->params[i].value] = mk->params[i];
-        mk->map[model->params[i].grad] = yield->view[i];
+        if (model->params[i].grad != CT_NONE)
+            mk->map[model->params[i].grad] = yield->view[i];
     }
     mk->map[model->loss] = yield->view[model->param_count];
     mk->map[model->correct] = yield->view[model->param_count + 1];
@@ -226,6 +233,8 @@ static void find_last_writers(struct maker *mk)
 {
     const struct ct_program *from = &mk->model->program;
 
+    for (int k = 0; k < mk->plan->param_count + 2; k++)
+        mk->last_writer[k] = CT_NONE;
     for (int i = 0; i < from->op_count; i++) {
         int out = from->ops[i].out[0];
         for (int k = 0; k < mk->plan->param_count; k++)

@@ -15,6 +15,9 @@ const char *ct_plan_moment_name(enum ct_optim type, int moment);
 /* Whether the optimizer wants to know how many updates there were. */
 bool ct_plan_counts_updates(enum ct_optim type);
 
+/* Whether a pattern of the options' freezes the parameter called `name`: model.h's predicate. */
+bool ct_plan_freezes(const void *optim_groups, const char *name);
+
 /* layout: the table of tensors, the buckets, the flat range of parameters, sizes of state and
  * gradients. */
 int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err);

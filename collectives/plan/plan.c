@@ -149,8 +149,13 @@ int ct_plan_build(struct ct_plan *plan, const struct ct_model_spec *spec,
                   const struct ct_plan_options *options, uint64_t seed, struct ct_error *err)
 {
     struct ct_model model = {0}, eval_model = {0};
-    struct ct_model_spec eval_spec = *spec;
+    struct ct_model_spec step_spec = *spec, eval_spec;
 
+    if (options->optim.groups.frozen_count > 0) {
+        step_spec.frozen = ct_plan_freezes;
+        step_spec.frozen_names = &options->optim.groups;
+    }
+    eval_spec = step_spec;
     eval_spec.evaluation = true;
     *plan = (struct ct_plan){.options = *options, .seed = seed};
     ct_arena_init(&plan->memory, PLAN_LIMIT_BYTES);
@@ -166,7 +171,7 @@ int ct_plan_build(struct ct_plan *plan, const struct ct_model_spec *spec,
     if (code == 0)
         set_shards(plan);
     if (code == 0)
-        code = ct_model_build(&model, spec, options->micro_rows, err);
+        code = ct_model_build(&model, &step_spec, options->micro_rows, err);
     if (code == 0)
         code = ct_model_build(&eval_model, &eval_spec, plan->options.eval_rows, err);
     if (code == 0)

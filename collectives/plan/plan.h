@@ -20,6 +20,8 @@
  *               `bucket 0' `- bucket 1 ...
  *     ...                              what a list needs while it runs, by lifetime
  *
+ * Frozen parameters lie behind the others in `params` and have neither gradients nor moments.
+ *
  * A step is unrolled: its list holds the ops of all its micro-batches. The losses and counts of
  * right rows are two sums in f64, reduced on their own as soon as the last forward pass is done;
  * the ranks' wishes (to leave after this step) travel with them. A loss is the sum over rows that
@@ -86,6 +88,9 @@ struct ct_optim_groups {
     int undecayed_count;
     const struct ct_lr_rule *rules;
     int rule_count;
+    const char *const
+        *frozen; /* patterns of those that keep their values: no gradient, no moments */
+    int frozen_count;
 };
 
 struct ct_optim_spec {
@@ -166,15 +171,19 @@ struct ct_plan_run {
     bool decays;
 };
 
+enum { CT_PLAN_WHOLE = -1 };
+
 /* A named tensor that survives steps: a parameter or a moment of one. */
 struct ct_plan_tensor {
     const char *name; /* "layers.0.weight"; moments: "momentum.<name>", "exp_avg.<name>", ... */
     bool is_param;
     enum ct_dtype dtype;
     struct ct_shape shape;
-    int range;           /* of the parameters (0), or of the first, second ... moments */
-    size_t flat_bytes;   /* its place in that range */
-    size_t offset_bytes; /* in the arena of a rank that holds the range whole */
+    int range;           /* of the parameters (0), of the first, second ... moments; CT_PLAN_WHOLE:
+                            a frozen parameter, which every rank holds */
+    size_t flat_bytes;   /* its place in that range; of a frozen one among the parameters */
+    size_t offset_bytes; /* in the arena of a rank that holds the range whole; of a frozen one in
+                            this rank's */
     size_t bytes;
 };
 
@@ -185,22 +194,24 @@ struct ct_plan {
     struct ct_plan_list step; /* a whole step: all micro-batches, reduction, update */
     struct ct_plan_list eval; /* forward only, eval_rows rows */
 
-    struct ct_plan_tensor *tensors; /* parameters in the model's order, then their moments */
+    struct ct_plan_tensor *tensors; /* parameters in the model's order, then moments likewise */
     int tensor_count;
     int param_count;
-    int moment_count; /* moments of each parameter: 0, 1 or 2 */
+    int learned_count; /* parameters that are not frozen: those with gradients and moments */
+    int moment_count;  /* moments of each parameter: 0, 1 or 2 */
     struct ct_bucket *buckets;
     int bucket_count;
     struct ct_plan_run *runs; /* from 0 to flat_bytes without a gap */
     int run_count;
 
-    int shards;         /* ranks that hold one copy together; 1: nothing is sharded */
-    size_t flat_bytes;  /* of all parameters, padding included; gradients and moments likewise */
-    size_t shard_bytes; /* flat_bytes / shards: what a rank holds of a range that is sharded */
-    size_t state_bytes; /* of the parameters and moments that this rank holds */
-    size_t grads_bytes; /* where the gradients end: arena [state_bytes, grads_bytes) */
-    size_t arena_bytes; /* the high-water mark of the three lists */
-    uint64_t hash;      /* equal on ranks that may work together */
+    int shards;             /* ranks that hold one copy together; 1: nothing is sharded */
+    size_t flat_bytes;      /* of what learns, padding included; gradients and moments likewise */
+    size_t frozen_bytes;    /* of the rest, which lies behind the parameters that learn */
+    size_t shard_bytes;     /* flat_bytes / shards: what a rank holds of a range that is sharded */
+    size_t state_bytes;     /* of the parameters and moments that this rank holds */
+    size_t grads_bytes;     /* where the gradients end: arena [state_bytes, grads_bytes) */
+    size_t arena_bytes;     /* the high-water mark of the three lists */
+    uint64_t hash;          /* equal on ranks that may work together */
     struct ct_arena memory; /* holds the plan's tables */
 };
 

@@ -331,7 +331,9 @@ static void fill_gaps(struct sharder *s, int bucket, int whole)
 
     for (int i = b->last_param; i >= b->first_param - 1; i--) {
         bool behind = i < b->first_param; /* of the last tensor */
-        size_t begin = behind ? b->bytes : s->plan->tensors[i].offset_bytes - b->offset_bytes;
+        if (!behind && s->plan->tensors[i].range == CT_PLAN_WHOLE)
+            continue;
+        size_t begin = behind ? b->bytes : s->plan->tensors[i].flat_bytes - b->offset_bytes;
         if (begin > end) {
             struct ct_program_op fill = ct_program_op(CT_OP_FILL);
             fill.out[0] = flat_view(s, whole, (struct ct_range){end, begin}, "gap");

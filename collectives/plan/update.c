@@ -91,7 +91,7 @@ static int part_of(struct ct_plan *plan, const struct ct_plan_run *run, int flat
 {
     struct ct_program *program = &plan->step.program;
 
-    if (plan->run_count == 1 || program->error.code != 0)
+    if (program->error.code != 0 || run->bytes == program->values[flat].bytes)
         return flat;
     const struct ct_value *v = &program->values[flat];
     int64_t count = (int64_t)(run->bytes / ct_dtype_size(v->dtype));

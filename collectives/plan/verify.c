@@ -118,7 +118,9 @@ static void paint_start(struct verifier *v)
         paint(v, range, i, PADDING);
         for (int p = 0; p < v->plan->param_count; p++) {
             const struct ct_plan_tensor *tensor = &v->plan->tensors[p];
-            size_t begin = range.begin + tensor->offset_bytes;
+            size_t begin = range.begin + tensor->flat_bytes;
+            if (tensor->range == CT_PLAN_WHOLE)
+                continue;
             paint(v, (struct ct_range){begin, begin + tensor->bytes}, CT_NONE, 0);
         }
     }

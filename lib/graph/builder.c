@@ -73,13 +73,15 @@ int ct_build_param(struct ct_builder *b, const char *name, struct ct_shape shape
                    struct ct_init init)
 {
     char grad_name[MAX_NAME + 8];
-    struct ct_model_param param = {.init = init};
+    const struct ct_model_spec *spec = b->spec;
+    struct ct_model_param param = {.init = init, .grad = CT_NONE};
 
     if (!ct_build_ok(b) || !reserve(b))
         return CT_NONE;
     (void)snprintf(grad_name, sizeof grad_name, "%s.grad", name);
     param.value = ct_program_value(b->program, CT_VALUE_PARAM, b->dtype, shape, name);
-    param.grad = ct_program_value(b->program, CT_VALUE_GRAD, b->dtype, shape, grad_name);
+    if (spec->frozen == NULL || !spec->frozen(spec->frozen_names, name))
+        param.grad = ct_program_value(b->program, CT_VALUE_GRAD, b->dtype, shape, grad_name);
     b->model->params[b->model->param_count++] = param;
     return param.value;
 }

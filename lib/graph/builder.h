@@ -28,6 +28,7 @@ struct ct_builder {
     enum ct_dtype dtype;
     int64_t rows; /* samples of the micro-batch */
     bool evaluation;
+    const struct ct_model_spec *spec;
 };
 
 /* The input: features of b->dtype, or token numbers i32 [rows, sequence]. dim[0] is b->rows. Once.
@@ -35,7 +36,7 @@ struct ct_builder {
 int ct_build_features(struct ct_builder *b, struct ct_shape shape);
 int ct_build_tokens(struct ct_builder *b, int64_t sequence);
 
-/* A learned tensor. */
+/* A learned tensor, unless the specification freezes it. */
 int ct_build_param(struct ct_builder *b, const char *name, struct ct_shape shape,
                    struct ct_init init);
 

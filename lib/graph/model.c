@@ -127,10 +127,12 @@ static void add_backward(struct ct_model *model)
         ct_error_set(&program->error, CT_ENOMEM, "no memory for %zu gradients", count);
         return;
     }
+    int learned = 0;
     for (size_t i = 0; i < count; i++)
-        pairs[i] = (struct ct_grad_pair){model->params[i].value, model->params[i].grad};
+        if (model->params[i].grad != CT_NONE)
+            pairs[learned++] = (struct ct_grad_pair){model->params[i].value, model->params[i].grad};
     program->stage = CT_STAGE_BACKWARD;
-    ct_program_backward(program, model->loss, model->inv_valid, pairs, (int)count);
+    ct_program_backward(program, model->loss, model->inv_valid, pairs, learned);
 }
 
 int ct_model_build(struct ct_model *model, const struct ct_model_spec *spec, int64_t rows,
@@ -141,7 +143,8 @@ int ct_model_build(struct ct_model *model, const struct ct_model_spec *spec, int
                            .program = program,
                            .dtype = spec->dtype,
                            .rows = rows,
-                           .evaluation = spec->evaluation};
+                           .evaluation = spec->evaluation,
+                           .spec = spec};
 
     *model = (struct ct_model){.x = CT_NONE, .labels = CT_NONE, .draw = CT_NONE, .logits = CT_NONE};
     ct_program_init(program);

@@ -52,6 +52,10 @@ struct ct_model_spec {
     struct ct_gpt_spec gpt;
     struct ct_layers_spec layers;
 
+    /* Whether the parameter called `name` keeps its value: it gets no gradient. NULL: none does. */
+    bool (*frozen)(const void *names, const char *name);
+    const void *frozen_names;
+
     /* custom: emits the forward pass, from ct_build_features or ct_build_tokens to ct_build_loss.
      * 0, or a code with the sentence. */
     int (*build)(struct ct_builder *builder, void *context, struct ct_error *err);
@@ -66,10 +70,10 @@ struct ct_init {
     double amount; /* uniform: in [-amount, amount); normal: standard deviation; else the value */
 };
 
-/* A learned tensor of the model: its value in the program and that of its gradient. */
+/* A tensor of the model: its value in the program and that of its gradient. */
 struct ct_model_param {
     int value;
-    int grad;
+    int grad; /* CT_NONE for one that is frozen */
     struct ct_init init;
 };
 

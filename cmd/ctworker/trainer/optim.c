@@ -54,6 +54,8 @@ int ct_optim_of(const struct ct_config *cfg, struct ct_optim_spec *ret,
                                   .eps = cfg->optim.eps,
                                   .weight_decay = cfg->optim.weight_decay,
                                   .clip = cfg->optim.clip};
+    ret->groups.frozen = cfg->optim.freeze.at;
+    ret->groups.frozen_count = (int)cfg->optim.freeze.count;
     set_undecayed(cfg, &ret->groups);
     return set_rules(cfg, &ret->groups, ret_rules, err);
 }

@@ -157,8 +157,12 @@ static void keep_results(struct run *run, struct rig *rig, int rank)
         run->state = numbers_of(plan, plan->tensor_count, tensors.data, &run->state_count);
         run->digests[0] = ct_exec_digest_tensors(plan, tensors.data);
     }
-    for (int i = 0; i < plan->param_count && plan->shards == 1; i++)
-        ct_exec_read_grad(rig->exec, i, tensors.data[i]);
+    for (int i = 0; i < plan->param_count && plan->shards == 1; i++) {
+        if (plan->tensors[i].range == CT_PLAN_WHOLE)
+            memset(tensors.data[i], 0, plan->tensors[i].bytes);
+        else
+            ct_exec_read_grad(rig->exec, i, tensors.data[i]);
+    }
     if (rank == 0 && plan->shards == 1)
         run->grads = numbers_of(plan, plan->param_count, tensors.data, &run->grad_count);
     tensors_deinit(&tensors);

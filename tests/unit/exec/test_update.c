@@ -100,6 +100,46 @@ Test(update, groups_give_the_same_bits_in_every_world)
     }
 }
 
+/* ---- freezing ------------------------------------------------------------------------------- */
+
+Test(update, frozen_parameters_stay_and_the_others_move_as_before)
+{
+    static const char *const frozen[] = {"layers.0.*", "layers.2.bias"};
+    const struct ct_optim_groups groups = {.frozen = frozen, .frozen_count = 2};
+    struct run part = one_step(0.5, 0.3, &groups), all = one_step(0.5, 0.3, NULL);
+    struct run still = one_step(0, 0.3, NULL);
+
+    for (int i = 0; i < TENSORS; i++)
+        assert_tensor_equal(&part, i < 2 || i == 5 ? &still : &all, i);
+    cr_assert_lt(part.norms[0], all.norms[0], "the norm is that of what learns");
+    run_deinit(&part);
+    run_deinit(&all);
+    run_deinit(&still);
+}
+
+Test(update, freezing_gives_the_same_bits_in_every_world_and_way_of_sharding)
+{
+    static const char *const frozen[] = {"layers.1.*"};
+    uint64_t want = 0;
+
+    for (int world = 1; world <= 4; world *= 2) {
+        for (int shard = CT_PLAN_SHARD_NONE; shard <= CT_PLAN_SHARD_FULL; shard++) {
+            struct run run = run_default();
+
+            run.options.world = world;
+            run.options.accumulation = 4 / world;
+            run.options.shard = (enum ct_plan_shard)shard;
+            run.options.optim.groups =
+                (struct ct_optim_groups){.frozen = frozen, .frozen_count = 1};
+            run_train(&run);
+            if (world == 1 && shard == CT_PLAN_SHARD_NONE)
+                want = run.digests[0];
+            cr_assert_eq(run.digests[0], want, "world %d, way %d of sharding", world, shard);
+            run_deinit(&run);
+        }
+    }
+}
+
 /* ---- steps that cannot be taken ------------------------------------------------------------- */
 
 Test(update, all_ranks_leave_out_the_step_that_is_not_finite_on_one)

@@ -114,3 +114,86 @@ Test(groups, a_pattern_that_matches_nothing_is_refused_with_its_key)
         ct_plan_deinit(&plan);
     }
 }
+
+/* ---- freezing ------------------------------------------------------------------------------- */
+
+static struct ct_plan_options freezing(const char *const *patterns, int count)
+{
+    struct ct_plan_options options = decaying();
+
+    options.optim.groups.frozen = patterns;
+    options.optim.groups.frozen_count = count;
+    return options;
+}
+
+static int count_ops(const struct ct_plan *plan, int kind)
+{
+    int count = 0;
+
+    while (find_op(plan, kind, count) >= 0)
+        count++;
+    return count;
+}
+
+Test(groups, frozen_parameters_have_neither_gradients_nor_moments)
+{
+    static const char *const patterns[] = {"layers.0.*", "layers.2.bias"};
+    struct ct_plan_options options = freezing(patterns, 2);
+    struct ct_plan plan, all;
+
+    plan_init(&plan, &options);
+    options.optim.groups.frozen_count = 0;
+    plan_init(&all, &options);
+    cr_assert_eq(plan.param_count, 6);
+    cr_assert_eq(plan.learned_count, 3);
+    cr_assert_eq(plan.tensor_count, 6 + 3);
+    cr_assert_str_eq(plan.tensors[6].name, "momentum.layers.1.weight");
+    cr_assert_str_eq(plan.tensors[8].name, "momentum.layers.2.weight");
+    cr_assert_eq(plan.flat_bytes + plan.frozen_bytes, all.flat_bytes);
+    cr_assert_eq(plan.state_bytes, 2 * plan.flat_bytes + plan.frozen_bytes);
+    for (int i = 0; i < 6; i++) {
+        bool frozen = plan.tensors[i].range == CT_PLAN_WHOLE;
+        cr_assert_eq(frozen, i < 2 || i == 5);
+        cr_assert_eq(plan.tensors[i].offset_bytes >= plan.flat_bytes, frozen);
+    }
+    cr_assert_eq(plan.tensors[6].offset_bytes,
+                 plan.flat_bytes + plan.frozen_bytes + plan.tensors[2].offset_bytes);
+    assert_covered(&plan);
+    ct_plan_deinit(&plan);
+    ct_plan_deinit(&all);
+}
+
+Test(groups, nothing_is_differentiated_for_what_is_frozen)
+{
+    static const char *const first[] = {"layers.0.*"}, *const last[] = {"layers.2.*"};
+    struct ct_plan_options options = freezing(first, 1);
+    struct ct_plan plan;
+
+    plan_init(&plan, &options);
+    cr_assert_eq(count_ops(&plan, CT_OP_LINEAR_DW), 2 * options.accumulation);
+    cr_assert_eq(count_ops(&plan, CT_OP_LINEAR_DX), options.accumulation, "none below layer 1");
+    ct_plan_deinit(&plan);
+    options = freezing(last, 1);
+    plan_init(&plan, &options);
+    cr_assert_eq(count_ops(&plan, CT_OP_LINEAR_DW), 2 * options.accumulation);
+    cr_assert_eq(count_ops(&plan, CT_OP_LINEAR_DX), 2 * options.accumulation, "through layer 2");
+    ct_plan_deinit(&plan);
+}
+
+Test(groups, freezing_nothing_or_everything_is_refused)
+{
+    static const char *const nothing[] = {"*.bias", "embed.*"}, *const everything[] = {"layers.*"};
+    struct ct_plan_options options[] = {freezing(nothing, 2), freezing(everything, 1)};
+    static const char *const says[] = {
+        "optim.freeze: no parameter is called \"embed.*\"; there are 6",
+        "optim.freeze matches all 6 parameters: nothing is left to train"};
+
+    for (size_t i = 0; i < CT_COUNT(options); i++) {
+        struct ct_plan plan;
+        struct ct_error err = {0};
+
+        cr_assert_eq(ct_plan_build(&plan, &plan_spec, &options[i], 1, &err), CT_ECONFIG);
+        cr_assert(strncmp(err.text, says[i], strlen(says[i])) == 0, "'%s'", err.text);
+        ct_plan_deinit(&plan);
+    }
+}

@@ -137,7 +137,11 @@ Test(trainer, groups_of_parameters_continue_with_the_same_bits)
     static const char *const groups[CHANGES] = {"--optim.no_decay=1d", "--optim.weight_decay=0.1",
                                                 "--optim.lr_factors=layers.1.*=0.5"};
 
+    static const char *const frozen[CHANGES] = {"--optim.freeze=layers.0.*", "--optim.type=lion",
+                                                "--optim.lr=5e-3"};
+
     cut_and_continue(2, 4, groups);
+    cut_and_continue(2, 1, frozen);
 }
 
 Test(trainer, another_world_continues_with_the_same_bits)
