@@ -132,6 +132,10 @@ void ct_exec_read_grad(struct ct_exec *exec, int tensor, void *data);
  * looks at what the rank holds of them. */
 int ct_exec_bad_gradient(struct ct_exec *exec, int *ret_count);
 
+/* Exchange the parameters that learn with their average: evaluations between two such calls are of
+ * the average. The plan has one, and both are sharded or neither is. No communication. */
+void ct_exec_swap_average(struct ct_exec *exec);
+
 /* All that survives steps on this rank as one range on the device (plan->state_bytes), for
  * broadcasts between steps. */
 void *ct_exec_state(struct ct_exec *exec);

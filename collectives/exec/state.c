@@ -108,6 +108,29 @@ int ct_exec_bad_gradient(struct ct_exec *exec, int *ret_count)
     return first;
 }
 
+/* ---- the average ------------------------------------------------------------------------------
+ */
+
+void ct_exec_swap_average(struct ct_exec *exec)
+{
+    enum { HALF = CT_EXEC_CHUNK_BYTES / 2 };
+    const struct ct_plan *plan = exec->plan;
+    bool sharded = ct_plan_is_sharded(plan, 0);
+    size_t bytes = sharded ? plan->shard_bytes : plan->flat_bytes;
+    char *params = exec->arena, *other = exec->chunk + HALF;
+    char *average = exec->arena + ct_plan_range_offset(plan, plan->moment_count);
+
+    CT_ASSERT(plan->options.optim.ema > 0 &&
+              sharded == ct_plan_is_sharded(plan, plan->moment_count));
+    for (size_t at = 0; at < bytes; at += HALF) {
+        size_t size = CT_MIN(bytes - at, (size_t)HALF);
+        ct_device_copy_out(exec->device, exec->chunk, params + at, size);
+        ct_device_copy_out(exec->device, other, average + at, size);
+        ct_device_copy_in(exec->device, params + at, other, size);
+        ct_device_copy_in(exec->device, average + at, exec->chunk, size);
+    }
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 void *ct_exec_state(struct ct_exec *exec)

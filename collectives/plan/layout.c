@@ -87,7 +87,7 @@ struct ct_plan_part ct_plan_part(const struct ct_plan *plan, int bucket, int ran
 /* Moment number `moment` of every parameter that learns, from tensors[first] on. */
 static int list_moments(struct ct_plan *plan, int moment, int first, struct ct_error *err)
 {
-    const char *prefix = ct_plan_moment_name(plan->options.optim.type, moment);
+    const char *prefix = ct_plan_moment_name(&plan->options.optim, moment);
 
     for (int i = 0; i < plan->param_count; i++) {
         if (plan->tensors[i].range == CT_PLAN_WHOLE)

@@ -308,7 +308,7 @@ static void step_inputs(struct maker *mk)
     io->inv_valid = scalar_input(mk, "inv_valid");
     io->lr = scalar_input(mk, "lr");
     io->wish = scalar_input(mk, "wish");
-    if (ct_plan_counts_updates(mk->plan->options.optim.type))
+    if (ct_plan_counts_updates(&mk->plan->options.optim))
         io->update = scalar_input(mk, "update");
     if (mk->model->draw != CT_NONE)
         io->draw = ct_program_value(mk->program, CT_VALUE_INPUT, CT_F64, ct_shape1(2), "draw");
@@ -353,7 +353,7 @@ static void micro_batches(struct maker *mk)
 int ct_plan_make_step(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err)
 {
     struct maker mk = maker_of(plan, model, &plan->step);
-    static const char *const names[CT_PLAN_MAX_MOMENTS] = {"moments0", "moments1"};
+    static const char *const names[CT_PLAN_MAX_MOMENTS] = {"moments0", "moments1", "moments2"};
 
     CT_ASSERT(plan->moment_count <= CT_PLAN_MAX_MOMENTS);
     if (mk.program->error.code == 0) {

@@ -5,15 +5,15 @@
 
 #include "collectives/plan/plan.h"
 
-enum { CT_PLAN_MAX_MOMENTS = 2 };
+enum { CT_PLAN_MAX_MOMENTS = 3 };
 
-/* How many moments a parameter has, and what number `moment` is called, as torch's optimizers do.
- */
+/* How many moments a parameter has, the average counted as the last, and what number `moment` is
+ * called, as torch's optimizers do. */
 int ct_plan_moments(const struct ct_optim_spec *optim);
-const char *ct_plan_moment_name(enum ct_optim type, int moment);
+const char *ct_plan_moment_name(const struct ct_optim_spec *optim, int moment);
 
-/* Whether the optimizer wants to know how many updates there were. */
-bool ct_plan_counts_updates(enum ct_optim type);
+/* Whether the update wants to know its number. */
+bool ct_plan_counts_updates(const struct ct_optim_spec *optim);
 
 /* Whether a pattern of the options' freezes the parameter called `name`: model.h's predicate. */
 bool ct_plan_freezes(const void *optim_groups, const char *name);

@@ -25,6 +25,8 @@ static int check_optim(const struct ct_optim_spec *optim, struct ct_error *err)
     if (!isfinite(optim->clip) || optim->clip < 0)
         return ct_error_set(err, CT_ECONFIG, "optim.clip is %g, must be >= 0 (0 does not clip)",
                             optim->clip);
+    if (!isfinite(optim->ema) || optim->ema < 0 || optim->ema >= 1)
+        return ct_error_set(err, CT_ECONFIG, "optim.ema is %g, must be in [0, 1)", optim->ema);
     if (optim->nesterov && optim->momentum == 0)
         return ct_error_set(err, CT_ECONFIG, "optim.nesterov needs optim.momentum above 0");
     if (optim->type == CT_OPTIM_SGD)

@@ -101,6 +101,7 @@ struct ct_optim_spec {
     double eps;          /* adamw */
     double weight_decay; /* sgd: added to the gradient; adamw, lion: decoupled */
     double clip;         /* the gradient's global norm is at most this; 0 leaves it alone */
+    double ema;          /* decay of the average of the parameters; 0 keeps none */
     struct ct_optim_groups groups;
 };
 
@@ -175,7 +176,8 @@ enum { CT_PLAN_WHOLE = -1 };
 
 /* A named tensor that survives steps: a parameter or a moment of one. */
 struct ct_plan_tensor {
-    const char *name; /* "layers.0.weight"; moments: "momentum.<name>", "exp_avg.<name>", ... */
+    const char *name; /* "layers.0.weight"; moments: "momentum.<name>", "exp_avg.<name>", ...,
+                         "ema.<name>" */
     bool is_param;
     enum ct_dtype dtype;
     struct ct_shape shape;
@@ -198,7 +200,7 @@ struct ct_plan {
     int tensor_count;
     int param_count;
     int learned_count; /* parameters that are not frozen: those with gradients and moments */
-    int moment_count;  /* moments of each parameter: 0, 1 or 2 */
+    int moment_count;  /* of each that learns: the optimizer's, then the average with optim.ema */
     struct ct_bucket *buckets;
     int bucket_count;
     struct ct_plan_run *runs; /* from 0 to flat_bytes without a gap */

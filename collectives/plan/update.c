@@ -2,6 +2,8 @@
  *
  *     grads -> sumsq -> clip_scale -> guard -> optimizer of each run -> params, moments
  *
+ *                                                          params -> ema -> average
+ *
  * The norm is that of all parameters together. Where it or the loss is not finite no optimizer
  * changes anything: as both are reduced over the ranks, all of them leave out the same step. */
 #include "collectives/plan/passes.h"
@@ -21,7 +23,8 @@ static const struct optim {
 };
 _Static_assert(CT_COUNT(optims) == CT_OPTIM_COUNT, "a row for every optimizer");
 
-int ct_plan_moments(const struct ct_optim_spec *optim)
+/* The optimizer's own moments. */
+static int own_moments(const struct ct_optim_spec *optim)
 {
     int count = 0;
 
@@ -32,14 +35,19 @@ int ct_plan_moments(const struct ct_optim_spec *optim)
     return count;
 }
 
-const char *ct_plan_moment_name(enum ct_optim type, int moment)
+int ct_plan_moments(const struct ct_optim_spec *optim)
 {
-    return optims[type].moment[moment];
+    return own_moments(optim) + (optim->ema > 0);
 }
 
-bool ct_plan_counts_updates(enum ct_optim type)
+const char *ct_plan_moment_name(const struct ct_optim_spec *optim, int moment)
 {
-    return optims[type].counts_updates;
+    return moment < own_moments(optim) ? optims[optim->type].moment[moment] : "ema";
+}
+
+bool ct_plan_counts_updates(const struct ct_optim_spec *optim)
+{
+    return optims[optim->type].counts_updates || optim->ema > 0;
 }
 
 static struct ct_program_op optimizer_op(const struct ct_optim_spec *optim,
@@ -106,12 +114,26 @@ static void update_run(struct ct_plan *plan, const struct ct_plan_run *run,
 
     op.in[operand++] = part_of(plan, run, flats->grads);
     op.in[operand++] = emit_lr(plan, run);
-    if (plan->step.io.update != CT_NONE)
+    if (optims[plan->options.optim.type].counts_updates)
         op.in[operand++] = plan->step.io.update;
     op.in[operand] = scale;
     op.out[0] = part_of(plan, run, flats->params);
-    for (int i = 0; i < plan->moment_count; i++)
+    for (int i = 0; i < own_moments(&plan->options.optim); i++)
         op.out[1 + i] = part_of(plan, run, flats->moments[i]);
+    ct_program_emit(&plan->step.program, op);
+}
+
+/* The average follows the new parameters. */
+static void update_average(struct ct_plan *plan, const struct ct_plan_flats *flats, int scale)
+{
+    const struct ct_plan_run all = {.bytes = plan->flat_bytes};
+    struct ct_program_op op = ct_program_op(CT_OP_EMA);
+
+    op.attr.decay = plan->options.optim.ema;
+    op.in[0] = part_of(plan, &all, flats->params);
+    op.in[1] = plan->step.io.update;
+    op.in[2] = scale;
+    op.out[0] = flats->moments[plan->moment_count - 1];
     ct_program_emit(&plan->step.program, op);
 }
 
@@ -126,4 +148,6 @@ void ct_plan_emit_update(struct ct_plan *plan, const struct ct_plan_flats *flats
     int scale = emit_scale(plan);
     for (int i = 0; i < plan->run_count; i++)
         update_run(plan, &plan->runs[i], flats, scale);
+    if (plan->options.optim.ema > 0)
+        update_average(plan, flats, scale);
 }

@@ -416,6 +416,12 @@ static bool misplaced_word(const struct ct_config *cfg, const void *member, stru
     return false;
 }
 
+static bool no_average(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    (void)ct_buf_puts(why, "looks at an average that is not kept: set optim.ema, 0.999 is usual");
+    return *(const bool *)member && cfg->optim.ema == 0;
+}
+
 static bool nothing_to_train(const struct ct_config *cfg, const void *member, struct ct_buf *why)
 {
     (void)member;
@@ -498,6 +504,7 @@ static const struct rule rules[] = {
     {AT(optim.nesterov), AT(optim.momentum), true, nesterov_without_momentum},
     {AT(optim.lr_factors), AT(optim.lr_factors), true, bad_factor},
     {AT(optim.no_decay), AT(optim.no_decay), true, misplaced_word},
+    {AT(eval.ema), AT(optim.ema), true, no_average},
     {AT(train.epochs), AT(train.steps), true, nothing_to_train},
     {AT(schedule.warmup), AT(train.steps), true, warmup_too_long},
     {AT(schedule.decay), AT(train.steps), true, decay_too_long},

@@ -5,6 +5,7 @@
  *       state.json                step, position, seed, hashes, sizes and checksums of the files
  *       model.safetensors         the parameters
  *       optim.safetensors         the optimizer's state ("exp_avg.fc1.weight", ...)
+ *       ema.safetensors           the average of the parameters, when there is one
  *
  * Saving writes DIR/step_00000120.tmp, flushes every file and the directory, and renames it.
  * Publishing replaces `latest`, and only then removes what is to be kept no longer. A crash
@@ -79,6 +80,9 @@ int ct_ckpt_latest(const char *dir, char ret_path[PATH_MAX], struct ct_error *er
  * CT_ENOINPUT (nothing there), CT_EDATA (no checkpoint; or which file,
  * and what is wrong with it). */
 int ct_ckpt_open(const char *path, struct ct_ckpt_state *ret, struct ct_error *err);
+
+/* Whether the checkpoint directory `path` has a file called `name`. */
+bool ct_ckpt_holds(const char *path, const char *name);
 
 /* Fill the tensors of `files` from the checkpoint; names, types and shapes must match exactly.
  * CT_EDATA names the tensor and both shapes. Call ct_ckpt_open first. */

@@ -121,6 +121,13 @@ int ct_ckpt_open(const char *path, struct ct_ckpt_state *ret, struct ct_error *e
     return code;
 }
 
+bool ct_ckpt_holds(const char *path, const char *name)
+{
+    char full[PATH_MAX];
+
+    return ct_ckpt_join(full, path, name, NULL) == 0 && access(full, F_OK) == 0;
+}
+
 int ct_ckpt_load(const char *path, const struct ct_ckpt_file *files, size_t file_count,
                  struct ct_error *err)
 {

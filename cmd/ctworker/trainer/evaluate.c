@@ -5,14 +5,13 @@
 
 enum { LOSS, CORRECT, SUMS };
 
-int ct_evaluate(struct ct_worker *worker, struct ct_evaluation *ret, struct ct_error *err)
+/* This rank's share of the held-out samples. */
+static int add_up(struct ct_worker *worker, double sums[SUMS], struct ct_error *err)
 {
     const struct ct_batch_buffer *buffer = &worker->eval_buffer;
     const struct ct_exec_eval args = {.x = buffer->x, .labels = buffer->labels};
-    double sums[SUMS] = {0};
     int code = 0;
 
-    CT_ASSERT(worker->eval.rows > 0);
     for (uint64_t at = 0; code == 0 && at < worker->eval.rows;) {
         struct ct_exec_sums part = {0};
         ct_job_at(worker->job, CT_AT_EVALUATE, worker->step);
@@ -24,6 +23,20 @@ int ct_evaluate(struct ct_worker *worker, struct ct_evaluation *ret, struct ct_e
         sums[LOSS] += part.loss;
         sums[CORRECT] += (double)part.correct;
     }
+    return code;
+}
+
+int ct_evaluate(struct ct_worker *worker, struct ct_evaluation *ret, struct ct_error *err)
+{
+    bool average = worker->cfg->eval.ema;
+    double sums[SUMS] = {0};
+
+    CT_ASSERT(worker->eval.rows > 0);
+    if (average)
+        ct_exec_swap_average(worker->exec);
+    int code = add_up(worker, sums, err);
+    if (average)
+        ct_exec_swap_average(worker->exec);
     if (code == 0 && worker->group != NULL) {
         const struct ct_options options = {.mode = CT_MODE_REPRODUCIBLE};
         code =

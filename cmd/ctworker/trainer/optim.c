@@ -53,7 +53,8 @@ int ct_optim_of(const struct ct_config *cfg, struct ct_optim_spec *ret,
                                   .beta2 = cfg->optim.betas.at[1],
                                   .eps = cfg->optim.eps,
                                   .weight_decay = cfg->optim.weight_decay,
-                                  .clip = cfg->optim.clip};
+                                  .clip = cfg->optim.clip,
+                                  .ema = cfg->optim.ema};
     ret->groups.frozen = cfg->optim.freeze.at;
     ret->groups.frozen_count = (int)cfg->optim.freeze.count;
     set_undecayed(cfg, &ret->groups);

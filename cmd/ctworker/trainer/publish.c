@@ -30,7 +30,7 @@ static struct ct_ckpt_save describe(const struct ct_worker *worker,
                   .world = (uint64_t)worker->me->world,
                   .plateau = worker->plateau},
         .files = worker->snapshot.files,
-        .file_count = CT_SNAPSHOT_FILES,
+        .file_count = worker->snapshot.file_count,
         .keep = (uint32_t)cfg->checkpoint.keep,
         .keep_every = (uint64_t)cfg->checkpoint.keep_every,
     };

@@ -69,13 +69,30 @@ static void compare_settings(const struct ct_worker *worker, const struct ct_ckp
                      state->global_batch, worker->batch.global);
 }
 
+/* Fill the snapshot; an average that the checkpoint does not hold begins at its parameters. */
+static int load_files(struct ct_worker *worker, const char *path, struct ct_error *err)
+{
+    struct ct_snapshot *snapshot = &worker->snapshot;
+    size_t count = snapshot->file_count;
+    bool averages = worker->plan.options.optim.ema > 0;
+    bool held = averages && ct_ckpt_holds(path, snapshot->files[count - 1].name);
+    int code = ct_ckpt_load(path, snapshot->files, averages && !held ? count - 1 : count, err);
+
+    if (code != 0 || held == averages)
+        return code;
+    ct_snapshot_start_average(snapshot, &worker->plan);
+    ct_log_event(worker->log, CT_LOG_WARN, "resume_average",
+                 "%s has no ema.safetensors: the average of the parameters begins here", path);
+    return 0;
+}
+
 static int load(struct ct_worker *worker, const char *path, struct ct_error *err)
 {
     struct ct_ckpt_state state;
     int code = ct_ckpt_open(path, &state, err);
 
     if (code == 0)
-        code = ct_ckpt_load(path, worker->snapshot.files, CT_SNAPSHOT_FILES, err);
+        code = load_files(worker, path, err);
     if (code != 0)
         return code;
     ct_snapshot_put(&worker->snapshot, &worker->plan, worker->exec);

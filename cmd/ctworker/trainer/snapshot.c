@@ -4,18 +4,46 @@
 #include "base/assert.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 _Static_assert((int)CT_MAX_DIMS <= (int)CT_ST_MAX_DIMS, "every tensor can be saved");
+
+static struct ct_st_tensor describe(const struct ct_plan_tensor *from, char *data)
+{
+    struct ct_st_tensor to = {
+        .name = from->name, .dtype = from->dtype, .dims = (uint32_t)from->shape.dims, .data = data};
+
+    for (int dim = 0; dim < from->shape.dims; dim++)
+        to.shape[dim] = (uint64_t)from->shape.dim[dim];
+    CT_ASSERT(ct_st_bytes(&to) == from->bytes);
+    return to;
+}
+
+/* The average under the parameters' names; what is frozen is its own average. */
+static void describe_average(struct ct_snapshot *snapshot, const struct ct_plan *plan)
+{
+    struct ct_st_tensor *tensors = snapshot->tensors + plan->tensor_count;
+    const struct ct_st_tensor *average = tensors - plan->learned_count;
+
+    for (int i = 0; i < plan->param_count; i++) {
+        tensors[i] = snapshot->tensors[i];
+        if (plan->tensors[i].range != CT_PLAN_WHOLE)
+            tensors[i].data = (average++)->data;
+    }
+    snapshot->files[snapshot->file_count++] =
+        (struct ct_ckpt_file){"ema.safetensors", tensors, (size_t)plan->param_count};
+}
 
 int ct_snapshot_init(struct ct_snapshot *ret, const struct ct_plan *plan, struct ct_error *err)
 {
     size_t count = (size_t)plan->tensor_count, params = (size_t)plan->param_count;
-    size_t bytes = 0;
+    bool averages = plan->options.optim.ema > 0;
+    size_t moments = count - params - (averages ? (size_t)plan->learned_count : 0), bytes = 0;
 
     for (size_t i = 0; i < count; i++)
         bytes += plan->tensors[i].bytes;
     CT_ASSERT(bytes > 0);
-    struct ct_snapshot snapshot = {.tensors = calloc(count, sizeof *snapshot.tensors),
+    struct ct_snapshot snapshot = {.tensors = calloc(count + params, sizeof *snapshot.tensors),
                                    .memory = malloc(bytes)};
     if (snapshot.tensors == NULL || snapshot.memory == NULL) {
         ct_snapshot_deinit(&snapshot);
@@ -23,22 +51,26 @@ int ct_snapshot_init(struct ct_snapshot *ret, const struct ct_plan *plan, struct
     }
     char *at = snapshot.memory;
     for (size_t i = 0; i < count; i++) {
-        const struct ct_plan_tensor *from = &plan->tensors[i];
-        struct ct_st_tensor *to = &snapshot.tensors[i];
-        *to = (struct ct_st_tensor){.name = from->name,
-                                    .dtype = from->dtype,
-                                    .dims = (uint32_t)from->shape.dims,
-                                    .data = at};
-        for (int dim = 0; dim < from->shape.dims; dim++)
-            to->shape[dim] = (uint64_t)from->shape.dim[dim];
-        CT_ASSERT(ct_st_bytes(to) == from->bytes);
-        at += from->bytes;
+        snapshot.tensors[i] = describe(&plan->tensors[i], at);
+        at += plan->tensors[i].bytes;
     }
-    snapshot.files[0] = (struct ct_ckpt_file){"model.safetensors", snapshot.tensors, params};
-    snapshot.files[1] =
-        (struct ct_ckpt_file){"optim.safetensors", snapshot.tensors + params, count - params};
+    snapshot.files[snapshot.file_count++] =
+        (struct ct_ckpt_file){"model.safetensors", snapshot.tensors, params};
+    snapshot.files[snapshot.file_count++] =
+        (struct ct_ckpt_file){"optim.safetensors", snapshot.tensors + params, moments};
+    if (averages)
+        describe_average(&snapshot, plan);
     *ret = snapshot;
     return 0;
+}
+
+void ct_snapshot_start_average(struct ct_snapshot *snapshot, const struct ct_plan *plan)
+{
+    const struct ct_st_tensor *average = snapshot->tensors + plan->tensor_count;
+
+    for (int i = 0; i < plan->param_count; i++)
+        if (plan->tensors[i].range != CT_PLAN_WHOLE)
+            memcpy(average[i].data, snapshot->tensors[i].data, plan->tensors[i].bytes);
 }
 
 void ct_snapshot_deinit(struct ct_snapshot *snapshot)

@@ -533,6 +533,19 @@ static void lion(const struct ct_kernel_args *args, int64_t first, int64_t count
     }
 }
 
+static void ema(const struct ct_kernel_args *args, int64_t first, int64_t count)
+{
+    const T *p = IN(0, first, 1);
+    T *e = OUT(0, first, 1), rest = (T)(1 - args->attr.decay);
+
+    if (isnan(scalar(args, 2, 1)))
+        return;
+    if (scalar(args, 1, 0) <= 1)
+        EACH(i, count) e[i] = p[i];
+    else
+        EACH(i, count) e[i] += rest * (p[i] - e[i]);
+}
+
 #include "tensor/cpu/attention_body.h"
 #include "tensor/cpu/image_body.h"
 #include "tensor/cpu/norm_body.h"
@@ -562,6 +575,7 @@ const struct ct_cpu_kernels KERNELS = {
              [CT_OP_SGD] = sgd,
              [CT_OP_ADAMW] = adamw,
              [CT_OP_LION] = lion,
+             [CT_OP_EMA] = ema,
              [CT_OP_UNIFORM] = uniform,
              [CT_OP_NORMAL] = normal,
              [CT_OP_SWIGLU] = swiglu,

@@ -59,7 +59,7 @@ static const struct {
     /* shapes */
     {"optim: 3\n",
      "a.yaml:1:8: optim wants keys below it (type, lr, momentum, nesterov, betas, eps, "
-     "weight_decay, no_decay, freeze, lr_factors, clip), not a single value or a list\n"},
+     "weight_decay, no_decay, freeze, lr_factors, ema, clip), not a single value or a list\n"},
     {"data: [a, [b]]\n",
      "a.yaml:1:7: data wants keys below it (train, eval), not a single value or a list\n"},
     {"optim: {lr: {a: 1}}\n", "a.yaml:1:13: optim.lr wants a number such as 1e-3, not a mapping\n"},

@@ -100,6 +100,31 @@ Test(update, groups_give_the_same_bits_in_every_world)
     }
 }
 
+struct batch {
+    float x[MAX_ROWS * 6];
+    int32_t labels[MAX_ROWS];
+};
+
+static struct ct_exec_result step(struct rig *rig, const struct run *run, struct ct_exec_step args,
+                                  bool bad)
+{
+    int64_t rows = run->options.accumulation * run->options.micro_rows;
+    struct ct_exec_result result;
+    struct ct_error err = {0};
+    struct batch batch;
+
+    fill_rows(&run->spec, 0, rows, batch.x, batch.labels);
+    if (bad)
+        batch.x[3] = INFINITY;
+    args.x = batch.x;
+    args.labels = batch.labels;
+    args.valid_count = rows;
+    args.lr = 0.01;
+    cr_assert_eq(ct_exec_step(rig->exec, &args, &result, &err), 0, "%s", err.text);
+    cr_assert_eq(result.skipped, bad);
+    return result;
+}
+
 /* ---- freezing ------------------------------------------------------------------------------- */
 
 Test(update, frozen_parameters_stay_and_the_others_move_as_before)
@@ -138,6 +163,55 @@ Test(update, freezing_gives_the_same_bits_in_every_world_and_way_of_sharding)
             run_deinit(&run);
         }
     }
+}
+
+/* ---- the average ---------------------------------------------------------------------------- */
+
+Test(update, the_average_has_the_same_bits_in_every_world_and_way_of_sharding)
+{
+    static const char *const frozen[] = {"layers.2.bias"};
+    uint64_t want = 0;
+
+    for (int world = 1; world <= 4; world *= 2) {
+        for (int shard = CT_PLAN_SHARD_NONE; shard <= CT_PLAN_SHARD_FULL; shard++) {
+            struct run run = run_default();
+
+            run.options.world = world;
+            run.options.accumulation = 4 / world;
+            run.options.shard = (enum ct_plan_shard)shard;
+            run.options.optim.ema = 0.5;
+            run.options.optim.groups =
+                (struct ct_optim_groups){.frozen = frozen, .frozen_count = 1};
+            run.poisoned = 2;
+            run_train(&run);
+            if (world == 1 && shard == CT_PLAN_SHARD_NONE)
+                want = run.digests[0];
+            cr_assert_eq(run.digests[0], want, "world %d, way %d of sharding", world, shard);
+            run_deinit(&run);
+        }
+    }
+}
+
+Test(update, swapping_shows_the_average_and_swapping_again_the_parameters)
+{
+    struct run run = run_default();
+    struct rig rig;
+    float before[54], average[54], after[54];
+
+    run.options.optim = (struct ct_optim_spec){.type = CT_OPTIM_SGD, .ema = 0.5};
+    rig_init(&rig, &run, NULL);
+    for (uint64_t i = 1; i <= 3; i++)
+        (void)step(&rig, &run, (struct ct_exec_step){.update = i}, false);
+    uint64_t digest = ct_exec_digest(rig.exec);
+    ct_exec_read(rig.exec, 0, before);
+    ct_exec_read(rig.exec, TENSORS, average);
+    cr_assert_neq(memcmp(before, average, sizeof before), 0);
+    ct_exec_swap_average(rig.exec);
+    ct_exec_read(rig.exec, 0, after);
+    cr_assert_eq(memcmp(after, average, sizeof after), 0);
+    ct_exec_swap_average(rig.exec);
+    cr_assert_eq(ct_exec_digest(rig.exec), digest);
+    rig_deinit(&rig);
 }
 
 /* ---- steps that cannot be taken ------------------------------------------------------------- */
@@ -183,31 +257,6 @@ Test(update, sharding_changes_neither_groups_nor_what_is_left_out)
         cr_assert_eq(run.digests[0], whole, "way %d of sharding", shard);
         run_deinit(&run);
     }
-}
-
-struct batch {
-    float x[MAX_ROWS * 6];
-    int32_t labels[MAX_ROWS];
-};
-
-static struct ct_exec_result step(struct rig *rig, const struct run *run, struct ct_exec_step args,
-                                  bool bad)
-{
-    int64_t rows = run->options.accumulation * run->options.micro_rows;
-    struct ct_exec_result result;
-    struct ct_error err = {0};
-    struct batch batch;
-
-    fill_rows(&run->spec, 0, rows, batch.x, batch.labels);
-    if (bad)
-        batch.x[3] = INFINITY;
-    args.x = batch.x;
-    args.labels = batch.labels;
-    args.valid_count = rows;
-    args.lr = 0.01;
-    cr_assert_eq(ct_exec_step(rig->exec, &args, &result, &err), 0, "%s", err.text);
-    cr_assert_eq(result.skipped, bad);
-    return result;
 }
 
 Test(update, a_step_that_was_left_out_does_not_count_for_adamw)

@@ -53,6 +53,12 @@ Test(plan, adamw_has_two_moments_lion_one_and_plain_sgd_none)
     cr_assert_str_eq(plan.tensors[6].name, "exp_avg.layers.0.weight");
     cr_assert_eq(plan.step.io.update, CT_NONE);
     ct_plan_deinit(&plan);
+    options.optim.ema = 0.99;
+    plan_init(&plan, &options);
+    cr_assert_eq(plan.tensor_count, 18, "the average is the last moment");
+    cr_assert_str_eq(plan.tensors[12].name, "ema.layers.0.weight");
+    cr_assert_neq(plan.step.io.update, CT_NONE);
+    ct_plan_deinit(&plan);
     options.optim = (struct ct_optim_spec){.type = CT_OPTIM_SGD};
     plan_init(&plan, &options);
     cr_assert_eq(plan.tensor_count, 6);

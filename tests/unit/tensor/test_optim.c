@@ -226,6 +226,35 @@ static double guard(struct kit *kit, double sumsq, double loss, double scale)
     return kit_get(&args.out[0], 0);
 }
 
+Test(optim, an_average_begins_at_the_first_update_and_follows)
+{
+    struct kit kit;
+    double want[N];
+
+    kit_init(&kit, 13);
+    struct ct_kernel_args args = {
+        .in = {kit_random(&kit, CT_F32, ct_shape1(N), -1, 1), kit_scalar(&kit, 1)},
+        .out = {kit_random(&kit, CT_F32, ct_shape1(N), -1, 1)},
+        .attr = {.decay = 0.9}};
+    kit_run(CT_CPU_AUTO, 1, CT_OP_EMA, CT_F32, &args);
+    kit_same_bytes(&args.out[0], &args.in[0], "the first update");
+    for (int i = 0; i < N; i++)
+        want[i] = kit_get(&args.in[0], i);
+    for (int step = 2; step < 6; step++) {
+        kit_set(&args.in[1], 0, step);
+        for (int i = 0; i < N; i++) {
+            kit_set(&args.in[0], i, kit_uniform(&kit, -2, 2));
+            want[i] = 0.9 * want[i] + 0.1 * kit_get(&args.in[0], i);
+        }
+        kit_run(CT_CPU_AUTO, 1, CT_OP_EMA, CT_F32, &args);
+        compare(&args.out[0], want, 1e-6);
+    }
+    args.in[2] = kit_scalar(&kit, NAN);
+    kit_run(CT_CPU_AUTO, 1, CT_OP_EMA, CT_F32, &args);
+    compare(&args.out[0], want, 1e-6);
+    kit_deinit(&kit);
+}
+
 Test(optim, the_guard_passes_finite_steps_only)
 {
     struct kit kit;

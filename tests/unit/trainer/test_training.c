@@ -144,6 +144,40 @@ Test(trainer, groups_of_parameters_continue_with_the_same_bits)
     cut_and_continue(2, 1, frozen);
 }
 
+static off_t size_of(const char *path)
+{
+    struct stat info;
+
+    cr_assert_eq(stat(path, &info), 0, "%s", path);
+    return info.st_size;
+}
+
+Test(trainer, the_average_is_a_model_of_its_own_and_continues_with_the_same_bits)
+{
+    static const char *const average[CHANGES] = {"--optim.ema=0.9", "--eval.ema=true",
+                                                 "--optim.freeze=layers.0.bias"};
+    struct training last = {.world = 2, .options = {"--optim.ema=0.9", "--checkpoint.dir=a"}};
+    struct training mean = {
+        .world = 2, .options = {"--optim.ema=0.9", "--checkpoint.dir=b", "--eval.ema=true"}};
+
+    cr_assert_eq(harness_train(&last), harness_train(&mean), "looking changes nothing");
+    cr_assert_neq(last.evaluation[0].loss, mean.evaluation[0].loss);
+    cr_assert_eq(size_of("a/step_00000020/ema.safetensors"),
+                 size_of("a/step_00000020/model.safetensors"), "the same names and shapes");
+    cut_and_continue(2, 4, average);
+}
+
+Test(trainer, an_average_begins_at_a_checkpoint_that_has_none)
+{
+    struct training without = {.world = 1, .options = {"--checkpoint.dir=a", "--train.epochs=2"}};
+    struct training with = {.world = 1, .options = {"--checkpoint.dir=a", "--optim.ema=0.5"}};
+
+    (void)harness_train(&without);
+    (void)harness_train(&with);
+    cr_assert_eq(with.first_step[0], 10);
+    (void)size_of("a/step_00000020/ema.safetensors");
+}
+
 Test(trainer, another_world_continues_with_the_same_bits)
 {
     static const char *const adamw[CHANGES] = {"--optim.type=adamw"};
