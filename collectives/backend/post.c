@@ -387,26 +387,46 @@ static int not_met(const struct ct_post *post, const bool *met, int code, struct
     return code;
 }
 
-/* Take up what members say until all of them have; `met` has room for all. */
+/* How many of this rank's own words are still on their way; one that cannot go is an error. */
+static int see_words_out(struct ct_post *post, const struct ct_setup *setup, int *ret_open,
+                         struct ct_error *err)
+{
+    *ret_open = 0;
+    for (int i = 0; i < setup->size; i++) {
+        struct ct_parcel *word = &post->control[i];
+
+        if (i == setup->rank || atomic_load(&word->state) == CT_PARCEL_UNUSED)
+            continue;
+        if (!has_come(post, word))
+            ++*ret_open;
+        else if (word->code != 0)
+            return ct_error_set(err, CT_EUNAVAILABLE, "rank %d cannot connect to rank %d",
+                                setup->rank, i);
+        else
+            forget(word);
+    }
+    return 0;
+}
+
+/* Take up what members say until all of them have; `met` has room for all. A word may wait for a
+ * connection that only this rank's own turns complete, so it is seen out as well: who leaves
+ * earlier may do something else for long, and nobody else would turn. */
 static int await_all(struct ct_post *post, const struct ct_setup *setup, bool *met,
                      struct ct_error *err)
 {
     uint64_t asked_ns = ct_clock_mono_ns(&ct_clock_system);
     struct ct_parcel *listening = &post->control[post->wave.rank];
-    int left = setup->size - 1;
+    int left = setup->size - 1, open = left;
 
-    while (left > 0) {
+    for (;;) {
         struct word word;
-        int code = 0;
 
         post->courier->turn(post->context);
-        for (int i = 0; i < setup->size; i++)
-            if (i != setup->rank && has_come(post, &post->control[i])) {
-                if (post->control[i].code != 0)
-                    return ct_error_set(err, CT_EUNAVAILABLE, "rank %d cannot connect to rank %d",
-                                        setup->rank, i);
-                forget(&post->control[i]);
-            }
+        int code = see_words_out(post, setup, &open, err);
+        if (code != 0)
+            return code;
+        if (left == 0 && open == 0)
+            return 0;
         if (!has_come(post, listening)) {
             code = rest(post, setup, &asked_ns, err);
             if (code != 0)
@@ -422,7 +442,6 @@ static int await_all(struct ct_post *post, const struct ct_setup *setup, bool *m
         left--;
         control_post(post, -1, false, 0, false);
     }
-    return 0;
 }
 
 int ct_post_meet(struct ct_post *post, const struct ct_setup *setup, struct ct_error *err)
