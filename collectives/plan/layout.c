@@ -121,7 +121,7 @@ int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model, struct ct
 
     plan->param_count = model->param_count;
     plan->moment_count = ct_plan_moments(&plan->options.optim);
-    room = (size_t)(plan->param_count * (1 + plan->moment_count));
+    room = (size_t)plan->param_count * (size_t)(1 + plan->moment_count);
     plan->tensors = ct_arena_array(&plan->memory, room, sizeof *plan->tensors);
     if (plan->tensors == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a table of %zu tensors", room);

@@ -68,7 +68,8 @@ static double wsd(const struct ct_schedule *s, uint64_t step)
 static double stairs(const struct ct_schedule *s, uint64_t step)
 {
     CT_ASSERT(s->every > 0);
-    return pow(s->factor, (double)(step / s->every));
+    uint64_t stair = step / s->every;
+    return pow(s->factor, (double)stair);
 }
 
 static double onecycle(const struct ct_schedule *s, uint64_t step)

@@ -80,21 +80,46 @@ int ct_agree_inputs(struct ct_worker *worker, struct ct_error *err)
                         subjects[word]);
 }
 
+int ct_agree_odd(const uint64_t *digests, int world, int *ret_common)
+{
+    int common = 0, most = 0;
+
+    for (int rank = 0; rank < world; rank++) {
+        int equal = 0;
+        for (int other = 0; other < world; other++)
+            equal += digests[other] == digests[rank];
+        if (equal > most) {
+            most = equal;
+            common = rank;
+        }
+    }
+    *ret_common = common;
+    for (int rank = 0; rank < world; rank++)
+        if (digests[rank] != digests[common])
+            return rank;
+    return -1;
+}
+
 int ct_agree_replicas(struct ct_worker *worker, struct ct_error *err)
 {
-    int rank = -1;
-    size_t word = 0;
+    int world = worker->me->world, common = 0;
 
     if (worker->group == NULL)
         return 0;
-    const uint64_t digest = ct_exec_digest(worker->exec);
-    int code = compare(worker, &digest, 1, &rank, &word, err);
-    if (code != 0 || rank < 0)
+    uint64_t *digests = calloc((size_t)world, sizeof *digests);
+    if (digests == NULL)
+        return ct_error_set(err, CT_ENOMEM, "out of memory for %d ranks", world);
+    digests[worker->me->rank] = ct_exec_digest(worker->exec);
+    int code = gather(worker, digests, 1, err);
+    int odd = code == 0 ? ct_agree_odd(digests, world, &common) : -1;
+    free(digests);
+    if (odd < 0)
         return code;
     worker->scope = CT_SCOPE_JOB;
-    return ct_error_set(err, CT_EDIVERGED,
-                        "after step %" PRIu64
-                        " the parameters of rank %d are no longer those of rank 0: a device or its "
-                        "memory computes wrongly, or there is a bug",
-                        worker->step, rank);
+    return ct_error_set(
+        err, CT_EDIVERGED,
+        "after step %" PRIu64
+        " the parameters of rank %d are no longer those of rank %d: a device or its "
+        "memory computes wrongly, or there is a bug",
+        worker->step, odd, common);
 }

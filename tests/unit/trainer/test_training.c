@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/fs.h"
+#include "cmd/ctworker/trainer/agree.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -371,6 +372,23 @@ Test(trainer, a_replica_that_drifts_is_found_and_named)
         cr_assert_eq(training.scope[rank], CT_SCOPE_JOB);
     }
     cr_assert_eq(ct_exit_status(CT_EDIVERGED), 93);
+}
+
+Test(trainer, the_replica_that_most_others_contradict_is_the_odd_one)
+{
+    static const struct {
+        uint64_t digests[4];
+        int odd, common;
+    } rows[] = {
+        {{5, 5, 5, 5}, -1, 0}, {{5, 5, 7, 5}, 2, 0}, {{9, 5, 5, 5}, 0, 1},
+        {{5, 7, 5, 7}, 1, 0},  {{1, 2, 3, 3}, 0, 2},
+    };
+
+    for (size_t i = 0; i < CT_COUNT(rows); i++) {
+        int common = -1;
+        cr_assert_eq(ct_agree_odd(rows[i].digests, 4, &common), rows[i].odd, "row %zu", i);
+        cr_assert_eq(common, rows[i].common, "row %zu", i);
+    }
 }
 
 /* Every rank ends with `code` and a sentence that holds `part`. */
