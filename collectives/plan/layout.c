@@ -1,8 +1,10 @@
 /* See passes.h: where parameters, their moments and gradients lie.
  *
  *     flat range      [ bucket 0 | bucket 1 | ... ]   last parameter first
- *     a rank's state  [ parameters | moments 0 | moments 1 ]   each whole, or this rank's part
- *                       `- those that learn, then the frozen ones, which are whole everywhere */
+ *     a rank's state  [ parameters | buffers | moments 0 | moments 1 ]
+ *                       `- those that learn, then the frozen ones
+ *
+ * Parameters that learn and moments are each whole, or this rank's part; the rest is whole. */
 #include "collectives/plan/passes.h"
 
 #include "base/assert.h"
@@ -19,6 +21,22 @@ static void list_params(struct ct_plan *plan, const struct ct_model *model)
                                                    .dtype = value->dtype,
                                                    .shape = value->shape,
                                                    .bytes = value->bytes};
+    }
+}
+
+/* Buffers in the model's order, at places within their own range for now. */
+static void list_buffers(struct ct_plan *plan, const struct ct_model *model)
+{
+    for (int i = 0; i < model->buffer_count; i++) {
+        const struct ct_value *value = &model->program.values[model->buffers[i].value];
+        plan->tensors[plan->param_count + i] =
+            (struct ct_plan_tensor){.name = value->name,
+                                    .dtype = value->dtype,
+                                    .shape = value->shape,
+                                    .range = CT_PLAN_WHOLE,
+                                    .flat_bytes = plan->buffer_bytes,
+                                    .bytes = value->bytes};
+        plan->buffer_bytes += ct_plan_align(value->bytes);
     }
 }
 
@@ -67,7 +85,7 @@ bool ct_plan_is_sharded(const struct ct_plan *plan, int range)
 
 size_t ct_plan_range_offset(const struct ct_plan *plan, int range)
 {
-    size_t offset = range > 0 ? plan->frozen_bytes : 0;
+    size_t offset = range > 0 ? plan->frozen_bytes + plan->buffer_bytes : 0;
 
     for (int i = 0; i < range; i++)
         offset += ct_plan_is_sharded(plan, i) ? plan->shard_bytes : plan->flat_bytes;
@@ -96,7 +114,8 @@ static int list_moments(struct ct_plan *plan, int moment, int first, struct ct_e
         *tensor = plan->tensors[i];
         tensor->is_param = false;
         tensor->range = moment + 1;
-        tensor->offset_bytes += plan->frozen_bytes + plan->flat_bytes * (size_t)(moment + 1);
+        tensor->offset_bytes +=
+            plan->frozen_bytes + plan->buffer_bytes + plan->flat_bytes * (size_t)(moment + 1);
         tensor->name = ct_arena_printf(&plan->memory, "%s.%s", prefix, tensor->name);
         if (tensor->name == NULL)
             return ct_error_set(err, CT_ENOMEM, "no memory for the name of a tensor");
@@ -104,14 +123,23 @@ static int list_moments(struct ct_plan *plan, int moment, int first, struct ct_e
     return 0;
 }
 
-static int name_params(struct ct_plan *plan, struct ct_error *err)
+/* Names that live as long as the plan, and the buffers' places in the arena. */
+static int name_tensors(struct ct_plan *plan, struct ct_error *err)
 {
-    for (int i = 0; i < plan->param_count; i++) {
+    for (int i = 0; i < plan->param_count + plan->buffer_count; i++) {
         plan->tensors[i].name = ct_arena_strdup(&plan->memory, plan->tensors[i].name);
         if (plan->tensors[i].name == NULL)
             return ct_error_set(err, CT_ENOMEM, "no memory for the name of a tensor");
     }
     return 0;
+}
+
+static void place_buffers(struct ct_plan *plan)
+{
+    size_t begin = ct_plan_is_sharded(plan, 0) ? plan->shard_bytes : plan->flat_bytes;
+
+    for (int i = plan->param_count; i < plan->param_count + plan->buffer_count; i++)
+        plan->tensors[i].offset_bytes = begin + plan->frozen_bytes + plan->tensors[i].flat_bytes;
 }
 
 int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err)
@@ -121,7 +149,9 @@ int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model, struct ct
 
     plan->param_count = model->param_count;
     plan->moment_count = ct_plan_moments(&plan->options.optim);
-    room = (size_t)plan->param_count * (size_t)(1 + plan->moment_count);
+    plan->buffer_count = model->buffer_count;
+    room =
+        (size_t)plan->param_count * (size_t)(1 + plan->moment_count) + (size_t)plan->buffer_count;
     plan->tensors = ct_arena_array(&plan->memory, room, sizeof *plan->tensors);
     if (plan->tensors == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a table of %zu tensors", room);
@@ -130,16 +160,19 @@ int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model, struct ct
         return ct_error_set(err, CT_ECONFIG,
                             "optim.freeze matches all %d parameters: nothing is left to train",
                             plan->param_count);
-    plan->tensor_count = plan->param_count + plan->learned_count * plan->moment_count;
+    list_buffers(plan, model);
+    int first = plan->param_count + plan->buffer_count;
+    plan->tensor_count = first + plan->learned_count * plan->moment_count;
     code = ct_plan_cut(plan, err);
     if (code == 0)
-        code = name_params(plan, err);
+        code = name_tensors(plan, err);
     if (code != 0)
         return code;
     lay_buckets(plan);
     lay_frozen(plan);
+    place_buffers(plan);
     for (int i = 0; i < plan->moment_count && code == 0; i++)
-        code = list_moments(plan, i, plan->param_count + i * plan->learned_count, err);
+        code = list_moments(plan, i, first + i * plan->learned_count, err);
     plan->state_bytes = ct_plan_range_offset(plan, 1 + plan->moment_count);
     plan->grads_bytes =
         plan->state_bytes + (plan->shards > 1 ? plan->shard_bytes : plan->flat_bytes);

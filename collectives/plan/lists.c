@@ -11,7 +11,13 @@
  *     micro 2   grads += g2               leaf2 = g2
  *     micro 3   grads += g3               grads = g3,  grads += leaf2,  grads += leaf0
  *
- * A sum of two is the same whichever comes first, so the last line is (g2 + g3) + (g0 + g1). */
+ * A sum of two is the same whichever comes first, so the last line is (g2 + g3) + (g0 + g1).
+ *
+ * A model with a batch norm that is synchronised cannot run its micro-batches one after the other:
+ * the first needs to know the statistics of all. They go in step instead, from one batch_total to
+ * the next, each of which becomes the sum over micro-batches and ranks:
+ *
+ *     sums0  sums1  sums0 += sums1  all_reduce(sums0)  rest0  rest1 */
 #include "collectives/plan/passes.h"
 
 #include "base/assert.h"
@@ -21,7 +27,8 @@
 
 enum { MAX_LEVELS = 32 };
 
-/* What a micro-batch yields: views, a gradient for each parameter, then loss, then correct. */
+/* What a micro-batch yields: views, a gradient for each parameter, then loss, correct, and what
+ * each batch norm tells. */
 struct yield {
     int *view;
 };
@@ -31,21 +38,31 @@ struct merge {
     const struct yield *into, *from;
 };
 
+/* A micro-batch on its way. */
+struct micro {
+    const struct yield *yield;
+    struct merge *merges; /* what follows its part of a yield */
+    int merge_count;
+    int *map; /* by value of the model: the list's value; UNMAPPED until it is needed */
+};
+
 struct maker {
     struct ct_plan *plan;
     const struct ct_model *model;
     struct ct_plan_list *list;
     struct ct_program *program; /* of the list */
 
-    int *map;         /* by value of the model: the list's value; UNMAPPED until it is needed */
+    int yields;       /* views of a yield */
+    int *map;         /* of the micro-batch at hand, see above */
     int *last_writer; /* by index in a yield: the model's op that writes it last */
     int *params;      /* by parameter: its view of the flat parameters */
+    int *buffers;     /* by buffer */
 
-    struct yield result;            /* the step's own gradients and sums */
-    struct yield stack[MAX_LEVELS]; /* subtrees that wait for their sibling, smallest on top */
+    struct yield result; /* the step's own gradients and sums */
+    struct micro *micros;
+    const struct yield
+        *stack[MAX_LEVELS]; /* subtrees that wait for their sibling, smallest on top */
     int depth;
-    struct merge merges[MAX_LEVELS]; /* what follows the present micro-batch */
-    int merge_count;
 };
 
 enum { UNMAPPED = -2 };
@@ -80,40 +97,80 @@ static int add_flat(struct maker *mk, enum ct_value_kind kind, const char *name,
     return root;
 }
 
-static void *table(struct maker *mk, size_t count)
+static void *array(struct maker *mk, size_t count, size_t size)
 {
-    int *ints = ct_arena_array(&mk->program->arena, count, sizeof *ints);
+    void *elements = ct_arena_array(&mk->program->arena, count, size);
 
-    if (ints == NULL && mk->program->error.code == 0)
+    if (elements == NULL && mk->program->error.code == 0)
         ct_error_set(&mk->program->error, CT_ENOMEM, "no memory for a table of %zu values", count);
-    return ints;
+    return elements;
 }
 
-/* The sums of loss and correct rows, and of what else there is, one f64 [count] so that one
- * reduction serves all. Returns the root. */
-static int add_sums(struct maker *mk, enum ct_value_kind kind, int count, int *view)
+static int *table(struct maker *mk, int count)
 {
+    return array(mk, (size_t)count, sizeof(int));
+}
+
+/* The sums of loss and correct rows, what batch norms tell, and `more` numbers, in one value f64 so
+ * that one reduction serves all; `*ret_more` gets the place of the latter. Returns the root. */
+static int add_sums(struct maker *mk, enum ct_value_kind kind, int more, size_t *ret_more,
+                    int *view)
+{
+    const struct ct_model *model = mk->model;
+    size_t bytes = 2 * sizeof(double);
+
+    for (int i = 0; i < model->stat_count; i++)
+        bytes += model->program.values[model->stats[i].run].bytes;
+    int64_t count = (int64_t)(bytes / sizeof(double)) + more;
     int sums = ct_program_value(mk->program, kind, CT_F64, ct_shape1(count), "sums");
 
     view[0] = ct_program_view(mk->program, sums, 0, CT_F64, ct_shape1(1), "loss");
     view[1] = ct_program_view(mk->program, sums, sizeof(double), CT_F64, ct_shape1(1), "correct");
+    *ret_more = bytes;
+    bytes = 2 * sizeof(double);
+    for (int i = 0; i < model->stat_count; i++) {
+        const struct ct_value *run = &model->program.values[model->stats[i].run];
+        view[2 + i] = ct_program_view(mk->program, sums, bytes, CT_F64, run->shape, "run");
+        bytes += run->bytes;
+    }
     return sums;
+}
+
+/* The buffers, as views of one value behind the parameters. */
+static void add_buffers(struct maker *mk)
+{
+    const struct ct_plan *plan = mk->plan;
+
+    if (plan->buffer_count == 0)
+        return;
+    enum ct_dtype dtype = plan->tensors[plan->param_count].dtype;
+    int root = ct_program_value(mk->program, CT_VALUE_BUFFER, dtype,
+                                ct_shape1((int64_t)(plan->buffer_bytes / ct_dtype_size(dtype))),
+                                "buffers");
+    for (int i = 0; i < plan->buffer_count; i++) {
+        const struct ct_plan_tensor *tensor = &plan->tensors[plan->param_count + i];
+        mk->buffers[i] = ct_program_view(mk->program, root, tensor->flat_bytes, dtype,
+                                         tensor->shape, tensor->name);
+    }
 }
 
 static struct maker maker_of(struct ct_plan *plan, const struct ct_model *model,
                              struct ct_plan_list *list)
 {
     struct maker mk = {.plan = plan, .model = model, .list = list, .program = &list->program};
-    size_t values = (size_t)model->program.value_count;
 
+    mk.yields = plan->param_count + 2 + model->stat_count;
     list->io = (struct ct_plan_io){CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE,
                                    CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE};
-    mk.map = table(&mk, values);
-    mk.params = table(&mk, (size_t)plan->param_count);
-    mk.result.view = table(&mk, (size_t)plan->param_count + 2);
-    mk.last_writer = table(&mk, (size_t)plan->param_count + 2);
-    if (mk.program->error.code == 0)
+    mk.map = table(&mk, model->program.value_count);
+    mk.params = table(&mk, plan->param_count);
+    mk.buffers = table(&mk, plan->buffer_count + 1);
+    mk.result.view = table(&mk, mk.yields);
+    mk.last_writer = table(&mk, mk.yields);
+    if (mk.program->error.code == 0) {
         add_flat(&mk, CT_VALUE_PARAM, "params", "", mk.params);
+        add_buffers(&mk);
+    }
     return mk;
 }
 
@@ -151,8 +208,12 @@ static void map_model(struct maker *mk, const struct yield *yield, int x, int la
         if (model->params[i].grad != CT_NONE)
             mk->map[model->params[i].grad] = yield->view[i];
     }
+    for (int i = 0; i < model->buffer_count; i++)
+        mk->map[model->buffers[i].value] = mk->buffers[i];
     mk->map[model->loss] = yield->view[model->param_count];
     mk->map[model->correct] = yield->view[model->param_count + 1];
+    for (int i = 0; i < model->stat_count; i++)
+        mk->map[model->stats[i].run] = yield->view[model->param_count + 2 + i];
     mk->map[model->x] = x;
     mk->map[model->labels] = labels;
     mk->map[model->inv_valid] = mk->list->io.inv_valid;
@@ -207,13 +268,14 @@ static bool is_yield(enum ct_value_kind kind)
     return kind == CT_VALUE_GRAD || kind == CT_VALUE_OUTPUT;
 }
 
-/* Copy the model's ops [0, count) as micro-batch `micro`. */
-static void copy_ops(struct maker *mk, int count, int micro, bool adding)
+/* Copy the model's ops [first, end) as micro-batch `number`. */
+static void copy_ops(struct maker *mk, int first, int end, int number, const struct micro *micro,
+                     bool adding)
 {
     const struct ct_program *from = &mk->model->program;
 
-    mk->program->micro = micro;
-    for (int i = 0; i < count && mk->program->error.code == 0; i++) {
+    mk->program->micro = number;
+    for (int i = first; i < end && mk->program->error.code == 0; i++) {
         struct ct_program_op op = copied(mk, &from->ops[i]);
         mk->program->stage = from->ops[i].stage;
         bool yields = is_yield(from->values[from->ops[i].out[0]].kind);
@@ -221,9 +283,9 @@ static void copy_ops(struct maker *mk, int count, int micro, bool adding)
             emit_adding(mk, op);
         else
             ct_program_emit(mk->program, op);
-        for (int k = 0; k < mk->plan->param_count + 2; k++)
-            for (int m = 0; m < mk->merge_count && mk->last_writer[k] == i; m++)
-                emit_add_to(mk, mk->merges[m].into->view[k], mk->merges[m].from->view[k]);
+        for (int k = 0; k < mk->yields; k++)
+            for (int m = 0; m < micro->merge_count && mk->last_writer[k] == i; m++)
+                emit_add_to(mk, micro->merges[m].into->view[k], micro->merges[m].from->view[k]);
     }
 }
 
@@ -244,46 +306,46 @@ static void find_last_writers(struct maker *mk)
             mk->last_writer[mk->plan->param_count] = i;
         if (out == mk->model->correct)
             mk->last_writer[mk->plan->param_count + 1] = i;
+        for (int k = 0; k < mk->model->stat_count; k++)
+            if (mk->model->stats[k].run == out)
+                mk->last_writer[mk->plan->param_count + 2 + k] = i;
     }
 }
 
-static struct yield new_leaf(struct maker *mk, int micro)
+static const struct yield *new_leaf(struct maker *mk, int number)
 {
-    struct yield leaf = {.view = table(mk, (size_t)mk->plan->param_count + 2)};
+    struct yield *leaf = array(mk, 1, sizeof *leaf);
     char name[32], prefix[32];
+    size_t end;
 
-    if (leaf.view == NULL)
-        return leaf;
-    snprintf(name, sizeof name, "leaf%d", micro);
-    snprintf(prefix, sizeof prefix, "leaf%d.", micro);
-    add_flat(mk, CT_VALUE_TEMP, name, prefix, leaf.view);
-    (void)add_sums(mk, CT_VALUE_TEMP, 2, leaf.view + mk->plan->param_count);
+    if (leaf != NULL)
+        leaf->view = table(mk, mk->yields);
+    if (leaf == NULL || leaf->view == NULL)
+        return NULL;
+    snprintf(name, sizeof name, "leaf%d", number);
+    snprintf(prefix, sizeof prefix, "leaf%d.", number);
+    add_flat(mk, CT_VALUE_TEMP, name, prefix, leaf->view);
+    (void)add_sums(mk, CT_VALUE_TEMP, 0, &end, leaf->view + mk->plan->param_count);
     return leaf;
 }
 
-/* Push leaf number `micro`; the merges that its carry causes follow its ops. */
-static const struct yield *push_leaf(struct maker *mk, int micro)
+/* Push leaf number `number`; the merges that its carry causes follow its ops. */
+static void push_leaf(struct maker *mk, struct micro *micro, int number)
 {
-    const struct yield *leaf = &mk->stack[mk->depth];
-
     CT_ASSERT(mk->depth < MAX_LEVELS);
-    mk->stack[mk->depth++] = new_leaf(mk, micro);
-    mk->merge_count = 0;
-    for (int carry = micro + 1; carry % 2 == 0; carry /= 2) {
-        mk->merges[mk->merge_count++] =
-            (struct merge){&mk->stack[mk->depth - 2], &mk->stack[mk->depth - 1]};
+    micro->yield = mk->stack[mk->depth++] = new_leaf(mk, number);
+    for (int carry = number + 1; carry % 2 == 0; carry /= 2) {
+        micro->merges[micro->merge_count++] =
+            (struct merge){mk->stack[mk->depth - 2], mk->stack[mk->depth - 1]};
         mk->depth--;
     }
-    return leaf;
 }
 
 /* The last micro-batch takes all that waits. */
-static const struct yield *close_tree(struct maker *mk)
+static void close_tree(struct maker *mk, struct micro *micro)
 {
-    mk->merge_count = 0;
     for (int i = mk->depth - 1; i >= 0; i--)
-        mk->merges[mk->merge_count++] = (struct merge){&mk->result, &mk->stack[i]};
-    return &mk->result;
+        micro->merges[micro->merge_count++] = (struct merge){&mk->result, mk->stack[i]};
 }
 
 /* ---- the step ------------------------------------------------------------------------------- */
@@ -332,21 +394,95 @@ static int block(struct maker *mk, int of, int like, int micro)
     return ct_program_view(mk->program, of, v->bytes * (size_t)micro, v->dtype, v->shape, v->name);
 }
 
+/* The first op from `at` on that wants the sum over the global batch, or the end. */
+static int next_total(const struct maker *mk, int at)
+{
+    while (at < mk->model->program.op_count && mk->model->program.ops[at].kind != CT_OP_BATCH_TOTAL)
+        at++;
+    return at;
+}
+
+/* What each micro-batch yields to, and its values: tables of their own where they go in step. */
+static void prepare_micros(struct maker *mk)
+{
+    int count = mk->plan->options.accumulation, values = mk->model->program.value_count;
+    bool tree = mk->plan->options.reduce == CT_PLAN_INVARIANT;
+    bool in_step = next_total(mk, 0) < mk->model->program.op_count;
+
+    mk->micros = array(mk, (size_t)count, sizeof *mk->micros);
+    for (int m = 0; m < count && mk->program->error.code == 0; m++) {
+        struct micro *micro = &mk->micros[m];
+        *micro = (struct micro){.yield = &mk->result, .map = mk->map};
+        if (tree)
+            micro->merges = array(mk, MAX_LEVELS, sizeof *micro->merges);
+        if (in_step)
+            micro->map = table(mk, values);
+        if (mk->program->error.code == 0 && tree && m < count - 1)
+            push_leaf(mk, micro, m);
+        else if (mk->program->error.code == 0 && tree)
+            close_tree(mk, micro);
+    }
+}
+
+/* Op `at`, a batch_total: the sum over micro-batches, as a binary counter carries, and ranks. */
+static void share(struct maker *mk, int at)
+{
+    const struct ct_program_op *op = &mk->model->program.ops[at];
+    int count = mk->plan->options.accumulation, stack[MAX_LEVELS] = {0}, depth = 0;
+
+    mk->program->stage = op->stage;
+    for (int m = 0; m < count; m++) {
+        mk->map = mk->micros[m].map;
+        CT_ASSERT(depth < MAX_LEVELS);
+        stack[depth++] = mapped(mk, op->in[0]);
+        for (int carry = m + 1; carry % 2 == 0; carry /= 2, depth--)
+            emit_add_to(mk, stack[depth - 2], stack[depth - 1]);
+    }
+    for (; depth > 1; depth--)
+        emit_add_to(mk, stack[depth - 2], stack[depth - 1]);
+    if (mk->plan->options.world > 1) {
+        struct ct_program_op reduce = ct_program_op(CT_OP_ALL_REDUCE);
+        reduce.in[0] = reduce.out[0] = stack[0];
+        ct_program_emit(mk->program, reduce);
+    }
+    for (int m = 0; m < count; m++)
+        mk->micros[m].map[op->out[0]] = stack[0];
+}
+
 static void micro_batches(struct maker *mk)
 {
-    int count = mk->plan->options.accumulation;
+    int count = mk->plan->options.accumulation, ops = mk->model->program.op_count;
     bool tree = mk->plan->options.reduce == CT_PLAN_INVARIANT;
 
     find_last_writers(mk);
-    for (int m = 0; m < count && mk->program->error.code == 0; m++) {
-        const struct yield *yield = &mk->result;
-        if (tree)
-            yield = m == count - 1 ? close_tree(mk) : push_leaf(mk, m);
-        if (mk->program->error.code != 0)
-            return;
-        map_model(mk, yield, block(mk, mk->list->io.x, mk->model->x, m),
-                  block(mk, mk->list->io.labels, mk->model->labels, m));
-        copy_ops(mk, mk->model->program.op_count, m, !tree && m > 0);
+    prepare_micros(mk);
+    for (int first = 0, end; first < ops && mk->program->error.code == 0; first = end + 1) {
+        end = next_total(mk, first);
+        for (int m = 0; m < count && mk->program->error.code == 0; m++) {
+            mk->map = mk->micros[m].map;
+            if (first == 0)
+                map_model(mk, mk->micros[m].yield, block(mk, mk->list->io.x, mk->model->x, m),
+                          block(mk, mk->list->io.labels, mk->model->labels, m));
+            copy_ops(mk, first, end, m, &mk->micros[m], !tree && m > 0);
+        }
+        if (end < ops && mk->program->error.code == 0)
+            share(mk, end);
+    }
+}
+
+/* The running statistics follow the sum over the global batch, unless the step is not taken. */
+static void update_buffers(struct maker *mk, int scale)
+{
+    mk->program->stage = CT_STAGE_UPDATE;
+    for (int i = 0; i < mk->model->stat_count; i++) {
+        const struct ct_model_stat *stat = &mk->model->stats[i];
+        struct ct_program_op op = ct_program_op(CT_OP_RUNNING_UPDATE);
+        op.in[0] = mk->result.view[mk->plan->param_count + 2 + i];
+        op.in[1] = scale;
+        op.out[0] = mk->buffers[stat->mean];
+        op.out[1] = mk->buffers[stat->var];
+        op.attr.momentum = stat->momentum;
+        ct_program_emit(mk->program, op);
     }
 }
 
@@ -361,9 +497,9 @@ int ct_plan_make_step(struct ct_plan *plan, const struct ct_model *model, struct
         for (int i = 0; i < plan->moment_count; i++)
             flats.moments[i] = add_flat(&mk, CT_VALUE_STATE, names[i], "", NULL);
         flats.grads = add_flat(&mk, CT_VALUE_GRAD, "grads", "grad.", mk.result.view);
-        int sums = add_sums(&mk, CT_VALUE_OUTPUT, 3, mk.result.view + plan->param_count);
-        mk.list->io.wishes =
-            ct_program_view(mk.program, sums, 2 * sizeof(double), CT_F64, ct_shape1(1), "wishes");
+        size_t end;
+        int sums = add_sums(&mk, CT_VALUE_OUTPUT, 1, &end, mk.result.view + plan->param_count);
+        mk.list->io.wishes = ct_program_view(mk.program, sums, end, CT_F64, ct_shape1(1), "wishes");
         mk.list->io.loss = mk.result.view[plan->param_count];
         mk.list->io.correct = mk.result.view[plan->param_count + 1];
         mk.list->io.sumsq =
@@ -371,7 +507,7 @@ int ct_plan_make_step(struct ct_plan *plan, const struct ct_model *model, struct
         step_inputs(&mk);
         pass_wish(&mk);
         micro_batches(&mk);
-        ct_plan_emit_update(plan, &flats);
+        update_buffers(&mk, ct_plan_emit_update(plan, &flats));
     }
     return finish(&mk, "step", err);
 }
@@ -394,12 +530,13 @@ int ct_plan_make_eval(struct ct_plan *plan, const struct ct_model *model, struct
             ct_program_value(mk.program, CT_VALUE_OUTPUT, logits->dtype, logits->shape, "logits");
         for (int i = 0; i < plan->param_count; i++)
             mk.result.view[i] = CT_NONE;
-        (void)add_sums(&mk, CT_VALUE_OUTPUT, 2, mk.result.view + plan->param_count);
+        size_t end;
+        (void)add_sums(&mk, CT_VALUE_OUTPUT, 0, &end, mk.result.view + plan->param_count);
         io->loss = mk.result.view[plan->param_count];
         io->correct = mk.result.view[plan->param_count + 1];
         map_model(&mk, &mk.result, io->x, io->labels);
         mk.map[model->logits] = io->logits;
-        copy_ops(&mk, model->forward_count, 0, false);
+        copy_ops(&mk, 0, model->forward_count, 0, &(struct micro){0}, false);
     }
     return finish(&mk, "eval", err);
 }
@@ -436,6 +573,12 @@ int ct_plan_make_init(struct ct_plan *plan, const struct ct_model *model, struct
             first_values(&model->params[i], ct_model_key(plan->seed, plan->tensors[i].name));
         op.out[0] = mk.params[i];
         ct_program_emit(mk.program, op);
+    }
+    for (int i = 0; i < plan->buffer_count && mk.program->error.code == 0; i++) {
+        struct ct_program_op fill = ct_program_op(CT_OP_FILL);
+        fill.attr.alpha = model->buffers[i].first;
+        fill.out[0] = mk.buffers[i];
+        ct_program_emit(mk.program, fill);
     }
     return finish(&mk, "init", err);
 }

@@ -33,7 +33,8 @@ struct placer {
 /* What lies where the layout says, outside of the lifetimes. */
 static bool is_fixed(enum ct_value_kind kind)
 {
-    return kind == CT_VALUE_PARAM || kind == CT_VALUE_STATE || kind == CT_VALUE_GRAD;
+    return kind == CT_VALUE_PARAM || kind == CT_VALUE_STATE || kind == CT_VALUE_BUFFER ||
+           kind == CT_VALUE_GRAD;
 }
 
 static void touch(struct placer *p, int value, int op)

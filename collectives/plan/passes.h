@@ -34,7 +34,7 @@ int ct_plan_make_runs(struct ct_plan *plan, struct ct_error *err);
 struct ct_plan_flats {
     int params, grads, moments[CT_PLAN_MAX_MOMENTS];
 };
-void ct_plan_emit_update(struct ct_plan *plan, const struct ct_plan_flats *flats);
+int ct_plan_emit_update(struct ct_plan *plan, const struct ct_plan_flats *flats);
 
 /* shard: with plan->shards > 1 rewrite a list so that this rank holds parts (plan.h). */
 int ct_plan_shard(const struct ct_plan *plan, struct ct_plan_list *list, struct ct_error *err);

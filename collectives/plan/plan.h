@@ -15,6 +15,7 @@
  * bucket of the reduction is a slice, and the optimizer is one kernel over a flat range.
  *
  *     params  [ p_L ... p_1 p_0 ]      arena [0, state_bytes): survives steps
+ *     buffers [ running statistics ]   of batch norms; whole on every rank
  *     moments [ m_L ... m_1 m_0 ] ...
  *     grads   [ g_L ... g_1 g_0 ]      the reduced gradients of the last step
  *               `bucket 0' `- bucket 1 ...
@@ -174,17 +175,18 @@ struct ct_plan_run {
 
 enum { CT_PLAN_WHOLE = -1 };
 
-/* A named tensor that survives steps: a parameter or a moment of one. */
+/* A named tensor that survives steps: a parameter, a buffer, or a moment of a parameter. */
 struct ct_plan_tensor {
     const char *name; /* "layers.0.weight"; moments: "momentum.<name>", "exp_avg.<name>", ...,
                          "ema.<name>" */
     bool is_param;
     enum ct_dtype dtype;
     struct ct_shape shape;
-    int range;           /* of the parameters (0), of the first, second ... moments; CT_PLAN_WHOLE:
-                            a frozen parameter, which every rank holds */
-    size_t flat_bytes;   /* its place in that range; of a frozen one among the parameters */
-    size_t offset_bytes; /* in the arena of a rank that holds the range whole; of a frozen one in
+    int range;         /* of the parameters (0), of the first, second ... moments; CT_PLAN_WHOLE:
+                          a frozen parameter or a buffer, which every rank holds */
+    size_t flat_bytes; /* its place in that range; of a frozen one among the parameters, of a buffer
+                          among the buffers */
+    size_t offset_bytes; /* in the arena of a rank that holds the range whole; of what is WHOLE in
                             this rank's */
     size_t bytes;
 };
@@ -196,9 +198,10 @@ struct ct_plan {
     struct ct_plan_list step; /* a whole step: all micro-batches, reduction, update */
     struct ct_plan_list eval; /* forward only, eval_rows rows */
 
-    struct ct_plan_tensor *tensors; /* parameters in the model's order, then moments likewise */
+    struct ct_plan_tensor *tensors; /* parameters and buffers in the model's order, then moments */
     int tensor_count;
     int param_count;
+    int buffer_count;
     int learned_count; /* parameters that are not frozen: those with gradients and moments */
     int moment_count;  /* of each that learns: the optimizer's, then the average with optim.ema */
     struct ct_bucket *buckets;
@@ -209,6 +212,7 @@ struct ct_plan {
     int shards;             /* ranks that hold one copy together; 1: nothing is sharded */
     size_t flat_bytes;      /* of what learns, padding included; gradients and moments likewise */
     size_t frozen_bytes;    /* of the rest, which lies behind the parameters that learn */
+    size_t buffer_bytes;    /* of the buffers, behind the parameters */
     size_t shard_bytes;     /* flat_bytes / shards: what a rank holds of a range that is sharded */
     size_t state_bytes;     /* of the parameters and moments that this rank holds */
     size_t grads_bytes;     /* where the gradients end: arena [state_bytes, grads_bytes) */

@@ -137,7 +137,7 @@ static void update_average(struct ct_plan *plan, const struct ct_plan_flats *fla
     ct_program_emit(&plan->step.program, op);
 }
 
-void ct_plan_emit_update(struct ct_plan *plan, const struct ct_plan_flats *flats)
+int ct_plan_emit_update(struct ct_plan *plan, const struct ct_plan_flats *flats)
 {
     struct ct_program_op sumsq = ct_program_op(CT_OP_SUMSQ);
 
@@ -150,4 +150,5 @@ void ct_plan_emit_update(struct ct_plan *plan, const struct ct_plan_flats *flats
         update_run(plan, &plan->runs[i], flats, scale);
     if (plan->options.optim.ema > 0)
         update_average(plan, flats, scale);
+    return scale;
 }

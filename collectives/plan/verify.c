@@ -111,7 +111,8 @@ static void paint_start(struct verifier *v)
         struct ct_range range = ct_plan_range(v->list, i);
         if (value->root != i)
             continue;
-        if (kind == CT_VALUE_PARAM || kind == CT_VALUE_STATE || kind == CT_VALUE_INPUT)
+        if (kind == CT_VALUE_PARAM || kind == CT_VALUE_STATE || kind == CT_VALUE_BUFFER ||
+            kind == CT_VALUE_INPUT)
             paint(v, range, i, 0);
         if (kind != CT_VALUE_GRAD || v->plan->shards > 1)
             continue;
@@ -181,6 +182,21 @@ static bool shares_root(const struct verifier *v, int value, int io)
     return io != CT_NONE && value_of(v, value)->root == value_of(v, io)->root;
 }
 
+/* Whether `value` is a temporary that the ranks add up: a sum over the global batch. */
+static bool is_total(const struct verifier *v, int value)
+{
+    const struct ct_program *program = &v->list->program;
+    const struct ct_value *t = value_of(v, value);
+
+    if (t->kind != CT_VALUE_TEMP || t->dtype != CT_F64 || v->plan->options.world == 1)
+        return false;
+    for (int i = 0; i < program->op_count; i++)
+        if (program->ops[i].kind == CT_OP_ALL_REDUCE &&
+            shares_root(v, value, program->ops[i].in[0]))
+            return true;
+    return false;
+}
+
 /* What `value` owes when this rank has computed it alone. */
 static int fresh_debt(const struct verifier *v, const struct ct_program_op *op, int value)
 {
@@ -188,7 +204,8 @@ static int fresh_debt(const struct verifier *v, const struct ct_program_op *op, 
 
     if (plan->options.world == 1 || v->list != &plan->step)
         return 0;
-    if (value_of(v, value)->kind == CT_VALUE_GRAD || shares_root(v, value, v->list->io.loss))
+    if (value_of(v, value)->kind == CT_VALUE_GRAD || shares_root(v, value, v->list->io.loss) ||
+        is_total(v, value))
         return OWES_SUM;
     if (shares_root(v, value, v->list->io.sumsq) && plan->shards > 1)
         return OWES_SHARDS;
@@ -216,8 +233,14 @@ static int check_read(const struct verifier *v, int op, int value)
     if (o->kind == CT_OP_ALL_REDUCE && any_owes(v, value, axis_debt(o->axis), false))
         return ct_error_set(v->err, CT_EBUG, "op %d (%s) reduces '%s' a second time", op,
                             op_name(v, op), value_of(v, value)->name);
-    bool adds = o->kind == CT_OP_SUMSQ && value == o->out[0];
-    if (o->stage == CT_STAGE_UPDATE && !ct_op_is_comm(o->kind) && !adds &&
+    bool total = is_total(v, value);
+    bool own = o->kind == CT_OP_BATCH_DB || o->kind == CT_OP_BATCH_DG; /* to be reduced later */
+    bool adds =
+        (o->kind == CT_OP_SUMSQ && value == o->out[0]) || (total && (own || o->kind == CT_OP_ADD));
+    if (total && own && any_owes(v, value, OWES_SUM, false))
+        return ct_error_set(v->err, CT_EBUG, "op %d (%s) reads '%s' after its reduction", op,
+                            op_name(v, op), value_of(v, value)->name);
+    if ((o->stage == CT_STAGE_UPDATE || total) && !ct_op_is_comm(o->kind) && !adds &&
         any_owes(v, value, OWES_SUM, true))
         return ct_error_set(v->err, CT_EBUG, "op %d (%s) reads '%s' before its reduction", op,
                             op_name(v, op), value_of(v, value)->name);

@@ -209,6 +209,49 @@ static void contribute_like(struct backward *b, const struct ct_program_op *op, 
     contribute(b, value, alike(op, with));
 }
 
+/* The op that wrote `value`; NULL for what no op wrote. */
+static const struct ct_program_op *writer_of(const struct backward *b, int value)
+{
+    for (int i = 0; i < b->program->op_count && value != CT_NONE; i++)
+        if (b->program->ops[i].out[0] == value)
+            return &b->program->ops[i];
+    return NULL;
+}
+
+/* The statistics depend on x: their gradient is part of dx. Where they are those of the whole
+ * global batch, so are the sums of the gradient. */
+static void backward_batch_norm(struct backward *b, const struct ct_program_op *op)
+{
+    const struct ct_program_op *stats = writer_of(b, op->in[1]), *total = NULL, *sums = NULL;
+    int dy = b->grad_of[op->out[0]], labels = CT_NONE, of = CT_NONE;
+
+    if (stats != NULL && stats->kind == CT_OP_BATCH_STATS) {
+        of = stats->in[0];
+        total = writer_of(b, of);
+        sums =
+            total != NULL && total->kind == CT_OP_BATCH_TOTAL ? writer_of(b, total->in[0]) : total;
+    }
+    if (sums == NULL || sums->kind != CT_OP_BATCH_SUMS) {
+        ct_error_set(&b->program->error, CT_EUNSUPPORTED,
+                     "batch_norm has a gradient with the statistics of its batch only");
+        return;
+    }
+    bool sync = total != sums;
+    labels = sums->in[1];
+    int grads =
+        ct_program_emit(b->program, reads(CT_OP_BATCH_GRADS, dy, op->in[0], op->in[1], CT_NONE));
+    contribute_like(b, op, op->in[3], reads(CT_OP_BATCH_DB, grads, CT_NONE, CT_NONE, CT_NONE));
+    contribute_like(b, op, op->in[2], reads(CT_OP_BATCH_DG, grads, CT_NONE, CT_NONE, CT_NONE));
+    if (!b->needed[op->in[0]])
+        return;
+    if (sync)
+        grads =
+            ct_program_emit(b->program, reads(CT_OP_BATCH_TOTAL, grads, CT_NONE, CT_NONE, CT_NONE));
+    int coef =
+        ct_program_emit(b->program, reads(CT_OP_BATCH_COEF, op->in[2], op->in[1], of, grads));
+    contribute_like(b, op, op->in[0], reads(CT_OP_BATCH_DX, dy, op->in[0], coef, labels));
+}
+
 static void backward_conv2d(struct backward *b, const struct ct_program_op *op)
 {
     int dy = b->grad_of[op->out[0]];

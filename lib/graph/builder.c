@@ -198,6 +198,22 @@ int ct_build_attention(struct ct_builder *b, int qkv, int64_t sequence, int64_t 
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
+int ct_build_labels(struct ct_builder *b, int64_t count)
+{
+    struct ct_model *model = b->model;
+
+    if (ct_build_ok(b) && model->labels == CT_NONE)
+        model->labels =
+            ct_program_value(b->program, CT_VALUE_INPUT, CT_I32, ct_shape1(count), "labels");
+    if (ct_build_ok(b) && ct_shape_elements(value_of(b, model->labels)->shape) != count)
+        ct_error_set(&b->program->error, CT_ECONFIG,
+                     "batch norm is for models with one label a sample, this one has %lld for "
+                     "%lld samples",
+                     (long long)CT_MAX(count, ct_shape_elements(value_of(b, model->labels)->shape)),
+                     (long long)b->rows);
+    return model->labels;
+}
+
 void ct_build_loss(struct ct_builder *b, enum ct_loss loss, int logits)
 {
     struct ct_model *model = b->model;
@@ -208,8 +224,9 @@ void ct_build_loss(struct ct_builder *b, enum ct_loss loss, int logits)
         return;
     struct ct_shape shape = value_of(b, logits)->shape;
     model->logits = logits;
-    model->labels = ct_program_value(b->program, CT_VALUE_INPUT, CT_I32,
-                                     ct_shape1(ct_shape_rows(shape)), "labels");
+    (void)ct_build_labels(b, ct_shape_rows(shape));
+    if (!ct_build_ok(b))
+        return;
     op.in[0] = correct.in[0] = logits;
     op.in[1] = correct.in[1] = model->labels;
     op.out[0] = model->loss;

@@ -81,8 +81,23 @@ int ct_build_conv_unbiased(struct ct_builder *b, const char *name, int image, in
 int ct_build_maxpool(struct ct_builder *b, int image, struct ct_window window);
 int ct_build_avgpool(struct ct_builder *b, int image, struct ct_window window);
 
+/* torch.nn.BatchNorm, over the channels of an image or over features: "<name>.weight",
+ * "<name>.bias" and the buffers "<name>.running_mean", "<name>.running_var". In training x is
+ * normalised by the statistics of the micro-batch, or, synchronised, of the whole global batch; in
+ * an evaluation by the running ones. Rows whose label is < 0 count for neither. For models with a
+ * label a sample. */
+struct ct_batch_norm {
+    double eps;      /* 0: 1e-5 */
+    double momentum; /* share of the newest step in the running statistics; 0: 0.1 */
+    bool sync;
+};
+int ct_build_batch_norm(struct ct_builder *b, const char *name, int x, struct ct_batch_norm norm);
+
 /* The image as features in torch's order: channel, height, width. */
 int ct_build_flatten(struct ct_builder *b, int image);
+
+/* The labels, i32 [count]; made at the first call, the same value from then on. */
+int ct_build_labels(struct ct_builder *b, int64_t count);
 
 /* The end: labels, the loss over the rows of logits [labels, classes], and the count. */
 void ct_build_loss(struct ct_builder *b, enum ct_loss loss, int logits);

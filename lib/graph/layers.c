@@ -21,7 +21,8 @@ static const struct ct_layer_info layers[] = {
 static const char *const options[] = {
     [CT_LAYER_OUT] = "out",   [CT_LAYER_KERNEL] = "kernel", [CT_LAYER_STRIDE] = "stride",
     [CT_LAYER_PAD] = "pad",   [CT_LAYER_ACT] = "act",       [CT_LAYER_BIAS] = "bias",
-    [CT_LAYER_RATE] = "rate", [CT_LAYER_BODY] = "body",     [CT_LAYER_SHORTCUT] = "shortcut",
+    [CT_LAYER_RATE] = "rate", [CT_LAYER_EPS] = "eps",       [CT_LAYER_MOMENTUM] = "momentum",
+    [CT_LAYER_SYNC] = "sync", [CT_LAYER_BODY] = "body",     [CT_LAYER_SHORTCUT] = "shortcut",
 };
 _Static_assert(CT_COUNT(options) == CT_LAYER_OPTION_COUNT, "a name for every option");
 
@@ -162,6 +163,10 @@ static int check_layer(const struct adding *a, int x)
         return refuse_shape(a, x, "needs features (a flatten before it)");
     if (layer->kind == CT_LAYER_DROPOUT && !(layer->rate >= 0 && layer->rate < 1))
         return refuse(a, " is %g, must be at least 0 and below 1", layer->rate);
+    if (layer->kind == CT_LAYER_BATCH_NORM && !(layer->eps >= 0 && layer->eps < 1))
+        return refuse(a, ": eps is %g, must be above 0 and below 1", layer->eps);
+    if (layer->kind == CT_LAYER_BATCH_NORM && !(layer->momentum >= 0 && layer->momentum <= 1))
+        return refuse(a, ": momentum is %g, must be above 0 and at most 1", layer->momentum);
     return 0;
 }
 
@@ -229,6 +234,10 @@ static int add_layer(const struct adding *a, int depth, int *x)
         return 0;
     case CT_LAYER_DROPOUT:
         *x = ct_build_dropout(b, a->name, *x, layer->rate);
+        return 0;
+    case CT_LAYER_BATCH_NORM:
+        *x = ct_build_batch_norm(b, a->name, *x,
+                                 (struct ct_batch_norm){layer->eps, layer->momentum, layer->sync});
         return 0;
     case CT_LAYER_RELU:
         *x = ct_build_act(b, CT_ACT_RELU, *x);

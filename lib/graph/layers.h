@@ -35,6 +35,9 @@ enum ct_layer_option {
     CT_LAYER_ACT,      /* what follows: enum ct_activation, or CT_LAYER_NO_ACT */
     CT_LAYER_BIAS,     /* true when not said */
     CT_LAYER_RATE,     /* of dropout */
+    CT_LAYER_EPS,      /* of batch_norm; 0: 1e-5 */
+    CT_LAYER_MOMENTUM, /* likewise; 0: 0.1 */
+    CT_LAYER_SYNC,     /* batch_norm: over the whole global batch */
     CT_LAYER_BODY,     /* of a residual layer */
     CT_LAYER_SHORTCUT, /* likewise; the input itself when not said */
     CT_LAYER_OPTION_COUNT
@@ -54,7 +57,8 @@ struct ct_layer_spec {
     int64_t out, kernel, stride, pad;
     int act;
     bool unbiased;
-    double rate;
+    double rate, eps, momentum;
+    bool sync;
     struct ct_layer_list body, shortcut;
     const char *place; /* where it was said, for messages: "a.yaml:7:5"; or NULL */
 };

@@ -77,11 +77,28 @@ struct ct_model_param {
     struct ct_init init;
 };
 
+/* What the outside keeps up to date while training: a batch norm's running mean or variance. */
+struct ct_model_buffer {
+    int value;
+    double first; /* all its elements begin as this */
+};
+
+/* A batch norm that learns: what each micro-batch tells of the rows that it saw. */
+struct ct_model_stat {
+    int run;         /* output f64 [3, columns], batch_run's; may be added up */
+    int mean, var;   /* numbers of buffers that running_update brings up to date with the sum */
+    double momentum; /* for running_update */
+};
+
 /* The program with the values that the outside writes and reads. */
 struct ct_model {
     struct ct_program program;     /* forward ops, then backward ops */
     struct ct_model_param *params; /* in the order of the layers; owned by program.arena */
     int param_count, param_room;
+    struct ct_model_buffer *buffers;
+    int buffer_count, buffer_room;
+    struct ct_model_stat *stats; /* none in an evaluation, which reads the buffers */
+    int stat_count, stat_room;
     int forward_count; /* ops[0 .. forward_count) are forward */
     int x;             /* input [rows, ...] */
     int labels;        /* input i32 [rows, or rows * labels a row]; -1 counts for nothing */

@@ -34,6 +34,7 @@ enum {
 enum ct_value_kind {
     CT_VALUE_PARAM,  /* learned; survives steps */
     CT_VALUE_STATE,  /* moments of the optimizer; survives steps */
+    CT_VALUE_BUFFER, /* running statistics; survives steps, whole on every rank */
     CT_VALUE_GRAD,   /* gradient of a parameter; lives through a step */
     CT_VALUE_INPUT,  /* written by the host before the list runs */
     CT_VALUE_OUTPUT, /* read by the host after the list ran */

@@ -112,6 +112,12 @@ static int read_option(const struct reader *r, struct ct_layer_spec *layer, int 
         return code;
     case CT_LAYER_RATE:
         return read_real(r, name, node, said, &layer->rate);
+    case CT_LAYER_EPS:
+        return read_real(r, name, node, said, &layer->eps);
+    case CT_LAYER_MOMENTUM:
+        return read_real(r, name, node, said, &layer->momentum);
+    case CT_LAYER_SYNC:
+        return read_bool(r, name, node, said, &layer->sync);
     case CT_LAYER_BODY:
         return read_list(r, node, &layer->body, depth + 1);
     default:

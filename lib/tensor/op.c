@@ -261,6 +261,19 @@ static int check_images(enum ct_op_kind op, const struct ct_kernel_args *args, s
     }
 }
 
+/* Every label stands for the same number of rows. */
+static int check_batch(enum ct_op_kind op, const struct ct_tensor *x,
+                       const struct ct_tensor *labels, struct ct_error *err)
+{
+    int64_t rows = ct_shape_rows(x->shape);
+    int64_t count = labels->data == NULL ? 1 : ct_shape_elements(labels->shape);
+
+    if (count == 0 ? rows == 0 : rows % count == 0)
+        return 0;
+    return ct_error_set(err, CT_EBUG, "%s: %lld labels do not fit %lld rows", ops[op].name,
+                        (long long)count, (long long)rows);
+}
+
 static int check_attributes(enum ct_op_kind op, const struct ct_kernel_args *args,
                             struct ct_error *err)
 {
@@ -284,6 +297,10 @@ static int check_attributes(enum ct_op_kind op, const struct ct_kernel_args *arg
         return check_heads(op, args, &in[0], err);
     case CT_OP_ATTENTION:
         return check_attention(op, args, &in[0], &out[0], &out[1], err);
+    case CT_OP_BATCH_SUMS:
+        return check_batch(op, &in[0], &in[1], err);
+    case CT_OP_BATCH_DX:
+        return check_batch(op, &in[0], &in[3], err);
     case CT_OP_ATTENTION_BW:
         return check_attention(op, args, &in[1], &in[2], &in[3], err);
     default:

@@ -91,6 +91,42 @@ Test(models, the_novel_is_learned_alike_by_one_worker_and_by_two)
     expect_equal(&one, &two);
 }
 
+/* Synchronised batch norm: the statistics are those of the global batch, also of the last one that
+ * is not full, and part of the checkpoint. */
+Test(models, batch_norm_is_the_same_on_any_number_of_workers_and_survives_a_stop)
+{
+    static const char *const options[] = {"--train.steps=50", "--batch.micro=8",
+                                          "--parallel.reduce=invariant", "--schedule.type=constant",
+                                          NULL};
+    const char *config = e2e_in_root("configs/digits_resnet.yaml");
+    struct losses one, two, late;
+
+    train(config, "1", options, &one);
+    train(config, "2", options, &two);
+    cr_assert_eq(one.count, 50);
+    cr_assert_lt(one.held_out, 0.5, "%g", one.held_out);
+    expect_equal(&one, &two);
+    cr_assert_eq(one.held_out, two.held_out);
+
+    const char *first[] = {"--train.steps=20",      "--batch.micro=8", options[2],       options[3],
+                           "--checkpoint.dir=ckpt", "--log.dir=first", "--eval.every=0", NULL};
+    const char *rest[] = {"--batch.micro=8",
+                          options[2],
+                          options[3],
+                          options[0],
+                          "--checkpoint.dir=ckpt",
+                          "--checkpoint.resume=auto",
+                          "--log.dir=rest",
+                          NULL};
+    train(config, "2", first, &late);
+    train(config, "1", rest, &late);
+    read_losses("rest/metrics.jsonl", &late);
+    cr_assert_eq(late.count, 30);
+    for (int i = 0; i < late.count; i++)
+        cr_assert_eq(late.at[i], one.at[20 + i], "step %d", 21 + i);
+    cr_assert_eq(late.held_out, one.held_out);
+}
+
 /* Where MNIST lies on this machine, or NULL. */
 static const char *mnist(void)
 {

@@ -57,12 +57,14 @@ def put_case(model, x, labels, clip, adamw_lr, loss_of):
     batches = list(zip(x.chunk(STEPS), labels.chunk(STEPS)))
     for key, value in model.named_parameters():
         put(key, value)
+    model.eval()
     logits = model(batches[0][0])
-    loss = loss_of(logits, batches[0][1])
-    loss.backward()
     put("logits", logits)
-    put("loss", loss)
-    for key, value in model.named_parameters():
+    put("loss", loss_of(logits, batches[0][1]))
+    model.train()
+    first = copy.deepcopy(model)
+    loss_of(first(batches[0][0]), batches[0][1]).backward()
+    for key, value in first.named_parameters():
         put("grad." + key, value.grad)
     sgd_model, adamw_model = copy.deepcopy(model), copy.deepcopy(model)
     nesterov_model, lion_model = copy.deepcopy(model), copy.deepcopy(model)
@@ -71,6 +73,9 @@ def put_case(model, x, labels, clip, adamw_lr, loss_of):
     losses, norms = train(sgd_model, sgd, batches, clip, loss_of)
     put("losses.sgd", losses)
     put("norms.sgd", norms)
+    for key, value in sgd_model.named_buffers():
+        if value.dim() > 0:  # not num_batches_tracked
+            put(key, value)
     put("losses.adamw", train(adamw_model, adamw, batches, clip, loss_of)[0])
     nesterov = torch.optim.SGD(nesterov_model.parameters(), lr=0.05, momentum=0.8, nesterov=True,
                                weight_decay=1e-2)

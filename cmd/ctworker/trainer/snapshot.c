@@ -19,31 +19,37 @@ static struct ct_st_tensor describe(const struct ct_plan_tensor *from, char *dat
     return to;
 }
 
-/* The average under the parameters' names; what is frozen is its own average. */
+/* Parameters and buffers: what a model is. */
+static size_t model_count(const struct ct_plan *plan)
+{
+    return (size_t)plan->param_count + (size_t)plan->buffer_count;
+}
+
+/* The average under the parameters' names; what does not learn is its own average. */
 static void describe_average(struct ct_snapshot *snapshot, const struct ct_plan *plan)
 {
     struct ct_st_tensor *tensors = snapshot->tensors + plan->tensor_count;
     const struct ct_st_tensor *average = tensors - plan->learned_count;
 
-    for (int i = 0; i < plan->param_count; i++) {
+    for (size_t i = 0; i < model_count(plan); i++) {
         tensors[i] = snapshot->tensors[i];
         if (plan->tensors[i].range != CT_PLAN_WHOLE)
             tensors[i].data = (average++)->data;
     }
     snapshot->files[snapshot->file_count++] =
-        (struct ct_ckpt_file){"ema.safetensors", tensors, (size_t)plan->param_count};
+        (struct ct_ckpt_file){"ema.safetensors", tensors, model_count(plan)};
 }
 
 int ct_snapshot_init(struct ct_snapshot *ret, const struct ct_plan *plan, struct ct_error *err)
 {
-    size_t count = (size_t)plan->tensor_count, params = (size_t)plan->param_count;
+    size_t count = (size_t)plan->tensor_count, model = model_count(plan);
     bool averages = plan->options.optim.ema > 0;
-    size_t moments = count - params - (averages ? (size_t)plan->learned_count : 0), bytes = 0;
+    size_t moments = count - model - (averages ? (size_t)plan->learned_count : 0), bytes = 0;
 
     for (size_t i = 0; i < count; i++)
         bytes += plan->tensors[i].bytes;
     CT_ASSERT(bytes > 0);
-    struct ct_snapshot snapshot = {.tensors = calloc(count + params, sizeof *snapshot.tensors),
+    struct ct_snapshot snapshot = {.tensors = calloc(count + model, sizeof *snapshot.tensors),
                                    .memory = malloc(bytes)};
     if (snapshot.tensors == NULL || snapshot.memory == NULL) {
         ct_snapshot_deinit(&snapshot);
@@ -55,9 +61,9 @@ int ct_snapshot_init(struct ct_snapshot *ret, const struct ct_plan *plan, struct
         at += plan->tensors[i].bytes;
     }
     snapshot.files[snapshot.file_count++] =
-        (struct ct_ckpt_file){"model.safetensors", snapshot.tensors, params};
+        (struct ct_ckpt_file){"model.safetensors", snapshot.tensors, model};
     snapshot.files[snapshot.file_count++] =
-        (struct ct_ckpt_file){"optim.safetensors", snapshot.tensors + params, moments};
+        (struct ct_ckpt_file){"optim.safetensors", snapshot.tensors + model, moments};
     if (averages)
         describe_average(&snapshot, plan);
     *ret = snapshot;

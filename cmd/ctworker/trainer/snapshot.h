@@ -1,6 +1,6 @@
 /* A snapshot: the executor's named tensors copied to the host, as the files of a checkpoint.
  *
- *   plan->tensors:  parameters | moments | average
+ *   plan->tensors:  parameters, buffers | moments | average
  *   files:          model.safetensors | optim.safetensors | ema.safetensors
  *
  * The last one is there when the plan keeps an average; it is a whole model of its own, with the

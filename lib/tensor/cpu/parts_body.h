@@ -547,6 +547,7 @@ static void ema(const struct ct_kernel_args *args, int64_t first, int64_t count)
 }
 
 #include "tensor/cpu/attention_body.h"
+#include "tensor/cpu/batch_body.h"
 #include "tensor/cpu/image_body.h"
 #include "tensor/cpu/norm_body.h"
 #include "tensor/cpu/random_body.h"
@@ -589,6 +590,18 @@ const struct ct_cpu_kernels KERNELS = {
              [CT_OP_LAYERNORM_DX] = layernorm_dx,
              [CT_OP_RMSNORM] = rmsnorm,
              [CT_OP_RMSNORM_DX] = rmsnorm_dx,
+             [CT_OP_BATCH_SUMS] = batch_sums,
+             [CT_OP_BATCH_TOTAL] = batch_total,
+             [CT_OP_BATCH_STATS] = batch_stats,
+             [CT_OP_RUNNING_STATS] = running_stats,
+             [CT_OP_BATCH_NORM] = batch_norm,
+             [CT_OP_BATCH_GRADS] = batch_grads,
+             [CT_OP_BATCH_DB] = batch_db,
+             [CT_OP_BATCH_DG] = batch_dg,
+             [CT_OP_BATCH_COEF] = batch_coef,
+             [CT_OP_BATCH_DX] = batch_dx,
+             [CT_OP_BATCH_RUN] = batch_run,
+             [CT_OP_RUNNING_UPDATE] = running_update,
              [CT_OP_NORM_DG] = norm_dg,
              [CT_OP_MAXPOOL] = maxpool,
              [CT_OP_MAXPOOL_BW] = maxpool_bw,

@@ -1,5 +1,5 @@
 /* E18: logits, loss, every gradient and ten losses of four optimizers equal PyTorch's within 1e-5
- * (tests/golden/make_{mlp,gpt,cnn}.py say what the files hold). */
+ * (tests/golden/make_{mlp,gpt,cnn,resnet}.py say what the files hold). */
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/fs.h"
@@ -107,6 +107,56 @@ static void read_layers(struct golden_case *c, char **at)
     c->adamw_lr = 0.003;
 }
 
+/* The network of make_resnet.py. */
+static const struct ct_layer_spec first_body[] = {
+    {.kind = CT_LAYER_CONV2D, .out = 4, .kernel = 3, .pad = 1, .unbiased = true, .act = -1},
+    {.kind = CT_LAYER_BATCH_NORM},
+    {.kind = CT_LAYER_RELU},
+    {.kind = CT_LAYER_CONV2D, .out = 4, .kernel = 3, .pad = 1, .unbiased = true, .act = -1},
+    {.kind = CT_LAYER_BATCH_NORM},
+};
+static const struct ct_layer_spec second_body[] = {
+    {.kind = CT_LAYER_CONV2D,
+     .out = 6,
+     .kernel = 3,
+     .stride = 2,
+     .pad = 1,
+     .unbiased = true,
+     .act = -1},
+    {.kind = CT_LAYER_BATCH_NORM, .eps = 1e-3},
+    {.kind = CT_LAYER_RELU},
+    {.kind = CT_LAYER_CONV2D, .out = 6, .kernel = 3, .pad = 1, .unbiased = true, .act = -1},
+    {.kind = CT_LAYER_BATCH_NORM, .momentum = 0.3},
+};
+static const struct ct_layer_spec second_shortcut[] = {
+    {.kind = CT_LAYER_CONV2D, .out = 6, .kernel = 1, .stride = 2, .unbiased = true, .act = -1},
+    {.kind = CT_LAYER_BATCH_NORM},
+};
+static const struct ct_layer_spec resnet[] = {
+    {.kind = CT_LAYER_CONV2D, .out = 4, .kernel = 3, .pad = 1, .unbiased = true, .act = -1},
+    {.kind = CT_LAYER_BATCH_NORM},
+    {.kind = CT_LAYER_RELU},
+    {.kind = CT_LAYER_RESIDUAL, .body = {first_body, CT_COUNT(first_body)}, .act = CT_ACT_RELU},
+    {.kind = CT_LAYER_RESIDUAL,
+     .body = {second_body, CT_COUNT(second_body)},
+     .shortcut = {second_shortcut, CT_COUNT(second_shortcut)},
+     .act = CT_ACT_RELU},
+    {.kind = CT_LAYER_AVGPOOL, .kernel = 4},
+    {.kind = CT_LAYER_FLATTEN},
+    {.kind = CT_LAYER_LINEAR, .out = 5, .act = -1},
+};
+_Static_assert((int)CT_LAYER_NO_ACT == -1, "as written above");
+
+static void set_resnet(struct golden_case *c)
+{
+    c->spec = (struct ct_model_spec){.type = CT_MODEL_LAYERS, .dtype = CT_F32};
+    c->spec.layers = (struct ct_layers_spec){
+        .channels = 2, .height = 8, .width = 8, .layers = resnet, .count = CT_COUNT(resnet)};
+    c->inputs = 2 * 8 * 8;
+    c->outputs = 1;
+    c->adamw_lr = 0.003;
+}
+
 static void read_mlp(struct golden_case *c, char **at)
 {
     expect(at, "input");
@@ -133,6 +183,8 @@ static void read_case(struct golden_case *c, const char *kind, char **at)
         read_gpt(c, at);
     else if (strcmp(kind, "layers") == 0)
         read_layers(c, at);
+    else if (strcmp(kind, "resnet") == 0)
+        set_resnet(c);
     else
         read_mlp(c, at);
     c->rows = named(at, "rows");
@@ -163,7 +215,8 @@ static void free_case(struct golden_case *c)
 
 static bool starts_case(const char *word)
 {
-    return strcmp(word, "case") == 0 || strcmp(word, "gpt") == 0 || strcmp(word, "layers") == 0;
+    return strcmp(word, "case") == 0 || strcmp(word, "gpt") == 0 || strcmp(word, "layers") == 0 ||
+           strcmp(word, "resnet") == 0;
 }
 
 /* Call `check` for each case of the file; returns their number. */
@@ -290,6 +343,18 @@ static void check_eval(struct rig *rig, const struct golden_case *c, const void 
     assert_close(c, "loss", &loss);
 }
 
+/* The running statistics of batch norms. */
+static void check_buffers(struct rig *rig, const struct golden_case *c)
+{
+    float values[64];
+
+    for (int i = rig->plan.param_count; i < rig->plan.param_count + rig->plan.buffer_count; i++) {
+        cr_assert_leq(rig->plan.tensors[i].bytes, sizeof values);
+        ct_exec_read(rig->exec, i, values);
+        assert_close(c, rig->plan.tensors[i].name, values);
+    }
+}
+
 /* Ten steps; micro-batches of `rows / accumulation` must give the same. */
 static void check_optimizer(const struct golden_case *c, const struct ct_optim_spec *optim,
                             double lr, const char *losses_name)
@@ -322,8 +387,10 @@ static void check_optimizer(const struct golden_case *c, const struct ct_optim_s
         norms[step] = (float)result.grad_norm;
     }
     assert_close(c, losses_name, losses);
-    if (strcmp(losses_name, "losses.sgd") == 0)
+    if (strcmp(losses_name, "losses.sgd") == 0) {
         assert_close(c, "norms.sgd", norms);
+        check_buffers(&rig, c);
+    }
     rig_deinit(&rig);
     free(x);
     free(labels);
@@ -369,4 +436,9 @@ Test(golden, cnns_give_the_logits_losses_and_gradients_of_torch)
 Test(golden, gpts_give_the_logits_losses_and_gradients_of_torch)
 {
     cr_assert_eq(each_case("tests/golden/gpt.txt", check_case), 3);
+}
+
+Test(golden, residual_networks_with_batch_norm_give_what_torch_gives)
+{
+    cr_assert_eq(each_case("tests/golden/resnet.txt", check_case), 1);
 }

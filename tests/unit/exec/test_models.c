@@ -34,7 +34,38 @@ static const struct ct_layer_spec cnn[] = {
     {.kind = CT_LAYER_LINEAR, .out = 4, .act = CT_LAYER_NO_ACT},
 };
 
-enum { GPT2, LLAMA, CNN, OWN, MODELS };
+/* With batch norm; the second one over the whole global batch. */
+static const struct ct_layer_spec plain_body[] = {
+    {.kind = CT_LAYER_CONV2D, .out = 4, .kernel = 3, .pad = 1, .unbiased = true, .act = -1},
+    {.kind = CT_LAYER_BATCH_NORM},
+};
+static const struct ct_layer_spec sync_body[] = {
+    {.kind = CT_LAYER_CONV2D, .out = 4, .kernel = 3, .pad = 1, .unbiased = true, .act = -1},
+    {.kind = CT_LAYER_BATCH_NORM, .sync = true},
+};
+static const struct ct_layer_spec plain_norms[] = {
+    {.kind = CT_LAYER_CONV2D, .out = 4, .kernel = 3, .pad = 1, .unbiased = true, .act = -1},
+    {.kind = CT_LAYER_BATCH_NORM},
+    {.kind = CT_LAYER_RESIDUAL, .body = {plain_body, CT_COUNT(plain_body)}, .act = CT_ACT_TANH},
+    {.kind = CT_LAYER_FLATTEN},
+    {.kind = CT_LAYER_LINEAR, .out = 4, .act = -1},
+};
+static const struct ct_layer_spec sync_norms[] = {
+    {.kind = CT_LAYER_CONV2D, .out = 4, .kernel = 3, .pad = 1, .unbiased = true, .act = -1},
+    {.kind = CT_LAYER_BATCH_NORM, .sync = true},
+    {.kind = CT_LAYER_RESIDUAL, .body = {sync_body, CT_COUNT(sync_body)}, .act = CT_ACT_TANH},
+    {.kind = CT_LAYER_FLATTEN},
+    {.kind = CT_LAYER_LINEAR, .out = 4, .act = -1},
+};
+_Static_assert((int)CT_LAYER_NO_ACT == -1, "as written above");
+
+enum { GPT2, LLAMA, CNN, OWN, SYNC, BATCH, MODELS };
+
+/* Whether what a sample gives depends on who is in its micro-batch. */
+static bool knows_its_batch(int which)
+{
+    return which == BATCH;
+}
 
 static struct run run_of(int which)
 {
@@ -45,6 +76,17 @@ static struct run run_of(int which)
     if (which == OWN) {
         run.spec.type = CT_MODEL_CUSTOM; /* input and classes are those of the data */
         run.spec.build = build_own;
+        return run;
+    }
+    if (which == BATCH || which == SYNC) {
+        run.spec.type = CT_MODEL_LAYERS;
+        run.spec.input = 24;
+        run.spec.layers =
+            (struct ct_layers_spec){.channels = 2,
+                                    .height = 4,
+                                    .width = 3,
+                                    .layers = which == SYNC ? sync_norms : plain_norms,
+                                    .count = CT_COUNT(plain_norms)};
         return run;
     }
     if (which == CNN) {
@@ -117,6 +159,8 @@ Test(models, ranks_and_accumulation_equal_one_batch_within_2e_6)
     for (int which = 0; which < MODELS; which++) {
         struct run single = split(which, 1, 8, CT_PLAN_FAST);
 
+        if (knows_its_batch(which))
+            continue;
         single.masked = 1;
         run_train(&single);
         for (size_t i = 0; i < CT_COUNT(splits); i++) {
@@ -124,6 +168,8 @@ Test(models, ranks_and_accumulation_equal_one_batch_within_2e_6)
             run.masked = 1;
             run_train(&run);
             double l2 = relative_l2(run.grads, single.grads, run.grad_count);
+            double state = relative_l2(run.state, single.state, run.state_count);
+            cr_assert_lt(state, 2e-6, "model %d, %d ranks: %g", which, splits[i].world, state);
             cr_assert_lt(l2, 2e-6, "model %d, %d ranks: %g", which, splits[i].world, l2);
             for (int step = 0; step < run.steps; step++)
                 cr_assert_lt(fabs(run.losses[step] - single.losses[step]),
@@ -133,6 +179,62 @@ Test(models, ranks_and_accumulation_equal_one_batch_within_2e_6)
         }
         run_deinit(&single);
     }
+}
+
+/* E1 without synchronisation: the same micro-batches on any number of ranks, some of their samples
+ * masked; the running statistics are part of the state. */
+Test(models, batch_norm_over_equal_micro_batches_is_the_same_on_any_number_of_ranks)
+{
+    for (int64_t masked = 0; masked <= 5; masked++) { /* 4 and more: a whole micro-batch */
+        struct run single = split(BATCH, 1, 4, CT_PLAN_FAST);
+        struct run two = split(BATCH, 2, 4, CT_PLAN_FAST);
+
+        single.masked = two.masked = masked;
+        run_train(&single);
+        run_train(&two);
+        assert_replicas_equal(&two);
+        double l2 = relative_l2(two.state, single.state, two.state_count);
+        cr_assert_lt(l2, 2e-6, "%d masked: %g", (int)masked, l2);
+        for (int step = 0; step < two.steps; step++)
+            cr_assert_lt(fabs(two.losses[step] - single.losses[step]), 2e-6 * single.losses[step]);
+        run_deinit(&single);
+        run_deinit(&two);
+    }
+}
+
+/* E2 with buffers, which no rank shares out. */
+Test(models, batch_norm_is_the_same_however_parameters_are_sharded)
+{
+    for (int which = SYNC; which <= BATCH; which++) {
+        struct run whole = split(which, 2, 2, CT_PLAN_REPRODUCIBLE);
+
+        run_train(&whole);
+        for (int shard = CT_PLAN_SHARD_OPTIM; shard <= CT_PLAN_SHARD_FULL; shard++) {
+            struct run run = split(which, 2, 2, CT_PLAN_REPRODUCIBLE);
+            run.options.shard = (enum ct_plan_shard)shard;
+            run_train(&run);
+            cr_assert_eq(run.digests[0], whole.digests[0], "model %d, sharding %d", which, shard);
+            run_deinit(&run);
+        }
+        run_deinit(&whole);
+    }
+}
+
+/* Masked samples are as if they were not there: padding of a last batch changes nothing. */
+Test(models, batch_norm_does_not_see_masked_samples)
+{
+    struct run padded = split(SYNC, 2, 4, CT_PLAN_FAST), alone = split(SYNC, 1, 8, CT_PLAN_FAST);
+
+    padded.masked = alone.masked = 3;
+    padded.steps = alone.steps = 1;
+    alone.options.micro_rows = 5;
+    alone.masked = 0;
+    run_train(&padded);
+    run_train(&alone);
+    double l2 = relative_l2(padded.state, alone.state, alone.state_count);
+    cr_assert_lt(l2, 2e-6, "%g", l2);
+    run_deinit(&padded);
+    run_deinit(&alone);
 }
 
 Test(models, buckets_and_overlap_do_not_change_a_bit)
@@ -170,7 +272,7 @@ Test(models, steps_learn)
     for (int which = 0; which < MODELS; which++) {
         struct run run = split(which, 1, 8, CT_PLAN_FAST);
 
-        if (which == CNN)
+        if (which == CNN || which == BATCH || which == SYNC)
             continue;
         run.steps = FIXTURE_MAX_STEPS;
         run.lr = 0.02;

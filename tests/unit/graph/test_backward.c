@@ -158,7 +158,32 @@ Test(backward, gradients_of_images_equal_finite_differences)
         {.kind = CT_LAYER_FLATTEN},
         {.kind = CT_LAYER_LINEAR, .out = 3, .act = CT_LAYER_NO_ACT},
     };
+    static const struct ct_layer_spec body[] = {
+        {.kind = CT_LAYER_CONV2D,
+         .out = 3,
+         .kernel = 3,
+         .pad = 1,
+         .unbiased = true,
+         .act = CT_LAYER_NO_ACT},
+        {.kind = CT_LAYER_BATCH_NORM, .sync = true},
+        {.kind = CT_LAYER_TANH},
+    };
+    static const struct ct_layer_spec shortcut[] = {
+        {.kind = CT_LAYER_CONV2D, .out = 3, .kernel = 1, .unbiased = true, .act = CT_LAYER_NO_ACT},
+        {.kind = CT_LAYER_BATCH_NORM, .eps = 1e-2},
+    };
+    static const struct ct_layer_spec residual[] = {
+        {.kind = CT_LAYER_BATCH_NORM},
+        {.kind = CT_LAYER_RESIDUAL,
+         .body = {body, CT_COUNT(body)},
+         .shortcut = {shortcut, CT_COUNT(shortcut)},
+         .act = CT_ACT_GELU},
+        {.kind = CT_LAYER_FLATTEN},
+        {.kind = CT_LAYER_BATCH_NORM, .sync = true},
+        {.kind = CT_LAYER_LINEAR, .out = 3, .act = CT_LAYER_NO_ACT},
+    };
     struct ct_layers_spec specs[] = {
+        {.channels = 2, .height = 3, .width = 4, .layers = residual, .count = CT_COUNT(residual)},
         {.channels = 1, .height = 7, .width = 8, .layers = plain, .count = CT_COUNT(plain)},
         {.channels = 2, .height = 9, .width = 7, .layers = sparse, .count = CT_COUNT(sparse)},
         {.channels = 6, .layers = plain + 6, .count = 1},
@@ -167,7 +192,7 @@ Test(backward, gradients_of_images_equal_finite_differences)
     for (size_t i = 0; i < CT_COUNT(specs); i++)
         check_model(
             &(struct ct_model_spec){.type = CT_MODEL_LAYERS, .layers = specs[i], .dtype = CT_F64},
-            3, 3);
+            i == 0 ? 7 : 3, 3);
 }
 
 /* ---- programs that no model makes: shared, scaled and unused parameters --------------------- */

@@ -54,7 +54,7 @@ Test(recipe, what_is_no_layer_is_told_with_its_place)
          "a.yaml:1:50: model.layers: unknown layer \"conv3d\"; did you mean conv2d?"},
         {LAYERS("flatten, lstm"),
          "a.yaml:1:59: model.layers: unknown layer \"lstm\"; there are conv2d, maxpool, avgpool, "
-         "flatten, linear, dropout, relu, gelu, gelu_tanh, tanh, residual"},
+         "flatten, linear, dropout, batch_norm, relu, gelu, gelu_tanh, tanh, residual"},
         {LAYERS("conv2d: {out: 4, kernal: 3}"),
          "a.yaml:1:75: model.layers: conv2d has no option \"kernal\"; it has out, kernel, stride, "
          "pad, act, bias"},

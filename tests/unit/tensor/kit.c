@@ -174,6 +174,7 @@ static struct fitted fit(enum ct_op_kind op, struct kit_sizes sizes)
 static int64_t size_of(char letter, struct kit_sizes sizes)
 {
     switch (letter) {
+    case 'L':
     case 'M':
         return sizes.m;
     case 'N':
@@ -182,6 +183,8 @@ static int64_t size_of(char letter, struct kit_sizes sizes)
         return sizes.flat;
     case 'K':
         return sizes.k;
+    case 'R':
+        return 3;
     case 'C':
         return sizes.c;
     default:
@@ -219,7 +222,8 @@ static struct ct_tensor make_operand(struct kit *kit, const struct ct_operand *o
         return kit_random(kit, dtype, shape, 2, 3);
     if (strcmp(operand->name, "step") == 0)
         return kit_scalar(kit, 3);
-    if (strcmp(operand->name, "v") == 0 || strcmp(operand->name, "stats") == 0)
+    if (strcmp(operand->name, "v") == 0 || strcmp(operand->name, "var") == 0 ||
+        strcmp(operand->name, "stats") == 0)
         return kit_random(kit, dtype, shape, 0.5, 2); /* a square, a logarithm of a sum */
     return kit_random(kit, operand->dtype < 0 ? dtype : (enum ct_dtype)operand->dtype, shape,
                       operand->dtype < 0 ? fitted->low : 0.1,
