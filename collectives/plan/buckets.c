@@ -27,7 +27,7 @@ static size_t unit_length(const char *name)
     return last != NULL ? (size_t)(last - name) : strlen(name);
 }
 
-static bool same_unit(const char *a, const char *b)
+bool ct_plan_same_unit(const char *a, const char *b)
 {
     size_t length = unit_length(a);
 
@@ -41,7 +41,7 @@ static bool opens(const struct ct_plan *plan, const struct ct_bucket *bucket, si
         plan->bucket_count <= 1 ? plan->options.first_bucket_bytes : plan->options.bucket_bytes;
 
     if (plan->options.shard >= CT_PLAN_SHARD_GRAD)
-        return !same_unit(plan->tensors[i].name, plan->tensors[bucket->last_param].name);
+        return !ct_plan_same_unit(plan->tensors[i].name, plan->tensors[bucket->last_param].name);
     return bytes + ct_plan_align(plan->tensors[i].bytes) > cap;
 }
 

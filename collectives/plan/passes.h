@@ -18,6 +18,13 @@ bool ct_plan_counts_updates(const struct ct_optim_spec *optim);
 /* Whether a pattern of the options' freezes the parameter called `name`: model.h's predicate. */
 bool ct_plan_freezes(const void *optim_groups, const char *name);
 
+/* Whether two parameters are of the same layer or block, by their names. */
+bool ct_plan_same_unit(const char *a, const char *b);
+
+/* recompute: repeat forward ops in the model's backward pass, as the options say. */
+int ct_plan_recompute(struct ct_model *model, const struct ct_plan_options *options,
+                      struct ct_error *err);
+
 /* layout: the table of tensors, the buckets, the flat range of parameters, sizes of state and
  * gradients. */
 int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err);

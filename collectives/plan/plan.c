@@ -174,6 +174,8 @@ int ct_plan_build(struct ct_plan *plan, const struct ct_model_spec *spec,
         set_shards(plan);
     if (code == 0)
         code = ct_model_build(&model, &step_spec, options->micro_rows, err);
+    if (code == 0 && options->recompute != CT_PLAN_RECOMPUTE_NONE)
+        code = ct_plan_recompute(&model, options, err);
     if (code == 0)
         code = ct_model_build(&eval_model, &eval_spec, plan->options.eval_rows, err);
     if (code == 0)

@@ -70,6 +70,14 @@ enum ct_plan_shard {
                             backward pass, and freed behind it */
 };
 
+/* What the backward pass computes once more instead of keeping it from the forward pass. */
+enum ct_plan_recompute {
+    CT_PLAN_RECOMPUTE_NONE,
+    CT_PLAN_RECOMPUTE_GELU,      /* activation functions, of their inputs */
+    CT_PLAN_RECOMPUTE_ATTENTION, /* attentions, of their queries, keys and values */
+    CT_PLAN_RECOMPUTE_BLOCK      /* all but what goes from one block (or layer) to the next */
+};
+
 enum ct_optim { CT_OPTIM_SGD, CT_OPTIM_ADAMW, CT_OPTIM_LION, CT_OPTIM_COUNT };
 
 enum { CT_PLAN_PATTERN_SIZE = 128 };
@@ -120,6 +128,8 @@ struct ct_plan_options {
     size_t first_bucket_bytes;
     bool overlap; /* reduce beside the backward pass (several buckets); false: between its ops */
     enum ct_plan_reduce reduce;
+    enum ct_plan_recompute recompute;
+    int recompute_blocks; /* BLOCK: so many at a time; 0 is 1 */
     struct ct_optim_spec optim;
 };
 

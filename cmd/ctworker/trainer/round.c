@@ -21,6 +21,9 @@ enum { RECIPE_BYTES = 16 << 20 };
 SAME(CT_CONFIG_OPTIMIZER_SGD, CT_OPTIM_SGD);
 SAME(CT_CONFIG_OPTIMIZER_ADAMW, CT_OPTIM_ADAMW);
 SAME(CT_CONFIG_OPTIMIZER_LION, CT_OPTIM_LION);
+SAME(CT_CONFIG_RECOMPUTE_GELU, CT_PLAN_RECOMPUTE_GELU);
+SAME(CT_CONFIG_RECOMPUTE_ATTENTION, CT_PLAN_RECOMPUTE_ATTENTION);
+SAME(CT_CONFIG_RECOMPUTE_BLOCK, CT_PLAN_RECOMPUTE_BLOCK);
 SAME(CT_CONFIG_REDUCE_FAST, CT_PLAN_FAST);
 SAME(CT_CONFIG_REDUCE_REPRODUCIBLE, CT_PLAN_REPRODUCIBLE);
 SAME(CT_CONFIG_REDUCE_INVARIANT, CT_PLAN_INVARIANT);
@@ -109,6 +112,8 @@ static int build_plan(struct ct_worker *worker, struct ct_error *err)
         .first_bucket_bytes = (size_t)cfg->parallel.first_bucket_bytes,
         .overlap = cfg->parallel.overlap,
         .reduce = (enum ct_plan_reduce)cfg->parallel.reduce,
+        .recompute = (enum ct_plan_recompute)cfg->memory.recompute,
+        .recompute_blocks = (int)cfg->memory.blocks,
     };
     int code = ct_optim_of(cfg, &options.optim, &rules, err);
 

@@ -20,12 +20,12 @@ static const struct {
     const char *yaml, *complaints;
 } refused[] = {
     {"", "a.yaml: the file is empty; it may hold: seed, launch, model, data, optim, schedule, "
-         "batch, parallel, collectives, train, eval, checkpoint, log, check\n"},
+         "batch, parallel, collectives, memory, train, eval, checkpoint, log, check\n"},
     {"# only a comment\n",
      "a.yaml: the file is empty; it may hold: seed, launch, model, data, optim, schedule, "
-     "batch, parallel, collectives, train, eval, checkpoint, log, check\n"},
+     "batch, parallel, collectives, memory, train, eval, checkpoint, log, check\n"},
     {"~", "a.yaml: the file is empty; it may hold: seed, launch, model, data, optim, schedule, "
-          "batch, parallel, collectives, train, eval, checkpoint, log, check\n"},
+          "batch, parallel, collectives, memory, train, eval, checkpoint, log, check\n"},
     {"\x7f"
      "ELF\x02\x01\x01",
      "a.yaml: this is no text file: byte 0x02 at offset 4; a YAML file is UTF-8\n"},
@@ -34,11 +34,12 @@ static const struct {
     {"model:\n  \ttype: [\n", "a.yaml:2:3: a tab indents this line; YAML wants spaces there\n"},
     {"optim: {lr: 1\n", "a.yaml:2:1: this is not valid YAML: did not find expected ',' or '}' "
                         "while parsing a flow mapping\n"},
-    {"- a\n", "a.yaml:1:1: the file must hold keys (seed, launch, model, data, optim, schedule, "
-              "batch, parallel, collectives, train, eval, checkpoint, log, check), not a list\n"},
-    {"hello\n",
+    {"- a\n",
      "a.yaml:1:1: the file must hold keys (seed, launch, model, data, optim, schedule, "
-     "batch, parallel, collectives, train, eval, checkpoint, log, check), not a single value\n"},
+     "batch, parallel, collectives, memory, train, eval, checkpoint, log, check), not a list\n"},
+    {"hello\n", "a.yaml:1:1: the file must hold keys (seed, launch, model, data, optim, schedule, "
+                "batch, parallel, collectives, memory, train, eval, checkpoint, log, check), not a "
+                "single value\n"},
     {GOOD "---\nseed: 2\n", "a.yaml:3:1: a second document begins here; one is enough\n"},
     /* keys */
     {"model: {hiden: [8]}\n", "a.yaml:1:9: unknown key model.hiden; did you mean model.hidden?\n"},

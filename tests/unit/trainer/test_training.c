@@ -145,6 +145,15 @@ Test(trainer, groups_of_parameters_continue_with_the_same_bits)
     cut_and_continue(2, 1, frozen);
 }
 
+Test(trainer, what_is_recomputed_trains_to_the_same_bits)
+{
+    struct training plain = {.world = 1, .options = {"--checkpoint.dir=a"}};
+    struct training block = {.world = 2,
+                             .options = {"--checkpoint.dir=b", "--memory.recompute=block"}};
+
+    cr_assert_eq(harness_train(&plain), harness_train(&block));
+}
+
 static off_t size_of(const char *path)
 {
     struct stat info;
