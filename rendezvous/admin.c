@@ -3,6 +3,7 @@
 
 #include "rendezvous/service_state.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 void ct_service_answer(struct ct_service *service, uint64_t link, int code, const char *text)
@@ -101,6 +102,15 @@ struct ct_service_job *ct_admin_job(struct ct_service *service, const struct ct_
     if (found == NULL)
         answer_none(service, link);
     return found;
+}
+
+void ct_service_on_store_waits(struct ct_service_job *job, uint64_t now_ms,
+                               const struct ct_msg_store_waits *m)
+{
+    free(job->waits);
+    job->waits = m->text[0] != '\0' ? strdup(m->text) : NULL;
+    job->waits_generation = m->generation;
+    job->waits_ms = now_ms;
 }
 
 void ct_service_on_admin(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,

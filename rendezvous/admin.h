@@ -27,6 +27,10 @@ struct ct_service_link;
 void ct_service_on_admin(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
                          const struct ct_msg_admin *m);
 
+/* Who waits in PyTorch's store, for the status; told every second as long as somebody does. */
+void ct_service_on_store_waits(struct ct_service_job *job, uint64_t now_ms,
+                               const struct ct_msg_store_waits *m);
+
 /* Answer an operator. */
 void ct_service_answer(struct ct_service *service, uint64_t link, int code, const char *text);
 

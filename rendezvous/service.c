@@ -425,16 +425,6 @@ static void on_heartbeat(struct ct_service *service, uint64_t now_ms, struct ct_
                         "the node is not a member any more: it was not heard in time");
 }
 
-/* Who waits in PyTorch's store; told every second as long as somebody does. */
-static void on_store_waits(struct ct_service_job *job, uint64_t now_ms,
-                           const struct ct_msg_store_waits *m)
-{
-    free(job->waits);
-    job->waits = m->text[0] != '\0' ? strdup(m->text) : NULL;
-    job->waits_generation = m->generation;
-    job->waits_ms = now_ms;
-}
-
 /* A message of a link that has a job. */
 static void on_member_message(struct ct_service *service, uint64_t now_ms,
                               struct ct_service_link *link, const struct ct_message *message)
@@ -449,7 +439,7 @@ static void on_member_message(struct ct_service *service, uint64_t now_ms,
         link->job->progress = message->progress;
         return;
     case CT_MSG_STORE_WAITS:
-        on_store_waits(link->job, now_ms, &message->store_waits);
+        ct_service_on_store_waits(link->job, now_ms, &message->store_waits);
         return;
     case CT_MSG_SEEN:
         ct_service_on_seen(service, link, &message->seen);
