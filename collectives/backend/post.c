@@ -12,9 +12,10 @@ enum {
     SHORT_BYTES = SLOT_BYTES - CT_GREETING_BYTES, /* of data that travels with its greeting */
     TAKEN_EVERY = 16,
     SLICE_NS = 10000000,
-    ASK_NS = 2000000000,   /* how often to ask whether a member has given up */
-    PARTING_NS = 20000000, /* for what is on its way when a group ends, */
-    LENT_NS = 1000000000,  /* and where it lies in the caller's memory while the round goes on */
+    ASK_NS = 2000000000,     /* how often to ask whether a member has given up */
+    PARTING_NS = 20000000,   /* for what is on its way when a group ends, */
+    LENT_NS = 1000000000,    /* and where it lies in the caller's memory while the round goes on, */
+    TAKEN_BACK_NS = 5000000, /* and when it is over */
     PARTING_SLICE_NS = 1000000,
     LEFT_NS = 20000000, /* for what a member that has left had sent before, on another lane */
 };
@@ -511,30 +512,39 @@ static bool is_gone(struct ct_post *post, struct ct_parcel *parcel)
            has_come(post, parcel);
 }
 
-/* How long until what is open of this has to be taken back, from when the group ended. */
-static uint64_t patience_ns(struct ct_post *post, struct ct_post_move *moves, int count)
+/* How long until what is open has to be taken back, from when the group ended: of a greeting or a
+ * word, and of what lies in the caller's memory. In a round that is over nobody needs the words. */
+struct patience {
+    uint64_t word_ns, lent_ns;
+};
+
+static uint64_t patience_with(struct ct_post *post, const struct patience *patience,
+                              struct ct_post_move *moves, int count)
 {
-    uint64_t patience = 0;
+    uint64_t most_ns = 0;
 
     for (int i = 0; i < count; i++) {
         if (moves[i].out && !is_gone(post, &moves[i].body))
-            return ct_job_revoked(post->job) ? PARTING_NS : LENT_NS;
+            return patience->lent_ns;
         if (moves[i].out && !is_gone(post, &moves[i].head))
-            patience = PARTING_NS;
+            most_ns = patience->word_ns;
     }
-    return patience;
+    return most_ns;
 }
 
 /* 0: all is gone. */
-static uint64_t patience_with_all_ns(struct ct_post *post)
+static uint64_t patience_with_all(struct ct_post *post)
 {
-    uint64_t patience = CT_MAX(patience_ns(post, post->moves, post->move_count),
-                               patience_ns(post, post->transfers, 2 * post->wave.size));
+    const struct patience patience = ct_job_revoked(post->job)
+                                         ? (struct patience){0, TAKEN_BACK_NS}
+                                         : (struct patience){PARTING_NS, LENT_NS};
+    uint64_t most_ns = CT_MAX(patience_with(post, &patience, post->moves, post->move_count),
+                              patience_with(post, &patience, post->transfers, 2 * post->wave.size));
 
     for (int i = 0; i < post->wave.size; i++)
         if (i != post->wave.rank && !is_gone(post, &post->control[i]))
-            patience = CT_MAX(patience, (uint64_t)PARTING_NS);
-    return patience;
+            most_ns = CT_MAX(most_ns, patience.word_ns);
+    return most_ns;
 }
 
 /* What goes out gets a moment: who listens takes it, or drains it. A courier that carries the
@@ -545,7 +555,7 @@ static void see_off(struct ct_post *post)
     uint64_t start_ns = ct_clock_mono_ns(&ct_clock_system);
 
     post->courier->drain(post->context);
-    while (ct_clock_mono_ns(&ct_clock_system) - start_ns < patience_with_all_ns(post)) {
+    while (ct_clock_mono_ns(&ct_clock_system) - start_ns < patience_with_all(post)) {
         post->courier->rest(post->context, PARTING_SLICE_NS);
         post->courier->turn(post->context);
         post->courier->drain(post->context);
