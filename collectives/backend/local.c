@@ -36,12 +36,6 @@ static void free_local(struct ct_local *local)
     free(local);
 }
 
-static void set_chunk(struct ct_local *local, size_t bytes)
-{
-    local->chunk_bytes = round_up(bytes, 64 * (size_t)local->size);
-    local->piece_bytes = round_up(local->chunk_bytes / (size_t)local->size, 64);
-}
-
 struct ct_local *ct_local_new(const struct ct_setup *setup)
 {
     struct ct_local *local = calloc(1, sizeof *local);
@@ -64,7 +58,8 @@ struct ct_local *ct_local_new(const struct ct_setup *setup)
     local->round = 1;
     local->memory = &setup->job->memory;
     local->fd = -1;
-    set_chunk(local, setup->tuning.local_chunk_bytes);
+    local->chunk_bytes = round_up(setup->tuning.local_chunk_bytes, 64 * size);
+    local->piece_bytes = local->chunk_bytes / size;
     local->tuning = setup->tuning;
     local->tuning.local_direct_bytes =
         CT_MAX(setup->tuning.local_direct_bytes, (size_t)CT_CELL_BYTES + 1);
@@ -126,9 +121,8 @@ struct ct_segment_ring *ct_local_ring(const struct ct_local *local, int from, in
     return (void *)((char *)local->head + local->rings_at + index * local->ring_bytes);
 }
 
-/* Spinning helps when each rank has a core of its own; where ranks share cores, chunks are to stay
- * in the cache that these share. Who may run where is known once all are attached, and is the same
- * to all. */
+/* Spinning helps when each rank has a core of its own. Who may run where is known once all are
+ * attached, and is the same to all. */
 void ct_local_settle(void *state)
 {
     struct ct_local *local = state;
@@ -143,8 +137,6 @@ void ct_local_settle(void *state)
     }
     local->crowded = local->size > cores;
     local->looks = local->crowded ? 0 : LOOKS;
-    if (local->crowded)
-        set_chunk(local, CT_MIN(local->chunk_bytes, local->tuning.local_crowded_bytes));
     if (local->fd >= 0)
         (void)close(local->fd);
     local->fd = -1;

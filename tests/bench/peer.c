@@ -3,8 +3,9 @@
  *
  *     ctrun ... peer [WORD ...]
  *
- * From the environment: BENCH_BACKEND (or auto), BENCH_BLOCK (bytes) and BENCH_RAILS, as in struct
- * ct_tuning; with BENCH_SYMMETRIC the data lie in memory of ct_mem_alloc. */
+ * From the environment: BENCH_BACKEND (or auto); BENCH_BLOCK, BENCH_CHUNK, BENCH_FLAT (bytes) and
+ * BENCH_RAILS, as in struct ct_tuning; with BENCH_SYMMETRIC the data lie in memory of ct_mem_alloc.
+ */
 #include "ctrun.h"
 #include "group.h"
 #include "peers/loop.h"
@@ -67,7 +68,6 @@ int main(int argc, char **argv)
     struct ct_tuning tuning = {.tcp_block_bytes = number_of("BENCH_BLOCK"),
                                .tcp_rails = number_of("BENCH_RAILS"),
                                .local_chunk_bytes = number_of("BENCH_CHUNK"),
-                               .local_crowded_bytes = number_of("BENCH_CROWDED"),
                                .local_flat_bytes = number_of("BENCH_FLAT")};
     struct ct_group_options options = {.backend = getenv("BENCH_BACKEND")};
     struct ct_error err = {0};

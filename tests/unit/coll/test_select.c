@@ -26,7 +26,7 @@ Test(select, unless_told_otherwise_sizes_are_those_of_the_table)
     struct ct_tuning tuning = ct_tuning_complete(NULL);
     struct ct_tuning given = {.tcp_flat_bytes = 100, .inner = true};
 
-    cr_assert_eq(tuning.local_flat_bytes, 32 << 10);
+    cr_assert_eq(tuning.local_flat_bytes, 4 << 10);
     cr_assert_eq(tuning.tcp_direct_world, 8);
     given = ct_tuning_complete(&given);
     cr_assert_eq(given.tcp_flat_bytes, 100);
@@ -45,12 +45,12 @@ Test(select, ways_change_at_the_sizes_of_the_table)
         size_t bytes;
         enum ct_algorithm at, above; /* `bytes`, and a byte more */
     } rows[] = {
-        {CT_TOPOLOGY_SYMMETRIC, CT_CALL_ALL_REDUCE, 2, 8191, CT_ALGO_FLAT, CT_ALGO_IN_PLACE},
+        {CT_TOPOLOGY_SYMMETRIC, CT_CALL_ALL_REDUCE, 2, 8191, CT_ALGO_PIPELINE, CT_ALGO_IN_PLACE},
         {CT_TOPOLOGY_SYMMETRIC, CT_CALL_BROADCAST, 2, 8191, CT_ALGO_STAGED, CT_ALGO_IN_PLACE},
         {CT_TOPOLOGY_SYMMETRIC, CT_CALL_ALL_GATHER, 2, 8191, CT_ALGO_STAGED, CT_ALGO_IN_PLACE},
-        {CT_TOPOLOGY_SYMMETRIC, CT_CALL_REDUCE, 2, 32768, CT_ALGO_FLAT_ROOT, CT_ALGO_PIPELINE_ROOT},
-        {CT_TOPOLOGY_SHARED, CT_CALL_ALL_REDUCE, 2, 32768, CT_ALGO_FLAT, CT_ALGO_PIPELINE},
-        {CT_TOPOLOGY_SHARED, CT_CALL_REDUCE, 9, 32768, CT_ALGO_FLAT_ROOT, CT_ALGO_PIPELINE_ROOT},
+        {CT_TOPOLOGY_SYMMETRIC, CT_CALL_REDUCE, 2, 4096, CT_ALGO_FLAT_ROOT, CT_ALGO_PIPELINE_ROOT},
+        {CT_TOPOLOGY_SHARED, CT_CALL_ALL_REDUCE, 2, 4096, CT_ALGO_FLAT, CT_ALGO_PIPELINE},
+        {CT_TOPOLOGY_SHARED, CT_CALL_REDUCE, 9, 4096, CT_ALGO_FLAT_ROOT, CT_ALGO_PIPELINE_ROOT},
         {CT_TOPOLOGY_MESH, CT_CALL_ALL_REDUCE, 8, 16384, CT_ALGO_FLAT, CT_ALGO_DIRECT},
         {CT_TOPOLOGY_MESH, CT_CALL_ALL_REDUCE, 9, 16384, CT_ALGO_FLAT, CT_ALGO_RING},
         {CT_TOPOLOGY_MESH, CT_CALL_ALL_REDUCE, 16, 65536, CT_ALGO_DOUBLING, CT_ALGO_RING},

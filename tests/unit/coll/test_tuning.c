@@ -60,11 +60,11 @@ Test(tuning, what_was_not_measured_keeps_its_default)
     struct ct_tuning tuning = ct_table_tuning(&table, "ucx", 2, &given);
 
     cr_assert_eq(tuning.tcp_flat_bytes, 77); /* a caller's own comes first */
-    cr_assert_eq(tuning.local_flat_bytes, 32768);
+    cr_assert_eq(tuning.local_flat_bytes, 4096);
     tuning = ct_table_tuning(&table, "tcp", 2, &(struct ct_tuning){0});
     cr_assert_eq(tuning.tcp_flat_bytes, 16384); /* measured on ucx alone */
     tuning = ct_table_tuning(&empty, "shm", 2, &(struct ct_tuning){0});
-    cr_assert_eq(tuning.local_flat_bytes, 32768);
+    cr_assert_eq(tuning.local_flat_bytes, 4096);
 }
 
 Test(tuning, each_machine_has_its_own)
