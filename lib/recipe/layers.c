@@ -240,6 +240,6 @@ int ct_recipe_layers(struct ct_layers_spec *ret_spec, const struct ct_config *cf
                                             .width = image ? input->at[2] : 0,
                                             .layers = list.at,
                                             .count = list.count,
-                                            .loss = cfg->model.loss};
+                                            .loss = (int)cfg->model.loss};
     return code;
 }
