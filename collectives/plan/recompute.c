@@ -32,6 +32,17 @@ static bool is_activation(int kind)
            kind == CT_OP_RELU || kind == CT_OP_TANH;
 }
 
+/* What leaves the micro-batch is given once: sums, statistics of the global batch. The latter are
+ * small, and are added up over micro-batches and ranks. */
+static bool may_repeat(const struct ct_program *program, const struct ct_program_op *op)
+{
+    for (int k = 0; k < CT_OP_MAX_OUT; k++)
+        if (op->out[k] != CT_NONE && program->values[op->out[k]].kind != CT_VALUE_TEMP)
+            return false;
+    return op->kind != CT_OP_BATCH_SUMS && op->kind != CT_OP_BATCH_TOTAL &&
+           op->kind != CT_OP_BATCH_STATS && op->kind != CT_OP_BATCH_RUN;
+}
+
 static void find_uses(struct recomputer *r)
 {
     for (int i = 0; i < r->value_count; i++)
@@ -102,6 +113,7 @@ static void choose(struct recomputer *r, const struct ct_plan_options *options)
             r->repeats[i] = is_activation(kind);
         if (options->recompute == CT_PLAN_RECOMPUTE_ATTENTION)
             r->repeats[i] = kind == CT_OP_ATTENTION;
+        r->repeats[i] = r->repeats[i] && may_repeat(r->program, &r->program->ops[i]);
     }
 }
 

@@ -38,6 +38,31 @@ static struct run mlp_run(void)
     return run;
 }
 
+static const struct ct_layer_spec normed[] = {
+    {.kind = CT_LAYER_CONV2D, .out = 4, .kernel = 3, .pad = 1, .unbiased = true, .act = -1},
+    {.kind = CT_LAYER_BATCH_NORM, .sync = true},
+    {.kind = CT_LAYER_CONV2D, .out = 4, .kernel = 3, .pad = 1, .unbiased = true, .act = -1},
+    {.kind = CT_LAYER_BATCH_NORM, .act = CT_ACT_RELU},
+    {.kind = CT_LAYER_FLATTEN},
+    {.kind = CT_LAYER_LINEAR, .out = 4, .act = -1},
+};
+
+static struct run cnn_run(void)
+{
+    struct run run = run_default();
+
+    run.spec = (struct ct_model_spec){
+        .type = CT_MODEL_LAYERS,
+        .dtype = CT_F32,
+        .input = 32,
+        .classes = 4,
+        .layers = {
+            .channels = 2, .height = 4, .width = 4, .layers = normed, .count = CT_COUNT(normed)}};
+    run.options.accumulation = 2;
+    run.options.micro_rows = 4;
+    return run;
+}
+
 static size_t planned(const struct run *run)
 {
     struct ct_plan plan;
@@ -80,6 +105,8 @@ Test(recompute, no_bit_changes)
 {
     assert_same(gpt_run, 1, CT_PLAN_SHARD_NONE);
     assert_same(mlp_run, 1, CT_PLAN_SHARD_NONE);
+    assert_same(cnn_run, 1, CT_PLAN_SHARD_NONE);
+    assert_same(cnn_run, 2, CT_PLAN_SHARD_NONE);
     assert_same(gpt_run, 2, CT_PLAN_SHARD_NONE);
     assert_same(gpt_run, 2, CT_PLAN_SHARD_FULL);
 }
