@@ -154,11 +154,14 @@ void words_restart(struct node *node, uint32_t survivors)
 void words_regroup(struct node *node, uint32_t survivors)
 {
     const struct ct_round *round = node->round;
+    char from[64] = "live on";
 
+    if (round->lineage > 0) /* otherwise nobody holds the state */
+        (void)snprintf(from, sizeof from, "go on from step %llu",
+                       (unsigned long long)round->base_step);
     ct_console_live(node->console, "");
     ct_log_event(&node->log, CT_LOG_INFO, "regroup",
-                 "%u node%s, %u ranks from now on; %u worker%s%s go on from step %llu",
-                 round->node_count, round->node_count == 1 ? "" : "s", round->world, survivors,
-                 survivors == 1 ? "" : "s", of_this_node(node),
-                 (unsigned long long)round->base_step);
+                 "%u node%s, %u ranks from now on; %u worker%s%s %s", round->node_count,
+                 round->node_count == 1 ? "" : "s", round->world, survivors,
+                 survivors == 1 ? "" : "s", of_this_node(node), from);
 }

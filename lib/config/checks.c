@@ -461,6 +461,39 @@ static bool plateau_without_evaluation(const struct ct_config *cfg, const void *
 
 #define AT(member) offsetof(struct ct_config, member)
 
+static bool shard_without_fsdp(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    (void)ct_buf_puts(why, "is for fsdp; set parallel.strategy to fsdp, or leave it out");
+    return !is_default(cfg, member) && cfg->parallel.strategy != CT_CONFIG_STRATEGY_FSDP;
+}
+
+static bool copies_of_nothing(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    (void)ct_buf_printf(why,
+                        "is %" PRId64 ", but with ddp every worker holds a copy; set "
+                        "parallel.strategy to zero1 or fsdp, or leave it out",
+                        *(const int64_t *)member);
+    return *(const int64_t *)member > 1 && cfg->parallel.strategy == CT_CONFIG_STRATEGY_DDP;
+}
+
+static bool replicas_of_parts(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    bool sharded = cfg->parallel.strategy == CT_CONFIG_STRATEGY_ZERO1 ||
+                   (cfg->parallel.strategy == CT_CONFIG_STRATEGY_FSDP &&
+                    cfg->parallel.shard != CT_CONFIG_SHARD_NONE);
+
+    (void)ct_buf_puts(why, "compares whole states, and with zero1 and fsdp no worker has one; use "
+                           "ddp, or leave it out");
+    return *(const int64_t *)member > 0 && sharded;
+}
+
+static bool average_apart(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    (void)ct_buf_puts(why, "is not for zero1, where a worker holds all parameters but a part of "
+                           "their average; set parallel.strategy to fsdp or ddp");
+    return *(const bool *)member && cfg->parallel.strategy == CT_CONFIG_STRATEGY_ZERO1;
+}
+
 static const struct rule rules[] = {
     {AT(launch.nnodes), AT(launch.nnodes), false, min_above_max},
     {AT(launch.nnodes), AT(launch.rdzv_endpoint), false, no_meeting_place},
@@ -505,6 +538,10 @@ static const struct rule rules[] = {
     {AT(optim.lr_factors), AT(optim.lr_factors), true, bad_factor},
     {AT(optim.no_decay), AT(optim.no_decay), true, misplaced_word},
     {AT(eval.ema), AT(optim.ema), true, no_average},
+    {AT(parallel.shard), AT(parallel.strategy), true, shard_without_fsdp},
+    {AT(parallel.replicate), AT(parallel.strategy), true, copies_of_nothing},
+    {AT(eval.ema), AT(parallel.strategy), true, average_apart},
+    {AT(check.replicas), AT(parallel.strategy), true, replicas_of_parts},
     {AT(train.epochs), AT(train.steps), true, nothing_to_train},
     {AT(schedule.warmup), AT(train.steps), true, warmup_too_long},
     {AT(schedule.decay), AT(train.steps), true, decay_too_long},

@@ -212,6 +212,21 @@ Test(survivors, a_lost_rank_0_is_replaced_and_the_new_one_writes_on)
     proc_free(&agent);
 }
 
+Test(survivors, a_part_that_is_lost_with_its_worker_comes_from_the_checkpoint)
+{
+    static const char *const parts[] = {"--nproc_per_node=2", "--parallel.strategy=fsdp", NULL};
+    struct proc agent;
+
+    run_whole(two);
+    start(&agent, "run", parts);
+    wait_step("run", 300);
+    lose(&agent, 2, 0);
+    finish(&agent);
+    e2e_said(&agent, "parallel.strategy fsdp keeps one state over all workers");
+    expect_equal_results("whole", "run");
+    proc_free(&agent);
+}
+
 Test(survivors, three_workers_lose_one_after_the_other)
 {
     struct proc agent;
@@ -497,26 +512,46 @@ Test(survivors, a_node_that_joins_is_taken_in_at_a_step_boundary_and_nobody_is_r
     stop_daemon(&daemon);
 }
 
-Test(survivors, a_node_that_is_terminated_leaves_at_a_step_boundary_and_no_step_is_lost)
+/* Two nodes, of which the second is terminated at about step 300 and the first trains on. */
+static void terminate_second(struct proc nodes[2], const char *strategy)
 {
-    struct proc daemon, nodes[2];
+    struct proc daemon;
     const char *endpoint = e2e_daemon(&daemon);
 
     run_whole(two);
+    cr_assert_eq(setenv("CTRUN_PARALLEL_STRATEGY", strategy, 1), 0);
     for (int i = 0; i < 2; i++)
         start_node_with(&nodes[i], endpoint, "1:2", "--last_call=20s");
     wait_step("run", 300);
     pid_t worker = worker_of(&nodes[0]);
     cr_assert_eq(kill(nodes[1].pid, SIGTERM), 0);
     cr_assert_eq(proc_finish(&nodes[1], 20), 128 + SIGTERM, "%s", ct_buf_str(&nodes[1].text));
-    e2e_said(&nodes[1], "the job goes on without this node");
     finish_node(&nodes[0], worker);
-    e2e_said(&nodes[0], "1 node, 1 ranks from now on; 1 worker go on from step");
     e2e_not_said(&nodes[0], "restart 1");
     expect_equal_results("whole", "run");
+    stop_daemon(&daemon);
+}
+
+Test(survivors, a_node_that_is_terminated_leaves_at_a_step_boundary_and_no_step_is_lost)
+{
+    struct proc nodes[2];
+
+    terminate_second(nodes, "ddp");
+    e2e_said(&nodes[1], "the job goes on without this node");
+    e2e_said(&nodes[0], "1 node, 1 ranks from now on; 1 worker go on from step");
     for (int i = 0; i < 2; i++)
         proc_free(&nodes[i]);
-    stop_daemon(&daemon);
+}
+
+Test(survivors, parts_are_published_before_a_node_that_is_terminated_leaves)
+{
+    struct proc nodes[2];
+
+    terminate_second(nodes, "zero1");
+    const char *at = strstr(ct_buf_str(&nodes[0].text), "checkpoint of step ");
+    cr_assert(at != NULL && atoi(at + 19) >= 300, "%s", ct_buf_str(&nodes[0].text));
+    for (int i = 0; i < 2; i++)
+        proc_free(&nodes[i]);
 }
 
 /* The step that ckpt/latest of "run" names. */

@@ -5,13 +5,16 @@
  * A round ends at the same step on all ranks when one of them wishes so (the step's reduction
  * carries the wishes), or in the middle of a step with CT_EREVOKED or CT_ECLOSED.
  *
- * A stop needs no agreement between ranks: each ends after the step it is in, and a rank that waits
- * for one that has gone gets CT_ECLOSED, with its state still that of the last completed step. All
- * states are equal, so whatever step rank 0 stands at is a checkpoint of the whole job. */
+ * A stop needs no agreement between ranks that hold all: each ends after the step it is in, and a
+ * rank that waits for one that has gone gets CT_ECLOSED, with its state still that of the last
+ * completed step. All states are equal, so whatever step rank 0 stands at is a checkpoint of the
+ * whole job. Ranks that hold parts (parts.h) tell each other with the step's wishes, and save
+ * together. */
 #include "loop.h"
 
 #include "agree.h"
 #include "evaluate.h"
+#include "parts.h"
 #include "publish.h"
 #include "skip.h"
 
@@ -44,7 +47,8 @@ static int run_step(struct ct_worker *worker, const struct ct_prefetch_batch *ba
         .lr = ct_schedule_lr(&worker->schedule, worker->step) * worker->plateau.ratio,
         .update = worker->step + 1,
         .skipped = worker->skipped,
-        .wish = ct_job_boundary_requested(worker->job)};
+        .wish = ct_job_boundary_requested(worker->job) ||
+                (ct_parts_held(worker) && ct_stop_requested(worker->stop, worker->job))};
     int code = batch->batch.bad != 0 ? ct_dataset_explain(&worker->train, batch->batch.bad - 1, err)
                                      : ct_exec_step(worker->exec, &args, &result, err);
 
@@ -109,7 +113,7 @@ static int after_step(struct ct_worker *worker, struct ct_error *err)
         code = ct_agree_replicas(worker, err);
     if (code == 0 && worker->eval.rows > 0 && (due.last || is_due(cfg->eval.every, worker, &due)))
         code = evaluate(worker, err);
-    bool saves = due.last || is_due(cfg->checkpoint.every, worker, &due);
+    bool saves = due.last || is_due(worker->save_every, worker, &due);
     if (code == 0 && saves)
         code = ct_publish_save(worker, err);
     if (code == 0)
@@ -117,12 +121,22 @@ static int after_step(struct ct_worker *worker, struct ct_error *err)
     return code;
 }
 
+/* All ranks leave after this step: the round ends, or those that hold parts have agreed to stop. */
+static int leave(struct ct_worker *worker, struct ct_error *err)
+{
+    int code = ct_parts_held(worker) ? ct_parts_leave(worker, err) : 0;
+
+    if (code != 0 || worker->stopping)
+        return code;
+    return ct_error_set(err, CT_EREVOKED, "the round ends after step %" PRIu64, worker->step);
+}
+
 static int train(struct ct_worker *worker, struct ct_prefetch *prefetch, struct ct_error *err)
 {
     int code = 0;
 
     while (code == 0 && worker->step < worker->steps &&
-           !ct_stop_requested(worker->stop, worker->job)) {
+           !(ct_parts_may_stop(worker) && ct_stop_requested(worker->stop, worker->job))) {
         ct_job_at(worker->job, CT_AT_STEP, worker->step);
         ct_trace_begin(worker);
         ct_pace_begin(worker);
@@ -138,8 +152,9 @@ static int train(struct ct_worker *worker, struct ct_prefetch *prefetch, struct 
         if (code == 0)
             code = after_step(worker, err);
         if (code == 0 && worker->leaving)
-            code =
-                ct_error_set(err, CT_EREVOKED, "the round ends after step %" PRIu64, worker->step);
+            code = leave(worker, err);
+        if (worker->stopping)
+            break;
     }
     return code;
 }
@@ -168,7 +183,7 @@ int ct_loop_run(struct ct_worker *worker, bool *ret_stopped, struct ct_error *er
     bool redo = worker->redo;
     int code = 0;
 
-    worker->leaving = worker->redo = false;
+    worker->leaving = worker->redo = worker->stopping = false;
     if (redo)
         code = after_step(worker, err);
     else if (worker->step >= worker->steps && worker->eval.rows > 0)

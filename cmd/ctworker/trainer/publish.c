@@ -2,6 +2,7 @@
 #include "publish.h"
 
 #include "base/str.h"
+#include "parts.h"
 #include "train/checkpoint.h"
 #include "worker.h"
 
@@ -41,15 +42,15 @@ static struct ct_ckpt_save describe(const struct ct_worker *worker,
 
 static int save_now(struct ct_worker *worker, struct ct_error *err)
 {
-    const struct ct_publication next = {.written = true,
-                                        .step = worker->step,
-                                        .digest = ct_exec_digest(worker->exec),
-                                        .generation = worker->me->generation};
+    const struct ct_publication next = {
+        .written = true,
+        .step = worker->step,
+        .digest = ct_exec_digest_tensors(&worker->plan, worker->snapshot.data),
+        .generation = worker->me->generation};
     struct ct_ckpt_save save = describe(worker, &next);
 
     ct_publish_advance(worker); /* the last moment of one that is still on its way */
     ct_job_at(worker->job, CT_AT_CHECKPOINT, worker->step);
-    ct_snapshot_take(&worker->snapshot, &worker->plan, worker->exec);
     int code = ct_ckpt_save(&save, NULL, err);
     if (code == 0)
         worker->publication = next;
@@ -64,13 +65,29 @@ static bool is_saved(const struct ct_worker *worker)
     return published || (worker->publication.written && worker->publication.step == worker->step);
 }
 
+/* Rank 0's snapshot has the state of the present step; *ret_taken is false when it needs none. */
+static int take(struct ct_worker *worker, bool *ret_taken, struct ct_error *err)
+{
+    bool wanted =
+        worker->me->rank == 0 && worker->cfg->checkpoint.dir[0] != '\0' && !is_saved(worker);
+
+    if (ct_parts_held(worker))
+        return ct_parts_take(worker, wanted, ret_taken, err);
+    if (wanted)
+        ct_snapshot_take(&worker->snapshot, &worker->plan, worker->exec);
+    *ret_taken = wanted;
+    return 0;
+}
+
 int ct_publish_save(struct ct_worker *worker, struct ct_error *err)
 {
     struct ct_error why = {0};
+    bool taken = false;
+    int code = take(worker, &taken, err);
 
-    if (worker->me->rank != 0 || worker->cfg->checkpoint.dir[0] == '\0' || is_saved(worker))
-        return 0;
-    int code = save_now(worker, &why);
+    if (code != 0 || !taken || worker->me->rank != 0)
+        return code;
+    code = save_now(worker, &why);
     if (code != 0 && worker->step < worker->steps &&
         !ct_stop_requested(worker->stop, worker->job)) {
         ct_log_event(worker->log, CT_LOG_WARN, "checkpoint_failed", "%s; the training goes on",
@@ -188,7 +205,7 @@ int ct_publish_finish(struct ct_worker *worker, struct ct_error *err)
 
 int ct_publish_stop(struct ct_worker *worker, struct ct_error *err)
 {
-    int code = ct_publish_save(worker, err);
+    int code = ct_parts_held(worker) ? 0 : ct_publish_save(worker, err);
 
     if (code != 0 || !worker->publication.written)
         return code;

@@ -26,7 +26,8 @@ struct ct_publication {
     uint64_t generation; /* of the round that wrote it */
 };
 
-/* Rank 0 writes a checkpoint of the present step unless it is there. A failure before the end of
+/* Rank 0 writes a checkpoint of the present step unless it is there; collective where ranks hold
+ * parts. A failure before the end of
  * the training is one line in the log, and the training goes on. */
 int ct_publish_save(struct ct_worker *worker, struct ct_error *err);
 
@@ -40,7 +41,8 @@ void ct_publish_enter(struct ct_worker *worker, bool found);
  * before. */
 int ct_publish_finish(struct ct_worker *worker, struct ct_error *err);
 
-/* A clean stop: save, ask, and wait a little. */
+/* A clean stop: save, ask, and wait a little. Parts are saved before, when all
+ * ranks agree to stop (parts.h). */
 int ct_publish_stop(struct ct_worker *worker, struct ct_error *err);
 
 #endif

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* What rank 0 tells the others, as words of one broadcast. */
-enum word { CODE, FOUND, STEP, POSITION, SKIPPED, WORDS };
+enum word { CODE, FOUND, STEP, POSITION, SKIPPED, SAVE_COUNT, SAVE_UNIT, WORDS };
 
 /* The newest checkpoint of `dir` into `path`; *ret_found is false when there is none. */
 static int find_newest(const char *dir, char path[PATH_MAX], bool *ret_found, struct ct_error *err)
@@ -95,7 +95,6 @@ static int load(struct ct_worker *worker, const char *path, struct ct_error *err
         code = load_files(worker, path, err);
     if (code != 0)
         return code;
-    ct_snapshot_put(&worker->snapshot, &worker->plan, worker->exec);
     worker->step = state.step;
     worker->position = state.position;
     worker->skipped = state.skipped;
@@ -109,16 +108,16 @@ static int load(struct ct_worker *worker, const char *path, struct ct_error *err
     return 0;
 }
 
-/* Give rank 0's state to the others. */
+/* Give rank 0's snapshot to all, itself included. */
 static int share(struct ct_worker *worker, struct ct_error *err)
 {
-    struct ct_data state = ct_inplace(ct_exec_state(worker->exec), worker->plan.state_bytes, CT_U8);
     struct ct_data plateau = ct_inplace(&worker->plateau, sizeof worker->plateau, CT_U8);
-    int code = ct_broadcast(worker->group, state, 0, NULL);
+    void *const *data = worker->me->rank == 0 ? worker->snapshot.data : NULL;
+    int code = ct_exec_spread(worker->exec, data, err);
 
-    if (code == 0)
-        code = ct_broadcast(worker->group, plateau, 0, NULL);
-
+    if (code != 0 || worker->group == NULL)
+        return code;
+    code = ct_broadcast(worker->group, plateau, 0, NULL);
     if (code != 0 && err != NULL)
         *err = *ct_group_failure(worker->group);
     return code;
@@ -139,9 +138,14 @@ int ct_resume(struct ct_worker *worker, struct ct_error *err)
     }
     worker->scope = CT_SCOPE_JOB;
     if (worker->group == NULL)
-        return code;
-    int64_t words[WORDS] = {code, found, (int64_t)worker->step, (int64_t)worker->position,
-                            (int64_t)worker->skipped};
+        return code == 0 && found ? share(worker, err) : code;
+    int64_t words[WORDS] = {code,
+                            found,
+                            (int64_t)worker->step,
+                            (int64_t)worker->position,
+                            (int64_t)worker->skipped,
+                            worker->save_every.count,
+                            worker->save_every.unit};
     int sent = ct_broadcast(worker->group, ct_inplace(words, WORDS, CT_I64), 0, NULL);
     if (code != 0)
         return code;
@@ -158,5 +162,7 @@ int ct_resume(struct ct_worker *worker, struct ct_error *err)
     worker->step = (uint64_t)words[STEP];
     worker->position = (uint64_t)words[POSITION];
     worker->skipped = (uint64_t)words[SKIPPED];
+    worker->save_every.count = words[SAVE_COUNT];
+    worker->save_every.unit = (enum ct_config_unit)words[SAVE_UNIT];
     return words[FOUND] != 0 ? share(worker, err) : 0;
 }

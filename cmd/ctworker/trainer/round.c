@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "heal.h"
 #include "optim.h"
+#include "parts.h"
 #include "recipe/recipe.h"
 #include "resume.h"
 
@@ -69,6 +70,7 @@ static int set_batches(struct ct_worker *worker, struct ct_error *err)
                                           .global_batch = worker->batch.global,
                                           .shuffle = true};
     worker->share = (struct ct_share){rank, world, worker->batch.accumulation, worker->batch.micro};
+    worker->save_every = cfg->checkpoint.every;
     worker->steps = cfg->train.steps > 0
                         ? (uint64_t)cfg->train.steps
                         : (uint64_t)cfg->train.epochs * ct_sampler_batches(&worker->sampler);
@@ -105,6 +107,10 @@ static int build_plan(struct ct_worker *worker, struct ct_error *err)
     struct ct_lr_rule *rules = NULL;
     struct ct_plan_options options = {
         .world = worker->me->world,
+        .rank = worker->me->rank,
+        .shard = ct_parts_asked(cfg),
+        .replicas = (int)cfg->parallel.replicate,
+        .prefetch = (int)cfg->parallel.prefetch,
         .micro_rows = worker->batch.micro,
         .accumulation = (int)worker->batch.accumulation,
         .eval_rows = worker->eval_share.micro,
@@ -194,6 +200,8 @@ static int start_over(struct ct_worker *worker, struct ct_error *err)
     if (code == 0)
         code = ct_resume(worker, err);
     worker->settled = worker->step;
+    if (code == 0)
+        ct_parts_tell(worker);
     return code;
 }
 
@@ -271,7 +279,7 @@ int ct_round_carry(struct ct_worker *worker, struct ct_error *err)
  * it is. */
 static int make_room(struct ct_worker *worker, int world, struct ct_error *err)
 {
-    if (worker->exec != NULL && worker->me->world == world) {
+    if (worker->exec != NULL && worker->me->world == world && !ct_parts_held(worker)) {
         drop_evaluation(worker);
         worker->reused = true;
         return 0;
@@ -288,6 +296,8 @@ int ct_round_leave(struct ct_worker *worker, struct ct_error *err)
 
     ct_group_free(worker->group);
     worker->group = NULL;
+    if (ct_parts_held(worker))
+        worker->lineage = 0;
     if (worker->carry.tensors == NULL && worker->lineage > 0)
         worker->digest = ct_exec_digest(worker->exec);
     const struct ct_ready ready = {
@@ -298,7 +308,8 @@ int ct_round_leave(struct ct_worker *worker, struct ct_error *err)
 
 bool ct_round_can_save(struct ct_worker *worker)
 {
-    if (worker->lineage == 0 || worker->exec == NULL || worker->snapshot.tensors == NULL)
+    if (worker->lineage == 0 || worker->exec == NULL || worker->snapshot.tensors == NULL ||
+        ct_parts_held(worker))
         return false;
     if (worker->carry.tensors != NULL)
         ct_snapshot_put(&worker->carry, &worker->plan, worker->exec);

@@ -50,14 +50,16 @@ int ct_snapshot_init(struct ct_snapshot *ret, const struct ct_plan *plan, struct
         bytes += plan->tensors[i].bytes;
     CT_ASSERT(bytes > 0);
     struct ct_snapshot snapshot = {.tensors = calloc(count + model, sizeof *snapshot.tensors),
+                                   .data = calloc(count, sizeof *snapshot.data),
                                    .memory = malloc(bytes)};
-    if (snapshot.tensors == NULL || snapshot.memory == NULL) {
+    if (snapshot.tensors == NULL || snapshot.data == NULL || snapshot.memory == NULL) {
         ct_snapshot_deinit(&snapshot);
         return ct_error_set(err, CT_ENOMEM, "out of memory for a checkpoint of %zu bytes", bytes);
     }
     char *at = snapshot.memory;
     for (size_t i = 0; i < count; i++) {
         snapshot.tensors[i] = describe(&plan->tensors[i], at);
+        snapshot.data[i] = at;
         at += plan->tensors[i].bytes;
     }
     snapshot.files[snapshot.file_count++] =
@@ -84,6 +86,7 @@ void ct_snapshot_deinit(struct ct_snapshot *snapshot)
     if (snapshot == NULL)
         return;
     free(snapshot->tensors);
+    free(snapshot->data);
     free(snapshot->memory);
     *snapshot = (struct ct_snapshot){.tensors = NULL};
 }

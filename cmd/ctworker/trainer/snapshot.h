@@ -16,6 +16,7 @@ enum { CT_SNAPSHOT_MAX_FILES = 3 };
 struct ct_snapshot {
     struct ct_st_tensor *tensors; /* plan->tensor_count, in the plan's order; names borrowed; then
                                      ema.safetensors' */
+    void **data;                  /* of each tensor */
     char *memory;
     struct ct_ckpt_file files[CT_SNAPSHOT_MAX_FILES];
     size_t file_count;
@@ -28,7 +29,7 @@ void ct_snapshot_deinit(struct ct_snapshot *snapshot);
 /* The average begins anew, as the parameters are: for a checkpoint that has none. */
 void ct_snapshot_start_average(struct ct_snapshot *snapshot, const struct ct_plan *plan);
 
-/* Copy all tensors out of the executor, or into it. */
+/* Copy all tensors out of an executor that holds all of them, or into it. */
 void ct_snapshot_take(struct ct_snapshot *snapshot, const struct ct_plan *plan,
                       struct ct_exec *exec);
 void ct_snapshot_put(const struct ct_snapshot *snapshot, const struct ct_plan *plan,

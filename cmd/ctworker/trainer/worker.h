@@ -72,7 +72,9 @@ struct ct_worker {
     uint64_t settled;          /* what follows a step is done up to this one */
     bool redo;                 /* what follows the present step is to be done again */
     bool leaving;              /* all ranks leave the round after this step */
-    bool has_last;             /* `last` is the result of the present step */
+    bool stopping;             /* they hold parts, and have agreed to stop after this step */
+    struct ct_config_interval save_every; /* rank 0's checkpoint.every */
+    bool has_last;                        /* `last` is the result of the present step */
     struct ct_step_report last;
 
     /* what this rank brings into the next round */

@@ -51,6 +51,20 @@ static const struct {
     {MODEL DATA "batch: {global: 64, micro: 100}\n",
      "a.yaml:3:28: batch.micro must divide batch.global (64), which 100 does not; 64 would\n"},
     {MODEL DATA "batch: {global: 64, micro: 16}\n", ""},
+    {MODEL DATA "parallel: {strategy: zero1, shard: grad}\n",
+     "a.yaml:3:36: parallel.shard is for fsdp; set parallel.strategy to fsdp, or leave it out\n"},
+    {MODEL DATA "parallel: {strategy: fsdp, shard: grad, prefetch: 0, replicate: 2}\n", ""},
+    {MODEL DATA "parallel: {replicate: 2}\n",
+     "a.yaml:3:23: parallel.replicate is 2, but with ddp every worker holds a copy; set "
+     "parallel.strategy to zero1 or fsdp, or leave it out\n"},
+    {MODEL DATA "parallel: {strategy: zero1}\ncheck: {replicas: 5}\n",
+     "a.yaml:4:19: check.replicas compares whole states, and with zero1 and fsdp no worker has "
+     "one; "
+     "use ddp, or leave it out\n"},
+    {MODEL DATA "optim: {ema: 0.9}\nparallel: {strategy: zero1}\neval: {ema: true}\n",
+     "a.yaml:5:13: eval.ema is not for zero1, where a worker holds all parameters but a part of "
+     "their average; set parallel.strategy to fsdp or ddp\n"},
+    {MODEL DATA "parallel: {strategy: fsdp, shard: none}\ncheck: {replicas: 5}\n", ""},
     {MODEL DATA "train: {epochs: 0}\n", "a.yaml:3:17: train.epochs and train.steps are both 0; one "
                                         "of them must say how long to train\n"},
     {MODEL DATA "train: {epochs: 0, steps: 5}\n", ""},

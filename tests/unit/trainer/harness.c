@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "base/str.h"
 #include "cmd/ctworker/trainer/loop.h"
+#include "cmd/ctworker/trainer/parts.h"
 #include "cmd/ctworker/trainer/setup.h"
 #include "collectives/job.h"
 #include "thread_world.h"
@@ -109,7 +110,24 @@ static void load_config(struct ct_config *cfg, const struct training *training, 
     CT_ASSERT(code == 0);
 }
 
-static void keep_results(struct training *training, const struct ct_worker *worker)
+/* Of the whole state, however ranks hold it. Collective where they hold parts, 0 after a failure.
+ */
+static uint64_t digest_of(struct ct_worker *worker, int code)
+{
+    bool taken = false;
+    uint64_t digest = 0;
+
+    if (worker->exec == NULL || !ct_parts_held(worker))
+        return worker->exec == NULL ? 0 : ct_exec_digest(worker->exec);
+    if (code != 0 || ct_parts_take(worker, true, &taken, NULL) != 0)
+        return 0;
+    if (worker->me->rank == 0)
+        digest = ct_exec_digest_tensors(&worker->plan, worker->snapshot.data);
+    (void)ct_broadcast(worker->group, ct_inplace(&digest, 1, CT_I64), 0, NULL);
+    return digest;
+}
+
+static void keep_results(struct training *training, struct ct_worker *worker)
 {
     int rank = worker->me->rank;
 
@@ -118,8 +136,7 @@ static void keep_results(struct training *training, const struct ct_worker *work
     training->step[rank] = worker->step;
     training->position[rank] = worker->position;
     training->evaluation[rank] = worker->report.evaluation;
-    if (worker->exec != NULL)
-        training->digest[rank] = ct_exec_digest(worker->exec);
+    training->digest[rank] = digest_of(worker, training->code[rank]);
     if (rank == 0)
         (void)ct_str_copy(training->checkpoint, sizeof training->checkpoint,
                           worker->report.checkpoint);

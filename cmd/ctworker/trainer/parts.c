@@ -1,0 +1,76 @@
+/* See parts.h. */
+#include "parts.h"
+
+#include "publish.h"
+
+#include <inttypes.h>
+
+enum ct_plan_shard ct_parts_asked(const struct ct_config *cfg)
+{
+    static const enum ct_plan_shard of_fsdp[] = {
+        [CT_CONFIG_SHARD_FULL] = CT_PLAN_SHARD_FULL,
+        [CT_CONFIG_SHARD_GRAD] = CT_PLAN_SHARD_GRAD,
+        [CT_CONFIG_SHARD_NONE] = CT_PLAN_SHARD_NONE,
+    };
+
+    if (cfg->parallel.strategy == CT_CONFIG_STRATEGY_FSDP)
+        return of_fsdp[cfg->parallel.shard];
+    return cfg->parallel.strategy == CT_CONFIG_STRATEGY_ZERO1 ? CT_PLAN_SHARD_OPTIM
+                                                              : CT_PLAN_SHARD_NONE;
+}
+
+static int tell(const struct ct_worker *worker, int code, struct ct_error *err)
+{
+    if (code != 0 && err != NULL)
+        *err = *ct_group_failure(worker->group);
+    return code;
+}
+
+int ct_parts_take(struct ct_worker *worker, bool wanted, bool *ret_taken, struct ct_error *err)
+{
+    bool first = worker->me->rank == 0;
+    int64_t word = wanted;
+    int code =
+        tell(worker, ct_broadcast(worker->group, ct_inplace(&word, 1, CT_I64), 0, NULL), err);
+
+    if (code != 0)
+        return code;
+    *ret_taken = word != 0;
+    if (word == 0)
+        return 0;
+    return ct_exec_collect(worker->exec, first ? worker->snapshot.data : NULL, err);
+}
+
+int ct_parts_leave(struct ct_worker *worker, struct ct_error *err)
+{
+    int64_t stops = ct_stop_requested(worker->stop, worker->job);
+    int code =
+        tell(worker,
+             ct_all_reduce(worker->group, ct_inplace(&stops, 1, CT_I64), CT_REDUCE_MAX, NULL), err);
+
+    worker->stopping = code == 0 && stops != 0;
+    if (worker->stopping && worker->stop->signal == 0)
+        worker->stop->signal = SIGTERM; /* what another rank was told holds here as well */
+    if (code == 0)
+        code = ct_publish_save(worker, err);
+    return code == 0 && !worker->stopping ? ct_publish_finish(worker, err) : code;
+}
+
+void ct_parts_tell(const struct ct_worker *worker)
+{
+    const char *strategy = ct_config_word(worker->cfg, &worker->cfg->parallel.strategy);
+
+    if (ct_parts_asked(worker->cfg) == CT_PLAN_SHARD_NONE || worker->me->rank != 0 ||
+        worker->me->generation < 2)
+        return;
+    if (worker->step > 0)
+        ct_log_event(worker->log, CT_LOG_WARN, "parts",
+                     "parallel.strategy %s keeps one state over all workers of a round: this one "
+                     "goes on from the checkpoint of step %" PRIu64,
+                     strategy, worker->step);
+    else
+        ct_log_event(worker->log, CT_LOG_WARN, "parts",
+                     "parallel.strategy %s keeps one state over all workers of a round, and no "
+                     "checkpoint is published: this one begins anew",
+                     strategy);
+}

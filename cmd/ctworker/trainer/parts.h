@@ -1,0 +1,43 @@
+/* A state that ranks hold in parts (parallel.strategy zero1 and fsdp): what else they then do
+ * together.
+ *
+ *   save     rank 0 decides, all give their parts, rank 0 writes
+ *   leave    a stop or the end of a round, agreed after a step: save, publish, then go
+ *   lost     a part that went with its rank is nowhere else: nobody holds the state any more, and
+ *            the next round begins from the published checkpoint
+ *
+ * Where each rank holds all, nothing here is called or does anything. */
+#ifndef CT_TRAINER_PARTS_H
+#define CT_TRAINER_PARTS_H
+
+#include "worker.h"
+
+/* What the configuration wants shared out. */
+enum ct_plan_shard ct_parts_asked(const struct ct_config *cfg);
+
+/* Does each rank hold a part only? */
+static inline bool ct_parts_held(const struct ct_worker *worker)
+{
+    return worker->plan.shards > 1;
+}
+
+/* Whether this rank may end by itself when a stop is asked for; one that holds a part tells the
+ * others with its next step. */
+static inline bool ct_parts_may_stop(const struct ct_worker *worker)
+{
+    return !ct_parts_held(worker) || worker->stopping;
+}
+
+/* Rank 0's `wanted` decides for all: then its snapshot has the state. Collective; *ret_taken is the
+ * decision. */
+int ct_parts_take(struct ct_worker *worker, bool wanted, bool *ret_taken, struct ct_error *err);
+
+/* Somebody wishes to leave after this step: all save. If one of them was asked to stop, all stop:
+ * worker->stopping. Otherwise the round ends: publish before, so that nothing is lost. Collective.
+ */
+int ct_parts_leave(struct ct_worker *worker, struct ct_error *err);
+
+/* Rank 0 says from where a round goes on that nobody holds a state for. */
+void ct_parts_tell(const struct ct_worker *worker);
+
+#endif
