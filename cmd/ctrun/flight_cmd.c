@@ -142,24 +142,21 @@ static int look_here(const struct wish *wish)
 
 /* ---- a whole job ------------------------------------------------------------------------------*/
 
-static int ask_job(struct admin_request *request, const struct wish *wish, struct ct_error *err)
+/* `job` says what is asked for, and takes what the nodes answer. */
+static int ask_job(struct admin_request *request, struct flight_job *job, struct ct_error *err)
 {
-    struct flight_job job = {.look = {.rank = (int32_t)wish->rank,
-                                      .calls = wish->calls < 0 ? JOB_CALLS : (uint32_t)wish->calls,
-                                      .json = wish->json}};
     struct ct_buf text;
 
     ct_buf_init(&text, 0);
-    request->ask = (struct ct_message){.type = CT_MSG_LOOK, .look = job.look};
+    request->ask = (struct ct_message){.type = CT_MSG_LOOK, .look = job->look};
     request->take = flight_job_take;
-    request->context = &job;
+    request->context = job;
     admin_sign(request);
     int rc = admin_ask(request, &text, err);
-    if (rc == 0 && flight_job_print(&job, &text) != 0)
+    if (rc == 0 && flight_job_print(job, &text) != 0)
         rc = ct_error_set(err, CT_ENOMEM, "no memory for what the nodes tell");
     if (rc == 0 && ct_fs_write_all(STDOUT_FILENO, ct_buf_str(&text), text.size) != 0)
         rc = ct_error_set(err, CT_EIO, "cannot write to standard output");
-    flight_job_deinit(&job);
     ct_buf_deinit(&text);
     return rc;
 }
@@ -168,6 +165,9 @@ static int look_at_job(struct wish *wish)
 {
     struct ct_config_errors *errs = calloc(1, sizeof *errs);
     struct admin_request request = {.ask = {.type = CT_MSG_LOOK}};
+    struct flight_job job = {.look = {.rank = (int32_t)wish->rank,
+                                      .calls = wish->calls < 0 ? JOB_CALLS : (uint32_t)wish->calls,
+                                      .json = wish->json}};
     const struct ct_config_input input = {.argc = wish->count, .argv = wish->rest, .env = environ};
     struct ct_error err = {0};
 
@@ -177,8 +177,9 @@ static int look_at_job(struct wish *wish)
     int status = ct_exit_status(rc);
     if (rc != 0)
         ct_complain(errs, false);
-    else if ((rc = ask_job(&request, wish, &err)) != 0)
+    else if ((rc = ask_job(&request, &job, &err)) != 0)
         status = complain(rc, err.text);
+    flight_job_deinit(&job);
     ct_config_deinit(&request.cfg);
     free(errs);
     return status;

@@ -179,7 +179,7 @@ static int add_list(const struct adding *outer, struct ct_layer_list list, const
 static int add_residual(const struct adding *a, int depth, int *x)
 {
     char body[96], shortcut[96];
-    int y = *x, z = *x;
+    int z = *x, y = z;
 
     if (a->layer->body.count == 0)
         return refuse(a, " has no body: what is added to its input?");
