@@ -457,14 +457,12 @@ static bool plateau_without_evaluation(const struct ct_config *cfg, const void *
     return cfg->schedule.type == CT_CONFIG_SCHEDULE_PLATEAU && !source_wanted(cfg, &cfg->data.eval);
 }
 
-/* ---- the table ------------------------------------------------------------------------------ */
-
-#define AT(member) offsetof(struct ct_config, member)
-
 static bool shard_without_fsdp(const struct ct_config *cfg, const void *member, struct ct_buf *why)
 {
+    (void)member;
     (void)ct_buf_puts(why, "is for fsdp; set parallel.strategy to fsdp, or leave it out");
-    return !is_default(cfg, member) && cfg->parallel.strategy != CT_CONFIG_STRATEGY_FSDP;
+    return cfg->parallel.shard != CT_CONFIG_SHARD_FULL &&
+           cfg->parallel.strategy != CT_CONFIG_STRATEGY_FSDP;
 }
 
 static bool copies_of_nothing(const struct ct_config *cfg, const void *member, struct ct_buf *why)
@@ -493,6 +491,10 @@ static bool average_apart(const struct ct_config *cfg, const void *member, struc
                            "their average; set parallel.strategy to fsdp or ddp");
     return *(const bool *)member && cfg->parallel.strategy == CT_CONFIG_STRATEGY_ZERO1;
 }
+
+/* ---- the table ------------------------------------------------------------------------------ */
+
+#define AT(member) offsetof(struct ct_config, member)
 
 static const struct rule rules[] = {
     {AT(launch.nnodes), AT(launch.nnodes), false, min_above_max},

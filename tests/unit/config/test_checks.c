@@ -150,6 +150,25 @@ Test(checks, each_rule_blames_the_key_that_breaks_it)
     }
 }
 
+/* A run's folder holds its effective configuration, every key given: it starts the same run. */
+Test(checks, no_rule_objects_to_the_effective_configuration_of_what_loads)
+{
+    for (size_t i = 0; i < CT_COUNT(cases); i++) {
+        struct loaded *l = load_yaml(cases[i].yaml);
+        struct ct_buf printed = {0};
+
+        if (l->code == 0) {
+            ct_config_print(&l->cfg, NULL, &printed);
+            struct loaded *again = load_yaml(ct_buf_str(&printed));
+            cr_assert_str_eq(complaints(again), "", "\"%s\":\n%s", cases[i].yaml,
+                             complaints(again));
+            unload(again);
+            ct_buf_deinit(&printed);
+        }
+        unload(l);
+    }
+}
+
 Test(checks, programs_need_no_model)
 {
     static const char *const argv[] = {"--batch.micro=5", "train.py", NULL};
