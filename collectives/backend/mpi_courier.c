@@ -216,4 +216,7 @@ const struct ct_courier ct_mpi_courier = {
     .drop = drop,
     .drain = drain,
     .rest = rest,
+    /* mpirun ends all ranks when the first one has ended: it is to be the one that says why. */
+    .lent_ns = 20000000,
+    .linger_ns = 500000000,
 };

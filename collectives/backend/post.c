@@ -13,9 +13,8 @@ enum {
     TAKEN_EVERY = 16,
     SLICE_NS = 10000000,
     ASK_NS = 2000000000,     /* how often to ask whether a member has given up */
-    PARTING_NS = 20000000,   /* for what is on its way when a group ends, */
-    LENT_NS = 1000000000,    /* and where it lies in the caller's memory while the round goes on, */
-    TAKEN_BACK_NS = 5000000, /* and when it is over */
+    PARTING_NS = 20000000,   /* for words on their way when a group ends, */
+    TAKEN_BACK_NS = 5000000, /* and for what is in the caller's memory when the round is over */
     PARTING_SLICE_NS = 1000000,
     LEFT_NS = 20000000, /* for what a member that has left had sent before, on another lane */
 };
@@ -323,6 +322,7 @@ static int parted(struct ct_post *post, struct ct_error *err)
         int code = hear(post, &word, &heard);
         if (code != 0 && word.leaves == 0) {
             *err = heard;
+            post->told = true;
             return code;
         }
         post->left_ns[word.rank] = ct_clock_mono_ns(&ct_clock_system);
@@ -537,7 +537,7 @@ static uint64_t patience_with_all(struct ct_post *post)
 {
     const struct patience patience = ct_job_revoked(post->job)
                                          ? (struct patience){0, TAKEN_BACK_NS}
-                                         : (struct patience){PARTING_NS, LENT_NS};
+                                         : (struct patience){PARTING_NS, post->courier->lent_ns};
     uint64_t most_ns = CT_MAX(patience_with(post, &patience, post->moves, post->move_count),
                               patience_with(post, &patience, post->transfers, 2 * post->wave.size));
 
@@ -550,12 +550,13 @@ static uint64_t patience_with_all(struct ct_post *post)
 /* What goes out gets a moment: who listens takes it, or drains it. A courier that carries the
  * caller's memory has to break off what is not over then, maybe with all that it carries between
  * the two. */
-static void see_off(struct ct_post *post)
+static void see_off(struct ct_post *post, uint64_t least_ns)
 {
     uint64_t start_ns = ct_clock_mono_ns(&ct_clock_system);
 
     post->courier->drain(post->context);
-    while (ct_clock_mono_ns(&ct_clock_system) - start_ns < patience_with_all(post)) {
+    while (ct_clock_mono_ns(&ct_clock_system) - start_ns <
+           CT_MAX(least_ns, patience_with_all(post))) {
         post->courier->rest(post->context, PARTING_SLICE_NS);
         post->courier->turn(post->context);
         post->courier->drain(post->context);
@@ -577,7 +578,7 @@ void ct_post_fail(struct ct_post *post, int code)
     post->failed = true;
     drop_all(post, false);
     tell_all(post, code, false);
-    see_off(post);
+    see_off(post, post->told ? post->courier->linger_ns : 0);
     drop_all(post, true);
     post->move_count = 0;
 }
@@ -589,7 +590,7 @@ void ct_post_drop(struct ct_post *post)
     drop_all(post, false);
     if (post->met && !post->failed)
         tell_all(post, CT_ECLOSED, true);
-    see_off(post);
+    see_off(post, 0);
     drop_all(post, true);
     for (int i = 0; i < post->wave.size; i++)
         drop_parcel(post, &post->control[i]);

@@ -54,6 +54,11 @@ struct ct_courier {
     void (*drain)(void *context);
     /* Sleep until something may have come; for connecting. */
     void (*rest)(void *context, uint64_t timeout_ns);
+    /* How long a group that has failed waits for long messages that go out, while its round goes
+     * on, before it drops them: its error is told only then. */
+    uint64_t lent_ns;
+    /* How long a member stays that was told of the failure by another: who knows why goes first. */
+    uint64_t linger_ns;
 };
 
 struct ct_post_move {
@@ -81,6 +86,7 @@ struct ct_post {
     struct ct_parcel *control;      /* to each peer, and at [rank] from anyone */
     uint64_t *left_ns;              /* when each was heard to leave the group; 0: it has not */
     bool met, failed;
+    bool told; /* by another member, that the group has failed */
 };
 
 /* 0 or CT_ENOMEM; to be given to _deinit in either case. The courier is `context`'s. */
