@@ -459,9 +459,8 @@ static bool plateau_without_evaluation(const struct ct_config *cfg, const void *
 
 static bool shard_without_fsdp(const struct ct_config *cfg, const void *member, struct ct_buf *why)
 {
-    (void)member;
     (void)ct_buf_puts(why, "is for fsdp; set parallel.strategy to fsdp, or leave it out");
-    return cfg->parallel.shard != CT_CONFIG_SHARD_FULL &&
+    return *(const enum ct_config_shard *)member != CT_CONFIG_SHARD_FULL &&
            cfg->parallel.strategy != CT_CONFIG_STRATEGY_FSDP;
 }
 
