@@ -16,14 +16,19 @@ static bool matches(const char *pattern, const char *name)
     return fnmatch(pattern, name, 0) == 0;
 }
 
+static bool any_matches(const char *const *patterns, int count, const char *name)
+{
+    for (int i = 0; i < count; i++)
+        if (matches(patterns[i], name))
+            return true;
+    return false;
+}
+
 bool ct_plan_freezes(const void *optim_groups, const char *name)
 {
     const struct ct_optim_groups *groups = optim_groups;
 
-    for (int i = 0; i < groups->frozen_count; i++)
-        if (matches(groups->frozen[i], name))
-            return true;
-    return false;
+    return any_matches(groups->frozen, groups->frozen_count, name);
 }
 
 /* That the pattern of `key` matches a parameter: a name that is misspelt would change nothing. */
@@ -59,13 +64,9 @@ static bool decays(const struct ct_plan *plan, const struct ct_plan_tensor *tens
 {
     const struct ct_optim_groups *groups = &plan->options.optim.groups;
 
-    if (plan->options.optim.weight_decay == 0 ||
-        (groups->vectors_undecayed && tensor->shape.dims < 2))
-        return false;
-    for (int i = 0; i < groups->undecayed_count; i++)
-        if (matches(groups->undecayed[i], tensor->name))
-            return false;
-    return true;
+    return plan->options.optim.weight_decay != 0 &&
+           !(groups->vectors_undecayed && tensor->shape.dims < 2) &&
+           !any_matches(groups->undecayed, groups->undecayed_count, tensor->name);
 }
 
 static double lr_factor(const struct ct_plan *plan, const struct ct_plan_tensor *tensor)
