@@ -3,13 +3,14 @@
 #   make                      programs, release mode
 #   make MODE=asan unit/coll  one module's unit tests under AddressSanitizer + UBSan
 #   make CC=clang DEV=1       another compiler, warnings are errors
+#   make CC="ccache gcc" ...  a compiler through ccache
 #   make BUILD=/tmp/x ...     another place for what is built
 #
 # A module is a folder of C files (MODULES below), built into one archive; what it may use is its
 # DEPS line, and scripts/lint holds the includes to it.
 
 MODE ?= release
-BUILD ?= build/$(if $(filter-out cc gcc,$(CC)),$(notdir $(CC))-)$(MODE)
+BUILD ?= build/$(if $(filter-out cc gcc,$(lastword $(CC))),$(notdir $(lastword $(CC)))-)$(MODE)
 PREFIX ?= /usr/local
 CUDA ?= auto
 UCX ?= auto
