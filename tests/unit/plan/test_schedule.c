@@ -1,0 +1,296 @@
+/* Pipeline schedules: every stage's turns, played together against the formulas of the papers. */
+#include "collectives/plan/schedule.h"
+
+#include "base/assert.h"
+
+#include <criterion/criterion.h>
+
+#include <math.h>
+#include <stdlib.h>
+
+TestSuite(schedule, .timeout = 20);
+
+enum { MAX_STAGES = 8, ARENA_BYTES = 1 << 26, FORWARD = 1, BACKWARD = 2 };
+
+static const struct ct_pipe shapes[] = {
+    {CT_PLAN_GPIPE, 2, 1, 1},        {CT_PLAN_GPIPE, 4, 1, 8},       {CT_PLAN_GPIPE, 8, 1, 3},
+    {CT_PLAN_1F1B, 2, 1, 1},         {CT_PLAN_1F1B, 2, 1, 8},        {CT_PLAN_1F1B, 4, 1, 2},
+    {CT_PLAN_1F1B, 4, 1, 16},        {CT_PLAN_1F1B, 8, 1, 11},       {CT_PLAN_INTERLEAVED, 2, 2, 2},
+    {CT_PLAN_INTERLEAVED, 2, 3, 8},  {CT_PLAN_INTERLEAVED, 3, 2, 6}, {CT_PLAN_INTERLEAVED, 4, 2, 8},
+    {CT_PLAN_INTERLEAVED, 4, 4, 16}, {CT_PLAN_INTERLEAVED, 8, 2, 8},
+};
+
+/* All stages' turns. */
+struct all {
+    const struct ct_pipe *pipe;
+    struct ct_arena arena;
+    struct ct_pipe_turns turns[MAX_STAGES];
+};
+
+static void all_init(struct all *all, const struct ct_pipe *pipe)
+{
+    struct ct_error err = {0};
+
+    cr_assert_eq(ct_pipe_check(pipe, &err), 0, "%s", err.text);
+    all->pipe = pipe;
+    ct_arena_init(&all->arena, ARENA_BYTES);
+    for (int stage = 0; stage < pipe->stages; stage++)
+        cr_assert_eq(ct_pipe_turns(pipe, stage, &all->arena, &all->turns[stage], &err), 0, "%s",
+                     err.text);
+}
+
+/* ---- playing -------------------------------------------------------------------------------- */
+
+/* A number for a task of the whole pipeline. */
+static int number_of(const struct ct_pipe *pipe, struct ct_pipe_task task)
+{
+    int parts = pipe->stages * pipe->chunks;
+
+    return ((task.backward ? parts : 0) + task.part) * pipe->micros + task.micro;
+}
+
+struct play {
+    const struct all *all;
+    bool buffered; /* a send is over at once */
+    double *ready; /* by task: when its sender came to the exchange; < 0: not yet */
+    double *asked; /* by task: when its receiver came */
+    int at[MAX_STAGES];
+    double clock[MAX_STAGES];
+};
+
+static bool post(double *table, int number, double now)
+{
+    if (table[number] >= 0)
+        return false;
+    table[number] = now;
+    return true;
+}
+
+/* Turn `turn` of a stage, an exchange: post its messages; whether all have met their other side. */
+static bool meets(struct play *play, int stage, const struct ct_pipe_turn *turn, bool *ret_news)
+{
+    const struct ct_pipe *pipe = play->all->pipe;
+    double now = play->clock[stage], over = now;
+    bool met = true;
+
+    for (int i = 0; i < turn->send_count; i++) {
+        int number = number_of(pipe, turn->send[i].task);
+        *ret_news |= post(play->ready, number, now);
+        met = met && (play->buffered || play->asked[number] >= 0);
+        over = play->buffered ? over : fmax(over, play->asked[number]);
+    }
+    if (turn->receives) {
+        int number = number_of(pipe, turn->receive.task);
+        *ret_news |= post(play->asked, number, now);
+        met = met && play->ready[number] >= 0;
+        over = fmax(over, play->ready[number]);
+    }
+    if (met)
+        play->clock[stage] = over;
+    return met;
+}
+
+/* One more turn of a stage, if it can be done. */
+static bool advance(struct play *play, int stage)
+{
+    const struct ct_pipe_turns *turns = &play->all->turns[stage];
+    bool news = false;
+
+    if (play->at[stage] == turns->count)
+        return false;
+    const struct ct_pipe_turn *turn = &turns->turn[play->at[stage]];
+    if (turn->runs)
+        play->clock[stage] += turn->task.backward ? BACKWARD : FORWARD;
+    else if (!meets(play, stage, turn, &news))
+        return news;
+    play->at[stage]++;
+    return true;
+}
+
+/* Play all stages together; the time of the last. A test that would wait for ever fails. */
+static double play_all(const struct all *all, bool buffered)
+{
+    const struct ct_pipe *pipe = all->pipe;
+    size_t tasks = 2 * (size_t)(pipe->stages * pipe->chunks * pipe->micros);
+    struct play play = {.all = all, .buffered = buffered};
+    double last = 0;
+    bool moved = true;
+
+    play.ready = malloc(tasks * sizeof *play.ready);
+    play.asked = malloc(tasks * sizeof *play.asked);
+    cr_assert(play.ready != NULL && play.asked != NULL);
+    for (size_t i = 0; i < tasks; i++)
+        play.ready[i] = play.asked[i] = -1;
+    while (moved) {
+        moved = false;
+        for (int stage = 0; stage < pipe->stages; stage++)
+            moved |= advance(&play, stage);
+    }
+    for (int stage = 0; stage < pipe->stages; stage++) {
+        cr_assert_eq(play.at[stage], all->turns[stage].count,
+                     "stage %d of %d waits for ever at turn %d of %d", stage, pipe->stages,
+                     play.at[stage], all->turns[stage].count);
+        last = fmax(last, play.clock[stage]);
+    }
+    free(play.ready);
+    free(play.asked);
+    return last;
+}
+
+/* What the formula says: work of a stage and the bubble beside it. */
+static double formula(const struct ct_pipe *pipe)
+{
+    double work = (FORWARD + BACKWARD) * pipe->chunks * pipe->micros;
+
+    return work * (1 + ct_pipe_bubble(pipe));
+}
+
+/* ---- what holds for every schedule ----------------------------------------------------------- */
+
+Test(schedule, every_stage_runs_each_of_its_tasks_once_with_its_input_at_hand)
+{
+    for (size_t i = 0; i < CT_COUNT(shapes); i++) {
+        const struct ct_pipe *pipe = &shapes[i];
+        int parts = pipe->stages * pipe->chunks, tasks = 2 * parts * pipe->micros;
+        struct all all;
+        all_init(&all, pipe);
+        for (int stage = 0; stage < pipe->stages; stage++) {
+            bool *here = calloc((size_t)tasks, sizeof *here), *ran = calloc((size_t)tasks, 1);
+            int runs = 0;
+            cr_assert(here != NULL && ran != NULL);
+            for (int k = 0; k < all.turns[stage].count; k++) {
+                const struct ct_pipe_turn *turn = &all.turns[stage].turn[k];
+                struct ct_pipe_task task = turn->task, before = task;
+                if (turn->receives)
+                    here[number_of(pipe, turn->receive.task)] = true;
+                for (int s = 0; s < turn->send_count; s++)
+                    cr_assert(ran[number_of(pipe, turn->send[s].task)], "sent before it is made");
+                if (!turn->runs)
+                    continue;
+                runs++;
+                before.part += task.backward ? 1 : -1;
+                cr_assert_eq(task.part % pipe->stages, stage);
+                cr_assert_not(ran[number_of(pipe, task)]);
+                ran[number_of(pipe, task)] = true;
+                cr_assert(before.part < 0 || before.part == parts || here[number_of(pipe, before)]);
+                before = task;
+                before.backward = false;
+                cr_assert(ran[number_of(pipe, before)], "backward before forward");
+            }
+            cr_assert_eq(runs, 2 * pipe->chunks * pipe->micros);
+            free(here);
+            free(ran);
+        }
+        ct_arena_deinit(&all.arena);
+    }
+}
+
+Test(schedule, backward_passes_of_a_part_go_by_number)
+{
+    for (size_t i = 0; i < CT_COUNT(shapes); i++) {
+        struct all all;
+        all_init(&all, &shapes[i]);
+        for (int stage = 0; stage < shapes[i].stages; stage++) {
+            int next[2][MAX_STAGES * 4] = {{0}};
+            for (int k = 0; k < all.turns[stage].count; k++) {
+                const struct ct_pipe_turn *turn = &all.turns[stage].turn[k];
+                if (turn->runs)
+                    cr_assert_eq(turn->task.micro, next[turn->task.backward][turn->task.part]++);
+            }
+        }
+        ct_arena_deinit(&all.arena);
+    }
+}
+
+Test(schedule, nothing_waits_for_ever_even_if_no_message_is_buffered)
+{
+    for (size_t i = 0; i < CT_COUNT(shapes); i++) {
+        struct all all;
+        all_init(&all, &shapes[i]);
+        (void)play_all(&all, false);
+        (void)play_all(&all, true);
+        ct_arena_deinit(&all.arena);
+    }
+}
+
+Test(schedule, the_bubble_is_that_of_the_formula)
+{
+    for (size_t i = 0; i < CT_COUNT(shapes); i++) {
+        struct all all;
+        all_init(&all, &shapes[i]);
+        double buffered = play_all(&all, true), bare = play_all(&all, false);
+        if (shapes[i].micros >= shapes[i].stages)
+            cr_assert_float_eq(buffered, formula(&shapes[i]), 1e-9, "%zu: %g", i, buffered);
+        if (shapes[i].order != CT_PLAN_INTERLEAVED)
+            cr_assert_float_eq(bare, formula(&shapes[i]), 1e-9, "%zu: %g", i, bare);
+        ct_arena_deinit(&all.arena);
+    }
+}
+
+Test(schedule, as_many_micro_batches_are_kept_as_slots_says)
+{
+    for (size_t i = 0; i < CT_COUNT(shapes); i++) {
+        const struct ct_pipe *pipe = &shapes[i];
+        struct all all;
+        all_init(&all, pipe);
+        for (int stage = 0; stage < pipe->stages; stage++) {
+            int kept = 0, most = 0;
+            for (int k = 0; k < all.turns[stage].count; k++) {
+                const struct ct_pipe_turn *turn = &all.turns[stage].turn[k];
+                if (turn->runs)
+                    kept += turn->task.backward ? -1 : 1;
+                most = CT_MAX(most, kept);
+            }
+            cr_assert_eq(most, ct_pipe_slots(pipe, stage));
+            if (pipe->order == CT_PLAN_GPIPE)
+                cr_assert_eq(most, pipe->micros);
+            if (pipe->order == CT_PLAN_1F1B)
+                cr_assert_eq(most, CT_MIN(pipe->micros, pipe->stages - stage));
+        }
+        ct_arena_deinit(&all.arena);
+    }
+}
+
+Test(schedule, in_the_steady_state_of_1f1b_both_directions_go_together)
+{
+    const struct ct_pipe pipe = {CT_PLAN_1F1B, 4, 1, 16};
+    int together = 0;
+    struct all all;
+
+    all_init(&all, &pipe);
+    for (int k = 0; k < all.turns[1].count; k++) {
+        const struct ct_pipe_turn *turn = &all.turns[1].turn[k];
+        together += turn->receives && turn->send_count > 0;
+    }
+    cr_assert_geq(together, 2 * (pipe.micros - pipe.stages), "only %d", together);
+    ct_arena_deinit(&all.arena);
+}
+
+/* ---- bad shapes ----------------------------------------------------------------------------- */
+
+static void expect(struct ct_pipe pipe, const char *text)
+{
+    struct ct_error err = {0};
+
+    cr_assert_eq(ct_pipe_check(&pipe, &err), CT_ECONFIG);
+    cr_assert_str_eq(err.text, text);
+}
+
+Test(schedule, shapes_that_are_not_possible_get_a_sentence)
+{
+    expect((struct ct_pipe){CT_PLAN_1F1B, 0, 1, 4},
+           "parallel.pipeline is 0, must be from 1 to 1024");
+    expect((struct ct_pipe){CT_PLAN_1F1B, 2, 65, 4}, "parallel.chunks is 65, must be from 1 to 64");
+    expect((struct ct_pipe){CT_PLAN_GPIPE, 2, 2, 4},
+           "parallel.chunks is 2: parallel.schedule interleaved needs 2 or more, the others have "
+           "1");
+    expect((struct ct_pipe){CT_PLAN_INTERLEAVED, 2, 1, 4},
+           "parallel.chunks is 1: parallel.schedule interleaved needs 2 or more, the others have "
+           "1");
+    expect((struct ct_pipe){CT_PLAN_INTERLEAVED, 4, 2, 6},
+           "parallel.schedule interleaved needs micro-batches in a multiple of the 4 stages, and a "
+           "step has 6: choose another batch.global or batch.micro, or 1f1b");
+    expect((struct ct_pipe){CT_PLAN_1F1B, 1024, 1, 100000},
+           "100000 micro-batches through 1024 parts of the model make too long a schedule: raise "
+           "batch.micro");
+}
