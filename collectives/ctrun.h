@@ -292,6 +292,10 @@ void ct_group_revoke(struct ct_group *group);
 /* Why the group is broken: code 0 and an empty text while it is not. By the group's thread. */
 const struct ct_error *ct_group_failure(const struct ct_group *group);
 
+/* For a caller that passes a call's failure on: returns `code`, the call's, and unless that is 0
+ * fills `err` (may be NULL) with its sentence. By the group's thread. */
+int ct_group_explain(const struct ct_group *group, int code, struct ct_error *err);
+
 /* ---- operations ------------------------------------------------------------------------------*/
 
 /* What a reduction does with the members' elements.

@@ -515,3 +515,15 @@ const struct ct_error *ct_group_failure(const struct ct_group *group)
 
     return ct_group_broken(group) != 0 ? &group->failure : &none;
 }
+
+int ct_group_explain(const struct ct_group *group, int code, struct ct_error *err)
+{
+    if (code == 0)
+        return 0;
+    const struct ct_error *why = ct_group_failure(group);
+    if (why->code == 0)
+        return ct_error_set(err, code, "%s", ct_strerror(code));
+    if (err != NULL)
+        *err = *why;
+    return code;
+}

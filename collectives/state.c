@@ -108,13 +108,6 @@ static void copy(const struct ct_job_state *state, char *memory, bool back)
 
 /* ---- healing --------------------------------------------------------------------------------- */
 
-static int tell(const struct ct_job_state *state, int code, struct ct_error *err)
-{
-    if (code != 0 && err != NULL)
-        *err = *ct_group_failure(state->group);
-    return code;
-}
-
 static int gather(struct ct_job *job, struct ct_holding *all, struct ct_error *err)
 {
     struct ct_job_state *state = job->state;
@@ -123,7 +116,8 @@ static int gather(struct ct_job *job, struct ct_holding *all, struct ct_error *e
                                                     .step = state->number,
                                                     .digest = digest_of(state),
                                                     .own = {layout_of(state)}};
-    return tell(state, ct_all_gather(state->group, ct_inplace(all, sizeof *all, CT_U8), NULL), err);
+    return ct_group_explain(
+        state->group, ct_all_gather(state->group, ct_inplace(all, sizeof *all, CT_U8), NULL), err);
 }
 
 /* The base's number and state to all; then equal digests everywhere. */
@@ -138,7 +132,7 @@ static int give(struct ct_job *job, int base, struct ct_holding *all, struct ct_
                             ct_inplace(state->regions[i].data, state->regions[i].bytes, CT_U8),
                             base, NULL);
     if (code != 0)
-        return tell(state, code, err);
+        return ct_group_explain(state->group, code, err);
     state->number = number;
     code = gather(job, all, err);
     for (int rank = 0; code == 0 && rank < job->assignment.world; rank++)
@@ -245,7 +239,7 @@ static int agree(struct ct_job *job, struct ct_error *err)
         ct_all_reduce(state->group, ct_inplace(all, CT_COUNT(all), CT_I64), CT_REDUCE_MAX, NULL);
 
     if (code != 0)
-        return tell(state, code, err);
+        return ct_group_explain(state->group, code, err);
     if (all[1] != number || -all[2] != number)
         return ct_error_set(err, CT_EMISMATCH,
                             "ranks are at steps %" PRId64 " to %" PRId64
@@ -300,7 +294,7 @@ int ct_job_begin_step(struct ct_job *job, struct ct_job_step *step, struct ct_er
             (void)ct_job_survive(job);
         code = enter(job, err);
     } else if (ct_group_failure(state->group)->code != 0) {
-        code = tell(state, ct_group_failure(state->group)->code, err);
+        code = ct_group_explain(state->group, ct_group_failure(state->group)->code, err);
     } else if (state->under_way) {
         state->number++;
     }

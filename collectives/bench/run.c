@@ -289,10 +289,8 @@ static int run_group(struct bench *bench, struct ct_error *err)
     for (int op = 0; op < CT_BENCH_OPS && bench->code == 0; op++)
         if ((options->ops >> op & 1) != 0)
             run_op(bench, (enum ct_bench_op)op);
-    if (bench->code != 0) {
-        *err = *ct_group_failure(bench->group);
-        return bench->code;
-    }
+    if (bench->code != 0)
+        return ct_group_explain(bench->group, bench->code, err);
     print_sum(bench);
     return bench->wrong == 0 ? 0
                              : ct_error_set(err, CT_EDIVERGED, "%llu elements are wrong",

@@ -20,7 +20,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "collectives/plan/plan.h"
+#include "collectives/plan/pieces.h"
 #include "ctrun.h"
 #include "tensor/device.h"
 
@@ -107,16 +107,17 @@ int ct_exec_eval(struct ct_exec *exec, const struct ct_exec_eval *args,
                  struct ct_exec_sums *ret_sums, struct ct_error *err);
 
 /* Bring all tensors of plan->tensors, each to data[its number] on the host, to rank 0; `data` is
- * NULL on the other ranks. Collective when something is sharded, else no communication and any rank
- * may give `data`. */
+ * NULL on the other ranks. Collective, unless each rank holds all: then no communication, and any
+ * rank may give `data`. */
 int ct_exec_collect(struct ct_exec *exec, void *const *data, struct ct_error *err);
 
 /* The reverse: all ranks take the tensors of rank 0, however they hold them; `data` is NULL on the
  * others. Collective. After a failure the state is undefined. */
 int ct_exec_spread(struct ct_exec *exec, void *const *data, struct ct_error *err);
 
-/* The digest of ct_exec_digest for tensors on the host. */
-uint64_t ct_exec_digest_tensors(const struct ct_plan *plan, void *const *data);
+/* Copy a piece that this rank holds (pieces.h) out of the device or into it. */
+void ct_exec_take(struct ct_exec *exec, const struct ct_plan_piece *piece, void *data);
+void ct_exec_put(struct ct_exec *exec, const struct ct_plan_piece *piece, const void *data);
 
 /* Copy tensor number `tensor` of plan->tensors (its `bytes` bytes) out of the device or into it.
  * Not of a range that is sharded. */

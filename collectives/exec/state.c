@@ -1,16 +1,16 @@
 /* See exec.h: what survives steps, as the tensors that people know.
  *
- *     collect   part of rank 0 | part of rank 1 | ...  --gather-->  tensors at rank 0
+ *     collect   pieces of rank 1, of rank 2, ...  --packets-->  tensors at rank 0
  *     spread    tensors at rank 0  --broadcast-->  each rank keeps what it holds
  *
- * Both go in pieces of CT_EXEC_CHUNK_BYTES. */
+ * Both go in chunks of CT_EXEC_CHUNK_BYTES, and by the plan's pieces alone: no layout is known
+ * here. */
 #include "collectives/exec/executor.h"
 
 #include "base/assert.h"
 #include "base/hash.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const struct ct_plan_tensor *tensor_at(const struct ct_exec *exec, int tensor, int count)
@@ -44,6 +44,18 @@ void ct_exec_read_grad(struct ct_exec *exec, int tensor, void *data)
     CT_ASSERT(exec->plan->shards == 1 && t->range != CT_PLAN_WHOLE);
     ct_device_copy_out(exec->device, data, exec->arena + exec->plan->state_bytes + t->flat_bytes,
                        t->bytes);
+}
+
+void ct_exec_take(struct ct_exec *exec, const struct ct_plan_piece *piece, void *data)
+{
+    CT_ASSERT(piece->arena + piece->bytes <= exec->plan->state_bytes);
+    ct_device_copy_out(exec->device, data, exec->arena + piece->arena, piece->bytes);
+}
+
+void ct_exec_put(struct ct_exec *exec, const struct ct_plan_piece *piece, const void *data)
+{
+    CT_ASSERT(piece->arena + piece->bytes <= exec->plan->state_bytes);
+    ct_device_copy_in(exec->device, exec->arena + piece->arena, data, piece->bytes);
 }
 
 /* ---- what is not finite ---------------------------------------------------------------------- */
@@ -154,104 +166,126 @@ uint64_t ct_exec_digest(struct ct_exec *exec)
     return digest;
 }
 
-uint64_t ct_exec_digest_tensors(const struct ct_plan *plan, void *const *data)
-{
-    uint64_t digest = 0;
-
-    for (int i = 0; i < plan->tensor_count; i++)
-        for (size_t at = 0; at < plan->tensors[i].bytes; at += CT_EXEC_CHUNK_BYTES) {
-            size_t size = CT_MIN(plan->tensors[i].bytes - at, (size_t)CT_EXEC_CHUNK_BYTES);
-            digest = ct_hash64((const char *)data[i] + at, size, digest);
-        }
-    return digest;
-}
-
 /* ---- together -------------------------------------------------------------------------------- */
 
-static int tell(const struct ct_exec *exec, enum ct_axis axis, int code, struct ct_error *err)
+/* A message of a collection: items one behind the other, each followed by its bytes. */
+struct packet {
+    uint64_t used; /* bytes of the items */
+    uint64_t last; /* 1: this rank has no more */
+};
+
+struct item {
+    uint64_t tensor, at, bytes;
+};
+
+/* The next piece that this rank gives: it is the first of those that hold it. */
+static bool next_given(struct ct_plan_walk *walk, struct ct_plan_piece *piece)
 {
-    if (code != 0 && err != NULL)
-        *err = *ct_group_failure(exec->groups[axis]);
+    while (ct_plan_walk_next(walk, piece))
+        if (piece->copy == 0 && piece->bytes > 0)
+            return true;
+    return false;
+}
+
+/* Fill exec->chunk with what is left of `piece` and with those behind it; whether any is left. */
+static bool fill(struct ct_exec *exec, struct ct_plan_walk *walk, struct ct_plan_piece *piece,
+                 bool more)
+{
+    struct packet packet = {0};
+    char *at = exec->chunk + sizeof packet, *end = exec->chunk + CT_EXEC_CHUNK_BYTES;
+
+    while (more && at + sizeof(struct item) < end) {
+        size_t size = CT_MIN(piece->bytes, (size_t)(end - at) - sizeof(struct item));
+        const struct item item = {(uint64_t)piece->tensor, piece->at, size};
+        memcpy(at, &item, sizeof item);
+        ct_device_copy_out(exec->device, at + sizeof item, exec->arena + piece->arena, size);
+        at += sizeof item + size;
+        piece->at += size;
+        piece->arena += size;
+        piece->bytes -= size;
+        more = piece->bytes > 0 || next_given(walk, piece);
+    }
+    packet.used = (uint64_t)(at - exec->chunk) - sizeof packet;
+    packet.last = !more;
+    memcpy(exec->chunk, &packet, sizeof packet);
+    return more;
+}
+
+/* Send to rank 0 what it does not hold itself and this rank is to give. */
+static int give(struct ct_exec *exec)
+{
+    struct ct_plan_walk walk;
+    struct ct_plan_piece piece = {0};
+    int code = 0;
+
+    ct_plan_walk_init(&walk, exec->plan);
+    bool more = next_given(&walk, &piece), sent = false;
+    for (; code == 0 && (more || !sent); sent = true) {
+        more = fill(exec, &walk, &piece, more);
+        code = ct_send(exec->groups[CT_AXIS_WORLD],
+                       ct_inplace(exec->chunk, CT_EXEC_CHUNK_BYTES, CT_U8), 0, NULL);
+    }
     return code;
 }
 
-/* `bytes` of the flat range `range` from `begin` on, which lie in one bucket, go to the tensors. */
-static void deal(const struct ct_plan *plan, int range, size_t begin, const char *from,
-                 size_t bytes, void *const *data)
+/* Put the items of the packet in exec->chunk where they belong; whether it is its sender's last. */
+static bool deal(const struct ct_exec *exec, void *const *data)
 {
-    for (int i = 0; i < plan->tensor_count; i++) {
-        const struct ct_plan_tensor *t = &plan->tensors[i];
-        size_t low = CT_MAX(begin, t->flat_bytes);
-        size_t high = CT_MIN(begin + bytes, t->flat_bytes + t->bytes);
-        if (t->range == range && low < high)
-            memcpy((char *)data[i] + (low - t->flat_bytes), from + (low - begin), high - low);
+    struct packet packet;
+    struct item item;
+    const char *at = exec->chunk + sizeof packet;
+
+    memcpy(&packet, exec->chunk, sizeof packet);
+    CT_ASSERT(packet.used <= CT_EXEC_CHUNK_BYTES - sizeof packet);
+    for (const char *end = at + packet.used; at < end; at += item.bytes) {
+        memcpy(&item, at, sizeof item);
+        at += sizeof item;
+        CT_ASSERT(item.tensor < (uint64_t)exec->plan->tensor_count &&
+                  item.at + item.bytes <= exec->plan->tensors[item.tensor].bytes &&
+                  item.bytes <= (uint64_t)(end - at));
+        memcpy((char *)data[item.tensor] + item.at, at, item.bytes);
     }
+    return packet.last != 0;
 }
 
-/* `all` has room for a chunk of each rank, at rank 0. */
-static int collect_bucket(struct ct_exec *exec, int range, int bucket, char *all, void *const *data,
-                          struct ct_error *err)
+static int take(struct ct_exec *exec, void *const *data)
 {
-    const struct ct_plan *plan = exec->plan;
-    struct ct_plan_part own = ct_plan_part(plan, bucket, plan->options.rank);
-    const char *from = exec->arena + ct_plan_range_offset(plan, range) + own.shard_bytes;
+    struct ct_group *group = exec->groups[CT_AXIS_WORLD];
     int code = 0;
 
-    for (size_t at = 0; at < own.bytes && code == 0; at += CT_EXEC_CHUNK_BYTES) {
-        size_t size = CT_MIN(own.bytes - at, (size_t)CT_EXEC_CHUNK_BYTES);
-        ct_device_copy_out(exec->device, exec->chunk, from + at, size);
-        code = ct_gather(exec->groups[CT_AXIS_SHARD], ct_from_to(exec->chunk, all, size, CT_U8), 0,
-                         NULL);
-        for (int rank = 0; rank < plan->shards && code == 0 && data != NULL; rank++)
-            deal(plan, range, ct_plan_part(plan, bucket, rank).flat_bytes + at,
-                 all + (size_t)rank * size, size, data);
-    }
-    return tell(exec, CT_AXIS_SHARD, code, err);
+    for (int rank = 1; rank < exec->plan->options.world && code == 0; rank++)
+        for (bool last = false; code == 0 && !last;) {
+            code = ct_recv(group, ct_inplace(exec->chunk, CT_EXEC_CHUNK_BYTES, CT_U8), rank, NULL);
+            last = code == 0 && deal(exec, data);
+        }
+    return code;
 }
 
 int ct_exec_collect(struct ct_exec *exec, void *const *data, struct ct_error *err)
 {
-    const struct ct_plan *plan = exec->plan;
-    char *all = NULL;
+    struct ct_plan_walk walk;
+    struct ct_plan_piece piece;
     int code = 0;
 
-    for (int i = 0; i < plan->tensor_count && data != NULL; i++)
-        if (!ct_plan_is_sharded(plan, plan->tensors[i].range))
-            ct_exec_read(exec, i, data[i]);
-    if (plan->shards == 1 || plan->options.rank >= plan->shards) /* rank 0's copy is enough */
-        return 0;
-    if (data != NULL) {
-        all = malloc((size_t)plan->shards * CT_EXEC_CHUNK_BYTES);
-        if (all == NULL)
-            return ct_error_set(err, CT_ENOMEM, "no memory to collect the parts of %d ranks",
-                                plan->shards);
-    }
-    for (int range = 0; range <= plan->moment_count && code == 0; range++)
-        for (int k = 0; k < plan->bucket_count && code == 0; k++)
-            if (ct_plan_is_sharded(plan, range))
-                code = collect_bucket(exec, range, k, all, data, err);
-    free(all);
-    return code;
+    if (data != NULL)
+        for (ct_plan_walk_init(&walk, exec->plan); ct_plan_walk_next(&walk, &piece);)
+            ct_exec_take(exec, &piece, (char *)data[piece.tensor] + piece.at);
+    if (!ct_plan_holds_all(exec->plan))
+        code = data != NULL ? take(exec, data) : give(exec);
+    return ct_group_explain(exec->groups[CT_AXIS_WORLD], code, err);
 }
 
 /* exec->chunk holds `size` bytes of a tensor from `at` on: keep those that this rank holds. */
-static void keep(struct ct_exec *exec, const struct ct_plan_tensor *t, size_t at, size_t size)
+static void keep(struct ct_exec *exec, int tensor, size_t at, size_t size)
 {
-    const struct ct_plan *plan = exec->plan;
-    size_t begin = t->flat_bytes + at;
+    struct ct_plan_walk walk;
+    struct ct_plan_piece piece;
 
-    if (!ct_plan_is_sharded(plan, t->range)) {
-        ct_device_copy_in(exec->device, exec->arena + t->offset_bytes + at, exec->chunk, size);
-        return;
-    }
-    char *to = exec->arena + ct_plan_range_offset(plan, t->range);
-    for (int k = 0; k < plan->bucket_count; k++) {
-        struct ct_plan_part own = ct_plan_part(plan, k, plan->options.rank);
-        size_t low = CT_MAX(begin, own.flat_bytes);
-        size_t high = CT_MIN(begin + size, own.flat_bytes + own.bytes);
+    for (ct_plan_walk_tensor(&walk, exec->plan, tensor); ct_plan_walk_next(&walk, &piece);) {
+        size_t low = CT_MAX(at, piece.at), high = CT_MIN(at + size, piece.at + piece.bytes);
         if (low < high)
-            ct_device_copy_in(exec->device, to + own.shard_bytes + (low - own.flat_bytes),
-                              exec->chunk + (low - begin), high - low);
+            ct_device_copy_in(exec->device, exec->arena + piece.arena + (low - piece.at),
+                              exec->chunk + (low - at), high - low);
     }
 }
 
@@ -262,16 +296,16 @@ int ct_exec_spread(struct ct_exec *exec, void *const *data, struct ct_error *err
     int code = 0;
 
     for (int i = 0; i < plan->tensor_count; i++) {
-        const struct ct_plan_tensor *t = &plan->tensors[i];
-        for (size_t at = 0; at < t->bytes && code == 0; at += CT_EXEC_CHUNK_BYTES) {
-            size_t size = CT_MIN(t->bytes - at, (size_t)CT_EXEC_CHUNK_BYTES);
+        size_t bytes = plan->tensors[i].bytes;
+        for (size_t at = 0; at < bytes && code == 0; at += CT_EXEC_CHUNK_BYTES) {
+            size_t size = CT_MIN(bytes - at, (size_t)CT_EXEC_CHUNK_BYTES);
             if (data != NULL)
                 memcpy(exec->chunk, (const char *)data[i] + at, size);
             if (group != NULL)
                 code = ct_broadcast(group, ct_inplace(exec->chunk, size, CT_U8), 0, NULL);
             if (code == 0)
-                keep(exec, t, at, size);
+                keep(exec, i, at, size);
         }
     }
-    return tell(exec, CT_AXIS_WORLD, code, err);
+    return ct_group_explain(group, code, err);
 }

@@ -10,6 +10,7 @@
 #include "base/assert.h"
 #include "base/fs.h"
 #include "base/hash.h"
+#include "base/rng.h"
 #include "base/str.h"
 #include "train/checkpoint_dir.h"
 
@@ -119,7 +120,7 @@ static int write_state(const char *folder, const struct ct_ckpt_state *state,
 }
 
 /* Everything inside `folder`, on disk when this returns 0. */
-static int write_folder(const struct ct_ckpt_save *save, const char *folder)
+static int write_folder(const struct ct_ckpt_save *save, const char *folder, uint64_t *ret_digest)
 {
     struct ct_ckpt_sums sums = {0};
     char *block = malloc(CT_CKPT_BLOCK);
@@ -132,6 +133,8 @@ static int write_folder(const struct ct_ckpt_save *save, const char *folder)
         code = write_file(folder, &save->files[sums.count], block, &sums.files[sums.count]);
     if (code == 0)
         code = write_state(folder, &save->state, &sums);
+    for (size_t i = 0; i < sums.count; i++)
+        *ret_digest = ct_mix64(*ret_digest ^ sums.files[i].xxh3);
     free(block);
     return code;
 }
@@ -204,9 +207,10 @@ static int refuse(const char *dir, const char *path, int code, struct ct_error *
                         newest);
 }
 
-int ct_ckpt_save(const struct ct_ckpt_save *save, char ret_path[PATH_MAX], struct ct_error *err)
+int ct_ckpt_save(const struct ct_ckpt_save *save, uint64_t *ret_digest, struct ct_error *err)
 {
     char path[PATH_MAX], temporary[PATH_MAX];
+    uint64_t digest = 0;
     int code = ct_fs_make_dirs(save->dir, err);
 
     if (code == 0)
@@ -217,7 +221,7 @@ int ct_ckpt_save(const struct ct_ckpt_save *save, char ret_path[PATH_MAX], struc
         return refuse(save->dir, path, -ENAMETOOLONG, err);
 
     (void)ct_fs_remove_tree(temporary);
-    code = write_folder(save, temporary);
+    code = write_folder(save, temporary, &digest);
     if (code == 0)
         code = move_into_place(temporary, path, &save->state);
     if (code != 0)
@@ -226,8 +230,8 @@ int ct_ckpt_save(const struct ct_ckpt_save *save, char ret_path[PATH_MAX], struc
         return ct_error_set(err, code, "checkpoint %s: a later round has written it already", path);
     if (code != 0)
         return refuse(save->dir, path, code, err);
-    if (ret_path != NULL)
-        (void)ct_str_copy(ret_path, PATH_MAX, path);
+    if (ret_digest != NULL)
+        *ret_digest = digest;
     return 0;
 }
 

@@ -20,9 +20,7 @@ static int gather(struct ct_worker *worker, uint64_t *all, size_t count, struct 
 {
     int code = ct_all_gather(worker->group, ct_inplace(all, count, CT_I64), NULL);
 
-    if (code != 0 && err != NULL)
-        *err = *ct_group_failure(worker->group);
-    return code;
+    return ct_group_explain(worker->group, code, err);
 }
 
 /* The first rank whose words differ from rank 0's, and which word; -1 when all are equal. */

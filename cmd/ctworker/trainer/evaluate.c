@@ -41,8 +41,7 @@ int ct_evaluate(struct ct_worker *worker, struct ct_evaluation *ret, struct ct_e
         const struct ct_options options = {.mode = CT_MODE_REPRODUCIBLE};
         code =
             ct_all_reduce(worker->group, ct_inplace(sums, SUMS, CT_F64), CT_REDUCE_SUM, &options);
-        if (code != 0 && err != NULL)
-            *err = *ct_group_failure(worker->group);
+        code = ct_group_explain(worker->group, code, err);
     }
     if (code != 0)
         return code;

@@ -29,20 +29,13 @@ struct news {
     struct ct_step_report last;
 };
 
-static int tell(struct ct_worker *worker, int code, struct ct_error *err)
-{
-    if (code != 0 && err != NULL)
-        *err = *ct_group_failure(worker->group);
-    return code;
-}
-
 static int give_bytes(struct ct_worker *worker, void *data, size_t size, int base,
                       struct ct_error *err)
 {
     if (worker->group == NULL)
         return 0;
-    return tell(worker, ct_broadcast(worker->group, ct_inplace(data, size, CT_U8), base, NULL),
-                err);
+    int code = ct_broadcast(worker->group, ct_inplace(data, size, CT_U8), base, NULL);
+    return ct_group_explain(worker->group, code, err);
 }
 
 static int give(struct ct_worker *worker, int base, bool state, struct news *news,
@@ -71,8 +64,8 @@ static int gather(struct ct_worker *worker, struct ct_holding *all, struct ct_er
                                                       (worker->has_last ? CT_HELD_TRAINED : 0)}};
     if (worker->group == NULL)
         return 0;
-    return tell(worker, ct_all_gather(worker->group, ct_inplace(all, sizeof *all, CT_U8), NULL),
-                err);
+    int code = ct_all_gather(worker->group, ct_inplace(all, sizeof *all, CT_U8), NULL);
+    return ct_group_explain(worker->group, code, err);
 }
 
 static int heal_from(struct ct_worker *worker, const struct ct_holding *all, int base,

@@ -19,22 +19,14 @@ enum ct_plan_shard ct_parts_asked(const struct ct_config *cfg)
                                                               : CT_PLAN_SHARD_NONE;
 }
 
-static int tell(const struct ct_worker *worker, int code, struct ct_error *err)
-{
-    if (code != 0 && err != NULL)
-        *err = *ct_group_failure(worker->group);
-    return code;
-}
-
 int ct_parts_take(struct ct_worker *worker, bool wanted, bool *ret_taken, struct ct_error *err)
 {
     bool first = worker->me->rank == 0;
     int64_t word = wanted;
-    int code =
-        tell(worker, ct_broadcast(worker->group, ct_inplace(&word, 1, CT_I64), 0, NULL), err);
+    int code = ct_broadcast(worker->group, ct_inplace(&word, 1, CT_I64), 0, NULL);
 
     if (code != 0)
-        return code;
+        return ct_group_explain(worker->group, code, err);
     *ret_taken = word != 0;
     if (word == 0)
         return 0;
@@ -44,10 +36,9 @@ int ct_parts_take(struct ct_worker *worker, bool wanted, bool *ret_taken, struct
 int ct_parts_leave(struct ct_worker *worker, struct ct_error *err)
 {
     int64_t stops = ct_stop_requested(worker->stop, worker->job);
-    int code =
-        tell(worker,
-             ct_all_reduce(worker->group, ct_inplace(&stops, 1, CT_I64), CT_REDUCE_MAX, NULL), err);
+    int code = ct_all_reduce(worker->group, ct_inplace(&stops, 1, CT_I64), CT_REDUCE_MAX, NULL);
 
+    code = ct_group_explain(worker->group, code, err);
     worker->stopping = code == 0 && stops != 0;
     if (worker->stopping && worker->stop->signal == 0)
         worker->stop->signal = SIGTERM; /* what another rank was told holds here as well */

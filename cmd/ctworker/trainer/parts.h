@@ -18,7 +18,7 @@ enum ct_plan_shard ct_parts_asked(const struct ct_config *cfg);
 /* Does each rank hold a part only? */
 static inline bool ct_parts_held(const struct ct_worker *worker)
 {
-    return worker->plan.shards > 1;
+    return !ct_plan_holds_all(&worker->plan);
 }
 
 /* Whether this rank may end by itself when a stop is asked for; one that holds a part tells the

@@ -42,16 +42,13 @@ static struct ct_ckpt_save describe(const struct ct_worker *worker,
 
 static int save_now(struct ct_worker *worker, struct ct_error *err)
 {
-    const struct ct_publication next = {
-        .written = true,
-        .step = worker->step,
-        .digest = ct_exec_digest_tensors(&worker->plan, worker->snapshot.data),
-        .generation = worker->me->generation};
+    struct ct_publication next = {
+        .written = true, .step = worker->step, .generation = worker->me->generation};
     struct ct_ckpt_save save = describe(worker, &next);
 
     ct_publish_advance(worker); /* the last moment of one that is still on its way */
     ct_job_at(worker->job, CT_AT_CHECKPOINT, worker->step);
-    int code = ct_ckpt_save(&save, NULL, err);
+    int code = ct_ckpt_save(&save, &next.digest, err);
     if (code == 0)
         worker->publication = next;
     return code;
@@ -178,11 +175,10 @@ static int await_answer(struct ct_worker *worker, int limit_ms, bool stopping, s
 static int barrier(struct ct_worker *worker, struct ct_error *err)
 {
     const struct ct_options options = {.timeout_ms = FINISH_MS};
-    int code = worker->group != NULL ? ct_barrier(worker->group, &options) : 0;
 
-    if (code != 0 && err != NULL)
-        *err = *ct_group_failure(worker->group);
-    return code;
+    return worker->group == NULL
+               ? 0
+               : ct_group_explain(worker->group, ct_barrier(worker->group, &options), err);
 }
 
 int ct_publish_finish(struct ct_worker *worker, struct ct_error *err)

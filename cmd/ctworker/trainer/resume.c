@@ -117,10 +117,7 @@ static int share(struct ct_worker *worker, struct ct_error *err)
 
     if (code != 0 || worker->group == NULL)
         return code;
-    code = ct_broadcast(worker->group, plateau, 0, NULL);
-    if (code != 0 && err != NULL)
-        *err = *ct_group_failure(worker->group);
-    return code;
+    return ct_group_explain(worker->group, ct_broadcast(worker->group, plateau, 0, NULL), err);
 }
 
 int ct_resume(struct ct_worker *worker, struct ct_error *err)
@@ -150,11 +147,8 @@ int ct_resume(struct ct_worker *worker, struct ct_error *err)
     if (code != 0)
         return code;
     worker->scope = CT_SCOPE_RANK;
-    if (sent != 0) {
-        if (err != NULL)
-            *err = *ct_group_failure(worker->group);
-        return sent;
-    }
+    if (sent != 0)
+        return ct_group_explain(worker->group, sent, err);
     if (words[CODE] != 0) {
         worker->scope = CT_SCOPE_JOB;
         return ct_error_set(err, (int)words[CODE], "rank 0 cannot go on from the checkpoint");

@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/rng.h"
+#include "digest.h"
 #include "thread_world.h"
 
 #include <criterion/criterion.h>
@@ -155,7 +156,7 @@ static void keep_results(struct run *run, struct rig *rig, int rank)
     cr_assert_eq(code, 0, "%s", err.text);
     if (rank == 0) {
         run->state = numbers_of(plan, plan->tensor_count, tensors.data, &run->state_count);
-        run->digests[0] = ct_exec_digest_tensors(plan, tensors.data);
+        run->digests[0] = digest_of_tensors(plan, tensors.data);
     }
     for (int i = 0; i < plan->param_count && plan->shards == 1; i++) {
         if (plan->tensors[i].range == CT_PLAN_WHOLE)

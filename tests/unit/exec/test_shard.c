@@ -1,6 +1,7 @@
 /* Sharding: the rows E2, E7, E10, E11, E12 and E20 of the equivalence table, with ranks as threads.
  */
 #include "base/assert.h"
+#include "digest.h"
 #include "tests/unit/exec/fixture.h"
 #include "thread_world.h"
 
@@ -271,18 +272,18 @@ Test(shard, every_layout_begins_with_the_same_values_and_takes_over_any_others)
                 ((unsigned char *)marked.data[i])[at] = (unsigned char)((size_t)i * 31 + at * 7);
         double loss = loss_of(&rig, &one);
         uint64_t begins = ct_exec_digest(rig.exec);
-        uint64_t holds = ct_exec_digest_tensors(&rig.plan, marked.data);
-        cr_assert_eq(ct_exec_digest_tensors(&rig.plan, first.data), begins);
+        uint64_t holds = digest_of_tensors(&rig.plan, marked.data);
+        cr_assert_eq(digest_of_tensors(&rig.plan, first.data), begins);
         for (size_t i = 0; i < CT_COUNT(shards); i++)
             for (int replicas = 1; replicas <= 2; replicas++) {
                 struct exchange exchange = {split(which, 4, shards[i]), NULL, &got, loss};
                 exchange.run.options.optim = adamw;
                 exchange.run.options.replicas = replicas;
                 run_exchange(&exchange);
-                cr_assert_eq(ct_exec_digest_tensors(&rig.plan, got.data), begins);
+                cr_assert_eq(digest_of_tensors(&rig.plan, got.data), begins);
                 exchange.from = &marked;
                 run_exchange(&exchange);
-                cr_assert_eq(ct_exec_digest_tensors(&rig.plan, got.data), holds);
+                cr_assert_eq(digest_of_tensors(&rig.plan, got.data), holds);
             }
         tensors_deinit(&first);
         tensors_deinit(&marked);

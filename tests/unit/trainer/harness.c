@@ -9,6 +9,7 @@
 #include "cmd/ctworker/trainer/parts.h"
 #include "cmd/ctworker/trainer/setup.h"
 #include "collectives/job.h"
+#include "digest.h"
 #include "thread_world.h"
 
 #include <criterion/criterion.h>
@@ -122,7 +123,7 @@ static uint64_t digest_of(struct ct_worker *worker, int code)
     if (code != 0 || ct_parts_take(worker, true, &taken, NULL) != 0)
         return 0;
     if (worker->me->rank == 0)
-        digest = ct_exec_digest_tensors(&worker->plan, worker->snapshot.data);
+        digest = digest_of_tensors(&worker->plan, worker->snapshot.data);
     (void)ct_broadcast(worker->group, ct_inplace(&digest, 1, CT_I64), 0, NULL);
     return digest;
 }
