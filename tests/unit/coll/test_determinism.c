@@ -43,7 +43,7 @@ static void accumulate(float leaves[LEAVES][COUNT], int first, int count)
 
 static int reduce_leaves(struct ct_group *group, struct rig *rig)
 {
-    static _Thread_local float leaves[LEAVES][COUNT];
+    float leaves[LEAVES][COUNT];
     int count = LEAVES / ct_group_size(group), rank = ct_group_rank(group);
 
     accumulate(leaves, rank * count, count);
@@ -98,7 +98,7 @@ static int reduce_pieces(struct ct_group *group, float *data, enum ct_reduce_mod
 /* Every way of adding up the same numbers gives the bits of the first. */
 static int reduce_every_way(struct ct_group *group, struct rig *rig)
 {
-    static _Thread_local float whole[COUNT], other[COUNT];
+    float whole[COUNT], other[COUNT];
     struct bits *bits = rig->shared;
     struct ct_options options = {.mode = bits->mode};
     int rank = ct_group_rank(group), world = ct_group_size(group), root = world - 1;
@@ -168,7 +168,7 @@ ParameterizedTest(int *world, determinism, ordered_sums_are_the_same_on_every_ba
 /* Late now and then, each rank at other times. */
 static int reduce_again(struct ct_group *group, struct rig *rig)
 {
-    static _Thread_local float first[COUNT], again[COUNT];
+    float first[COUNT], again[COUNT];
     int rank = ct_group_rank(group);
     struct ct_rng rng;
 

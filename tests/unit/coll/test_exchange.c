@@ -35,13 +35,16 @@ ParameterizedTest(int *index, exchange, no_order_of_the_lists_makes_a_deadlock)
     cr_assert_eq(rig_run(&rig, exchange_shuffled), 0);
 }
 
+enum { MIX_WORLD = 3 };
+
 /* A plain send, an exchange, a plain receive, while a collective is under way. */
 static int mix(struct ct_group *group, struct rig *rig)
 {
     enum { COUNT = 200000 };
-    static _Thread_local int32_t out[3][COUNT], in[3][COUNT];
+    static int32_t given[MIX_WORLD][3][COUNT], taken[MIX_WORLD][3][COUNT];
     int world = ct_group_size(group), rank = ct_group_rank(group);
     int right = (rank + 1) % world, left = (rank + world - 1) % world;
+    int32_t(*out)[COUNT] = given[rank], (*in)[COUNT] = taken[rank];
     struct ct_request *sum, *first, *middle, *last;
     struct ct_transfer list[] = {
         ct_transfer_to(right, out[1], COUNT, CT_I32), ct_transfer_to(right, out[2], COUNT, CT_I32),
@@ -67,7 +70,7 @@ static int mix(struct ct_group *group, struct rig *rig)
 Test(exchange, plain_transfers_and_lists_match_in_order)
 {
     for (size_t i = 0; i < (size_t)rig_backend_count(); i++) {
-        struct rig rig = {.backend = rig_backends[i], .world = 3};
+        struct rig rig = {.backend = rig_backends[i], .world = MIX_WORLD};
 
         cr_assert_eq(rig_run(&rig, mix), 0);
     }

@@ -47,7 +47,7 @@ static void *work(void *argument)
 
 static int work_on_both(struct ct_job *job, void *context)
 {
-    static _Thread_local struct part parts[GROUPS];
+    struct part parts[GROUPS];
     pthread_t threads[GROUPS];
     struct ct_error err;
     int line = 0;

@@ -11,7 +11,7 @@
 
 TestSuite(helper, .timeout = 60);
 
-enum { COUNT = 40000, OPEN = 5, LAYOUTS = 5 };
+enum { COUNT = 40000, OPEN = 5, LAYOUTS = 5, WORLD_MAX = 4 };
 
 /* Enough chunks that a call can not be over at the first look. */
 static const struct ct_tuning small = {.local_chunk_bytes = 16 << 10,
@@ -55,7 +55,7 @@ static void fill(float *data, size_t count)
 /* Rank 0 starts, and waits for the others without a call on the group. */
 static int start_and_compute(struct ct_group *group, struct rig *rig)
 {
-    static _Thread_local float data[COUNT];
+    float data[COUNT];
     struct scene *scene = rig->shared;
     struct ct_request *request;
     int others = ct_group_size(group) - 1;
@@ -89,7 +89,7 @@ Test(helper, peers_get_through_while_a_rank_computes)
 /* Blocking forms make none; what is over leaves it asleep. */
 static int look_at_the_helper(struct ct_group *group, struct rig *rig)
 {
-    static _Thread_local float data[COUNT];
+    float data[COUNT];
     struct ct_request *request;
 
     (void)rig;
@@ -120,7 +120,7 @@ Test(helper, nothing_runs_while_nothing_is_open)
 /* Several are open, blocking calls come between; all ways to look at a request. */
 static int mix(struct ct_group *group, struct rig *rig)
 {
-    static _Thread_local float data[OPEN][COUNT / 8];
+    float data[OPEN][COUNT / 8];
     struct ct_request *requests[OPEN];
     size_t count = COUNT / 8;
     int found = 0;
@@ -163,7 +163,7 @@ Test(helper, calls_of_all_forms_come_between)
 /* The last rank does not call and revokes its round: the helper ends what rank 0 has left open. */
 static int revoke_meanwhile(struct ct_group *group, struct rig *rig)
 {
-    static _Thread_local float data[COUNT];
+    float data[COUNT] = {0};
     struct scene *scene = rig->shared;
     struct ct_request *request;
 
@@ -198,11 +198,12 @@ Test(helper, a_revoked_round_is_seen_while_a_rank_computes)
 /* A group is freed with requests open, at all members at once. */
 static int leave_open(struct ct_group *group, struct rig *rig)
 {
-    static _Thread_local float data[COUNT];
+    static float data[WORLD_MAX][COUNT]; /* is there yet when the rank has returned */
+    float *mine = data[ct_group_rank(group)];
     struct ct_request *request;
 
     (void)rig;
-    return ct_all_reduce_start(group, ct_inplace(data, COUNT, CT_F32), CT_REDUCE_SUM, NULL,
+    return ct_all_reduce_start(group, ct_inplace(mine, COUNT, CT_F32), CT_REDUCE_SUM, NULL,
                                &request);
 }
 
@@ -220,7 +221,7 @@ Test(helper, a_group_is_freed_while_it_is_at_work)
 /* A member that wants no thread gets none, and is served by its tests. */
 static int without(struct ct_job *job, void *context)
 {
-    static _Thread_local float data[COUNT];
+    float data[COUNT];
     struct ct_group_options options = {.name = "alone", .no_thread = true};
     struct ct_request *request;
     struct ct_group *group;

@@ -33,7 +33,7 @@ enum { OPS = 7 };
 
 static int call(struct ct_group *group, int op)
 {
-    static _Thread_local float data[WORLD * COUNT];
+    float data[WORLD * COUNT] = {0};
 
     switch (op) {
     case 0:
@@ -147,7 +147,7 @@ Test(hier, ranks_that_call_different_operations_learn_it)
  */
 static int add_halves(struct ct_group *group, struct rig *rig)
 {
-    static _Thread_local uint16_t data[COUNT];
+    uint16_t data[COUNT];
     float mine = ct_group_rank(group) == 0 ? 256.0f : 1.0f;
 
     (void)rig;
@@ -176,7 +176,7 @@ static int both(struct ct_job *job, void *context)
 {
     struct ct_group *groups[2];
     struct ct_request *requests[2][3];
-    static _Thread_local float data[2][3][COUNT];
+    float data[2][3][COUNT] = {0};
     struct ct_error err;
     int code = 0;
 

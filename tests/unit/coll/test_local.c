@@ -95,7 +95,7 @@ static int known_of(const struct ct_local *local, int rank)
 static int count_direct_rounds(struct ct_group *group, struct rig *rig)
 {
     const struct ct_local *local = group->state;
-    static _Thread_local float ordinary[ELEMENTS];
+    float ordinary[ELEMENTS] = {0};
     void *a, *b;
 
     (void)rig;
@@ -130,7 +130,7 @@ Test(local, symmetric_memory_takes_two_rounds_once_it_is_known)
 /* Nothing can be opened any more, so nobody reaches another's memory, and nobody tries it twice. */
 static int count_refused_rounds(struct ct_group *group, struct rig *rig)
 {
-    static _Thread_local float ordinary[ELEMENTS];
+    float ordinary[ELEMENTS] = {0};
     struct rlimit limit, none = {0};
     void *memory;
     int line = 0;

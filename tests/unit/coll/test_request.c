@@ -70,7 +70,7 @@ Test(request, collectives_complete_in_the_order_of_their_start)
 static int exchange_all(struct ct_group *group, struct rig *rig)
 {
     enum { COUNT = 3000, RANKS = 4 };
-    static _Thread_local int32_t in[RANKS][COUNT], out[COUNT];
+    int32_t in[RANKS][COUNT] = {0}, out[COUNT];
     struct ct_request *sends[RANKS], *recvs[RANKS], *barrier;
     int rank = ct_group_rank(group);
 

@@ -17,7 +17,7 @@ static int reduce_and_exchange(struct ct_job *job, void *context)
     struct ct_group_options options = {.backend = context, .encrypt = true, .timeout_ms = 30000};
     struct ct_group *group = NULL;
     struct ct_error err = {0};
-    static _Thread_local int32_t data[200000];
+    int32_t data[200000];
     int n = (int)CT_COUNT(data), code;
 
     if (ct_group_new(job, &options, &group, &err) != 0)

@@ -22,7 +22,7 @@ struct dispute {
 /* Rank 1 counts one element more for rank 2 than the others do. */
 static int call_disputed(struct ct_group *group, int operation)
 {
-    static _Thread_local float in[64], out[64];
+    float in[64] = {0}, out[64] = {0};
     int rank = ct_group_rank(group);
     struct layout mine = {.counts = {4, 4, 4}}, theirs = mine;
     struct ct_data data = ct_from_to(in, out, 4, CT_F32);
