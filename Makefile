@@ -20,7 +20,7 @@ Q := $(if $(filter 1,$(V)),,@)
 SAY := @$(if $(or $(filter 1,$(V)),$(findstring s,$(firstword -$(MAKEFLAGS)))),true,echo)
 
 # ---- modules: folder, dependencies, libraries ---------------------------------------------------
-MODULES := base wire config net tcpstore launch tensor graph recipe data train rdzv coll bench plan exec trainer
+MODULES := base wire config net tcpstore launch tensor graph recipe data train rdzv coll bench plan planner exec trainer
 
 DIRS_base   := lib/base
 DIRS_wire   := lib/wire
@@ -37,6 +37,7 @@ DIRS_rdzv   := rendezvous
 DIRS_coll   := collectives collectives/backend
 DIRS_bench  := collectives/bench
 DIRS_plan   := collectives/plan
+DIRS_planner := collectives/planner
 DIRS_exec   := collectives/exec
 DIRS_trainer := cmd/ctworker/trainer
 
@@ -55,8 +56,9 @@ DEPS_rdzv   := base wire net
 DEPS_coll   := base wire net
 DEPS_bench  := base coll
 DEPS_plan   := base tensor graph
+DEPS_planner := base config recipe tensor graph plan
 DEPS_exec   := base wire tensor graph coll plan
-DEPS_trainer := base config recipe data train tensor graph coll plan exec
+DEPS_trainer := base config recipe data train tensor graph coll plan planner exec
 
 LIBS_base   := -lm
 LIBS_config := -lyaml

@@ -272,8 +272,9 @@ struct ct_plan_part ct_plan_part(const struct ct_plan *plan, int bucket, int ran
 bool ct_plan_is_sharded(const struct ct_plan *plan, int range);
 size_t ct_plan_range_offset(const struct ct_plan *plan, int range);
 
-/* Print for people: parameters, memory, buckets, bytes on the wire and FLOP of a step; with `ops`
- * also every op of the step with its queue, waits and places. */
-void ct_plan_print(const struct ct_plan *plan, bool ops, struct ct_buf *buf);
+/* Print for people: parameters, memory by kind, collectives by axis, buckets and FLOP of a step
+ * (measure.h); with `ops` also every op of the step with its queue, waits and places. 0 or
+ * CT_ENOMEM. */
+int ct_plan_print(const struct ct_plan *plan, bool ops, struct ct_buf *buf, struct ct_error *err);
 
 #endif

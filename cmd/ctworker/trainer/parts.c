@@ -1,23 +1,10 @@
 /* See parts.h. */
 #include "parts.h"
 
+#include "collectives/planner/options.h"
 #include "publish.h"
 
 #include <inttypes.h>
-
-enum ct_plan_shard ct_parts_asked(const struct ct_config *cfg)
-{
-    static const enum ct_plan_shard of_fsdp[] = {
-        [CT_CONFIG_SHARD_FULL] = CT_PLAN_SHARD_FULL,
-        [CT_CONFIG_SHARD_GRAD] = CT_PLAN_SHARD_GRAD,
-        [CT_CONFIG_SHARD_NONE] = CT_PLAN_SHARD_NONE,
-    };
-
-    if (cfg->parallel.strategy == CT_CONFIG_STRATEGY_FSDP)
-        return of_fsdp[cfg->parallel.shard];
-    return cfg->parallel.strategy == CT_CONFIG_STRATEGY_ZERO1 ? CT_PLAN_SHARD_OPTIM
-                                                              : CT_PLAN_SHARD_NONE;
-}
 
 int ct_parts_take(struct ct_worker *worker, bool wanted, bool *ret_taken, struct ct_error *err)
 {
@@ -51,7 +38,7 @@ void ct_parts_tell(const struct ct_worker *worker)
 {
     const char *strategy = ct_config_word(worker->cfg, &worker->cfg->parallel.strategy);
 
-    if (ct_parts_asked(worker->cfg) == CT_PLAN_SHARD_NONE || worker->me->rank != 0 ||
+    if (ct_planner_shard(worker->cfg) == CT_PLAN_SHARD_NONE || worker->me->rank != 0 ||
         worker->me->generation < 2)
         return;
     if (worker->step > 0)

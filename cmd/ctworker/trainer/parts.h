@@ -12,9 +12,6 @@
 
 #include "worker.h"
 
-/* What the configuration wants shared out. */
-enum ct_plan_shard ct_parts_asked(const struct ct_config *cfg);
-
 /* Does each rank hold a part only? */
 static inline bool ct_parts_held(const struct ct_worker *worker)
 {

@@ -3,31 +3,19 @@
 
 #include "agree.h"
 #include "base/assert.h"
+#include "collectives/planner/options.h"
 #include "heal.h"
-#include "optim.h"
 #include "parts.h"
 #include "recipe/recipe.h"
 #include "resume.h"
 
 #include <stdlib.h>
 
-/* Of one evaluation call: enough to keep the kernels busy, few enough to stay small. */
-enum { EVAL_ROWS_MAX = 512, EVAL_LABELS_MAX = 4096 };
-
 /* Of the tables that a model's specification points to. */
 enum { RECIPE_BYTES = 16 << 20 };
 
 /* Words of config.def and of the libraries that carry the same meaning have the same order. */
 #define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a)
-SAME(CT_CONFIG_OPTIMIZER_SGD, CT_OPTIM_SGD);
-SAME(CT_CONFIG_OPTIMIZER_ADAMW, CT_OPTIM_ADAMW);
-SAME(CT_CONFIG_OPTIMIZER_LION, CT_OPTIM_LION);
-SAME(CT_CONFIG_RECOMPUTE_GELU, CT_PLAN_RECOMPUTE_GELU);
-SAME(CT_CONFIG_RECOMPUTE_ATTENTION, CT_PLAN_RECOMPUTE_ATTENTION);
-SAME(CT_CONFIG_RECOMPUTE_BLOCK, CT_PLAN_RECOMPUTE_BLOCK);
-SAME(CT_CONFIG_REDUCE_FAST, CT_PLAN_FAST);
-SAME(CT_CONFIG_REDUCE_REPRODUCIBLE, CT_PLAN_REPRODUCIBLE);
-SAME(CT_CONFIG_REDUCE_INVARIANT, CT_PLAN_INVARIANT);
 SAME(CT_CONFIG_SCHEDULE_CONSTANT, CT_SCHEDULE_CONSTANT);
 SAME(CT_CONFIG_SCHEDULE_LINEAR, CT_SCHEDULE_LINEAR);
 SAME(CT_CONFIG_SCHEDULE_COSINE, CT_SCHEDULE_COSINE);
@@ -85,8 +73,8 @@ static int set_evaluation(struct ct_worker *worker, struct ct_error *err)
 
     if (rows == 0)
         return 0;
-    size_t most = CT_MIN(EVAL_LABELS_MAX / worker->eval.labels_per_row, (size_t)EVAL_ROWS_MAX);
-    uint32_t each = (uint32_t)CT_MIN((rows + world - 1) / world, CT_MAX(most, 1));
+    size_t most = (size_t)ct_planner_eval_rows((int64_t)worker->eval.labels_per_row);
+    uint32_t each = (uint32_t)CT_MIN((rows + world - 1) / world, most);
     worker->eval_sampler =
         (struct ct_sampler){.rows = rows, .global_batch = (uint64_t)each * world};
     worker->eval_share = (struct ct_share){(uint32_t)worker->me->rank, world, 1, each};
@@ -105,24 +93,14 @@ static int build_plan(struct ct_worker *worker, struct ct_error *err)
     struct ct_model_spec model;
     struct ct_arena arena; /* what the specification points to */
     struct ct_lr_rule *rules = NULL;
-    struct ct_plan_options options = {
-        .world = worker->me->world,
-        .rank = worker->me->rank,
-        .shard = ct_parts_asked(cfg),
-        .replicas = (int)cfg->parallel.replicate,
-        .prefetch = (int)cfg->parallel.prefetch,
-        .micro_rows = worker->batch.micro,
-        .accumulation = (int)worker->batch.accumulation,
-        .eval_rows = worker->eval_share.micro,
-        .bucket_bytes = (size_t)cfg->parallel.bucket_bytes,
-        .first_bucket_bytes = (size_t)cfg->parallel.first_bucket_bytes,
-        .overlap = cfg->parallel.overlap,
-        .reduce = (enum ct_plan_reduce)cfg->parallel.reduce,
-        .recompute = (enum ct_plan_recompute)cfg->memory.recompute,
-        .recompute_blocks = (int)cfg->memory.blocks,
-    };
-    int code = ct_optim_of(cfg, &options.optim, &rules, err);
+    struct ct_plan_options options;
+    int code = ct_planner_options(cfg, &options, &rules, err);
 
+    options.world = worker->me->world;
+    options.rank = worker->me->rank;
+    options.micro_rows = worker->batch.micro;
+    options.accumulation = (int)worker->batch.accumulation;
+    options.eval_rows = worker->eval_share.micro;
     ct_arena_init(&arena, RECIPE_BYTES);
     if (code == 0)
         code = ct_recipe_model(&model, cfg, &data, &arena, err);

@@ -1,11 +1,22 @@
-/* See optim.h. */
-#include "optim.h"
+/* See options.h. */
+#include "collectives/planner/options.h"
 
 #include "base/assert.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* Words of config.def and of plan.h that carry the same meaning have the same order. */
+#define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a)
+SAME(CT_CONFIG_OPTIMIZER_SGD, CT_OPTIM_SGD);
+SAME(CT_CONFIG_OPTIMIZER_ADAMW, CT_OPTIM_ADAMW);
+SAME(CT_CONFIG_OPTIMIZER_LION, CT_OPTIM_LION);
+SAME(CT_CONFIG_RECOMPUTE_GELU, CT_PLAN_RECOMPUTE_GELU);
+SAME(CT_CONFIG_RECOMPUTE_ATTENTION, CT_PLAN_RECOMPUTE_ATTENTION);
+SAME(CT_CONFIG_RECOMPUTE_BLOCK, CT_PLAN_RECOMPUTE_BLOCK);
+SAME(CT_CONFIG_REDUCE_FAST, CT_PLAN_FAST);
+SAME(CT_CONFIG_REDUCE_REPRODUCIBLE, CT_PLAN_REPRODUCIBLE);
+SAME(CT_CONFIG_REDUCE_INVARIANT, CT_PLAN_INVARIANT);
 _Static_assert((int)CT_CONFIG_PATTERN_SIZE == (int)CT_PLAN_PATTERN_SIZE, "every pattern fits");
 
 /* optim.no_decay: "auto" alone is for a gpt what "1d" is for all. */
@@ -43,8 +54,8 @@ static int set_rules(const struct ct_config *cfg, struct ct_optim_groups *groups
     return 0;
 }
 
-int ct_optim_of(const struct ct_config *cfg, struct ct_optim_spec *ret,
-                struct ct_lr_rule **ret_rules, struct ct_error *err)
+static int set_optim(const struct ct_config *cfg, struct ct_optim_spec *ret,
+                     struct ct_lr_rule **ret_rules, struct ct_error *err)
 {
     *ret = (struct ct_optim_spec){.type = (enum ct_optim)cfg->optim.type,
                                   .momentum = cfg->optim.momentum,
@@ -59,4 +70,42 @@ int ct_optim_of(const struct ct_config *cfg, struct ct_optim_spec *ret,
     ret->groups.frozen_count = (int)cfg->optim.freeze.count;
     set_undecayed(cfg, &ret->groups);
     return set_rules(cfg, &ret->groups, ret_rules, err);
+}
+
+enum ct_plan_shard ct_planner_shard(const struct ct_config *cfg)
+{
+    static const enum ct_plan_shard of_fsdp[] = {
+        [CT_CONFIG_SHARD_FULL] = CT_PLAN_SHARD_FULL,
+        [CT_CONFIG_SHARD_GRAD] = CT_PLAN_SHARD_GRAD,
+        [CT_CONFIG_SHARD_NONE] = CT_PLAN_SHARD_NONE,
+    };
+
+    if (cfg->parallel.strategy == CT_CONFIG_STRATEGY_FSDP)
+        return of_fsdp[cfg->parallel.shard];
+    return cfg->parallel.strategy == CT_CONFIG_STRATEGY_ZERO1 ? CT_PLAN_SHARD_OPTIM
+                                                              : CT_PLAN_SHARD_NONE;
+}
+
+int ct_planner_options(const struct ct_config *cfg, struct ct_plan_options *ret,
+                       struct ct_lr_rule **ret_rules, struct ct_error *err)
+{
+    *ret = (struct ct_plan_options){
+        .shard = ct_planner_shard(cfg),
+        .replicas = (int)cfg->parallel.replicate,
+        .prefetch = (int)cfg->parallel.prefetch,
+        .bucket_bytes = (size_t)cfg->parallel.bucket_bytes,
+        .first_bucket_bytes = (size_t)cfg->parallel.first_bucket_bytes,
+        .overlap = cfg->parallel.overlap,
+        .reduce = (enum ct_plan_reduce)cfg->parallel.reduce,
+        .recompute = (enum ct_plan_recompute)cfg->memory.recompute,
+        .recompute_blocks = (int)cfg->memory.blocks,
+    };
+    return set_optim(cfg, &ret->optim, ret_rules, err);
+}
+
+int64_t ct_planner_eval_rows(int64_t labels_per_row)
+{
+    enum { ROWS_MAX = 512, LABELS_MAX = 4096 };
+
+    return CT_MAX(CT_MIN(LABELS_MAX / labels_per_row, (int64_t)ROWS_MAX), 1);
 }

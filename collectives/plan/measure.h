@@ -1,0 +1,47 @@
+/* What a plan costs a rank: memory by kind, conversation by axis, work. Read off the finished
+ * lists, so it is what the executor will take, not an estimate.
+ *
+ *     arena   [ parameters | buffers | moments | gradients | at the fullest moment of a step ... ]
+ *                                                            activations, gathered parameters,
+ *                                                            whole gradients, temporaries, staging,
+ *                                                            and what placing them left unused */
+#ifndef CT_PLAN_MEASURE_H
+#define CT_PLAN_MEASURE_H
+
+#include "collectives/plan/plan.h"
+
+enum ct_memory_kind {
+    CT_MEMORY_PARAMS,      /* parameters and buffers, as they survive steps */
+    CT_MEMORY_MOMENTS,     /* of the optimizer, and the average */
+    CT_MEMORY_GRADS,       /* reduced gradients, and those on their way there */
+    CT_MEMORY_GATHERED,    /* parameters put together for their readers */
+    CT_MEMORY_ACTIVATIONS, /* from a forward pass to its backward pass */
+    CT_MEMORY_TEMPS,       /* within a pass */
+    CT_MEMORY_STAGING,     /* what the host writes and reads: samples, labels, sums */
+    CT_MEMORY_UNUSED,      /* between values that do not fit side by side */
+    CT_MEMORY_KIND_COUNT
+};
+
+/* "parameters", "moments", ... */
+const char *ct_memory_kind_name(enum ct_memory_kind kind);
+
+/* The collectives of one axis in a step. */
+struct ct_talk {
+    int64_t calls;
+    double bytes; /* of the wholes: what is reduced, gathered or scattered */
+    double sent;  /* by a rank, in rings: 2 (W - 1) / W of what is all-reduced, (W - 1) / W else */
+};
+
+struct ct_measure {
+    size_t memory[CT_MEMORY_KIND_COUNT]; /* bytes; together plan->arena_bytes */
+    bool in_eval;                        /* an evaluation, not a step, needs the most */
+    struct ct_talk talk[CT_AXIS_COUNT];
+    double flop; /* of a step */
+    int64_t parameters;
+    int ops; /* of the step's list */
+};
+
+/* 0 or CT_ENOMEM. */
+int ct_plan_measure(const struct ct_plan *plan, struct ct_measure *ret, struct ct_error *err);
+
+#endif

@@ -1,0 +1,22 @@
+/* From a configuration to the options of a plan: the same for the workers that run it and for
+ * `ctrun plan`, which prints it. */
+#ifndef CT_PLANNER_OPTIONS_H
+#define CT_PLANNER_OPTIONS_H
+
+#include "collectives/plan/plan.h"
+#include "config/config.h"
+
+/* Fill `ret` with all that `cfg` says; world, rank and the numbers of rows and micro-batches stay
+ * 0, for the caller. The optimizer's groups borrow from `cfg` and from `*ret_rules`, which the
+ * caller frees once the plan is built. CT_ENOMEM. */
+int ct_planner_options(const struct ct_config *cfg, struct ct_plan_options *ret,
+                       struct ct_lr_rule **ret_rules, struct ct_error *err);
+
+/* What the configuration wants shared out. */
+enum ct_plan_shard ct_planner_shard(const struct ct_config *cfg);
+
+/* The most rows of one evaluation call, with so many labels a row: enough to keep the kernels busy,
+ * few enough to stay small. At least 1. */
+int64_t ct_planner_eval_rows(int64_t labels_per_row);
+
+#endif

@@ -1,0 +1,16 @@
+/* Amounts as people read them: "1.50 GB", "312.00 TFLOP". */
+#ifndef CT_BASE_SCALE_H
+#define CT_BASE_SCALE_H
+
+enum { CT_SCALE_SIZE = 32 };
+
+/* Bytes in powers of 1024, as options are given: "64 B", "25.00 MB". Returns `text`. */
+const char *ct_scale_bytes(double bytes, char text[CT_SCALE_SIZE]);
+
+/* Powers of 1000 of `unit`: "640 FLOP", "1.50 TFLOP". Returns `text`. */
+const char *ct_scale_unit(double amount, const char *unit, char text[CT_SCALE_SIZE]);
+
+/* Seconds: "12.3 us", "4.56 ms", "7.80 s". Returns `text`. */
+const char *ct_scale_seconds(double seconds, char text[CT_SCALE_SIZE]);
+
+#endif
