@@ -200,9 +200,8 @@ const struct ct_st_entry *ct_st_find(const struct ct_st_table *table, const char
     return NULL;
 }
 
-/* All of `size` bytes at `offset`; a file that ends early is reported as truncated. */
-static int read_at(int fd, const char *path, void *to, uint64_t size, uint64_t offset,
-                   struct ct_error *err)
+int ct_st_read(int fd, const char *path, void *to, uint64_t size, uint64_t offset,
+               struct ct_error *err)
 {
     for (uint64_t have = 0; have < size;) {
         ssize_t got = pread(fd, (char *)to + have, (size_t)CT_MIN(size - have, (uint64_t)1 << 30),
@@ -229,14 +228,14 @@ static int read_table(int fd, struct ct_st_table *ret, const char *path, struct 
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
         return ct_error_set(err, CT_ENOINPUT, "%s: is not a file", path);
     uint64_t file_size = (uint64_t)info.st_size;
-    int code = read_at(fd, path, first8, CT_MIN(file_size, (uint64_t)SIZE_WORD), 0, err);
+    int code = ct_st_read(fd, path, first8, CT_MIN(file_size, (uint64_t)SIZE_WORD), 0, err);
     if (code == 0)
         code = ct_st_head_size(&head_size, path, first8, file_size, err);
     if (code != 0)
         return code;
     ct_buf_init(&head, 0);
     char *at = ct_buf_reserve(&head, head_size);
-    code = at != NULL ? read_at(fd, path, at, head_size, 0, err)
+    code = at != NULL ? ct_st_read(fd, path, at, head_size, 0, err)
                       : ct_error_set(err, CT_ENOMEM, "%s: out of memory", path);
     if (code == 0) {
         head.size = head_size;
@@ -309,7 +308,7 @@ int ct_st_load(int fd, const struct ct_st_table *table, const char *path,
 
     for (size_t i = 0; code == 0 && i < count; i++) {
         const struct ct_st_entry *entry = ct_st_find(table, wanted[i].name);
-        code = read_at(fd, path, wanted[i].data, ct_st_bytes(&wanted[i]), entry->offset, err);
+        code = ct_st_read(fd, path, wanted[i].data, ct_st_bytes(&wanted[i]), entry->offset, err);
     }
     return code;
 }

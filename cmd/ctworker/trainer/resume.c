@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "base/str.h"
 #include "train/checkpoint.h"
+#include "train/weights.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -108,6 +109,26 @@ static int load(struct ct_worker *worker, const char *path, struct ct_error *err
     return 0;
 }
 
+/* No checkpoint: the parameters of model.init_from, moments at zero. */
+static int begin_from(struct ct_worker *worker, struct ct_error *err)
+{
+    const char *path = worker->cfg->model.init_from;
+    struct ct_snapshot *snapshot = &worker->snapshot;
+    const struct ct_ckpt_file *model = &snapshot->files[0];
+    int code = ct_weights_load(path, model->tensors, model->count, err);
+
+    if (code != 0) {
+        (void)ct_error_prefix(err, "model.init_from");
+        return code;
+    }
+    for (size_t i = model->count; i < (size_t)worker->plan.tensor_count; i++)
+        memset(snapshot->data[i], 0, worker->plan.tensors[i].bytes);
+    if (worker->plan.options.optim.ema > 0)
+        ct_snapshot_start_average(snapshot, &worker->plan);
+    ct_log_event(worker->log, CT_LOG_INFO, "init", "the parameters begin as those of %s", path);
+    return 0;
+}
+
 /* Give rank 0's snapshot to all, itself included. */
 static int share(struct ct_worker *worker, struct ct_error *err)
 {
@@ -129,8 +150,12 @@ int ct_resume(struct ct_worker *worker, struct ct_error *err)
     if (worker->me->rank == 0) {
         ct_job_at(worker->job, CT_AT_CHECKPOINT, 0);
         code = choose(worker, path, &found, err);
-        if (code == 0 && found)
+        if (code == 0 && found) {
             code = load(worker, path, err);
+        } else if (code == 0 && worker->cfg->model.init_from[0] != '\0') {
+            code = begin_from(worker, err);
+            found = true;
+        }
         ct_job_at(worker->job, CT_AT_START, worker->step);
     }
     worker->scope = CT_SCOPE_JOB;
