@@ -159,7 +159,7 @@ static void backward_embedding(struct backward *b, const struct ct_program_op *o
 static void backward_rope(struct backward *b, const struct ct_program_op *op)
 {
     struct ct_program_op back =
-        alike(op, reads(CT_OP_ROPE, b->grad_of[op->out[0]], CT_NONE, CT_NONE, CT_NONE));
+        alike(op, reads(CT_OP_ROPE, b->grad_of[op->out[0]], op->in[1], CT_NONE, CT_NONE));
 
     back.attr.inverse = !op->attr.inverse;
     contribute(b, op->in[0], back);

@@ -196,6 +196,35 @@ int ct_build_attention(struct ct_builder *b, int qkv, int64_t sequence, int64_t 
     return ct_program_emit(b->program, op);
 }
 
+int ct_build_places(struct ct_builder *b, int64_t count)
+{
+    if (ct_build_ok(b) && b->model->places == CT_NONE)
+        b->model->places =
+            ct_program_value(b->program, CT_VALUE_INPUT, CT_I32, ct_shape1(count), "places");
+    return b->model->places;
+}
+
+int ct_build_attention_cached(struct ct_builder *b, const char *name, int qkv, int64_t heads,
+                              int64_t context)
+{
+    struct ct_program_op op = ct_program_op(CT_OP_ATTENTION_CACHED);
+    char full[MAX_NAME];
+
+    if (!ct_build_ok(b))
+        return CT_NONE;
+    int64_t rows = ct_shape_rows(value_of(b, qkv)->shape);
+    int64_t width = ct_shape_columns(value_of(b, qkv)->shape) / 3;
+    (void)snprintf(full, sizeof full, "%s.cache", name);
+    op.in[0] = qkv;
+    op.in[1] = ct_build_places(b, rows);
+    op.out[0] =
+        ct_program_value(b->program, CT_VALUE_TEMP, b->dtype, ct_shape2(rows, width), "attention");
+    op.out[1] =
+        ct_program_value(b->program, CT_VALUE_STATE, b->dtype, ct_shape2(context, 2 * width), full);
+    op.attr.heads = (uint64_t)heads;
+    return ct_program_emit(b->program, op);
+}
+
 /* ---- the end -------------------------------------------------------------------------------- */
 
 int ct_build_labels(struct ct_builder *b, int64_t count)
@@ -224,6 +253,8 @@ void ct_build_loss(struct ct_builder *b, enum ct_loss loss, int logits)
         return;
     struct ct_shape shape = value_of(b, logits)->shape;
     model->logits = logits;
+    if (b->spec->decoding)
+        return;
     (void)ct_build_labels(b, ct_shape_rows(shape));
     if (!ct_build_ok(b))
         return;

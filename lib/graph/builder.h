@@ -63,6 +63,12 @@ int ct_build_dropout(struct ct_builder *b, const char *name, int x, double rate)
 /* Causal self-attention over sequences of `sequence` rows: qkv [.., 3 width] -> [.., width]. */
 int ct_build_attention(struct ct_builder *b, int qkv, int64_t sequence, int64_t heads);
 
+/* Decoding: the places of the tokens at hand, made at the first call; and attention to them and to
+ * those before, whose keys and values the state "<name>.cache" [context, 2 width] keeps. */
+int ct_build_places(struct ct_builder *b, int64_t count);
+int ct_build_attention_cached(struct ct_builder *b, const char *name, int qkv, int64_t heads,
+                              int64_t context);
+
 /* An image [rows, channels, height, width] as the input; the result is [rows, height, width,
  * channels], as all images between layers are. */
 int ct_build_image(struct ct_builder *b, int64_t channels, int64_t height, int64_t width);

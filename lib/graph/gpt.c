@@ -154,6 +154,8 @@ static int rotary(struct gpt *g, int qkv)
     struct ct_program_op op = ct_program_op(CT_OP_ROPE);
 
     op.in[0] = qkv;
+    if (g->b->spec->decoding)
+        op.in[1] = ct_build_places(g->b, g->spec.sequence);
     op.attr.heads = (uint64_t)g->spec.heads;
     op.attr.sequence = (uint64_t)g->spec.sequence;
     op.attr.base = g->spec.rotary_base;
@@ -168,7 +170,9 @@ static int attention(struct gpt *g, int64_t layer, int h)
 
     if (g->spec.positions == CT_POSITIONS_ROTARY)
         qkv = rotary(g, qkv);
-    int y = ct_build_attention(g->b, qkv, g->spec.sequence, g->spec.heads);
+    int y = g->b->spec->decoding ? ct_build_attention_cached(g->b, part_name(layer, "attn", name),
+                                                             qkv, g->spec.heads, g->spec.context)
+                                 : ct_build_attention(g->b, qkv, g->spec.sequence, g->spec.heads);
     return into_residual(g, layer, "attn.c_proj", h, y);
 }
 
@@ -186,17 +190,28 @@ static int mlp(struct gpt *g, int64_t layer, int h)
     return into_residual(g, layer, "mlp.c_proj", h, y);
 }
 
+/* The rows of wpe for tokens that do not begin a sequence. */
+static int places(struct gpt *g, int wpe)
+{
+    return ct_build_op(g->b, CT_OP_EMBEDDING, ct_build_places(g->b, g->spec.sequence), wpe,
+                       CT_NONE);
+}
+
 static int embedding(struct gpt *g)
 {
     struct ct_program_op op = ct_program_op(CT_OP_EMBEDDING);
     const struct ct_gpt_spec *spec = &g->spec;
 
+    int wpe =
+        spec->positions == CT_POSITIONS_LEARNED
+            ? ct_build_param(g->b, "wpe.weight", ct_shape2(spec->context, spec->width), g->weight)
+            : CT_NONE;
     op.in[0] = g->ids;
     op.in[1] = g->wte;
-    if (spec->positions == CT_POSITIONS_LEARNED)
-        op.in[2] =
-            ct_build_param(g->b, "wpe.weight", ct_shape2(spec->context, spec->width), g->weight);
     op.attr.sequence = (uint64_t)spec->sequence;
+    if (g->b->spec->decoding && wpe != CT_NONE)
+        return ct_build_add(g->b, ct_program_emit(g->b->program, op), places(g, wpe));
+    op.in[2] = wpe;
     return ct_build_dropout(g->b, "embedding", ct_program_emit(g->b->program, op), spec->dropout);
 }
 

@@ -99,6 +99,8 @@ static int check_spec(const struct ct_model_spec *spec, int64_t rows, struct ct_
     if (spec->dtype != CT_F32 && spec->dtype != CT_F64)
         return ct_error_set(err, CT_EUNSUPPORTED, "a model of %s is not possible, F32 and F64 are",
                             ct_dtype_name(spec->dtype));
+    if (spec->decoding && (spec->type != CT_MODEL_GPT || rows != 1))
+        return ct_error_set(err, CT_EUNSUPPORTED, "only a gpt is decoded, one sequence at a time");
     return check_width("the micro-batch", rows, err);
 }
 
@@ -143,10 +145,11 @@ int ct_model_build(struct ct_model *model, const struct ct_model_spec *spec, int
                            .program = program,
                            .dtype = spec->dtype,
                            .rows = rows,
-                           .evaluation = spec->evaluation,
+                           .evaluation = spec->evaluation || spec->decoding,
                            .spec = spec};
 
-    *model = (struct ct_model){.x = CT_NONE, .labels = CT_NONE, .draw = CT_NONE, .logits = CT_NONE};
+    *model = (struct ct_model){
+        .x = CT_NONE, .labels = CT_NONE, .draw = CT_NONE, .logits = CT_NONE, .places = CT_NONE};
     ct_program_init(program);
     int code = check_spec(spec, rows, err);
     if (code != 0)
@@ -162,7 +165,7 @@ int ct_model_build(struct ct_model *model, const struct ct_model_spec *spec, int
         return ct_error_set(err, CT_EUSAGE, "the model has no %s",
                             model->x == CT_NONE ? "input" : "loss");
     model->forward_count = program->op_count;
-    if (program->error.code == 0 && !spec->evaluation)
+    if (program->error.code == 0 && !b.evaluation)
         add_backward(model);
     if (program->error.code != 0)
         return ct_error_set(err, program->error.code, "model: %s", program->error.text);

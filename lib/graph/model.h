@@ -40,6 +40,7 @@ struct ct_model_spec {
     enum ct_model_type type;
     enum ct_dtype dtype; /* CT_F32; CT_F64 for checks */
     bool evaluation;     /* forward only: no dropout, no backward ops */
+    bool decoding;       /* gpt: forward only, some tokens of one sequence at a time; see places */
 
     /* mlp */
     int64_t input;         /* features of a row */
@@ -104,6 +105,9 @@ struct ct_model {
     int labels;        /* input i32 [rows, or rows * labels a row]; -1 counts for nothing */
     int inv_valid;     /* input f64 [1]: 1 / labels that count in the global batch */
     int draw;          /* input f64 [2]: dropout's `at` (op.def); CT_NONE without dropout */
+    int places;        /* decoding: input i32 [tokens], where they stand in the sequence: one behind
+                          the other. Keys and values of those before are values of kind state. Ends
+                          with the logits: no labels, no loss */
     int logits;        /* [labels, classes] */
     int loss;          /* output f64 [1]: sum over the labels that count */
     int correct;       /* output f64 [1]: rows of logits whose largest is the label's */

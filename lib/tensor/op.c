@@ -173,8 +173,8 @@ static int check_places(enum ct_op_kind op, const struct ct_kernel_args *args,
 }
 
 /* q, k and v of equal width, cut into heads. */
-static int check_heads(enum ct_op_kind op, const struct ct_kernel_args *args,
-                       const struct ct_tensor *qkv, struct ct_error *err)
+static int check_columns(enum ct_op_kind op, const struct ct_kernel_args *args,
+                         const struct ct_tensor *qkv, struct ct_error *err)
 {
     int64_t columns = ct_shape_columns(qkv->shape), heads = (int64_t)args->attr.heads;
     int64_t size = heads < 1 ? 0 : columns / 3 / heads;
@@ -183,7 +183,26 @@ static int check_heads(enum ct_op_kind op, const struct ct_kernel_args *args,
         (op == CT_OP_ROPE && size % 2 != 0))
         return ct_error_set(err, CT_EBUG, "%s: %lld columns are not q, k and v of %lld heads",
                             ops[op].name, (long long)columns, (long long)heads);
-    return check_sequences(op, args, ct_shape_rows(qkv->shape), err);
+    return 0;
+}
+
+static int check_heads(enum ct_op_kind op, const struct ct_kernel_args *args,
+                       const struct ct_tensor *qkv, struct ct_error *err)
+{
+    int rc = check_columns(op, args, qkv, err);
+
+    return rc != 0 ? rc : check_sequences(op, args, ct_shape_rows(qkv->shape), err);
+}
+
+static int check_cached(const struct ct_kernel_args *args, struct ct_error *err)
+{
+    const struct ct_tensor *qkv = &args->in[0], *y = &args->out[0], *cache = &args->out[1];
+    int64_t width = ct_shape_columns(y->shape);
+
+    if (3 * width != ct_shape_columns(qkv->shape) || 2 * width != ct_shape_columns(cache->shape) ||
+        ct_shape_rows(qkv->shape) > ct_shape_rows(cache->shape))
+        return ct_error_set(err, CT_EBUG, "attention_cached: y or cache do not fit qkv");
+    return check_columns(CT_OP_ATTENTION_CACHED, args, qkv, err);
 }
 
 static int check_attention(enum ct_op_kind op, const struct ct_kernel_args *args,
@@ -294,7 +313,10 @@ static int check_attributes(enum ct_op_kind op, const struct ct_kernel_args *arg
         rc = check_places(op, args, &out[0], err);
         return rc != 0 ? rc : check_sequences(op, args, ct_shape_rows(in[0].shape), err);
     case CT_OP_ROPE:
-        return check_heads(op, args, &in[0], err);
+        return in[1].data != NULL ? check_columns(op, args, &in[0], err)
+                                  : check_heads(op, args, &in[0], err);
+    case CT_OP_ATTENTION_CACHED:
+        return check_cached(args, err);
     case CT_OP_ATTENTION:
         return check_attention(op, args, &in[0], &out[0], &out[1], err);
     case CT_OP_BATCH_SUMS:

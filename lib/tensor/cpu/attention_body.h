@@ -14,11 +14,14 @@
 
 enum { TILE = 64 };
 
-/* One head of one sequence, at its first row. */
+/* One head of one sequence: queries of the places first .. sequence - 1, keys and values from the
+ * first place on. */
 struct head {
     const T *q, *k, *v;
-    int64_t row;            /* of the sequence, in y and lse */
-    int64_t step;           /* between rows of qkv */
+    T *lse;                 /* of the first query; NULL: nobody wants it */
+    int64_t first;          /* place of the first query */
+    int64_t row;            /* of the first query, in y and lse */
+    int64_t step, kv_step;  /* between rows of q; of k and v */
     int64_t width, size;    /* columns of y; of the head */
     int64_t column, number; /* of the head in y; among the heads */
     int64_t sequence, heads;
@@ -45,6 +48,7 @@ static struct head head_of(const struct ct_kernel_args *args, const struct ct_te
     h.q = (const T *)qkv->data + h.row * h.step + h.column;
     h.k = h.q + h.width;
     h.v = h.k + h.width;
+    h.kv_step = h.step;
     h.scale = 1 / SQRT((T)h.size);
     return h;
 }
@@ -104,12 +108,14 @@ static T absorb(T *p, int64_t seen, int64_t keys, T scale, T *max, T *total)
     return shrink;
 }
 
-static void attend(const struct head *h, const struct ct_kernel_args *args, int64_t query,
-                   void *workspace, struct scratch *s)
+/* The queries of the places from `query` to the end of its tile, or of the sequence; returns the
+ * place behind them. Tiles begin at multiples of TILE whatever the first query is, so that its
+ * place alone decides how a query's sums are cut. */
+static int64_t attend(const struct head *h, const struct ct_kernel_args *args, int64_t query,
+                      void *workspace, struct scratch *s)
 {
-    int64_t rows = CT_MIN(h->sequence - query, TILE);
-    T *y = OUT(0, h->row + query, h->width) + h->column;
-    T *lse = OUT(1, h->row + query, h->heads) + h->number;
+    int64_t rows = CT_MIN(h->sequence - query, TILE - query % TILE);
+    T *y = OUT(0, h->row + query - h->first, h->width) + h->column;
     T max[TILE], total[TILE];
 
     for (int64_t r = 0; r < rows; r++) {
@@ -120,8 +126,8 @@ static void attend(const struct head *h, const struct ct_kernel_args *args, int6
         int64_t keys = CT_MIN(h->sequence - key, TILE);
 
         product(workspace, s->score[0], TILE, rows, keys, h->size,
-                rows_of(h->q + query * h->step, h->step), transposed(h->k + key * h->step, h->step),
-                false);
+                rows_of(h->q + (query - h->first) * h->step, h->step),
+                transposed(h->k + key * h->kv_step, h->kv_step), false);
         for (int64_t r = 0; r < rows; r++) {
             T shrink = absorb(s->score[r], visible(query + r, key, keys), keys, h->scale, &max[r],
                               &total[r]);
@@ -131,14 +137,16 @@ static void attend(const struct head *h, const struct ct_kernel_args *args, int6
                 EACH(j, h->size) old[j] *= shrink;
         }
         product(workspace, y, h->width, rows, h->size, keys, rows_of(s->score[0], TILE),
-                rows_of(h->v + key * h->step, h->step), key > 0);
+                rows_of(h->v + key * h->kv_step, h->kv_step), key > 0);
     }
     for (int64_t r = 0; r < rows; r++) {
         T inverse = 1 / total[r], *row = y + r * h->width;
 
         EACH(j, h->size) row[j] *= inverse;
-        lse[r * h->heads] = max[r] + (T)log_of((double)total[r]);
+        if (h->lse != NULL)
+            h->lse[(query - h->first + r) * h->heads] = max[r] + (T)log_of((double)total[r]);
     }
+    return query + rows;
 }
 
 static void attention(const struct ct_kernel_args *args, int64_t first, int64_t count,
@@ -147,8 +155,35 @@ static void attention(const struct ct_kernel_args *args, int64_t first, int64_t 
     for (int64_t unit = first; unit < first + count; unit++) {
         struct head h = head_of(args, &args->in[0], unit);
 
-        for (int64_t query = 0; query < h.sequence; query += TILE)
-            attend(&h, args, query, workspace, scratch);
+        h.lse = OUT(1, h.row, h.heads) + h.number;
+        for (int64_t query = 0; query < h.sequence;)
+            query = attend(&h, args, query, workspace, scratch);
+    }
+}
+
+/* A unit is a head: its columns of the cache are its own. */
+static void attention_cached(const struct ct_kernel_args *args, int64_t first, int64_t count,
+                             void *workspace, void *scratch)
+{
+    int64_t rows = ct_shape_rows(args->in[0].shape), room = ct_shape_rows(args->out[1].shape);
+    int64_t place = *(const int32_t *)args->in[1].data;
+
+    CT_ASSERT(place >= 0 && place <= room - rows);
+    for (int64_t unit = first; unit < first + count; unit++) {
+        struct head h = head_of(args, &args->in[0], unit);
+        T *k = OUT(1, 0, 2 * h.width) + h.column, *v = k + h.width;
+
+        h.kv_step = 2 * h.width;
+        for (int64_t r = 0; r < rows; r++) {
+            memcpy(k + (place + r) * h.kv_step, h.k + r * h.step, (size_t)h.size * sizeof *k);
+            memcpy(v + (place + r) * h.kv_step, h.v + r * h.step, (size_t)h.size * sizeof *v);
+        }
+        h.k = k;
+        h.v = v;
+        h.first = place;
+        h.sequence = place + rows;
+        for (int64_t query = place; query < h.sequence;)
+            query = attend(&h, args, query, workspace, scratch);
     }
 }
 

@@ -84,8 +84,8 @@ static void cpu_copy(struct ct_device *device, void *to, const void *from, size_
 /* ---- ops ------------------------------------------------------------------------------------ */
 
 /* How an op's work is cut: by elements of output 0 or input 0, by rows of input 0 or output 0, by
- * columns of input 0 or output 0, by heads of sequences, by samples of output 0, by elements of a
- * window, by blocks, not at all, or as a matrix product. */
+ * columns of input 0 or output 0, by heads of sequences or of a cache, by samples of output 0, by
+ * elements of a window, by blocks, not at all, or as a matrix product. */
 enum cut {
     CUT_ELEMENTS,
     CUT_IN_ELEMENTS,
@@ -94,6 +94,7 @@ enum cut {
     CUT_COLUMNS,
     CUT_OUT_COLUMNS,
     CUT_HEADS,
+    CUT_CACHED,
     CUT_SAMPLES,
     CUT_WINDOW,
     CUT_BLOCKS,
@@ -120,6 +121,7 @@ static const enum cut cuts[CT_OP_COUNT] = {
     [CT_OP_ROPE] = CUT_ROWS,
     [CT_OP_ATTENTION] = CUT_HEADS,
     [CT_OP_ATTENTION_BW] = CUT_HEADS,
+    [CT_OP_ATTENTION_CACHED] = CUT_CACHED,
     [CT_OP_LAYERNORM] = CUT_ROWS,
     [CT_OP_LAYERNORM_DX] = CUT_ROWS,
     [CT_OP_RMSNORM] = CUT_ROWS,
@@ -188,6 +190,11 @@ static struct ct_cpu_range range_of(enum ct_op_kind op, const struct ct_kernel_a
         return blocks_of(args, ct_shape_elements(in));
     case CUT_HEADS:
         return heads_of(args, ct_shape_rows(in));
+    case CUT_CACHED: /* as if all of the cache were read */
+        return (struct ct_cpu_range){(int64_t)args->attr.heads,
+                                     ct_shape_rows(in) * ct_shape_elements(args->out[1].shape) /
+                                         (int64_t)args->attr.heads,
+                                     0};
     default:
         return (struct ct_cpu_range){1, 1, 0};
     }

@@ -469,6 +469,7 @@ const struct ct_cpu_kernels KERNELS = {
              [CT_OP_SWAP] = swap},
     .block = {[CT_OP_ATTENTION] = attention,
               [CT_OP_ATTENTION_BW] = attention_bw,
+              [CT_OP_ATTENTION_CACHED] = attention_cached,
               [CT_OP_CONV2D] = conv2d,
               [CT_OP_CONV2D_DX] = conv2d_dx,
               [CT_OP_CONV2D_DW] = conv2d_dw},

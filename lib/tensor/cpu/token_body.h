@@ -80,6 +80,7 @@ static void rope(const struct ct_kernel_args *args, int64_t first, int64_t count
 {
     int64_t columns = ct_shape_columns(args->in[0].shape), width = columns / 3;
     int64_t size = width / (int64_t)args->attr.heads, half = size / 2;
+    const int32_t *places = args->in[1].data;
     double wide[2][CT_HEAD_MAX_SIZE / 2];
     T cosine[CT_HEAD_MAX_SIZE / 2], sine[CT_HEAD_MAX_SIZE / 2];
 
@@ -87,7 +88,9 @@ static void rope(const struct ct_kernel_args *args, int64_t first, int64_t count
         const T *x = IN(0, row, columns);
         T *y = OUT(0, row, columns);
 
-        rotary_angles(args->attr.base, row % (int64_t)args->attr.sequence, half, wide[0], wide[1]);
+        int64_t place = places != NULL ? places[row] : row % (int64_t)args->attr.sequence;
+
+        rotary_angles(args->attr.base, place, half, wide[0], wide[1]);
         for (int64_t i = 0; i < half; i++) {
             cosine[i] = (T)wide[0][i];
             sine[i] = (T)(args->attr.inverse ? -wide[1][i] : wide[1][i]);

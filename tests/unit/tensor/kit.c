@@ -115,6 +115,15 @@ struct ct_tensor kit_labels(struct kit *kit, int64_t rows, int64_t classes)
     return labels;
 }
 
+struct ct_tensor kit_places(struct kit *kit, int64_t rows, int64_t first)
+{
+    struct ct_tensor places = kit_tensor(kit, CT_I32, ct_shape1(rows));
+
+    for (int64_t i = 0; i < rows; i++)
+        kit_set(&places, i, (double)(first + i));
+    return places;
+}
+
 /* ---- operands from op.def ------------------------------------------------------------------- */
 
 enum { HEADS = 3, KERNEL = 3, PAD = 1, BLOCK_ROWS = 2, BLOCK_COLUMNS = 3 };
@@ -165,6 +174,11 @@ static struct fitted fit(enum ct_op_kind op, struct kit_sizes sizes)
         fitted.low = -0.5;
         fitted.high = 0.5;
         break;
+    case CT_OP_ATTENTION_CACHED:
+        fitted.places = fitted.sizes.m = 1 + (sizes.m + 70) % 150;
+        fitted.sizes.k = HEADS * (1 + sizes.k % 17);
+        fitted.sizes.n = 3 * fitted.sizes.k;
+        break;
     default:
         break;
     }
@@ -183,6 +197,8 @@ static int64_t size_of(char letter, struct kit_sizes sizes)
         return sizes.flat;
     case 'K':
         return sizes.k;
+    case 'W':
+        return 2 * sizes.k;
     case 'R':
         return 3;
     case 'C':
@@ -214,6 +230,8 @@ static struct ct_tensor make_operand(struct kit *kit, const struct ct_operand *o
 
     if (operand->dims == 2)
         shape = ct_shape2(shape.dim[0], fitted_size(operand->dim[1], fitted));
+    if (strcmp(operand->name, "places") == 0)
+        return kit_places(kit, shape.dim[0], 2);
     if (operand->dtype == CT_I32)
         return kit_labels(kit, shape.dim[0], fitted->sizes.c);
     if (strcmp(operand->name, "at") == 0)

@@ -38,6 +38,9 @@ struct ct_tensor kit_scalar(struct kit *kit, double value);
 /* Labels in -1 .. classes - 1. */
 struct ct_tensor kit_labels(struct kit *kit, int64_t rows, int64_t classes);
 
+/* i32 [rows]: first, first + 1, ... */
+struct ct_tensor kit_places(struct kit *kit, int64_t rows, int64_t first);
+
 /* Sizes that the letters M, N, K, C of op.def get, and n; ops whose sizes hang together take others
  * that follow from them. */
 struct kit_sizes {

@@ -98,6 +98,58 @@ Test(tokens, a_query_sees_nothing_behind_its_place, .init = setup, .fini = teard
     kit_same_bytes(&changed.out[0], &args.out[0], "the other sequence");
 }
 
+/* Rows first .. first + rows - 1 of `whole`. */
+static struct ct_tensor rows_of(const struct ct_tensor *whole, int64_t first, int64_t rows)
+{
+    size_t row = ct_tensor_bytes(whole) / (size_t)ct_shape_rows(whole->shape);
+
+    return (struct ct_tensor){whole->dtype, ct_shape2(rows, ct_shape_columns(whole->shape)),
+                              (char *)whole->data + (size_t)first * row};
+}
+
+Test(tokens, attention_by_a_cache_has_the_bits_of_the_whole_sequence, .init = setup,
+     .fini = teardown)
+{
+    static const int64_t steps[] = {1, 1, 60, 7, 1, 64, 16}; /* tiles are of 64 */
+    struct ct_kernel_args whole = attention_args();
+    int64_t place = 0;
+
+    whole.in[0] = kit_copy(&kit, &whole.in[0], CT_F32);
+    whole.out[0] = kit_copy(&kit, &whole.out[0], CT_F32);
+    whole.out[1] = kit_copy(&kit, &whole.out[1], CT_F32);
+    kit_run(CT_CPU_AUTO, 1, CT_OP_ATTENTION, CT_F32, &whole);
+    struct ct_tensor cache = kit_random(&kit, CT_F32, ct_shape2(SEQUENCE + 5, 2 * WIDTH), -2, 2);
+    for (size_t i = 0; i < CT_COUNT(steps); place += steps[i++]) {
+        struct ct_kernel_args part = {
+            .in = {rows_of(&whole.in[0], place, steps[i]), kit_places(&kit, steps[i], place)},
+            .out = {kit_tensor(&kit, CT_F32, ct_shape2(steps[i], WIDTH)), cache},
+            .attr = {.heads = HEADS}};
+        struct ct_tensor y = rows_of(&whole.out[0], place, steps[i]);
+
+        kit_run(CT_CPU_AUTO, 1, CT_OP_ATTENTION_CACHED, CT_F32, &part);
+        kit_same_bytes(&part.out[0], &y, "by the cache");
+    }
+    cr_assert_eq(place, SEQUENCE);
+}
+
+Test(tokens, rotary_turns_by_the_places_that_are_given, .init = setup, .fini = teardown)
+{
+    struct ct_kernel_args whole = {
+        .in = {kit_random(&kit, CT_F32, ct_shape2(SEQUENCE, 3 * WIDTH), -2, 2)},
+        .out = {kit_tensor(&kit, CT_F32, ct_shape2(SEQUENCE, 3 * WIDTH))},
+        .attr = {.sequence = SEQUENCE, .heads = HEADS, .base = 10000}};
+    struct ct_kernel_args part = whole;
+    struct ct_tensor y = rows_of(&whole.out[0], 40, 9);
+
+    kit_run(CT_CPU_AUTO, 1, CT_OP_ROPE, CT_F32, &whole);
+    part.in[0] = rows_of(&whole.in[0], 40, 9);
+    part.in[1] = kit_places(&kit, 9, 40);
+    part.out[0] = kit_tensor(&kit, CT_F32, ct_shape2(9, 3 * WIDTH));
+    part.attr.sequence = 0;
+    kit_run(CT_CPU_AUTO, 1, CT_OP_ROPE, CT_F32, &part);
+    kit_same_bytes(&part.out[0], &y, "rows from place 40 on");
+}
+
 Test(tokens, rotary_turns_each_pair_by_its_place, .init = setup, .fini = teardown)
 {
     struct ct_kernel_args args = {
@@ -141,6 +193,10 @@ Test(tokens, sizes_that_do_not_hang_together_are_refused, .init = setup, .fini =
     cr_assert_str_eq(err.text, "attention: 300 rows are no sequences of 7");
     args.attr.sequence = 0;
     cr_assert_eq(ct_op_check(CT_OP_ATTENTION, CT_F64, &args, &err), CT_EBUG);
+    args.in[1] = kit_places(&kit, ROWS, 0);
+    args.out[1] = kit_tensor(&kit, CT_F64, ct_shape2(ROWS - 1, 2 * WIDTH));
+    cr_assert_eq(ct_op_check(CT_OP_ATTENTION_CACHED, CT_F64, &args, &err), CT_EBUG);
+    cr_assert_str_eq(err.text, "attention_cached: y or cache do not fit qkv");
 }
 
 /* ---- embedding ------------------------------------------------------------------------------ */
