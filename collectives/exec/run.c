@@ -33,6 +33,26 @@ static int gather(struct ct_group *group, const struct ct_kernel_args *args, enu
     return ct_all_gather(group, ct_from_to(send, args->out[0].data, count, dtype), options);
 }
 
+/* All messages of the op at once. */
+static int exchange(struct ct_group *group, const struct ct_program_op *op,
+                    const struct ct_kernel_args *args, const struct ct_options *options)
+{
+    struct ct_transfer transfers[CT_OP_MAX_IN + CT_OP_MAX_OUT];
+    int count = 0;
+
+    for (int k = 0; k < CT_OP_MAX_IN; k++)
+        if (op->in[k] != CT_NONE)
+            transfers[count++] =
+                ct_transfer_to(op->to[k], args->in[k].data,
+                               (size_t)ct_shape_elements(args->in[k].shape), op->dtype);
+    for (int k = 0; k < CT_OP_MAX_OUT; k++)
+        if (op->out[k] != CT_NONE)
+            transfers[count++] =
+                ct_transfer_from(op->from[k], args->out[k].data,
+                                 (size_t)ct_shape_elements(args->out[k].shape), op->dtype);
+    return ct_exchange(group, transfers, count, options);
+}
+
 static int communicate(struct ct_runner *r, const struct ct_program_op *op,
                        const struct ct_kernel_args *args)
 {
@@ -41,6 +61,8 @@ static int communicate(struct ct_runner *r, const struct ct_program_op *op,
                                        .mode = modes[r->plan->options.reduce]};
     size_t count = (size_t)ct_shape_elements(args->out[0].shape);
 
+    if (op->kind == CT_OP_EXCHANGE)
+        return exchange(group, op, args, &options);
     if (op->kind == CT_OP_ALL_REDUCE)
         return ct_all_reduce(group, ct_inplace(args->out[0].data, count, op->dtype), CT_REDUCE_SUM,
                              &options);
@@ -151,9 +173,12 @@ static int describe(const struct ct_runner *r, struct ct_error *err)
     if (r->code == 0)
         return 0;
     const struct ct_error *why = ct_group_failure(r->groups[op->axis]);
-    return ct_error_set(
-        err, r->code, "%s of %s: %s", op->kind == CT_OP_ALL_GATHER ? "gathering" : "reduction",
-        program->values[op->out[0]].name, why->code != 0 ? why->text : ct_strerror(r->code));
+    const char *text = why->code != 0 ? why->text : ct_strerror(r->code);
+    if (op->kind == CT_OP_EXCHANGE)
+        return ct_error_set(err, r->code, "a message between stages: %s", text);
+    return ct_error_set(err, r->code, "%s of %s: %s",
+                        op->kind == CT_OP_ALL_GATHER ? "gathering" : "reduction",
+                        program->values[op->out[0]].name, text);
 }
 
 int ct_runner_run(struct ct_runner *r, struct ct_error *err)

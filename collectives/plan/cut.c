@@ -93,7 +93,7 @@ static int find_borders(const struct ct_model *model, struct borders *borders)
     size_t values = (size_t)model->program.value_count;
     int *writer = malloc(values * sizeof *writer), *last = malloc(values * sizeof *last);
 
-    *borders = (struct borders){.at = malloc((size_t)model->forward_count * sizeof *borders->at)};
+    *borders = (struct borders){.at = calloc((size_t)model->forward_count, sizeof *borders->at)};
     bool enough = writer != NULL && last != NULL && borders->at != NULL;
     if (enough) {
         find_uses(model, writer, last);

@@ -216,6 +216,10 @@ uint64_t ct_program_hash(const struct ct_program *program)
             hash = hash_u64(hash, (uint64_t)op->in[k]);
         for (int k = 0; k < CT_OP_MAX_OUT; k++)
             hash = hash_u64(hash, (uint64_t)op->out[k]);
+        for (int k = 0; k < CT_OP_MAX_IN && op->kind == CT_OP_EXCHANGE; k++)
+            hash = hash_u64(hash, (uint64_t)op->to[k]);
+        for (int k = 0; k < CT_OP_MAX_OUT && op->kind == CT_OP_EXCHANGE; k++)
+            hash = hash_u64(hash, (uint64_t)op->from[k]);
         hash = hash_attr(hash, op);
     }
     return hash;

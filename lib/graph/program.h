@@ -79,8 +79,10 @@ struct ct_program_op {
     int in[CT_OP_MAX_IN];   /* values or CT_NONE */
     int out[CT_OP_MAX_OUT]; /* values or CT_NONE */
     struct ct_attr attr;
-    enum ct_axis axis;   /* communication ops only */
-    enum ct_dtype dtype; /* selects the kernel; set by ct_program_emit */
+    enum ct_axis axis;                         /* communication ops only */
+    int to[CT_OP_MAX_IN], from[CT_OP_MAX_OUT]; /* exchange: which member of the axis' group gets an
+                                                  input, gives an output */
+    enum ct_dtype dtype;                       /* selects the kernel; set by ct_program_emit */
 };
 
 struct ct_program {

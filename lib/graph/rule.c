@@ -31,6 +31,7 @@ static const struct ct_op_info comm_ops[] = {
     {.name = "all_reduce", .operands = "x[n] -> x[n]", .in_place = 0, .updates = true},
     {.name = "reduce_scatter", .operands = "x[n] -> y[m]", .in_place = -1},
     {.name = "all_gather", .operands = "x[m] -> y[n]", .in_place = -1},
+    {.name = "exchange", .operands = "x[n] -> y[m]", .in_place = -1},
 };
 _Static_assert(CT_COUNT(comm_ops) == CT_RULE_COUNT - CT_OP_COUNT,
                "a row for every communication op");
@@ -111,11 +112,34 @@ static int complete(int op, const struct binding *binding, const struct ct_opera
     return 0;
 }
 
+/* Any inputs and outputs, at least one, of one type. */
+static int complete_exchange(struct ct_kernel_args *args, enum ct_dtype *ret_dtype,
+                             struct ct_error *err)
+{
+    const struct ct_tensor *first = NULL;
+
+    for (int i = 0; i < CT_OP_MAX_IN + CT_OP_MAX_OUT; i++) {
+        const struct ct_tensor *one =
+            i < CT_OP_MAX_IN ? &args->in[i] : &args->out[i - CT_OP_MAX_IN];
+        if (one->data == NULL)
+            continue;
+        first = first == NULL ? one : first;
+        if (one->dtype != first->dtype)
+            return ct_error_set(err, CT_EBUG, "exchange: messages of one type go together");
+    }
+    if (first == NULL)
+        return ct_error_set(err, CT_EBUG, "exchange: without a message");
+    *ret_dtype = first->dtype;
+    return 0;
+}
+
 static int complete_comm(int op, struct ct_kernel_args *args, enum ct_dtype *ret_dtype,
                          struct ct_error *err)
 {
     const struct ct_tensor *in = &args->in[0], *out = &args->out[0];
 
+    if (op == CT_OP_EXCHANGE)
+        return complete_exchange(args, ret_dtype, err);
     if (in->data == NULL || out->data == NULL || in->dtype != out->dtype)
         return ct_error_set(err, CT_EBUG, "%s: needs an input and an output of one type",
                             ct_rule_info(op)->name);

@@ -12,7 +12,13 @@
 #include <stdbool.h>
 
 /* Communication ops, numbered behind enum ct_op_kind. */
-enum { CT_OP_ALL_REDUCE = CT_OP_COUNT, CT_OP_REDUCE_SCATTER, CT_OP_ALL_GATHER, CT_RULE_COUNT };
+enum {
+    CT_OP_ALL_REDUCE = CT_OP_COUNT,
+    CT_OP_REDUCE_SCATTER,
+    CT_OP_ALL_GATHER,
+    CT_OP_EXCHANGE,
+    CT_RULE_COUNT
+};
 
 static inline bool ct_op_is_comm(int op)
 {

@@ -127,3 +127,18 @@ Test(rule, only_ops_with_the_attribute_accumulate)
     cr_assert_not(ct_rule_accumulates(CT_OP_RELU_BW));
     cr_assert_not(ct_rule_accumulates(CT_OP_ALL_REDUCE));
 }
+
+Test(rule, an_exchange_takes_messages_of_one_type)
+{
+    struct ct_kernel_args both = {.in = {given(CT_F32, ct_shape1(3)), {0}},
+                                  .out = {given(CT_F32, ct_shape1(5))}};
+    struct ct_kernel_args mixed = {
+        .in = {given(CT_F32, ct_shape1(3)), given(CT_F64, ct_shape1(3))}};
+    struct ct_kernel_args none = {.in = {{0}}};
+    enum ct_dtype dtype = CT_F64;
+
+    cr_assert_eq(ct_rule_complete(CT_OP_EXCHANGE, &both, &dtype, NULL), 0);
+    cr_assert_eq(dtype, CT_F32);
+    cr_assert_eq(ct_rule_complete(CT_OP_EXCHANGE, &mixed, &dtype, NULL), CT_EBUG);
+    cr_assert_eq(ct_rule_complete(CT_OP_EXCHANGE, &none, &dtype, NULL), CT_EBUG);
+}
