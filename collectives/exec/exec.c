@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "collectives/exec/executor.h"
+#include "collectives/plan/pieces.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -11,8 +12,8 @@
 
 /* ---- start and end -------------------------------------------------------------------------- */
 
-/* Every rank must have the same plan: otherwise they would wait for each other for ever, or worse,
- * add what does not belong together. */
+/* Ranks of one stage and slice must have the same plan: otherwise they would wait for each other
+ * for ever, or worse, add what does not belong together. */
 static int agree(const struct ct_plan *plan, struct ct_group *group, struct ct_error *err)
 {
     int world = plan->options.world, rank = group == NULL ? 0 : ct_group_rank(group);
@@ -21,7 +22,7 @@ static int agree(const struct ct_plan *plan, struct ct_group *group, struct ct_e
     if (size != world)
         return ct_error_set(err, CT_EUSAGE, "the plan is for %d ranks, the group has %d", world,
                             size);
-    if (plan->shards > 1 && plan->options.rank != rank)
+    if (!ct_plan_holds_all(plan) && plan->options.rank != rank)
         return ct_error_set(err, CT_EUSAGE, "the plan is for rank %d, this is rank %d",
                             plan->options.rank, rank);
     if (world == 1)
@@ -33,40 +34,54 @@ static int agree(const struct ct_plan *plan, struct ct_group *group, struct ct_e
     int code = ct_all_gather(group, ct_inplace(hashes, 1, CT_I64), NULL);
     if (code != 0)
         ct_error_set(err, code, "comparing plans: %s", ct_group_failure(group)->text);
-    for (int i = 1; i < world && code == 0; i++)
-        if (hashes[i] != hashes[0])
-            code =
-                ct_error_set(err, CT_EMISMATCH,
-                             "rank %d has another program (%016" PRIx64 ") than rank 0 (%016" PRIx64
-                             "): give every rank the same configuration and the same ctrun",
-                             i, hashes[i], hashes[0]);
+    for (int i = 1; i < world && code == 0; i++) {
+        int like = ct_mesh_member(&plan->mesh, CT_AXIS_DATA, i, 0);
+        if (hashes[i] != hashes[like])
+            code = ct_error_set(err, CT_EMISMATCH,
+                                "rank %d has another program (%016" PRIx64
+                                ") than rank %d (%016" PRIx64
+                                "): give every rank the same configuration and the same ctrun",
+                                i, hashes[i], like, hashes[like]);
+    }
     free(hashes);
     return code;
 }
 
+/* The first axis whose groups are the same ranks. */
+static enum ct_axis first_same(const struct ct_plan *plan, enum ct_axis axis)
+{
+    enum ct_axis first = CT_AXIS_WORLD;
+
+    while (!ct_mesh_same(&plan->mesh, first, axis))
+        first++;
+    return first;
+}
+
 static void leave_axes(struct ct_exec *exec)
 {
-    if (exec->groups[CT_AXIS_SHARD] != exec->groups[CT_AXIS_WORLD])
-        ct_group_free(exec->groups[CT_AXIS_SHARD]);
-    ct_group_free(exec->groups[CT_AXIS_REPLICA]);
+    for (int axis = CT_AXIS_WORLD + 1; axis < CT_AXIS_COUNT; axis++)
+        if (first_same(exec->plan, (enum ct_axis)axis) == (enum ct_axis)axis)
+            ct_group_free(exec->groups[axis]);
     memset(exec->groups, 0, sizeof exec->groups);
 }
 
-/* The groups of the plan's axes: consecutive ranks hold a copy together. */
+/* The groups of the plan's axes: none where a rank is alone, one where two are the same ranks. */
 static int join_axes(struct ct_exec *exec, struct ct_group *group, struct ct_error *err)
 {
-    const struct ct_plan *plan = exec->plan;
-    int rank = plan->options.rank, shards = plan->shards;
+    const struct ct_mesh *mesh = &exec->plan->mesh;
+    int rank = exec->plan->options.rank, code = 0;
 
     leave_axes(exec);
-    exec->groups[CT_AXIS_WORLD] = exec->groups[CT_AXIS_SHARD] = group;
-    if (shards == 1 || plan->options.replicas == 1)
-        return 0;
-    exec->groups[CT_AXIS_SHARD] = NULL;
-    int code = ct_group_split(group, rank / shards, rank, &exec->groups[CT_AXIS_SHARD], err);
-    return code == 0
-               ? ct_group_split(group, rank % shards, rank, &exec->groups[CT_AXIS_REPLICA], err)
-               : code;
+    exec->groups[CT_AXIS_WORLD] = group;
+    for (int i = CT_AXIS_WORLD + 1; i < CT_AXIS_COUNT && code == 0; i++) {
+        enum ct_axis axis = (enum ct_axis)i, same = first_same(exec->plan, axis);
+        if (same != axis)
+            exec->groups[axis] = exec->groups[same];
+        else if (ct_mesh_size(mesh, axis) > 1)
+            code = ct_group_split(group, ct_mesh_group(mesh, axis, rank), rank, &exec->groups[axis],
+                                  err);
+    }
+    return code;
 }
 
 static int allocate(struct ct_exec *exec, struct ct_error *err)
@@ -190,7 +205,8 @@ static int64_t first_row(const struct ct_exec *exec)
     const struct ct_plan_options *options = &exec->plan->options;
     int rank = exec->options.group == NULL ? 0 : ct_group_rank(exec->options.group);
 
-    return rank * options->micro_rows * options->accumulation;
+    return ct_mesh_index(&exec->plan->mesh, CT_AXIS_DATA, rank) * options->micro_rows *
+           options->accumulation;
 }
 
 int ct_exec_step(struct ct_exec *exec, const struct ct_exec_step *args,

@@ -26,7 +26,7 @@ void ct_exec_read(struct ct_exec *exec, int tensor, void *data)
     const struct ct_plan_tensor *t = tensor_at(exec, tensor, exec->plan->tensor_count);
 
     CT_ASSERT(!ct_plan_is_sharded(exec->plan, t->range));
-    ct_device_copy_out(exec->device, data, exec->arena + t->offset_bytes, t->bytes);
+    ct_device_copy_out(exec->device, data, exec->arena + t->offset_bytes, t->held_bytes);
 }
 
 void ct_exec_write(struct ct_exec *exec, int tensor, const void *data)
@@ -34,7 +34,7 @@ void ct_exec_write(struct ct_exec *exec, int tensor, const void *data)
     const struct ct_plan_tensor *t = tensor_at(exec, tensor, exec->plan->tensor_count);
 
     CT_ASSERT(!ct_plan_is_sharded(exec->plan, t->range));
-    ct_device_copy_in(exec->device, exec->arena + t->offset_bytes, data, t->bytes);
+    ct_device_copy_in(exec->device, exec->arena + t->offset_bytes, data, t->held_bytes);
 }
 
 void ct_exec_read_grad(struct ct_exec *exec, int tensor, void *data)
@@ -43,7 +43,7 @@ void ct_exec_read_grad(struct ct_exec *exec, int tensor, void *data)
 
     CT_ASSERT(exec->plan->shards == 1 && t->range != CT_PLAN_WHOLE);
     ct_device_copy_out(exec->device, data, exec->arena + exec->plan->state_bytes + t->flat_bytes,
-                       t->bytes);
+                       t->held_bytes);
 }
 
 void ct_exec_take(struct ct_exec *exec, const struct ct_plan_piece *piece, void *data)
@@ -93,11 +93,11 @@ static bool gradient_is_finite(struct ct_exec *exec, const struct ct_plan_tensor
     bool finite = true;
 
     if (plan->shards == 1)
-        return is_finite_at(exec, t->dtype, t->flat_bytes, t->bytes);
+        return is_finite_at(exec, t->dtype, t->flat_bytes, t->held_bytes);
     for (int k = 0; k < plan->bucket_count && finite; k++) {
-        struct ct_plan_part own = ct_plan_part(plan, k, plan->options.rank);
+        struct ct_plan_part own = ct_plan_part(plan, k, plan->place.part);
         size_t low = CT_MAX(t->flat_bytes, own.flat_bytes);
-        size_t high = CT_MIN(t->flat_bytes + t->bytes, own.flat_bytes + own.bytes);
+        size_t high = CT_MIN(t->flat_bytes + t->held_bytes, own.flat_bytes + own.bytes);
         if (low < high)
             finite =
                 is_finite_at(exec, t->dtype, own.shard_bytes + (low - own.flat_bytes), high - low);
@@ -154,7 +154,7 @@ uint64_t ct_exec_digest(struct ct_exec *exec)
 {
     uint64_t digest = 0;
 
-    CT_ASSERT(exec->plan->shards == 1);
+    CT_ASSERT(ct_plan_holds_all(exec->plan));
     for (int i = 0; i < exec->plan->tensor_count; i++) {
         const struct ct_plan_tensor *t = &exec->plan->tensors[i];
         for (size_t at = 0; at < t->bytes; at += CT_EXEC_CHUNK_BYTES) {

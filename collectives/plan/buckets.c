@@ -42,7 +42,7 @@ static bool opens(const struct ct_plan *plan, const struct ct_bucket *bucket, si
 
     if (plan->options.shard >= CT_PLAN_SHARD_GRAD)
         return !ct_plan_same_unit(plan->tensors[i].name, plan->tensors[bucket->last_param].name);
-    return bytes + ct_plan_align(plan->tensors[i].bytes) > cap;
+    return bytes + ct_plan_align(plan->tensors[i].held_bytes) > cap;
 }
 
 int ct_plan_cut(struct ct_plan *plan, struct ct_error *err)
@@ -61,7 +61,7 @@ int ct_plan_cut(struct ct_plan *plan, struct ct_error *err)
             bucket->last_param = i;
             bytes = 0;
         }
-        bytes += ct_plan_align(plan->tensors[i].bytes);
+        bytes += ct_plan_align(plan->tensors[i].held_bytes);
         bucket->first_param = i;
     }
     return 0;
@@ -84,8 +84,8 @@ static int last_writer(const struct ct_program *program, int root, struct ct_ran
     return last;
 }
 
-/* Reduce `value` in place, as soon as it is complete. */
-static void insert_reduce(struct ct_program *program, int value)
+/* Reduce `value` in place over the ranks of `axis`, as soon as it is complete. */
+static void insert_reduce(struct ct_program *program, int value, enum ct_axis axis)
 {
     struct ct_program_op op = ct_program_op(CT_OP_ALL_REDUCE);
 
@@ -95,6 +95,7 @@ static void insert_reduce(struct ct_program *program, int value)
     int last = last_writer(program, v->root, ct_plan_in_root(v));
     CT_ASSERT(last != CT_NONE);
     op.in[0] = op.out[0] = value;
+    op.axis = axis;
     program->stage = CT_STAGE_REDUCE;
     program->micro = program->ops[last].micro;
     ct_program_emit(program, op);
@@ -118,14 +119,16 @@ int ct_plan_reduce(struct ct_plan *plan, struct ct_error *err)
         return 0;
     int grads = root_of_kind(program, CT_VALUE_GRAD);
     enum ct_dtype dtype = plan->tensors[0].dtype;
-    insert_reduce(program, program->values[plan->step.io.loss].root);
-    for (int i = 0; i < plan->bucket_count && plan->shards == 1; i++) {
+    bool sums = plan->shards == 1 && ct_mesh_size(&plan->mesh, CT_AXIS_DATA) > 1;
+    insert_reduce(program, program->values[plan->step.io.loss].root, CT_AXIS_WORLD);
+    for (int i = 0; i < plan->bucket_count && sums; i++) {
         const struct ct_bucket *bucket = &plan->buckets[i];
         snprintf(name, sizeof name, "bucket%d", i);
         insert_reduce(program,
                       ct_program_view(program, grads, bucket->offset_bytes, dtype,
                                       ct_shape1((int64_t)(bucket->bytes / ct_dtype_size(dtype))),
-                                      name));
+                                      name),
+                      CT_AXIS_DATA);
     }
     if (program->error.code != 0)
         return ct_error_set(err, program->error.code, "buckets: %s", program->error.text);

@@ -20,7 +20,9 @@ static void list_params(struct ct_plan *plan, const struct ct_model *model)
                                                    .range = frozen ? CT_PLAN_WHOLE : 0,
                                                    .dtype = value->dtype,
                                                    .shape = value->shape,
-                                                   .bytes = value->bytes};
+                                                   .bytes = value->bytes,
+                                                   .held_shape = value->shape,
+                                                   .held_bytes = value->bytes};
     }
 }
 
@@ -35,7 +37,9 @@ static void list_buffers(struct ct_plan *plan, const struct ct_model *model)
                                     .shape = value->shape,
                                     .range = CT_PLAN_WHOLE,
                                     .flat_bytes = plan->buffer_bytes,
-                                    .bytes = value->bytes};
+                                    .bytes = value->bytes,
+                                    .held_shape = value->shape,
+                                    .held_bytes = value->bytes};
         plan->buffer_bytes += ct_plan_align(value->bytes);
     }
 }
@@ -53,7 +57,7 @@ static void lay_buckets(struct ct_plan *plan)
             if (plan->tensors[i].range == CT_PLAN_WHOLE)
                 continue;
             plan->tensors[i].flat_bytes = plan->tensors[i].offset_bytes = plan->flat_bytes;
-            plan->flat_bytes += ct_plan_align(plan->tensors[i].bytes);
+            plan->flat_bytes += ct_plan_align(plan->tensors[i].held_bytes);
         }
         plan->flat_bytes = bucket->offset_bytes +
                            (plan->flat_bytes - bucket->offset_bytes + unit - 1) / unit * unit;
@@ -73,7 +77,7 @@ static void lay_frozen(struct ct_plan *plan)
             continue;
         tensor->flat_bytes = plan->flat_bytes + plan->frozen_bytes;
         tensor->offset_bytes = begin + plan->frozen_bytes;
-        plan->frozen_bytes += ct_plan_align(tensor->bytes);
+        plan->frozen_bytes += ct_plan_align(tensor->held_bytes);
     }
 }
 
@@ -92,12 +96,12 @@ size_t ct_plan_range_offset(const struct ct_plan *plan, int range)
     return offset;
 }
 
-struct ct_plan_part ct_plan_part(const struct ct_plan *plan, int bucket, int rank)
+struct ct_plan_part ct_plan_part(const struct ct_plan *plan, int bucket, int part)
 {
     const struct ct_bucket *b = &plan->buckets[bucket];
     size_t shards = (size_t)plan->shards, bytes = b->bytes / shards;
 
-    return (struct ct_plan_part){.flat_bytes = b->offset_bytes + (size_t)rank % shards * bytes,
+    return (struct ct_plan_part){.flat_bytes = b->offset_bytes + (size_t)part % shards * bytes,
                                  .shard_bytes = b->offset_bytes / shards,
                                  .bytes = bytes};
 }

@@ -92,7 +92,7 @@ static int add_flat(struct maker *mk, enum ct_value_kind kind, const char *name,
             continue;
         snprintf(full, sizeof full, "%s%s", prefix, tensor->name);
         view[i] = ct_program_view(mk->program, root, tensor->flat_bytes, tensor->dtype,
-                                  tensor->shape, full);
+                                  tensor->held_shape, full);
     }
     return root;
 }
@@ -150,7 +150,7 @@ static void add_buffers(struct maker *mk)
     for (int i = 0; i < plan->buffer_count; i++) {
         const struct ct_plan_tensor *tensor = &plan->tensors[plan->param_count + i];
         mk->buffers[i] = ct_program_view(mk->program, root, tensor->flat_bytes, dtype,
-                                         tensor->shape, tensor->name);
+                                         tensor->held_shape, tensor->name);
     }
 }
 
@@ -440,8 +440,9 @@ static void share(struct maker *mk, int at)
     }
     for (; depth > 1; depth--)
         emit_add_to(mk, stack[depth - 2], stack[depth - 1]);
-    if (mk->plan->options.world > 1) {
+    if (ct_mesh_size(&mk->plan->mesh, CT_AXIS_DATA) > 1) {
         struct ct_program_op reduce = ct_program_op(CT_OP_ALL_REDUCE);
+        reduce.axis = CT_AXIS_DATA;
         reduce.in[0] = reduce.out[0] = stack[0];
         ct_program_emit(mk->program, reduce);
     }

@@ -195,7 +195,7 @@ static void count_talk(const struct ct_plan *plan, const struct ct_program_op *o
                        struct ct_measure *ret)
 {
     const struct ct_value *values = plan->step.program.values;
-    double ranks = ct_plan_axis_size(plan, op->axis);
+    double ranks = ct_mesh_size(&plan->mesh, op->axis);
     double bytes = (double)CT_MAX(values[op->in[0]].bytes, values[op->out[0]].bytes);
     struct ct_talk *talk = &ret->talk[op->axis];
 

@@ -29,6 +29,8 @@ struct ct_plan_walk {
     const struct ct_plan *plan; /* borrowed */
     int tensor, end;            /* tensors from the present one up to `end` */
     int bucket;                 /* of the present one: where to look next */
+    size_t at, until;           /* bytes of held_bytes that are still to be given */
+    size_t arena;               /* where `at` lies */
 };
 
 /* Walk over all tensors, or over one. */

@@ -46,9 +46,6 @@ static int check_layout(const struct ct_plan_options *options, struct ct_error *
     if (options->rank < 0 || options->rank >= options->world)
         return ct_error_set(err, CT_ECONFIG, "rank %d is not one of %d", options->rank,
                             options->world);
-    if (options->replicas < 1 || options->world % options->replicas != 0)
-        return ct_error_set(err, CT_ECONFIG, "parallel.replicate is %d, must divide the %d workers",
-                            options->replicas, options->world);
     if (options->prefetch < 0 || options->prefetch > MAX_PREFETCH)
         return ct_error_set(err, CT_ECONFIG, "parallel.prefetch is %d, must be from 0 to %d",
                             options->prefetch, MAX_PREFETCH);
@@ -136,15 +133,28 @@ static int run_passes(struct ct_plan *plan, const struct ct_model *model,
 }
 
 /* Where one rank would hold a whole copy, nothing is sharded. */
-static void set_shards(struct ct_plan *plan)
+static int set_mesh(struct ct_plan *plan, struct ct_error *err)
 {
     struct ct_plan_options *options = &plan->options;
+    const struct ct_mesh wanted = {
+        .stages = options->stages, .replicas = options->replicas, .tensor = options->tensor};
+    int code = ct_mesh_init(&plan->mesh, options->world, &wanted, err);
 
-    plan->shards = options->shard == CT_PLAN_SHARD_NONE ? 1 : options->world / options->replicas;
-    if (plan->shards > 1)
-        return;
-    options->shard = CT_PLAN_SHARD_NONE;
-    options->replicas = 1;
+    if (code != 0)
+        return code;
+    if (options->shard == CT_PLAN_SHARD_NONE || plan->mesh.shards == 1) {
+        plan->mesh.replicas *= plan->mesh.shards;
+        plan->mesh.shards = 1;
+        options->shard = CT_PLAN_SHARD_NONE;
+        options->replicas = 1;
+    }
+    if (plan->mesh.tensor > 1 || plan->mesh.stages > 1)
+        return ct_error_set(err, CT_EUNSUPPORTED,
+                            "%d slices and %d stages are not possible, 1 of each is",
+                            plan->mesh.tensor, plan->mesh.stages);
+    plan->place = ct_mesh_place(&plan->mesh, options->rank);
+    plan->shards = plan->mesh.shards;
+    return 0;
 }
 
 int ct_plan_build(struct ct_plan *plan, const struct ct_model_spec *spec,
@@ -166,18 +176,18 @@ int ct_plan_build(struct ct_plan *plan, const struct ct_model_spec *spec,
     ct_program_init(&plan->eval.program);
     if (plan->options.eval_rows == 0)
         plan->options.eval_rows = options->micro_rows;
-    if (plan->options.replicas == 0)
-        plan->options.replicas = 1;
 
     int code = check_options(&plan->options, err);
     if (code == 0)
-        set_shards(plan);
+        code = set_mesh(plan, err);
     if (code == 0)
-        code = ct_model_build(&model, &step_spec, options->micro_rows, err);
+        code = ct_model_build_forward(&model, &step_spec, options->micro_rows, err);
+    if (code == 0)
+        code = ct_model_build_forward(&eval_model, &eval_spec, plan->options.eval_rows, err);
+    if (code == 0)
+        code = ct_model_build_backward(&model, err);
     if (code == 0 && options->recompute != CT_PLAN_RECOMPUTE_NONE)
         code = ct_plan_recompute(&model, options, err);
-    if (code == 0)
-        code = ct_model_build(&eval_model, &eval_spec, plan->options.eval_rows, err);
     if (code == 0)
         code = run_passes(plan, &model, &eval_model, err);
     ct_model_deinit(&model);
@@ -196,15 +206,6 @@ void ct_plan_deinit(struct ct_plan *plan)
     *plan = (struct ct_plan){0};
 }
 
-int ct_plan_axis_size(const struct ct_plan *plan, enum ct_axis axis)
-{
-    const int sizes[] = {[CT_AXIS_WORLD] = plan->options.world,
-                         [CT_AXIS_SHARD] = plan->shards,
-                         [CT_AXIS_REPLICA] = plan->options.replicas};
-
-    return sizes[axis];
-}
-
 double ct_plan_wire_bytes(const struct ct_plan *plan)
 {
     const struct ct_program *program = &plan->step.program;
@@ -214,7 +215,7 @@ double ct_plan_wire_bytes(const struct ct_plan *plan)
         const struct ct_program_op *op = &program->ops[i];
         if (!ct_op_is_comm(op->kind))
             continue;
-        double ranks = ct_plan_axis_size(plan, op->axis);
+        double ranks = ct_mesh_size(&plan->mesh, op->axis);
         size_t whole = CT_MAX(program->values[op->in[0]].bytes, program->values[op->out[0]].bytes);
         double rounds = op->kind == CT_OP_ALL_REDUCE ? 2 : 1;
         bytes += rounds * (ranks - 1) / ranks * (double)whole;

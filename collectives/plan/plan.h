@@ -47,6 +47,7 @@
 #include "base/arena.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "collectives/plan/mesh.h"
 #include "graph/model.h"
 #include "graph/program.h"
 
@@ -116,11 +117,12 @@ struct ct_optim_spec {
 
 struct ct_plan_options {
     int world;
-    int rank;                 /* whose list it is; matters when something is sharded */
+    int rank;                 /* whose list it is; matters when ranks hold different things */
     enum ct_plan_shard shard; /* NONE is taken where one rank would hold everything anyway */
-    int replicas; /* copies of what is sharded, each held by consecutive ranks; 0 is 1; divides the
-                     world */
-    int prefetch; /* GRAD, FULL: a unit is asked for this many units ahead of its use */
+    int replicas;       /* copies of what is sharded, each held by consecutive ranks; 0 is 1 */
+    int tensor;         /* ranks that compute each layer together; 0 is 1 */
+    int stages;         /* ranks that hold the layers one behind the other; 0 is 1 */
+    int prefetch;       /* GRAD, FULL: a unit is asked for this many units ahead of its use */
     int64_t micro_rows; /* rows that a rank runs at a time */
     int accumulation;   /* micro-batches a rank runs in a step */
     int64_t eval_rows;  /* rows of one evaluation call; 0 takes micro_rows */
@@ -185,28 +187,44 @@ struct ct_plan_run {
 
 enum { CT_PLAN_WHOLE = -1 };
 
-/* A named tensor that survives steps: a parameter, a buffer, or a moment of a parameter. */
+/* How a tensor is shared out over the slices of the mesh: its elements as [repeat, size, inner], of
+ * which a slice holds [repeat, each, inner], the `each` = ceil(size / slices) behind slice * each;
+ * what lies behind `size` is zero. With size 0 each slice holds all of it, the same.
+ *
+ *     W [out, in] by rows    1, out, in          by columns  out, in, 1
+ *     qkv [3 width, in]      3, width, in        each slice its heads of q, of k and of v */
+struct ct_plan_split {
+    int64_t repeat, size, inner;
+};
+
+/* A named tensor that survives steps: a parameter, a buffer, or a moment of a parameter. All ranks
+ * list the same, whatever they hold of it. */
 struct ct_plan_tensor {
     const char *name; /* "layers.0.weight"; moments: "momentum.<name>", "exp_avg.<name>", ...,
                          "ema.<name>" */
     bool is_param;
     enum ct_dtype dtype;
-    struct ct_shape shape;
+    struct ct_shape shape; /* as people know it; held_shape is what a slice holds of it */
+    struct ct_shape held_shape;
+    struct ct_plan_split split;
     int range;         /* of the parameters (0), of the first, second ... moments; CT_PLAN_WHOLE:
                           a frozen parameter or a buffer, which every rank holds */
     size_t flat_bytes; /* its place in that range; of a frozen one among the parameters, of a buffer
                           among the buffers */
     size_t offset_bytes; /* in the arena of a rank that holds the range whole; of what is WHOLE in
                             this rank's */
-    size_t bytes;
+    size_t bytes;        /* of `shape` */
+    size_t held_bytes;   /* of held_shape: from flat_bytes on */
 };
 
 struct ct_plan {
     struct ct_plan_options options;
-    uint64_t seed;            /* of initial values and dropout */
-    struct ct_plan_list init; /* initial parameters; run once */
-    struct ct_plan_list step; /* a whole step: all micro-batches, reduction, update */
-    struct ct_plan_list eval; /* forward only, eval_rows rows */
+    struct ct_mesh mesh;        /* what is not sharded has replicas only */
+    struct ct_mesh_place place; /* of options.rank */
+    uint64_t seed;              /* of initial values and dropout */
+    struct ct_plan_list init;   /* initial parameters; run once */
+    struct ct_plan_list step;   /* a whole step: all micro-batches, reduction, update */
+    struct ct_plan_list eval;   /* forward only, eval_rows rows */
 
     struct ct_plan_tensor *tensors; /* parameters and buffers in the model's order, then moments */
     int tensor_count;
@@ -219,7 +237,7 @@ struct ct_plan {
     struct ct_plan_run *runs; /* from 0 to flat_bytes without a gap */
     int run_count;
 
-    int shards;             /* ranks that hold one copy together; 1: nothing is sharded */
+    int shards;             /* mesh.shards; 1: nothing is sharded */
     size_t flat_bytes;      /* of what learns, padding included; gradients and moments likewise */
     size_t frozen_bytes;    /* of the rest, which lies behind the parameters that learn */
     size_t buffer_bytes;    /* of the buffers, behind the parameters */
@@ -255,17 +273,14 @@ size_t ct_plan_offset(const struct ct_plan_list *list, int value);
  * what is all-reduced, (W - 1) / W of what is reduce-scattered or gathered. */
 double ct_plan_wire_bytes(const struct ct_plan *plan);
 
-/* How many ranks an op of this axis meets. */
-int ct_plan_axis_size(const struct ct_plan *plan, enum ct_axis axis);
-
-/* The bytes of the flat range that this rank holds of a bucket when it is sharded, and where these
- * lie in a sharded range. */
+/* The bytes of the flat range that ranks with the place `part` hold of a bucket when it is sharded,
+ * and where these lie in a sharded range. */
 struct ct_plan_part {
     size_t flat_bytes, shard_bytes; /* offsets */
     size_t bytes;
 };
 
-struct ct_plan_part ct_plan_part(const struct ct_plan *plan, int bucket, int rank);
+struct ct_plan_part ct_plan_part(const struct ct_plan *plan, int bucket, int part);
 
 /* The flat ranges of the state: 0 the parameters, then the moments. Whether a rank holds a part of
  * it only, and where it begins in the arena. */

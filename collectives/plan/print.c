@@ -79,7 +79,7 @@ static void print_talk(const struct ct_plan *plan, const struct ct_measure *meas
         if (measure->talk[axis].calls > 0)
             ct_buf_printf(buf, "  %-20s %d ranks, %" PRId64 " calls, %s, %s sent\n",
                           ct_axis_name((enum ct_axis)axis),
-                          ct_plan_axis_size(plan, (enum ct_axis)axis), measure->talk[axis].calls,
+                          ct_mesh_size(&plan->mesh, (enum ct_axis)axis), measure->talk[axis].calls,
                           ct_scale_bytes(measure->talk[axis].bytes, a),
                           ct_scale_bytes(measure->talk[axis].sent, b));
 }
@@ -95,10 +95,12 @@ int ct_plan_print(const struct ct_plan *plan, bool ops, struct ct_buf *buf, stru
         return code;
     ct_buf_printf(buf, "parameters   %" PRId64 " in %d tensors\n", measure.parameters,
                   plan->param_count);
-    ct_buf_printf(buf, "batch        %d ranks x %d micro-batches x %" PRId64 " rows\n", o->world,
-                  o->accumulation, o->micro_rows);
+    ct_buf_printf(buf, "batch        %d ranks x %d micro-batches x %" PRId64 " rows\n",
+                  ct_mesh_size(&plan->mesh, CT_AXIS_DATA), o->accumulation, o->micro_rows);
+    ct_buf_printf(buf, "mesh         %d stages x %d replicas x %d shards x %d slices\n",
+                  plan->mesh.stages, plan->mesh.replicas, plan->mesh.shards, plan->mesh.tensor);
     ct_buf_printf(buf, "sharding     %s, over %d ranks, %d copies\n", shard_names[o->shard],
-                  plan->shards, o->world / plan->shards);
+                  plan->shards, plan->mesh.replicas);
     print_memory(plan, &measure, buf);
     print_talk(plan, &measure, buf);
     print_buckets(plan, buf);

@@ -49,7 +49,6 @@ struct sharder {
     int *current;                 /* by bucket: its interval at the present op */
     struct target *targets;       /* by bucket */
     int *last_update;             /* by bucket: the op that changes its parameters last */
-    int last_sumsq;
 };
 
 /* ---- the flat ranges ------------------------------------------------------------------------ */
@@ -165,11 +164,8 @@ static void find_writers(struct sharder *s)
         s->targets[k] = (struct target){CT_NONE, CT_NONE, CT_NONE};
         s->last_update[k] = CT_NONE;
     }
-    s->last_sumsq = CT_NONE;
     for (int i = 0; i < s->from->op_count; i++) {
         const struct ct_program_op *op = &s->from->ops[i];
-        if (op->kind == CT_OP_SUMSQ)
-            s->last_sumsq = i;
         for (int k = 0; k < CT_OP_MAX_OUT; k++) {
             int bucket = bucket_of(s, op->out[k], s->written);
             if (op->stage != CT_STAGE_UPDATE && bucket != CT_NONE) {
@@ -262,7 +258,7 @@ static int whole_bucket(struct sharder *s, const char *what, int bucket)
 /* This rank's part of a bucket in the sharded range that is `root` in the old list. */
 static int own_part(struct sharder *s, int root, int bucket)
 {
-    struct ct_plan_part part = ct_plan_part(s->plan, bucket, s->plan->options.rank);
+    struct ct_plan_part part = ct_plan_part(s->plan, bucket, s->plan->place.part);
     bool sharded = is_sharded(s, &s->from->values[root]);
     size_t begin = sharded ? part.shard_bytes : part.flat_bytes;
 
@@ -340,7 +336,7 @@ static void fill_gaps(struct sharder *s, int bucket, int whole)
             ct_program_emit(s->to, fill);
         }
         if (!behind)
-            end = begin + s->plan->tensors[i].bytes;
+            end = begin + s->plan->tensors[i].held_bytes;
     }
 }
 
@@ -365,7 +361,7 @@ static void close_targets(struct sharder *s, int i)
             continue;
         int part = own_part(s, root_of_kind(s->from, s->written), k);
         if (first_values) {
-            struct ct_plan_part own = ct_plan_part(s->plan, k, s->plan->options.rank);
+            struct ct_plan_part own = ct_plan_part(s->plan, k, s->plan->place.part);
             size_t begin = own.flat_bytes - s->plan->buckets[k].offset_bytes;
             int slice =
                 flat_view(s, target->whole, (struct ct_range){begin, begin + own.bytes}, "own");
@@ -374,7 +370,7 @@ static void close_targets(struct sharder *s, int i)
         }
         s->to->stage = CT_STAGE_REDUCE;
         emit(s, CT_OP_REDUCE_SCATTER, CT_AXIS_SHARD, target->whole, part);
-        if (s->plan->options.replicas > 1)
+        if (s->plan->mesh.replicas > 1)
             emit(s, CT_OP_ALL_REDUCE, CT_AXIS_REPLICA, part, part);
     }
 }
@@ -389,7 +385,7 @@ struct piece {
 /* This rank's share of `range` within `bucket`; bytes 0 when it has none. */
 static struct piece piece_of(const struct sharder *s, int bucket, struct ct_range range)
 {
-    struct ct_plan_part part = ct_plan_part(s->plan, bucket, s->plan->options.rank);
+    struct ct_plan_part part = ct_plan_part(s->plan, bucket, s->plan->place.part);
     size_t begin = CT_MAX(range.begin, part.flat_bytes);
     size_t end = CT_MIN(range.end, part.flat_bytes + part.bytes);
 
@@ -490,10 +486,6 @@ static void update(struct sharder *s, int i)
         emit_piece(s, op, (struct piece){.bytes = 1}, true);
     else
         split(s, i, ct_plan_in_root(&s->from->values[flat]));
-    if (i == s->last_sumsq) {
-        int sumsq = s->map[op->out[0]];
-        emit(s, CT_OP_ALL_REDUCE, CT_AXIS_SHARD, sumsq, sumsq);
-    }
 }
 
 /* ---- the pass ------------------------------------------------------------------------------- */

@@ -9,6 +9,7 @@
 #include "collectives/plan/passes.h"
 
 #include "base/assert.h"
+#include "collectives/plan/pieces.h"
 
 /* The optimizers: their op, whether it reads the number of the update, and what their moments are
  * called in a checkpoint. */
@@ -137,14 +138,24 @@ static void update_average(struct ct_plan *plan, const struct ct_plan_flats *fla
     ct_program_emit(&plan->step.program, op);
 }
 
-int ct_plan_emit_update(struct ct_plan *plan, const struct ct_plan_flats *flats)
+/* The squared norm of the gradient, over all ranks that hold a part of it. */
+static void emit_norm(struct ct_plan *plan, const struct ct_plan_flats *flats)
 {
-    struct ct_program_op sumsq = ct_program_op(CT_OP_SUMSQ);
+    struct ct_program_op sumsq = ct_program_op(CT_OP_SUMSQ), sum = ct_program_op(CT_OP_ALL_REDUCE);
 
-    plan->step.program.stage = CT_STAGE_UPDATE;
     sumsq.in[0] = flats->grads;
     sumsq.out[0] = plan->step.io.sumsq;
     ct_program_emit(&plan->step.program, sumsq);
+    sum.in[0] = sum.out[0] = plan->step.io.sumsq;
+    sum.axis = CT_AXIS_COPY;
+    if (!ct_plan_holds_all(plan))
+        ct_program_emit(&plan->step.program, sum);
+}
+
+int ct_plan_emit_update(struct ct_plan *plan, const struct ct_plan_flats *flats)
+{
+    plan->step.program.stage = CT_STAGE_UPDATE;
+    emit_norm(plan, flats);
     int scale = emit_scale(plan);
     for (int i = 0; i < plan->run_count; i++)
         update_run(plan, &plan->runs[i], flats, scale);

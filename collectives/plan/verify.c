@@ -10,6 +10,7 @@
 #include "collectives/plan/passes.h"
 
 #include "base/assert.h"
+#include "collectives/plan/pieces.h"
 
 #include <stdlib.h>
 
@@ -122,7 +123,7 @@ static void paint_start(struct verifier *v)
             size_t begin = range.begin + tensor->flat_bytes;
             if (tensor->range == CT_PLAN_WHOLE)
                 continue;
-            paint(v, (struct ct_range){begin, begin + tensor->bytes}, CT_NONE, 0);
+            paint(v, (struct ct_range){begin, begin + tensor->held_bytes}, CT_NONE, 0);
         }
     }
 }
@@ -170,8 +171,12 @@ static bool any_owes(const struct verifier *v, int value, int debt, bool owes)
 static int axis_debt(enum ct_axis axis)
 {
     static const int debts[] = {[CT_AXIS_WORLD] = OWES_SUM,
+                                [CT_AXIS_DATA] = OWES_SUM,
                                 [CT_AXIS_SHARD] = OWES_SHARDS,
-                                [CT_AXIS_REPLICA] = OWES_REPLICAS};
+                                [CT_AXIS_REPLICA] = OWES_REPLICAS,
+                                [CT_AXIS_COPY] = OWES_SHARDS,
+                                [CT_AXIS_TENSOR] = 0,
+                                [CT_AXIS_STAGE] = 0};
 
     return debts[axis];
 }
@@ -182,13 +187,19 @@ static bool shares_root(const struct verifier *v, int value, int io)
     return io != CT_NONE && value_of(v, value)->root == value_of(v, io)->root;
 }
 
+/* Whether other ranks have other samples of the global batch. */
+static bool adds_up(const struct verifier *v)
+{
+    return ct_mesh_size(&v->plan->mesh, CT_AXIS_DATA) > 1;
+}
+
 /* Whether `value` is a temporary that the ranks add up: a sum over the global batch. */
 static bool is_total(const struct verifier *v, int value)
 {
     const struct ct_program *program = &v->list->program;
     const struct ct_value *t = value_of(v, value);
 
-    if (t->kind != CT_VALUE_TEMP || t->dtype != CT_F64 || v->plan->options.world == 1)
+    if (t->kind != CT_VALUE_TEMP || t->dtype != CT_F64 || !adds_up(v))
         return false;
     for (int i = 0; i < program->op_count; i++)
         if (program->ops[i].kind == CT_OP_ALL_REDUCE &&
@@ -204,10 +215,10 @@ static int fresh_debt(const struct verifier *v, const struct ct_program_op *op, 
 
     if (plan->options.world == 1 || v->list != &plan->step)
         return 0;
-    if (value_of(v, value)->kind == CT_VALUE_GRAD || shares_root(v, value, v->list->io.loss) ||
-        is_total(v, value))
+    if ((value_of(v, value)->kind == CT_VALUE_GRAD && adds_up(v)) ||
+        shares_root(v, value, v->list->io.loss) || is_total(v, value))
         return OWES_SUM;
-    if (shares_root(v, value, v->list->io.sumsq) && plan->shards > 1)
+    if (shares_root(v, value, v->list->io.sumsq) && !ct_plan_holds_all(plan))
         return OWES_SHARDS;
     if (value_of(v, value)->kind == CT_VALUE_PARAM && op->kind != CT_OP_ALL_GATHER &&
         plan->shards > 1 && !ct_plan_is_sharded(plan, 0))
@@ -230,7 +241,8 @@ static int check_read(const struct verifier *v, int op, int value)
 
     if (code != 0)
         return code;
-    if (o->kind == CT_OP_ALL_REDUCE && any_owes(v, value, axis_debt(o->axis), false))
+    if (o->kind == CT_OP_ALL_REDUCE && axis_debt(o->axis) != 0 &&
+        any_owes(v, value, axis_debt(o->axis), false))
         return ct_error_set(v->err, CT_EBUG, "op %d (%s) reduces '%s' a second time", op,
                             op_name(v, op), value_of(v, value)->name);
     bool total = is_total(v, value);
@@ -266,10 +278,10 @@ static bool is_own_part(const struct verifier *v, const struct ct_program_op *op
                         struct ct_range in, struct ct_range out)
 {
     size_t part = in.end - in.begin;
-    size_t index = (size_t)(v->plan->options.rank % v->plan->shards);
+    size_t index = (size_t)ct_mesh_index(&v->plan->mesh, op->axis, v->plan->options.rank);
 
     return op->kind == CT_OP_ALL_GATHER && in.begin == out.begin + index * part &&
-           out.end - out.begin == (size_t)v->plan->shards * part;
+           out.end - out.begin == (size_t)ct_mesh_size(&v->plan->mesh, op->axis) * part;
 }
 
 /* Outputs overlap nothing, except output 0 the input that the op may overwrite, and a gathered
@@ -312,7 +324,7 @@ static void write(struct verifier *v, const struct ct_program_op *op, int value)
     if (op->kind == CT_OP_ALL_REDUCE)
         settle(v, range, axis_debt(op->axis));
     else if (op->kind == CT_OP_REDUCE_SCATTER)
-        paint(v, range, root, v->plan->options.replicas > 1 ? OWES_REPLICAS : 0);
+        paint(v, range, root, v->plan->mesh.replicas > 1 ? OWES_REPLICAS : 0);
     else
         paint(v, range, root, fresh_debt(v, op, value));
 }

@@ -92,6 +92,8 @@ int ct_planner_options(const struct ct_config *cfg, struct ct_plan_options *ret,
     *ret = (struct ct_plan_options){
         .shard = ct_planner_shard(cfg),
         .replicas = (int)cfg->parallel.replicate,
+        .tensor = (int)cfg->parallel.tensor,
+        .stages = (int)cfg->parallel.pipeline,
         .prefetch = (int)cfg->parallel.prefetch,
         .bucket_bytes = (size_t)cfg->parallel.bucket_bytes,
         .first_bucket_bytes = (size_t)cfg->parallel.first_bucket_bytes,

@@ -4,7 +4,7 @@
  * name of its key; the place is where that key was set. A rule is passed over when a key that it
  * looks at has been complained about already; rules about training, when there is no whole YAML
  * file. */
-#include "config/loader.h"
+#include "config/checks.h"
 
 #include "base/assert.h"
 #include "base/signals.h"
@@ -14,13 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct rule {
-    size_t member; /* offset of the key that is to blame */
-    size_t other;  /* of the other key that the rule looks at, or the same */
-    bool training;
-    bool (*broken)(const struct ct_config *cfg, const void *member, struct ct_buf *why);
-};
 
 /* ---- launch --------------------------------------------------------------------------------- */
 
@@ -457,45 +450,11 @@ static bool plateau_without_evaluation(const struct ct_config *cfg, const void *
     return cfg->schedule.type == CT_CONFIG_SCHEDULE_PLATEAU && !source_wanted(cfg, &cfg->data.eval);
 }
 
-static bool shard_without_fsdp(const struct ct_config *cfg, const void *member, struct ct_buf *why)
-{
-    (void)ct_buf_puts(why, "is for fsdp; set parallel.strategy to fsdp, or leave it out");
-    return *(const enum ct_config_shard *)member != CT_CONFIG_SHARD_FULL &&
-           cfg->parallel.strategy != CT_CONFIG_STRATEGY_FSDP;
-}
-
-static bool copies_of_nothing(const struct ct_config *cfg, const void *member, struct ct_buf *why)
-{
-    (void)ct_buf_printf(why,
-                        "is %" PRId64 ", but with ddp every worker holds a copy; set "
-                        "parallel.strategy to zero1 or fsdp, or leave it out",
-                        *(const int64_t *)member);
-    return *(const int64_t *)member > 1 && cfg->parallel.strategy == CT_CONFIG_STRATEGY_DDP;
-}
-
-static bool replicas_of_parts(const struct ct_config *cfg, const void *member, struct ct_buf *why)
-{
-    bool sharded = cfg->parallel.strategy == CT_CONFIG_STRATEGY_ZERO1 ||
-                   (cfg->parallel.strategy == CT_CONFIG_STRATEGY_FSDP &&
-                    cfg->parallel.shard != CT_CONFIG_SHARD_NONE);
-
-    (void)ct_buf_puts(why, "compares whole states, and with zero1 and fsdp no worker has one; use "
-                           "ddp, or leave it out");
-    return *(const int64_t *)member > 0 && sharded;
-}
-
-static bool average_apart(const struct ct_config *cfg, const void *member, struct ct_buf *why)
-{
-    (void)ct_buf_puts(why, "is not for zero1, where a worker holds all parameters but a part of "
-                           "their average; set parallel.strategy to fsdp or ddp");
-    return *(const bool *)member && cfg->parallel.strategy == CT_CONFIG_STRATEGY_ZERO1;
-}
-
 /* ---- the table ------------------------------------------------------------------------------ */
 
 #define AT(member) offsetof(struct ct_config, member)
 
-static const struct rule rules[] = {
+static const struct ct_config_rule rules[] = {
     {AT(launch.nnodes), AT(launch.nnodes), false, min_above_max},
     {AT(launch.nnodes), AT(launch.rdzv_endpoint), false, no_meeting_place},
     {AT(launch.nproc_per_node), AT(launch.nproc_per_node), false, bad_worker_count},
@@ -539,10 +498,6 @@ static const struct rule rules[] = {
     {AT(optim.lr_factors), AT(optim.lr_factors), true, bad_factor},
     {AT(optim.no_decay), AT(optim.no_decay), true, misplaced_word},
     {AT(eval.ema), AT(optim.ema), true, no_average},
-    {AT(parallel.shard), AT(parallel.strategy), true, shard_without_fsdp},
-    {AT(parallel.replicate), AT(parallel.strategy), true, copies_of_nothing},
-    {AT(eval.ema), AT(parallel.strategy), true, average_apart},
-    {AT(check.replicas), AT(parallel.strategy), true, replicas_of_parts},
     {AT(train.epochs), AT(train.steps), true, nothing_to_train},
     {AT(schedule.warmup), AT(train.steps), true, warmup_too_long},
     {AT(schedule.decay), AT(train.steps), true, decay_too_long},
@@ -563,7 +518,7 @@ static void note_unused(struct ct_config_loader *loader)
 }
 
 /* Whether the rule can be looked at: both keys have values that their users meant. */
-static bool applies(const struct ct_config_loader *loader, const struct rule *rule)
+static bool applies(const struct ct_config_loader *loader, const struct ct_config_rule *rule)
 {
     const char *cfg = (const char *)loader->cfg;
     const struct ct_config_key *key = ct_config_key_of(loader->cfg, cfg + rule->member);
@@ -574,27 +529,38 @@ static bool applies(const struct ct_config_loader *loader, const struct rule *ru
     return !loader->failed[ct_config_key_index(key)] && !loader->failed[ct_config_key_index(other)];
 }
 
-void ct_config_check(struct ct_config_loader *loader)
+/* The rules of one table. */
+static void check_all(struct ct_config_loader *loader, const struct ct_config_rules *table,
+                      bool wrong)
 {
     const struct ct_config *cfg = loader->cfg;
-    bool wrong = loader->errs->count > 0;
     struct ct_buf why;
 
-    note_unused(loader);
     ct_buf_init(&why, 0);
-    for (size_t i = 0; i < CT_COUNT(rules); i++) {
-        const void *member = (const char *)cfg + rules[i].member;
+    for (size_t i = 0; i < table->count; i++) {
+        const struct ct_config_rule *rule = &table->rules[i];
+        const void *member = (const char *)cfg + rule->member;
         struct ct_config_origin origin = *ct_config_origin(cfg, member);
 
         ct_buf_clear(&why);
-        if (!applies(loader, &rules[i]) || !rules[i].broken(cfg, member, &why))
+        if (!applies(loader, rule) || !rule->broken(cfg, member, &why))
             continue;
         if (origin.layer == CT_CONFIG_DEFAULT && wrong)
             continue;
-        if (origin.layer == CT_CONFIG_DEFAULT && rules[i].training)
+        if (origin.layer == CT_CONFIG_DEFAULT && rule->training)
             origin = (struct ct_config_origin){.layer = CT_CONFIG_FILE, .name = cfg->command.file};
         ct_config_complain(loader, &origin, ct_config_key_of(cfg, member)->path, "%s",
                            ct_buf_str(&why));
     }
     ct_buf_deinit(&why);
+}
+
+void ct_config_check(struct ct_config_loader *loader)
+{
+    const struct ct_config_rules tables[] = {{rules, CT_COUNT(rules)}, ct_config_parallel_rules};
+    bool wrong = loader->errs->count > 0;
+
+    note_unused(loader);
+    for (size_t i = 0; i < CT_COUNT(tables); i++)
+        check_all(loader, &tables[i], wrong);
 }

@@ -119,26 +119,33 @@ static int add_forward(struct ct_builder *b, const struct ct_model_spec *spec, s
     }
 }
 
-static void add_backward(struct ct_model *model)
+/* The failure of the program so far as the caller's. */
+static int tell(const struct ct_model *model, struct ct_error *err)
+{
+    const struct ct_error *error = &model->program.error;
+
+    return error->code == 0 ? 0 : ct_error_set(err, error->code, "model: %s", error->text);
+}
+
+int ct_model_build_backward(struct ct_model *model, struct ct_error *err)
 {
     struct ct_program *program = &model->program;
     size_t count = (size_t)model->param_count;
     struct ct_grad_pair *pairs = ct_arena_array(&program->arena, CT_MAX(count, 1), sizeof *pairs);
 
-    if (pairs == NULL) {
-        ct_error_set(&program->error, CT_ENOMEM, "no memory for %zu gradients", count);
-        return;
-    }
+    if (pairs == NULL)
+        return ct_error_set(err, CT_ENOMEM, "no memory for %zu gradients", count);
     int learned = 0;
     for (size_t i = 0; i < count; i++)
         if (model->params[i].grad != CT_NONE)
             pairs[learned++] = (struct ct_grad_pair){model->params[i].value, model->params[i].grad};
     program->stage = CT_STAGE_BACKWARD;
     ct_program_backward(program, model->loss, model->inv_valid, pairs, learned);
+    return tell(model, err);
 }
 
-int ct_model_build(struct ct_model *model, const struct ct_model_spec *spec, int64_t rows,
-                   struct ct_error *err)
+int ct_model_build_forward(struct ct_model *model, const struct ct_model_spec *spec, int64_t rows,
+                           struct ct_error *err)
 {
     struct ct_program *program = &model->program;
     struct ct_builder b = {.model = model,
@@ -165,11 +172,16 @@ int ct_model_build(struct ct_model *model, const struct ct_model_spec *spec, int
         return ct_error_set(err, CT_EUSAGE, "the model has no %s",
                             model->x == CT_NONE ? "input" : "loss");
     model->forward_count = program->op_count;
-    if (program->error.code == 0 && !b.evaluation)
-        add_backward(model);
-    if (program->error.code != 0)
-        return ct_error_set(err, program->error.code, "model: %s", program->error.text);
-    return 0;
+    return tell(model, err);
+}
+
+int ct_model_build(struct ct_model *model, const struct ct_model_spec *spec, int64_t rows,
+                   struct ct_error *err)
+{
+    int code = ct_model_build_forward(model, spec, rows, err);
+    bool forward = spec->evaluation || spec->decoding;
+
+    return code == 0 && !forward ? ct_model_build_backward(model, err) : code;
 }
 
 void ct_model_deinit(struct ct_model *model)

@@ -124,6 +124,14 @@ uint64_t ct_model_key(uint64_t seed, const char *name);
  * is the caller's: ct_model_deinit, also after a failure. */
 int ct_model_build(struct ct_model *model, const struct ct_model_spec *spec, int64_t rows,
                    struct ct_error *err);
+
+/* The same in two halves, for who edits the forward pass before it is differentiated: the ops of
+ * the forward pass, then, unless it is for an evaluation, those of the backward pass behind them.
+ * Whoever adds or removes forward ops keeps forward_count. */
+int ct_model_build_forward(struct ct_model *model, const struct ct_model_spec *spec, int64_t rows,
+                           struct ct_error *err);
+int ct_model_build_backward(struct ct_model *model, struct ct_error *err);
+
 void ct_model_deinit(struct ct_model *model);
 
 #endif

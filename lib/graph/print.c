@@ -20,7 +20,10 @@ static const char *const stage_names[] = {
 _Static_assert(CT_COUNT(stage_names) == CT_STAGE_COUNT, "a name for every stage");
 
 static const char *const axis_names[] = {
-    [CT_AXIS_WORLD] = "world", [CT_AXIS_SHARD] = "shard", [CT_AXIS_REPLICA] = "replica"};
+    [CT_AXIS_WORLD] = "world",     [CT_AXIS_DATA] = "data",     [CT_AXIS_SHARD] = "shard",
+    [CT_AXIS_REPLICA] = "replica", [CT_AXIS_TENSOR] = "tensor", [CT_AXIS_STAGE] = "stage",
+    [CT_AXIS_COPY] = "copy",
+};
 _Static_assert(CT_COUNT(axis_names) == CT_AXIS_COUNT, "a name for every axis");
 
 const char *ct_value_kind_name(enum ct_value_kind kind)

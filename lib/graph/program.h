@@ -65,8 +65,12 @@ enum ct_stage {
 /* Among which ranks a communication op runs. */
 enum ct_axis {
     CT_AXIS_WORLD,   /* all */
-    CT_AXIS_SHARD,   /* those that hold one copy of the state together */
+    CT_AXIS_DATA,    /* those that do the same with other samples: shards and their replicas */
+    CT_AXIS_SHARD,   /* those that hold one state together, each a part of every tensor */
     CT_AXIS_REPLICA, /* those that hold the same part of it */
+    CT_AXIS_TENSOR,  /* those that compute a layer together */
+    CT_AXIS_STAGE,   /* those that hold a model's layers one behind the other */
+    CT_AXIS_COPY,    /* all that hold one copy of the model together: stages, parts and slices */
     CT_AXIS_COUNT
 };
 
@@ -158,7 +162,7 @@ void ct_program_print(const struct ct_program *program, struct ct_buf *buf);
 const char *ct_value_kind_name(enum ct_value_kind kind);
 const char *ct_stage_name(enum ct_stage stage);
 
-/* "world", "shard", "replica" */
+/* "world", "data", "shard", ... */
 const char *ct_axis_name(enum ct_axis axis);
 
 #endif

@@ -1,4 +1,4 @@
-/* A state that ranks hold in parts (parallel.strategy zero1 and fsdp): what else they then do
+/* A state that ranks hold in parts (zero1, fsdp, slices of a mesh, stages): what else they then do
  * together.
  *
  *   save     rank 0 decides, all give their parts, rank 0 writes

@@ -44,20 +44,35 @@ static void set_schedule(struct ct_worker *worker)
                                             .every = every};
 }
 
+/* Ranks that see different samples: how many there are, and which of them this one is. */
+static void data_place(const struct ct_worker *worker, uint32_t *ret_count, uint32_t *ret_index)
+{
+    *ret_count = (uint32_t)ct_mesh_size(&worker->mesh, CT_AXIS_DATA);
+    *ret_index = (uint32_t)ct_mesh_index(&worker->mesh, CT_AXIS_DATA, worker->me->rank);
+}
+
 static int set_batches(struct ct_worker *worker, struct ct_error *err)
 {
     const struct ct_config *cfg = worker->cfg;
-    uint32_t world = (uint32_t)worker->me->world, rank = (uint32_t)worker->me->rank;
-    int code = ct_batch_plan(&worker->batch, (uint32_t)cfg->batch.global,
-                             (uint32_t)cfg->batch.micro, world, err);
+    const struct ct_mesh wanted = {.stages = (int)cfg->parallel.pipeline,
+                                   .replicas = (int)cfg->parallel.replicate,
+                                   .tensor = (int)cfg->parallel.tensor};
+    uint32_t count, index;
+    int code = ct_mesh_init(&worker->mesh, worker->me->world, &wanted, err);
 
+    if (code != 0)
+        return code;
+    data_place(worker, &count, &index);
+    code = ct_batch_plan(&worker->batch, (uint32_t)cfg->batch.global, (uint32_t)cfg->batch.micro,
+                         count, err);
     if (code != 0)
         return code;
     worker->sampler = (struct ct_sampler){.rows = worker->train.rows,
                                           .seed = (uint64_t)cfg->seed,
                                           .global_batch = worker->batch.global,
                                           .shuffle = true};
-    worker->share = (struct ct_share){rank, world, worker->batch.accumulation, worker->batch.micro};
+    worker->share =
+        (struct ct_share){index, count, worker->batch.accumulation, worker->batch.micro};
     worker->save_every = cfg->checkpoint.every;
     worker->steps = cfg->train.steps > 0
                         ? (uint64_t)cfg->train.steps
@@ -68,16 +83,17 @@ static int set_batches(struct ct_worker *worker, struct ct_error *err)
 
 static int set_evaluation(struct ct_worker *worker, struct ct_error *err)
 {
-    uint32_t world = (uint32_t)worker->me->world;
+    uint32_t count, index;
     size_t rows = worker->eval.rows;
 
     if (rows == 0)
         return 0;
+    data_place(worker, &count, &index);
     size_t most = (size_t)ct_planner_eval_rows((int64_t)worker->eval.labels_per_row);
-    uint32_t each = (uint32_t)CT_MIN((rows + world - 1) / world, most);
+    uint32_t each = (uint32_t)CT_MIN((rows + count - 1) / count, most);
     worker->eval_sampler =
-        (struct ct_sampler){.rows = rows, .global_batch = (uint64_t)each * world};
-    worker->eval_share = (struct ct_share){(uint32_t)worker->me->rank, world, 1, each};
+        (struct ct_sampler){.rows = rows, .global_batch = (uint64_t)each * count};
+    worker->eval_share = (struct ct_share){index, count, 1, each};
     worker->eval_buffer = (struct ct_batch_buffer){
         .x = calloc((size_t)each * worker->eval.width, sizeof(float)),
         .labels = calloc((size_t)each * worker->eval.labels_per_row, sizeof(int32_t))};
@@ -123,7 +139,7 @@ static void warn_of_other_bits(const struct ct_worker *worker)
             worker->log, CT_LOG_WARN, "invariant",
             "each of %d ranks adds up %u micro-batches a step, no power of two: the bits are "
             "not those of other numbers of ranks; choose another batch.micro or world",
-            worker->me->world, count);
+            ct_mesh_size(&worker->mesh, CT_AXIS_DATA), count);
 }
 
 static int join_group(struct ct_worker *worker, struct ct_error *err)

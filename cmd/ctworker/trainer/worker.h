@@ -50,6 +50,7 @@ struct ct_worker {
     struct ct_device *device;
 
     /* of a round (round.h) */
+    struct ct_mesh mesh; /* who does what; samples are shared out along CT_AXIS_DATA */
     struct ct_batch_plan batch;
     struct ct_sampler sampler, eval_sampler;
     struct ct_share share, eval_share;

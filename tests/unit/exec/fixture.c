@@ -180,7 +180,7 @@ static void keep_results(struct run *run, struct rig *rig, int rank)
 static void train(struct run *run, struct ct_job *job, struct ct_group *group, int rank)
 {
     const struct ct_plan_options *o = &run->options;
-    int64_t mine = o->accumulation * o->micro_rows, global = mine * o->world;
+    int64_t mine = o->accumulation * o->micro_rows;
     int64_t each = sample_labels(&run->spec);
     void *x = calloc((size_t)(mine * sample_inputs(&run->spec)), ct_dtype_size(run->spec.dtype));
     int32_t *labels = calloc((size_t)(mine * each), sizeof *labels);
@@ -193,6 +193,8 @@ static void train(struct run *run, struct ct_job *job, struct ct_group *group, i
         local.exec = (struct ct_exec_options){0};
     local.exec.job = run->symmetric ? job : NULL;
     rig_init(&rig, &local, group);
+    int64_t global = mine * ct_mesh_size(&rig.plan.mesh, CT_AXIS_DATA);
+    int64_t first = mine * ct_mesh_index(&rig.plan.mesh, CT_AXIS_DATA, rank);
     for (int step = 0; step < run->steps; step++) {
         struct ct_exec_step args = {.x = x,
                                     .labels = labels,
@@ -201,11 +203,11 @@ static void train(struct run *run, struct ct_job *job, struct ct_group *group, i
                                     .update = (uint64_t)step + 1};
         struct ct_exec_result result;
         struct ct_error err = {0};
-        fill_rows(&run->spec, step * global + rank * mine, mine, x, labels);
+        fill_rows(&run->spec, step * global + first, mine, x, labels);
         if (run->poisoned == step + 1 && rank == o->world - 1)
             ((float *)x)[0] = NAN;
         for (int64_t i = 0; i < mine * each; i++)
-            if (rank * mine + i / each >= global - run->masked)
+            if (first + i / each >= global - run->masked)
                 labels[i] = -1;
         cr_assert_eq(ct_exec_step(rig.exec, &args, &result, &err), 0, "%s", err.text);
         if (rank == 0) {

@@ -1,0 +1,54 @@
+/* The mesh: who of the world works with whom, and at what. Pure arithmetic.
+ *
+ *     rank = ((stage * replicas + replica) * shards + part) * tensor + slice
+ *
+ *              a sample's way through the layers  -------->   stages
+ *     stage 0  [ slice 0 | slice 1 ]  part 0  .- replica 0    of one layer: slices
+ *              [ slice 0 | slice 1 ]  part 1  |               of what is held between steps: parts
+ *              [ slice 0 | slice 1 ]  part 0  .- replica 1    the same again: replicas
+ *              [ slice 0 | slice 1 ]  part 1
+ *     stage 1  ...
+ *
+ * Slices talk most, so they are neighbours. Parts and replicas see other samples than each other;
+ * slices and stages share theirs: a batch is cut by the index along CT_AXIS_DATA, never by rank.
+ * An axis cuts the world into groups: those ranks that differ in its coordinates alone. */
+#ifndef CT_PLAN_MESH_H
+#define CT_PLAN_MESH_H
+
+#include "base/error.h"
+#include "graph/program.h"
+
+#include <stdbool.h>
+
+/* How many there are of each; all >= 1. */
+struct ct_mesh {
+    int stages, replicas, shards, tensor;
+};
+
+/* Where a rank stands; each from 0. */
+struct ct_mesh_place {
+    int stage, replica, part, slice;
+};
+
+/* Share `world` >= 1 ranks out: as many stages, replicas and slices as `wanted` says (0 is 1), the
+ * rest are shards. CT_ECONFIG with the keys and numbers when they do not divide the world. */
+int ct_mesh_init(struct ct_mesh *ret_mesh, int world, const struct ct_mesh *wanted,
+                 struct ct_error *err);
+
+/* All ranks of the mesh. */
+int ct_mesh_world(const struct ct_mesh *mesh);
+
+struct ct_mesh_place ct_mesh_place(const struct ct_mesh *mesh, int rank);
+
+/* How many ranks a group of the axis has, which of these `rank` is, and which group that is. */
+int ct_mesh_size(const struct ct_mesh *mesh, enum ct_axis axis);
+int ct_mesh_index(const struct ct_mesh *mesh, enum ct_axis axis, int rank);
+int ct_mesh_group(const struct ct_mesh *mesh, enum ct_axis axis, int rank);
+
+/* The rank that has number `index` in `rank`'s group of the axis. */
+int ct_mesh_member(const struct ct_mesh *mesh, enum ct_axis axis, int rank, int index);
+
+/* Whether the groups of two axes are the same ranks. */
+bool ct_mesh_same(const struct ct_mesh *mesh, enum ct_axis a, enum ct_axis b);
+
+#endif

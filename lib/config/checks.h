@@ -1,0 +1,25 @@
+/* Rules about more than one key: tables that ct_config_check walks. Inside of lib/config only. */
+#ifndef CT_CONFIG_CHECKS_H
+#define CT_CONFIG_CHECKS_H
+
+#include "config/loader.h"
+
+#include <stddef.h>
+
+struct ct_config_rule {
+    size_t member; /* offset of the key that is to blame */
+    size_t other;  /* of the other key that the rule looks at, or the same */
+    bool training; /* it is about training: looked at when there is a whole YAML file */
+    /* Writes, broken or not, the end of a sentence that begins with the name of its key. */
+    bool (*broken)(const struct ct_config *cfg, const void *member, struct ct_buf *why);
+};
+
+struct ct_config_rules {
+    const struct ct_config_rule *rules;
+    size_t count;
+};
+
+/* How workers share the work: checks_parallel.c. */
+extern const struct ct_config_rules ct_config_parallel_rules;
+
+#endif
