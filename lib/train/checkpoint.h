@@ -7,7 +7,8 @@
  *       optim.safetensors         the optimizer's state ("exp_avg.fc1.weight", ...)
  *       ema.safetensors           the average of the parameters, when there is one
  *
- * Saving writes DIR/step_00000120.tmp, flushes every file and the directory, and renames it.
+ * Saving writes DIR/step_00000120.<generation>.tmp, flushes every file and the directory, and
+ * renames it; checkpoint_parts.h is the same by several processes together.
  * Publishing replaces `latest`, and only then removes what is to be kept no longer. A crash
  * or a full disk at any point leaves the older checkpoints as they were. Loading checks sizes and
  * checksums before a single tensor is changed.
@@ -16,7 +17,8 @@
  * up until a later round took its place (a higher generation) neither replaces a folder nor moves
  * `latest`.
  *
- * The checksum of a file is XXH3-64 chained over blocks of 1 MiB. */
+ * The checksum of a file is its CRC32C, which can be put together from parts. Version 1 had
+ * XXH3-64, chained over blocks of 1 MiB; it is still read. */
 #ifndef CT_TRAIN_CHECKPOINT_H
 #define CT_TRAIN_CHECKPOINT_H
 
@@ -27,7 +29,9 @@
 #include <stdbool.h>
 
 /* The version of state.json that is written; a higher one is refused. */
-#define CT_CKPT_VERSION 1
+#define CT_CKPT_VERSION 2
+
+enum { CT_CKPT_MAX_FILES = 8 };
 
 /* What state.json holds besides the files. */
 struct ct_ckpt_state {

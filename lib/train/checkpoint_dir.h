@@ -6,17 +6,17 @@
 
 #define CT_CKPT_LATEST "latest"
 #define CT_CKPT_STATE "state.json"
-#define CT_CKPT_BLOCK ((size_t)1 << 20) /* what the checksum is chained over */
-#define CT_CKPT_MAX_FILES 8
+#define CT_CKPT_BLOCK ((size_t)1 << 20) /* what is read, written and summed up at once */
 
 /* A file's entry in state.json. */
 struct ct_ckpt_sum {
     char name[64];
     uint64_t bytes;
-    uint64_t xxh3;
+    uint64_t value; /* CRC32C; of version 1 XXH3 */
 };
 
 struct ct_ckpt_sums {
+    uint64_t version; /* of state.json */
     struct ct_ckpt_sum files[CT_CKPT_MAX_FILES];
     size_t count;
 };
@@ -33,6 +33,18 @@ int ct_ckpt_list(const char *dir, uint64_t **ret_steps, size_t *ret_count);
 
 /* dir/name into `path`; CT_EUSAGE when it is too long. */
 int ct_ckpt_join(char path[PATH_MAX], const char *dir, const char *name, struct ct_error *err);
+
+/* The folder that `save` is written to before it gets its name. */
+int ct_ckpt_temporary(const struct ct_ckpt_save *save, char folder[PATH_MAX], struct ct_error *err);
+
+/* Write state.json into `folder`, flushed with the folder. 0 or a negative code. */
+int ct_ckpt_state_write(const char *folder, const struct ct_ckpt_state *state,
+                        const struct ct_ckpt_sums *sums);
+
+/* Put `temporary` in the place of `path`. An older checkpoint of the same step is exchanged and
+ * then removed; where the file system cannot exchange, it is removed first. CT_EFENCED when a later
+ * round wrote the one that is there, else 0 or a negative code. */
+int ct_ckpt_settle(const char *temporary, const char *path, const struct ct_ckpt_state *mine);
 
 /* state.json as text. Its last member is the checksum of all bytes before it. */
 int ct_ckpt_state_print(struct ct_buf *buf, const struct ct_ckpt_state *state,

@@ -1,102 +1,43 @@
-/* Saving a checkpoint; see checkpoint.h.
+/* Saving and publishing; see checkpoint.h.
  *
- *   save      DIR/step_N.tmp/  files, each written through a block and flushed | state.json | fsync
- *             rename to DIR/step_N | fsync DIR
- *   publish   replace DIR/latest | remove what is older than `keep`
+ *   save      by one process: begin, write, end of checkpoint_parts.h
+ *   publish   replace DIR/latest | remove what is older than `keep` and what was never ended
  *
- * Any failure before the rename removes step_N.tmp and touches nothing else. */
+ * Any failure before the rename removes the temporary folder and touches nothing else. */
 #include "train/checkpoint.h"
 
 #include "base/assert.h"
 #include "base/fs.h"
-#include "base/hash.h"
-#include "base/rng.h"
 #include "base/str.h"
 #include "train/checkpoint_dir.h"
+#include "train/checkpoint_parts.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-/* A file being written: bytes gather in a block, which is hashed and written when full. */
-struct writer {
-    int fd;
-    char *block; /* CT_CKPT_BLOCK bytes */
-    size_t used;
-    uint64_t bytes;
-    uint64_t xxh3;
-};
+static const char temporary_end[] = ".tmp";
 
-static int flush_block(struct writer *writer)
+int ct_ckpt_temporary(const struct ct_ckpt_save *save, char folder[PATH_MAX], struct ct_error *err)
 {
-    if (writer->used == 0)
-        return 0;
-    writer->xxh3 = ct_hash64(writer->block, writer->used, writer->xxh3);
-    writer->bytes += writer->used;
-    int code = ct_fs_write_all(writer->fd, writer->block, writer->used);
-    writer->used = 0;
-    return code;
+    char name[32];
+
+    ct_ckpt_name(save->state.step, name);
+    int length = snprintf(folder, PATH_MAX, "%s/%s.%" PRIu64 "%s", save->dir, name,
+                          save->state.generation, temporary_end);
+    if (length < 0 || length >= PATH_MAX)
+        return ct_error_set(err, CT_EUSAGE, "checkpoint path %.64s...: longer than %d bytes",
+                            save->dir, PATH_MAX);
+    return 0;
 }
 
-static int put(struct writer *writer, const void *data, uint64_t size)
-{
-    int code = 0;
-
-    for (uint64_t done = 0; code == 0 && done < size;) {
-        size_t part = (size_t)CT_MIN(size - done, (uint64_t)(CT_CKPT_BLOCK - writer->used));
-        memcpy(writer->block + writer->used, (const char *)data + done, part);
-        writer->used += part;
-        done += part;
-        if (writer->used == CT_CKPT_BLOCK)
-            code = flush_block(writer);
-    }
-    return code;
-}
-
-static int put_tensors(struct writer *writer, const struct ct_ckpt_file *file)
-{
-    static const char *const metadata[] = {"format", "ctrun", NULL};
-    struct ct_buf head;
-
-    ct_buf_init(&head, 0);
-    int code = ct_st_header(&head, file->tensors, file->count, metadata);
-    if (code == 0)
-        code = put(writer, head.data, head.size);
-    ct_buf_deinit(&head);
-    for (size_t i = 0; code == 0 && i < file->count; i++)
-        code = put(writer, file->tensors[i].data, ct_st_bytes(&file->tensors[i]));
-    return code != 0 ? code : flush_block(writer);
-}
-
-/* Write one file of the folder and note its sum. 0 or a negative code. */
-static int write_file(const char *folder, const struct ct_ckpt_file *file, char *block,
-                      struct ct_ckpt_sum *sum)
-{
-    char path[PATH_MAX];
-    struct writer writer = {.block = block};
-
-    if (ct_ckpt_join(path, folder, file->name, NULL) != 0 ||
-        !ct_str_copy(sum->name, sizeof sum->name, file->name))
-        return -ENAMETOOLONG;
-    writer.fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (writer.fd < 0)
-        return -errno;
-    int code = put_tensors(&writer, file);
-    if (code == 0 && fsync(writer.fd) != 0)
-        code = -errno;
-    if (close(writer.fd) != 0 && code == 0)
-        code = -errno;
-    sum->bytes = writer.bytes;
-    sum->xxh3 = writer.xxh3;
-    return code;
-}
-
-static int write_state(const char *folder, const struct ct_ckpt_state *state,
-                       const struct ct_ckpt_sums *sums)
+int ct_ckpt_state_write(const char *folder, const struct ct_ckpt_state *state,
+                        const struct ct_ckpt_sums *sums)
 {
     char path[PATH_MAX];
     struct ct_buf text;
@@ -119,40 +60,17 @@ static int write_state(const char *folder, const struct ct_ckpt_state *state,
     return code != 0 ? code : ct_fs_sync_parent(path);
 }
 
-/* Everything inside `folder`, on disk when this returns 0. */
-static int write_folder(const struct ct_ckpt_save *save, const char *folder, uint64_t *ret_digest)
-{
-    struct ct_ckpt_sums sums = {0};
-    char *block = malloc(CT_CKPT_BLOCK);
-    int code = block != NULL ? 0 : CT_ENOMEM;
-
-    CT_ASSERT(save->file_count <= CT_CKPT_MAX_FILES);
-    if (code == 0 && mkdir(folder, 0755) != 0)
-        code = -errno;
-    for (; code == 0 && sums.count < save->file_count; sums.count++)
-        code = write_file(folder, &save->files[sums.count], block, &sums.files[sums.count]);
-    if (code == 0)
-        code = write_state(folder, &save->state, &sums);
-    for (size_t i = 0; i < sums.count; i++)
-        *ret_digest = ct_mix64(*ret_digest ^ sums.files[i].xxh3);
-    free(block);
-    return code;
-}
-
 /* Did a later round of the same run write the checkpoint at `path`? */
 static bool is_later(const char *path, const struct ct_ckpt_state *mine)
 {
     struct ct_ckpt_state theirs;
-    struct ct_ckpt_sums sums = {0};
+    struct ct_ckpt_sums sums = {.count = 0};
 
     return ct_ckpt_state_read(&theirs, &sums, path, NULL) == 0 &&
            theirs.generation > mine->generation && strcmp(theirs.run_id, mine->run_id) == 0;
 }
 
-/* Put `temporary` in the place of `path`. An older checkpoint of the same step is exchanged and
- * then removed; where the file system cannot exchange, it is removed first. */
-static int move_into_place(const char *temporary, const char *path,
-                           const struct ct_ckpt_state *mine)
+int ct_ckpt_settle(const char *temporary, const char *path, const struct ct_ckpt_state *mine)
 {
     if (rename(temporary, path) == 0)
         return ct_fs_sync_parent(path);
@@ -170,6 +88,56 @@ static int move_into_place(const char *temporary, const char *path,
     }
     return code != 0 ? code : ct_fs_sync_parent(path);
 }
+
+/* ---- by one process -------------------------------------------------------------------------- */
+
+/* Every tensor as a part; they belong to the caller. */
+static int list_parts(const struct ct_ckpt_save *save, const struct ct_ckpt_places *places,
+                      struct ct_ckpt_part **ret_parts, size_t *ret_count)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < save->file_count; i++)
+        count += save->files[i].count;
+    *ret_parts = calloc(count + 1, sizeof **ret_parts);
+    if (*ret_parts == NULL)
+        return CT_ENOMEM;
+    *ret_count = 0;
+    for (size_t i = 0; i < save->file_count; i++)
+        for (size_t k = 0; k < save->files[i].count; k++) {
+            const struct ct_st_tensor *tensor = &save->files[i].tensors[k];
+            (*ret_parts)[(*ret_count)++] =
+                (struct ct_ckpt_part){i, places->at[i][k], ct_st_bytes(tensor), tensor->data};
+        }
+    return 0;
+}
+
+int ct_ckpt_save(const struct ct_ckpt_save *save, uint64_t *ret_digest, struct ct_error *err)
+{
+    struct ct_ckpt_places places;
+    struct ct_ckpt_shares shares;
+    struct ct_ckpt_part *parts = NULL;
+    size_t count = 0;
+    struct ct_error why = {0};
+    int code = ct_ckpt_place(&places, save->files, save->file_count, err);
+
+    if (code != 0)
+        return code;
+    code = ct_ckpt_begin(save, &shares, err);
+    if (code == 0) {
+        if (list_parts(save, &places, &parts, &count) != 0)
+            code = ct_error_set(&why, CT_ENOMEM, "out of memory");
+        else
+            code = ct_ckpt_write(save, &places, parts, count, NULL, &shares, &why);
+        code = code != 0 ? ct_ckpt_abandon(save, why.text, err)
+                         : ct_ckpt_end(save, &places, &shares, ret_digest, err);
+    }
+    free(parts);
+    ct_ckpt_places_deinit(&places);
+    return code;
+}
+
+/* ---- publishing ------------------------------------------------------------------------------ */
 
 /* Remove all but the newest `keep` of the checkpoints up to that of `save`, and those of every
  * keep_every-th step. Later ones, which a run that was rolled back left behind, are not this run's
@@ -194,45 +162,38 @@ static void prune(const struct ct_ckpt_save *save)
     free(steps);
 }
 
-/* The sentence of a save that failed: what, why, and what is still there. */
-static int refuse(const char *dir, const char *path, int code, struct ct_error *err)
+/* Is `name` a temporary folder of a step up to that of `mine`, of its round or an older one? */
+static bool is_left_over(const char *name, const struct ct_ckpt_state *mine)
 {
-    char newest[PATH_MAX] = "";
-    bool older = ct_ckpt_latest(dir, newest, NULL) == 0;
+    char text[64];
+    uint64_t step = 0, generation = 0;
+    size_t length = strlen(name), end = sizeof temporary_end - 1;
 
-    return ct_error_set(err, CT_EIO, "checkpoint %s: cannot be written: %s; %s%s", path,
-                        code < -1000 ? ct_strerror(code) : strerror(-code),
-                        older ? "the older ones are intact, the newest is "
-                              : "there is no older one in this folder",
-                        newest);
+    if (length <= end || strcmp(name + length - end, temporary_end) != 0 ||
+        !ct_str_copy(text, sizeof text, name))
+        return false;
+    text[length - end] = '\0';
+    char *dot = strchr(text, '.');
+    if (dot != NULL)
+        *dot++ = '\0';
+    return ct_ckpt_name_step(text, &step) && step <= mine->step &&
+           (dot == NULL || ct_parse_u64(dot, &generation) == 0) && generation <= mine->generation;
 }
 
-int ct_ckpt_save(const struct ct_ckpt_save *save, uint64_t *ret_digest, struct ct_error *err)
+/* Remove what writers that were lost never ended. */
+static void sweep(const struct ct_ckpt_save *save)
 {
-    char path[PATH_MAX], temporary[PATH_MAX];
-    uint64_t digest = 0;
-    int code = ct_fs_make_dirs(save->dir, err);
+    const struct dirent *entry;
+    char path[PATH_MAX];
+    DIR *folder = opendir(save->dir);
 
-    if (code == 0)
-        code = ct_ckpt_path(save->dir, save->state.step, path, err);
-    if (code != 0)
-        return code;
-    if (snprintf(temporary, sizeof temporary, "%s.tmp", path) >= (int)sizeof temporary)
-        return refuse(save->dir, path, -ENAMETOOLONG, err);
-
-    (void)ct_fs_remove_tree(temporary);
-    code = write_folder(save, temporary, &digest);
-    if (code == 0)
-        code = move_into_place(temporary, path, &save->state);
-    if (code != 0)
-        (void)ct_fs_remove_tree(temporary);
-    if (code == CT_EFENCED)
-        return ct_error_set(err, code, "checkpoint %s: a later round has written it already", path);
-    if (code != 0)
-        return refuse(save->dir, path, code, err);
-    if (ret_digest != NULL)
-        *ret_digest = digest;
-    return 0;
+    if (folder == NULL)
+        return;
+    while ((entry = readdir(folder)) != NULL)
+        if (is_left_over(entry->d_name, &save->state) &&
+            ct_ckpt_join(path, save->dir, entry->d_name, NULL) == 0)
+            (void)ct_fs_remove_tree(path);
+    (void)closedir(folder);
 }
 
 int ct_ckpt_publish(const struct ct_ckpt_save *save, struct ct_error *err)
@@ -247,7 +208,9 @@ int ct_ckpt_publish(const struct ct_ckpt_save *save, struct ct_error *err)
     ct_ckpt_name(save->state.step, name);
     int length = snprintf(line, sizeof line, "%s\n", name);
     code = ct_fs_replace(latest, line, (size_t)length, err);
-    if (code == 0)
+    if (code == 0) {
         prune(save);
+        sweep(save);
+    }
     return code;
 }

@@ -1,7 +1,7 @@
 /* state.json: printing and strict reading; see checkpoint_dir.h.
  *
- *   {"version": 1, "step": 120, "position": 3840, "seed": 1, ...,
- *    "files": {"model.safetensors": {"bytes": 4242, "xxh3": "0123456789abcdef"}},
+ *   {"version": 2, "step": 120, "position": 3840, "seed": 1, ...,
+ *    "files": {"model.safetensors": {"bytes": 4242, "crc32c": "01234567"}},
  *    "checksum": "fedcba9876543210"}
  *
  * The table of fields below serves both directions; 64-bit hashes are hex strings, because JSON
@@ -66,8 +66,8 @@ int ct_ckpt_state_print(struct ct_buf *buf, const struct ct_ckpt_state *state,
     for (size_t i = 0; i < sums->count; i++) {
         (void)ct_buf_puts(buf, i > 0 ? ",\n    " : "\n    ");
         ct_json_string(buf, sums->files[i].name);
-        (void)ct_buf_printf(buf, ": {\"bytes\": %" PRIu64 ", \"xxh3\": \"%016" PRIx64 "\"}",
-                            sums->files[i].bytes, sums->files[i].xxh3);
+        (void)ct_buf_printf(buf, ": {\"bytes\": %" PRIu64 ", \"crc32c\": \"%08" PRIx64 "\"}",
+                            sums->files[i].bytes, sums->files[i].value);
     }
     (void)ct_buf_puts(buf, "\n  }");
     uint64_t checksum = ct_hash64(buf->data, buf->size, 0);
@@ -83,12 +83,12 @@ static bool get_number(const json_t *value, uint64_t *ret)
     return true;
 }
 
-static bool get_hex(const json_t *value, uint64_t *ret)
+static bool get_hex(const json_t *value, size_t digits, uint64_t *ret)
 {
     const char *text = json_string_value(value);
     char *end = NULL;
 
-    if (text == NULL || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16)
+    if (text == NULL || strlen(text) != digits || strspn(text, "0123456789abcdef") != digits)
         return false;
     *ret = strtoull(text, &end, 16);
     return true;
@@ -100,8 +100,14 @@ static bool is_whole(const struct ct_buf *text, const json_t *root)
     const char *at = text->size > 0 ? strstr(text->data, checksum_key) : NULL;
     uint64_t checksum = 0;
 
-    return at != NULL && get_hex(json_object_get(root, "checksum"), &checksum) &&
+    return at != NULL && get_hex(json_object_get(root, "checksum"), 16, &checksum) &&
            checksum == ct_hash64(text->data, (size_t)(at - text->data), 0);
+}
+
+static bool get_sum(uint64_t version, const json_t *file, uint64_t *ret)
+{
+    return version == 1 ? get_hex(json_object_get(file, "xxh3"), 16, ret)
+                        : get_hex(json_object_get(file, "crc32c"), 8, ret);
 }
 
 static bool parse_files(struct ct_ckpt_sums *sums, json_t *files)
@@ -116,7 +122,7 @@ static bool parse_files(struct ct_ckpt_sums *sums, json_t *files)
         struct ct_ckpt_sum *sum = &sums->files[sums->count++];
         if (strchr(name, '/') != NULL || !ct_str_copy(sum->name, sizeof sum->name, name) ||
             !get_number(json_object_get(value, "bytes"), &sum->bytes) ||
-            !get_hex(json_object_get(value, "xxh3"), &sum->xxh3))
+            !get_sum(sums->version, value, &sum->value))
             return false;
     }
     return true;
@@ -132,7 +138,7 @@ static const char *parse_fields(struct ct_ckpt_state *state, const json_t *root)
         const json_t *member = json_object_get(root, fields[i].key);
         if (member == NULL && (fields[i].kind == OPTIONAL || fields[i].kind == BITS))
             continue;
-        if (!(is_hex(fields[i].kind) ? get_hex(member, &value) : get_number(member, &value)))
+        if (!(is_hex(fields[i].kind) ? get_hex(member, 16, &value) : get_number(member, &value)))
             return fields[i].key;
         memcpy((char *)state + fields[i].offset, &value, sizeof value);
     }
@@ -149,9 +155,11 @@ static int parse(struct ct_ckpt_state *state, struct ct_ckpt_sums *sums, const c
 
     if (!get_number(json_object_get(root, "version"), &version))
         wrong = "version";
-    else if (version != CT_CKPT_VERSION)
-        return ct_error_set(err, CT_EDATA, "%s: version %" PRIu64 ", but this program reads %d",
-                            path, version, CT_CKPT_VERSION);
+    else if (version < 1 || version > CT_CKPT_VERSION)
+        return ct_error_set(err, CT_EDATA,
+                            "%s: version %" PRIu64 ", but this program reads 1 to %d", path,
+                            version, CT_CKPT_VERSION);
+    sums->version = version;
     if (wrong == NULL)
         wrong = parse_fields(state, root);
     if (wrong == NULL && !parse_files(sums, json_object_get(root, "files")))

@@ -77,6 +77,11 @@ const struct ct_st_entry *ct_st_find(const struct ct_st_table *table, const char
 /* Open a file and read its table; the descriptor is the caller's to close. CT_ENOINPUT too. */
 int ct_st_open(int *ret_fd, struct ct_st_table *ret, const char *path, struct ct_error *err);
 
+/* Does the file hold every wanted tensor with this type and shape, and no other? CT_EDATA names the
+ * first difference. */
+int ct_st_match(const struct ct_st_table *table, const char *path,
+                const struct ct_st_tensor *wanted, size_t count, struct ct_error *err);
+
 /* Read all of `size` bytes at `offset` of the file. CT_ENOINPUT, or CT_EDATA where it ends early.
  */
 int ct_st_read(int fd, const char *path, void *to, uint64_t size, uint64_t offset,

@@ -268,9 +268,8 @@ static bool same_layout(const struct ct_st_tensor *a, const struct ct_st_tensor 
     return same;
 }
 
-/* Both sides name the same tensors with the same layout; nothing is read before that is sure. */
-static int match(const struct ct_st_table *table, const char *path,
-                 const struct ct_st_tensor *wanted, size_t count, struct ct_error *err)
+int ct_st_match(const struct ct_st_table *table, const char *path,
+                const struct ct_st_tensor *wanted, size_t count, struct ct_error *err)
 {
     char have[128], want[128];
 
@@ -304,7 +303,7 @@ static int match(const struct ct_st_table *table, const char *path,
 int ct_st_load(int fd, const struct ct_st_table *table, const char *path,
                const struct ct_st_tensor *wanted, size_t count, struct ct_error *err)
 {
-    int code = match(table, path, wanted, count, err);
+    int code = ct_st_match(table, path, wanted, count, err);
 
     for (size_t i = 0; code == 0 && i < count; i++) {
         const struct ct_st_entry *entry = ct_st_find(table, wanted[i].name);

@@ -99,6 +99,25 @@ Test(rng, crc32c_gives_rfc_3720s_values_in_one_piece_or_two)
     cr_assert_eq(ct_crc32c(0, "123456789", 9), 0xe3069283u);
 }
 
+Test(rng, crc32c_is_put_together_from_the_shares_of_its_parts)
+{
+    enum { SIZE = 1000 };
+    unsigned char data[SIZE], zeros[SIZE] = {0};
+
+    for (int i = 0; i < SIZE; i++)
+        data[i] = (unsigned char)(i * 37 + i / 7);
+    uint32_t whole = ct_crc32c(0, data, SIZE);
+    cr_assert_eq(ct_crc32c_zeros(SIZE), ct_crc32c(0, zeros, SIZE));
+    cr_assert_eq(ct_crc32c_zeros(0), 0);
+    for (size_t cut = 0; cut <= SIZE; cut += 41)
+        for (size_t end = cut; end <= SIZE; end += 83) {
+            uint32_t sum = ct_crc32c_share(data + end, SIZE - end, 0) ^
+                           ct_crc32c_share(data, cut, SIZE - cut) ^
+                           ct_crc32c_share(data + cut, end - cut, SIZE - end);
+            cr_assert_eq(sum ^ ct_crc32c_zeros(SIZE), whole, "cut at %zu and %zu", cut, end);
+        }
+}
+
 Test(rng, a_digest_sees_one_flipped_bit)
 {
     char text[] = "the same text";

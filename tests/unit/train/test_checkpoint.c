@@ -276,10 +276,10 @@ static void flip_bit(struct ct_buf *content)
 
 static void raise_version(struct ct_buf *content)
 {
-    char *at = strstr(content->data, "\"version\": 1");
+    char *at = strstr(content->data, "\"version\": 2");
 
     cr_assert_not_null(at);
-    at[11] = '2';
+    at[11] = '3';
 }
 
 static void change_step(struct ct_buf *content)

@@ -1,0 +1,92 @@
+/* A checkpoint that several processes write or read together, each its own bytes of each file:
+ *
+ *   first      ct_ckpt_begin     the temporary folder, its files at full length, their headers
+ *   all        ct_ckpt_write     their parts, flushed; each gets the sums of what it wrote
+ *   first      ct_ckpt_end       with the sums of all: state.json, rename
+ *
+ *   all        ct_ckpt_verify    a share of each file; ct_ckpt_judge with the sums of all
+ *              ct_ckpt_find      where the tensors lie, then
+ *              ct_ckpt_read      their parts
+ *
+ * Who calls sees to the order, and that all see the same folder. What is abandoned, or never ended,
+ * is a temporary folder that no reader looks at. It carries the generation: a writer of an older
+ * round that was held up cannot touch the files of a later one.
+ *
+ * Sums are joined by XOR (ct_crc32c_share): any division of the files gives the same ones. */
+#ifndef CT_TRAIN_CHECKPOINT_PARTS_H
+#define CT_TRAIN_CHECKPOINT_PARTS_H
+
+#include "train/checkpoint.h"
+
+#include <stdatomic.h>
+
+/* Where the tensors of a checkpoint's files lie. */
+struct ct_ckpt_places {
+    uint64_t *at[CT_CKPT_MAX_FILES];  /* of each tensor of the file, from the file's start */
+    uint64_t size[CT_CKPT_MAX_FILES]; /* of the file */
+    size_t count;
+};
+
+/* Bytes of a file, and where they are in memory. */
+struct ct_ckpt_part {
+    size_t file;
+    uint64_t at, bytes;
+    char *data;
+};
+
+/* What one process adds to the checksum of each file. */
+struct ct_ckpt_shares {
+    uint32_t crc32c[CT_CKPT_MAX_FILES];
+};
+
+/* Where ct_ckpt_save puts the tensors of `files`. No file is looked at. CT_ENOMEM, CT_EBUG. */
+int ct_ckpt_place(struct ct_ckpt_places *ret, const struct ct_ckpt_file *files, size_t file_count,
+                  struct ct_error *err);
+
+/* Where they lie in the checkpoint directory `path`; names, types and shapes must match exactly.
+ * CT_EDATA. */
+int ct_ckpt_find(struct ct_ckpt_places *ret, const char *path, const struct ct_ckpt_file *files,
+                 size_t file_count, struct ct_error *err);
+
+void ct_ckpt_places_deinit(struct ct_ckpt_places *places);
+
+/* ---- writing ------------------------------------------------------------------------------- */
+
+/* The first writer's start; `ret` gets its shares: the headers'. As ct_ckpt_save fails. */
+int ct_ckpt_begin(const struct ct_ckpt_save *save, struct ct_ckpt_shares *ret,
+                  struct ct_error *err);
+
+/* Write `parts`, which do not overlap, flush the files and add to `shares`. Nothing of save->files
+ * but the names is looked at, and of the tensors nothing: places may be freed before. CT_ECLOSED
+ * when *cancel (may be NULL) became true, else CT_EIO with what is wrong with which file. */
+int ct_ckpt_write(const struct ct_ckpt_save *save, const struct ct_ckpt_places *places,
+                  const struct ct_ckpt_part *parts, size_t count, const atomic_bool *cancel,
+                  struct ct_ckpt_shares *shares, struct ct_error *err);
+
+/* The first writer's end, all parts being on disk and `shares` the XOR of all. As ct_ckpt_save. */
+int ct_ckpt_end(const struct ct_ckpt_save *save, const struct ct_ckpt_places *places,
+                const struct ct_ckpt_shares *shares, uint64_t *ret_digest, struct ct_error *err);
+
+/* Remove what was begun. `why`: err gets the sentence of a save that failed, CT_EIO. */
+int ct_ckpt_abandon(const struct ct_ckpt_save *save, const char *why, struct ct_error *err);
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+/* The state of the checkpoint directory `path`, no other file being looked at; *ret_divisible: its
+ * sums can be put together from shares. As ct_ckpt_open. */
+int ct_ckpt_peek(const char *path, struct ct_ckpt_state *ret, bool *ret_divisible,
+                 struct ct_error *err);
+
+/* Check the size of each file and sum up number `share` of `shares` of it. As ct_ckpt_open. */
+int ct_ckpt_verify(const char *path, int share, int shares, struct ct_ckpt_shares *ret,
+                   struct ct_error *err);
+
+/* Are the shares of all, joined by XOR, those of what was written? CT_EDATA names the file. */
+int ct_ckpt_judge(const char *path, const struct ct_ckpt_shares *all, struct ct_error *err);
+
+/* Fill the memory of `parts`, places of which are those that ct_ckpt_find gave. CT_ENOINPUT,
+ * CT_EDATA. */
+int ct_ckpt_read(const char *path, const struct ct_ckpt_file *files,
+                 const struct ct_ckpt_part *parts, size_t count, struct ct_error *err);
+
+#endif
