@@ -54,6 +54,7 @@ struct maker {
 
     int yields;       /* views of a yield */
     int *map;         /* of the micro-batch at hand, see above */
+    int *once;        /* by value of the model: what one micro-batch makes for all, or UNMAPPED */
     int *last_writer; /* by index in a yield: the model's op that writes it last */
     int *params;      /* by parameter: its view of the flat parameters */
     int *buffers;     /* by buffer */
@@ -163,6 +164,9 @@ static struct maker maker_of(struct ct_plan *plan, const struct ct_model *model,
     list->io = (struct ct_plan_io){CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE,
                                    CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE};
     mk.map = table(&mk, model->program.value_count);
+    mk.once = table(&mk, model->program.value_count);
+    for (int i = 0; i < model->program.value_count && mk.once != NULL; i++)
+        mk.once[i] = UNMAPPED;
     mk.params = table(&mk, plan->param_count);
     mk.buffers = table(&mk, plan->buffer_count + 1);
     mk.result.view = table(&mk, mk.yields);
@@ -188,6 +192,8 @@ static int mapped(struct maker *mk, int value)
 {
     if (value == CT_NONE)
         return CT_NONE;
+    if (mk->map[value] == UNMAPPED && mk->once[value] != UNMAPPED)
+        mk->map[value] = mk->once[value];
     if (mk->map[value] == UNMAPPED) {
         const struct ct_value *v = &mk->model->program.values[value];
         CT_ASSERT(v->kind == CT_VALUE_TEMP && v->root == value);
@@ -276,7 +282,12 @@ static void copy_ops(struct maker *mk, int first, int end, int number, const str
 
     mk->program->micro = number;
     for (int i = first; i < end && mk->program->error.code == 0; i++) {
+        bool shared = ct_plan_is_shared(mk->plan, from, &from->ops[i]);
+        if (shared && number > 0)
+            continue;
         struct ct_program_op op = copied(mk, &from->ops[i]);
+        if (shared)
+            mk->once[from->ops[i].out[0]] = op.out[0];
         mk->program->stage = from->ops[i].stage;
         bool yields = is_yield(from->values[from->ops[i].out[0]].kind);
         if (adding && yields && !ct_program_op_updates(&op))

@@ -21,6 +21,16 @@ bool ct_plan_freezes(const void *optim_groups, const char *name);
 /* Whether two parameters are of the same layer or block, by their names. */
 bool ct_plan_same_unit(const char *a, const char *b);
 
+/* precision: let the model compute in options->compute, a type of 16 bits. */
+int ct_plan_precision(struct ct_model *model, const struct ct_plan_options *options,
+                      struct ct_error *err);
+
+/* Whether the op makes a parameter's narrow copy; and whether the first micro-batch makes it for
+ * all, as it does unless parameters are gathered for each pass. */
+bool ct_plan_narrows_param(const struct ct_program *program, const struct ct_program_op *op);
+bool ct_plan_is_shared(const struct ct_plan *plan, const struct ct_program *program,
+                       const struct ct_program_op *op);
+
 /* recompute: repeat forward ops in the model's backward pass, as the options say. */
 int ct_plan_recompute(struct ct_model *model, const struct ct_plan_options *options,
                       struct ct_error *err);

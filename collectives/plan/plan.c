@@ -186,8 +186,12 @@ int ct_plan_build(struct ct_plan *plan, const struct ct_model_spec *spec,
         code = ct_model_build_forward(&eval_model, &eval_spec, plan->options.eval_rows, err);
     if (code == 0)
         code = ct_model_build_backward(&model, err);
+    if (code == 0 && ct_dtype_is_narrow(options->compute))
+        code = ct_plan_precision(&model, &plan->options, err);
+    if (code == 0 && ct_dtype_is_narrow(options->compute))
+        code = ct_plan_precision(&eval_model, &plan->options, err);
     if (code == 0 && options->recompute != CT_PLAN_RECOMPUTE_NONE)
-        code = ct_plan_recompute(&model, options, err);
+        code = ct_plan_recompute(&model, &plan->options, err);
     if (code == 0)
         code = run_passes(plan, &model, &eval_model, err);
     ct_model_deinit(&model);

@@ -130,6 +130,9 @@ struct ct_plan_options {
     size_t first_bucket_bytes;
     bool overlap; /* reduce beside the backward pass (several buckets); false: between its ops */
     enum ct_plan_reduce reduce;
+    enum ct_dtype compute; /* of the models's products and activations: CT_F32 (also for a model of
+                              F64: its own type), CT_BF16 or CT_F16; parameters, their gradients and
+                              the optimizer's state stay as the model has them */
     enum ct_plan_recompute recompute;
     int recompute_blocks; /* BLOCK: so many at a time; 0 is 1 */
     struct ct_optim_spec optim;

@@ -22,6 +22,7 @@ struct recomputer {
     int *copy;       /* by value: what the backward pass reads for it; CT_NONE: itself */
     bool *repeats;   /* by forward op */
     int value_count; /* before any copy */
+    bool narrows;    /* narrow copies of parameters may be made again, too */
 };
 
 /* ---- what is repeated ------------------------------------------------------------------------ */
@@ -34,8 +35,12 @@ static bool is_activation(int kind)
 
 /* What leaves the micro-batch is given once: sums, statistics of the global batch. The latter are
  * small, and are added up over micro-batches and ranks. */
-static bool may_repeat(const struct ct_program *program, const struct ct_program_op *op)
+static bool may_repeat(const struct recomputer *r, const struct ct_program_op *op)
 {
+    const struct ct_program *program = r->program;
+
+    if (ct_plan_narrows_param(program, op) && !r->narrows)
+        return false;
     for (int k = 0; k < CT_OP_MAX_OUT; k++)
         if (op->out[k] != CT_NONE && program->values[op->out[k]].kind != CT_VALUE_TEMP)
             return false;
@@ -74,12 +79,18 @@ static int border_at(const struct recomputer *r, int i)
     return border;
 }
 
-/* The name of a parameter that `op` reads, or NULL. */
+/* The name of a parameter that `op` reads, be it a narrow copy, or NULL. */
 static const char *parameter_of(const struct recomputer *r, const struct ct_program_op *op)
 {
-    for (int k = 0; k < CT_OP_MAX_IN; k++)
-        if (op->in[k] != CT_NONE && r->program->values[op->in[k]].kind == CT_VALUE_PARAM)
-            return r->program->values[op->in[k]].name;
+    const struct ct_program *program = r->program;
+
+    for (int k = 0; k < CT_OP_MAX_IN; k++) {
+        int value = op->in[k], writer = value == CT_NONE ? CT_NONE : r->writer[value];
+        if (writer != CT_NONE && ct_plan_narrows_param(program, &program->ops[writer]))
+            value = program->ops[writer].in[0];
+        if (value != CT_NONE && program->values[value].kind == CT_VALUE_PARAM)
+            return program->values[value].name;
+    }
     return NULL;
 }
 
@@ -113,7 +124,7 @@ static void choose(struct recomputer *r, const struct ct_plan_options *options)
             r->repeats[i] = is_activation(kind);
         if (options->recompute == CT_PLAN_RECOMPUTE_ATTENTION)
             r->repeats[i] = kind == CT_OP_ATTENTION;
-        r->repeats[i] = r->repeats[i] && may_repeat(r->program, &r->program->ops[i]);
+        r->repeats[i] = r->repeats[i] && may_repeat(r, &r->program->ops[i]);
     }
 }
 
@@ -171,6 +182,7 @@ int ct_plan_recompute(struct ct_model *model, const struct ct_plan_options *opti
     struct recomputer r = {.program = program,
                            .forward_count = model->forward_count,
                            .value_count = program->value_count,
+                           .narrows = options->shard == CT_PLAN_SHARD_FULL,
                            .writer = malloc(values * sizeof *r.writer),
                            .last = malloc(values * sizeof *r.last),
                            .copy = malloc(values * sizeof *r.copy),

@@ -86,6 +86,11 @@ enum ct_plan_shard ct_planner_shard(const struct ct_config *cfg)
                                                               : CT_PLAN_SHARD_NONE;
 }
 
+static const enum ct_dtype precisions[] = {
+    [CT_CONFIG_PRECISION_F32] = CT_F32,
+    [CT_CONFIG_PRECISION_BF16] = CT_BF16,
+};
+
 int ct_planner_options(const struct ct_config *cfg, struct ct_plan_options *ret,
                        struct ct_lr_rule **ret_rules, struct ct_error *err)
 {
@@ -99,6 +104,7 @@ int ct_planner_options(const struct ct_config *cfg, struct ct_plan_options *ret,
         .first_bucket_bytes = (size_t)cfg->parallel.first_bucket_bytes,
         .overlap = cfg->parallel.overlap,
         .reduce = (enum ct_plan_reduce)cfg->parallel.reduce,
+        .compute = precisions[cfg->train.precision],
         .recompute = (enum ct_plan_recompute)cfg->memory.recompute,
         .recompute_blocks = (int)cfg->memory.blocks,
     };

@@ -53,6 +53,7 @@ struct binding {
     struct ct_shape shape; /* of the first operand [n], for results of "any shape" */
     enum ct_dtype dtype;   /* T */
     bool has_dtype;
+    bool has_wide; /* an operand said what wide is: T unless another one says otherwise */
 };
 
 static void bind(struct binding *binding, const struct ct_operand *operand,
@@ -60,10 +61,11 @@ static void bind(struct binding *binding, const struct ct_operand *operand,
 {
     if (tensor->data == NULL)
         return;
-    if (operand->dtype < 0 && !binding->has_dtype) {
+    bool is_t = operand->dtype == CT_OPERAND_T, is_wide = operand->dtype == CT_OPERAND_WIDE;
+    if (!binding->has_dtype && (is_t || (is_wide && !binding->has_wide)))
         binding->dtype = tensor->dtype;
-        binding->has_dtype = true;
-    }
+    binding->has_dtype |= is_t;
+    binding->has_wide |= is_wide;
     if (operand->dims == 1 && binding->size[(unsigned char)operand->dim[0]] == 0) {
         binding->size[(unsigned char)operand->dim[0]] = ct_shape_elements(tensor->shape);
         if (operand->dim[0] == 'n')
@@ -100,7 +102,7 @@ static int complete(int op, const struct binding *binding, const struct ct_opera
         if (size_of(binding, operand->dim[i]) == 0)
             return ct_error_set(err, CT_EBUG, "%s: the size %c of output %s follows from no input",
                                 ct_rule_info(op)->name, operand->dim[i], operand->name);
-    tensor->dtype = operand->dtype < 0 ? binding->dtype : (enum ct_dtype)operand->dtype;
+    tensor->dtype = ct_operand_dtype(operand, binding->dtype);
     if (operand->dims == 2)
         tensor->shape =
             ct_shape2(size_of(binding, operand->dim[0]), size_of(binding, operand->dim[1]));

@@ -43,6 +43,51 @@ int ct_op_find(const char *name)
     return -1;
 }
 
+bool ct_op_narrows(enum ct_op_kind op)
+{
+    static const bool narrows[CT_OP_COUNT] = {
+        [CT_OP_LINEAR] = true,
+        [CT_OP_LINEAR_DX] = true,
+        [CT_OP_LINEAR_DW] = true,
+        [CT_OP_LINEAR_DB] = true,
+        [CT_OP_RELU] = true,
+        [CT_OP_RELU_BW] = true,
+        [CT_OP_GELU] = true,
+        [CT_OP_GELU_BW] = true,
+        [CT_OP_GELU_TANH] = true,
+        [CT_OP_GELU_TANH_BW] = true,
+        [CT_OP_TANH] = true,
+        [CT_OP_TANH_BW] = true,
+        [CT_OP_SWIGLU] = true,
+        [CT_OP_SWIGLU_BW] = true,
+        [CT_OP_DROPOUT] = true,
+        [CT_OP_EMBEDDING] = true,
+        [CT_OP_EMBEDDING_DW] = true,
+        [CT_OP_EMBEDDING_DP] = true,
+        [CT_OP_ROPE] = true,
+        [CT_OP_ATTENTION] = true,
+        [CT_OP_ATTENTION_BW] = true,
+        [CT_OP_LAYERNORM] = true,
+        [CT_OP_LAYERNORM_DX] = true,
+        [CT_OP_RMSNORM] = true,
+        [CT_OP_RMSNORM_DX] = true,
+        [CT_OP_NORM_DG] = true,
+        [CT_OP_ADD] = true,
+        [CT_OP_SCALE] = true,
+        [CT_OP_AXPY] = true,
+        [CT_OP_COPY] = true,
+        [CT_OP_NARROW] = true,
+        [CT_OP_WIDEN] = true,
+        [CT_OP_FILL] = true,
+        [CT_OP_CROSS_ENTROPY] = true,
+        [CT_OP_CROSS_ENTROPY_BW] = true,
+        [CT_OP_CORRECT] = true,
+    };
+
+    CT_ASSERT((unsigned)op < CT_OP_COUNT);
+    return narrows[op];
+}
+
 /* ---- reading "name:type[D,D]?" -------------------------------------------------------------- */
 
 static const char *parse_word(const char *at, char *word, size_t room)
@@ -61,12 +106,12 @@ static const char *parse_operand(const char *at, struct ct_operand *operand)
 {
     char type[8];
 
-    *operand = (struct ct_operand){.dtype = -1};
+    *operand = (struct ct_operand){.dtype = CT_OPERAND_T};
     at = parse_word(at, operand->name, sizeof operand->name);
     if (*at == ':') {
         at = parse_word(at + 1, type, sizeof type);
-        operand->dtype = ct_dtype_find(type);
-        CT_ASSERT(operand->dtype >= 0);
+        operand->dtype = strcmp(type, "wide") == 0 ? CT_OPERAND_WIDE : ct_dtype_find(type);
+        CT_ASSERT(operand->dtype != CT_OPERAND_T);
     }
     CT_ASSERT(*at == '[');
     do {
@@ -102,6 +147,13 @@ void ct_op_operands(enum ct_op_kind op, struct ct_operands *ret_operands)
     }
 }
 
+enum ct_dtype ct_operand_dtype(const struct ct_operand *operand, enum ct_dtype dtype)
+{
+    if (operand->dtype == CT_OPERAND_WIDE)
+        return ct_dtype_wide(dtype);
+    return operand->dtype == CT_OPERAND_T ? dtype : (enum ct_dtype)operand->dtype;
+}
+
 /* ---- holding operands to it ----------------------------------------------------------------- */
 
 struct check {
@@ -132,7 +184,7 @@ static int check_operand(struct check *check, const struct ct_operand *operand,
                          const struct ct_tensor *tensor)
 {
     const char *op = ops[check->op].name;
-    enum ct_dtype dtype = operand->dtype < 0 ? check->dtype : (enum ct_dtype)operand->dtype;
+    enum ct_dtype dtype = ct_operand_dtype(operand, check->dtype);
 
     if (tensor->data == NULL) {
         if (operand->optional)
@@ -144,6 +196,10 @@ static int check_operand(struct check *check, const struct ct_operand *operand,
                             ct_dtype_name(tensor->dtype), ct_dtype_name(dtype));
     if (operand->dims == 1)
         return check_size(check, operand, 0, ct_shape_elements(tensor->shape));
+    if (ct_dtype_is_narrow(dtype) && ct_shape_columns(tensor->shape) > CT_NARROW_MAX_COLUMNS)
+        return ct_error_set(check->err, CT_EBUG, "%s: operand %s has rows of %lld, %d of %s fit",
+                            op, operand->name, (long long)ct_shape_columns(tensor->shape),
+                            CT_NARROW_MAX_COLUMNS, ct_dtype_name(dtype));
     int rc = check_size(check, operand, 0, ct_shape_rows(tensor->shape));
     return rc != 0 ? rc : check_size(check, operand, 1, ct_shape_columns(tensor->shape));
 }
@@ -183,6 +239,11 @@ static int check_columns(enum ct_op_kind op, const struct ct_kernel_args *args,
         (op == CT_OP_ROPE && size % 2 != 0))
         return ct_error_set(err, CT_EBUG, "%s: %lld columns are not q, k and v of %lld heads",
                             ops[op].name, (long long)columns, (long long)heads);
+    if (ct_dtype_is_narrow(qkv->dtype) && op != CT_OP_ROPE &&
+        args->attr.sequence > (uint64_t)(CT_NARROW_MAX_COLUMNS / size))
+        return ct_error_set(err, CT_EBUG, "%s: a head of %llu x %lld elements, %d of %s fit",
+                            ops[op].name, (unsigned long long)args->attr.sequence, (long long)size,
+                            CT_NARROW_MAX_COLUMNS, ct_dtype_name(qkv->dtype));
     return 0;
 }
 

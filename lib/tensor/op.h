@@ -18,6 +18,9 @@ enum { CT_OP_MAX_IN = 4, CT_OP_MAX_OUT = 3 };
 /* The widest head of attention. */
 enum { CT_HEAD_MAX_SIZE = 1024 };
 
+/* Operands of BF16 and F16: no row, and no head of a sequence, has more elements. */
+enum { CT_NARROW_MAX_COLUMNS = 1 << 18 };
+
 /* The attributes an op is run with; those that its row does not name are zero. */
 struct ct_attr {
 #define ATTR(type, name) type name;
@@ -56,10 +59,13 @@ const struct ct_attr_info *ct_attr_info(enum ct_attr_id id);
 /* The op called `name`, or -1. */
 int ct_op_find(const char *name);
 
+/* Types of an operand that depend on the op's T, beside those of enum ct_dtype. */
+enum { CT_OPERAND_T = -1, CT_OPERAND_WIDE = -2 };
+
 /* One operand as op.def writes it. */
 struct ct_operand {
     char name[12];
-    int dtype; /* enum ct_dtype, or -1 for the op's T */
+    int dtype; /* enum ct_dtype, CT_OPERAND_T, or CT_OPERAND_WIDE */
     bool optional;
     int dims;    /* 1: any shape of size[0] elements; 2: size[0] rows of size[1] columns */
     char dim[2]; /* a letter that binds a size, or a digit */
@@ -72,6 +78,23 @@ struct ct_operands {
 
 /* The operands of `op`, read from its row. */
 void ct_op_operands(enum ct_op_kind op, struct ct_operands *ret_operands);
+
+/* The 16-bit floats: kernels compute with them in F32 and round once. */
+static inline bool ct_dtype_is_narrow(enum ct_dtype dtype)
+{
+    return dtype == CT_BF16 || dtype == CT_F16;
+}
+
+/* What `wide` stands for in an op of type `dtype`, and the type of an operand of it. */
+static inline enum ct_dtype ct_dtype_wide(enum ct_dtype dtype)
+{
+    return ct_dtype_is_narrow(dtype) ? CT_F32 : dtype;
+}
+
+/* Whether `op` is one that devices may have for operands of 16 bits. */
+bool ct_op_narrows(enum ct_op_kind op);
+
+enum ct_dtype ct_operand_dtype(const struct ct_operand *operand, enum ct_dtype dtype);
 
 /* What an op is run with. An optional operand that is not given has data == NULL. */
 struct ct_kernel_args {

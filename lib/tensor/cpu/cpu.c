@@ -30,11 +30,12 @@ static const struct {
     const char *name;
     bool (*runs)(void);
     const struct ct_cpu_kernels *f32;
+    const struct ct_half_kernels *half;
 } sets[] = {
-    [CT_CPU_AUTO] = {"auto", NULL, NULL},
-    [CT_CPU_PORTABLE] = {"portable", runs_anywhere, &ct_cpu_kernels_portable},
-    [CT_CPU_AVX2] = {"avx2", runs_avx2, &ct_cpu_kernels_avx2},
-    [CT_CPU_AVX512] = {"avx512", runs_avx512, &ct_cpu_kernels_avx512},
+    [CT_CPU_AUTO] = {"auto", NULL, NULL, NULL},
+    [CT_CPU_PORTABLE] = {"portable", runs_anywhere, &ct_cpu_kernels_portable, ct_half_portable},
+    [CT_CPU_AVX2] = {"avx2", runs_avx2, &ct_cpu_kernels_avx2, ct_half_avx2},
+    [CT_CPU_AVX512] = {"avx512", runs_avx512, &ct_cpu_kernels_avx512, ct_half_avx512},
 };
 
 enum ct_cpu_isa ct_cpu_isa_best(void)
@@ -234,13 +235,15 @@ static const struct ct_cpu_kernels *kernels_of(const struct ct_device *device, e
 {
     const struct ct_cpu *cpu = (const struct ct_cpu *)device;
 
-    return dtype == CT_F32 ? cpu->f32 : dtype == CT_F64 ? cpu->f64 : NULL;
+    return ct_dtype_wide(dtype) == CT_F32 ? cpu->f32 : dtype == CT_F64 ? cpu->f64 : NULL;
 }
 
 static bool cpu_has(const struct ct_device *device, enum ct_op_kind op, enum ct_dtype dtype)
 {
     const struct ct_cpu_kernels *kernels = kernels_of(device, dtype);
 
+    if (ct_dtype_is_narrow(dtype) && !ct_op_narrows(op))
+        return false;
     return kernels != NULL && (kernels->part[op] != NULL || kernels->block[op] != NULL ||
                                kernels->sum[op] != NULL || cuts[op] == CUT_PRODUCT);
 }
@@ -250,21 +253,29 @@ static void cpu_run(struct ct_device *device, enum ct_op_kind op, enum ct_dtype 
 {
     struct ct_cpu *cpu = (struct ct_cpu *)device;
     const struct ct_cpu_kernels *kernels = kernels_of(device, dtype);
+    const struct ct_narrow narrow = {op, &cpu->half[dtype], &cpu->operands[op]};
+    const struct ct_cpu_work work = {.args = args,
+                                     .part = kernels->part[op],
+                                     .block = kernels->block[op],
+                                     .sum = kernels->sum[op],
+                                     .narrow = ct_dtype_is_narrow(dtype) ? &narrow : NULL};
 
     CT_ASSERT(cpu_has(device, op, dtype));
     if (cuts[op] == CUT_PRODUCT) {
         struct ct_gemm gemm = product_of(op, args);
 
-        ct_cpu_gemm(cpu, kernels->gemm, &gemm);
-    } else if (kernels->sum[op] != NULL) {
-        double sum = ct_cpu_tree_sum(cpu, kernels->sum[op], args, range_of(op, args));
+        if (work.narrow != NULL)
+            ct_cpu_gemm_narrow(cpu, kernels->gemm, &gemm, narrow.half,
+                               args->out[0].dtype == CT_F32);
+        else
+            ct_cpu_gemm(cpu, kernels->gemm, &gemm);
+    } else if (work.sum != NULL) {
+        double sum = ct_cpu_tree_sum(cpu, &work, range_of(op, args));
         double *out = args->out[0].data;
 
         *out = args->attr.accumulate ? *out + sum : sum;
-    } else if (kernels->block[op] != NULL) {
-        ct_cpu_split_blocks(cpu, kernels->block[op], args, range_of(op, args));
     } else {
-        ct_cpu_split(cpu, kernels->part[op], args, range_of(op, args));
+        ct_cpu_split(cpu, &work, range_of(op, args));
     }
 }
 
@@ -336,6 +347,9 @@ int ct_device_cpu_new(const struct ct_cpu_options *options, struct ct_device **r
         cpu->device.table = &cpu_table;
         cpu->f32 = sets[isa].f32;
         cpu->f64 = &ct_cpu_kernels_f64;
+        cpu->half = sets[isa].half;
+        for (int op = 0; op < CT_OP_COUNT; op++)
+            ct_op_operands((enum ct_op_kind)op, &cpu->operands[op]);
         cpu->pool = ct_pool_new(threads);
         if (cpu->pool != NULL)
             cpu->workspace = cpu_alloc(&cpu->device, (size_t)threads * CT_CPU_WORKSPACE);

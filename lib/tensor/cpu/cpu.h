@@ -5,6 +5,7 @@
  *                      |                            each runs the op's ct_cpu_part
  *                      |- sums                      split.c, ct_cpu_sum, one binary tree
  *                      `- matrix products           gemm.c, tiles from ct_cpu_kernels.gemm
+ *                         with 16-bit operands      narrow.c, the same kernels on widened pieces
  *
  * Kernels exist once as source (parts_body.h, gemm_body.h) and are compiled once an instruction
  * set: parts_avx512.c and its siblings. Vectors change the speed and never a bit: element-wise code
@@ -14,6 +15,7 @@
 #define CT_TENSOR_CPU_CPU_H
 
 #include "tensor/cpu/gemm.h"
+#include "tensor/cpu/narrow.h"
 #include "tensor/cpu/pool.h"
 #include "tensor/device.h"
 
@@ -28,7 +30,12 @@ typedef double (*ct_cpu_sum)(const struct ct_kernel_args *args, int64_t first, i
 typedef void (*ct_cpu_block)(const struct ct_kernel_args *args, int64_t first, int64_t count,
                              void *workspace, void *scratch);
 
-enum { CT_CPU_SCRATCH = 1 << 20, CT_CPU_WORKSPACE = CT_GEMM_WORKSPACE + CT_CPU_SCRATCH };
+/* A thread's memory: for products, blocks, 16-bit operands. Pages that nobody writes cost nothing.
+ */
+enum {
+    CT_CPU_SCRATCH = 1 << 20,
+    CT_CPU_WORKSPACE = CT_GEMM_WORKSPACE + CT_CPU_SCRATCH + CT_NARROW_WORKSPACE
+};
 
 /* The kernels of one instruction set and dtype. An op has a part, a block or a sum; matrix products
  * have none of them. */
@@ -45,6 +52,8 @@ extern const struct ct_cpu_kernels ct_cpu_kernels_f64, ct_cpu_kernels_portable, 
 struct ct_cpu {
     struct ct_device device; /* first: a ct_device * is a ct_cpu * */
     const struct ct_cpu_kernels *f32, *f64;
+    const struct ct_half_kernels *half;       /* by enum ct_dtype */
+    struct ct_operands operands[CT_OP_COUNT]; /* as op.def has them */
     struct ct_pool *pool;
     void *workspace; /* CT_CPU_WORKSPACE bytes a thread */
 };
@@ -55,20 +64,24 @@ struct ct_cpu_range {
     int64_t count, width, leaf;
 };
 
+/* An op at work: what threads do to their units. */
+struct ct_cpu_work {
+    const struct ct_kernel_args *args;
+    ct_cpu_part part; /* one of these */
+    ct_cpu_block block;
+    ct_cpu_sum sum;
+    const struct ct_narrow *narrow; /* the op has 16-bit operands, its kernels have not */
+};
+
 /* How many threads `work` deserves when one should get at least `grain`. */
 int ct_cpu_threads(const struct ct_cpu *cpu, int64_t work, int64_t grain);
 
-/* Run `part` over all units of `range`. */
-void ct_cpu_split(struct ct_cpu *cpu, ct_cpu_part part, const struct ct_kernel_args *args,
-                  struct ct_cpu_range range);
-
-/* The same for a block. */
-void ct_cpu_split_blocks(struct ct_cpu *cpu, ct_cpu_block block, const struct ct_kernel_args *args,
-                         struct ct_cpu_range range);
+/* Run the part or block over all units of `range`. */
+void ct_cpu_split(struct ct_cpu *cpu, const struct ct_cpu_work *work, struct ct_cpu_range range);
 
 /* The sum over all units of `range`: leaves joined by a binary tree whose shape depends on count
  * and leaf alone. */
-double ct_cpu_tree_sum(struct ct_cpu *cpu, ct_cpu_sum sum, const struct ct_kernel_args *args,
+double ct_cpu_tree_sum(struct ct_cpu *cpu, const struct ct_cpu_work *work,
                        struct ct_cpu_range range);
 
 #endif

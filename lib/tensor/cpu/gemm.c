@@ -12,7 +12,8 @@ enum {
 struct shared {
     const struct ct_gemm_kernels *kernels;
     const struct ct_gemm *gemm;
-    size_t element; /* bytes */
+    const struct ct_half_kernels *half; /* of a and b that have 16 bits, or NULL */
+    size_t element, sum, bias;          /* bytes of one of a and b, of c, of the bias */
     char *workspace;
     int64_t rows, columns; /* of the piece of c that one index computes */
 };
@@ -37,29 +38,53 @@ static void run_piece(void *context, int index)
         return;
     piece.a = at(whole->a, row * whole->a_row, shared->element);
     piece.b = at(whole->b, column * whole->b_col, shared->element);
-    piece.c = (char *)whole->c + (row * whole->c_row + column) * (int64_t)shared->element;
+    piece.c = (char *)whole->c + (row * whole->c_row + column) * (int64_t)shared->sum;
     if (whole->bias != NULL)
-        piece.bias = at(whole->bias, column, shared->element);
-    shared->kernels->run(&piece, shared->workspace + (size_t)index * CT_CPU_WORKSPACE);
+        piece.bias = at(whole->bias, column, shared->bias);
+    char *workspace = shared->workspace + (size_t)index * CT_CPU_WORKSPACE;
+
+    if (shared->half == NULL)
+        shared->kernels->run(&piece, workspace);
+    else
+        ct_narrow_gemm(shared->kernels, &piece, shared->half, shared->sum == sizeof(float),
+                       workspace);
 }
 
-void ct_cpu_gemm(struct ct_cpu *cpu, const struct ct_gemm_kernels *kernels,
-                 const struct ct_gemm *gemm)
+static void run(struct ct_cpu *cpu, struct shared shared)
 {
-    struct shared shared = {.kernels = kernels,
-                            .gemm = gemm,
-                            .element = kernels == &ct_gemm_f64 ? sizeof(double) : sizeof(float),
-                            .workspace = cpu->workspace,
-                            .rows = gemm->m,
-                            .columns = gemm->n};
+    const struct ct_gemm *gemm = shared.gemm;
     int threads = ct_cpu_threads(cpu, gemm->m * gemm->n * CT_MAX(gemm->k, 1), GRAIN);
 
     if (gemm->m == 0 || gemm->n == 0)
         return;
+    shared.workspace = cpu->workspace;
+    shared.rows = gemm->m;
+    shared.columns = gemm->n;
     if (threads > 1 && gemm->n >= gemm->m)
         shared.columns =
             ((gemm->n + threads - 1) / threads + ALIGN_COLUMNS - 1) / ALIGN_COLUMNS * ALIGN_COLUMNS;
     else if (threads > 1)
         shared.rows = (gemm->m + threads - 1) / threads;
     ct_pool_run(cpu->pool, threads, run_piece, &shared);
+}
+
+void ct_cpu_gemm(struct ct_cpu *cpu, const struct ct_gemm_kernels *kernels,
+                 const struct ct_gemm *gemm)
+{
+    size_t element = kernels == &ct_gemm_f64 ? sizeof(double) : sizeof(float);
+
+    run(cpu,
+        (struct shared){
+            .kernels = kernels, .gemm = gemm, .element = element, .sum = element, .bias = element});
+}
+
+void ct_cpu_gemm_narrow(struct ct_cpu *cpu, const struct ct_gemm_kernels *kernels,
+                        const struct ct_gemm *gemm, const struct ct_half_kernels *half, bool wide)
+{
+    run(cpu, (struct shared){.kernels = kernels,
+                             .gemm = gemm,
+                             .half = half,
+                             .element = sizeof(uint16_t),
+                             .sum = wide ? sizeof(float) : sizeof(uint16_t),
+                             .bias = sizeof(float)});
 }

@@ -46,4 +46,10 @@ struct ct_cpu;
 void ct_cpu_gemm(struct ct_cpu *cpu, const struct ct_gemm_kernels *kernels,
                  const struct ct_gemm *gemm);
 
+struct ct_half_kernels;
+
+/* The same with a and b of 16 bits; c is, too, or F32 when `wide`; the bias is F32. */
+void ct_cpu_gemm_narrow(struct ct_cpu *cpu, const struct ct_gemm_kernels *kernels,
+                        const struct ct_gemm *gemm, const struct ct_half_kernels *half, bool wide);
+
 #endif

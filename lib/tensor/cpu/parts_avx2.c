@@ -10,3 +10,6 @@
 #define GEMM ct_gemm_avx2
 #define KERNELS ct_cpu_kernels_avx2
 #include "tensor/cpu/parts_body.h"
+
+#define HALF ct_half_avx2
+#include "tensor/cpu/half_body.h"

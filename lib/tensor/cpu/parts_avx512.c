@@ -10,3 +10,6 @@
 #define GEMM ct_gemm_avx512
 #define KERNELS ct_cpu_kernels_avx512
 #include "tensor/cpu/parts_body.h"
+
+#define HALF ct_half_avx512
+#include "tensor/cpu/half_body.h"

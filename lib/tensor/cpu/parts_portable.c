@@ -10,3 +10,6 @@
 #define GEMM ct_gemm_portable
 #define KERNELS ct_cpu_kernels_portable
 #include "tensor/cpu/parts_body.h"
+
+#define HALF ct_half_portable
+#include "tensor/cpu/half_body.h"

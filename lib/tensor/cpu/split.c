@@ -17,51 +17,41 @@ int ct_cpu_threads(const struct ct_cpu *cpu, int64_t work, int64_t grain)
 }
 
 struct split {
-    ct_cpu_part part; /* or block */
-    ct_cpu_block block;
+    const struct ct_cpu_work *work;
     char *workspace;
-    const struct ct_kernel_args *args;
     int64_t count, chunk;
 };
 
 static void split_index(void *context, int index)
 {
     const struct split *split = context;
+    const struct ct_cpu_work *work = split->work;
     int64_t first = index * split->chunk, count = CT_MIN(split->chunk, split->count - first);
     char *workspace = split->workspace + (size_t)index * CT_CPU_WORKSPACE;
 
     if (first >= split->count)
         return;
-    if (split->block != NULL)
-        split->block(split->args, first, count, workspace, workspace + CT_GEMM_WORKSPACE);
+    if (work->narrow != NULL)
+        ct_narrow_part(work, first, count, workspace);
+    else if (work->block != NULL)
+        work->block(work->args, first, count, workspace, workspace + CT_GEMM_WORKSPACE);
     else
-        split->part(split->args, first, count);
+        work->part(work->args, first, count);
 }
 
-static void run_split(struct ct_cpu *cpu, struct split split, struct ct_cpu_range range)
+void ct_cpu_split(struct ct_cpu *cpu, const struct ct_cpu_work *work, struct ct_cpu_range range)
 {
     int threads = ct_cpu_threads(cpu, range.count * range.width, GRAIN);
+    struct split split = {.work = work,
+                          .workspace = cpu->workspace,
+                          .count = range.count,
+                          .chunk = (range.count + threads - 1) / threads};
 
-    split.workspace = cpu->workspace;
-    split.count = range.count;
-    split.chunk = (range.count + threads - 1) / threads;
     if (split.count == 0)
         return;
     if (split.chunk > ALIGN_UNITS)
         split.chunk = (split.chunk + ALIGN_UNITS - 1) / ALIGN_UNITS * ALIGN_UNITS;
     ct_pool_run(cpu->pool, threads, split_index, &split);
-}
-
-void ct_cpu_split(struct ct_cpu *cpu, ct_cpu_part part, const struct ct_kernel_args *args,
-                  struct ct_cpu_range range)
-{
-    run_split(cpu, (struct split){.part = part, .args = args}, range);
-}
-
-void ct_cpu_split_blocks(struct ct_cpu *cpu, ct_cpu_block block, const struct ct_kernel_args *args,
-                         struct ct_cpu_range range)
-{
-    run_split(cpu, (struct split){.block = block, .args = args}, range);
 }
 
 /* ---- sums --------------------------------------------------------------------------------------
@@ -71,8 +61,8 @@ void ct_cpu_split_blocks(struct ct_cpu *cpu, ct_cpu_block block, const struct ct
  * the segments' sums is the same tree. */
 
 struct tree {
-    ct_cpu_sum sum;
-    const struct ct_kernel_args *args;
+    const struct ct_cpu_work *work;
+    char *workspace; /* of all threads */
     int64_t count, leaf, segment;
     int segments, threads;
     double partial[MAX_SEGMENTS];
@@ -87,14 +77,23 @@ static int64_t left_half(int64_t count, int64_t leaf)
     return half;
 }
 
-static double sum_units(const struct tree *tree, int64_t first, int64_t count)
+static double sum_leaf(const struct tree *tree, int64_t first, int64_t count, int thread)
+{
+    const struct ct_cpu_work *work = tree->work;
+
+    if (work->narrow == NULL)
+        return work->sum(work->args, first, count);
+    return ct_narrow_sum(work, first, count, tree->workspace + (size_t)thread * CT_CPU_WORKSPACE);
+}
+
+static double sum_units(const struct tree *tree, int64_t first, int64_t count, int thread)
 {
     if (count <= tree->leaf)
-        return tree->sum(tree->args, first, count);
+        return sum_leaf(tree, first, count, thread);
     int64_t half = left_half(count, tree->leaf);
-    double left = sum_units(tree, first, half);
+    double left = sum_units(tree, first, half, thread);
 
-    return left + sum_units(tree, first + half, count - half);
+    return left + sum_units(tree, first + half, count - half, thread);
 }
 
 static double sum_partials(const double *partial, int count)
@@ -114,15 +113,17 @@ static void tree_index(void *context, int index)
     for (int i = index; i < tree->segments; i += tree->threads) {
         int64_t first = i * tree->segment;
 
-        tree->partial[i] = sum_units(tree, first, CT_MIN(tree->segment, tree->count - first));
+        tree->partial[i] =
+            sum_units(tree, first, CT_MIN(tree->segment, tree->count - first), index);
     }
 }
 
-double ct_cpu_tree_sum(struct ct_cpu *cpu, ct_cpu_sum sum, const struct ct_kernel_args *args,
+double ct_cpu_tree_sum(struct ct_cpu *cpu, const struct ct_cpu_work *work,
                        struct ct_cpu_range range)
 {
     int64_t count = range.count, leaf = range.leaf;
-    struct tree tree = {.sum = sum, .args = args, .count = count, .leaf = leaf, .segment = leaf};
+    struct tree tree = {
+        .work = work, .workspace = cpu->workspace, .count = count, .leaf = leaf, .segment = leaf};
 
     if (count == 0)
         return 0;

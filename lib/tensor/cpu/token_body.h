@@ -17,7 +17,8 @@ static void embedding(const struct ct_kernel_args *args, int64_t first, int64_t 
         else
             memset(y, 0, (size_t)columns * sizeof *y);
         if (places) {
-            const T *place = IN(2, row % (int64_t)args->attr.sequence, columns);
+            int64_t at = (row + (int64_t)args->attr.first) % (int64_t)args->attr.sequence;
+            const T *place = IN(2, at, columns);
 
             EACH(j, columns) y[j] += place[j];
         }
@@ -81,6 +82,7 @@ static void rope(const struct ct_kernel_args *args, int64_t first, int64_t count
     int64_t columns = ct_shape_columns(args->in[0].shape), width = columns / 3;
     int64_t size = width / (int64_t)args->attr.heads, half = size / 2;
     const int32_t *places = args->in[1].data;
+    int64_t sequence = (int64_t)args->attr.sequence, start = (int64_t)args->attr.first;
     double wide[2][CT_HEAD_MAX_SIZE / 2];
     T cosine[CT_HEAD_MAX_SIZE / 2], sine[CT_HEAD_MAX_SIZE / 2];
 
@@ -88,7 +90,7 @@ static void rope(const struct ct_kernel_args *args, int64_t first, int64_t count
         const T *x = IN(0, row, columns);
         T *y = OUT(0, row, columns);
 
-        int64_t place = places != NULL ? places[row] : row % (int64_t)args->attr.sequence;
+        int64_t place = places != NULL ? places[row] : (row + start) % sequence;
 
         rotary_angles(args->attr.base, place, half, wide[0], wide[1]);
         for (int64_t i = 0; i < half; i++) {

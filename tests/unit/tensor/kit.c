@@ -61,6 +61,10 @@ double kit_get(const struct ct_tensor *tensor, int64_t i)
         return (double)((const float *)tensor->data)[i];
     case CT_F64:
         return ((const double *)tensor->data)[i];
+    case CT_BF16:
+        return (double)ct_bf16_to_f32(((const uint16_t *)tensor->data)[i]);
+    case CT_F16:
+        return (double)ct_f16_to_f32(((const uint16_t *)tensor->data)[i]);
     default:
         CT_ASSERT(tensor->dtype == CT_I32);
         return ((const int32_t *)tensor->data)[i];
@@ -75,6 +79,12 @@ void kit_set(struct ct_tensor *tensor, int64_t i, double value)
         break;
     case CT_F64:
         ((double *)tensor->data)[i] = value;
+        break;
+    case CT_BF16:
+        ((uint16_t *)tensor->data)[i] = ct_bf16_from_f32((float)value);
+        break;
+    case CT_F16:
+        ((uint16_t *)tensor->data)[i] = ct_f16_from_f32((float)value);
         break;
     default:
         CT_ASSERT(tensor->dtype == CT_I32);
@@ -220,6 +230,7 @@ static struct ct_tensor make_operand(struct kit *kit, const struct ct_operand *o
 {
     struct ct_shape shape = ct_shape1(fitted_size(operand->dim[0], fitted));
     int64_t window = (int64_t)KERNEL * KERNEL * fitted->x.dim[3];
+    enum ct_dtype type = ct_operand_dtype(operand, dtype);
 
     if (operand->dim[0] == 'X')
         shape = fitted->x;
@@ -237,14 +248,13 @@ static struct ct_tensor make_operand(struct kit *kit, const struct ct_operand *o
     if (strcmp(operand->name, "at") == 0)
         return kit_random(kit, CT_F64, shape, 3, 3);
     if (strcmp(operand->name, "lse") == 0)
-        return kit_random(kit, dtype, shape, 2, 3);
+        return kit_random(kit, type, shape, 2, 3);
     if (strcmp(operand->name, "step") == 0)
         return kit_scalar(kit, 3);
     if (strcmp(operand->name, "v") == 0 || strcmp(operand->name, "var") == 0 ||
         strcmp(operand->name, "stats") == 0)
-        return kit_random(kit, dtype, shape, 0.5, 2); /* a square, a logarithm of a sum */
-    return kit_random(kit, operand->dtype < 0 ? dtype : (enum ct_dtype)operand->dtype, shape,
-                      operand->dtype < 0 ? fitted->low : 0.1,
+        return kit_random(kit, type, shape, 0.5, 2); /* a square, a logarithm of a sum */
+    return kit_random(kit, type, shape, operand->dtype < 0 ? fitted->low : 0.1,
                       operand->dtype < 0 ? fitted->high : 0.9);
 }
 

@@ -1,0 +1,187 @@
+/* Training in bf16 and f16: near f32 within the tolerances of E17, the same bits on every layout,
+ * less memory, and one narrow copy of a weight a step. */
+#include "base/assert.h"
+#include "collectives/plan/passes.h"
+#include "tests/unit/exec/fixture.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+
+TestSuite(precision, .timeout = 60);
+
+static const enum ct_dtype narrow[] = {CT_BF16, CT_F16};
+
+static struct run gpt_run(enum ct_dtype compute)
+{
+    struct run run = run_default();
+
+    run.spec = (struct ct_model_spec){.type = CT_MODEL_GPT,
+                                      .dtype = CT_F32,
+                                      .gpt = {.vocabulary = 11,
+                                              .context = 8,
+                                              .sequence = 8,
+                                              .layers = 2,
+                                              .heads = 2,
+                                              .width = 16,
+                                              .dropout = 0.1}};
+    run.options.compute = compute;
+    run.options.accumulation = 2;
+    run.options.micro_rows = 4;
+    run.lr = 0.05;
+    return run;
+}
+
+static struct run llama_run(enum ct_dtype compute)
+{
+    struct run run = gpt_run(compute);
+
+    run.spec.gpt.norm = CT_NORM_RMS;
+    run.spec.gpt.mlp = CT_MLP_SWIGLU;
+    run.spec.gpt.positions = CT_POSITIONS_ROTARY;
+    run.spec.gpt.untied = true;
+    return run;
+}
+
+static struct run mlp_run(enum ct_dtype compute)
+{
+    struct run run = run_default();
+
+    run.spec.activation = CT_ACT_GELU;
+    run.options.compute = compute;
+    return run;
+}
+
+static const struct ct_layer_spec normed[] = {
+    {.kind = CT_LAYER_CONV2D, .out = 4, .kernel = 3, .pad = 1, .unbiased = true, .act = -1},
+    {.kind = CT_LAYER_BATCH_NORM, .sync = true, .act = CT_ACT_RELU},
+    {.kind = CT_LAYER_FLATTEN},
+    {.kind = CT_LAYER_LINEAR, .out = 9, .act = CT_ACT_RELU},
+    {.kind = CT_LAYER_LINEAR, .out = 4, .act = -1},
+};
+
+static struct run cnn_run(enum ct_dtype compute)
+{
+    struct run run = run_default();
+
+    run.spec = (struct ct_model_spec){
+        .type = CT_MODEL_LAYERS,
+        .dtype = CT_F32,
+        .input = 32,
+        .classes = 4,
+        .layers = {
+            .channels = 2, .height = 4, .width = 4, .layers = normed, .count = CT_COUNT(normed)}};
+    run.options.compute = compute;
+    return run;
+}
+
+static struct run (*const models[])(enum ct_dtype) = {gpt_run, llama_run, mlp_run, cnn_run};
+
+Test(precision, gradients_and_losses_are_near_those_of_f32)
+{
+    for (size_t m = 0; m < CT_COUNT(models); m++) {
+        struct run wide = models[m](CT_F32);
+
+        wide.steps = 20;
+        run_train(&wide);
+        for (size_t i = 0; i < CT_COUNT(narrow); i++) {
+            struct run first = models[m](narrow[i]), run = models[m](narrow[i]);
+            struct run first_wide = models[m](CT_F32);
+
+            first.steps = first_wide.steps = 1;
+            run_train(&first);
+            run_train(&first_wide);
+            double error = relative_l2(first.grads, first_wide.grads, first.grad_count);
+            cr_assert_leq(error, narrow[i] == CT_BF16 ? 2e-2 : 3e-3, "model %zu: %g", m, error);
+            cr_assert_gt(error, 1e-6, "model %zu computes in f32", m);
+            run.steps = 20;
+            run_train(&run);
+            for (int s = 0; s < run.steps; s++)
+                cr_assert_leq(fabs(run.losses[s] - wide.losses[s]), 0.02,
+                              "model %zu, step %d: %g, not %g", m, s, run.losses[s],
+                              wide.losses[s]);
+            run_deinit(&run);
+            run_deinit(&first);
+            run_deinit(&first_wide);
+        }
+        run_deinit(&wide);
+    }
+}
+
+static void assert_same(struct run (*make)(enum ct_dtype), int world, enum ct_plan_shard shard,
+                        enum ct_plan_recompute recompute)
+{
+    struct run one = make(CT_BF16), run = make(CT_BF16);
+
+    one.options.accumulation = 4;
+    run.options.accumulation = 4 / world;
+    run.options.world = world;
+    run.options.shard = shard;
+    run.options.recompute = recompute;
+    run_train(&one);
+    run_train(&run);
+    for (int i = 0; i < run.steps && shard != CT_PLAN_SHARD_NONE; i++) { /* added up in parts */
+        cr_assert_lt(fabs(run.norms[i] - one.norms[i]), 2e-6 * one.norms[i]);
+        run.norms[i] = one.norms[i];
+    }
+    assert_same_bits(&run, &one, "another layout");
+    run_deinit(&run);
+    run_deinit(&one);
+}
+
+/* E1, E2, E7 in bf16. */
+Test(precision, layouts_and_recomputation_change_no_bit)
+{
+    for (size_t m = 0; m < CT_COUNT(models); m++) {
+        assert_same(models[m], 2, CT_PLAN_SHARD_NONE, CT_PLAN_RECOMPUTE_NONE);
+        assert_same(models[m], 4, CT_PLAN_SHARD_OPTIM, CT_PLAN_RECOMPUTE_NONE);
+        assert_same(models[m], 2, CT_PLAN_SHARD_GRAD, CT_PLAN_RECOMPUTE_BLOCK);
+        assert_same(models[m], 2, CT_PLAN_SHARD_FULL, CT_PLAN_RECOMPUTE_NONE);
+        assert_same(models[m], 2, CT_PLAN_SHARD_FULL, CT_PLAN_RECOMPUTE_BLOCK);
+        assert_same(models[m], 1, CT_PLAN_SHARD_NONE, CT_PLAN_RECOMPUTE_BLOCK);
+        assert_same(models[m], 1, CT_PLAN_SHARD_NONE, CT_PLAN_RECOMPUTE_GELU);
+    }
+}
+
+static void build(struct ct_plan *plan, const struct run *run)
+{
+    struct ct_error err = {0};
+
+    cr_assert_eq(ct_plan_build(plan, &run->spec, &run->options, 1, &err), 0, "%s", err.text);
+}
+
+static int count_narrowed(const struct ct_plan *plan)
+{
+    const struct ct_program *program = &plan->step.program;
+    int count = 0;
+
+    for (int i = 0; i < program->op_count; i++)
+        count += ct_plan_narrows_param(program, &program->ops[i]);
+    return count;
+}
+
+Test(precision, weights_of_products_are_narrowed_once_a_step)
+{
+    struct run run = gpt_run(CT_BF16);
+    struct ct_plan plan;
+
+    run.options.accumulation = 4;
+    build(&plan, &run);
+    cr_assert_eq(count_narrowed(&plan), 4 * 2 + 1, "%d", count_narrowed(&plan));
+    ct_plan_deinit(&plan);
+}
+
+Test(precision, activations_take_half_the_memory)
+{
+    struct run wide = gpt_run(CT_F32), run = gpt_run(CT_BF16);
+    struct ct_plan a, b;
+
+    wide.options.micro_rows = run.options.micro_rows = 64;
+    wide.spec.gpt.dropout = run.spec.gpt.dropout = 0;
+    build(&a, &wide);
+    build(&b, &run);
+    cr_assert_lt(b.step.live_bytes, a.step.live_bytes * 6 / 10, "%zu of %zu", b.step.live_bytes,
+                 a.step.live_bytes);
+    cr_assert_eq(a.state_bytes, b.state_bytes);
+    ct_plan_deinit(&a);
+    ct_plan_deinit(&b);
+}
