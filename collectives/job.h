@@ -12,6 +12,7 @@
 struct ct_job_link; /* the worker's link to its agent; job_link.h */
 struct ct_job_state;
 struct ct_mpi;
+struct ct_seat;
 struct ct_thread_world;
 struct ct_ucx;
 
@@ -35,6 +36,7 @@ struct ct_job {
     struct ct_mpi *mpi;            /* MPI has started it, and there is no agent; else NULL */
     _Atomic(struct ct_ucx *) ucx;  /* backend ucx's worker; NULL: no group has asked for it */
     struct ct_thread_world *world; /* ranks are threads of this process; else NULL */
+    const struct ct_seat *seat;    /* of a thread, where a test says so (domains.h); else NULL */
     char run_id[129];
 };
 

@@ -30,6 +30,8 @@ const char *ct_algorithm_name(enum ct_algorithm algorithm)
         [CT_ALGO_PIPELINE] = "pipeline",
         [CT_ALGO_PIPELINE_ROOT] = "pipeline",
         [CT_ALGO_IN_PLACE] = "in_place",
+        [CT_ALGO_DOMAINS] = "domains",
+        [CT_ALGO_DOMAINS_IN_PLACE] = "domains",
         [CT_ALGO_COLUMNS] = "columns",
         [CT_ALGO_LEVELS] = "levels",
     };
@@ -58,6 +60,7 @@ enum need {
     NOT_REPRODUCIBLE = 16, /* the tree's order, or any */
     EVEN = 32,             /* where a member's parts lie is known to all */
     ONE_BUFFER = 64,       /* send and recv are the same */
+    RANK_ORDER = 128,      /* the order of ranks will do */
 };
 
 /* Sizes are those of the longest part of a call, where it has parts, or else of the buffer. They
@@ -72,8 +75,8 @@ enum { RULES = 4 };
 
 #define SIZE(name) 1 + CT_SIZE_##name
 
-/* A list for each kind, that ends with a rule for all calls; but for `symmetric`, where what has no
- * rule is shared. */
+/* A list for each kind, that ends with a rule for all calls; but for `symmetric` and `domains`,
+ * where what has no rule is shared. */
 static const struct rule symmetric[CT_CALL_KINDS][RULES] = {
     [CT_CALL_ALL_REDUCE] = {{.algorithm = CT_ALGO_IN_PLACE, .from = SIZE(local_direct_bytes)}},
     [CT_CALL_ALL_GATHER] = {{.algorithm = CT_ALGO_IN_PLACE, .from = SIZE(local_direct_bytes)}},
@@ -81,6 +84,14 @@ static const struct rule symmetric[CT_CALL_KINDS][RULES] = {
                                  .from = SIZE(local_direct_bytes),
                                  .needs = EVEN}},
     [CT_CALL_BROADCAST] = {{.algorithm = CT_ALGO_IN_PLACE, .from = SIZE(local_direct_bytes)}},
+};
+
+static const struct rule domains[CT_CALL_KINDS][RULES] = {
+    [CT_CALL_ALL_REDUCE] = {{.algorithm = CT_ALGO_DOMAINS,
+                             .from = SIZE(local_domains_bytes),
+                             .needs = IN_STEPS | RANK_ORDER}},
+    [CT_CALL_ALL_GATHER] = {{.algorithm = CT_ALGO_DOMAINS, .from = SIZE(local_domains_bytes)}},
+    [CT_CALL_BROADCAST] = {{.algorithm = CT_ALGO_DOMAINS, .from = SIZE(local_domains_bytes)}},
 };
 
 static const struct rule shared[CT_CALL_KINDS][RULES] = {
@@ -137,9 +148,8 @@ static const struct rule levels[CT_CALL_KINDS][RULES] = {
 };
 
 static const struct rule (*const rules[CT_TOPOLOGIES])[RULES] = {
-    [CT_TOPOLOGY_SYMMETRIC] = symmetric,
-    [CT_TOPOLOGY_SHARED] = shared,
-    [CT_TOPOLOGY_MESH] = mesh,
+    [CT_TOPOLOGY_SYMMETRIC] = symmetric, [CT_TOPOLOGY_SHARED] = shared,
+    [CT_TOPOLOGY_DOMAINS] = domains,     [CT_TOPOLOGY_MESH] = mesh,
     [CT_TOPOLOGY_LEVELS] = levels,
 };
 
@@ -154,7 +164,8 @@ static unsigned met(const struct ct_tuning *tuning, const struct ct_call *call)
            (reduces && ct_reduce_in_steps(call->dtype, call->reduce) ? IN_STEPS : 0u) |
            (call->mode == CT_MODE_FAST ? FAST : 0u) |
            (call->mode != CT_MODE_REPRODUCIBLE ? NOT_REPRODUCIBLE : 0u) |
-           (!call->uneven ? EVEN : 0u) | (call->send == call->recv ? ONE_BUFFER : 0u);
+           (!call->uneven ? EVEN : 0u) | (call->send == call->recv ? ONE_BUFFER : 0u) |
+           (call->mode != CT_MODE_INVARIANT ? RANK_ORDER : 0u);
 }
 
 enum ct_algorithm ct_select(const struct ct_tuning *tuning, enum ct_topology topology,
@@ -169,6 +180,6 @@ enum ct_algorithm ct_select(const struct ct_tuning *tuning, enum ct_topology top
             (list[i].from == 0 || call->longest_bytes >= sizes[list[i].from - 1]) &&
             (list[i].up_to == 0 || call->longest_bytes <= sizes[list[i].up_to - 1]))
             return list[i].algorithm;
-    CT_ASSERT(topology == CT_TOPOLOGY_SYMMETRIC);
+    CT_ASSERT(topology == CT_TOPOLOGY_SYMMETRIC || topology == CT_TOPOLOGY_DOMAINS);
     return ct_select(tuning, CT_TOPOLOGY_SHARED, call);
 }

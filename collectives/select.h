@@ -10,6 +10,7 @@
  *   topology    ranks that                              ways (schedule.h has those of MESH)
  *   SYMMETRIC   share memory, the call's buffers, too   IN_PLACE; or as SHARED
  *   SHARED      share memory                            FLAT, PIPELINE, ..., STAGED
+ *   DOMAINS     share memory, a few of them a cache     DOMAINS; or as SHARED
  *   MESH        are connected each with each            FLAT, DIRECT, RING, DOUBLING, ...
  *   LEVELS      live on several nodes                   COLUMNS, LEVELS */
 #ifndef CT_COLL_SELECT_H
@@ -64,6 +65,8 @@ enum ct_algorithm {
     CT_ALGO_PIPELINE,
     CT_ALGO_PIPELINE_ROOT,
     CT_ALGO_IN_PLACE,
+    CT_ALGO_DOMAINS, /* local_domains.c */
+    CT_ALGO_DOMAINS_IN_PLACE,
 
     /* LEVELS: hier_collective.c */
     CT_ALGO_COLUMNS,
@@ -74,6 +77,7 @@ enum ct_algorithm {
 enum ct_topology {
     CT_TOPOLOGY_SYMMETRIC,
     CT_TOPOLOGY_SHARED,
+    CT_TOPOLOGY_DOMAINS,
     CT_TOPOLOGY_MESH,
     CT_TOPOLOGY_LEVELS,
     CT_TOPOLOGIES

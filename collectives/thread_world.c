@@ -5,6 +5,7 @@
 #include "backend/ucx_worker.h"
 #include "base/assert.h"
 #include "base/clock.h"
+#include "domains.h"
 #include "job.h"
 #include "state.h"
 #include "world.h"
@@ -269,6 +270,12 @@ void ct_thread_world_free(struct ct_thread_world *world)
     (void)pthread_cond_destroy(&world->changed);
     (void)pthread_mutex_destroy(&world->lock);
     free(world);
+}
+
+void ct_thread_world_seat(struct ct_thread_world *world, const struct ct_seat *seats)
+{
+    for (int rank = 0; rank < world->size; rank++)
+        world->jobs[rank].seat = &seats[rank];
 }
 
 struct ct_job *ct_thread_world_job(struct ct_thread_world *world, int rank)

@@ -18,6 +18,7 @@
 
 #include "ctrun.h"
 
+struct ct_seat;
 struct ct_thread_world;
 
 /* A world of `world` ranks (1 .. 64). 0 or CT_ENOMEM. */
@@ -28,6 +29,10 @@ int ct_thread_world_new_nodes(int world, int nodes, struct ct_thread_world **ret
 
 /* The jobs must not be in use any more. NULL is fine. */
 void ct_thread_world_free(struct ct_thread_world *world);
+
+/* Each rank as if it ran in its seat (domains.h); `seats` outlives the world. For groups that are
+ * made from now on. */
+void ct_thread_world_seat(struct ct_thread_world *world, const struct ct_seat *seats);
 
 /* Rank `rank`'s job, for programs that start their own threads. Belongs to the world: never given
  * to ct_job_close. */

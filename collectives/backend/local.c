@@ -33,6 +33,7 @@ static void free_local(struct ct_local *local)
     free(local->copies);
     free(local->factors);
     free(local->reach);
+    free(local->seats);
     free(local);
 }
 
@@ -47,8 +48,9 @@ struct ct_local *ct_local_new(const struct ct_setup *setup)
     local->copies = calloc(size, sizeof *local->copies);
     local->factors = calloc(size, sizeof *local->factors);
     local->reach = calloc(size, sizeof *local->reach);
+    local->seats = calloc(size, sizeof *local->seats);
     if (local->sources == NULL || local->copies == NULL || local->factors == NULL ||
-        local->reach == NULL) {
+        local->reach == NULL || local->seats == NULL) {
         free_local(local);
         return NULL;
     }
@@ -57,6 +59,8 @@ struct ct_local *ct_local_new(const struct ct_setup *setup)
     local->missing = -1;
     local->round = 1;
     local->memory = &setup->job->memory;
+    local->told = setup->job->seat;
+    local->domains = (struct ct_domains){.count = 1, .first = {0, setup->size}};
     local->fd = -1;
     local->chunk_bytes = round_up(setup->tuning.local_chunk_bytes, 64 * size);
     local->piece_bytes = local->chunk_bytes / size;
@@ -86,14 +90,26 @@ static void read_affinity(uint64_t *cpus)
 
     CPU_ZERO(&set);
     (void)sched_getaffinity(0, sizeof set, &set);
-    _Static_assert(CT_CPU_WORDS * sizeof *cpus == sizeof set, "a bit a core");
+    _Static_assert(CT_SEAT_WORDS * sizeof *cpus == sizeof set, "a bit a core");
     memcpy(cpus, &set, sizeof set);
+}
+
+/* Threads of one process are tests, and are grouped alike on every machine. */
+static struct ct_seat find_seat(const struct ct_local *local, const uint64_t *cpus)
+{
+    if (local->told != NULL)
+        return *local->told;
+    if (local->one_process || (size_t)local->size <= local->tuning.local_domains_world)
+        return (struct ct_seat){-1, -1};
+    return ct_seat_of("/sys/devices/system/cpu", cpus);
 }
 
 void ct_local_attach(struct ct_local *local, void *memory)
 {
     local->head = memory;
-    read_affinity(ct_local_line(local, local->rank)->cpus);
+    struct ct_segment_line *line = ct_local_line(local, local->rank);
+    read_affinity(line->cpus);
+    line->seat = find_seat(local, line->cpus);
 }
 
 char *ct_local_stage(const struct ct_local *local, int rank, uint64_t round)
@@ -121,6 +137,15 @@ struct ct_segment_ring *ct_local_ring(const struct ct_local *local, int from, in
     return (void *)((char *)local->head + local->rings_at + index * local->ring_bytes);
 }
 
+static void find_domains(struct ct_local *local)
+{
+    for (int i = 0; i < local->size; i++)
+        local->seats[i] = ct_local_line(local, i)->seat;
+    if ((size_t)local->size > local->tuning.local_domains_world)
+        local->domains = ct_domains_of(local->seats, local->size);
+    local->domain = ct_domains_find(&local->domains, local->rank);
+}
+
 /* Spinning helps when each rank has a core of its own. Who may run where is known once all are
  * attached, and is the same to all. */
 void ct_local_settle(void *state)
@@ -128,13 +153,14 @@ void ct_local_settle(void *state)
     struct ct_local *local = state;
     int cores = 0;
 
-    for (int word = 0; word < CT_CPU_WORDS; word++) {
+    for (int word = 0; word < CT_SEAT_WORDS; word++) {
         uint64_t cpus = 0;
 
         for (int i = 0; i < local->size; i++)
             cpus |= ct_local_line(local, i)->cpus[word];
         cores += __builtin_popcountll(cpus);
     }
+    find_domains(local);
     local->crowded = local->size > cores;
     local->looks = local->crowded ? 0 : LOOKS;
     if (local->fd >= 0)

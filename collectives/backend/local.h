@@ -35,6 +35,11 @@
  * order: all get the same bits. The rules hold: a rank writes into another's stage in a round for
  * which that one has posted, and before it posts the next, and that one reads it after that.
  *
+ * More ranks than a few may be spread over several caches and sockets (domains.h): then flags, and
+ * what is large, go over from one of these domains to another once, not once a rank
+ * (local_domains.c). The first rank of a domain says for all of it that they have posted. Who does
+ * not hear of that in time looks at the cells themselves, so that nobody depends on its progress.
+ *
  * Symmetric memory (ctrun.h) needs no stages:
  *
  *   offer    each rank's cell says where its buffers lie: allocation and offset. Who has nothing to
@@ -49,6 +54,7 @@
 #define CT_COLL_LOCAL_H
 
 #include "backend.h"
+#include "domains.h"
 #include "memory.h"
 
 struct ct_segment_head {
@@ -59,7 +65,7 @@ struct ct_segment_head {
     _Atomic int32_t failed_rank;
 };
 
-enum { CT_CPU_WORDS = 16, CT_CELL_BYTES = 32, CT_OFFERS = 2 };
+enum { CT_CELL_BYTES = 32, CT_OFFERS = 2 };
 
 struct ct_segment_cell {
     _Alignas(128) _Atomic uint64_t posted;
@@ -75,11 +81,19 @@ _Static_assert(sizeof(struct ct_segment_cell) == 128 &&
                    offsetof(struct ct_segment_cell, data) + CT_CELL_BYTES == 64,
                "one cache line, and one that stays empty for the prefetcher's sake");
 
+/* What the first rank of a domain says for it: all of it has posted this round, in this call. */
+struct ct_segment_gathered {
+    _Alignas(128) _Atomic uint64_t posted;
+    struct ct_signature signature;
+};
+
 struct ct_segment_line {
     struct ct_segment_cell cell[2];
+    struct ct_segment_gathered gathered[2];
     struct ct_memory_handle handle[CT_OFFERS]; /* of what it offers for the first time */
     _Atomic uint32_t left;                     /* the rank has closed the group */
-    uint64_t cpus[CT_CPU_WORDS];               /* where the rank may run */
+    uint64_t cpus[CT_SEAT_WORDS];              /* where the rank may run */
+    struct ct_seat seat;                       /* what these are part of */
 };
 
 /* One slot of a ring; its bytes follow. */
@@ -125,6 +139,10 @@ struct ct_local {
     int missing;                             /* whom the last look did not find */
     bool crowded;                            /* more ranks than cores */
     bool one_process;                        /* addresses of one rank are valid at the others */
+    const struct ct_seat *told;              /* where a test wants this rank to be, or NULL */
+    struct ct_seat *seats;                   /* of all ranks */
+    struct ct_domains domains;               /* of all ranks; one where nothing goes by them */
+    int domain;                              /* this rank's */
     const void **sources;                    /* room for a reduction's operands */
     void **copies;                           /* and for where its result goes besides */
     double *factors;                         /* of a premultiplied sum under way, by rank */

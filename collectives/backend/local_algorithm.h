@@ -43,6 +43,16 @@ const struct ct_local_algorithm *ct_local_direct(const struct ct_task *task);
  * task->stage says that it has posted (local_brief.c). */
 int ct_local_brief(struct ct_local *local, struct ct_task *task);
 
+/* local_domains.c: the row of a call that goes by domains. */
+const struct ct_local_algorithm *ct_local_domains(const struct ct_task *task);
+
+/* Does this call go so? The same answer at all members. */
+bool ct_local_by_domains(const struct ct_local *local, const struct ct_task *task);
+
+/* Have all posted the group's round, which is one of this call, as the first ranks of the domains
+ * say? False: look at the cells. */
+bool ct_local_gathered(struct ct_local *local, const struct ct_task *task);
+
 /* Give back all that is mapped. */
 void ct_local_forget(struct ct_local *local);
 
@@ -70,9 +80,9 @@ static inline struct ct_span ct_local_chunk(struct ct_span run, size_t chunk, si
     return (struct ct_span){run.at + at, bytes};
 }
 
-/* Rank i's share of a run, from the run's start: whole cache lines, the last ones may be short or
- * empty. */
-struct ct_span ct_local_share(const struct ct_local *local, struct ct_span chunk, int i);
+/* The share of the i-th of so many ranks in a run, from the run's start: whole cache lines, the
+ * last ones may be short or empty. */
+struct ct_span ct_local_share(struct ct_span chunk, int ranks, int i);
 
 /* local->sources into `to`, and into the first `copies` of local->copies, as the call says. */
 void ct_local_reduce(struct ct_local *local, const struct ct_task *task, char *to, size_t bytes,

@@ -16,7 +16,7 @@ static bool is_brief(const struct ct_local *local, const struct ct_task *task)
 {
     const struct ct_call *call = &task->call;
 
-    return call->kind == CT_CALL_BARRIER ||
+    return (call->kind == CT_CALL_BARRIER && local->domains.count == 1) ||
            (call->kind == CT_CALL_ALL_REDUCE && call->longest_bytes <= CT_CELL_BYTES &&
             local->tuning.local_flat_bytes >= CT_CELL_BYTES);
 }

@@ -52,7 +52,8 @@ size_t ct_local_stage_bytes(const struct ct_local *local, const struct ct_task *
     case CT_CALL_REDUCE_SCATTER:
         return local->chunk_bytes;
     default:
-        if (task->algorithm == CT_ALGO_PIPELINE || task->algorithm == CT_ALGO_PIPELINE_ROOT)
+        if (task->algorithm == CT_ALGO_PIPELINE || task->algorithm == CT_ALGO_PIPELINE_ROOT ||
+            task->algorithm == CT_ALGO_DOMAINS)
             return local->chunk_bytes;
         return task->call.longest_bytes;
     }
@@ -313,7 +314,7 @@ static void flat_root_consume(struct ct_local *local, struct ct_task *task, size
 static void pipeline_stage(struct ct_local *local, struct ct_task *task, size_t k)
 {
     struct ct_span chunk = chunk_of(local, task, k);
-    struct ct_span own = ct_local_share(local, chunk, local->rank);
+    struct ct_span own = ct_local_share(chunk, local->size, local->rank);
     char *stage = ct_local_stage(local, local->rank, number(local, task, k));
     const char *from = task->call.send + chunk.at;
     size_t behind = own.at + own.bytes;
@@ -326,7 +327,7 @@ static void pipeline_stage(struct ct_local *local, struct ct_task *task, size_t 
 static void pipeline_collect(struct ct_local *local, struct ct_task *task, size_t k)
 {
     struct ct_span chunk = chunk_of(local, task, k);
-    struct ct_span own = ct_local_share(local, chunk, local->rank);
+    struct ct_span own = ct_local_share(chunk, local->size, local->rank);
     const char *stage = ct_local_stage(local, local->rank, number(local, task, k));
     char *to = task->call.recv + chunk.at;
     size_t behind = own.at + own.bytes;
@@ -338,7 +339,7 @@ static void pipeline_collect(struct ct_local *local, struct ct_task *task, size_
 /* Rank i's stage of this rank's share of chunk k. */
 static char *staged_share(const struct ct_local *local, const struct ct_task *task, size_t k, int i)
 {
-    struct ct_span own = ct_local_share(local, chunk_of(local, task, k), local->rank);
+    struct ct_span own = ct_local_share(chunk_of(local, task, k), local->size, local->rank);
 
     return ct_local_stage(local, i, number(local, task, k)) + own.at;
 }
@@ -348,7 +349,7 @@ static void pipeline_reduce(struct ct_local *local, struct ct_task *task, size_t
                             int copies)
 {
     struct ct_span chunk = chunk_of(local, task, k);
-    struct ct_span own = ct_local_share(local, chunk, local->rank);
+    struct ct_span own = ct_local_share(chunk, local->size, local->rank);
 
     for (int i = 0; i < local->size; i++)
         local->sources[i] = staged_share(local, task, k, i);
@@ -361,7 +362,7 @@ static char *own_share(const struct ct_local *local, const struct ct_task *task,
 {
     struct ct_span chunk = chunk_of(local, task, k);
 
-    return task->call.recv + chunk.at + ct_local_share(local, chunk, local->rank).at;
+    return task->call.recv + chunk.at + ct_local_share(chunk, local->size, local->rank).at;
 }
 
 static void pipeline_consume(struct ct_local *local, struct ct_task *task, size_t k)
@@ -425,6 +426,8 @@ const struct ct_local_algorithm *ct_local_staged(const struct ct_task *task)
         return &pipeline;
     case CT_ALGO_PIPELINE_ROOT:
         return &pipeline_root;
+    case CT_ALGO_DOMAINS:
+        return ct_local_domains(task);
     default:
         CT_ASSERT(task->algorithm == CT_ALGO_STAGED && moves[task->call.kind].rounds != NULL);
         return task->call.kind == CT_CALL_ALL_TO_ALL && task->call.uneven ? &exchange

@@ -139,11 +139,13 @@ static void take_offers(struct ct_local *local, struct ct_task *task, uint64_t r
 }
 
 /* The rounds so far were not those of the staged way. */
-static void start_anew(struct ct_task *task, enum ct_local_path path)
+static void start_anew(const struct ct_local *local, struct ct_task *task, enum ct_local_path path)
 {
+    bool by_domains = task->call.kind == CT_CALL_ALL_REDUCE && ct_local_by_domains(local, task);
+
     task->path = (int)path;
     if (path == CT_PATH_DIRECT)
-        task->algorithm = CT_ALGO_IN_PLACE;
+        task->algorithm = by_domains ? CT_ALGO_DOMAINS_IN_PLACE : CT_ALGO_IN_PLACE;
     task->skipped = task->at + 1;
 }
 
@@ -165,12 +167,12 @@ static void offer_consume(struct ct_local *local, struct ct_task *task, size_t k
         task->path = CT_PATH_STAGED;
         ct_local_staged(task)->consume(local, task, k);
     } else if (offered < needed) {
-        start_anew(task, CT_PATH_STAGED);
+        start_anew(local, task, CT_PATH_STAGED);
     } else if (unknown > 0) {
-        start_anew(task, CT_PATH_REGISTER);
+        start_anew(local, task, CT_PATH_REGISTER);
     } else {
         take_offers(local, task, local->round);
-        start_anew(task, CT_PATH_DIRECT);
+        start_anew(local, task, CT_PATH_DIRECT);
     }
 }
 
@@ -243,7 +245,7 @@ static void register_consume(struct ct_local *local, struct ct_task *task, size_
         for (struct ct_local_known *x = local->reach[rank].known; x != NULL; x = x->next)
             if (x->state == CT_FRESH)
                 x->state = all ? CT_USABLE : CT_USELESS;
-    start_anew(task, all ? CT_PATH_DIRECT : CT_PATH_STAGED);
+    start_anew(local, task, all ? CT_PATH_DIRECT : CT_PATH_STAGED);
 }
 
 /* ---- direct ----------------------------------------------------------------------------------*/
@@ -253,7 +255,8 @@ static void register_consume(struct ct_local *local, struct ct_task *task, size_
 static void all_reduce_slice(struct ct_local *local, struct ct_task *task, size_t k)
 {
     struct ct_span all = {0, ct_call_bytes(&task->call)};
-    struct ct_span slice = ct_local_chunk(ct_local_share(local, all, local->rank), SLICE_BYTES, k);
+    struct ct_span slice =
+        ct_local_chunk(ct_local_share(all, local->size, local->rank), SLICE_BYTES, k);
 
     for (int i = 0; i < local->size; i++)
         local->sources[i] = local->reach[i].buffer[INPUT] + slice.at;
@@ -339,8 +342,10 @@ const struct ct_local_algorithm *ct_local_direct(const struct ct_task *task)
     bool rooted = task->call.kind == CT_CALL_BROADCAST;
 
     if (task->path == CT_PATH_OFFER)
-        return rooted ? &offer_root : &offer;
+        return rooted && task->algorithm != CT_ALGO_DOMAINS ? &offer_root : &offer;
     if (task->path == CT_PATH_REGISTER)
         return &meet_new;
+    if (task->algorithm == CT_ALGO_DOMAINS_IN_PLACE)
+        return ct_local_domains(task);
     return rooted ? &direct_root : &direct;
 }

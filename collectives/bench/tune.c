@@ -90,6 +90,7 @@ static const struct row {
      4,
      2,
      {128 << 10, 256 << 10, 512 << 10, 1 << 20}},
+    {CT_SIZE_local_domains_bytes, FROM, CT_BENCH_ALL_REDUCE, false, 16 << 10, 4 << 20, 4, 9, {0}},
     {CT_SIZE_tcp_flat_bytes, UP_TO, CT_BENCH_ALL_REDUCE, false, 1 << 10, 256 << 10, 2, 2, {0}},
     {CT_SIZE_tcp_chain_bytes, UP_TO, CT_BENCH_BROADCAST, false, 16 << 10, 4 << 20, 2, 3, {0}},
     {CT_SIZE_tcp_block_bytes,

@@ -79,6 +79,8 @@ int rig_run(struct rig *rig, int (*body)(struct ct_group *group, struct rig *rig
 
     if (ct_thread_world_new_nodes(rig->world, CT_MAX(rig->nodes, 1), &rig->threads) != 0)
         return __LINE__;
+    if (rig->seats != NULL)
+        ct_thread_world_seat(rig->threads, rig->seats);
     int line = ct_thread_world_run(rig->threads, run_rank, &run);
     ct_thread_world_free(rig->threads);
     rig->threads = NULL;

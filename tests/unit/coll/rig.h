@@ -7,6 +7,7 @@
 
 #include "collectives/group.h"
 #include "ctrun.h"
+#include "domains.h"
 #include "thread_world.h"
 
 #include <criterion/criterion.h>
@@ -18,6 +19,7 @@ struct rig {
     int nodes;           /* as if on so many; 0: one */
     uint64_t timeout_ms; /* of the group's calls; 0: half a minute */
     struct ct_tuning tuning;
+    const struct ct_seat *seats;     /* a rank; NULL: all in one domain */
     void *shared;                    /* for the body */
     struct ct_thread_world *threads; /* while the bodies run */
 };

@@ -45,12 +45,16 @@ Test(select, ways_change_at_the_sizes_of_the_table)
         size_t bytes;
         enum ct_algorithm at, above; /* `bytes`, and a byte more */
     } rows[] = {
-        {CT_TOPOLOGY_SYMMETRIC, CT_CALL_ALL_REDUCE, 2, 8191, CT_ALGO_PIPELINE, CT_ALGO_IN_PLACE},
-        {CT_TOPOLOGY_SYMMETRIC, CT_CALL_BROADCAST, 2, 8191, CT_ALGO_STAGED, CT_ALGO_IN_PLACE},
-        {CT_TOPOLOGY_SYMMETRIC, CT_CALL_ALL_GATHER, 2, 8191, CT_ALGO_STAGED, CT_ALGO_IN_PLACE},
+        {CT_TOPOLOGY_SYMMETRIC, CT_CALL_ALL_REDUCE, 2, 4095, CT_ALGO_FLAT, CT_ALGO_IN_PLACE},
+        {CT_TOPOLOGY_SYMMETRIC, CT_CALL_BROADCAST, 2, 4095, CT_ALGO_STAGED, CT_ALGO_IN_PLACE},
+        {CT_TOPOLOGY_SYMMETRIC, CT_CALL_ALL_GATHER, 2, 4095, CT_ALGO_STAGED, CT_ALGO_IN_PLACE},
         {CT_TOPOLOGY_SYMMETRIC, CT_CALL_REDUCE, 2, 4096, CT_ALGO_FLAT_ROOT, CT_ALGO_PIPELINE_ROOT},
         {CT_TOPOLOGY_SHARED, CT_CALL_ALL_REDUCE, 2, 4096, CT_ALGO_FLAT, CT_ALGO_PIPELINE},
         {CT_TOPOLOGY_SHARED, CT_CALL_REDUCE, 9, 4096, CT_ALGO_FLAT_ROOT, CT_ALGO_PIPELINE_ROOT},
+        {CT_TOPOLOGY_DOMAINS, CT_CALL_ALL_REDUCE, 12, 65535, CT_ALGO_PIPELINE, CT_ALGO_DOMAINS},
+        {CT_TOPOLOGY_DOMAINS, CT_CALL_BROADCAST, 12, 65535, CT_ALGO_STAGED, CT_ALGO_DOMAINS},
+        {CT_TOPOLOGY_DOMAINS, CT_CALL_ALL_GATHER, 12, 65535, CT_ALGO_STAGED, CT_ALGO_DOMAINS},
+        {CT_TOPOLOGY_DOMAINS, CT_CALL_GATHER, 12, 65535, CT_ALGO_STAGED, CT_ALGO_STAGED},
         {CT_TOPOLOGY_MESH, CT_CALL_ALL_REDUCE, 8, 16384, CT_ALGO_FLAT, CT_ALGO_DIRECT},
         {CT_TOPOLOGY_MESH, CT_CALL_ALL_REDUCE, 9, 16384, CT_ALGO_FLAT, CT_ALGO_RING},
         {CT_TOPOLOGY_MESH, CT_CALL_ALL_REDUCE, 16, 65536, CT_ALGO_DOUBLING, CT_ALGO_RING},
@@ -106,6 +110,21 @@ Test(select, what_is_rounded_once_takes_no_steps)
     call.dtype = CT_F32;
     call.reduce = CT_REDUCE_PREMUL_SUM;
     cr_assert_eq(ct_select(&tuning, CT_TOPOLOGY_MESH, &call), CT_ALGO_DIRECT);
+}
+
+/* They add up in rank order, and one after the other. */
+Test(select, domains_are_for_sums_in_rank_order_and_in_steps)
+{
+    struct ct_tuning tuning = ct_tuning_complete(NULL);
+    struct ct_call call = call_of(CT_CALL_ALL_REDUCE, 1 << 20, 12);
+
+    call.mode = CT_MODE_REPRODUCIBLE;
+    cr_assert_eq(ct_select(&tuning, CT_TOPOLOGY_DOMAINS, &call), CT_ALGO_DOMAINS);
+    call.mode = CT_MODE_INVARIANT;
+    cr_assert_eq(ct_select(&tuning, CT_TOPOLOGY_DOMAINS, &call), CT_ALGO_PIPELINE);
+    call.mode = CT_MODE_FAST;
+    call.dtype = CT_BF16;
+    cr_assert_eq(ct_select(&tuning, CT_TOPOLOGY_DOMAINS, &call), CT_ALGO_PIPELINE);
 }
 
 Test(select, parts_and_buffers_of_the_call_count)
