@@ -20,7 +20,7 @@ Q := $(if $(filter 1,$(V)),,@)
 SAY := @$(if $(or $(filter 1,$(V)),$(findstring s,$(firstword -$(MAKEFLAGS)))),true,echo)
 
 # ---- modules: folder, dependencies, libraries ---------------------------------------------------
-MODULES := base wire config net tcpstore launch tensor graph recipe data train rdzv coll bench plan planner exec trainer
+MODULES := base wire config net tcpstore launch tensor graph decode recipe data train rdzv coll bench plan planner exec trainer
 
 DIRS_base   := lib/base
 DIRS_wire   := lib/wire
@@ -30,6 +30,7 @@ DIRS_tcpstore := rendezvous/tcpstore
 DIRS_launch := lib/launch
 DIRS_tensor := lib/tensor lib/tensor/cpu
 DIRS_graph  := lib/graph
+DIRS_decode := lib/decode
 DIRS_recipe := lib/recipe
 DIRS_data   := lib/data
 DIRS_train  := lib/train
@@ -49,6 +50,7 @@ DEPS_tcpstore := base wire net
 DEPS_launch := base wire
 DEPS_tensor := base
 DEPS_graph  := base tensor
+DEPS_decode := base tensor graph
 DEPS_recipe := base config tensor graph
 DEPS_data   := base
 DEPS_train  := base
@@ -69,7 +71,7 @@ LIBS_data   := -lz -lpcre2-8
 LIBS_train  := -ljansson
 
 PROGRAMS := ctrun ctrund ctworker
-USES_ctrun    := config recipe launch tcpstore rdzv bench
+USES_ctrun    := config decode data train recipe launch tcpstore rdzv bench
 USES_ctrund   := rdzv
 USES_ctworker := trainer
 
@@ -120,6 +122,8 @@ archives = $(foreach m,$(call ordered,$1),$(BUILD)/lib/libct_$m.a)
 libs = $(call uniq,$(foreach m,$(call ordered,$1),$(LIBS_$m)))
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$1)
 
+# What tests of a module use besides.
+TEST_USES_decode := train exec
 UNIT_MODULES := $(foreach m,$(MODULES),$(if $(wildcard tests/unit/$m/*.c),$m))
 BINARIES := $(foreach p,$(PROGRAMS),$(if $(wildcard cmd/$p/*.c),$(BUILD)/bin/$p))
 # Under ThreadSanitizer the tests run in one process, on a runner of our own (tests/lib/mini).

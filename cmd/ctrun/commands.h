@@ -16,6 +16,12 @@ int ct_cmd_key(int argc, char **argv);
 /* bench_cmd.c: measure the collectives of this job's machines. */
 int ct_cmd_bench(int argc, char **argv);
 
+/* sample_cmd.c: text by a trained GPT. */
+int ct_cmd_sample(int argc, char **argv);
+
+/* export_cmd.c: a trained GPT-2 for other programs. */
+int ct_cmd_export(int argc, char **argv);
+
 /* slurm_cmd.c: write or submit a batch script for Slurm. */
 int ct_cmd_slurm(int argc, char **argv);
 

@@ -72,6 +72,11 @@ struct ct_dataset {
  * CT_ENOINPUT (cannot be read), CT_EDATA (content), CT_ELIMIT, CT_ENOMEM. */
 int ct_dataset_load(struct ct_dataset *ret, const struct ct_data_spec *spec, struct ct_error *err);
 
+/* The tokenizer alone of a text that `spec` describes: char reads the text at path, gpt2 the file of
+ * merges. The errors above. */
+int ct_dataset_tokenizer(struct ct_tokenizer **ret, const struct ct_data_spec *spec,
+                         struct ct_error *err);
+
 /* Copy a row: x [width] f32 or i32, labels [labels_per_row]. False when the row holds a bad id; it
  * is zeros with labels -1 then, and ct_dataset_explain says which. Any thread. */
 bool ct_dataset_row(const struct ct_dataset *dataset, uint64_t row, void *x, int32_t *labels);

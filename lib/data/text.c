@@ -57,22 +57,45 @@ static int encode(struct ct_dataset *ret, const struct ct_data_spec *spec,
     return code;
 }
 
-static int load_text(struct ct_dataset *ret, const struct ct_data_spec *spec, size_t limit_bytes,
+static int read_text(const struct ct_data_spec *spec, size_t limit_bytes, struct ct_buf *text,
                      struct ct_error *err)
 {
     struct ct_stream stream;
-    struct ct_buf text;
 
     if (spec->path == NULL || spec->path[0] == '\0')
         return ct_error_set(err, CT_ECONFIG, "text data needs a path");
     int code = ct_stream_open(&stream, spec->path, limit_bytes, err);
     if (code != 0)
         return code;
-    ct_buf_init(&text, 0);
-    code = ct_stream_read_all(&stream, &text, err);
+    code = ct_stream_read_all(&stream, text, err);
     ct_stream_close(&stream);
+    return code;
+}
+
+static int load_text(struct ct_dataset *ret, const struct ct_data_spec *spec, size_t limit_bytes,
+                     struct ct_error *err)
+{
+    struct ct_buf text;
+
+    ct_buf_init(&text, 0);
+    int code = read_text(spec, limit_bytes, &text, err);
     if (code == 0)
         code = encode(ret, spec, &text, limit_bytes, err);
+    ct_buf_deinit(&text);
+    return code;
+}
+
+int ct_dataset_tokenizer(struct ct_tokenizer **ret, const struct ct_data_spec *spec,
+                         struct ct_error *err)
+{
+    bool reads = spec->tokenizer != NULL && strcmp(spec->tokenizer, "char") == 0;
+    size_t limit = spec->limit_bytes != 0 ? spec->limit_bytes : CT_DATA_LIMIT_BYTES;
+    struct ct_buf text;
+
+    ct_buf_init(&text, 0);
+    int code = reads ? read_text(spec, limit, &text, err) : 0;
+    if (code == 0)
+        code = make_tokenizer(ret, spec, &text, limit, err);
     ct_buf_deinit(&text);
     return code;
 }

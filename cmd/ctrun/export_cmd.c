@@ -1,0 +1,190 @@
+/* ctrun export: the weights of a trained GPT-2 as Hugging Face's `transformers` reads them.
+ *
+ *     ctrun export runs/novel gpt2-novel      gpt2-novel/model.safetensors, gpt2-novel/config.json
+ *     python3 -c 'GPT2LMHeadModel.from_pretrained("gpt2-novel")' */
+#include "commands.h"
+
+#include "base/assert.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "train/weights.h"
+#include "trained.h"
+#include "words.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct export
+{
+    const char *config, *stored;
+    bool average, help;
+    struct ct_trained trained;
+    struct ct_st_table table; /* of the trained weights' file */
+    struct ct_st_tensor *tensors;
+    char *memory;
+};
+
+/* What a GPT here can be and GPT-2 is not. */
+static int check_kind(const struct ct_trained *trained, struct ct_error *err)
+{
+    const struct ct_gpt_spec *gpt = &trained->spec.gpt;
+    const struct {
+        const char *key, *wanted;
+        bool fits;
+    } rows[] = {
+        {"model.positions", "learned", gpt->positions == CT_POSITIONS_LEARNED},
+        {"model.norm", "layernorm", gpt->norm == CT_NORM_LAYER},
+        {"model.mlp", "gelu", gpt->mlp == CT_MLP_GELU},
+        {"model.bias", "true", !gpt->unbiased},
+    };
+
+    for (size_t i = 0; i < CT_COUNT(rows); i++)
+        if (!rows[i].fits)
+            return ct_error_set(err, CT_EUNSUPPORTED,
+                                "%s: Hugging Face's GPT-2 has %s: %s, this model has not",
+                                trained->cfg.command.file, rows[i].key, rows[i].wanted);
+    return 0;
+}
+
+static int read_weights(struct export *e, struct ct_error *err)
+{
+    size_t bytes = 0;
+    int fd = -1;
+    int code = ct_st_open(&fd, &e->table, e->trained.weights, err);
+
+    if (code != 0)
+        return code;
+    (void)close(fd);
+    e->tensors = calloc(e->table.count + 1, sizeof *e->tensors);
+    for (size_t i = 0; e->tensors != NULL && i < e->table.count; i++) {
+        e->tensors[i] = e->table.entries[i].tensor;
+        e->tensors[i].dtype = CT_F32;
+        bytes += (size_t)ct_st_bytes(&e->tensors[i]);
+    }
+    e->memory = malloc(bytes + 1);
+    if (e->tensors == NULL || e->memory == NULL)
+        return ct_error_set(err, CT_ENOMEM, "out of memory for %zu bytes of weights", bytes);
+    char *at = e->memory;
+    for (size_t i = 0; i < e->table.count; i++) {
+        e->tensors[i].data = at;
+        at += ct_st_bytes(&e->tensors[i]);
+    }
+    return ct_weights_load(e->trained.weights, e->tensors, e->table.count, err);
+}
+
+static uint64_t vocabulary_of(const struct export *e)
+{
+    const struct ct_st_entry *entry = ct_st_find(&e->table, "wte.weight");
+
+    return entry != NULL ? entry->tensor.shape[0] : 0;
+}
+
+/* config.json as GPT2Config reads it. */
+static void print_config(const struct export *e, struct ct_buf *to)
+{
+    const struct ct_gpt_spec *gpt = &e->trained.spec.gpt;
+    const struct {
+        const char *key;
+        double value;
+    } numbers[] = {
+        {"vocab_size", (double)vocabulary_of(e)},
+        {"n_positions", (double)gpt->context},
+        {"n_ctx", (double)gpt->context},
+        {"n_embd", (double)gpt->width},
+        {"n_layer", (double)gpt->layers},
+        {"n_head", (double)gpt->heads},
+        {"n_inner", (double)(gpt->inner != 0 ? gpt->inner : 4 * gpt->width)},
+        {"layer_norm_epsilon", 1e-5},
+        {"embd_pdrop", gpt->dropout},
+        {"resid_pdrop", gpt->dropout},
+        {"attn_pdrop", 0},
+    };
+
+    (void)ct_buf_puts(to, "{\n  \"model_type\": \"gpt2\",\n"
+                          "  \"architectures\": [\"GPT2LMHeadModel\"],\n"
+                          "  \"activation_function\": \"gelu_new\",\n");
+    for (size_t i = 0; i < CT_COUNT(numbers); i++) {
+        (void)ct_buf_printf(to, "  \"%s\": ", numbers[i].key);
+        ct_json_number(to, numbers[i].value);
+        (void)ct_buf_puts(to, ",\n");
+    }
+    (void)ct_buf_printf(to, "  \"tie_word_embeddings\": %s\n}\n", gpt->untied ? "false" : "true");
+}
+
+static int write_folder(const struct export *e, const char *folder, struct ct_error *err)
+{
+    int dtype = ct_dtype_find(e->stored);
+    char path[PATH_MAX];
+    struct ct_buf text;
+
+    if (dtype < 0)
+        return ct_error_set(err, CT_EUSAGE, "--dtype \"%s\": it is f32, bf16 or f16", e->stored);
+    if (strlen(folder) + sizeof "/model.safetensors" > sizeof path)
+        return ct_error_set(err, CT_ECANTCREAT, "%.64s...: the path is too long", folder);
+    int code = ct_fs_make_dirs(folder, err);
+    if (code != 0)
+        return code;
+    (void)snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    code = ct_weights_save(path, e->tensors, e->table.count, (enum ct_dtype)dtype, err);
+    if (code != 0)
+        return code;
+    ct_buf_init(&text, 0);
+    print_config(e, &text);
+    (void)snprintf(path, sizeof path, "%s/config.json", folder);
+    code = ct_fs_replace(path, ct_buf_str(&text), text.size, err);
+    ct_buf_deinit(&text);
+    return code;
+}
+
+static int export_weights(struct export *e, const char *const places[2], struct ct_error *err)
+{
+    int code = ct_trained_open(&e->trained, places[0], e->config, e->average, err);
+
+    if (code == 0)
+        code = check_kind(&e->trained, err);
+    if (code == 0)
+        code = read_weights(e, err);
+    if (code == 0)
+        code = write_folder(e, places[1], err);
+    if (code == 0)
+        (void)printf("%s: %zu tensors of %s as %s\n", places[1], e->table.count, e->trained.weights,
+                     e->stored);
+    free(e->tensors);
+    free(e->memory);
+    ct_st_table_deinit(&e->table);
+    ct_trained_close(&e->trained);
+    return code;
+}
+
+int ct_cmd_export(int argc, char **argv)
+{
+    struct export e = {.config = "", .stored = "f32"};
+    const struct ct_word words[] = {
+        {"dtype", CT_WORD_TEXT, &e.stored, "how numbers are stored: f32, bf16, f16 (f32)"},
+        {"config", CT_WORD_TEXT, &e.config, "the configuration that the weights were trained by"},
+        {"ema", CT_WORD_FLAG, &e.average, "the average of the weights (optim.ema)"},
+        {"help", CT_WORD_FLAG, &e.help, "this"},
+    };
+    static const char usage[] =
+        "usage: ctrun export RUN | CHECKPOINT | train.yaml FOLDER [OPTIONS]\n"
+        "Write a trained GPT-2 as Hugging Face's transformers reads it.\n\n";
+    struct ct_error err = {0};
+    const char *places[2] = {NULL, NULL};
+    int count = 0;
+    int code = ct_words_read(words, CT_COUNT(words), argc - 1, argv + 1, places, 2, &count, &err);
+
+    if (code == 0 && e.help) {
+        (void)fputs(usage, stdout);
+        ct_words_help(words, CT_COUNT(words), stdout);
+        return fflush(stdout) == 0 ? 0 : ct_exit_status(CT_EIO);
+    }
+    if (code == 0 && count < 2)
+        code = ct_error_set(&err, CT_EUSAGE,
+                            "name a run, checkpoint or configuration, and the folder to write");
+    if (code == 0)
+        code = export_weights(&e, places, &err);
+    if (code != 0)
+        (void)fprintf(stderr, "ctrun export: error: %s\n", err.text);
+    return ct_exit_status(code);
+}

@@ -1,0 +1,295 @@
+/* ctrun sample: text from a trained GPT.
+ *
+ *     prompt --tokenizer--> ids --decoder--> logits --chooser--> id --tokenizer--> stdout, at once
+ *                            ^                                    |
+ *                            '------------------------------------'
+ *
+ * When the model's context is full, the later half of the text is read anew and the text goes on.
+ * SIGINT and SIGTERM end it after the token at hand. */
+#include "commands.h"
+
+#include "base/assert.h"
+#include "base/fs.h"
+#include "base/str.h"
+#include "data/dataset.h"
+#include "decode/choose.h"
+#include "decode/decode.h"
+#include "train/weights.h"
+#include "trained.h"
+#include "words.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct sample {
+    /* What was asked for. */
+    const char *prompt, *config, *merges;
+    int64_t tokens, seed;
+    bool average, help;
+    struct ct_choice choice;
+
+    struct ct_trained trained;
+    struct ct_tokenizer *tokenizer;
+    struct ct_device *device;
+    struct ct_decoder *decoder;
+    struct ct_chooser *chooser;
+    struct ct_token_list ids; /* prompt and text */
+    struct ct_buf pending;    /* bytes of a character that is not whole yet */
+};
+
+static volatile sig_atomic_t stopped_by;
+
+static void on_stop(int signo)
+{
+    stopped_by = signo;
+}
+
+/* ---- tokens -----------------------------------------------------------------------------------*/
+
+/* The tokenizer of the training text, or GPT-2's where the training read ids. */
+static int make_tokenizer(struct sample *s, struct ct_error *err)
+{
+    const struct ct_config *cfg = &s->trained.cfg;
+    const struct ct_config_source *source = &cfg->data.train;
+    bool text = strcmp(ct_config_word(cfg, &source->format), "text") == 0;
+    const struct ct_data_spec spec = {
+        .path = source->path,
+        .tokenizer = s->merges[0] != '\0' ? "gpt2" : ct_config_word(cfg, &source->tokenizer),
+        .merges = s->merges[0] != '\0' ? s->merges : source->merges,
+    };
+
+    if (!text && s->merges[0] == '\0')
+        return ct_error_set(err, CT_EUSAGE,
+                            "the model was trained on ids of tokens: name GPT-2's vocab.bpe with "
+                            "--merges to have them as text");
+    return ct_dataset_tokenizer(&s->tokenizer, &spec, err);
+}
+
+/* The prompt's ids. A text that begins with nothing begins behind another's end, or in a new line.
+ */
+static int encode_prompt(struct sample *s, struct ct_error *err)
+{
+    int32_t end = ct_tokenizer_end(s->tokenizer);
+    int code;
+
+    if (s->prompt[0] != '\0') {
+        code = ct_tokenizer_encode(s->tokenizer, s->prompt, strlen(s->prompt), &s->ids, err);
+        return code != 0 ? ct_error_prefix(err, "--prompt") : 0;
+    }
+    code = ct_token_list_reserve(&s->ids, 1, err);
+    if (code != 0)
+        return code;
+    if (end >= 0 || ct_tokenizer_encode(s->tokenizer, "\n", 1, &s->ids, NULL) != 0)
+        s->ids.ids[s->ids.count++] = CT_MAX(end, 0);
+    return 0;
+}
+
+/* ---- the model --------------------------------------------------------------------------------*/
+
+static int load_weights(struct sample *s, struct ct_error *err)
+{
+    int count = ct_decoder_params(s->decoder);
+    struct ct_st_tensor *tensors = calloc((size_t)count, sizeof *tensors);
+
+    if (tensors == NULL)
+        return ct_error_set(err, CT_ENOMEM, "out of memory for %d tensors", count);
+    for (int i = 0; i < count; i++) {
+        const char *name;
+        struct ct_tensor to = ct_decoder_param(s->decoder, i, &name);
+
+        tensors[i] = (struct ct_st_tensor){
+            .name = name, .dtype = to.dtype, .dims = (uint32_t)to.shape.dims, .data = to.data};
+        for (int k = 0; k < to.shape.dims; k++)
+            tensors[i].shape[k] = (uint64_t)to.shape.dim[k];
+    }
+    int code = ct_weights_load(s->trained.weights, tensors, (size_t)count, err);
+    free(tensors);
+    return code;
+}
+
+static int prepare(struct sample *s, const char *path, struct ct_error *err)
+{
+    const char *set = getenv("OMP_NUM_THREADS");
+    struct ct_cpu_options cpu = {
+        .threads = set != NULL ? 0 : (int)CT_MAX(sysconf(_SC_NPROCESSORS_ONLN), 1)};
+    struct ct_gpt_spec *gpt = &s->trained.spec.gpt;
+    int code = ct_trained_open(&s->trained, path, s->config, s->average, err);
+
+    if (code == 0)
+        code = make_tokenizer(s, err);
+    if (code == 0)
+        code = encode_prompt(s, err);
+    if (code != 0)
+        return code;
+    int32_t tokens = ct_tokenizer_size(s->tokenizer);
+    if (gpt->vocabulary == 0)
+        gpt->vocabulary = tokens;
+    if (gpt->vocabulary < tokens)
+        return ct_error_set(err, CT_ECONFIG,
+                            "the model knows %lld tokens, the tokenizer has %d: it is another one",
+                            (long long)gpt->vocabulary, tokens);
+    code = ct_device_cpu_new(&cpu, &s->device, err);
+    if (code == 0)
+        code = ct_decoder_new(&s->decoder, &s->trained.spec, s->device, err);
+    if (code == 0)
+        code = load_weights(s, err);
+    if (code == 0) /* a vocabulary may be padded: what has no text is never chosen */
+        code = ct_chooser_new(&s->chooser, &s->choice, tokens, err);
+    return code;
+}
+
+static void release(struct sample *s)
+{
+    ct_chooser_free(s->chooser);
+    ct_decoder_free(s->decoder);
+    ct_device_free(s->device);
+    ct_tokenizer_free(s->tokenizer);
+    ct_token_list_deinit(&s->ids);
+    ct_buf_deinit(&s->pending);
+    ct_trained_close(&s->trained);
+}
+
+/* ---- writing ----------------------------------------------------------------------------------*/
+
+/* Bytes at the end of `text` that begin a character and do not end it. */
+static size_t unfinished(const char *text, size_t size)
+{
+    for (size_t back = 1; back <= 3 && back <= size; back++) {
+        unsigned char byte = (unsigned char)text[size - back];
+        size_t length = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
+
+        if (byte < 0x80)
+            return 0;
+        if (byte >= 0xC0)
+            return length > back ? back : 0;
+    }
+    return 0;
+}
+
+/* Write the text of tokens; of characters, whole ones unless it is the last of all. */
+static int put(struct sample *s, const int32_t *ids, size_t count, bool last, struct ct_error *err)
+{
+    int code = ct_tokenizer_decode(s->tokenizer, ids, count, &s->pending, err);
+
+    if (code != 0)
+        return code;
+    size_t ready = s->pending.size - (last ? 0 : unfinished(s->pending.data, s->pending.size));
+    code = ct_fs_write_all(STDOUT_FILENO, s->pending.data, ready);
+    if (code != 0)
+        return ct_error_set(err, code == -EPIPE ? -EPIPE : CT_EIO, "standard output: %s",
+                            ct_strerror(code));
+    ct_buf_consume(&s->pending, ready);
+    return 0;
+}
+
+/* ---- the text ---------------------------------------------------------------------------------*/
+
+/* Read all ids that the decoder has not, the later ones of half a context when it is full. */
+static const float *read_on(struct sample *s, size_t *read)
+{
+    size_t context = (size_t)ct_decoder_context(s->decoder);
+    size_t place = (size_t)ct_decoder_place(s->decoder);
+
+    if (place + (s->ids.count - *read) > context) {
+        ct_decoder_rewind(s->decoder);
+        *read = s->ids.count - CT_MIN(s->ids.count, place == 0 ? context : (context + 1) / 2);
+    }
+    const int32_t *ids = s->ids.ids + *read;
+    size_t count = s->ids.count - *read;
+    *read = s->ids.count;
+    return ct_decoder_read(s->decoder, ids, count);
+}
+
+static int generate(struct sample *s, struct ct_error *err)
+{
+    size_t prompt = s->prompt[0] != '\0' ? s->ids.count : 0, read = 0;
+    int code = put(s, s->ids.ids, prompt, false, err);
+
+    for (int64_t made = 0; made < s->tokens && code == 0 && stopped_by == 0; made++) {
+        const float *logits = read_on(s, &read);
+        int32_t next = 0;
+
+        code = ct_chooser_next(s->chooser, logits, (uint64_t)made, &next, err);
+        if (code == 0)
+            code = ct_token_list_reserve(&s->ids, 1, err);
+        if (code != 0 || next == ct_tokenizer_end(s->tokenizer))
+            break;
+        s->ids.ids[s->ids.count++] = next;
+        code = put(s, &next, 1, false, err);
+    }
+    if (code == 0)
+        code = put(s, NULL, 0, true, err);
+    if (code == 0 && ct_fs_write_all(STDOUT_FILENO, "\n", 1) != 0)
+        code = ct_error_set(err, CT_EIO, "standard output: %s", strerror(errno));
+    return code;
+}
+
+static void watch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_stop};
+
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+}
+
+static int help(const struct ct_word *words, size_t count, FILE *to)
+{
+    (void)fputs("usage: ctrun sample RUN | CHECKPOINT | train.yaml [OPTIONS]\n"
+                "Write text by a trained GPT: the prompt and what follows it.\n\n",
+                to);
+    ct_words_help(words, count, to);
+    return fflush(to) == 0 ? 0 : ct_exit_status(CT_EIO);
+}
+
+int ct_cmd_sample(int argc, char **argv)
+{
+    struct sample s = {.prompt = "",
+                       .config = "",
+                       .merges = "",
+                       .tokens = 200,
+                       .seed = 1,
+                       .choice = {.temperature = 1, .top_p = 1}};
+    const struct ct_word words[] = {
+        {"prompt", CT_WORD_TEXT, &s.prompt, "what the text begins with"},
+        {"tokens", CT_WORD_NUMBER, &s.tokens, "how many tokens to add (200)"},
+        {"temperature", CT_WORD_REAL, &s.choice.temperature,
+         "above 1 bolder, below 1 surer, 0 always the likeliest (1)"},
+        {"top_k", CT_WORD_NUMBER, &s.choice.top_k, "only of the K likeliest tokens; 0: of all (0)"},
+        {"top_p", CT_WORD_REAL, &s.choice.top_p,
+         "only of the likeliest tokens that have this share together (1)"},
+        {"seed", CT_WORD_NUMBER, &s.seed, "equal seeds give equal texts (1)"},
+        {"config", CT_WORD_TEXT, &s.config, "the configuration that the weights were trained by"},
+        {"merges", CT_WORD_TEXT, &s.merges, "vocab.bpe, for a model trained on GPT-2's ids"},
+        {"ema", CT_WORD_FLAG, &s.average, "the average of the weights (optim.ema)"},
+        {"help", CT_WORD_FLAG, &s.help, "this"},
+    };
+    struct ct_error err = {0};
+    const char *path = NULL;
+    int count = 0;
+    int code = ct_words_read(words, CT_COUNT(words), argc - 1, argv + 1, &path, 1, &count, &err);
+
+    if (code == 0 && s.help)
+        return help(words, CT_COUNT(words), stdout);
+    if (code == 0 && count == 0)
+        code = ct_error_set(&err, CT_EUSAGE,
+                            "name a run's folder, a checkpoint or a configuration (sample --help)");
+    if (code == 0 && s.tokens < 0)
+        code = ct_error_set(&err, CT_EUSAGE, "--tokens %lld: it is 0 or more", (long long)s.tokens);
+    s.choice.seed = (uint64_t)s.seed;
+    ct_buf_init(&s.pending, 0);
+    watch_signals();
+    if (code == 0)
+        code = prepare(&s, path, &err);
+    if (code == 0)
+        code = generate(&s, &err);
+    release(&s);
+    if (code == -EPIPE)
+        return 128 + SIGPIPE;
+    if (code != 0)
+        (void)fprintf(stderr, "ctrun sample: error: %s\n", err.text);
+    return code != 0 ? ct_exit_status(code) : stopped_by != 0 ? 128 + stopped_by : 0;
+}

@@ -1,0 +1,192 @@
+/* See trained.h. */
+#include "trained.h"
+
+#include "base/assert.h"
+#include "base/str.h"
+#include "recipe/recipe.h"
+#include "train/checkpoint.h"
+#include "train/weights.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { ARENA_BYTES = 16 << 20 };
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static bool join(char to[PATH_MAX], const char *folder, const char *name)
+{
+    return snprintf(to, PATH_MAX, "%s/%s", folder, name) < PATH_MAX;
+}
+
+static bool holds(const char *folder, const char *name, char ret_path[PATH_MAX])
+{
+    return join(ret_path, folder, name) && access(ret_path, R_OK) == 0;
+}
+
+/* ---- the configuration ------------------------------------------------------------------------*/
+
+/* `path` is a folder: the config.yaml in it or in one above takes its place. */
+static int find_config(char path[PATH_MAX], struct ct_error *err)
+{
+    static const char *const levels[] = {"config.yaml", "../config.yaml", "../../config.yaml"};
+    char found[PATH_MAX];
+
+    for (size_t i = 0; i < CT_COUNT(levels); i++)
+        if (holds(path, levels[i], found)) {
+            (void)ct_str_copy(path, PATH_MAX, found);
+            return 0;
+        }
+    return ct_error_set(err, CT_ENOTFOUND,
+                        "%s: no config.yaml there or above it: name the run's configuration with "
+                        "--config",
+                        path);
+}
+
+static int load_config(struct ct_config *cfg, const char *path, struct ct_error *err)
+{
+    char *argv[] = {(char *)(uintptr_t)path};
+    const struct ct_config_input in = {
+        .argc = 1, .argv = argv, .env = environ, .command_needed = true, .file_only = true};
+    struct ct_config_errors *errs = calloc(1, sizeof *errs);
+
+    if (errs == NULL)
+        return ct_error_set(err, CT_ENOMEM, "out of memory for a configuration");
+    int code = ct_config_load(cfg, &in, errs);
+    if (code != 0)
+        *err = errs->at[0];
+    free(errs);
+    return code;
+}
+
+/* ---- the weights ------------------------------------------------------------------------------*/
+
+/* checkpoint.dir as seen from here: outputs of a run are where it was started, and its folder may
+ * have moved since. */
+static void checkpoints_of(const struct ct_config *cfg, const char *path, char to[PATH_MAX])
+{
+    size_t length = strlen(cfg->log.dir);
+
+    if (length > 0 && is_folder(path) && strncmp(cfg->checkpoint.dir, cfg->log.dir, length) == 0 &&
+        cfg->checkpoint.dir[length] == '/' && join(to, path, cfg->checkpoint.dir + length + 1))
+        return;
+    (void)ct_str_copy(to, PATH_MAX, cfg->checkpoint.dir);
+}
+
+static int weights_of(struct ct_trained *trained, const char *checkpoint, bool average,
+                      struct ct_error *err)
+{
+    struct ct_ckpt_state state;
+    int code = ct_ckpt_open(checkpoint, &state, err);
+
+    if (code != 0)
+        return code;
+    if (holds(checkpoint, average ? "ema.safetensors" : "model.safetensors", trained->weights))
+        return 0;
+    return ct_error_set(err, CT_ENOTFOUND, "%s has no average of the weights (optim.ema)",
+                        checkpoint);
+}
+
+/* The weights of a run, or of a configuration that has not run. */
+static int newest_weights(struct ct_trained *trained, const char *path, bool average,
+                          struct ct_error *err)
+{
+    const char *first = trained->cfg.model.init_from;
+    char dir[PATH_MAX] = "", newest[PATH_MAX];
+
+    checkpoints_of(&trained->cfg, path, dir);
+    if (dir[0] != '\0' && ct_ckpt_latest(dir, newest, NULL) == 0)
+        return weights_of(trained, newest, average, err);
+    if (first[0] != '\0' && !average)
+        return ct_weights_path(first, trained->weights, err);
+    if (dir[0] == '\0')
+        return ct_error_set(err, CT_ENOTFOUND,
+                            "%s: the run keeps no checkpoints: set checkpoint.dir, or name a "
+                            "checkpoint",
+                            path);
+    return ct_error_set(err, CT_ENOTFOUND, "%s: there is no checkpoint in %s", path, dir);
+}
+
+/* ---- all of it --------------------------------------------------------------------------------*/
+
+static int read_spec(struct ct_trained *trained, struct ct_error *err)
+{
+    const struct ct_config *cfg = &trained->cfg;
+
+    if (cfg->model.type != CT_CONFIG_MODEL_GPT)
+        return ct_error_set(err, CT_EUNSUPPORTED, "%s: model.type is %s, but this is for a gpt",
+                            cfg->command.file, ct_config_word(cfg, &cfg->model.type));
+    return ct_recipe_model(&trained->spec, cfg, NULL, &trained->arena, err);
+}
+
+/* What kind of thing `path` is. */
+enum kind { RUN, CHECKPOINT, CHECKPOINTS, WEIGHTS };
+
+/* *ret_newest is the newest of a folder of checkpoints. */
+static enum kind kind_of(const char *path, char ret_newest[PATH_MAX])
+{
+    bool folder = is_folder(path);
+
+    if (folder && holds(path, "state.json", ret_newest))
+        return CHECKPOINT;
+    if (ct_ends_with(path, ".safetensors") ||
+        (folder && holds(path, "model.safetensors", ret_newest)))
+        return WEIGHTS;
+    return folder && ct_ckpt_latest(path, ret_newest, NULL) == 0 ? CHECKPOINTS : RUN;
+}
+
+static int find_weights(struct ct_trained *trained, const char *path, bool average,
+                        struct ct_error *err)
+{
+    char newest[PATH_MAX];
+
+    switch (kind_of(path, newest)) {
+    case CHECKPOINT:
+        return weights_of(trained, path, average, err);
+    case CHECKPOINTS:
+        return weights_of(trained, newest, average, err);
+    case WEIGHTS:
+        return ct_weights_path(path, trained->weights, err);
+    default:
+        return newest_weights(trained, path, average, err);
+    }
+}
+
+int ct_trained_open(struct ct_trained *ret, const char *path, const char *config, bool average,
+                    struct ct_error *err)
+{
+    char file[PATH_MAX] = "", *slash;
+    int code = 0;
+
+    *ret = (struct ct_trained){.weights = ""};
+    ct_arena_init(&ret->arena, ARENA_BYTES);
+    if (access(path, R_OK) != 0)
+        return ct_error_set(err, CT_ENOINPUT, "%s: there is no such run, checkpoint or file", path);
+    if (!ct_str_copy(file, sizeof file, config[0] != '\0' ? config : path))
+        return ct_error_set(err, CT_ENOINPUT, "%.64s...: the path is too long", file);
+    if (config[0] == '\0' && ct_ends_with(path, ".safetensors")) {
+        slash = strrchr(file, '/');
+        (void)strcpy(slash != NULL ? slash : file, slash != NULL ? "" : ".");
+    }
+    if (is_folder(file))
+        code = find_config(file, err);
+    if (code == 0)
+        code = load_config(&ret->cfg, file, err);
+    if (code == 0)
+        code = read_spec(ret, err);
+    return code == 0 ? find_weights(ret, path, average, err) : code;
+}
+
+void ct_trained_close(struct ct_trained *trained)
+{
+    ct_config_deinit(&trained->cfg);
+    ct_arena_deinit(&trained->arena);
+}

@@ -1,0 +1,34 @@
+/* What a training left: the model that a configuration describes, and its weights.
+ *
+ *     ctrun sample runs/novel                      a run's folder: config.yaml in it, the newest
+ *                                                  checkpoint of its checkpoint.dir
+ *     ctrun sample runs/novel/checkpoints          a folder of checkpoints: its newest
+ *     ctrun sample .../checkpoints/step_00001000   a checkpoint
+ *     ctrun sample configs/novel.yaml              a configuration: as the run's folder
+ *
+ * A checkpoint's configuration is the config.yaml beside it or in a folder above, unless it is
+ * named. Where there is no checkpoint the weights are those of model.init_from. */
+#ifndef CT_CTRUN_TRAINED_H
+#define CT_CTRUN_TRAINED_H
+
+#include "config/config.h"
+#include "graph/model.h"
+
+#include <limits.h>
+
+struct ct_trained {
+    struct ct_config cfg;
+    char weights[PATH_MAX];    /* a safetensors file */
+    struct ct_model_spec spec; /* a gpt; its vocabulary may be 0: as many as there are tokens */
+    struct ct_arena arena;     /* what `spec` points to */
+};
+
+/* Find what `path` stands for. `config` names the configuration, or is ""; `average` asks for the
+ * average of the weights (ema.safetensors). A checkpoint's files are checked against their sums.
+ * CT_ENOINPUT, CT_ENOTFOUND, CT_ECONFIG, CT_EDATA, CT_EUNSUPPORTED (no gpt). `ret` needs
+ * ct_trained_close also after a failure. */
+int ct_trained_open(struct ct_trained *ret, const char *path, const char *config, bool average,
+                    struct ct_error *err);
+void ct_trained_close(struct ct_trained *trained);
+
+#endif

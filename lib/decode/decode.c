@@ -1,0 +1,258 @@
+/* See decode.h. */
+#include "decode/decode.h"
+
+#include "base/assert.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The program for so many tokens at a time, bound to memory. */
+struct lane {
+    struct ct_model model;
+    int64_t tokens;
+    struct ct_kernel_args *args; /* of each op */
+    void **memory;               /* of each root */
+};
+
+enum { LANE_STRETCH, LANE_ONE, LANES };
+
+struct ct_decoder {
+    struct ct_device *device;
+    struct lane lanes[LANES];
+    void *arena;
+    size_t arena_bytes;
+    int64_t context, place;
+};
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+/* Weights and caches are the same in both lanes, in the same order. */
+static bool is_shared(const struct ct_value *value)
+{
+    return value->kind == CT_VALUE_PARAM || value->kind == CT_VALUE_STATE;
+}
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + CT_DEVICE_ALIGN - 1) / CT_DEVICE_ALIGN * CT_DEVICE_ALIGN;
+}
+
+/* Offsets of a lane's roots as pointers from `base`; shared ones from 0 on, the others from `own`.
+ * Returns the end. A value that no op touches (the loss, gradients) has no place. */
+static size_t place_lane(struct lane *lane, char *base, size_t own)
+{
+    const struct ct_program *program = &lane->model.program;
+    size_t shared = 0;
+
+    for (int i = 0; i < program->value_count; i++) {
+        const struct ct_value *value = &program->values[i];
+        size_t *at = is_shared(value) ? &shared : &own;
+
+        if (value->root != i)
+            continue;
+        lane->memory[i] = base + *at;
+        *at += aligned(value->bytes);
+    }
+    return CT_MAX(own, shared);
+}
+
+static size_t shared_bytes(const struct ct_program *program)
+{
+    size_t bytes = 0;
+
+    for (int i = 0; i < program->value_count; i++)
+        if (program->values[i].root == i && is_shared(&program->values[i]))
+            bytes += aligned(program->values[i].bytes);
+    return bytes;
+}
+
+static struct ct_tensor tensor_of(const struct lane *lane, int number)
+{
+    if (number == CT_NONE)
+        return (struct ct_tensor){.data = NULL};
+    const struct ct_value *value = &lane->model.program.values[number];
+    return (struct ct_tensor){value->dtype, value->shape,
+                              (char *)lane->memory[value->root] + value->offset_bytes};
+}
+
+static int bind_lane(struct ct_decoder *decoder, struct lane *lane, struct ct_error *err)
+{
+    const struct ct_program *program = &lane->model.program;
+
+    for (int i = 0; i < program->op_count; i++) {
+        const struct ct_program_op *op = &program->ops[i];
+        struct ct_kernel_args *args = &lane->args[i];
+
+        if (!ct_device_has(decoder->device, (enum ct_op_kind)op->kind, op->dtype))
+            return ct_error_set(err, CT_EUNSUPPORTED, "the device has no %s of %s",
+                                ct_rule_info(op->kind)->name, ct_dtype_name(op->dtype));
+        for (int k = 0; k < CT_OP_MAX_IN; k++)
+            args->in[k] = tensor_of(lane, op->in[k]);
+        for (int k = 0; k < CT_OP_MAX_OUT; k++)
+            args->out[k] = tensor_of(lane, op->out[k]);
+        args->attr = op->attr;
+        int code = ct_op_check((enum ct_op_kind)op->kind, op->dtype, args, err);
+        if (code != 0)
+            return code;
+    }
+    return 0;
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+static bool freeze_all(const void *names, const char *name)
+{
+    (void)names;
+    (void)name;
+    return true;
+}
+
+static int build_lane(struct lane *lane, const struct ct_model_spec *spec, int64_t tokens,
+                      struct ct_error *err)
+{
+    struct ct_model_spec own = *spec;
+
+    own.decoding = true;
+    own.gpt.sequence = tokens;
+    own.frozen = freeze_all; /* no gradients */
+    int code = ct_model_build(&lane->model, &own, 1, err);
+    if (code != 0)
+        return code;
+    lane->tokens = tokens;
+    lane->args = calloc((size_t)lane->model.program.op_count, sizeof *lane->args);
+    lane->memory = calloc((size_t)lane->model.program.value_count, sizeof *lane->memory);
+    if (lane->args == NULL || lane->memory == NULL)
+        return ct_error_set(err, CT_ENOMEM, "out of memory for a decoder");
+    return 0;
+}
+
+static int make(struct ct_decoder *decoder, const struct ct_model_spec *spec, struct ct_error *err)
+{
+    int64_t stretch = CT_MIN(CT_DECODE_STRETCH, CT_MAX(spec->gpt.context, 1));
+    int code = build_lane(&decoder->lanes[LANE_STRETCH], spec, stretch, err);
+
+    if (code == 0)
+        code = build_lane(&decoder->lanes[LANE_ONE], spec, 1, err);
+    if (code != 0)
+        return code;
+    size_t end = shared_bytes(&decoder->lanes[0].model.program);
+    CT_ASSERT(shared_bytes(&decoder->lanes[1].model.program) == end);
+    for (int i = 0; i < LANES; i++)
+        end = place_lane(&decoder->lanes[i], NULL, end);
+    code = ct_device_alloc(decoder->device, end, &decoder->arena, err);
+    if (code != 0)
+        return code;
+    decoder->arena_bytes = end;
+    end = shared_bytes(&decoder->lanes[0].model.program);
+    for (int i = 0; i < LANES && code == 0; i++) {
+        end = place_lane(&decoder->lanes[i], decoder->arena, end);
+        code = bind_lane(decoder, &decoder->lanes[i], err);
+    }
+    return code;
+}
+
+int ct_decoder_new(struct ct_decoder **ret, const struct ct_model_spec *spec,
+                   struct ct_device *device, struct ct_error *err)
+{
+    struct ct_decoder *decoder = calloc(1, sizeof *decoder);
+
+    CT_ASSERT(device->table->on_host);
+    if (decoder == NULL)
+        return ct_error_set(err, CT_ENOMEM, "out of memory for a decoder");
+    decoder->device = device;
+    decoder->context = spec->gpt.context;
+    int code = make(decoder, spec, err);
+    if (code != 0)
+        ct_decoder_free(decoder);
+    else
+        *ret = decoder;
+    return code;
+}
+
+void ct_decoder_free(struct ct_decoder *decoder)
+{
+    if (decoder == NULL)
+        return;
+    ct_device_release(decoder->device, decoder->arena, decoder->arena_bytes);
+    for (int i = 0; i < LANES; i++) {
+        ct_model_deinit(&decoder->lanes[i].model);
+        free(decoder->lanes[i].args);
+        free(decoder->lanes[i].memory);
+    }
+    free(decoder);
+}
+
+/* ---- weights ---------------------------------------------------------------------------------*/
+
+int ct_decoder_params(const struct ct_decoder *decoder)
+{
+    return decoder->lanes[0].model.param_count;
+}
+
+struct ct_tensor ct_decoder_param(const struct ct_decoder *decoder, int i, const char **ret_name)
+{
+    const struct lane *lane = &decoder->lanes[0];
+
+    CT_ASSERT(i >= 0 && i < lane->model.param_count);
+    int value = lane->model.params[i].value;
+    *ret_name = lane->model.program.values[value].name;
+    return tensor_of(lane, value);
+}
+
+/* ---- use -------------------------------------------------------------------------------------*/
+
+int64_t ct_decoder_context(const struct ct_decoder *decoder)
+{
+    return decoder->context;
+}
+
+int64_t ct_decoder_place(const struct ct_decoder *decoder)
+{
+    return decoder->place;
+}
+
+int64_t ct_decoder_vocabulary(const struct ct_decoder *decoder)
+{
+    const struct ct_model *model = &decoder->lanes[0].model;
+
+    return ct_shape_columns(model->program.values[model->logits].shape);
+}
+
+void ct_decoder_rewind(struct ct_decoder *decoder)
+{
+    decoder->place = 0;
+}
+
+/* The lane's tokens, from the decoder's place on; their logits [tokens, vocabulary]. */
+static const char *run(struct ct_decoder *decoder, struct lane *lane, const int32_t *ids)
+{
+    const struct ct_program *program = &lane->model.program;
+    int32_t *x = tensor_of(lane, lane->model.x).data;
+    int32_t *places = tensor_of(lane, lane->model.places).data;
+
+    for (int64_t i = 0; i < lane->tokens; i++) {
+        CT_ASSERT(ids[i] >= 0 && ids[i] < ct_decoder_vocabulary(decoder));
+        x[i] = ids[i];
+        places[i] = (int32_t)(decoder->place + i);
+    }
+    for (int i = 0; i < program->op_count; i++)
+        ct_device_run(decoder->device, (enum ct_op_kind)program->ops[i].kind, program->ops[i].dtype,
+                      &lane->args[i]);
+    decoder->place += lane->tokens;
+    return tensor_of(lane, lane->model.logits).data;
+}
+
+const void *ct_decoder_read(struct ct_decoder *decoder, const int32_t *ids, size_t count)
+{
+    struct lane *lane = NULL;
+    const char *logits = NULL;
+
+    CT_ASSERT(count > 0 && (int64_t)count <= decoder->context - decoder->place);
+    for (size_t at = 0; at < count; at += (size_t)lane->tokens) {
+        bool room = count - at >= (size_t)decoder->lanes[LANE_STRETCH].tokens;
+        lane = &decoder->lanes[room ? LANE_STRETCH : LANE_ONE];
+        logits = run(decoder, lane, ids + at);
+    }
+    struct ct_tensor all = tensor_of(lane, lane->model.logits);
+    return logits + ct_tensor_bytes(&all) / (size_t)lane->tokens * (size_t)(lane->tokens - 1);
+}

@@ -1,0 +1,48 @@
+/* Decoding: a GPT reads a text token by token and says, each time, how likely every next one is.
+ *
+ *     ids ---> [ embedding | block 0 | ... | block L-1 | head ] ---> logits of the last one
+ *                            cache 0         cache L-1
+ *
+ * A block keeps the keys and values of the tokens it has seen, so that a token costs the products
+ * of one row. The program is the model's own, built with `decoding` (graph/model.h): its logits
+ * have the bits of an evaluation of the whole sequence. It exists twice over the same weights and
+ * caches: for one token, and for a stretch of them, which reads the weights once for all.
+ *
+ * The caller owns the decoder; its memory is one arena of the device, which computes on the host.
+ * One thread at a time. */
+#ifndef CT_DECODE_DECODE_H
+#define CT_DECODE_DECODE_H
+
+#include "graph/model.h"
+#include "tensor/device.h"
+
+/* Tokens that a stretch holds. */
+enum { CT_DECODE_STRETCH = 16 };
+
+struct ct_decoder;
+
+/* A decoder of the gpt that `spec` describes, weights zero, nothing read. `device` is borrowed.
+ * CT_ECONFIG (the model's sentence), CT_EUNSUPPORTED (another model, a device that lacks an op),
+ * CT_ENOMEM. */
+int ct_decoder_new(struct ct_decoder **ret, const struct ct_model_spec *spec,
+                   struct ct_device *device, struct ct_error *err);
+void ct_decoder_free(struct ct_decoder *decoder);
+
+/* Weight number `i` of ct_decoder_params, to be filled by the caller before the first token; its
+ * name lives as long as the decoder. */
+int ct_decoder_params(const struct ct_decoder *decoder);
+struct ct_tensor ct_decoder_param(const struct ct_decoder *decoder, int i, const char **ret_name);
+
+/* The longest text, how much of it has been read, how many tokens there are. */
+int64_t ct_decoder_context(const struct ct_decoder *decoder);
+int64_t ct_decoder_place(const struct ct_decoder *decoder);
+int64_t ct_decoder_vocabulary(const struct ct_decoder *decoder);
+
+/* Read `count` > 0 more tokens, all within the vocabulary, no more than there is room for
+ * (asserted). The logits [vocabulary] of the last one, until the next call. */
+const void *ct_decoder_read(struct ct_decoder *decoder, const int32_t *ids, size_t count);
+
+/* Nothing has been read. */
+void ct_decoder_rewind(struct ct_decoder *decoder);
+
+#endif

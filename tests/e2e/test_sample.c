@@ -1,0 +1,126 @@
+/* ctrun sample and ctrun export: text by a GPT that two workers trained, its weights out and in. */
+#include "e2e.h"
+
+#include "base/assert.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+TestSuite(sample, .init = e2e_enter, .fini = e2e_leave, .timeout = 120);
+
+/* A small one, which knows nothing: four steps, a checkpoint after two and four, in `folder`. */
+static void train(const char *folder, const char *option)
+{
+    char dir[64], checkpoints[64];
+    struct proc run;
+
+    (void)snprintf(dir, sizeof dir, "--log.dir=%s", folder);
+    (void)snprintf(checkpoints, sizeof checkpoints, "--checkpoint.dir=%s/checkpoints", folder);
+    cr_assert_eq(e2e_run(&run, "--nproc_per_node=2", e2e_in_root("configs/char_gpt.yaml"),
+                         "--model.width=16", "--model.layers=2", "--model.heads=2",
+                         "--model.context=16", "--data.train.split=0,0.01",
+                         "--data.eval.split=0.99,1", "--train.steps=4", "--schedule.warmup=0",
+                         "--eval.every=0", "--checkpoint.every=2", "--optim.ema=0.5",
+                         "--optim.lr=0.1", dir, checkpoints, option, NULL),
+                 0, "%s", ct_buf_str(&run.text));
+    if (option != NULL)
+        e2e_said(&run, "the parameters begin as those of half");
+    proc_free(&run);
+}
+
+/* The text of `ctrun sample` with these words; static, four stay valid. */
+static const char *sample(const char *what, const char *option, const char *value)
+{
+    static char texts[8][4096];
+    static unsigned next;
+    char *text = texts[next++ % 8];
+    struct proc run;
+
+    cr_assert_eq(
+        e2e_run(&run, "sample", what, "--prompt=Call me", "--tokens=40", option, value, NULL), 0,
+        "%s", ct_buf_str(&run.text));
+    (void)snprintf(text, sizeof texts[0], "%s", ct_buf_str(&run.text));
+    proc_free(&run);
+    cr_assert_eq(strncmp(text, "Call me", 7), 0, "%s", text);
+    return text;
+}
+
+Test(sample, a_run_its_checkpoint_and_its_export_write_the_same_text)
+{
+    struct proc run;
+
+    train("run", NULL);
+    const char *text = sample("run", "--seed", "3");
+    cr_assert_str_eq(sample("run/checkpoints", "--seed", "3"), text);
+    cr_assert_str_eq(sample("run/checkpoints/step_00000004", "--seed", "3"), text);
+    cr_assert_str_neq(sample("run", "--seed", "4"), text);
+    cr_assert_str_neq(sample("run/checkpoints/step_00000002", "--seed", "3"), text, "older ones");
+    text = sample("run", "--temperature", "0");
+    cr_assert_str_eq(sample("run", "--top_k", "1"), text, "the likeliest of one");
+
+    cr_assert_eq(e2e_run(&run, "export", "run", "hub", NULL), 0, "%s", ct_buf_str(&run.text));
+    e2e_said(&run, "hub: 28 tensors of run/checkpoints/step_00000004/model.safetensors as f32");
+    proc_free(&run);
+    cr_assert(strstr(e2e_read("hub/config.json"), "\"n_embd\": 16,\n") != NULL);
+    cr_assert_eq(e2e_run(&run, "sample", "hub", "--config", "run/config.yaml", "--prompt=Call me",
+                         "--tokens=40", "--temperature=0", NULL),
+                 0);
+    cr_assert_str_eq(ct_buf_str(&run.text), text);
+    proc_free(&run);
+    cr_assert_eq(e2e_run(&run, "export", "run", "half", "--dtype=bf16", "--ema", NULL), 0, "%s",
+                 ct_buf_str(&run.text));
+    proc_free(&run);
+    train("next", "--model.init_from=half");
+}
+
+Test(sample, what_cannot_be_done_is_said_in_one_sentence)
+{
+    static const struct {
+        const char *words[4];
+        int status;
+        const char *says;
+    } rows[] = {
+        {{"sample"}, 2, "sample: error: name a run's folder, a checkpoint or a configuration"},
+        {{"sample", "run", "--token=3"}, 2, "unknown option --token; did you mean --tokens?"},
+        {{"sample", "run", "--tokens=x"}, 2, "--tokens \"x\": it is how many tokens to add"},
+        {{"sample", "run", "--top_p=2"}, 2, "--top_p 2: it is above 0 and at most 1"},
+        {{"sample", "run", "--seed"}, 2, "--seed needs a value: equal seeds give equal texts"},
+        {{"sample", "run", "twice"}, 2, "\"twice\" is one word too many"},
+        {{"sample", "no/run"}, 66, "no/run: there is no such run, checkpoint or file"},
+        {{"sample", "."}, 66, ".: no config.yaml there or above it: name the run's configuration"},
+        {{"sample", "run", "--prompt=\xe6\x97\xa5"}, 65, "the character U+65E5 is not in the"},
+        {{"export", "run"}, 2, "name a run, checkpoint or configuration, and the folder to write"},
+        {{"export", "run", "hub", "--dtype=f8"}, 2, "--dtype \"f8\": it is f32, bf16 or f16"},
+    };
+    struct proc run;
+
+    train("run", NULL);
+    for (size_t i = 0; i < CT_COUNT(rows); i++) {
+        const char *const *w = rows[i].words;
+
+        cr_assert_eq(e2e_run(&run, w[0], w[1], w[2], w[3], NULL), rows[i].status, "%s",
+                     ct_buf_str(&run.text));
+        e2e_said(&run, rows[i].says);
+        cr_assert_eq(e2e_count(ct_buf_str(&run.text), "\n"), 1, "%s", ct_buf_str(&run.text));
+        proc_free(&run);
+    }
+    const char *digits = e2e_in_root("configs/digits_mlp.yaml");
+    cr_assert_eq(e2e_run(&run, "sample", digits, NULL), 69);
+    e2e_said(&run, "digits_mlp.yaml: model.type is mlp, but this is for a gpt");
+    proc_free(&run);
+}
+
+Test(sample, a_signal_ends_the_text_after_the_token_at_hand)
+{
+    struct proc run;
+
+    train("run", NULL);
+    e2e_start(&run, "sample", "run", "--prompt=Call me", "--tokens=1000000000", NULL);
+    (void)proc_wait_text(&run, "Call me", 60);
+    cr_assert_eq(kill(run.pid, SIGINT), 0);
+    cr_assert_eq(proc_finish(&run, 60), 128 + SIGINT, "%s", ct_buf_str(&run.text));
+    cr_assert_eq(run.text.data[run.text.size - 1], '\n');
+    proc_free(&run);
+}
