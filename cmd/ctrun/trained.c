@@ -174,7 +174,7 @@ int ct_trained_open(struct ct_trained *ret, const char *path, const char *config
         return ct_error_set(err, CT_ENOINPUT, "%.64s...: the path is too long", file);
     if (config[0] == '\0' && ct_ends_with(path, ".safetensors")) {
         slash = strrchr(file, '/');
-        (void)strcpy(slash != NULL ? slash : file, slash != NULL ? "" : ".");
+        (void)snprintf(slash != NULL ? slash : file, 2, "%s", slash != NULL ? "" : ".");
     }
     if (is_folder(file))
         code = find_config(file, err);

@@ -72,8 +72,8 @@ struct ct_dataset {
  * CT_ENOINPUT (cannot be read), CT_EDATA (content), CT_ELIMIT, CT_ENOMEM. */
 int ct_dataset_load(struct ct_dataset *ret, const struct ct_data_spec *spec, struct ct_error *err);
 
-/* The tokenizer alone of a text that `spec` describes: char reads the text at path, gpt2 the file of
- * merges. The errors above. */
+/* The tokenizer alone of a text that `spec` describes: char reads the text at path, gpt2 the file
+ * of merges. The errors above. */
 int ct_dataset_tokenizer(struct ct_tokenizer **ret, const struct ct_data_spec *spec,
                          struct ct_error *err);
 

@@ -75,6 +75,15 @@ static struct ct_tensor tensor_of(const struct lane *lane, int number)
                               (char *)lane->memory[value->root] + value->offset_bytes};
 }
 
+/* Where a value that exists lies. */
+static void *memory_of(const struct lane *lane, int number)
+{
+    struct ct_tensor tensor = tensor_of(lane, number);
+
+    CT_ASSERT(tensor.data != NULL);
+    return tensor.data;
+}
+
 static int bind_lane(struct ct_decoder *decoder, struct lane *lane, struct ct_error *err)
 {
     const struct ct_program *program = &lane->model.program;
@@ -227,8 +236,8 @@ void ct_decoder_rewind(struct ct_decoder *decoder)
 static const char *run(struct ct_decoder *decoder, struct lane *lane, const int32_t *ids)
 {
     const struct ct_program *program = &lane->model.program;
-    int32_t *x = tensor_of(lane, lane->model.x).data;
-    int32_t *places = tensor_of(lane, lane->model.places).data;
+    int32_t *x = memory_of(lane, lane->model.x);
+    int32_t *places = memory_of(lane, lane->model.places);
 
     for (int64_t i = 0; i < lane->tokens; i++) {
         CT_ASSERT(ids[i] >= 0 && ids[i] < ct_decoder_vocabulary(decoder));
@@ -239,7 +248,7 @@ static const char *run(struct ct_decoder *decoder, struct lane *lane, const int3
         ct_device_run(decoder->device, (enum ct_op_kind)program->ops[i].kind, program->ops[i].dtype,
                       &lane->args[i]);
     decoder->place += lane->tokens;
-    return tensor_of(lane, lane->model.logits).data;
+    return memory_of(lane, lane->model.logits);
 }
 
 const void *ct_decoder_read(struct ct_decoder *decoder, const int32_t *ids, size_t count)
