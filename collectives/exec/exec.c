@@ -214,6 +214,8 @@ int ct_exec_step(struct ct_exec *exec, const struct ct_exec_step *args,
 {
     const struct ct_plan_list *list = &exec->plan->step;
     double inv_valid = 1 / (double)args->valid_count;
+    double scale = list->io.unscale != CT_NONE && args->scale > 0 ? args->scale : 1;
+    double seed = inv_valid * scale, unscale = 1 / scale;
     double update = (double)(args->update - args->skipped), wish = args->wish ? 1 : 0;
     double draw[] = {(double)args->update, (double)first_row(exec)};
 
@@ -222,7 +224,8 @@ int ct_exec_step(struct ct_exec *exec, const struct ct_exec_step *args,
                             "a step needs a row that counts and a number from 1 on");
     put(exec, list, list->io.x, args->x);
     put(exec, list, list->io.labels, args->labels);
-    put(exec, list, list->io.inv_valid, &inv_valid);
+    put(exec, list, list->io.inv_valid, &seed);
+    put(exec, list, list->io.unscale, &unscale);
     put(exec, list, list->io.lr, &args->lr);
     put(exec, list, list->io.update, &update);
     put(exec, list, list->io.wish, &wish);
@@ -234,7 +237,7 @@ int ct_exec_step(struct ct_exec *exec, const struct ct_exec_step *args,
     *ret_result = (struct ct_exec_result){
         .loss = loss * inv_valid,
         .correct = (int64_t)get_f64(exec, list, list->io.correct),
-        .grad_norm = sqrt(sumsq),
+        .grad_norm = sqrt(sumsq) * unscale,
         .wishes = (int64_t)get_f64(exec, list, list->io.wishes),
         .skipped = !isfinite(loss) || !isfinite(sumsq),
     };

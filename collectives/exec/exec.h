@@ -58,6 +58,8 @@ struct ct_exec_step {
     double lr;
     uint64_t update;  /* 1 for the first one: keys what dropout draws */
     uint64_t skipped; /* of those before: AdamW's bias correction counts the others */
+    double scale;     /* in f16: what the loss is multiplied by while its gradient is computed, a
+                         power of two; 0 is 1 */
     bool wish;        /* tell the other ranks something: each learns how many do in this step */
 };
 
@@ -124,7 +126,8 @@ void ct_exec_put(struct ct_exec *exec, const struct ct_plan_piece *piece, const 
 void ct_exec_read(struct ct_exec *exec, int tensor, void *data);
 void ct_exec_write(struct ct_exec *exec, int tensor, const void *data);
 
-/* The gradient of parameter number `tensor` as the last step left it: reduced, before clipping.
+/* The gradient of parameter number `tensor` as the last step left it: reduced, before clipping (in
+ * f16 times the scale of the loss).
  * Nothing is sharded, and the parameter is not frozen. */
 void ct_exec_read_grad(struct ct_exec *exec, int tensor, void *data);
 

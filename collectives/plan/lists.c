@@ -161,7 +161,7 @@ static struct maker maker_of(struct ct_plan *plan, const struct ct_model *model,
     struct maker mk = {.plan = plan, .model = model, .list = list, .program = &list->program};
 
     mk.yields = plan->param_count + 2 + model->stat_count;
-    list->io = (struct ct_plan_io){CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE,
+    list->io = (struct ct_plan_io){CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE,
                                    CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE};
     mk.map = table(&mk, model->program.value_count);
     mk.once = table(&mk, model->program.value_count);
@@ -381,6 +381,8 @@ static void step_inputs(struct maker *mk)
     io->inv_valid = scalar_input(mk, "inv_valid");
     io->lr = scalar_input(mk, "lr");
     io->wish = scalar_input(mk, "wish");
+    if (mk->plan->options.compute == CT_F16)
+        io->unscale = scalar_input(mk, "unscale");
     if (ct_plan_counts_updates(&mk->plan->options.optim))
         io->update = scalar_input(mk, "update");
     if (mk->model->draw != CT_NONE)

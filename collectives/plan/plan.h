@@ -161,6 +161,7 @@ struct ct_plan_io {
     int correct;   /* f64 [1]: likewise */
     int sumsq;     /* f64 [1]: squared norm of the gradient before clipping */
     int logits;    /* [rows, classes] */
+    int unscale;   /* f64 [1]: 1 / what the host has multiplied inv_valid by (f16) */
 };
 
 /* A program with its values placed and its ops queued; the arrays belong to program.arena. */

@@ -513,9 +513,9 @@ static void rewrite(struct sharder *s)
 /* The values that the host knows keep their meaning. */
 static void map_io(const struct sharder *s, struct ct_plan_io *io)
 {
-    int *const all[] = {&io->x,    &io->labels,  &io->inv_valid, &io->draw,
-                        &io->lr,   &io->update,  &io->wish,      &io->wishes,
-                        &io->loss, &io->correct, &io->sumsq,     &io->logits};
+    int *const all[] = {&io->x,      &io->labels, &io->inv_valid, &io->draw, &io->lr,
+                        &io->update, &io->wish,   &io->wishes,    &io->loss, &io->correct,
+                        &io->sumsq,  &io->logits, &io->unscale};
 
     _Static_assert(sizeof *io == CT_COUNT(all) * sizeof(int), "every value of ct_plan_io");
     for (size_t i = 0; i < CT_COUNT(all); i++)

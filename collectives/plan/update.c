@@ -4,8 +4,10 @@
  *
  *                                                          params -> ema -> average
  *
- * The norm is that of all parameters together. Where it or the loss is not finite no optimizer
- * changes anything: as both are reduced over the ranks, all of them leave out the same step. */
+ * In f16 the loss is scaled, and so are the gradients: `unscale` takes it off the norm, then off
+ * the gradients with the scale of the optimizer. The norm is that of all parameters together. Where
+ * it or the loss is not finite no optimizer changes anything: as both are reduced over the ranks,
+ * all of them leave out the same step. */
 #include "collectives/plan/passes.h"
 
 #include "base/assert.h"
@@ -68,19 +70,32 @@ static struct ct_program_op optimizer_op(const struct ct_optim_spec *optim,
     return op;
 }
 
-/* The scale that shortens the gradient to the limit and is NaN when the step must not be taken. */
+/* a b, or a where there is no b. */
+static int emit_product(struct ct_program *program, int a, int b)
+{
+    struct ct_program_op mul = ct_program_op(CT_OP_MUL);
+
+    mul.in[0] = a;
+    mul.in[1] = b;
+    return b == CT_NONE ? a : ct_program_emit(program, mul);
+}
+
+/* The scale that shortens the gradient to the limit and is NaN when the step must not be taken.
+ * Gradients of a scaled loss are unscaled with it, and their norm before it is looked at. */
 static int emit_scale(struct ct_plan *plan)
 {
     struct ct_program *program = &plan->step.program;
     struct ct_program_op clip = ct_program_op(CT_OP_CLIP_SCALE);
     struct ct_program_op guard = ct_program_op(CT_OP_GUARD);
+    int unscale = plan->step.io.unscale;
+    int sumsq = emit_product(program, emit_product(program, plan->step.io.sumsq, unscale), unscale);
 
     clip.attr.max_norm = plan->options.optim.clip;
-    clip.in[0] = guard.in[0] = plan->step.io.sumsq;
+    clip.in[0] = guard.in[0] = sumsq;
     guard.in[1] = plan->step.io.loss;
     if (plan->options.optim.clip > 0)
         guard.in[2] = ct_program_emit(program, clip);
-    return ct_program_emit(program, guard);
+    return emit_product(program, ct_program_emit(program, guard), unscale);
 }
 
 /* The learning rate of a run. */

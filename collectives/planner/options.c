@@ -89,6 +89,7 @@ enum ct_plan_shard ct_planner_shard(const struct ct_config *cfg)
 static const enum ct_dtype precisions[] = {
     [CT_CONFIG_PRECISION_F32] = CT_F32,
     [CT_CONFIG_PRECISION_BF16] = CT_BF16,
+    [CT_CONFIG_PRECISION_F16] = CT_F16,
 };
 
 int ct_planner_options(const struct ct_config *cfg, struct ct_plan_options *ret,

@@ -24,6 +24,7 @@
 
 #include "train/plateau.h"
 #include "train/safetensors.h"
+#include "train/scaler.h"
 
 #include <limits.h>
 #include <stdbool.h>
@@ -45,6 +46,7 @@ struct ct_ckpt_state {
     uint64_t global_batch;
     uint64_t world;            /* that wrote it, for people */
     struct ct_plateau plateau; /* ratio 0: none was saved */
+    struct ct_scaler scaler;   /* of the loss; scale 0: none was saved */
     char run_id[128];
 };
 

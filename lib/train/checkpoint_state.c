@@ -39,6 +39,8 @@ static const struct field {
     {"plateau_best", BITS, offsetof(struct ct_ckpt_state, plateau.best)},
     {"plateau_bad", OPTIONAL, offsetof(struct ct_ckpt_state, plateau.bad)},
     {"plateau_step", OPTIONAL, offsetof(struct ct_ckpt_state, plateau.step)},
+    {"loss_scale", BITS, offsetof(struct ct_ckpt_state, scaler.scale)},
+    {"loss_scale_clean", OPTIONAL, offsetof(struct ct_ckpt_state, scaler.clean)},
 };
 
 static bool is_hex(enum kind kind)

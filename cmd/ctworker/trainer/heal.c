@@ -26,6 +26,7 @@ bool ct_heal_redo(const struct ct_holding *all, int world, int base)
 struct news {
     uint64_t step, position, skipped;
     struct ct_plateau plateau;
+    struct ct_scaler scaler;
     struct ct_step_report last;
 };
 
@@ -72,8 +73,8 @@ static int heal_from(struct ct_worker *worker, const struct ct_holding *all, int
                      struct ct_error *err)
 {
     int world = worker->me->world, odd = ct_heal_diverged(all, world, base);
-    struct news news = {worker->step, worker->position, worker->skipped, worker->plateau,
-                        worker->last};
+    struct news news = {worker->step,    worker->position, worker->skipped,
+                        worker->plateau, worker->scaler,   worker->last};
     bool needed = ct_heal_needed(all, world, base);
     uint64_t step = worker->step;
 
@@ -100,6 +101,7 @@ static int heal_from(struct ct_worker *worker, const struct ct_holding *all, int
     worker->position = news.position;
     worker->skipped = news.skipped;
     worker->plateau = news.plateau;
+    worker->scaler = news.scaler;
     worker->last = news.last;
     worker->has_last = (all[base].own[CT_HELD_MARKS] & CT_HELD_TRAINED) != 0;
     worker->redo = ct_heal_redo(all, world, base);

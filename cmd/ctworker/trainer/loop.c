@@ -47,6 +47,7 @@ static int run_step(struct ct_worker *worker, const struct ct_prefetch_batch *ba
         .lr = ct_schedule_lr(&worker->schedule, worker->step) * worker->plateau.ratio,
         .update = worker->step + 1,
         .skipped = worker->skipped,
+        .scale = worker->scaler.scale,
         .wish = ct_job_boundary_requested(worker->job) ||
                 (ct_parts_held(worker) && ct_stop_requested(worker->stop, worker->job))};
     int code = batch->batch.bad != 0 ? ct_dataset_explain(&worker->train, batch->batch.bad - 1, err)

@@ -101,6 +101,8 @@ static int load(struct ct_worker *worker, const char *path, struct ct_error *err
     worker->skipped = state.skipped;
     if (state.plateau.ratio > 0)
         worker->plateau = state.plateau;
+    if (state.scaler.scale > 0)
+        worker->scaler = state.scaler;
     (void)ct_str_copy(worker->report.checkpoint, PATH_MAX, path);
     worker->report.checkpoint_step = state.step;
     compare_settings(worker, &state);
@@ -134,11 +136,15 @@ static int share(struct ct_worker *worker, struct ct_error *err)
 {
     struct ct_data plateau = ct_inplace(&worker->plateau, sizeof worker->plateau, CT_U8);
     void *const *data = worker->me->rank == 0 ? worker->snapshot.data : NULL;
+    struct ct_data scaler = ct_inplace(&worker->scaler, sizeof worker->scaler, CT_U8);
     int code = ct_exec_spread(worker->exec, data, err);
 
     if (code != 0 || worker->group == NULL)
         return code;
-    return ct_group_explain(worker->group, ct_broadcast(worker->group, plateau, 0, NULL), err);
+    code = ct_broadcast(worker->group, plateau, 0, NULL);
+    if (code == 0)
+        code = ct_broadcast(worker->group, scaler, 0, NULL);
+    return ct_group_explain(worker->group, code, err);
 }
 
 int ct_resume(struct ct_worker *worker, struct ct_error *err)

@@ -190,6 +190,7 @@ static int start_over(struct ct_worker *worker, struct ct_error *err)
     worker->lineage = worker->step = worker->position = worker->skipped = 0;
     worker->has_last = worker->redo = false;
     ct_plateau_init(&worker->plateau);
+    ct_scaler_init(&worker->scaler, worker->cfg->train.loss_scale);
     int code = worker->reused ? ct_exec_reset(worker->exec, err) : 0;
     if (code == 0)
         code = ct_resume(worker, err);

@@ -23,16 +23,39 @@ static void say_why(struct ct_worker *worker, const struct ct_exec_result *resul
                        result->grad_norm);
 }
 
+/* In f16: what the step says of the scale of the loss. True for a step that is left out because
+ * its gradients were too large in it: the loss itself is finite, and the scale can fall. */
+static bool note_scale(struct ct_worker *worker, const struct ct_exec_result *result)
+{
+    double scale = worker->scaler.scale;
+
+    if (worker->plan.options.compute != CT_F16)
+        return false;
+    ct_scaler_see(&worker->scaler, (uint64_t)worker->cfg->train.loss_scale_every, result->skipped);
+    return result->skipped && isfinite(result->loss) && scale > 1;
+}
+
 int ct_skip_step(struct ct_worker *worker, const struct ct_exec_result *result,
                  struct ct_error *err)
 {
     char why[400] = "";
+
+    bool overflow = note_scale(worker, result);
 
     if (!result->skipped) {
         worker->skipped_in_a_row = 0;
         return 0;
     }
     worker->skipped++;
+    if (overflow) {
+        if (worker->me->rank == 0)
+            ct_log_event(worker->log, CT_LOG_INFO, "loss_scale",
+                         "step %" PRIu64
+                         " is left out: a gradient overflows; the loss is scaled by "
+                         "%g from here",
+                         worker->step, worker->scaler.scale);
+        return 0;
+    }
     say_why(worker, result, why, sizeof why);
     if (++worker->skipped_in_a_row <= (uint64_t)worker->cfg->train.skip_nonfinite) {
         if (worker->me->rank == 0)

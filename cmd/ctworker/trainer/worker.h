@@ -27,6 +27,7 @@
 #include "trace.h"
 #include "train/batch.h"
 #include "train/plateau.h"
+#include "train/scaler.h"
 #include "train/schedule.h"
 
 /* Who prints an error: every rank has its own; all ranks of a node have the same; all ranks of the
@@ -70,6 +71,7 @@ struct ct_worker {
     uint64_t skipped;  /* of the steps: not taken, because they were not finite */
     uint64_t skipped_in_a_row;
     struct ct_plateau plateau; /* what evaluations made of the learning rate */
+    struct ct_scaler scaler;   /* of the loss, in f16 */
     uint64_t settled;          /* what follows a step is done up to this one */
     bool redo;                 /* what follows the present step is to be done again */
     bool leaving;              /* all ranks leave the round after this step */

@@ -104,6 +104,11 @@ static inline T sum_of(T a, T b)
     return a + b;
 }
 
+static inline T product_of(T a, T b)
+{
+    return a * b;
+}
+
 static inline T same(T x)
 {
     return x;
@@ -123,6 +128,7 @@ MAP2(gelu_tanh_bw, gelu_tanh_slope)
 MAP1(tanh_, TANH)
 MAP2(tanh_bw, tanh_slope)
 MAP2(add, sum_of)
+MAP2(mul, product_of)
 MAP1(copy, same)
 
 static void swiglu(const struct ct_kernel_args *args, int64_t first, int64_t count)
@@ -423,6 +429,7 @@ const struct ct_cpu_kernels KERNELS = {
              [CT_OP_TANH] = tanh_,
              [CT_OP_TANH_BW] = tanh_bw,
              [CT_OP_ADD] = add,
+             [CT_OP_MUL] = mul,
              [CT_OP_SCALE] = scale,
              [CT_OP_AXPY] = axpy,
              [CT_OP_COPY] = copy,

@@ -53,6 +53,12 @@ static const struct {
     {MODEL DATA "batch: {global: 64, micro: 16}\n", ""},
     {MODEL DATA "parallel: {strategy: zero1, shard: grad}\n",
      "a.yaml:3:36: parallel.shard is for fsdp; set parallel.strategy to fsdp, or leave it out\n"},
+    {MODEL DATA "train: {precision: f16, loss_scale: 1024, loss_scale_every: 10}\n", ""},
+    {MODEL DATA "train: {precision: bf16, loss_scale: 1024}\n",
+     "a.yaml:3:38: train.loss_scale scales the loss of a training in f16; set train.precision to "
+     "f16, or leave it out\n"},
+    {MODEL DATA "train: {precision: f16, loss_scale: 1000}\n",
+     "a.yaml:3:37: train.loss_scale is 1000, must be a power of two (512 or 1024)\n"},
     {MODEL DATA "parallel: {strategy: fsdp, shard: grad, prefetch: 0, replicate: 2}\n", ""},
     {MODEL DATA "parallel: {replicate: 2}\n",
      "a.yaml:3:23: parallel.replicate is 2, but with ddp every worker holds a copy; set "

@@ -200,6 +200,7 @@ static void train(struct run *run, struct ct_job *job, struct ct_group *group, i
                                     .labels = labels,
                                     .valid_count = (global - run->masked) * each,
                                     .lr = run->lr,
+                                    .scale = run->scale,
                                     .update = (uint64_t)step + 1};
         struct ct_exec_result result;
         struct ct_error err = {0};
@@ -210,6 +211,7 @@ static void train(struct run *run, struct ct_job *job, struct ct_group *group, i
             if (first + i / each >= global - run->masked)
                 labels[i] = -1;
         cr_assert_eq(ct_exec_step(rig.exec, &args, &result, &err), 0, "%s", err.text);
+        run->skipped[rank] += result.skipped;
         if (rank == 0) {
             run->losses[step] = result.loss;
             run->correct[step] = result.correct;

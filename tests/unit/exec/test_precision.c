@@ -1,5 +1,5 @@
 /* Training in bf16 and f16: near f32 within the tolerances of E17, the same bits on every layout,
- * less memory, and one narrow copy of a weight a step. */
+ * less memory, and one narrow copy of a weight a step. E13: an overflow in f16. */
 #include "base/assert.h"
 #include "collectives/plan/passes.h"
 #include "tests/unit/exec/fixture.h"
@@ -140,6 +140,64 @@ Test(precision, layouts_and_recomputation_change_no_bit)
         assert_same(models[m], 1, CT_PLAN_SHARD_NONE, CT_PLAN_RECOMPUTE_BLOCK);
         assert_same(models[m], 1, CT_PLAN_SHARD_NONE, CT_PLAN_RECOMPUTE_GELU);
     }
+}
+
+/* A power of two is taken off again exactly, unless something is too large or too small for f16. */
+Test(precision, the_scale_of_the_loss_changes_no_step)
+{
+    struct run plain = mlp_run(CT_F16), scaled = mlp_run(CT_F16);
+
+    plain.options.optim.clip = scaled.options.optim.clip = 0.05;
+    scaled.scale = 64;
+    plain.scale = 16;
+    run_train(&plain);
+    run_train(&scaled);
+    for (int i = 0; i < plain.steps; i++) {
+        cr_assert_leq(fabs(plain.losses[i] - scaled.losses[i]), 1e-4 * plain.losses[i]);
+        cr_assert_leq(fabs(plain.norms[i] - scaled.norms[i]), 1e-3 * plain.norms[i]);
+    }
+    cr_assert_gt(plain.norms[0], 0.05, "the norm that is clipped");
+    cr_assert_leq(relative_l2(scaled.state, plain.state, plain.state_count), 1e-3);
+    run_deinit(&plain);
+    run_deinit(&scaled);
+}
+
+/* E13: only rank 0 has rows that count, so its gradients alone overflow. */
+static void overflow_on_one_rank(int world, enum ct_plan_shard shard)
+{
+    struct run run = mlp_run(CT_F16), fresh = mlp_run(CT_F16);
+
+    fresh.steps = 0;
+    run.options.world = fresh.options.world = world;
+    run.options.shard = fresh.options.shard = shard;
+    run.options.accumulation = fresh.options.accumulation = 1;
+    run.masked = run.options.micro_rows * (world - 1);
+    run.scale = 0x1p24;
+    run_train(&run);
+    run_train(&fresh);
+    for (int i = 0; i < run.steps; i++)
+        cr_assert(isfinite(run.losses[i]) && !isfinite(run.norms[i]));
+    for (int rank = 0; rank < world; rank++)
+        cr_assert_eq(run.skipped[rank], run.steps, "rank %d left out %d", rank, run.skipped[rank]);
+    for (int64_t i = 0; i < run.state_count; i++)
+        cr_assert_eq(run.state[i], fresh.state[i]);
+    run_deinit(&run);
+    run.scale = 0x1p4;
+    for (int rank = 0; rank < world; rank++)
+        run.skipped[rank] = 0;
+    run_train(&run);
+    for (int rank = 0; rank < world; rank++)
+        cr_assert_eq(run.skipped[rank], 0);
+    run_deinit(&run);
+    run_deinit(&fresh);
+}
+
+Test(precision, an_overflow_on_one_rank_leaves_out_the_step_on_all)
+{
+    overflow_on_one_rank(2, CT_PLAN_SHARD_NONE);
+    overflow_on_one_rank(4, CT_PLAN_SHARD_NONE);
+    overflow_on_one_rank(2, CT_PLAN_SHARD_OPTIM);
+    overflow_on_one_rank(4, CT_PLAN_SHARD_FULL);
 }
 
 static void build(struct ct_plan *plan, const struct run *run)

@@ -135,6 +135,7 @@ static void keep_results(struct training *training, struct ct_worker *worker)
     training->scope[rank] = worker->scope;
     training->first_step[rank] = worker->report.first_step;
     training->step[rank] = worker->step;
+    training->loss_scale[rank] = worker->scaler.scale;
     training->position[rank] = worker->position;
     training->evaluation[rank] = worker->report.evaluation;
     training->digest[rank] = digest_of(worker, training->code[rank]);

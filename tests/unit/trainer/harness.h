@@ -26,6 +26,7 @@ struct training {
     uint64_t first_step[HARNESS_RANKS]; /* completed before this training began */
     uint64_t step[HARNESS_RANKS];
     uint64_t position[HARNESS_RANKS];
+    double loss_scale[HARNESS_RANKS];
     uint64_t digest[HARNESS_RANKS]; /* parameters and moments at the end */
     struct ct_evaluation evaluation[HARNESS_RANKS];
     char checkpoint[PATH_MAX]; /* rank 0's last one */

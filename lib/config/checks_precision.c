@@ -1,0 +1,34 @@
+/* Rules about 16-bit floats (checks.h). */
+#include "config/checks.h"
+
+#include "base/assert.h"
+
+#include <math.h>
+
+static bool scale_without_f16(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    (void)ct_buf_puts(why, "scales the loss of a training in f16; set train.precision to f16, or "
+                           "leave it out");
+    return *(const double *)member != 65536 && cfg->train.precision != CT_CONFIG_PRECISION_F16;
+}
+
+static bool scale_of_other_bits(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    double scale = *(const double *)member;
+    int exponent = 0;
+    bool is_power = frexp(scale, &exponent) == 0.5;
+
+    (void)cfg;
+    (void)ct_buf_printf(why, "is %.17g, must be a power of two (%.17g or %.17g)", scale,
+                        ldexp(0.5, exponent), ldexp(1, exponent));
+    return !is_power;
+}
+
+#define AT(member) offsetof(struct ct_config, member)
+
+static const struct ct_config_rule rules[] = {
+    {AT(train.loss_scale), AT(train.precision), true, scale_without_f16},
+    {AT(train.loss_scale), AT(train.loss_scale), true, scale_of_other_bits},
+};
+
+const struct ct_config_rules ct_config_precision_rules = {rules, CT_COUNT(rules)};

@@ -1,0 +1,28 @@
+/* Scaling the loss of a training in f16, so that small gradients do not vanish (Micikevicius et
+ * al., 1710.03740), by a power of two that follows what the gradients bear:
+ *
+ *     a step is left out (a gradient was not finite)    scale / 2
+ *     `every` steps in a row were taken                 scale * 2
+ *
+ * Every rank sees the same steps left out, as norm and loss are those of the global batch, and so
+ * has the same scale. It travels with the parameters: in checkpoints and to ranks that join. Pure.
+ */
+#ifndef CT_TRAIN_SCALER_H
+#define CT_TRAIN_SCALER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Words of 64 bits, without padding: it is sent and saved as it is. */
+struct ct_scaler {
+    double scale;   /* a power of two, 1 at least */
+    uint64_t clean; /* steps in a row that were taken with it */
+};
+
+/* No step was made yet. */
+void ct_scaler_init(struct ct_scaler *scaler, double scale);
+
+/* The step that was made with this scale was taken, or left out. */
+void ct_scaler_see(struct ct_scaler *scaler, uint64_t every, bool left_out);
+
+#endif
