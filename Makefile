@@ -58,7 +58,7 @@ DEPS_rdzv   := base wire net
 DEPS_coll   := base wire net
 DEPS_bench  := base coll
 DEPS_plan   := base tensor graph
-DEPS_planner := base config recipe tensor graph plan
+DEPS_planner := base config recipe train tensor graph plan
 DEPS_exec   := base wire tensor graph coll plan
 DEPS_trainer := base config recipe data train tensor graph coll plan planner exec
 
@@ -71,7 +71,7 @@ LIBS_data   := -lz -lpcre2-8
 LIBS_train  := -ljansson
 
 PROGRAMS := ctrun ctrund ctworker
-USES_ctrun    := config decode data train recipe launch tcpstore rdzv bench
+USES_ctrun    := config decode data train recipe planner launch tcpstore rdzv bench
 USES_ctrund   := rdzv
 USES_ctworker := trainer
 

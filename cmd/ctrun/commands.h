@@ -16,6 +16,9 @@ int ct_cmd_key(int argc, char **argv);
 /* bench_cmd.c: measure the collectives of this job's machines. */
 int ct_cmd_bench(int argc, char **argv);
 
+/* plan_cmd.c: what a training would take. */
+int ct_cmd_plan(int argc, char **argv);
+
 /* sample_cmd.c: text by a trained GPT. */
 int ct_cmd_sample(int argc, char **argv);
 

@@ -31,6 +31,8 @@ static const struct command {
      "the last collectives of each rank on this machine; of a whole job, and who holds it up"},
     {"config", ct_cmd_config, "[OPTIONS] FILE",
      "what a configuration comes to, and what may be in one"},
+    {"plan", ct_cmd_plan, "FILE [--nnodes N] [--nproc_per_node M] [--device NAME] [--ops] [--json]",
+     "what a training would take, without starting it: memory, collectives, time, what fits"},
     {"sample", ct_cmd_sample, "RUN | CHECKPOINT | train.yaml [--prompt TEXT] [--tokens N]",
      "text by a trained GPT (sample --help)"},
     {"export", ct_cmd_export, "RUN | CHECKPOINT | train.yaml FOLDER [--dtype TYPE]",

@@ -8,7 +8,7 @@
 
 static const char *const kind_names[] = {
     [CT_MEMORY_PARAMS] = "parameters",       [CT_MEMORY_MOMENTS] = "moments",
-    [CT_MEMORY_GRADS] = "gradients",         [CT_MEMORY_GATHERED] = "gathered parameters",
+    [CT_MEMORY_GRADS] = "gradients",         [CT_MEMORY_COPIES] = "parameter copies",
     [CT_MEMORY_ACTIVATIONS] = "activations", [CT_MEMORY_TEMPS] = "temporaries",
     [CT_MEMORY_STAGING] = "staging",         [CT_MEMORY_UNUSED] = "unused",
 };
@@ -105,7 +105,18 @@ static bool feeds_gradients(const struct gauge *g, const struct ct_program_op *o
            life_of(g, op->out[0])->kind == CT_MEMORY_GRADS;
 }
 
-/* From the last op to the first, so that what feeds a gradient's leaf is known as one, too. */
+/* Whether `op` puts parameters together, or narrows them. */
+static bool copies_parameters(const struct gauge *g, const struct ct_program_op *op)
+{
+    if ((op->kind != CT_OP_ALL_GATHER && op->kind != CT_OP_NARROW) ||
+        root_kind(g, op->out[0]) != CT_VALUE_TEMP)
+        return false;
+    return root_kind(g, op->in[0]) == CT_VALUE_PARAM ||
+           life_of(g, op->in[0])->kind == CT_MEMORY_COPIES;
+}
+
+/* Copies of copies follow their first; gradients from the last op to the first, so that what feeds
+ * a gradient's leaf is known as one, too. */
 static void find_kinds(struct gauge *g)
 {
     const struct ct_program *program = g->program;
@@ -117,15 +128,15 @@ static void find_kinds(struct gauge *g)
             program->ops[life->last].stage == CT_STAGE_BACKWARD)
             life->kind = CT_MEMORY_ACTIVATIONS;
     }
+    for (int i = 0; i < program->op_count; i++)
+        if (copies_parameters(g, &program->ops[i]))
+            life_of(g, program->ops[i].out[0])->kind = CT_MEMORY_COPIES;
     for (int i = program->op_count - 1; i >= 0; i--) {
         const struct ct_program_op *op = &program->ops[i];
         bool feeds = feeds_gradients(g, op);
         for (int k = 0; k < CT_OP_MAX_IN && feeds; k++)
             if (op->in[k] != CT_NONE && root_kind(g, op->in[k]) == CT_VALUE_TEMP)
                 life_of(g, op->in[k])->kind = CT_MEMORY_GRADS;
-        if (op->kind == CT_OP_ALL_GATHER && root_kind(g, op->in[0]) == CT_VALUE_PARAM &&
-            root_kind(g, op->out[0]) == CT_VALUE_TEMP)
-            life_of(g, op->out[0])->kind = CT_MEMORY_GATHERED;
     }
 }
 
@@ -191,17 +202,53 @@ static int measure_memory(const struct ct_plan *plan, struct ct_measure *ret)
     return code;
 }
 
+/* Of the values that are given. */
+static double bytes_of(const struct ct_plan *plan, const int *values, int count)
+{
+    double bytes = 0;
+
+    for (int i = 0; i < count; i++)
+        if (values[i] != CT_NONE)
+            bytes += (double)plan->step.program.values[values[i]].bytes;
+    return bytes;
+}
+
+double ct_plan_talk_bytes(const struct ct_plan *plan, const struct ct_program_op *op)
+{
+    double in = bytes_of(plan, op->in, CT_OP_MAX_IN), out = bytes_of(plan, op->out, CT_OP_MAX_OUT);
+
+    return CT_MAX(in, out);
+}
+
+/* By one rank, when collectives are rings. */
+static double sent(const struct ct_plan *plan, const struct ct_program_op *op)
+{
+    double ranks = ct_mesh_size(&plan->mesh, op->axis), bytes = ct_plan_talk_bytes(plan, op);
+
+    if (op->kind == CT_OP_EXCHANGE)
+        return bytes_of(plan, op->in, CT_OP_MAX_IN);
+    return (op->kind == CT_OP_ALL_REDUCE ? 2 : 1) * (ranks - 1) / ranks * bytes;
+}
+
+double ct_plan_wire_bytes(const struct ct_plan *plan)
+{
+    const struct ct_program *program = &plan->step.program;
+    double bytes = 0;
+
+    for (int i = 0; i < program->op_count; i++)
+        if (ct_op_is_comm(program->ops[i].kind))
+            bytes += sent(plan, &program->ops[i]);
+    return bytes;
+}
+
 static void count_talk(const struct ct_plan *plan, const struct ct_program_op *op,
                        struct ct_measure *ret)
 {
-    const struct ct_value *values = plan->step.program.values;
-    double ranks = ct_mesh_size(&plan->mesh, op->axis);
-    double bytes = (double)CT_MAX(values[op->in[0]].bytes, values[op->out[0]].bytes);
     struct ct_talk *talk = &ret->talk[op->axis];
 
     talk->calls++;
-    talk->bytes += bytes;
-    talk->sent += (op->kind == CT_OP_ALL_REDUCE ? 2 : 1) * (ranks - 1) / ranks * bytes;
+    talk->bytes += ct_plan_talk_bytes(plan, op);
+    talk->sent += sent(plan, op);
 }
 
 int ct_plan_measure(const struct ct_plan *plan, struct ct_measure *ret, struct ct_error *err)

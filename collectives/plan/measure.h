@@ -2,7 +2,7 @@
  * lists, so it is what the executor will take, not an estimate.
  *
  *     arena   [ parameters | buffers | moments | gradients | at the fullest moment of a step ... ]
- *                                                            activations, gathered parameters,
+ *                                                            activations, copies of parameters,
  *                                                            whole gradients, temporaries, staging,
  *                                                            and what placing them left unused */
 #ifndef CT_PLAN_MEASURE_H
@@ -14,7 +14,7 @@ enum ct_memory_kind {
     CT_MEMORY_PARAMS,      /* parameters and buffers, as they survive steps */
     CT_MEMORY_MOMENTS,     /* of the optimizer, and the average */
     CT_MEMORY_GRADS,       /* reduced gradients, and those on their way there */
-    CT_MEMORY_GATHERED,    /* parameters put together for their readers */
+    CT_MEMORY_COPIES,      /* parameters put together for their readers */
     CT_MEMORY_ACTIVATIONS, /* from a forward pass to its backward pass */
     CT_MEMORY_TEMPS,       /* within a pass */
     CT_MEMORY_STAGING,     /* what the host writes and reads: samples, labels, sums */
@@ -29,7 +29,8 @@ const char *ct_memory_kind_name(enum ct_memory_kind kind);
 struct ct_talk {
     int64_t calls;
     double bytes; /* of the wholes: what is reduced, gathered or scattered */
-    double sent;  /* by a rank, in rings: 2 (W - 1) / W of what is all-reduced, (W - 1) / W else */
+    double sent;  /* by a rank, in rings: 2 (W - 1) / W of what is all-reduced, (W - 1) / W else;
+                    of an exchange what it sends */
 };
 
 struct ct_measure {
@@ -40,6 +41,9 @@ struct ct_measure {
     int64_t parameters;
     int ops; /* of the step's list */
 };
+
+/* Of a communication op: bytes of the whole, or of all messages of an exchange. */
+double ct_plan_talk_bytes(const struct ct_plan *plan, const struct ct_program_op *op);
 
 /* 0 or CT_ENOMEM. */
 int ct_plan_measure(const struct ct_plan *plan, struct ct_measure *ret, struct ct_error *err);

@@ -9,9 +9,6 @@
 
 #define PLAN_LIMIT_BYTES ((size_t)1 << 28)
 
-/* A step is unrolled: more micro-batches than this make a list of a hundred thousand ops. */
-enum { MAX_ACCUMULATION = 4096 };
-
 enum { MAX_PREFETCH = 64 };
 
 static int check_optim(const struct ct_optim_spec *optim, struct ct_error *err)
@@ -58,10 +55,10 @@ static int check_options(const struct ct_plan_options *options, struct ct_error 
 
     if (code != 0)
         return code;
-    if (options->accumulation < 1 || options->accumulation > MAX_ACCUMULATION)
+    if (options->accumulation < 1 || options->accumulation > CT_PLAN_MAX_ACCUMULATION)
         return ct_error_set(err, CT_ECONFIG,
                             "%d micro-batches a step, must be from 1 to %d: raise batch.micro",
-                            options->accumulation, MAX_ACCUMULATION);
+                            options->accumulation, CT_PLAN_MAX_ACCUMULATION);
     if (options->bucket_bytes < 1 || options->first_bucket_bytes < 1)
         return ct_error_set(err, CT_ECONFIG, "parallel.bucket and first_bucket must be > 0");
     return check_optim(&options->optim, err);
@@ -208,21 +205,4 @@ void ct_plan_deinit(struct ct_plan *plan)
     ct_program_deinit(&plan->eval.program);
     ct_arena_deinit(&plan->memory);
     *plan = (struct ct_plan){0};
-}
-
-double ct_plan_wire_bytes(const struct ct_plan *plan)
-{
-    const struct ct_program *program = &plan->step.program;
-    double bytes = 0;
-
-    for (int i = 0; i < program->op_count; i++) {
-        const struct ct_program_op *op = &program->ops[i];
-        if (!ct_op_is_comm(op->kind))
-            continue;
-        double ranks = ct_mesh_size(&plan->mesh, op->axis);
-        size_t whole = CT_MAX(program->values[op->in[0]].bytes, program->values[op->out[0]].bytes);
-        double rounds = op->kind == CT_OP_ALL_REDUCE ? 2 : 1;
-        bytes += rounds * (ranks - 1) / ranks * (double)whole;
-    }
-    return bytes;
 }

@@ -83,6 +83,9 @@ enum ct_optim { CT_OPTIM_SGD, CT_OPTIM_ADAMW, CT_OPTIM_LION, CT_OPTIM_COUNT };
 
 enum { CT_PLAN_PATTERN_SIZE = 128 };
 
+/* A step is unrolled: more micro-batches than this make a list of a hundred thousand ops. */
+enum { CT_PLAN_MAX_ACCUMULATION = 4096 };
+
 /* Parameters whose names match the pattern (* ? [ ], as a shell's) learn at `factor` times the
  * rate. */
 struct ct_lr_rule {

@@ -77,7 +77,7 @@ static int check_sizes(const struct ct_gpt_spec *spec, int64_t rows, struct ct_e
         {"model.heads", spec->heads, 1, 1024},
         {"model.width", spec->width, 1, 1 << 20},
         {"model.inner", spec->inner, 1, CT_MODEL_MAX_WIDTH},
-        {"tokens of a micro-batch", rows * spec->sequence, 1, 1 << 24},
+        {"tokens of a micro-batch", rows * spec->sequence, 1, CT_GPT_MAX_TOKENS},
     };
 
     for (size_t i = 0; i < CT_COUNT(limits); i++)

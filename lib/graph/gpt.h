@@ -23,6 +23,9 @@ enum ct_positions { CT_POSITIONS_LEARNED, CT_POSITIONS_ROTARY, CT_POSITIONS_COUN
 enum ct_norm { CT_NORM_LAYER, CT_NORM_RMS, CT_NORM_COUNT };
 enum ct_mlp { CT_MLP_GELU, CT_MLP_SWIGLU, CT_MLP_COUNT };
 
+/* Of a micro-batch. */
+enum { CT_GPT_MAX_TOKENS = 1 << 24 };
+
 struct ct_gpt_spec {
     int64_t vocabulary;
     int64_t context;  /* the longest sequence: rows of wpe */

@@ -60,7 +60,7 @@ Test(measure, what_survives_steps_is_what_the_layout_says)
     cr_assert_eq(whole.memory[CT_MEMORY_PARAMS], plan.flat_bytes);
     cr_assert_eq(whole.memory[CT_MEMORY_MOMENTS], plan.flat_bytes);
     cr_assert_eq(whole.memory[CT_MEMORY_GRADS], plan.flat_bytes);
-    cr_assert_eq(whole.memory[CT_MEMORY_GATHERED], 0);
+    cr_assert_eq(whole.memory[CT_MEMORY_COPIES], 0);
     ct_plan_deinit(&plan);
 
     options.shard = CT_PLAN_SHARD_FULL;
@@ -68,7 +68,7 @@ Test(measure, what_survives_steps_is_what_the_layout_says)
     cr_assert_eq(parts.memory[CT_MEMORY_PARAMS], plan.flat_bytes / 4);
     cr_assert_eq(parts.memory[CT_MEMORY_MOMENTS], plan.flat_bytes / 4);
     cr_assert_geq(parts.memory[CT_MEMORY_GRADS], plan.flat_bytes / 4);
-    cr_assert_gt(parts.memory[CT_MEMORY_GATHERED], 0);
+    cr_assert_gt(parts.memory[CT_MEMORY_COPIES], 0);
     ct_plan_deinit(&plan);
 }
 

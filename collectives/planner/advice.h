@@ -1,0 +1,38 @@
+/* What fits: the guides' decision tree, computed.
+ *
+ *     does it fit with a whole copy a worker?     ddp
+ *     no: share the optimizer's state             zero1
+ *     no: share the parameters between steps      fsdp, grad
+ *     no: share them within the step, too         fsdp, full
+ *     no: cut the layers inside of a node         tensor, with each of these
+ *     no: cut the model across the nodes          pipeline, with each of these
+ *
+ * On each rung every micro-batch that divides a worker's share is tried with every way of
+ * recomputing, and one copy over all workers or one a node. What a rung cannot cut (heads that do
+ * not divide) is passed over. A rung's best is the quickest that fits, or, when none fits, the one
+ * that needs the least memory. The advice is the first rung that fits: the simplest. */
+#ifndef CT_PLANNER_ADVICE_H
+#define CT_PLANNER_ADVICE_H
+
+#include "collectives/planner/estimate.h"
+
+enum { CT_ADVICE_RUNGS = 6 };
+
+struct ct_rung {
+    struct ct_layout layout;
+    struct ct_estimate estimate;
+    const char *name;
+    bool fits;
+    int tried; /* layouts that are possible; 0: none is, and the rest of the rung is empty */
+};
+
+struct ct_advice {
+    struct ct_rung rungs[CT_ADVICE_RUNGS];
+    int simplest; /* the first rung that fits; -1: none does */
+    int quickest; /* one that fits and takes notably less time, or the same; -1 */
+};
+
+/* Climb the tree. 0, or what a plan said that could not be built. */
+int ct_advise(const struct ct_project *project, struct ct_advice *ret, struct ct_error *err);
+
+#endif

@@ -1,0 +1,248 @@
+/* See estimate.h. */
+#include "collectives/planner/estimate.h"
+
+#include "base/assert.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Blocks and micro-batches of the short plans. The first block and the last differ from those
+ * between them, and so do micro-batches. */
+enum {
+    FEW_BLOCKS = 4,
+    MORE_BLOCKS = 6,
+    FEW_MICROS = 2,
+    MORE_MICROS = 3,
+    TREE = 8,
+    HIGHER_TREE = 16
+};
+
+/* Ops of a block and micro-batch, at the most: forward, backward, recomputed. */
+enum { BLOCK_OPS = 64 };
+
+double ct_estimate_memory(const struct ct_estimate *estimate)
+{
+    double sum = 0;
+
+    for (int kind = 0; kind < CT_MEMORY_KIND_COUNT; kind++)
+        sum += estimate->memory[kind];
+    return sum;
+}
+
+/* ---- a plan that is there ------------------------------------------------------------------- */
+
+/* Ranks between two neighbours of an axis. */
+static int stride_of(const struct ct_plan *plan, enum ct_axis axis)
+{
+    int first = ct_mesh_member(&plan->mesh, axis, 0, 0);
+
+    return ct_mesh_size(&plan->mesh, axis) > 1 ? ct_mesh_member(&plan->mesh, axis, 0, 1) - first
+                                               : 1;
+}
+
+static double talk_s(const struct ct_machine *machine, const struct ct_plan *plan,
+                     const struct ct_program_op *op)
+{
+    double bytes = ct_plan_talk_bytes(plan, op);
+    int stride = stride_of(plan, op->axis);
+
+    if (op->kind == CT_OP_EXCHANGE)
+        return ct_machine_send_s(machine, stride, bytes);
+    double once = ct_machine_gather_s(machine, ct_mesh_size(&plan->mesh, op->axis), stride, bytes);
+    return op->kind == CT_OP_ALL_REDUCE ? 2 * once : once;
+}
+
+static double op_s(const struct ct_machine *machine, const struct ct_plan *plan, int i)
+{
+    const struct ct_program *program = &plan->step.program;
+    const struct ct_program_op *op = &program->ops[i];
+
+    if (ct_op_is_comm(op->kind))
+        return talk_s(machine, plan, op);
+    struct ct_cost cost = ct_program_cost(program, op);
+    bool half = op->dtype == CT_BF16 || op->dtype == CT_F16;
+    return ct_machine_op_s(machine, cost.flop, cost.bytes,
+                           half ? machine->device.bf16_flops : machine->device.f32_flops);
+}
+
+/* Run the list on paper. */
+static int run(const struct ct_machine *machine, const struct ct_plan *plan,
+               struct ct_estimate *ret)
+{
+    int count = plan->step.program.op_count, done[CT_QUEUE_COUNT] = {0};
+    double now[CT_QUEUE_COUNT] = {0};
+    double *ended = calloc((size_t)count * CT_QUEUE_COUNT, sizeof *ended);
+
+    if (ended == NULL)
+        return CT_ENOMEM;
+    for (int i = 0; i < count; i++) {
+        const struct ct_plan_slot *slot = &plan->step.slot[i];
+        int queue = slot->queue, other = CT_QUEUE_COUNT - 1 - queue;
+        double takes = op_s(machine, plan, i);
+        if (slot->wait > 0)
+            now[queue] = fmax(now[queue], ended[other * count + slot->wait - 1]);
+        now[queue] += takes;
+        ended[queue * count + done[queue]++] = now[queue];
+        *(ct_op_is_comm(plan->step.program.ops[i].kind) ? &ret->talk_s : &ret->compute_s) += takes;
+    }
+    free(ended);
+    ret->step_s = fmax(now[CT_QUEUE_COMPUTE], now[CT_QUEUE_COMM]);
+    return 0;
+}
+
+int ct_estimate_plan(const struct ct_machine *machine, const struct ct_plan *plan,
+                     struct ct_estimate *ret, struct ct_error *err)
+{
+    struct ct_measure measure;
+    int code = ct_plan_measure(plan, &measure, err);
+
+    if (code != 0)
+        return code;
+    *ret = (struct ct_estimate){.parameters = (double)measure.parameters,
+                                .flop = measure.flop,
+                                .ops = measure.ops,
+                                .built = 1};
+    for (int kind = 0; kind < CT_MEMORY_KIND_COUNT; kind++)
+        ret->memory[kind] = (double)measure.memory[kind];
+    for (int axis = 0; axis < CT_AXIS_COUNT; axis++) {
+        ret->talk[axis].calls = (double)measure.talk[axis].calls;
+        ret->talk[axis].bytes = measure.talk[axis].bytes;
+        ret->talk[axis].sent = measure.talk[axis].sent;
+    }
+    code = run(machine, plan, ret);
+    return code == 0 ? 0 : ct_error_set(err, code, "no memory to time %d ops", measure.ops);
+}
+
+/* ---- plans that are too long ---------------------------------------------------------------- */
+
+/* A model's number of blocks, which is what makes it long; 1 where blocks do not repeat. */
+static int64_t blocks_of(const struct ct_project *project)
+{
+    return project->spec.type == CT_MODEL_GPT ? project->spec.gpt.layers : 1;
+}
+
+static int build_rank(const struct ct_project *project, const struct ct_layout *layout, int rank,
+                      struct ct_model_spec *spec, int micros, struct ct_estimate *ret,
+                      struct ct_error *err)
+{
+    struct ct_plan_options options = ct_project_options(project, layout, rank);
+    struct ct_plan plan;
+
+    options.accumulation = micros;
+    int code = ct_plan_build(&plan, spec, &options, (uint64_t)project->cfg->seed, err);
+    if (code == 0)
+        code = ct_estimate_plan(&project->machine, &plan, ret, err);
+    ct_plan_deinit(&plan);
+    return code;
+}
+
+/* Of both stages the larger memory and the longer time. */
+static void join_stages(struct ct_estimate *one, const struct ct_estimate *other)
+{
+    struct ct_estimate slow = one->step_s >= other->step_s ? *one : *other;
+    double parameters = one->parameters;
+
+    if (ct_estimate_memory(other) > ct_estimate_memory(one))
+        *one = *other;
+    one->parameters = parameters;
+    one->compute_s = slow.compute_s;
+    one->talk_s = slow.talk_s;
+    one->step_s = slow.step_s;
+}
+
+static int build(const struct ct_project *project, const struct ct_layout *layout, int64_t blocks,
+                 int micros, struct ct_estimate *ret, struct ct_error *err)
+{
+    int stages = layout->stages, last = project->world / stages * (stages - 1);
+    struct ct_model_spec spec = project->spec;
+    struct ct_estimate other;
+
+    if (spec.type == CT_MODEL_GPT)
+        spec.gpt.layers = blocks;
+    int code = build_rank(project, layout, 0, &spec, micros, ret, err);
+    if (code != 0 || stages == 1)
+        return code;
+    code = build_rank(project, layout, last, &spec, micros, &other, err);
+    if (code == 0)
+        join_stages(ret, &other);
+    return code;
+}
+
+/* What `few` and `more` at x0 and x1 say of x. */
+static double along(double few, double more, double x0, double x1, double x)
+{
+    return few + (more - few) * (x - x0) / (x1 - x0);
+}
+
+static struct ct_estimate extend(const struct ct_estimate *few, const struct ct_estimate *more,
+                                 double x0, double x1, double x)
+{
+    enum { FIGURES = sizeof(struct ct_estimate) / sizeof(double) };
+    const double *a = (const double *)few, *b = (const double *)more;
+    struct ct_estimate result;
+    double *to = (double *)&result;
+
+    _Static_assert(sizeof result == FIGURES * sizeof(double), "numbers only");
+    for (int i = 0; i < FIGURES; i++)
+        to[i] = fmax(along(a[i], b[i], x0, x1, x), 0);
+    /* Gaps do not grow with what lies around them. */
+    result.memory[CT_MEMORY_UNUSED] =
+        fmax(few->memory[CT_MEMORY_UNUSED], more->memory[CT_MEMORY_UNUSED]);
+    result.built = 0;
+    return result;
+}
+
+/* All blocks, so many micro-batches. */
+static int over_blocks(const struct ct_project *project, const struct ct_layout *layout, int micros,
+                       int most_ops, struct ct_estimate *ret, struct ct_error *err)
+{
+    int64_t blocks = blocks_of(project), stages = layout->stages;
+    int64_t at[2] = {stages > 1 ? 2 * stages : FEW_BLOCKS, stages > 1 ? 3 * stages : MORE_BLOCKS};
+    struct ct_estimate few, more;
+
+    if (blocks <= at[1] || blocks / stages * micros * BLOCK_OPS <= most_ops)
+        return build(project, layout, blocks, micros, ret, err);
+    int code = build(project, layout, at[0], micros, &few, err);
+    if (code == 0)
+        code = build(project, layout, at[1], micros, &more, err);
+    if (code == 0)
+        *ret = extend(&few, &more, (double)at[0], (double)at[1], (double)blocks);
+    return code;
+}
+
+static int over_micros(const struct ct_project *project, const struct ct_layout *layout, int micros,
+                       int most_ops, struct ct_estimate *ret, struct ct_error *err)
+{
+    bool tree = project->options.reduce == CT_PLAN_INVARIANT;
+    int few_at = tree ? TREE : CT_MAX((int)FEW_MICROS, layout->stages);
+    int more_at = tree ? 2 * TREE : few_at + 1;
+    struct ct_estimate few, more;
+
+    if (micros <= more_at || blocks_of(project) / layout->stages * micros * BLOCK_OPS <= most_ops)
+        return over_blocks(project, layout, micros, most_ops, ret, err);
+    int code = over_blocks(project, layout, few_at, most_ops, &few, err);
+    if (code == 0)
+        code = over_blocks(project, layout, more_at, most_ops, &more, err);
+    if (code != 0)
+        return code;
+    *ret = extend(&few, &more, few_at, more_at, micros);
+    /* A tree holds a leaf a level, not one a micro-batch. */
+    struct ct_estimate levels =
+        extend(&few, &more, log2(few_at), log2(more_at), ceil(log2(micros)));
+    for (int kind = 0; kind < CT_MEMORY_KIND_COUNT && tree; kind++)
+        ret->memory[kind] = levels.memory[kind];
+    return 0;
+}
+
+int ct_estimate(const struct ct_project *project, const struct ct_layout *layout, int most_ops,
+                struct ct_estimate *ret, struct ct_error *err)
+{
+    int micros = ct_project_options(project, layout, 0).accumulation, waits = layout->stages - 1;
+    int code = over_micros(project, layout, micros, most_ops, ret, err);
+
+    if (code != 0)
+        return code;
+    ret->bubble = (double)waits / (micros + waits);
+    ret->step_s /= 1 - ret->bubble;
+    return 0;
+}

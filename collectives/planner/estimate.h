@@ -1,0 +1,50 @@
+/* What a step costs a rank on given machines: its plan's measure (collectives/plan/measure.h), and
+ * the time that the device's figures make of its ops.
+ *
+ * Time. The list is run once on paper, with both queues and their waits: an op takes as long as its
+ * arithmetic or its memory traffic, whichever is longer; a collective as long as its slowest link.
+ * What the communication queue does while the other computes costs nothing. Of a pipeline the first
+ * and the last stage are looked at, which differ from the others: the larger one's memory, the
+ * slower one's time, and the time that the pipeline takes to fill and drain.
+ *
+ * Lists that are too long to be built are not: a step grows by equal parts with each block of a gpt
+ * and each micro-batch, so two short plans a direction tell the long one. Work and traffic are then
+ * what the whole plan would say, memory within a hundredth of it: the gaps between values are not
+ * the same. */
+#ifndef CT_PLANNER_ESTIMATE_H
+#define CT_PLANNER_ESTIMATE_H
+
+#include "collectives/plan/measure.h"
+#include "collectives/planner/project.h"
+
+/* Numbers only, so that estimates can be added and scaled. */
+struct ct_estimate {
+    double memory[CT_MEMORY_KIND_COUNT]; /* bytes a rank */
+    struct {
+        double calls, bytes, sent;
+    } talk[CT_AXIS_COUNT]; /* a rank and step: measure.h's struct ct_talk */
+    double parameters;
+    double flop;      /* a rank and step */
+    double compute_s; /* of its ops alone */
+    double talk_s;    /* of its collectives alone */
+    double bubble; /* share of the step in which a stage waits for others: (p - 1) / (A + p - 1) */
+    double step_s; /* of all, side by side where the plan has them so */
+    double ops;    /* of the list */
+    double built;  /* 1: read off the whole plan; 0: told from shorter ones */
+};
+
+/* Bytes a rank, of all kinds. */
+double ct_estimate_memory(const struct ct_estimate *estimate);
+
+/* How long a list may become before shorter ones tell it. */
+enum { CT_ESTIMATE_SEARCH_OPS = 1500, CT_ESTIMATE_WHOLE_OPS = 24000 };
+
+/* 0, or what building a plan said. */
+int ct_estimate(const struct ct_project *project, const struct ct_layout *layout, int most_ops,
+                struct ct_estimate *ret, struct ct_error *err);
+
+/* The same of a finished plan, of the stage that it is for. */
+int ct_estimate_plan(const struct ct_machine *machine, const struct ct_plan *plan,
+                     struct ct_estimate *ret, struct ct_error *err);
+
+#endif

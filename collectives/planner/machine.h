@@ -1,0 +1,47 @@
+/* The machines that a plan is for: so many nodes with so many devices each, of one kind out of
+ * device.def. Nothing is looked for on this machine. */
+#ifndef CT_PLANNER_MACHINE_H
+#define CT_PLANNER_MACHINE_H
+
+#include "base/error.h"
+
+/* What a device does, in bytes, FLOP and seconds. */
+struct ct_device_figures {
+    const char *name;
+    const char *sources;
+    double memory_bytes;
+    double f32_flops, bf16_flops; /* a second, as the label says */
+    double memory_rate;           /* bytes a second, likewise */
+    double inside_rate, across_rate, node_rate;
+    double start_s; /* until an op or a message is on its way */
+};
+
+struct ct_machine {
+    struct ct_device_figures device;
+    int nodes, per_node; /* devices a node; a worker has one */
+};
+
+/* What is reached of a label's FLOP/s and bytes a second: on an H200 790 of 989 TFLOP/s and 4.3 of
+ * 4.8 TB/s have been measured. */
+#define CT_MACHINE_FLOP_SHARE 0.8
+#define CT_MACHINE_BYTES_SHARE 0.9
+
+/* The figures of the device called `name`; CT_EUSAGE with the names that there are. */
+int ct_machine_device(const char *name, struct ct_device_figures *ret, struct ct_error *err);
+
+/* "a100-80g, h100, h200, cpu". */
+const char *ct_machine_devices(char *text, int size);
+
+/* Seconds that one of `ranks` workers, `stride` apart, needs to receive all but its own part of
+ * `bytes` that lie in equal parts on all of them: an all_gather, or a reduce_scatter the other way
+ * round; an all_reduce is both. Inside of a node over `inside`; between nodes each part crosses
+ * once, on the cards of all devices that hold one (collectives/backend/hier.h). */
+double ct_machine_gather_s(const struct ct_machine *machine, int ranks, int stride, double bytes);
+
+/* Seconds for `bytes` to a worker that is `stride` ranks away. */
+double ct_machine_send_s(const struct ct_machine *machine, int stride, double bytes);
+
+/* Seconds of an op: whichever of arithmetic and memory takes longer. */
+double ct_machine_op_s(const struct ct_machine *machine, double flop, double bytes, double flops);
+
+#endif

@@ -1,0 +1,86 @@
+/* `ctrun plan`: what a training would take, without starting it. */
+#include "base/assert.h"
+#include "e2e.h"
+
+#include <criterion/criterion.h>
+
+TestSuite(plan, .init = e2e_enter, .fini = e2e_leave, .timeout = 60);
+
+Test(plan, every_configuration_that_is_shipped_can_be_planned)
+{
+    static const char *const files[] = {"configs/digits_mlp.yaml", "configs/digits_resnet.yaml",
+                                        "configs/char_gpt.yaml", "configs/mnist_mlp.yaml",
+                                        "configs/mnist_cnn.yaml"};
+
+    for (size_t i = 0; i < CT_COUNT(files); i++) {
+        struct proc plan;
+        cr_assert_eq(e2e_run(&plan, "plan", e2e_in_root(files[i]), "--nproc_per_node=2", NULL), 0,
+                     "%s", ct_buf_str(&plan.text));
+        e2e_said(&plan, "of 4.00 GB a worker: fits\n");
+        e2e_said(&plan, "advice       --parallel.strategy=ddp ");
+        proc_free(&plan);
+    }
+}
+
+Test(plan, a_hundred_billion_parameters_on_eight_nodes_are_answered_for)
+{
+    struct proc plan;
+
+    cr_assert_eq(e2e_run(&plan, "plan", e2e_in_root("configs/gpt_100b.yaml"), "--nnodes=8",
+                         "--nproc_per_node=8", "--device=a100-80g", NULL),
+                 0, "%s", ct_buf_str(&plan.text));
+    e2e_said(&plan, "machines     8 nodes x 8 a100-80g = 64 workers\n");
+    e2e_said(&plan, "model        101.21 G parameters\n");
+    e2e_said(&plan, "  ddp        does not fit");
+    e2e_said(&plan, "advice       --parallel.strategy=fsdp ");
+    proc_free(&plan);
+}
+
+Test(plan, programs_read_the_plan_as_one_object_on_one_line)
+{
+    struct proc plan;
+
+    cr_assert_eq(e2e_run(&plan, "plan", e2e_in_root("configs/char_gpt.yaml"), "--nproc_per_node=2",
+                         "--device=h200", "--json", NULL),
+                 0);
+    e2e_said(&plan, "{\"version\":1,\"nodes\":1,\"nproc_per_node\":2,\"device\":\"h200\",");
+    e2e_said(&plan, ",\"simplest\":\"ddp\"");
+    cr_assert_eq(e2e_count(ct_buf_str(&plan.text), "\n"), 1);
+    proc_free(&plan);
+}
+
+Test(plan, every_op_of_a_step_can_be_seen)
+{
+    struct proc plan;
+
+    cr_assert_eq(e2e_run(&plan, "plan", e2e_in_root("configs/digits_mlp.yaml"),
+                         "--nproc_per_node=2", "--rank=1", "--ops", NULL),
+                 0);
+    e2e_said(&plan, "all_reduce");
+    e2e_said(&plan, "adamw");
+    proc_free(&plan);
+}
+
+Test(plan, bad_input_is_one_sentence)
+{
+    static const struct {
+        const char *option, *says;
+    } rows[] = {
+        {"--device=a100", "--device \"a100\" is not known; did you mean a100-80g?"},
+        {"--memory=much", "--memory wants a size such as 40GB, not \"much\""},
+        {"--nproc_per_node=gpu", "--nproc_per_node is \"gpu\", and a plan wants a number"},
+        {"--rank=2", "--rank 2 is not one of 1 workers"},
+        {"--nproc_per_node=5", "batch.global 32 does not divide into 5 workers"},
+        {"--optim.lrr=1", "optim.lr"},
+    };
+
+    for (size_t i = 0; i < CT_COUNT(rows); i++) {
+        struct proc plan;
+        cr_assert_eq(
+            e2e_run(&plan, "plan", e2e_in_root("configs/digits_mlp.yaml"), rows[i].option, NULL), 2,
+            "%s: %s", rows[i].option, ct_buf_str(&plan.text));
+        e2e_said(&plan, rows[i].says);
+        cr_assert_eq(e2e_count(ct_buf_str(&plan.text), "\n"), 1, "%s", ct_buf_str(&plan.text));
+        proc_free(&plan);
+    }
+}
