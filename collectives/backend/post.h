@@ -7,7 +7,9 @@
  *
  * Who receives has room for the longest first message, whatever it expects: calls that differ are
  * found by the greeting before data of another size could do harm. A group that fails tells the
- * others by a parting word on a lane of its own, where each always listens; who leaves says so.
+ * others by a parting word on a lane of its own, where each always listens. Who leaves says so, and
+ * how many messages it has sent and taken: what was sent before is waited for, be it behind the
+ * word, and who waits for more is told at once.
  *
  * A courier may keep messages that nobody has asked for yet; so that a rank that runs ahead cannot
  * fill another's memory, every 16th call waits until the other end has taken up its greeting. */
@@ -19,7 +21,13 @@
 
 #include <stdatomic.h>
 
-enum ct_post_lane { CT_POST_COLLECTIVE, CT_POST_TRANSFER, CT_POST_CONTROL, CT_POST_LANES };
+enum ct_post_lane {
+    CT_POST_COLLECTIVE,
+    CT_POST_TRANSFER,
+    CT_POST_DATA_LANES,
+    CT_POST_CONTROL = CT_POST_DATA_LANES,
+    CT_POST_LANES
+};
 
 enum ct_parcel_state { CT_PARCEL_UNUSED, CT_PARCEL_OPEN, CT_PARCEL_OVER };
 
@@ -29,7 +37,8 @@ struct ct_parcel {
     enum ct_post_lane lane;
     int peer; /* a rank of the group; what is received on CT_POST_CONTROL may be from anyone: -1 */
     bool out;
-    bool taken; /* going out: over only when the other end has taken it up */
+    bool taken;      /* going out: over only when the other end has taken it up */
+    uint64_t number; /* counts those of its lane, direction and peer; from 1 */
     char *data;
     size_t bytes; /* coming in: at most */
 
@@ -61,6 +70,17 @@ struct ct_courier {
     uint64_t linger_ns;
 };
 
+/* Messages of one lane, direction and peer. */
+struct ct_post_tally {
+    uint64_t posted, over;
+};
+
+/* What a member said that has left: by lane, how many it has sent to this one and taken from it. */
+struct ct_post_left {
+    bool left;
+    uint64_t sent[CT_POST_DATA_LANES], taken[CT_POST_DATA_LANES];
+};
+
 struct ct_post_move {
     int peer;
     bool out, over;
@@ -84,7 +104,8 @@ struct ct_post {
     uint64_t *calls;                /* [lane][peer]: greetings sent */
     unsigned char *slots;           /* [lane][out, in][peer]: first messages */
     struct ct_parcel *control;      /* to each peer, and at [rank] from anyone */
-    uint64_t *left_ns;              /* when each was heard to leave the group; 0: it has not */
+    struct ct_post_tally *tallies;  /* [lane][out, in][peer] */
+    struct ct_post_left *left;      /* by rank */
     bool met, failed;
     bool told; /* by another member, that the group has failed */
 };
