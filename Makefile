@@ -132,9 +132,11 @@ TEST_LINK := $(if $(filter tsan,$(MODE)),,-lcriterion)
 
 # What programs link with -lctrun: the collectives and all below them, in one archive.
 LIBRARY := $(BUILD)/lib/libctrun.a
+# With -lctrun_train in front: models, plans and their executor.
+TRAIN_LIBRARY := $(BUILD)/lib/libctrun_train.a
 
 .PHONY: all
-all: $(BINARIES) $(LIBRARY) ## build the programs and the library
+all: $(BINARIES) $(LIBRARY) $(TRAIN_LIBRARY) ## build the programs and the library
 
 # ---- rules --------------------------------------------------------------------------------------
 $(STAMP): FORCE
@@ -156,6 +158,11 @@ endef
 $(foreach m,$(MODULES),$(eval $(call module_rule,$m)))
 
 $(LIBRARY): $(call objects,$(foreach m,$(call ordered,coll),$(call sources,$(DIRS_$m))))
+	@mkdir -p $(@D)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
+$(TRAIN_LIBRARY): $(call objects,$(foreach m,$(filter-out $(call closure,coll),$(call ordered,exec)),\
+                    $(call sources,$(DIRS_$m))))
 	@mkdir -p $(@D)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
@@ -184,12 +191,12 @@ INTERPOSE := $(BUILD)/tests/interpose.so
 $(INTERPOSE): $(wildcard tests/e2e/preload/*)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c17 -D_GNU_SOURCE $(WARN) -O2 -fPIC -shared $(filter %.c,$^) -o $@
-# Programs of users, for the end-to-end tests: they see the public header and the library alone.
+# Programs of users, for the end-to-end tests: they see the public headers and the libraries alone.
 USER_PROGRAMS := $(patsubst tests/e2e/programs/%.c,$(BUILD)/tests/programs/%,\
                    $(wildcard tests/e2e/programs/*.c))
-$(BUILD)/tests/programs/%: tests/e2e/programs/%.c $(LIBRARY) $(STAMP)
+$(BUILD)/tests/programs/%: tests/e2e/programs/%.c $(TRAIN_LIBRARY) $(LIBRARY) $(STAMP)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -D_GNU_SOURCE $(ALL_CFLAGS) -Icollectives -Ilib $< $(LIBRARY) $(ALL_LDFLAGS) -lm -o $@
+	$(Q)$(CC) -D_GNU_SOURCE $(ALL_CFLAGS) -Icollectives -Ilib -I. $< $(TRAIN_LIBRARY) $(LIBRARY) $(ALL_LDFLAGS) -lm -o $@
 # The conformance of the unit tests as a program, for ranks that some launcher starts.
 CONFORMANCE := $(BUILD)/tests/programs/conformance
 CONFORMANCE_SOURCES := $(wildcard tests/e2e/conformance/*.c) \
@@ -256,7 +263,7 @@ bench: all $(BENCHES) ## the benchmarks against peers (scripts/bench)
 	scripts/bench/all $(BUILD)
 coverage: ## lines that the tests reach
 	scripts/coverage
-install: all ## programs, header, manual pages under PREFIX (DESTDIR respected)
+install: all ## programs, headers, libraries, manual pages under PREFIX (DESTDIR respected)
 	scripts/install $(BUILD) $(DESTDIR)$(PREFIX)
 
 .PHONY: print-modules

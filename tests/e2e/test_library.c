@@ -141,6 +141,64 @@ Test(library, a_small_program_reduces_over_its_ranks)
     proc_free(&agent);
 }
 
+/* What the program prints after "<ranks> ranks: ". Static, two stay valid. */
+static const char *spiral(const char *program, const char *ranks)
+{
+    static char texts[2][256];
+    static unsigned next;
+    char *text = texts[next++ % 2], option[32];
+    struct proc run;
+
+    (void)snprintf(option, sizeof option, "--nproc_per_node=%s", ranks);
+    cr_assert_eq(e2e_run(&run, option, program, NULL), 0, "%s", ct_buf_str(&run.text));
+    const char *said = strstr(ct_buf_str(&run.text), " ranks: ");
+    cr_assert_not_null(said, "%s", ct_buf_str(&run.text));
+    (void)snprintf(text, sizeof texts[0], "%s", said);
+    cr_assert_geq(proc_number_after(&run, "ranks: "), 90, "of 96 points: %s", text);
+    proc_free(&run);
+    return text;
+}
+
+Test(library, a_model_of_ones_own_learns_the_same_on_one_rank_and_on_two)
+{
+    const char *program = proc_program("../tests/programs/spiral");
+
+    cr_assert_str_eq(spiral(program, "2"), spiral(program, "1"));
+}
+
+/* Whether what is installed can be linked without the flags it was built with. */
+static bool is_plain_build(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return false;
+#else
+    return strstr(proc_program("ctrun"), "cov") == NULL;
+#endif
+}
+
+Test(library, what_is_installed_is_enough_to_build_and_train_a_model)
+{
+    const char *build = e2e_in_folder("build");
+    struct proc run;
+
+    if (!is_plain_build())
+        cr_skip_test("instrumented libraries need the flags they were built with");
+    cr_assert_eq(symlink(proc_program(".."), build), 0);
+    const char *script =
+        e2e_script("install", "#!/bin/sh -e\n"
+                              "\"$1/scripts/install\" \"$2\" \"$3\" >install.log 2>&1\n"
+                              "export PKG_CONFIG_PATH=$3/lib/pkgconfig\n"
+                              "cp \"$1/tests/e2e/programs/spiral.c\" .\n"
+                              "cc -std=c17 -D_GNU_SOURCE -Wall -Wextra -Werror -c spiral.c "
+                              "$(pkg-config --cflags ctrun-train)\n"
+                              "cc -pthread spiral.o $(pkg-config --libs ctrun-train) -o spiral\n");
+    const char *argv[] = {script, e2e_in_root("."), build, e2e_in_folder("prefix"), NULL};
+    cr_assert_eq(proc_run(&run, argv, NULL, 100), 0, "%s %s", ct_buf_str(&run.text),
+                 e2e_read("install.log"));
+    proc_free(&run);
+    (void)spiral(e2e_in_folder("spiral"), "2");
+}
+
 Test(library, alone_it_is_a_world_of_one)
 {
     struct proc program;
