@@ -254,8 +254,11 @@ int ct_exec_eval(struct ct_exec *exec, const struct ct_exec_eval *args,
     int code = ct_runner_run(&exec->eval, err);
     if (code != 0)
         return code;
-    ret_sums->loss = get_f64(exec, list, list->io.loss);
-    ret_sums->correct = (int64_t)get_f64(exec, list, list->io.correct);
+    *ret_sums = (struct ct_exec_sums){0};
+    if (exec->plan->place.slice == 0) { /* all slices have the same */
+        ret_sums->loss = get_f64(exec, list, list->io.loss);
+        ret_sums->correct = (int64_t)get_f64(exec, list, list->io.correct);
+    }
     if (args->logits != NULL)
         get(exec, list, list->io.logits, args->logits);
     return 0;

@@ -53,6 +53,16 @@ static int exchange(struct ct_group *group, const struct ct_program_op *op,
     return ct_exchange(group, transfers, count, options);
 }
 
+/* All of the input, or what is there when it is in place. */
+static struct ct_data from_to(const struct ct_kernel_args *args, enum ct_dtype dtype)
+{
+    size_t count = (size_t)ct_shape_elements(args->out[0].shape);
+
+    return args->in[0].data == args->out[0].data
+               ? ct_inplace(args->out[0].data, count, dtype)
+               : ct_from_to(args->in[0].data, args->out[0].data, count, dtype);
+}
+
 static int communicate(struct ct_runner *r, const struct ct_program_op *op,
                        const struct ct_kernel_args *args)
 {
@@ -63,9 +73,15 @@ static int communicate(struct ct_runner *r, const struct ct_program_op *op,
 
     if (op->kind == CT_OP_EXCHANGE)
         return exchange(group, op, args, &options);
-    if (op->kind == CT_OP_ALL_REDUCE)
-        return ct_all_reduce(group, ct_inplace(args->out[0].data, count, op->dtype), CT_REDUCE_SUM,
-                             &options);
+    if (op->kind == CT_OP_ALL_REDUCE || op->kind == CT_OP_RANK_SUM)
+        return ct_all_reduce(group, from_to(args, op->dtype), CT_REDUCE_SUM, &options);
+    if (op->kind == CT_OP_RANK_MAX)
+        return ct_all_reduce(group, from_to(args, op->dtype), CT_REDUCE_MAX, &options);
+    if (op->kind == CT_OP_RANK_COPY) {
+        if (args->in[0].data != args->out[0].data)
+            ct_device_run(r->options->device, CT_OP_COPY, op->dtype, args);
+        return 0;
+    }
     if (op->kind == CT_OP_REDUCE_SCATTER)
         return ct_reduce_scatter(group,
                                  ct_from_to(args->in[0].data, args->out[0].data, count, op->dtype),

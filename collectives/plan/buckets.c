@@ -84,22 +84,50 @@ static int last_writer(const struct ct_program *program, int root, struct ct_ran
     return last;
 }
 
+/* Put the program's last op, which works on `value` in place, behind the last that writes it. */
+static void follow_writer(struct ct_program *program, int value)
+{
+    const struct ct_value *v = &program->values[value];
+    struct ct_program_op *op = &program->ops[program->op_count - 1];
+
+    op->in[0] = op->out[0] = CT_NONE; /* not to be found itself */
+    int last = last_writer(program, v->root, ct_plan_in_root(v));
+    CT_ASSERT(last != CT_NONE);
+    op->in[0] = op->out[0] = value;
+    op->micro = program->ops[last].micro;
+    ct_program_move_last(program, last + 1);
+}
+
 /* Reduce `value` in place over the ranks of `axis`, as soon as it is complete. */
 static void insert_reduce(struct ct_program *program, int value, enum ct_axis axis)
 {
     struct ct_program_op op = ct_program_op(CT_OP_ALL_REDUCE);
 
-    if (program->error.code != 0)
-        return;
-    const struct ct_value *v = &program->values[value];
-    int last = last_writer(program, v->root, ct_plan_in_root(v));
-    CT_ASSERT(last != CT_NONE);
     op.in[0] = op.out[0] = value;
     op.axis = axis;
     program->stage = CT_STAGE_REDUCE;
-    program->micro = program->ops[last].micro;
-    ct_program_emit(program, op);
-    ct_program_move_last(program, last + 1);
+    if (program->error.code == 0)
+        ct_program_emit(program, op);
+    if (program->error.code == 0)
+        follow_writer(program, value);
+}
+
+/* Of what all slices have computed alike, the first one's counts. */
+static void count_once(struct ct_plan *plan)
+{
+    struct ct_program *program = &plan->step.program;
+    struct ct_program_op scale = ct_program_op(CT_OP_SCALE);
+    const struct ct_value *loss = &program->values[plan->step.io.loss];
+    const struct ct_value *wishes = &program->values[plan->step.io.wishes];
+    int64_t count = (int64_t)(wishes->offset_bytes / sizeof(double));
+
+    int sums = ct_program_view(program, loss->root, 0, CT_F64, ct_shape1(count), "sums");
+    scale.in[0] = scale.out[0] = sums;
+    scale.attr.alpha = plan->place.slice == 0 ? 1 : 0;
+    program->stage = CT_STAGE_REDUCE;
+    ct_program_emit(program, scale);
+    if (program->error.code == 0)
+        follow_writer(program, sums);
 }
 
 static int root_of_kind(const struct ct_program *program, enum ct_value_kind kind)
@@ -108,6 +136,27 @@ static int root_of_kind(const struct ct_program *program, enum ct_value_kind kin
         if (program->values[i].kind == kind)
             return i;
     return CT_NONE;
+}
+
+int ct_plan_join_slices(struct ct_plan *plan, struct ct_error *err)
+{
+    struct ct_program *program = &plan->step.program;
+
+    if (plan->mesh.tensor == 1)
+        return 0;
+    count_once(plan);
+    int grads = root_of_kind(program, CT_VALUE_GRAD);
+    for (int i = 0; i < plan->param_count && program->error.code == 0; i++) {
+        const struct ct_plan_tensor *t = &plan->tensors[i];
+        if (plan->sliced[i].partial && t->range != CT_PLAN_WHOLE)
+            insert_reduce(
+                program,
+                ct_program_view(program, grads, t->flat_bytes, t->dtype, t->held_shape, t->name),
+                CT_AXIS_TENSOR);
+    }
+    return program->error.code == 0
+               ? 0
+               : ct_error_set(err, program->error.code, "slices: %s", program->error.text);
 }
 
 int ct_plan_reduce(struct ct_plan *plan, struct ct_error *err)

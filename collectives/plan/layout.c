@@ -9,6 +9,14 @@
 
 #include "base/assert.h"
 
+/* A slice's value as people know it. */
+static void unslice(struct ct_plan_tensor *tensor, const struct ct_plan_sliced *sliced)
+{
+    tensor->shape = sliced->shape;
+    tensor->bytes = (size_t)ct_shape_elements(sliced->shape) * ct_dtype_size(tensor->dtype);
+    tensor->split = sliced->split;
+}
+
 static void list_params(struct ct_plan *plan, const struct ct_model *model)
 {
     for (int i = 0; i < model->param_count; i++) {
@@ -23,6 +31,8 @@ static void list_params(struct ct_plan *plan, const struct ct_model *model)
                                                    .bytes = value->bytes,
                                                    .held_shape = value->shape,
                                                    .held_bytes = value->bytes};
+        if (plan->sliced != NULL)
+            unslice(&plan->tensors[i], &plan->sliced[i]);
     }
 }
 

@@ -237,7 +237,7 @@ static struct ct_program_op copied(struct maker *mk, const struct ct_program_op 
         op.out[i] = mapped(mk, op.out[i]);
     if (op.kind == CT_OP_DROPOUT) { /* draws for this seed and micro-batch */
         op.attr.key ^= ct_mix64(mk->plan->seed);
-        op.attr.first =
+        op.attr.first +=
             op.attr.unit * (uint64_t)(mk->program->micro * mk->plan->options.micro_rows);
     }
     return op;
@@ -555,38 +555,19 @@ int ct_plan_make_eval(struct ct_plan *plan, const struct ct_model *model, struct
     return finish(&mk, "eval", err);
 }
 
-/* The op that gives `param` its first values. */
-static struct ct_program_op first_values(const struct ct_model_param *param, uint64_t key)
-{
-    static const int kinds[] = {[CT_INIT_UNIFORM] = CT_OP_UNIFORM,
-                                [CT_INIT_NORMAL] = CT_OP_NORMAL,
-                                [CT_INIT_CONSTANT] = CT_OP_FILL};
-    struct ct_program_op op = ct_program_op(kinds[param->init.kind]);
-    double amount = param->init.amount;
-
-    if (param->init.kind == CT_INIT_UNIFORM) {
-        op.attr.low = -amount;
-        op.attr.high = amount;
-    } else if (param->init.kind == CT_INIT_NORMAL) {
-        op.attr.std = amount;
-    } else {
-        op.attr.alpha = amount;
-        return op;
-    }
-    op.attr.key = key;
-    return op;
-}
-
 int ct_plan_make_init(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err)
 {
     struct maker mk = maker_of(plan, model, &plan->init);
 
     mk.program->stage = CT_STAGE_INIT;
     for (int i = 0; i < plan->param_count && mk.program->error.code == 0; i++) {
-        struct ct_program_op op =
-            first_values(&model->params[i], ct_model_key(plan->seed, plan->tensors[i].name));
-        op.out[0] = mk.params[i];
-        ct_program_emit(mk.program, op);
+        const struct ct_plan_first first = {
+            .tensor = &plan->tensors[i],
+            .init = model->params[i].init,
+            .key = ct_model_key(plan->seed, plan->tensors[i].name),
+            .view = mk.params[i],
+        };
+        ct_plan_emit_first(plan, mk.program, &first);
     }
     for (int i = 0; i < plan->buffer_count && mk.program->error.code == 0; i++) {
         struct ct_program_op fill = ct_program_op(CT_OP_FILL);

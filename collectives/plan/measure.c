@@ -227,7 +227,11 @@ static double sent(const struct ct_plan *plan, const struct ct_program_op *op)
 
     if (op->kind == CT_OP_EXCHANGE)
         return bytes_of(plan, op->in, CT_OP_MAX_IN);
-    return (op->kind == CT_OP_ALL_REDUCE ? 2 : 1) * (ranks - 1) / ranks * bytes;
+    if (op->kind == CT_OP_RANK_COPY)
+        return 0;
+    bool sums =
+        op->kind == CT_OP_ALL_REDUCE || op->kind == CT_OP_RANK_SUM || op->kind == CT_OP_RANK_MAX;
+    return (sums ? 2 : 1) * (ranks - 1) / ranks * bytes;
 }
 
 double ct_plan_wire_bytes(const struct ct_plan *plan)
@@ -261,7 +265,7 @@ int ct_plan_measure(const struct ct_plan *plan, struct ct_measure *ret, struct c
     for (int i = 0; i < program->op_count; i++) {
         const struct ct_program_op *op = &program->ops[i];
         ret->flop += ct_program_cost(program, op).flop;
-        if (ct_op_is_comm(op->kind))
+        if (ct_op_is_comm(op->kind) && op->kind != CT_OP_RANK_COPY)
             count_talk(plan, op, ret);
     }
     int code = measure_memory(plan, ret);

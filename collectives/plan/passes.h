@@ -21,6 +21,12 @@ bool ct_plan_freezes(const void *optim_groups, const char *name);
 /* Whether two parameters are of the same layer or block, by their names. */
 bool ct_plan_same_unit(const char *a, const char *b);
 
+/* tensor: cut the forward pass of `model` for this rank's slice; of the one that is trained, note
+ * in plan->sliced what becomes of its parameters. CT_ECONFIG with the numbers when something does
+ * not divide. */
+int ct_plan_slice(struct ct_plan *plan, struct ct_model *model, bool evaluation,
+                  struct ct_error *err);
+
 /* precision: let the model compute in options->compute, a type of 16 bits. */
 int ct_plan_precision(struct ct_model *model, const struct ct_plan_options *options,
                       struct ct_error *err);
@@ -44,6 +50,16 @@ int ct_plan_make_init(struct ct_plan *plan, const struct ct_model *model, struct
 int ct_plan_make_eval(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err);
 int ct_plan_make_step(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err);
 
+/* first: append the ops that give what this rank's slice holds of a parameter its first values. */
+struct ct_plan_first {
+    const struct ct_plan_tensor *tensor;
+    struct ct_init init;
+    uint64_t key;
+    int view; /* of its held_shape in the program */
+};
+void ct_plan_emit_first(const struct ct_plan *plan, struct ct_program *program,
+                        const struct ct_plan_first *first);
+
 /* groups: plan->runs. CT_ECONFIG with the pattern that matches no parameter. */
 int ct_plan_make_runs(struct ct_plan *plan, struct ct_error *err);
 
@@ -52,6 +68,10 @@ struct ct_plan_flats {
     int params, grads, moments[CT_PLAN_MAX_MOMENTS];
 };
 int ct_plan_emit_update(struct ct_plan *plan, const struct ct_plan_flats *flats);
+
+/* buckets: let slices count loss and right rows once, and add up the gradients that each has a part
+ * of. */
+int ct_plan_join_slices(struct ct_plan *plan, struct ct_error *err);
 
 /* shard: with plan->shards > 1 rewrite a list so that this rank holds parts (plan.h). */
 int ct_plan_shard(const struct ct_plan *plan, struct ct_plan_list *list, struct ct_error *err);

@@ -117,6 +117,8 @@ static int run_passes(struct ct_plan *plan, const struct ct_model *model,
     if (code == 0)
         code = ct_plan_make_eval(plan, eval_model, err);
     if (code == 0)
+        code = ct_plan_join_slices(plan, err);
+    if (code == 0)
         plan->hash = meaning_hash(plan);
     for (size_t i = 0; i < CT_COUNT(lists) && code == 0; i++)
         code = ct_plan_shard(plan, lists[i], err);
@@ -145,10 +147,9 @@ static int set_mesh(struct ct_plan *plan, struct ct_error *err)
         options->shard = CT_PLAN_SHARD_NONE;
         options->replicas = 1;
     }
-    if (plan->mesh.tensor > 1 || plan->mesh.stages > 1)
-        return ct_error_set(err, CT_EUNSUPPORTED,
-                            "%d slices and %d stages are not possible, 1 of each is",
-                            plan->mesh.tensor, plan->mesh.stages);
+    if (plan->mesh.stages > 1)
+        return ct_error_set(err, CT_EUNSUPPORTED, "%d stages are not possible, 1 is",
+                            plan->mesh.stages);
     plan->place = ct_mesh_place(&plan->mesh, options->rank);
     plan->shards = plan->mesh.shards;
     return 0;
@@ -181,6 +182,10 @@ int ct_plan_build(struct ct_plan *plan, const struct ct_model_spec *spec,
         code = ct_model_build_forward(&model, &step_spec, options->micro_rows, err);
     if (code == 0)
         code = ct_model_build_forward(&eval_model, &eval_spec, plan->options.eval_rows, err);
+    if (code == 0)
+        code = ct_plan_slice(plan, &model, false, err);
+    if (code == 0)
+        code = ct_plan_slice(plan, &eval_model, true, err);
     if (code == 0)
         code = ct_model_build_backward(&model, err);
     if (code == 0 && ct_dtype_is_narrow(options->compute))

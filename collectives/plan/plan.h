@@ -124,6 +124,7 @@ struct ct_plan_options {
     enum ct_plan_shard shard; /* NONE is taken where one rank would hold everything anyway */
     int replicas;       /* copies of what is sharded, each held by consecutive ranks; 0 is 1 */
     int tensor;         /* ranks that compute each layer together; 0 is 1 */
+    bool sequence;      /* tensor: what lies between the layers is cut by tokens */
     int stages;         /* ranks that hold the layers one behind the other; 0 is 1 */
     int prefetch;       /* GRAD, FULL: a unit is asked for this many units ahead of its use */
     int64_t micro_rows; /* rows that a rank runs at a time */
@@ -204,6 +205,13 @@ struct ct_plan_split {
     int64_t repeat, size, inner;
 };
 
+/* What slices hold of a parameter. */
+struct ct_plan_sliced {
+    struct ct_shape shape; /* as people know it */
+    struct ct_plan_split split;
+    bool partial; /* all hold the same, but each has the gradient of its tokens only */
+};
+
 /* A named tensor that survives steps: a parameter, a buffer, or a moment of a parameter. All ranks
  * list the same, whatever they hold of it. */
 struct ct_plan_tensor {
@@ -233,6 +241,7 @@ struct ct_plan {
     struct ct_plan_list step;   /* a whole step: all micro-batches, reduction, update */
     struct ct_plan_list eval;   /* forward only, eval_rows rows */
 
+    struct ct_plan_sliced *sliced;  /* by parameter; NULL without slices */
     struct ct_plan_tensor *tensors; /* parameters and buffers in the model's order, then moments */
     int tensor_count;
     int param_count;

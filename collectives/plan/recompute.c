@@ -34,7 +34,7 @@ static bool is_activation(int kind)
 }
 
 /* What leaves the micro-batch is given once: sums, statistics of the global batch. The latter are
- * small, and are added up over micro-batches and ranks. */
+ * small, and are added up over micro-batches and ranks. Nor do slices add up a second time. */
 static bool may_repeat(const struct recomputer *r, const struct ct_program_op *op)
 {
     const struct ct_program *program = r->program;
@@ -44,6 +44,9 @@ static bool may_repeat(const struct recomputer *r, const struct ct_program_op *o
     for (int k = 0; k < CT_OP_MAX_OUT; k++)
         if (op->out[k] != CT_NONE && program->values[op->out[k]].kind != CT_VALUE_TEMP)
             return false;
+    if (op->kind == CT_OP_RANK_SUM || op->kind == CT_OP_RANK_MAX ||
+        op->kind == CT_OP_REDUCE_SCATTER)
+        return false;
     return op->kind != CT_OP_BATCH_SUMS && op->kind != CT_OP_BATCH_TOTAL &&
            op->kind != CT_OP_BATCH_STATS && op->kind != CT_OP_BATCH_RUN;
 }

@@ -153,15 +153,49 @@ static void update_average(struct ct_plan *plan, const struct ct_plan_flats *fla
     ct_program_emit(&plan->step.program, op);
 }
 
-/* The squared norm of the gradient, over all ranks that hold a part of it. */
+/* Add the squares of gradients to the sum: of those that slices hold in parts, or of those that all
+ * hold. They lie in runs; the bytes between them are zero. */
+static bool add_squares(struct ct_plan *plan, int grads, bool parts, bool started)
+{
+    struct ct_program *program = &plan->step.program;
+    struct ct_plan_run run = {.bytes = 0};
+
+    for (int i = plan->param_count - 1; i >= -1; i--) {
+        const struct ct_plan_tensor *t = i < 0 ? NULL : &plan->tensors[i];
+        if (t != NULL && t->range == CT_PLAN_WHOLE)
+            continue;
+        bool wanted = t != NULL && (t->split.size != 0) == parts;
+        size_t begin = t == NULL ? plan->flat_bytes : t->flat_bytes;
+        if (run.bytes > 0 && !wanted) {
+            struct ct_program_op sumsq = ct_program_op(CT_OP_SUMSQ);
+            run.bytes = begin - run.offset_bytes;
+            sumsq.in[0] = part_of(plan, &run, grads);
+            sumsq.out[0] = plan->step.io.sumsq;
+            sumsq.attr.accumulate = started;
+            ct_program_emit(program, sumsq);
+            started = true;
+            run.bytes = 0;
+        }
+        if (wanted && run.bytes == 0)
+            run = (struct ct_plan_run){.offset_bytes = begin, .bytes = t->held_bytes};
+    }
+    return started;
+}
+
+/* The squared norm of the gradient, over all ranks that hold a part of it; what all slices hold
+ * counts once. */
 static void emit_norm(struct ct_plan *plan, const struct ct_plan_flats *flats)
 {
-    struct ct_program_op sumsq = ct_program_op(CT_OP_SUMSQ), sum = ct_program_op(CT_OP_ALL_REDUCE);
+    struct ct_program_op sum = ct_program_op(CT_OP_ALL_REDUCE), scale = ct_program_op(CT_OP_SCALE);
+    int sumsq = plan->step.io.sumsq;
 
-    sumsq.in[0] = flats->grads;
-    sumsq.out[0] = plan->step.io.sumsq;
-    ct_program_emit(&plan->step.program, sumsq);
-    sum.in[0] = sum.out[0] = plan->step.io.sumsq;
+    bool shared = add_squares(plan, flats->grads, false, false);
+    scale.in[0] = scale.out[0] = sumsq;
+    scale.attr.alpha = plan->place.slice == 0 ? 1 : 0;
+    if (shared && plan->mesh.tensor > 1)
+        ct_program_emit(&plan->step.program, scale);
+    (void)add_squares(plan, flats->grads, true, shared);
+    sum.in[0] = sum.out[0] = sumsq;
     sum.axis = CT_AXIS_COPY;
     if (!ct_plan_holds_all(plan))
         ct_program_emit(&plan->step.program, sum);

@@ -247,8 +247,8 @@ static int check_read(const struct verifier *v, int op, int value)
                             op_name(v, op), value_of(v, value)->name);
     bool total = is_total(v, value);
     bool own = o->kind == CT_OP_BATCH_DB || o->kind == CT_OP_BATCH_DG; /* to be reduced later */
-    bool adds =
-        (o->kind == CT_OP_SUMSQ && value == o->out[0]) || (total && (own || o->kind == CT_OP_ADD));
+    bool adds = ((o->kind == CT_OP_SUMSQ || o->kind == CT_OP_SCALE) && value == o->out[0]) ||
+                (total && (own || o->kind == CT_OP_ADD));
     if (total && own && any_owes(v, value, OWES_SUM, false))
         return ct_error_set(v->err, CT_EBUG, "op %d (%s) reads '%s' after its reduction", op,
                             op_name(v, op), value_of(v, value)->name);

@@ -155,6 +155,18 @@ static void backward_embedding(struct backward *b, const struct ct_program_op *o
     contribute(b, op->in[1], alike(op, reads(CT_OP_EMBEDDING_DW, op->in[0], dy, CT_NONE, CT_NONE)));
 }
 
+/* y = x + P[place]: a bias has one place. */
+static void backward_add_rows(struct backward *b, const struct ct_program_op *op)
+{
+    int dy = b->grad_of[op->out[0]];
+
+    contribute(b, op->in[1],
+               op->attr.sequence == 1
+                   ? reads(CT_OP_LINEAR_DB, dy, CT_NONE, CT_NONE, CT_NONE)
+                   : alike(op, reads(CT_OP_EMBEDDING_DP, dy, CT_NONE, CT_NONE, CT_NONE)));
+    contribute_value(b, op->in[0], dy);
+}
+
 /* Turned by the opposite angles. */
 static void backward_rope(struct backward *b, const struct ct_program_op *op)
 {
@@ -310,6 +322,47 @@ static void backward_cross_entropy(struct backward *b, const struct ct_program_o
     contribute(
         b, op->in[0],
         reads(CT_OP_CROSS_ENTROPY_BW, op->in[0], op->in[1], op->out[1], b->grad_of[op->out[0]]));
+}
+
+static void backward_vocab_loss(struct backward *b, const struct ct_program_op *op)
+{
+    contribute(b, op->in[3],
+               alike(op, reads(CT_OP_CROSS_ENTROPY_BW, op->in[3], op->in[1], op->out[1],
+                               b->grad_of[op->out[0]])));
+}
+
+/* Communication on the same ranks, into a value of the shape of `like`. */
+static int talk(struct backward *b, const struct ct_program_op *op, int kind, int like)
+{
+    struct ct_program_op back = reads(kind, b->grad_of[op->out[0]], CT_NONE, CT_NONE, CT_NONE);
+
+    back.axis = op->axis;
+    back.out[0] = temp_like(b, like);
+    return ct_program_emit(b->program, back);
+}
+
+/* Each rank has the gradient of the sum, and of what it gave. */
+static void backward_rank_sum(struct backward *b, const struct ct_program_op *op)
+{
+    contribute_value(b, op->in[0], b->grad_of[op->out[0]]);
+}
+
+static void backward_rank_copy(struct backward *b, const struct ct_program_op *op)
+{
+    if (b->needed[op->in[0]])
+        contribute_value(b, op->in[0], talk(b, op, CT_OP_RANK_SUM, op->in[0]));
+}
+
+static void backward_all_gather(struct backward *b, const struct ct_program_op *op)
+{
+    if (b->needed[op->in[0]])
+        contribute_value(b, op->in[0], talk(b, op, CT_OP_REDUCE_SCATTER, op->in[0]));
+}
+
+static void backward_reduce_scatter(struct backward *b, const struct ct_program_op *op)
+{
+    if (b->needed[op->in[0]])
+        contribute_value(b, op->in[0], talk(b, op, CT_OP_ALL_GATHER, op->in[0]));
 }
 
 static void backward_mse(struct backward *b, const struct ct_program_op *op)

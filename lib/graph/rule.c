@@ -31,6 +31,9 @@ static const struct ct_op_info comm_ops[] = {
     {.name = "all_reduce", .operands = "x[n] -> x[n]", .in_place = 0, .updates = true},
     {.name = "reduce_scatter", .operands = "x[n] -> y[m]", .in_place = -1},
     {.name = "all_gather", .operands = "x[m] -> y[n]", .in_place = -1},
+    {.name = "rank_sum", .operands = "x[n] -> y[n]", .in_place = 0},
+    {.name = "rank_max", .operands = "x[n] -> y[n]", .in_place = 0},
+    {.name = "rank_copy", .operands = "x[n] -> y[n]", .in_place = 0},
     {.name = "exchange", .operands = "x[n] -> y[m]", .in_place = -1},
 };
 _Static_assert(CT_COUNT(comm_ops) == CT_RULE_COUNT - CT_OP_COUNT,
@@ -146,7 +149,8 @@ static int complete_comm(int op, struct ct_kernel_args *args, enum ct_dtype *ret
         return ct_error_set(err, CT_EBUG, "%s: needs an input and an output of one type",
                             ct_rule_info(op)->name);
     int64_t a = ct_shape_elements(in->shape), b = ct_shape_elements(out->shape);
-    if (op == CT_OP_ALL_REDUCE && a != b)
+    bool parts = op == CT_OP_REDUCE_SCATTER || op == CT_OP_ALL_GATHER;
+    if (!parts && a != b)
         return ct_error_set(err, CT_EBUG, "%s: works in place, input and output must agree",
                             ct_rule_info(op)->name);
     if ((op == CT_OP_REDUCE_SCATTER && a % b != 0) || (op == CT_OP_ALL_GATHER && b % a != 0))

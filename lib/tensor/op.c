@@ -212,7 +212,7 @@ static int check_sequences(enum ct_op_kind op, const struct ct_kernel_args *args
 {
     uint64_t sequence = args->attr.sequence;
 
-    if (sequence > 0 && sequence <= INT32_MAX && rows % (int64_t)sequence == 0)
+    if (sequence > 0 && sequence <= INT32_MAX && (args->attr.part || rows % (int64_t)sequence == 0))
         return 0;
     return ct_error_set(err, CT_EBUG, "%s: %lld rows are no sequences of %llu", ops[op].name,
                         (long long)rows, (unsigned long long)sequence);
@@ -370,6 +370,9 @@ static int check_attributes(enum ct_op_kind op, const struct ct_kernel_args *arg
         return rc != 0 || in[2].data == NULL
                    ? rc
                    : check_sequences(op, args, ct_shape_rows(out[0].shape), err);
+    case CT_OP_ADD_ROWS:
+        rc = check_places(op, args, &in[1], err);
+        return rc != 0 ? rc : check_sequences(op, args, ct_shape_rows(in[0].shape), err);
     case CT_OP_EMBEDDING_DP:
         rc = check_places(op, args, &out[0], err);
         return rc != 0 ? rc : check_sequences(op, args, ct_shape_rows(in[0].shape), err);

@@ -10,17 +10,25 @@ static void block_words(uint64_t key, uint64_t element, uint32_t words[4])
     ct_philox(key, (const uint32_t[4]){(uint32_t)block, (uint32_t)(block >> 32), 0, 0}, words);
 }
 
+/* The logical index of element `i`. */
+static uint64_t element_at(const struct ct_attr *attr, uint64_t i)
+{
+    return attr->run == 0 ? attr->first + i
+                          : attr->first + i / attr->run * attr->stride + i % attr->run;
+}
+
 static void uniform(const struct ct_kernel_args *args, int64_t first, int64_t count)
 {
     T *y = OUT(0, first, 1), low = (T)args->attr.low, range = (T)(args->attr.high - args->attr.low);
-    uint64_t start = args->attr.first + (uint64_t)first;
+    uint64_t before = 0;
     uint32_t words[4];
 
     for (int64_t i = 0; i < count; i++) {
-        uint64_t element = start + (uint64_t)i;
+        uint64_t element = element_at(&args->attr, (uint64_t)(first + i));
 
-        if (i == 0 || element % 4 == 0)
+        if (i == 0 || element % 4 == 0 || element != before + 1)
             block_words(args->attr.key, element, words);
+        before = element;
         y[i] = low + range * (T)ct_uniform_f32(words[element % 4]);
     }
 }
@@ -28,18 +36,19 @@ static void uniform(const struct ct_kernel_args *args, int64_t first, int64_t co
 static void normal(const struct ct_kernel_args *args, int64_t first, int64_t count)
 {
     T *y = OUT(0, first, 1), mean = (T)args->attr.mean, std = (T)args->attr.std;
-    uint64_t start = args->attr.first + (uint64_t)first;
+    uint64_t before = 0;
     uint32_t words[4];
     float pairs[4];
 
     for (int64_t i = 0; i < count; i++) {
-        uint64_t element = start + (uint64_t)i;
+        uint64_t element = element_at(&args->attr, (uint64_t)(first + i));
 
-        if (i == 0 || element % 4 == 0) {
+        if (i == 0 || element % 4 == 0 || element != before + 1) {
             block_words(args->attr.key, element, words);
             ct_normal_f32(words[0], words[1], pairs);
             ct_normal_f32(words[2], words[3], pairs + 2);
         }
+        before = element;
         y[i] = mean + std * (T)pairs[element % 4];
     }
 }

@@ -1,6 +1,17 @@
 /* Tokens and their places, of parts_body.h. */
 #include "tensor/cpu/rotary.h"
 
+/* The row of W that `id` has here; -1 when it has none. */
+static int64_t row_of(const struct ct_kernel_args *args, int64_t id, int64_t rows)
+{
+    int64_t row = id - (int64_t)args->attr.begin;
+
+    if (args->attr.part)
+        return id >= 0 && row >= 0 && row < rows ? row : -1;
+    CT_ASSERT(id < rows);
+    return id;
+}
+
 static void embedding(const struct ct_kernel_args *args, int64_t first, int64_t count)
 {
     int64_t columns = ct_shape_columns(args->out[0].shape);
@@ -8,10 +19,9 @@ static void embedding(const struct ct_kernel_args *args, int64_t first, int64_t 
     bool places = args->in[2].data != NULL;
 
     for (int64_t row = first; row < first + count; row++) {
-        int32_t id = ((const int32_t *)args->in[0].data)[row];
+        int64_t id = row_of(args, ((const int32_t *)args->in[0].data)[row], vocabulary);
         T *y = OUT(0, row, columns);
 
-        CT_ASSERT(id < vocabulary);
         if (id >= 0)
             memcpy(y, IN(1, id, columns), (size_t)columns * sizeof *y);
         else
@@ -34,10 +44,9 @@ static void embedding_dw(const struct ct_kernel_args *args, int64_t first, int64
     for (int64_t id = 0; id < vocabulary && !args->attr.accumulate; id++)
         memset(OUT(0, id, columns) + first, 0, (size_t)count * sizeof(T));
     for (int64_t row = 0; row < rows; row++) {
-        int32_t id = ((const int32_t *)args->in[0].data)[row];
+        int64_t id = row_of(args, ((const int32_t *)args->in[0].data)[row], vocabulary);
         const T *dy = IN(1, row, columns) + first;
 
-        CT_ASSERT(id < vocabulary);
         if (id < 0)
             continue;
         T *dw = OUT(0, id, columns) + first;
@@ -57,11 +66,26 @@ static void embedding_dp(const struct ct_kernel_args *args, int64_t first, int64
 
         if (!args->attr.accumulate)
             memset(dp, 0, (size_t)columns * sizeof *dp);
-        for (int64_t row = place; place < sequence && row < rows; row += sequence) {
+        int64_t begin = (place + sequence - (int64_t)args->attr.begin % sequence) % sequence;
+
+        for (int64_t row = begin; place < sequence && row < rows; row += sequence) {
             const T *dy = IN(0, row, columns);
 
             EACH(j, columns) dp[j] += dy[j];
         }
+    }
+}
+
+static void add_rows(const struct ct_kernel_args *args, int64_t first, int64_t count)
+{
+    int64_t columns = ct_shape_columns(args->out[0].shape), begin = (int64_t)args->attr.begin;
+
+    for (int64_t row = first; row < first + count; row++) {
+        const T *x = IN(0, row, columns);
+        const T *place = IN(1, (row + begin) % (int64_t)args->attr.sequence, columns);
+        T *y = OUT(0, row, columns);
+
+        EACH(j, columns) y[j] = x[j] + place[j];
     }
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/rng.h"
+#include "collectives/plan/pieces.h"
 #include "digest.h"
 #include "thread_world.h"
 
@@ -158,16 +159,17 @@ static void keep_results(struct run *run, struct rig *rig, int rank)
         run->state = numbers_of(plan, plan->tensor_count, tensors.data, &run->state_count);
         run->digests[0] = digest_of_tensors(plan, tensors.data);
     }
-    for (int i = 0; i < plan->param_count && plan->shards == 1; i++) {
+    bool whole = ct_plan_holds_all(plan);
+    for (int i = 0; i < plan->param_count && whole; i++) {
         if (plan->tensors[i].range == CT_PLAN_WHOLE)
             memset(tensors.data[i], 0, plan->tensors[i].bytes);
         else
             ct_exec_read_grad(rig->exec, i, tensors.data[i]);
     }
-    if (rank == 0 && plan->shards == 1)
+    if (rank == 0 && whole)
         run->grads = numbers_of(plan, plan->param_count, tensors.data, &run->grad_count);
     tensors_deinit(&tensors);
-    if (plan->shards == 1)
+    if (whole)
         run->digests[rank] = ct_exec_digest(rig->exec);
     if (rank != 0 || !run->exec.trace)
         return;

@@ -172,6 +172,7 @@ static struct fitted fit(enum ct_op_kind op, struct kit_sizes sizes)
         break;
     case CT_OP_EMBEDDING:
     case CT_OP_EMBEDDING_DP:
+    case CT_OP_ADD_ROWS:
         fitted.sizes.m = fitted.places * (sizes.m % 4);
         break;
     case CT_OP_ROPE:
@@ -252,7 +253,8 @@ static struct ct_tensor make_operand(struct kit *kit, const struct ct_operand *o
     if (strcmp(operand->name, "step") == 0)
         return kit_scalar(kit, 3);
     if (strcmp(operand->name, "v") == 0 || strcmp(operand->name, "var") == 0 ||
-        strcmp(operand->name, "stats") == 0)
+        strcmp(operand->name, "stats") == 0 ||
+        (strcmp(operand->name, "sums") == 0 && operand->dtype < 0))
         return kit_random(kit, type, shape, 0.5, 2); /* a square, a logarithm of a sum */
     return kit_random(kit, type, shape, operand->dtype < 0 ? fitted->low : 0.1,
                       operand->dtype < 0 ? fitted->high : 0.9);

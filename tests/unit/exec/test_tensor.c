@@ -1,0 +1,255 @@
+/* Slices of a mesh: the rows E4, E5, E10, E11 and E12 of the equivalence table, with ranks as
+ * threads. */
+#include "base/assert.h"
+#include "tests/unit/exec/fixture.h"
+#include "thread_world.h"
+
+#include <criterion/criterion.h>
+
+#include <math.h>
+#include <string.h>
+
+TestSuite(tensor, .timeout = 20);
+
+enum { MLP, GPT, LLAMA, MODELS };
+
+static const int64_t hidden[] = {16, 12, 8};
+
+static const struct ct_optim_spec adamw = {
+    .type = CT_OPTIM_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.01};
+
+/* Eight samples a step; MLP: three hidden layers and 5 classes; GPT: tied head, 11 tokens; LLAMA:
+ * untied, rotary, SwiGLU, RMSNorm, no biases. */
+static struct run dense(int which)
+{
+    struct run run = run_default();
+
+    run.options.micro_rows = 4;
+    run.options.accumulation = 2;
+    run.options.optim.clip = 0.5;
+    run.spec.hidden = hidden;
+    run.spec.hidden_count = CT_COUNT(hidden);
+    run.spec.classes = 5;
+    if (which == MLP)
+        return run;
+    run.spec.type = CT_MODEL_GPT;
+    run.spec.gpt = (struct ct_gpt_spec){.vocabulary = 11,
+                                        .context = 9,
+                                        .sequence = 6,
+                                        .layers = 2,
+                                        .heads = 4,
+                                        .width = 16,
+                                        .dropout = 0.1};
+    if (which == LLAMA) {
+        run.spec.gpt.untied = run.spec.gpt.unbiased = true;
+        run.spec.gpt.positions = CT_POSITIONS_ROTARY;
+        run.spec.gpt.norm = CT_NORM_RMS;
+        run.spec.gpt.mlp = CT_MLP_SWIGLU;
+        run.spec.gpt.inner = 24;
+    }
+    return run;
+}
+
+static struct run sliced(int which, int world, int slices)
+{
+    struct run run = dense(which);
+
+    run.options.world = world;
+    run.options.tensor = slices;
+    run.options.accumulation = 2 * slices / world;
+    if (run.options.accumulation == 0) {
+        run.options.accumulation = 1;
+        run.options.micro_rows = 8 * slices / world;
+    }
+    return run;
+}
+
+/* Losses, norms and state: rounding apart the same. */
+static void assert_close(const struct run *run, const struct run *one, const char *what)
+{
+    for (int step = 0; step < one->steps; step++) {
+        cr_assert_lt(fabs(run->losses[step] - one->losses[step]), 2e-6 * one->losses[step],
+                     "%s: loss of step %d: %.9g and %.9g", what, step, run->losses[step],
+                     one->losses[step]);
+        cr_assert_lt(fabs(run->norms[step] - one->norms[step]), 2e-6 * one->norms[step],
+                     "%s: norm of step %d: %.9g and %.9g", what, step, run->norms[step],
+                     one->norms[step]);
+        cr_assert_eq(run->correct[step], one->correct[step], "%s: count of step %d", what, step);
+    }
+    cr_assert_eq(run->state_count, one->state_count);
+    double l2 = relative_l2(run->state, one->state, one->state_count);
+    cr_assert_lt(l2, 4e-6, "%s: state differs by %g", what, l2);
+}
+
+static void compare(struct run run, const struct run *one, const char *what)
+{
+    run_train(&run);
+    assert_close(&run, one, what);
+    run_deinit(&run);
+}
+
+/* ---- E4, E12: slices compute what one rank does ---------------------------------------------- */
+
+Test(tensor, slices_have_the_losses_norms_and_state_of_one_rank)
+{
+    for (int which = 0; which < MODELS; which++) {
+        struct run one = dense(which);
+        run_train(&one);
+        compare(sliced(which, 2, 2), &one, "two slices");
+        compare(sliced(which, 4, 4), &one, "four slices");
+        compare(sliced(which, 4, 2), &one, "two slices, two batches");
+        run_deinit(&one);
+    }
+}
+
+Test(tensor, eight_ranks_share_layers_samples_and_state)
+{
+    struct run one = dense(GPT);
+
+    run_train(&one);
+    for (int shard = CT_PLAN_SHARD_NONE; shard <= CT_PLAN_SHARD_FULL; shard++) {
+        struct run run = sliced(GPT, 8, 2);
+        run.options.shard = (enum ct_plan_shard)shard;
+        run.options.replicas = shard == CT_PLAN_SHARD_NONE ? 1 : 2;
+        run.options.prefetch = 1;
+        compare(run, &one, "eight ranks");
+    }
+    run_deinit(&one);
+}
+
+/* Zero1 and fsdp over slices: the bits of ddp over slices, clipping apart. */
+Test(tensor, sharding_slices_does_not_change_a_bit)
+{
+    for (int which = 0; which < MODELS; which++) {
+        struct run whole = sliced(which, 4, 2);
+        whole.options.optim.clip = 0;
+        run_train(&whole);
+        for (int shard = CT_PLAN_SHARD_OPTIM; shard <= CT_PLAN_SHARD_FULL; shard++) {
+            struct run run = sliced(which, 4, 2);
+            run.options.optim.clip = 0;
+            run.options.shard = (enum ct_plan_shard)shard;
+            run_train(&run);
+            memcpy(run.norms, whole.norms, sizeof run.norms);
+            assert_same_bits(&run, &whole, "sharded slices");
+            run_deinit(&run);
+        }
+        run_deinit(&whole);
+    }
+}
+
+Test(tensor, recomputing_does_not_change_a_bit)
+{
+    struct run kept = sliced(GPT, 2, 2);
+
+    run_train(&kept);
+    for (int what = CT_PLAN_RECOMPUTE_GELU; what <= CT_PLAN_RECOMPUTE_BLOCK; what++)
+        for (int sequence = 0; sequence <= 1; sequence++) {
+            struct run run = sliced(GPT, 2, 2), base = sliced(GPT, 2, 2);
+            run.options.recompute = (enum ct_plan_recompute)what;
+            run.options.sequence = base.options.sequence = sequence == 1;
+            run_train(&run);
+            run_train(&base);
+            assert_same_bits(&run, &base, "recomputed slices");
+            run_deinit(&run);
+            run_deinit(&base);
+        }
+    run_deinit(&kept);
+}
+
+/* ---- E5: cut by tokens ----------------------------------------------------------------------- */
+
+Test(tensor, cutting_by_tokens_changes_rounding_alone)
+{
+    for (int which = 0; which < MODELS; which++) {
+        struct run one = dense(which);
+        run_train(&one);
+        for (int slices = 2; slices <= 4; slices *= 2) {
+            struct run run = sliced(which, slices, slices);
+            run.options.sequence = true;
+            compare(run, &one, "cut by tokens");
+        }
+        struct run run = sliced(which, 4, 2);
+        run.options.sequence = true;
+        run.options.shard = CT_PLAN_SHARD_FULL;
+        compare(run, &one, "cut by tokens, sharded");
+        run_deinit(&one);
+    }
+}
+
+/* ---- E10, E11: tensors come and go whole ----------------------------------------------------- */
+
+/* A world that takes the tensors of `from`, unless that is NULL, and leaves its own in `to`. */
+struct exchange {
+    struct run run;
+    struct tensors *from, *to;
+};
+
+static int exchange_body(struct ct_job *job, void *context)
+{
+    const struct exchange *exchange = context;
+    struct run run = exchange->run;
+    struct ct_group *group = NULL;
+    struct ct_error err = {0};
+    struct rig rig;
+
+    cr_assert_eq(ct_group_new(job, NULL, &group, &err), 0, "%s", err.text);
+    run.options.rank = ct_group_rank(group);
+    bool first = run.options.rank == 0;
+    rig_init(&rig, &run, group);
+    if (exchange->from != NULL)
+        cr_assert_eq(ct_exec_spread(rig.exec, first ? exchange->from->data : NULL, &err), 0);
+    cr_assert_eq(ct_exec_collect(rig.exec, first ? exchange->to->data : NULL, &err), 0);
+    rig_deinit(&rig);
+    ct_group_free(group);
+    return 0;
+}
+
+static void run_exchange(struct exchange *exchange)
+{
+    struct ct_thread_world *world;
+
+    cr_assert_eq(ct_thread_world_new(exchange->run.options.world, &world), 0);
+    cr_assert_eq(ct_thread_world_run(world, exchange_body, exchange), 0);
+    ct_thread_world_free(world);
+}
+
+static void assert_same_tensors(const struct ct_plan *plan, const struct tensors *a,
+                                const struct tensors *b)
+{
+    for (int i = 0; i < plan->tensor_count; i++)
+        cr_assert_eq(memcmp(a->data[i], b->data[i], plan->tensors[i].bytes), 0, "%s",
+                     plan->tensors[i].name);
+}
+
+Test(tensor, slices_begin_with_the_same_values_and_take_over_any_others)
+{
+    for (int which = 0; which < MODELS; which++) {
+        struct run one = dense(which);
+        struct tensors first, marked, got;
+        struct rig rig;
+        one.options.optim = adamw;
+        rig_init(&rig, &one, NULL);
+        tensors_init(&first, &rig.plan);
+        tensors_init(&marked, &rig.plan);
+        tensors_init(&got, &rig.plan);
+        cr_assert_eq(ct_exec_collect(rig.exec, first.data, NULL), 0);
+        for (int i = 0; i < marked.count; i++)
+            for (size_t at = 0; at < rig.plan.tensors[i].bytes; at++)
+                ((unsigned char *)marked.data[i])[at] = (unsigned char)((size_t)i * 31 + at * 7);
+        for (int shard = CT_PLAN_SHARD_NONE; shard <= CT_PLAN_SHARD_FULL; shard++)
+            for (int slices = 2; slices <= 4; slices *= 2) {
+                struct exchange exchange = {sliced(which, 4, slices), NULL, &got};
+                exchange.run.options.optim = adamw;
+                exchange.run.options.shard = (enum ct_plan_shard)shard;
+                run_exchange(&exchange);
+                assert_same_tensors(&rig.plan, &got, &first);
+                exchange.from = &marked;
+                run_exchange(&exchange);
+                assert_same_tensors(&rig.plan, &got, &marked);
+            }
+        tensors_deinit(&first);
+        tensors_deinit(&marked);
+        tensors_deinit(&got);
+        rig_deinit(&rig);
+    }
+}
