@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "collectives/planner/check.h"
 #include "job.h"
 #include "node_uv.h"
 #include "recipe/recipe.h"
@@ -37,6 +38,8 @@ static int run(struct job *job, struct slurm *slurm, char **argv)
     job->slurm = slurm->said.place != CT_SLURM_NONE ? &slurm->said : NULL;
     if (rc == 0)
         rc = job_decide(job, argv + 1, environ, &err);
+    if (rc == 0)
+        rc = ct_planner_check(&job->cfg, (int)job->cfg.launch.nnodes.max, (int)job->slots, &err);
     return rc == 0 ? node_run(job) : fail(rc, &err);
 }
 

@@ -39,11 +39,35 @@ static bool average_apart(const struct ct_config *cfg, const void *member, struc
     return *(const bool *)member && cfg->parallel.strategy == CT_CONFIG_STRATEGY_ZERO1;
 }
 
-static bool slices_not_possible(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+static bool stages_not_possible(const struct ct_config *cfg, const void *member, struct ct_buf *why)
 {
     (void)cfg;
     (void)ct_buf_printf(why, "is %" PRId64 "; only 1 is possible", *(const int64_t *)member);
     return *(const int64_t *)member > 1;
+}
+
+/* What a worker holds of a layer is lost with it, and others cannot stand in. */
+static bool slices_come_and_go(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    (void)ct_buf_printf(why,
+                        "is %" PRId64 ", for a fixed number of workers, but launch.nnodes is "
+                        "%" PRId64 ":%" PRId64 "; give one number",
+                        *(const int64_t *)member, cfg->launch.nnodes.min, cfg->launch.nnodes.max);
+    return *(const int64_t *)member > 1 && cfg->launch.nnodes.min != cfg->launch.nnodes.max;
+}
+
+static bool tokens_of_no_slices(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    (void)ct_buf_puts(why, "cuts what lies between layers that are cut; set parallel.tensor above "
+                           "1, or leave it out");
+    return *(const bool *)member && cfg->parallel.tensor == 1;
+}
+
+static bool replicas_of_slices(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    (void)ct_buf_puts(why, "compares whole states, and with parallel.tensor no worker has one; "
+                           "leave one of them out");
+    return *(const int64_t *)member > 0 && cfg->parallel.tensor > 1;
 }
 
 #define AT(member) offsetof(struct ct_config, member)
@@ -53,8 +77,10 @@ static const struct ct_config_rule rules[] = {
     {AT(parallel.replicate), AT(parallel.strategy), true, copies_of_nothing},
     {AT(eval.ema), AT(parallel.strategy), true, average_apart},
     {AT(check.replicas), AT(parallel.strategy), true, replicas_of_parts},
-    {AT(parallel.tensor), AT(parallel.tensor), true, slices_not_possible},
-    {AT(parallel.pipeline), AT(parallel.pipeline), true, slices_not_possible},
+    {AT(check.replicas), AT(parallel.tensor), true, replicas_of_slices},
+    {AT(parallel.tensor), AT(launch.nnodes), true, slices_come_and_go},
+    {AT(parallel.sequence), AT(parallel.tensor), true, tokens_of_no_slices},
+    {AT(parallel.pipeline), AT(parallel.pipeline), true, stages_not_possible},
 };
 
 const struct ct_config_rules ct_config_parallel_rules = {rules, CT_COUNT(rules)};
