@@ -1,4 +1,4 @@
-/* See calls.h. Free places form a list, so that numbers stay small and are found without search. */
+/* See calls.h. Free places form a list, so that a number is found without search. */
 #include "launch/calls.h"
 
 #include "base/assert.h"
@@ -18,7 +18,6 @@ void ct_calls_init(struct ct_calls *calls)
 void ct_calls_deinit(struct ct_calls *calls)
 {
     free(calls->at);
-    free(calls->open);
     ct_calls_init(calls);
 }
 
@@ -28,43 +27,41 @@ static int grow(struct ct_calls *calls)
 
     if (calls->room >= CT_CALLS_MAX)
         return CT_ELIMIT;
-    struct ct_call *at = realloc(calls->at, room * sizeof *at);
+    struct ct_call_place *at = realloc(calls->at, room * sizeof *at);
     if (at == NULL)
         return CT_ENOMEM;
     calls->at = at;
-    bool *open = realloc(calls->open, room * sizeof *open);
-    if (open == NULL)
-        return CT_ENOMEM;
-    calls->open = open;
     calls->room = room;
     return 0;
 }
 
 int ct_calls_add(struct ct_calls *calls, const struct ct_call *call, uint64_t *ret_number)
 {
-    uint32_t number = calls->free;
+    uint32_t place = calls->free;
 
-    if (number == NONE) {
+    if (place == NONE) {
         int rc = calls->used < calls->room ? 0 : grow(calls);
         if (rc != 0)
             return rc;
-        number = calls->used++;
+        place = calls->used++;
     } else {
-        calls->free = calls->at[number].local_rank;
+        calls->free = calls->at[place].next_free;
     }
-    calls->at[number] = *call;
-    calls->open[number] = true;
+    uint64_t number = (uint64_t)calls->added++ << 32 | place;
+    calls->at[place] = (struct ct_call_place){.call = *call, .number = number, .open = true};
     *ret_number = number;
     return 0;
 }
 
 bool ct_calls_take(struct ct_calls *calls, uint64_t number, struct ct_call *ret_call)
 {
-    if (number >= calls->used || !calls->open[number])
+    uint32_t at = (uint32_t)number;
+
+    if (at >= calls->used || !calls->at[at].open || calls->at[at].number != number)
         return false;
-    *ret_call = calls->at[number];
-    calls->open[number] = false;
-    calls->at[number].local_rank = calls->free;
-    calls->free = (uint32_t)number;
+    *ret_call = calls->at[at].call;
+    calls->at[at].open = false;
+    calls->at[at].next_free = calls->free;
+    calls->free = at;
     return true;
 }

@@ -2,7 +2,8 @@
  *
  * The agent sends all its workers' requests over one link, under numbers of its own, and must give
  * each answer back to the asker with the asker's number. A worker of an older round gets no answer
- * any more. One thread; grows to CT_CALLS_MAX open requests. */
+ * any more. A number is given once: an answer may come late, for a request that was given up when
+ * its round ended, and is nobody's then. One thread; grows to CT_CALLS_MAX open requests. */
 #ifndef CT_LAUNCH_CALLS_H
 #define CT_LAUNCH_CALLS_H
 
@@ -18,10 +19,18 @@ struct ct_call {
     uint64_t generation; /* of the worker's round */
 };
 
+/* Its low half says where it lies, its high half how many came before it. */
+struct ct_call_place {
+    struct ct_call call;
+    uint64_t number;
+    bool open;
+    uint32_t next_free;
+};
+
 struct ct_calls {
-    struct ct_call *at; /* by number; `local_rank` of a free one is the next free one's number */
-    bool *open;
+    struct ct_call_place *at;
     uint32_t room, used, free; /* `free` is UINT32_MAX when none is */
+    uint32_t added;
 };
 
 void ct_calls_init(struct ct_calls *calls);

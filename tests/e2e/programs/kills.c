@@ -175,27 +175,10 @@ static int first_round(struct ct_job *job, char **argv, struct ct_error *err)
     return ct_job_regroup(job, &ready, err);
 }
 
-/* One group of all again, in whichever round it forms: one may be over before it does. */
-static int meet_again(struct ct_job *job, struct ct_error *err)
-{
-    struct ct_ready ready = {.lineage = 0};
-    struct ct_group *group = NULL;
-    int code = ct_group_new(job, NULL, &group, err);
-
-    if (code == 0)
-        code = ct_barrier(group, NULL);
-    if (code == 0 && ct_group_rank(group) == 0)
-        (void)printf("together again\n");
-    ct_group_free(group);
-    if (code != CT_EREVOKED)
-        return code;
-    code = ct_job_regroup(job, &ready, err);
-    return code == 0 ? meet_again(job, err) : code;
-}
-
 int main(int argc, char **argv)
 {
     struct ct_error err = {0};
+    struct ct_group *group = NULL;
     struct ct_job *job = NULL;
 
     if (argc < 6)
@@ -211,9 +194,14 @@ int main(int argc, char **argv)
     if (code == 0 && ct_job_assignment(job)->generation == 1)
         code = first_round(job, argv, &err);
     if (code == 0)
-        code = meet_again(job, &err);
+        code = ct_group_new(job, NULL, &group, &err);
+    if (code == 0)
+        code = ct_barrier(group, NULL);
+    if (code == 0 && ct_group_rank(group) == 0)
+        (void)printf("together again\n");
     if (code != 0)
         (void)fprintf(stderr, "kills: %s\n", err.text);
+    ct_group_free(group);
     ct_job_close(job);
     return ct_exit_status(code);
 }
