@@ -108,12 +108,14 @@ static int start(struct ct_exec *exec, struct ct_error *err)
 
     if (code == 0)
         code = allocate(exec, err);
+    if (code == 0)
+        code = ct_exec_map_host(exec, err);
     for (size_t i = 0; i < CT_COUNT(lists) && code == 0; i++) {
         *lists[i].runner = (struct ct_runner){.plan = exec->plan,
                                               .list = lists[i].list,
                                               .options = &exec->options,
                                               .groups = exec->groups};
-        code = ct_runner_init(lists[i].runner, exec->arena, err);
+        code = ct_runner_init(lists[i].runner, exec->arena, exec->host, err);
     }
     return code == 0 ? ct_runner_run(&exec->init, err) : code;
 }
@@ -169,6 +171,7 @@ void ct_exec_free(struct ct_exec *exec)
     ct_runner_deinit(&exec->step);
     ct_runner_deinit(&exec->eval);
     leave_axes(exec);
+    ct_exec_unmap_host(exec);
     if (exec->symmetric)
         ct_mem_free(exec->options.job, exec->arena);
     else

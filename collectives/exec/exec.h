@@ -42,6 +42,8 @@ struct ct_exec_options {
     struct ct_group *group;       /* borrowed; NULL in a world of one */
     struct ct_job *job;           /* borrowed; when set, a device on the host gets its arena from
                                      ct_mem_alloc: ranks of a node reduce gradients in place */
+    const char *offload_dir;      /* activations that are offloaded go to a file in this folder;
+                                     NULL: to memory of the process */
     uint64_t timeout_ms;          /* of each reduction; 0: the group's */
     const struct ct_clock *clock; /* for the trace; NULL: the system's */
     bool trace;                   /* record an event an op */

@@ -13,8 +13,14 @@ struct ct_exec {
     struct ct_group *groups[CT_AXIS_COUNT]; /* WORLD is the caller's, as is SHARD without copies */
     char *arena;
     bool symmetric; /* the arena is the job's memory */
+    char *host;     /* plan->host_bytes for activations that are offloaded, or NULL */
     struct ct_runner init, step, eval;
     _Alignas(double) char chunk[CT_EXEC_CHUNK_BYTES]; /* between the device and the host */
 };
+
+/* The host's memory of the plan: anonymous, or a file in options.offload_dir. CT_ENOMEM,
+ * CT_ECANTCREAT, CT_EIO. */
+int ct_exec_map_host(struct ct_exec *exec, struct ct_error *err);
+void ct_exec_unmap_host(struct ct_exec *exec);
 
 #endif

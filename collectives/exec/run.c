@@ -222,15 +222,24 @@ int ct_runner_run(struct ct_runner *r, struct ct_error *err)
 
 /* ---- start and end -------------------------------------------------------------------------- */
 
-static struct ct_tensor bound(const struct ct_plan_list *list, char *arena, int value)
+/* Where values lie. */
+struct memory {
+    char *arena, *host;
+};
+
+static struct ct_tensor bound(const struct ct_plan_list *list, const struct memory *memory,
+                              int value)
 {
     if (value == CT_NONE)
         return (struct ct_tensor){0};
     const struct ct_value *v = &list->program.values[value];
-    return (struct ct_tensor){v->dtype, v->shape, arena + ct_plan_offset(list, value)};
+    size_t offset = ct_plan_offset(list, value);
+    char *at = v->kind == CT_VALUE_HOST ? memory->host + (offset - CT_PLAN_HOST_BASE)
+                                        : memory->arena + offset;
+    return (struct ct_tensor){v->dtype, v->shape, at};
 }
 
-static int bind_op(struct ct_runner *r, char *arena, int i, struct ct_error *err)
+static int bind_op(struct ct_runner *r, const struct memory *memory, int i, struct ct_error *err)
 {
     const struct ct_program_op *op = &r->list->program.ops[i];
     struct ct_kernel_args *args = &r->args[i];
@@ -238,9 +247,9 @@ static int bind_op(struct ct_runner *r, char *arena, int i, struct ct_error *err
 
     args->attr = op->attr;
     for (int k = 0; k < CT_OP_MAX_IN; k++)
-        args->in[k] = bound(r->list, arena, op->in[k]);
+        args->in[k] = bound(r->list, memory, op->in[k]);
     for (int k = 0; k < CT_OP_MAX_OUT; k++)
-        args->out[k] = bound(r->list, arena, op->out[k]);
+        args->out[k] = bound(r->list, memory, op->out[k]);
     if (!ct_op_is_comm(op->kind) &&
         !ct_device_has(r->options->device, (enum ct_op_kind)op->kind, op->dtype))
         return ct_error_set(err, CT_EUNSUPPORTED, "the device '%s' has no %s for %s",
@@ -284,8 +293,9 @@ static int start_thread(struct ct_runner *r, struct ct_error *err)
     return 0;
 }
 
-int ct_runner_init(struct ct_runner *r, void *arena, struct ct_error *err)
+int ct_runner_init(struct ct_runner *r, void *arena, void *host, struct ct_error *err)
 {
+    const struct memory memory = {arena, host};
     size_t count = (size_t)r->list->program.op_count;
     int code = 0;
 
@@ -299,7 +309,7 @@ int ct_runner_init(struct ct_runner *r, void *arena, struct ct_error *err)
     if (r->args == NULL || r->signals == NULL || (r->options->trace && r->trace == NULL))
         return ct_error_set(err, CT_ENOMEM, "no memory for a list of %zu ops", count);
     for (size_t i = 0; i < count && code == 0; i++)
-        code = bind_op(r, arena, (int)i, err);
+        code = bind_op(r, &memory, (int)i, err);
     if (code == 0 && find_signals(r))
         code = start_thread(r, err);
     return code;

@@ -40,9 +40,10 @@ struct ct_runner {
     bool quit;
 };
 
-/* Bind `list` to `arena`. `runner` is zero but for plan, list, options and groups, and
- * stays where it is. CT_EUNSUPPORTED when the device lacks an op, CT_ENOMEM, CT_EOS. */
-int ct_runner_init(struct ct_runner *runner, void *arena, struct ct_error *err);
+/* Bind `list` to `arena`, and what lies in the host's memory to `host`. `runner` is zero but for
+ * plan, list, options and groups, and stays where it is. CT_EUNSUPPORTED when the device lacks an
+ * op, CT_ENOMEM, CT_EOS. */
+int ct_runner_init(struct ct_runner *runner, void *arena, void *host, struct ct_error *err);
 
 /* Also after a failed init, and for one that is all zero. */
 void ct_runner_deinit(struct ct_runner *runner);

@@ -196,7 +196,7 @@ static int mapped(struct maker *mk, int value)
         mk->map[value] = mk->once[value];
     if (mk->map[value] == UNMAPPED) {
         const struct ct_value *v = &mk->model->program.values[value];
-        CT_ASSERT(v->kind == CT_VALUE_TEMP && v->root == value);
+        CT_ASSERT((v->kind == CT_VALUE_TEMP || v->kind == CT_VALUE_HOST) && v->root == value);
         mk->map[value] = ct_program_value(mk->program, v->kind, v->dtype, v->shape, v->name);
     }
     return mk->map[value];

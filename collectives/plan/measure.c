@@ -153,7 +153,8 @@ static void find_peak(struct gauge *g, size_t ret[CT_MEMORY_KIND_COUNT])
     for (int i = 0; i < g->program->value_count; i++) {
         const struct ct_value *value = &g->program->values[i];
         const struct life *life = &g->lives[i];
-        if (value->root != i || is_fixed(value->kind) || life->first > life->last)
+        if (value->root != i || is_fixed(value->kind) || value->kind == CT_VALUE_HOST ||
+            life->first > life->last)
             continue;
         change_at(g, life->first)[life->kind] += (ptrdiff_t)value->bytes;
         change_at(g, life->last + 1)[life->kind] -= (ptrdiff_t)value->bytes;

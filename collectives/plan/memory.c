@@ -8,7 +8,8 @@
  * Each root lives from the op that first touches it to the op that last does (inputs from before
  * the first op, outputs to behind the last). Where an op may work in place and its input dies with
  * it, both are one block. Blocks are placed by size, the largest first, each in the smallest gap
- * among the blocks that live at the same time (best fit). */
+ * among the blocks that live at the same time (best fit). Those of the host's memory are placed
+ * alike, from CT_PLAN_HOST_BASE on. */
 #include "collectives/plan/passes.h"
 
 #include "base/assert.h"
@@ -186,27 +187,43 @@ static void place_fixed(struct placer *p)
     }
 }
 
-static int run(struct placer *p, size_t base)
+/* Place the blocks that lie in the host's memory, or those of the arena, from `base` on. Returns
+ * how many there are. */
+static int place_blocks(struct placer *p, bool on_host, size_t base)
 {
     const struct ct_program *program = p->program;
     int count = 0;
 
-    find_lifetimes(p);
-    for (int i = 0; i < program->op_count; i++)
-        merge_in_place(p, i);
     for (int i = 0; i < program->value_count; i++)
-        if (program->values[i].root == i && !is_fixed(program->values[i].kind) && p->home[i] == i &&
+        if (program->values[i].root == i && !is_fixed(program->values[i].kind) &&
+            (program->values[i].kind == CT_VALUE_HOST) == on_host && p->home[i] == i &&
             p->blocks[i].first <= p->blocks[i].last)
             p->order[count++] = &p->blocks[i];
     qsort(p->order, (size_t)count, sizeof(struct block *), by_size);
     place(p, count, base);
+    return count;
+}
+
+static int run(struct placer *p, size_t base)
+{
+    const struct ct_program *program = p->program;
+
+    find_lifetimes(p);
+    for (int i = 0; i < program->op_count; i++)
+        merge_in_place(p, i);
+    (void)place_blocks(p, true, CT_PLAN_HOST_BASE);
+    int count = place_blocks(p, false, base);
     place_fixed(p);
     for (int i = 0; i < program->value_count; i++) {
         const struct ct_value *v = &program->values[i];
         if (v->root != i || is_fixed(v->kind))
             continue;
         p->list->offset[i] = p->blocks[home_of(p, i)].offset;
-        p->list->peak_bytes = CT_MAX(p->list->peak_bytes, p->list->offset[i] + v->bytes);
+        if (v->kind != CT_VALUE_HOST)
+            p->list->peak_bytes = CT_MAX(p->list->peak_bytes, p->list->offset[i] + v->bytes);
+        else if (p->list->offset[i] >= CT_PLAN_HOST_BASE)
+            p->list->host_bytes =
+                CT_MAX(p->list->host_bytes, p->list->offset[i] + v->bytes - CT_PLAN_HOST_BASE);
     }
     return measure_live(p, count);
 }

@@ -41,6 +41,9 @@ bool ct_plan_is_shared(const struct ct_plan *plan, const struct ct_program *prog
 int ct_plan_recompute(struct ct_model *model, const struct ct_plan_options *options,
                       struct ct_error *err);
 
+/* offload: copy what waits for the backward pass to the host's memory and back. */
+int ct_plan_offload(struct ct_model *model, struct ct_error *err);
+
 /* layout: the table of tensors, the buckets, the flat range of parameters, sizes of state and
  * gradients. */
 int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err);

@@ -99,6 +99,7 @@ static int finish_list(struct ct_plan *plan, struct ct_plan_list *list, struct c
     if (code == 0)
         code = ct_plan_verify(plan, list, err);
     plan->arena_bytes = CT_MAX(plan->arena_bytes, list->peak_bytes);
+    plan->host_bytes = CT_MAX(plan->host_bytes, list->host_bytes);
     return code;
 }
 
@@ -194,6 +195,8 @@ int ct_plan_build(struct ct_plan *plan, const struct ct_model_spec *spec,
         code = ct_plan_precision(&eval_model, &plan->options, err);
     if (code == 0 && options->recompute != CT_PLAN_RECOMPUTE_NONE)
         code = ct_plan_recompute(&model, &plan->options, err);
+    if (code == 0 && options->offload)
+        code = ct_plan_offload(&model, err);
     if (code == 0)
         code = run_passes(plan, &model, &eval_model, err);
     ct_model_deinit(&model);

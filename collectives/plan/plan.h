@@ -139,6 +139,7 @@ struct ct_plan_options {
                               the optimizer's state stay as the model has them */
     enum ct_plan_recompute recompute;
     int recompute_blocks; /* BLOCK: so many at a time; 0 is 1 */
+    bool offload;         /* what waits for the backward pass does so in the host's memory */
     struct ct_optim_spec optim;
 };
 
@@ -175,6 +176,7 @@ struct ct_plan_list {
     size_t *offset;            /* of each root in the arena, bytes (see ct_plan_offset) */
     struct ct_plan_slot *slot; /* of each op */
     size_t peak_bytes; /* arena bytes that it needs, up to the last byte of the last value */
+    size_t host_bytes; /* of the host's memory, where values of CT_VALUE_HOST lie */
     size_t live_bytes; /* the most that is live at once: no placement needs less */
 };
 
@@ -261,6 +263,7 @@ struct ct_plan {
     size_t state_bytes;     /* of the parameters and moments that this rank holds */
     size_t grads_bytes;     /* where the gradients end: arena [state_bytes, grads_bytes) */
     size_t arena_bytes;     /* the high-water mark of the three lists */
+    size_t host_bytes;      /* likewise, of the host's memory */
     uint64_t hash;          /* equal on ranks that may work together */
     struct ct_arena memory; /* holds the plan's tables */
 };
@@ -282,7 +285,11 @@ void ct_plan_deinit(struct ct_plan *plan);
 int ct_plan_verify(const struct ct_plan *plan, const struct ct_plan_list *list,
                    struct ct_error *err);
 
-/* Where a value of the list lies in the arena. */
+/* Where values of CT_VALUE_HOST lie: these places mean so much of the host's memory, and no arena
+ * reaches them. */
+#define CT_PLAN_HOST_BASE ((size_t)1 << 60)
+
+/* Where a value of the list lies in the arena, or behind CT_PLAN_HOST_BASE. */
 size_t ct_plan_offset(const struct ct_plan_list *list, int value);
 
 /* Bytes that one rank sends in a step when its collectives are rings: over W ranks 2 (W - 1) / W of

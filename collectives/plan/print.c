@@ -62,6 +62,9 @@ static void print_memory(const struct ct_plan *plan, const struct ct_measure *me
         if (measure->memory[kind] > 0)
             ct_buf_printf(buf, "  %-20s %s\n", ct_memory_kind_name((enum ct_memory_kind)kind),
                           ct_scale_bytes((double)measure->memory[kind], text));
+    if (plan->host_bytes > 0)
+        ct_buf_printf(buf, "host memory  %s a rank\n",
+                      ct_scale_bytes((double)plan->host_bytes, text));
 }
 
 static void print_talk(const struct ct_plan *plan, const struct ct_measure *measure,

@@ -392,7 +392,8 @@ static int check_end(const struct verifier *v)
 
     for (int i = 0; i < v->list->program.value_count; i++) {
         const struct ct_value *value = value_of(v, i);
-        if (value->root != i || value->kind == CT_VALUE_INPUT || value->kind == CT_VALUE_TEMP)
+        if (value->root != i || value->kind == CT_VALUE_INPUT || value->kind == CT_VALUE_TEMP ||
+            value->kind == CT_VALUE_HOST)
             continue;
         int code = check_holds(v, i, "the end", count);
         if (code != 0)

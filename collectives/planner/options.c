@@ -109,6 +109,7 @@ int ct_planner_options(const struct ct_config *cfg, struct ct_plan_options *ret,
         .compute = precisions[cfg->train.precision],
         .recompute = (enum ct_plan_recompute)cfg->memory.recompute,
         .recompute_blocks = (int)cfg->memory.blocks,
+        .offload = cfg->memory.offload != CT_CONFIG_OFFLOAD_NONE,
     };
     return set_optim(cfg, &ret->optim, ret_rules, err);
 }

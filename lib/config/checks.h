@@ -19,7 +19,7 @@ struct ct_config_rules {
     size_t count;
 };
 
-/* How workers share the work: checks_parallel.c. 16-bit floats: checks_precision.c. */
+/* How workers share the work: checks_parallel.c. 16-bit floats and memory: checks_precision.c. */
 extern const struct ct_config_rules ct_config_parallel_rules, ct_config_precision_rules;
 
 #endif

@@ -1,9 +1,10 @@
-/* Rules about 16-bit floats (checks.h). */
+/* Rules about 16-bit floats and memory (checks.h). */
 #include "config/checks.h"
 
 #include "base/assert.h"
 
 #include <math.h>
+#include <string.h>
 
 static bool scale_without_f16(const struct ct_config *cfg, const void *member, struct ct_buf *why)
 {
@@ -24,11 +25,20 @@ static bool scale_of_other_bits(const struct ct_config *cfg, const void *member,
     return !is_power;
 }
 
+static bool folder_without_file(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    (void)ct_buf_puts(why, "is for activations in a file; set memory.offload to file, or leave it "
+                           "out");
+    return strcmp(*(const char *const *)member, "/tmp") != 0 &&
+           cfg->memory.offload != CT_CONFIG_OFFLOAD_FILE;
+}
+
 #define AT(member) offsetof(struct ct_config, member)
 
 static const struct ct_config_rule rules[] = {
     {AT(train.loss_scale), AT(train.precision), true, scale_without_f16},
     {AT(train.loss_scale), AT(train.loss_scale), true, scale_of_other_bits},
+    {AT(memory.offload_dir), AT(memory.offload), true, folder_without_file},
 };
 
 const struct ct_config_rules ct_config_precision_rules = {rules, CT_COUNT(rules)};

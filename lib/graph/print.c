@@ -9,7 +9,7 @@
 static const char *const kind_names[] = {
     [CT_VALUE_PARAM] = "param", [CT_VALUE_STATE] = "state", [CT_VALUE_BUFFER] = "buffer",
     [CT_VALUE_GRAD] = "grad",   [CT_VALUE_INPUT] = "input", [CT_VALUE_OUTPUT] = "output",
-    [CT_VALUE_TEMP] = "temp",
+    [CT_VALUE_TEMP] = "temp",   [CT_VALUE_HOST] = "host",
 };
 _Static_assert(CT_COUNT(kind_names) == CT_VALUE_KIND_COUNT, "a name for every kind");
 

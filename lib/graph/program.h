@@ -39,6 +39,7 @@ enum ct_value_kind {
     CT_VALUE_INPUT,  /* written by the host before the list runs */
     CT_VALUE_OUTPUT, /* read by the host after the list ran */
     CT_VALUE_TEMP,   /* lives from its first write to its last access */
+    CT_VALUE_HOST,   /* likewise, in the host's memory: copied to and from */
     CT_VALUE_KIND_COUNT
 };
 

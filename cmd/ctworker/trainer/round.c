@@ -154,12 +154,14 @@ static int join_group(struct ct_worker *worker, struct ct_error *err)
 
 static int make_executor(struct ct_worker *worker, struct ct_error *err)
 {
-    const struct ct_exec_options options = {.device = worker->device,
-                                            .group = worker->group,
-                                            .job = worker->job,
-                                            .trace = worker->cfg->log.trace > 0,
-                                            .timeout_ms =
-                                                (uint64_t)worker->cfg->parallel.timeout_ms};
+    bool in_file = worker->cfg->memory.offload == CT_CONFIG_OFFLOAD_FILE;
+    const struct ct_exec_options options = {
+        .device = worker->device,
+        .offload_dir = in_file ? worker->cfg->memory.offload_dir : NULL,
+        .group = worker->group,
+        .job = worker->job,
+        .trace = worker->cfg->log.trace > 0,
+        .timeout_ms = (uint64_t)worker->cfg->parallel.timeout_ms};
     int code = worker->reused ? ct_exec_regroup(worker->exec, worker->group, err)
                               : ct_exec_new(&worker->exec, &worker->plan, &options, err);
 
