@@ -75,6 +75,27 @@ Test(sample, a_run_its_checkpoint_and_its_export_write_the_same_text)
     train("next", "--model.init_from=half");
 }
 
+/* The shipped configuration, but for the sizes that cost time; whatever bytes a model writes. */
+Test(sample, gpt2s_configuration_trains_on_its_tokens_and_writes_them)
+{
+    struct proc run;
+
+    cr_assert_eq(e2e_run(&run, "--nproc_per_node=2", e2e_in_root("configs/gpt2_124m.yaml"),
+                         "--model.layers=1", "--model.heads=1", "--model.width=8",
+                         "--model.context=8", "--data.train.split=0,0.001",
+                         "--data.eval.split=0.9999,1", "--train.steps=2", "--schedule.warmup=0",
+                         NULL),
+                 0, "%s", ct_buf_str(&run.text));
+    proc_free(&run);
+    cr_assert_eq(e2e_run(&run, "sample", "runs/gpt2_124m", "--prompt=Ahab’s whale, 1851",
+                         "--tokens=30", "--top_p=0.9", NULL),
+                 0, "%s", ct_buf_str(&run.text));
+    cr_assert_eq(strncmp(ct_buf_str(&run.text), "Ahab’s whale, 1851", 20), 0, "%s",
+                 ct_buf_str(&run.text));
+    cr_assert_gt(run.text.size, 20 + 30, "a token is a byte or more");
+    proc_free(&run);
+}
+
 Test(sample, what_cannot_be_done_is_said_in_one_sentence)
 {
     static const struct {

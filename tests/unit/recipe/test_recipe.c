@@ -1,9 +1,11 @@
 /* From a configuration to a model: layers as they are written, and what is refused where. */
 #include "base/assert.h"
+#include "base/fs.h"
 #include "graph/model.h"
 #include "recipe/recipe.h"
 
 #include <criterion/criterion.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,6 +184,70 @@ Test(recipe, a_file_is_checked_before_its_data_are_seen)
     for (size_t i = 0; i < CT_COUNT(good); i++) {
         struct ct_config *cfg = load(good[i]);
         cr_assert_eq(ct_recipe_check(cfg, &err), 0, "%s: %s", good[i], err.text);
+        unload(cfg);
+    }
+}
+
+/* ---- the configurations that are shipped ----------------------------------------------------- */
+
+/* A shipped configuration as it is, without a word on the command line. */
+static struct ct_config *load_file(const char *path)
+{
+    struct ct_config *cfg = calloc(1, sizeof *cfg);
+    struct ct_config_errors *errs = calloc(1, sizeof *errs);
+    char *argv[] = {(char *)(uintptr_t)path};
+    const struct ct_config_input in = {.argc = 1, .argv = argv, .command_needed = true};
+
+    cr_assert(cfg != NULL && errs != NULL);
+    cr_assert_eq(ct_config_load(cfg, &in, errs), 0, "%s", errs->at[0].text);
+    cr_assert_eq(errs->note_count, 0, "%s", errs->notes[0].text);
+    free(errs);
+    return cfg;
+}
+
+Test(recipe, every_shipped_configuration_loads_its_model_can_be_built_and_the_readme_has_it)
+{
+    glob_t files;
+    struct ct_buf readme;
+    struct ct_error err = {0};
+    char name[80];
+
+    ct_buf_init(&readme, 0);
+    cr_assert_eq(ct_fs_read("configs/README.md", 1 << 20, &readme, NULL), 0);
+    cr_assert_eq(glob("configs/*.yaml", 0, NULL, &files), 0);
+    cr_assert_geq(files.gl_pathc, 9);
+    for (size_t i = 0; i < files.gl_pathc; i++) {
+        struct ct_config *cfg = load_file(files.gl_pathv[i]);
+
+        cr_assert_eq(ct_recipe_check(cfg, &err), 0, "%s: %s", files.gl_pathv[i], err.text);
+        (void)snprintf(name, sizeof name, "| `%.60s` |", files.gl_pathv[i] + strlen("configs/"));
+        cr_assert_not_null(strstr(ct_buf_str(&readme), name), "no row %s", name);
+        unload(cfg);
+    }
+    globfree(&files);
+    ct_buf_deinit(&readme);
+}
+
+Test(recipe, the_configurations_of_gpt2_are_its_smallest_size)
+{
+    static const struct {
+        const char *path;
+        int64_t parameters;
+    } rows[] = {{"configs/gpt2_124m.yaml", 124439808},
+                {"configs/gpt2_124m_fsdp.yaml", 124439808 + 47 * 768}};
+
+    for (size_t i = 0; i < CT_COUNT(rows); i++) {
+        struct ct_config *cfg = load_file(rows[i].path);
+        struct ct_model_spec spec;
+        struct ct_model model;
+        int64_t count = 0;
+
+        cr_assert_eq(ct_recipe_model(&spec, cfg, NULL, NULL, NULL), 0);
+        cr_assert_eq(ct_model_build(&model, &spec, 1, NULL), 0);
+        for (int k = 0; k < model.param_count; k++)
+            count += ct_shape_elements(model.program.values[model.params[k].value].shape);
+        cr_assert_eq(count, rows[i].parameters, "%lld", (long long)count);
+        ct_model_deinit(&model);
         unload(cfg);
     }
 }
