@@ -47,12 +47,12 @@ static int agree(const struct ct_plan *plan, struct ct_group *group, struct ct_e
     return code;
 }
 
-/* The first axis whose groups are the same ranks. */
+/* The first axis whose group serves this one, too. */
 static enum ct_axis first_same(const struct ct_plan *plan, enum ct_axis axis)
 {
     enum ct_axis first = CT_AXIS_WORLD;
 
-    while (!ct_mesh_same(&plan->mesh, first, axis))
+    while (!ct_mesh_shared(&plan->mesh, first, axis))
         first++;
     return first;
 }
@@ -262,7 +262,7 @@ int ct_exec_eval(struct ct_exec *exec, const struct ct_exec_eval *args,
         ret_sums->loss = get_f64(exec, list, list->io.loss);
         ret_sums->correct = (int64_t)get_f64(exec, list, list->io.correct);
     }
-    if (args->logits != NULL)
+    if (args->logits != NULL && list->io.logits != CT_NONE)
         get(exec, list, list->io.logits, args->logits);
     return 0;
 }

@@ -76,7 +76,8 @@ struct ct_exec_result {
 struct ct_exec_eval {
     const void *x;         /* [eval_rows, ...] */
     const int32_t *labels; /* those of all rows, -1 for the ones that do not count */
-    void *logits;          /* NULL, or gets [labels, classes]; of a slice, its columns */
+    void *logits; /* NULL, or gets [labels, classes]; of a slice its columns; of stages at the last
+                     alone */
 };
 
 /* Sums of one evaluation on this rank, zero where another slice tells the same; add them up, reduce
@@ -107,7 +108,7 @@ int ct_exec_step(struct ct_exec *exec, const struct ct_exec_step *args,
                  struct ct_exec_result *ret_result, struct ct_error *err);
 
 /* Forward over plan->options.eval_rows rows (pad with label -1). No communication, but where
- * parameters are sharded or sliced: then collective. */
+ * parameters are sharded, sliced or in stages: then collective. */
 int ct_exec_eval(struct ct_exec *exec, const struct ct_exec_eval *args,
                  struct ct_exec_sums *ret_sums, struct ct_error *err);
 

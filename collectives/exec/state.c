@@ -41,7 +41,7 @@ void ct_exec_read_grad(struct ct_exec *exec, int tensor, void *data)
 {
     const struct ct_plan_tensor *t = tensor_at(exec, tensor, exec->plan->param_count);
 
-    CT_ASSERT(exec->plan->shards == 1 && t->range != CT_PLAN_WHOLE);
+    CT_ASSERT(exec->plan->shards == 1 && t->range >= 0);
     ct_device_copy_out(exec->device, data, exec->arena + exec->plan->state_bytes + t->flat_bytes,
                        t->held_bytes);
 }
@@ -111,7 +111,7 @@ int ct_exec_bad_gradient(struct ct_exec *exec, int *ret_count)
 
     for (int i = exec->plan->param_count - 1; i >= 0; i--) {
         const struct ct_plan_tensor *t = &exec->plan->tensors[i];
-        if (t->range == CT_PLAN_WHOLE || gradient_is_finite(exec, t))
+        if (t->range < 0 || gradient_is_finite(exec, t))
             continue;
         first = i;
         count++;

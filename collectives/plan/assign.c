@@ -73,9 +73,11 @@ static void assign_params(struct assigner *a)
         if (param->grad != CT_NONE)
             a->touch[param->grad] = a->touch[param->value];
     }
-    for (int i = 0; i < a->model->buffer_count; i++)
-        if (a->touch[a->model->buffers[i].value].first == CT_NONE)
-            extend(&a->touch[a->model->buffers[i].value], 0);
+    for (int i = 0; i < a->model->stat_count; i++) { /* buffers are where their batch norm is */
+        const struct ct_model_stat *stat = &a->model->stats[i];
+        a->touch[a->model->buffers[stat->mean].value] = a->touch[stat->run];
+        a->touch[a->model->buffers[stat->var].value] = a->touch[stat->run];
+    }
 }
 
 /* More than two parts that read a parameter would want a sum over all of them. */

@@ -54,7 +54,7 @@ int ct_plan_cut(struct ct_plan *plan, struct ct_error *err)
     if (plan->buckets == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a table of buckets");
     for (int i = plan->param_count - 1; i >= 0; i--) {
-        if (plan->tensors[i].range == CT_PLAN_WHOLE)
+        if (plan->tensors[i].range < 0)
             continue;
         if (bucket == NULL || opens(plan, bucket, bytes, i)) {
             bucket = &plan->buckets[plan->bucket_count++];
@@ -112,6 +112,21 @@ static void insert_reduce(struct ct_program *program, int value, enum ct_axis ax
         follow_writer(program, value);
 }
 
+/* Reduce `value` in place over all ranks, behind all micro-batches: a stage that waited for others
+ * before would keep them waiting for its messages. */
+static void reduce_last(struct ct_program *program, int value)
+{
+    struct ct_program_op op = ct_program_op(CT_OP_ALL_REDUCE);
+    int at = program->op_count;
+
+    op.in[0] = op.out[0] = value;
+    program->stage = CT_STAGE_REDUCE;
+    while (at > 0 && program->ops[at - 1].stage == CT_STAGE_UPDATE)
+        at--;
+    ct_program_emit(program, op);
+    ct_program_move_last(program, at);
+}
+
 /* Of what all slices have computed alike, the first one's counts. */
 static void count_once(struct ct_plan *plan)
 {
@@ -148,7 +163,7 @@ int ct_plan_join_slices(struct ct_plan *plan, struct ct_error *err)
     int grads = root_of_kind(program, CT_VALUE_GRAD);
     for (int i = 0; i < plan->param_count && program->error.code == 0; i++) {
         const struct ct_plan_tensor *t = &plan->tensors[i];
-        if (plan->sliced[i].partial && t->range != CT_PLAN_WHOLE)
+        if (plan->sliced[i].partial && t->range >= 0)
             insert_reduce(
                 program,
                 ct_program_view(program, grads, t->flat_bytes, t->dtype, t->held_shape, t->name),
@@ -169,7 +184,9 @@ int ct_plan_reduce(struct ct_plan *plan, struct ct_error *err)
     int grads = root_of_kind(program, CT_VALUE_GRAD);
     enum ct_dtype dtype = plan->tensors[0].dtype;
     bool sums = plan->shards == 1 && ct_mesh_size(&plan->mesh, CT_AXIS_DATA) > 1;
-    insert_reduce(program, program->values[plan->step.io.loss].root, CT_AXIS_WORLD);
+    int loss = program->values[plan->step.io.loss].root;
+    if (plan->mesh.stages == 1)
+        insert_reduce(program, loss, CT_AXIS_WORLD);
     for (int i = 0; i < plan->bucket_count && sums; i++) {
         const struct ct_bucket *bucket = &plan->buckets[i];
         snprintf(name, sizeof name, "bucket%d", i);
@@ -179,6 +196,8 @@ int ct_plan_reduce(struct ct_plan *plan, struct ct_error *err)
                                       name),
                       CT_AXIS_DATA);
     }
+    if (plan->mesh.stages > 1)
+        reduce_last(program, loss);
     if (program->error.code != 0)
         return ct_error_set(err, program->error.code, "buckets: %s", program->error.text);
     return 0;

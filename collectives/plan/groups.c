@@ -91,7 +91,7 @@ int ct_plan_make_runs(struct ct_plan *plan, struct ct_error *err)
         return ct_error_set(err, CT_ENOMEM, "no memory for a table of runs");
     for (int i = plan->param_count - 1; i >= 0; i--) {
         const struct ct_plan_tensor *tensor = &plan->tensors[i];
-        if (tensor->range == CT_PLAN_WHOLE)
+        if (tensor->range < 0)
             continue;
         struct ct_plan_run next = {.offset_bytes = tensor->offset_bytes,
                                    .lr_factor = lr_factor(plan, tensor),

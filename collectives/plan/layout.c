@@ -8,6 +8,7 @@
 #include "collectives/plan/passes.h"
 
 #include "base/assert.h"
+#include "collectives/plan/cut.h"
 
 /* A slice's value as people know it. */
 static void unslice(struct ct_plan_tensor *tensor, const struct ct_plan_sliced *sliced)
@@ -17,7 +18,26 @@ static void unslice(struct ct_plan_tensor *tensor, const struct ct_plan_sliced *
     tensor->split = sliced->split;
 }
 
-static void list_params(struct ct_plan *plan, const struct ct_model *model)
+/* Which stages hold the model's `value`, and whether this rank's is one of them. */
+static bool set_stages(const struct ct_plan *plan, const struct ct_cut *cut, int value,
+                       struct ct_plan_tensor *tensor)
+{
+    int stages = plan->mesh.stages, stage = plan->place.stage;
+
+    tensor->stage = cut == NULL ? 0 : cut->holders[value].first % stages;
+    tensor->twin = cut == NULL ? 0 : cut->holders[value].last % stages;
+    bool here = stage == tensor->stage || stage == tensor->twin;
+    if (tensor->twin == tensor->stage)
+        tensor->twin = CT_PLAN_NO_STAGE;
+    if (here)
+        return true;
+    tensor->range = CT_PLAN_ELSEWHERE;
+    tensor->held_bytes = 0;
+    return false;
+}
+
+static void list_params(struct ct_plan *plan, const struct ct_model *model,
+                        const struct ct_cut *cut)
 {
     for (int i = 0; i < model->param_count; i++) {
         const struct ct_value *value = &model->program.values[model->params[i].value];
@@ -25,6 +45,7 @@ static void list_params(struct ct_plan *plan, const struct ct_model *model)
         plan->learned_count += !frozen;
         plan->tensors[i] = (struct ct_plan_tensor){.name = value->name,
                                                    .is_param = true,
+                                                   .learns = !frozen,
                                                    .range = frozen ? CT_PLAN_WHOLE : 0,
                                                    .dtype = value->dtype,
                                                    .shape = value->shape,
@@ -33,11 +54,13 @@ static void list_params(struct ct_plan *plan, const struct ct_model *model)
                                                    .held_bytes = value->bytes};
         if (plan->sliced != NULL)
             unslice(&plan->tensors[i], &plan->sliced[i]);
+        (void)set_stages(plan, cut, model->params[i].value, &plan->tensors[i]);
     }
 }
 
 /* Buffers in the model's order, at places within their own range for now. */
-static void list_buffers(struct ct_plan *plan, const struct ct_model *model)
+static void list_buffers(struct ct_plan *plan, const struct ct_model *model,
+                         const struct ct_cut *cut)
 {
     for (int i = 0; i < model->buffer_count; i++) {
         const struct ct_value *value = &model->program.values[model->buffers[i].value];
@@ -50,7 +73,8 @@ static void list_buffers(struct ct_plan *plan, const struct ct_model *model)
                                     .bytes = value->bytes,
                                     .held_shape = value->shape,
                                     .held_bytes = value->bytes};
-        plan->buffer_bytes += ct_plan_align(value->bytes);
+        if (set_stages(plan, cut, model->buffers[i].value, &plan->tensors[plan->param_count + i]))
+            plan->buffer_bytes += ct_plan_align(value->bytes);
     }
 }
 
@@ -64,7 +88,7 @@ static void lay_buckets(struct ct_plan *plan)
         struct ct_bucket *bucket = &plan->buckets[k];
         bucket->offset_bytes = plan->flat_bytes;
         for (int i = bucket->last_param; i >= bucket->first_param; i--) {
-            if (plan->tensors[i].range == CT_PLAN_WHOLE)
+            if (plan->tensors[i].range < 0)
                 continue;
             plan->tensors[i].flat_bytes = plan->tensors[i].offset_bytes = plan->flat_bytes;
             plan->flat_bytes += ct_plan_align(plan->tensors[i].held_bytes);
@@ -122,12 +146,12 @@ static int list_moments(struct ct_plan *plan, int moment, int first, struct ct_e
     const char *prefix = ct_plan_moment_name(&plan->options.optim, moment);
 
     for (int i = 0; i < plan->param_count; i++) {
-        if (plan->tensors[i].range == CT_PLAN_WHOLE)
+        if (!plan->tensors[i].learns)
             continue;
         struct ct_plan_tensor *tensor = &plan->tensors[first++];
         *tensor = plan->tensors[i];
         tensor->is_param = false;
-        tensor->range = moment + 1;
+        tensor->range = tensor->range < 0 ? tensor->range : moment + 1;
         tensor->offset_bytes +=
             plan->frozen_bytes + plan->buffer_bytes + plan->flat_bytes * (size_t)(moment + 1);
         tensor->name = ct_arena_printf(&plan->memory, "%s.%s", prefix, tensor->name);
@@ -156,7 +180,8 @@ static void place_buffers(struct ct_plan *plan)
         plan->tensors[i].offset_bytes = begin + plan->frozen_bytes + plan->tensors[i].flat_bytes;
 }
 
-int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err)
+int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model, const struct ct_cut *cut,
+                   struct ct_error *err)
 {
     size_t room;
     int code;
@@ -169,12 +194,12 @@ int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model, struct ct
     plan->tensors = ct_arena_array(&plan->memory, room, sizeof *plan->tensors);
     if (plan->tensors == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a table of %zu tensors", room);
-    list_params(plan, model);
+    list_params(plan, model, cut);
     if (plan->learned_count == 0)
         return ct_error_set(err, CT_ECONFIG,
                             "optim.freeze matches all %d parameters: nothing is left to train",
                             plan->param_count);
-    list_buffers(plan, model);
+    list_buffers(plan, model, cut);
     int first = plan->param_count + plan->buffer_count;
     plan->tensor_count = first + plan->learned_count * plan->moment_count;
     code = ct_plan_cut(plan, err);
@@ -182,6 +207,10 @@ int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model, struct ct
         code = name_tensors(plan, err);
     if (code != 0)
         return code;
+    if (plan->bucket_count == 0)
+        return ct_error_set(err, CT_ECONFIG,
+                            "optim.freeze leaves stage %d of the pipeline nothing to train",
+                            plan->place.stage);
     lay_buckets(plan);
     lay_frozen(plan);
     place_buffers(plan);

@@ -18,53 +18,12 @@
  * the next, each of which becomes the sum over micro-batches and ranks:
  *
  *     sums0  sums1  sums0 += sums1  all_reduce(sums0)  rest0  rest1 */
-#include "collectives/plan/passes.h"
+#include "collectives/plan/maker.h"
 
 #include "base/assert.h"
 #include "base/rng.h"
 
 #include <stdio.h>
-
-enum { MAX_LEVELS = 32 };
-
-/* What a micro-batch yields: views, a gradient for each parameter, then loss, correct, and what
- * each batch norm tells. */
-struct yield {
-    int *view;
-};
-
-/* One addition of the tree: into += from. */
-struct merge {
-    const struct yield *into, *from;
-};
-
-/* A micro-batch on its way. */
-struct micro {
-    const struct yield *yield;
-    struct merge *merges; /* what follows its part of a yield */
-    int merge_count;
-    int *map; /* by value of the model: the list's value; UNMAPPED until it is needed */
-};
-
-struct maker {
-    struct ct_plan *plan;
-    const struct ct_model *model;
-    struct ct_plan_list *list;
-    struct ct_program *program; /* of the list */
-
-    int yields;       /* views of a yield */
-    int *map;         /* of the micro-batch at hand, see above */
-    int *once;        /* by value of the model: what one micro-batch makes for all, or UNMAPPED */
-    int *last_writer; /* by index in a yield: the model's op that writes it last */
-    int *params;      /* by parameter: its view of the flat parameters */
-    int *buffers;     /* by buffer */
-
-    struct yield result; /* the step's own gradients and sums */
-    struct micro *micros;
-    const struct yield
-        *stack[MAX_LEVELS]; /* subtrees that wait for their sibling, smallest on top */
-    int depth;
-};
 
 enum { UNMAPPED = -2 };
 
@@ -77,9 +36,10 @@ static int64_t flat_count(const struct ct_plan *plan, enum ct_value_kind kind)
 }
 
 /* A flat range with the layout of the parameters; its views, named "<prefix><parameter>", go to
- * `view` unless that is NULL: CT_NONE for a frozen one in another range. Returns the root. */
-static int add_flat(struct maker *mk, enum ct_value_kind kind, const char *name, const char *prefix,
-                    int *view)
+ * `view` unless that is NULL: CT_NONE for a frozen one in another range, and for those of another
+ * stage. Returns the root. */
+static int add_flat(struct ct_maker *mk, enum ct_value_kind kind, const char *name,
+                    const char *prefix, int *view)
 {
     const struct ct_plan *plan = mk->plan;
     char full[128];
@@ -89,7 +49,7 @@ static int add_flat(struct maker *mk, enum ct_value_kind kind, const char *name,
     for (int i = 0; i < plan->param_count && view != NULL; i++) {
         const struct ct_plan_tensor *tensor = &plan->tensors[i];
         view[i] = CT_NONE;
-        if (kind != CT_VALUE_PARAM && tensor->range == CT_PLAN_WHOLE)
+        if (tensor->range == CT_PLAN_ELSEWHERE || (kind != CT_VALUE_PARAM && tensor->range < 0))
             continue;
         snprintf(full, sizeof full, "%s%s", prefix, tensor->name);
         view[i] = ct_program_view(mk->program, root, tensor->flat_bytes, tensor->dtype,
@@ -98,7 +58,7 @@ static int add_flat(struct maker *mk, enum ct_value_kind kind, const char *name,
     return root;
 }
 
-static void *array(struct maker *mk, size_t count, size_t size)
+static void *array(struct ct_maker *mk, size_t count, size_t size)
 {
     void *elements = ct_arena_array(&mk->program->arena, count, size);
 
@@ -107,14 +67,14 @@ static void *array(struct maker *mk, size_t count, size_t size)
     return elements;
 }
 
-static int *table(struct maker *mk, int count)
+static int *table(struct ct_maker *mk, int count)
 {
     return array(mk, (size_t)count, sizeof(int));
 }
 
 /* The sums of loss and correct rows, what batch norms tell, and `more` numbers, in one value f64 so
  * that one reduction serves all; `*ret_more` gets the place of the latter. Returns the root. */
-static int add_sums(struct maker *mk, enum ct_value_kind kind, int more, size_t *ret_more,
+static int add_sums(struct ct_maker *mk, enum ct_value_kind kind, int more, size_t *ret_more,
                     int *view)
 {
     const struct ct_model *model = mk->model;
@@ -138,11 +98,13 @@ static int add_sums(struct maker *mk, enum ct_value_kind kind, int more, size_t 
 }
 
 /* The buffers, as views of one value behind the parameters. */
-static void add_buffers(struct maker *mk)
+static void add_buffers(struct ct_maker *mk)
 {
     const struct ct_plan *plan = mk->plan;
 
-    if (plan->buffer_count == 0)
+    for (int i = 0; i < plan->buffer_count; i++)
+        mk->buffers[i] = CT_NONE;
+    if (plan->buffer_bytes == 0)
         return;
     enum ct_dtype dtype = plan->tensors[plan->param_count].dtype;
     int root = ct_program_value(mk->program, CT_VALUE_BUFFER, dtype,
@@ -150,15 +112,22 @@ static void add_buffers(struct maker *mk)
                                 "buffers");
     for (int i = 0; i < plan->buffer_count; i++) {
         const struct ct_plan_tensor *tensor = &plan->tensors[plan->param_count + i];
+        if (tensor->range == CT_PLAN_ELSEWHERE)
+            continue;
         mk->buffers[i] = ct_program_view(mk->program, root, tensor->flat_bytes, dtype,
                                          tensor->held_shape, tensor->name);
     }
 }
 
-static struct maker maker_of(struct ct_plan *plan, const struct ct_model *model,
-                             struct ct_plan_list *list)
+struct ct_maker ct_maker_of(struct ct_plan *plan, const struct ct_model *model,
+                            const struct ct_cut *cut, struct ct_plan_list *list)
 {
-    struct maker mk = {.plan = plan, .model = model, .list = list, .program = &list->program};
+    struct ct_maker mk = {.plan = plan,
+                          .model = model,
+                          .cut = cut,
+                          .list = list,
+                          .program = &list->program,
+                          .part = CT_MAKER_ALL_PARTS};
 
     mk.yields = plan->param_count + 2 + model->stat_count;
     list->io = (struct ct_plan_io){CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE,
@@ -172,13 +141,13 @@ static struct maker maker_of(struct ct_plan *plan, const struct ct_model *model,
     mk.result.view = table(&mk, mk.yields);
     mk.last_writer = table(&mk, mk.yields);
     if (mk.program->error.code == 0) {
-        add_flat(&mk, CT_VALUE_PARAM, "params", "", mk.params);
+        mk.flat = add_flat(&mk, CT_VALUE_PARAM, "params", "", mk.params);
         add_buffers(&mk);
     }
     return mk;
 }
 
-static int finish(struct maker *mk, const char *which, struct ct_error *err)
+int ct_maker_finish(struct ct_maker *mk, const char *which, struct ct_error *err)
 {
     const struct ct_error *error = &mk->program->error;
 
@@ -188,7 +157,7 @@ static int finish(struct maker *mk, const char *which, struct ct_error *err)
 /* ---- copying ops ---------------------------------------------------------------------------- */
 
 /* The list's value for the model's; a temporary is made at its first use. */
-static int mapped(struct maker *mk, int value)
+static int mapped(struct ct_maker *mk, int value)
 {
     if (value == CT_NONE)
         return CT_NONE;
@@ -199,11 +168,19 @@ static int mapped(struct maker *mk, int value)
         CT_ASSERT((v->kind == CT_VALUE_TEMP || v->kind == CT_VALUE_HOST) && v->root == value);
         mk->map[value] = ct_program_value(mk->program, v->kind, v->dtype, v->shape, v->name);
     }
+    CT_ASSERT(mk->map[value] != CT_NONE);
     return mk->map[value];
 }
 
+int ct_maker_value(struct ct_maker *mk, int number, int value)
+{
+    mk->map = mk->micros[number].map;
+    mk->program->micro = number;
+    return mapped(mk, value);
+}
+
 /* Start a micro-batch: parameters, inputs and yields have their place, temporaries none yet. */
-static void map_model(struct maker *mk, const struct yield *yield, int x, int labels)
+static void map_model(struct ct_maker *mk, const struct ct_maker_yield *yield, int x, int labels)
 {
     const struct ct_model *model = mk->model;
 
@@ -227,7 +204,7 @@ static void map_model(struct maker *mk, const struct yield *yield, int x, int la
         mk->map[model->draw] = mk->list->io.draw;
 }
 
-static struct ct_program_op copied(struct maker *mk, const struct ct_program_op *from)
+static struct ct_program_op copied(struct ct_maker *mk, const struct ct_program_op *from)
 {
     struct ct_program_op op = *from;
 
@@ -243,8 +220,7 @@ static struct ct_program_op copied(struct maker *mk, const struct ct_program_op 
     return op;
 }
 
-/* to += from */
-static void emit_add_to(struct maker *mk, int to, int from)
+void ct_maker_add(struct ct_maker *mk, int to, int from)
 {
     struct ct_program_op add = ct_program_op(CT_OP_ADD);
 
@@ -255,7 +231,7 @@ static void emit_add_to(struct maker *mk, int to, int from)
 }
 
 /* The op overwrites a yield that already holds the micro-batches before: let it add. */
-static void emit_adding(struct maker *mk, struct ct_program_op op)
+static void emit_adding(struct ct_maker *mk, struct ct_program_op op)
 {
     if (ct_rule_accumulates(op.kind)) {
         op.attr.accumulate = true;
@@ -266,7 +242,7 @@ static void emit_adding(struct maker *mk, struct ct_program_op op)
     const struct ct_value *v = &mk->program->values[to];
     op.out[0] = ct_program_value(mk->program, CT_VALUE_TEMP, v->dtype, v->shape, v->name);
     ct_program_emit(mk->program, op);
-    emit_add_to(mk, to, op.out[0]);
+    ct_maker_add(mk, to, op.out[0]);
 }
 
 static bool is_yield(enum ct_value_kind kind)
@@ -274,16 +250,18 @@ static bool is_yield(enum ct_value_kind kind)
     return kind == CT_VALUE_GRAD || kind == CT_VALUE_OUTPUT;
 }
 
-/* Copy the model's ops [first, end) as micro-batch `number`. */
-static void copy_ops(struct maker *mk, int first, int end, int number, const struct micro *micro,
-                     bool adding)
+void ct_maker_copy(struct ct_maker *mk, int first, int end, int number)
 {
     const struct ct_program *from = &mk->model->program;
+    const struct ct_maker_micro *micro = &mk->micros[number];
+    bool adding = number > 0 && micro->merges == NULL;
 
+    mk->map = micro->map;
     mk->program->micro = number;
     for (int i = first; i < end && mk->program->error.code == 0; i++) {
         bool shared = ct_plan_is_shared(mk->plan, from, &from->ops[i]);
-        if (shared && number > 0)
+        if ((mk->part != CT_MAKER_ALL_PARTS && mk->cut->part_of[i] != mk->part) ||
+            (shared && number > 0))
             continue;
         struct ct_program_op op = copied(mk, &from->ops[i]);
         if (shared)
@@ -296,17 +274,17 @@ static void copy_ops(struct maker *mk, int first, int end, int number, const str
             ct_program_emit(mk->program, op);
         for (int k = 0; k < mk->yields; k++)
             for (int m = 0; m < micro->merge_count && mk->last_writer[k] == i; m++)
-                emit_add_to(mk, micro->merges[m].into->view[k], micro->merges[m].from->view[k]);
+                ct_maker_add(mk, micro->merges[m].into->view[k], micro->merges[m].from->view[k]);
     }
 }
 
 /* ---- the tree of micro-batches -------------------------------------------------------------- */
 
-static void find_last_writers(struct maker *mk)
+static void find_last_writers(struct ct_maker *mk)
 {
     const struct ct_program *from = &mk->model->program;
 
-    for (int k = 0; k < mk->plan->param_count + 2; k++)
+    for (int k = 0; k < mk->yields; k++)
         mk->last_writer[k] = CT_NONE;
     for (int i = 0; i < from->op_count; i++) {
         int out = from->ops[i].out[0];
@@ -323,9 +301,9 @@ static void find_last_writers(struct maker *mk)
     }
 }
 
-static const struct yield *new_leaf(struct maker *mk, int number)
+static const struct ct_maker_yield *new_leaf(struct ct_maker *mk, int number)
 {
-    struct yield *leaf = array(mk, 1, sizeof *leaf);
+    struct ct_maker_yield *leaf = array(mk, 1, sizeof *leaf);
     char name[32], prefix[32];
     size_t end;
 
@@ -341,43 +319,65 @@ static const struct yield *new_leaf(struct maker *mk, int number)
 }
 
 /* Push leaf number `number`; the merges that its carry causes follow its ops. */
-static void push_leaf(struct maker *mk, struct micro *micro, int number)
+static void push_leaf(struct ct_maker *mk, struct ct_maker_micro *micro, int number)
 {
-    CT_ASSERT(mk->depth < MAX_LEVELS);
+    CT_ASSERT(mk->depth < CT_MAKER_MAX_LEVELS);
     micro->yield = mk->stack[mk->depth++] = new_leaf(mk, number);
     for (int carry = number + 1; carry % 2 == 0; carry /= 2) {
         micro->merges[micro->merge_count++] =
-            (struct merge){mk->stack[mk->depth - 2], mk->stack[mk->depth - 1]};
+            (struct ct_maker_merge){mk->stack[mk->depth - 2], mk->stack[mk->depth - 1]};
         mk->depth--;
     }
 }
 
 /* The last micro-batch takes all that waits. */
-static void close_tree(struct maker *mk, struct micro *micro)
+static void close_tree(struct ct_maker *mk, struct ct_maker_micro *micro)
 {
     for (int i = mk->depth - 1; i >= 0; i--)
-        micro->merges[micro->merge_count++] = (struct merge){&mk->result, mk->stack[i]};
+        micro->merges[micro->merge_count++] = (struct ct_maker_merge){&mk->result, mk->stack[i]};
 }
 
 /* ---- the step ------------------------------------------------------------------------------- */
 
-static int scalar_input(struct maker *mk, const char *name)
+static int scalar_input(struct ct_maker *mk, const char *name)
 {
     return ct_program_value(mk->program, CT_VALUE_INPUT, CT_F64, ct_shape1(1), name);
 }
 
-static void step_inputs(struct maker *mk)
+/* Whether the model's ops, of a stage perhaps, touch `value`. */
+static bool touches(const struct ct_model *model, int value)
 {
-    const struct ct_program *from = &mk->model->program;
+    for (int i = 0; i < model->program.op_count; i++) {
+        const struct ct_program_op *op = &model->program.ops[i];
+        for (int k = 0; k < CT_OP_MAX_IN; k++)
+            if (op->in[k] == value)
+                return true;
+        for (int k = 0; k < CT_OP_MAX_OUT; k++)
+            if (op->out[k] == value)
+                return true;
+    }
+    return false;
+}
+
+/* The input or output that is the model's `like`; CT_NONE where nothing here touches that. */
+static int outer_value(struct ct_maker *mk, enum ct_value_kind kind, int like, int64_t times,
+                       const char *name)
+{
+    const struct ct_value *v = &mk->model->program.values[like];
+    struct ct_shape shape = v->shape;
+
+    shape.dim[0] *= times;
+    return touches(mk->model, like) ? ct_program_value(mk->program, kind, v->dtype, shape, name)
+                                    : CT_NONE;
+}
+
+static void step_inputs(struct ct_maker *mk)
+{
     struct ct_plan_io *io = &mk->list->io;
     int64_t count = mk->plan->options.accumulation;
-    const struct ct_value *x = &from->values[mk->model->x];
-    struct ct_shape labels = from->values[mk->model->labels].shape, all = x->shape;
 
-    all.dim[0] *= count;
-    labels.dim[0] *= count;
-    io->x = ct_program_value(mk->program, CT_VALUE_INPUT, x->dtype, all, "x");
-    io->labels = ct_program_value(mk->program, CT_VALUE_INPUT, CT_I32, labels, "labels");
+    io->x = outer_value(mk, CT_VALUE_INPUT, mk->model->x, count, "x");
+    io->labels = outer_value(mk, CT_VALUE_INPUT, mk->model->labels, count, "labels");
     io->inv_valid = scalar_input(mk, "inv_valid");
     io->lr = scalar_input(mk, "lr");
     io->wish = scalar_input(mk, "wish");
@@ -390,7 +390,7 @@ static void step_inputs(struct maker *mk)
 }
 
 /* This rank's part of the sum of wishes. */
-static void pass_wish(struct maker *mk)
+static void pass_wish(struct ct_maker *mk)
 {
     struct ct_program_op copy = ct_program_op(CT_OP_COPY);
 
@@ -400,15 +400,17 @@ static void pass_wish(struct maker *mk)
 }
 
 /* The block of `of` that micro-batch `micro` reads, shaped as the model's input `like`. */
-static int block(struct maker *mk, int of, int like, int micro)
+static int block(struct ct_maker *mk, int of, int like, int micro)
 {
     const struct ct_value *v = &mk->model->program.values[like];
 
+    if (of == CT_NONE)
+        return CT_NONE;
     return ct_program_view(mk->program, of, v->bytes * (size_t)micro, v->dtype, v->shape, v->name);
 }
 
 /* The first op from `at` on that wants the sum over the global batch, or the end. */
-static int next_total(const struct maker *mk, int at)
+static int next_total(const struct ct_maker *mk, int at)
 {
     while (at < mk->model->program.op_count && mk->model->program.ops[at].kind != CT_OP_BATCH_TOTAL)
         at++;
@@ -416,18 +418,18 @@ static int next_total(const struct maker *mk, int at)
 }
 
 /* What each micro-batch yields to, and its values: tables of their own where they go in step. */
-static void prepare_micros(struct maker *mk)
+static void prepare_micros(struct ct_maker *mk)
 {
     int count = mk->plan->options.accumulation, values = mk->model->program.value_count;
     bool tree = mk->plan->options.reduce == CT_PLAN_INVARIANT;
-    bool in_step = next_total(mk, 0) < mk->model->program.op_count;
+    bool in_step = mk->cut != NULL || next_total(mk, 0) < mk->model->program.op_count;
 
     mk->micros = array(mk, (size_t)count, sizeof *mk->micros);
     for (int m = 0; m < count && mk->program->error.code == 0; m++) {
-        struct micro *micro = &mk->micros[m];
-        *micro = (struct micro){.yield = &mk->result, .map = mk->map};
+        struct ct_maker_micro *micro = &mk->micros[m];
+        *micro = (struct ct_maker_micro){.yield = &mk->result, .map = mk->map};
         if (tree)
-            micro->merges = array(mk, MAX_LEVELS, sizeof *micro->merges);
+            micro->merges = array(mk, CT_MAKER_MAX_LEVELS, sizeof *micro->merges);
         if (in_step)
             micro->map = table(mk, values);
         if (mk->program->error.code == 0 && tree && m < count - 1)
@@ -438,21 +440,21 @@ static void prepare_micros(struct maker *mk)
 }
 
 /* Op `at`, a batch_total: the sum over micro-batches, as a binary counter carries, and ranks. */
-static void share(struct maker *mk, int at)
+static void share(struct ct_maker *mk, int at)
 {
     const struct ct_program_op *op = &mk->model->program.ops[at];
-    int count = mk->plan->options.accumulation, stack[MAX_LEVELS] = {0}, depth = 0;
+    int count = mk->plan->options.accumulation, stack[CT_MAKER_MAX_LEVELS] = {0}, depth = 0;
 
     mk->program->stage = op->stage;
     for (int m = 0; m < count; m++) {
         mk->map = mk->micros[m].map;
-        CT_ASSERT(depth < MAX_LEVELS);
+        CT_ASSERT(depth < CT_MAKER_MAX_LEVELS);
         stack[depth++] = mapped(mk, op->in[0]);
         for (int carry = m + 1; carry % 2 == 0; carry /= 2, depth--)
-            emit_add_to(mk, stack[depth - 2], stack[depth - 1]);
+            ct_maker_add(mk, stack[depth - 2], stack[depth - 1]);
     }
     for (; depth > 1; depth--)
-        emit_add_to(mk, stack[depth - 2], stack[depth - 1]);
+        ct_maker_add(mk, stack[depth - 2], stack[depth - 1]);
     if (ct_mesh_size(&mk->plan->mesh, CT_AXIS_DATA) > 1) {
         struct ct_program_op reduce = ct_program_op(CT_OP_ALL_REDUCE);
         reduce.axis = CT_AXIS_DATA;
@@ -463,34 +465,50 @@ static void share(struct maker *mk, int at)
         mk->micros[m].map[op->out[0]] = stack[0];
 }
 
-static void micro_batches(struct maker *mk)
+void ct_maker_begin(struct ct_maker *mk, int number)
+{
+    mk->map = mk->micros[number].map;
+    map_model(mk, mk->micros[number].yield, block(mk, mk->list->io.x, mk->model->x, number),
+              block(mk, mk->list->io.labels, mk->model->labels, number));
+}
+
+static void micro_batches(struct ct_maker *mk)
 {
     int count = mk->plan->options.accumulation, ops = mk->model->program.op_count;
-    bool tree = mk->plan->options.reduce == CT_PLAN_INVARIANT;
 
-    find_last_writers(mk);
-    prepare_micros(mk);
     for (int first = 0, end; first < ops && mk->program->error.code == 0; first = end + 1) {
         end = next_total(mk, first);
         for (int m = 0; m < count && mk->program->error.code == 0; m++) {
-            mk->map = mk->micros[m].map;
             if (first == 0)
-                map_model(mk, mk->micros[m].yield, block(mk, mk->list->io.x, mk->model->x, m),
-                          block(mk, mk->list->io.labels, mk->model->labels, m));
-            copy_ops(mk, first, end, m, &mk->micros[m], !tree && m > 0);
+                ct_maker_begin(mk, m);
+            ct_maker_copy(mk, first, end, m);
         }
         if (end < ops && mk->program->error.code == 0)
             share(mk, end);
     }
 }
 
+/* Sums that only another stage adds to are zero here. */
+static void fill_others(struct ct_maker *mk)
+{
+    for (int k = mk->plan->param_count; k < mk->yields && mk->program->error.code == 0; k++) {
+        if (mk->last_writer[k] != CT_NONE)
+            continue;
+        struct ct_program_op fill = ct_program_op(CT_OP_FILL);
+        fill.out[0] = mk->result.view[k];
+        ct_program_emit(mk->program, fill);
+    }
+}
+
 /* The running statistics follow the sum over the global batch, unless the step is not taken. */
-static void update_buffers(struct maker *mk, int scale)
+static void update_buffers(struct ct_maker *mk, int scale)
 {
     mk->program->stage = CT_STAGE_UPDATE;
     for (int i = 0; i < mk->model->stat_count; i++) {
         const struct ct_model_stat *stat = &mk->model->stats[i];
         struct ct_program_op op = ct_program_op(CT_OP_RUNNING_UPDATE);
+        if (mk->buffers[stat->mean] == CT_NONE)
+            continue;
         op.in[0] = mk->result.view[mk->plan->param_count + 2 + i];
         op.in[1] = scale;
         op.out[0] = mk->buffers[stat->mean];
@@ -500,14 +518,15 @@ static void update_buffers(struct maker *mk, int scale)
     }
 }
 
-int ct_plan_make_step(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err)
+int ct_plan_make_step(struct ct_plan *plan, const struct ct_model *model, const struct ct_cut *cut,
+                      struct ct_error *err)
 {
-    struct maker mk = maker_of(plan, model, &plan->step);
+    struct ct_maker mk = ct_maker_of(plan, model, cut, &plan->step);
     static const char *const names[CT_PLAN_MAX_MOMENTS] = {"moments0", "moments1", "moments2"};
 
     CT_ASSERT(plan->moment_count <= CT_PLAN_MAX_MOMENTS);
     if (mk.program->error.code == 0) {
-        struct ct_plan_flats flats = {.params = mk.program->values[mk.params[0]].root};
+        struct ct_plan_flats flats = {.params = mk.flat};
         for (int i = 0; i < plan->moment_count; i++)
             flats.moments[i] = add_flat(&mk, CT_VALUE_STATE, names[i], "", NULL);
         flats.grads = add_flat(&mk, CT_VALUE_GRAD, "grads", "grad.", mk.result.view);
@@ -520,60 +539,46 @@ int ct_plan_make_step(struct ct_plan *plan, const struct ct_model *model, struct
             ct_program_value(mk.program, CT_VALUE_OUTPUT, CT_F64, ct_shape1(1), "sumsq");
         step_inputs(&mk);
         pass_wish(&mk);
-        micro_batches(&mk);
+        find_last_writers(&mk);
+        prepare_micros(&mk);
+        if (cut == NULL)
+            micro_batches(&mk);
+        else
+            ct_maker_pipeline(&mk);
+        fill_others(&mk);
         update_buffers(&mk, ct_plan_emit_update(plan, &flats));
     }
-    return finish(&mk, "step", err);
+    return ct_maker_finish(&mk, "step", err);
 }
 
-/* ---- evaluation and start ------------------------------------------------------------------- */
+/* ---- evaluation ------------------------------------------------------------------- */
 
-int ct_plan_make_eval(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err)
+int ct_plan_make_eval(struct ct_plan *plan, const struct ct_model *model, const struct ct_cut *cut,
+                      struct ct_error *err)
 {
-    struct maker mk = maker_of(plan, model, &plan->eval);
-    const struct ct_program *from = &model->program;
+    struct ct_maker mk = ct_maker_of(plan, model, cut, &plan->eval);
+    struct ct_maker_micro only = {.yield = &mk.result, .map = mk.map};
     struct ct_plan_io *io = &plan->eval.io;
 
+    mk.micros = &only;
     if (mk.program->error.code == 0) {
-        const struct ct_value *x = &from->values[model->x], *labels = &from->values[model->labels];
-        const struct ct_value *logits = &from->values[model->logits];
-        io->x = ct_program_value(mk.program, CT_VALUE_INPUT, x->dtype, x->shape, "x");
-        io->labels =
-            ct_program_value(mk.program, CT_VALUE_INPUT, labels->dtype, labels->shape, "labels");
-        io->logits =
-            ct_program_value(mk.program, CT_VALUE_OUTPUT, logits->dtype, logits->shape, "logits");
+        io->x = outer_value(&mk, CT_VALUE_INPUT, model->x, 1, "x");
+        io->labels = outer_value(&mk, CT_VALUE_INPUT, model->labels, 1, "labels");
+        io->logits = outer_value(&mk, CT_VALUE_OUTPUT, model->logits, 1, "logits");
         for (int i = 0; i < plan->param_count; i++)
             mk.result.view[i] = CT_NONE;
         size_t end;
         (void)add_sums(&mk, CT_VALUE_OUTPUT, 0, &end, mk.result.view + plan->param_count);
         io->loss = mk.result.view[plan->param_count];
         io->correct = mk.result.view[plan->param_count + 1];
+        find_last_writers(&mk);
         map_model(&mk, &mk.result, io->x, io->labels);
         mk.map[model->logits] = io->logits;
-        copy_ops(&mk, 0, model->forward_count, 0, &(struct micro){0}, false);
+        if (cut == NULL)
+            ct_maker_copy(&mk, 0, model->forward_count, 0);
+        else
+            ct_maker_pipeline_forward(&mk);
+        fill_others(&mk);
     }
-    return finish(&mk, "eval", err);
-}
-
-int ct_plan_make_init(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err)
-{
-    struct maker mk = maker_of(plan, model, &plan->init);
-
-    mk.program->stage = CT_STAGE_INIT;
-    for (int i = 0; i < plan->param_count && mk.program->error.code == 0; i++) {
-        const struct ct_plan_first first = {
-            .tensor = &plan->tensors[i],
-            .init = model->params[i].init,
-            .key = ct_model_key(plan->seed, plan->tensors[i].name),
-            .view = mk.params[i],
-        };
-        ct_plan_emit_first(plan, mk.program, &first);
-    }
-    for (int i = 0; i < plan->buffer_count && mk.program->error.code == 0; i++) {
-        struct ct_program_op fill = ct_program_op(CT_OP_FILL);
-        fill.attr.alpha = model->buffers[i].first;
-        fill.out[0] = mk.buffers[i];
-        ct_program_emit(mk.program, fill);
-    }
-    return finish(&mk, "init", err);
+    return ct_maker_finish(&mk, "eval", err);
 }

@@ -139,3 +139,13 @@ bool ct_mesh_same(const struct ct_mesh *mesh, enum ct_axis a, enum ct_axis b)
             return false;
     return true;
 }
+
+static bool is_beside(enum ct_axis axis)
+{
+    return axis == CT_AXIS_TENSOR || axis == CT_AXIS_STAGE;
+}
+
+bool ct_mesh_shared(const struct ct_mesh *mesh, enum ct_axis a, enum ct_axis b)
+{
+    return a == b || (!is_beside(a) && !is_beside(b) && ct_mesh_same(mesh, a, b));
+}

@@ -51,4 +51,8 @@ int ct_mesh_member(const struct ct_mesh *mesh, enum ct_axis axis, int rank, int 
 /* Whether the groups of two axes are the same ranks. */
 bool ct_mesh_same(const struct ct_mesh *mesh, enum ct_axis a, enum ct_axis b);
 
+/* Whether one group may serve both axes: they are the same ranks, and neither is that of slices or
+ * stages, whose ops run between those that compute, beside what others reduce. */
+bool ct_mesh_shared(const struct ct_mesh *mesh, enum ct_axis a, enum ct_axis b);
+
 #endif

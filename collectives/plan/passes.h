@@ -37,21 +37,27 @@ bool ct_plan_narrows_param(const struct ct_program *program, const struct ct_pro
 bool ct_plan_is_shared(const struct ct_plan *plan, const struct ct_program *program,
                        const struct ct_program_op *op);
 
+/* A model's parts and who holds them (cut.h); NULL where a rank holds all layers. */
+struct ct_cut;
+
 /* recompute: repeat forward ops in the model's backward pass, as the options say. */
-int ct_plan_recompute(struct ct_model *model, const struct ct_plan_options *options,
-                      struct ct_error *err);
+int ct_plan_recompute(struct ct_model *model, const struct ct_cut *cut,
+                      const struct ct_plan_options *options, struct ct_error *err);
 
 /* offload: copy what waits for the backward pass to the host's memory and back. */
 int ct_plan_offload(struct ct_model *model, struct ct_error *err);
 
 /* layout: the table of tensors, the buckets, the flat range of parameters, sizes of state and
  * gradients. */
-int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err);
+int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model, const struct ct_cut *cut,
+                   struct ct_error *err);
 
 /* lists: the programs of plan->init, ->eval and ->step (without reductions). */
 int ct_plan_make_init(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err);
-int ct_plan_make_eval(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err);
-int ct_plan_make_step(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err);
+int ct_plan_make_eval(struct ct_plan *plan, const struct ct_model *model, const struct ct_cut *cut,
+                      struct ct_error *err);
+int ct_plan_make_step(struct ct_plan *plan, const struct ct_model *model, const struct ct_cut *cut,
+                      struct ct_error *err);
 
 /* first: append the ops that give what this rank's slice holds of a parameter its first values. */
 struct ct_plan_first {

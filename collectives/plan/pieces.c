@@ -68,7 +68,8 @@ static bool next_run(struct ct_plan_walk *walk)
     return false;
 }
 
-/* Which ranks hold the same: replicas, parts unless it is sharded, slices unless it is split. */
+/* Which ranks hold the same: replicas, parts unless it is sharded, slices unless it is split, and
+ * another stage if it is tied. */
 static void count_copies(const struct ct_plan *plan, const struct ct_plan_tensor *t,
                          struct ct_plan_piece *piece)
 {
@@ -80,6 +81,10 @@ static void count_copies(const struct ct_plan *plan, const struct ct_plan_tensor
     piece->copy = place->replica;
     piece->copy = parts ? piece->copy * mesh->shards + place->part : piece->copy;
     piece->copy = slices ? piece->copy * mesh->tensor + place->slice : piece->copy;
+    if (t->twin != CT_PLAN_NO_STAGE) {
+        piece->copies *= 2;
+        piece->copy = piece->copy * 2 + (place->stage == t->twin);
+    }
 }
 
 /* Where byte `at` of what a slice holds lies in the tensor, and how many bytes follow it there; 0

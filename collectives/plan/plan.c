@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/hash.h"
+#include "collectives/plan/cut.h"
 
 #include <math.h>
 #include <string.h>
@@ -76,6 +77,11 @@ static uint64_t meaning_hash(const struct ct_plan *plan)
     return ct_hash64(parts, sizeof parts, 0);
 }
 
+static uint64_t bytes_of(const struct ct_program *program, int value)
+{
+    return value == CT_NONE ? 0 : program->values[value].bytes;
+}
+
 /* Of the finished list: what the ranks say to each other, in order. */
 static uint64_t talk_hash(const struct ct_program *program, uint64_t hash)
 {
@@ -83,8 +89,12 @@ static uint64_t talk_hash(const struct ct_program *program, uint64_t hash)
         const struct ct_program_op *op = &program->ops[i];
         if (!ct_op_is_comm(op->kind))
             continue;
-        uint64_t said[] = {(uint64_t)op->kind, (uint64_t)op->axis, (uint64_t)op->dtype,
-                           program->values[op->in[0]].bytes, program->values[op->out[0]].bytes};
+        uint64_t said[3 + CT_OP_MAX_IN + CT_OP_MAX_OUT] = {(uint64_t)op->kind, (uint64_t)op->axis,
+                                                           (uint64_t)op->dtype};
+        for (int k = 0; k < CT_OP_MAX_IN; k++)
+            said[3 + k] = bytes_of(program, op->in[k]);
+        for (int k = 0; k < CT_OP_MAX_OUT; k++)
+            said[3 + CT_OP_MAX_IN + k] = bytes_of(program, op->out[k]);
         hash = ct_hash64(said, sizeof said, hash);
     }
     return hash;
@@ -103,20 +113,29 @@ static int finish_list(struct ct_plan *plan, struct ct_plan_list *list, struct c
     return code;
 }
 
-static int run_passes(struct ct_plan *plan, const struct ct_model *model,
-                      const struct ct_model *eval_model, struct ct_error *err)
+/* The model for training and the one for evaluations; of a pipeline, what its parts are. */
+struct models {
+    struct ct_model train, eval;
+    struct ct_cut train_cut, eval_cut;
+    bool cut;
+};
+
+static int run_passes(struct ct_plan *plan, const struct models *models, struct ct_error *err)
 {
+    const struct ct_model *model = &models->train;
+    const struct ct_cut *cut = models->cut ? &models->train_cut : NULL;
+    const struct ct_cut *eval_cut = models->cut ? &models->eval_cut : NULL;
     struct ct_plan_list *lists[] = {&plan->init, &plan->step, &plan->eval};
-    int code = ct_plan_layout(plan, model, err);
+    int code = ct_plan_layout(plan, model, cut, err);
 
     if (code == 0)
         code = ct_plan_make_runs(plan, err);
     if (code == 0)
         code = ct_plan_make_init(plan, model, err);
     if (code == 0)
-        code = ct_plan_make_step(plan, model, err);
+        code = ct_plan_make_step(plan, model, cut, err);
     if (code == 0)
-        code = ct_plan_make_eval(plan, eval_model, err);
+        code = ct_plan_make_eval(plan, &models->eval, eval_cut, err);
     if (code == 0)
         code = ct_plan_join_slices(plan, err);
     if (code == 0)
@@ -148,26 +167,87 @@ static int set_mesh(struct ct_plan *plan, struct ct_error *err)
         options->shard = CT_PLAN_SHARD_NONE;
         options->replicas = 1;
     }
-    if (plan->mesh.stages > 1)
-        return ct_error_set(err, CT_EUNSUPPORTED, "%d stages are not possible, 1 is",
-                            plan->mesh.stages);
     plan->place = ct_mesh_place(&plan->mesh, options->rank);
     plan->shards = plan->mesh.shards;
     return 0;
 }
 
+/* Choose the parts of a pipeline, before anything depends on where they meet. */
+static int choose_parts(struct ct_plan *plan, struct models *models, struct ct_error *err)
+{
+    const struct ct_pipe pipe = {plan->options.order, plan->mesh.stages, plan->options.chunks,
+                                 plan->options.accumulation};
+    int code = ct_pipe_check(&pipe, err);
+
+    if (code == 0 && plan->options.offload)
+        code = ct_error_set(err, CT_EUNSUPPORTED,
+                            "memory.offload does not go with a pipeline of %d stages, which keeps "
+                            "few micro-batches as it is; leave it out, or use memory.recompute",
+                            pipe.stages);
+    models->cut = true;
+    return code == 0 ? ct_cut_choose(&models->train_cut, &models->train, pipe.stages * pipe.chunks,
+                                     &plan->memory, err)
+                     : code;
+}
+
+/* Leave the models the ops of this rank's stage. */
+static int keep_stage(struct ct_plan *plan, struct models *models, struct ct_error *err)
+{
+    int stage = plan->place.stage, stages = plan->mesh.stages;
+    int code = ct_cut_assign(&models->train_cut, &models->train, &plan->memory, err);
+
+    if (code == 0)
+        code =
+            ct_cut_like(&models->eval_cut, &models->eval, &models->train_cut, &plan->memory, err);
+    if (code == 0)
+        code = ct_cut_assign(&models->eval_cut, &models->eval, &plan->memory, err);
+    if (code != 0)
+        return code;
+    ct_cut_keep(&models->train_cut, &models->train, stage, stages);
+    ct_cut_keep(&models->eval_cut, &models->eval, stage, stages);
+    return 0;
+}
+
+static int build_models(struct ct_plan *plan, const struct ct_model_spec *spec,
+                        struct models *models, struct ct_error *err)
+{
+    const struct ct_plan_options *options = &plan->options;
+    struct ct_model_spec train_spec = *spec, eval_spec;
+
+    if (options->optim.groups.frozen_count > 0) {
+        train_spec.frozen = ct_plan_freezes;
+        train_spec.frozen_names = &options->optim.groups;
+    }
+    eval_spec = train_spec;
+    eval_spec.evaluation = true;
+    int code = ct_model_build_forward(&models->train, &train_spec, options->micro_rows, err);
+    if (code == 0)
+        code = ct_model_build_forward(&models->eval, &eval_spec, options->eval_rows, err);
+    if (code == 0)
+        code = ct_plan_slice(plan, &models->train, false, err);
+    if (code == 0)
+        code = ct_plan_slice(plan, &models->eval, true, err);
+    if (code == 0)
+        code = ct_model_build_backward(&models->train, err);
+    if (code == 0 && ct_dtype_is_narrow(options->compute))
+        code = ct_plan_precision(&models->train, options, err);
+    if (code == 0 && ct_dtype_is_narrow(options->compute))
+        code = ct_plan_precision(&models->eval, options, err);
+    if (code == 0 && plan->mesh.stages > 1)
+        code = choose_parts(plan, models, err);
+    if (code == 0 && options->recompute != CT_PLAN_RECOMPUTE_NONE)
+        code = ct_plan_recompute(&models->train, models->cut ? &models->train_cut : NULL, options,
+                                 err);
+    if (code == 0 && options->offload)
+        code = ct_plan_offload(&models->train, err);
+    return code == 0 && models->cut ? keep_stage(plan, models, err) : code;
+}
+
 int ct_plan_build(struct ct_plan *plan, const struct ct_model_spec *spec,
                   const struct ct_plan_options *options, uint64_t seed, struct ct_error *err)
 {
-    struct ct_model model = {0}, eval_model = {0};
-    struct ct_model_spec step_spec = *spec, eval_spec;
+    struct models models = {.cut = false};
 
-    if (options->optim.groups.frozen_count > 0) {
-        step_spec.frozen = ct_plan_freezes;
-        step_spec.frozen_names = &options->optim.groups;
-    }
-    eval_spec = step_spec;
-    eval_spec.evaluation = true;
     *plan = (struct ct_plan){.options = *options, .seed = seed};
     ct_arena_init(&plan->memory, PLAN_LIMIT_BYTES);
     ct_program_init(&plan->init.program);
@@ -175,32 +255,18 @@ int ct_plan_build(struct ct_plan *plan, const struct ct_model_spec *spec,
     ct_program_init(&plan->eval.program);
     if (plan->options.eval_rows == 0)
         plan->options.eval_rows = options->micro_rows;
+    if (plan->options.chunks == 0)
+        plan->options.chunks = 1;
 
     int code = check_options(&plan->options, err);
     if (code == 0)
         code = set_mesh(plan, err);
     if (code == 0)
-        code = ct_model_build_forward(&model, &step_spec, options->micro_rows, err);
+        code = build_models(plan, spec, &models, err);
     if (code == 0)
-        code = ct_model_build_forward(&eval_model, &eval_spec, plan->options.eval_rows, err);
-    if (code == 0)
-        code = ct_plan_slice(plan, &model, false, err);
-    if (code == 0)
-        code = ct_plan_slice(plan, &eval_model, true, err);
-    if (code == 0)
-        code = ct_model_build_backward(&model, err);
-    if (code == 0 && ct_dtype_is_narrow(options->compute))
-        code = ct_plan_precision(&model, &plan->options, err);
-    if (code == 0 && ct_dtype_is_narrow(options->compute))
-        code = ct_plan_precision(&eval_model, &plan->options, err);
-    if (code == 0 && options->recompute != CT_PLAN_RECOMPUTE_NONE)
-        code = ct_plan_recompute(&model, &plan->options, err);
-    if (code == 0 && options->offload)
-        code = ct_plan_offload(&model, err);
-    if (code == 0)
-        code = run_passes(plan, &model, &eval_model, err);
-    ct_model_deinit(&model);
-    ct_model_deinit(&eval_model);
+        code = run_passes(plan, &models, err);
+    ct_model_deinit(&models.train);
+    ct_model_deinit(&models.eval);
     return code;
 }
 

@@ -48,6 +48,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "collectives/plan/mesh.h"
+#include "collectives/plan/schedule.h"
 #include "graph/model.h"
 #include "graph/program.h"
 
@@ -122,14 +123,16 @@ struct ct_plan_options {
     int world;
     int rank;                 /* whose list it is; matters when ranks hold different things */
     enum ct_plan_shard shard; /* NONE is taken where one rank would hold everything anyway */
-    int replicas;       /* copies of what is sharded, each held by consecutive ranks; 0 is 1 */
-    int tensor;         /* ranks that compute each layer together; 0 is 1 */
-    bool sequence;      /* tensor: what lies between the layers is cut by tokens */
-    int stages;         /* ranks that hold the layers one behind the other; 0 is 1 */
-    int prefetch;       /* GRAD, FULL: a unit is asked for this many units ahead of its use */
-    int64_t micro_rows; /* rows that a rank runs at a time */
-    int accumulation;   /* micro-batches a rank runs in a step */
-    int64_t eval_rows;  /* rows of one evaluation call; 0 takes micro_rows */
+    int replicas;  /* copies of what is sharded, each held by consecutive ranks; 0 is 1 */
+    int tensor;    /* ranks that compute each layer together; 0 is 1 */
+    bool sequence; /* tensor: what lies between the layers is cut by tokens */
+    int stages;    /* ranks that hold the layers one behind the other; 0 is 1 */
+    int chunks;    /* runs of layers that a stage holds, with interleaving; 0 is 1 */
+    enum ct_plan_order order; /* of micro-batches in a pipeline */
+    int prefetch;             /* GRAD, FULL: a unit is asked for this many units ahead of its use */
+    int64_t micro_rows;       /* rows that a rank runs at a time */
+    int accumulation;         /* micro-batches a rank runs in a step */
+    int64_t eval_rows;        /* rows of one evaluation call; 0 takes micro_rows */
     size_t bucket_bytes;
     size_t first_bucket_bytes;
     bool overlap; /* reduce beside the backward pass (several buckets); false: between its ops */
@@ -195,7 +198,7 @@ struct ct_plan_run {
     bool decays;
 };
 
-enum { CT_PLAN_WHOLE = -1 };
+enum { CT_PLAN_WHOLE = -1, CT_PLAN_ELSEWHERE = -2, CT_PLAN_NO_STAGE = -1 };
 
 /* How a tensor is shared out over the slices of the mesh: its elements as [repeat, size, inner], of
  * which a slice holds [repeat, each, inner], the `each` = ceil(size / slices) behind slice * each;
@@ -224,8 +227,12 @@ struct ct_plan_tensor {
     struct ct_shape shape; /* as people know it; held_shape is what a slice holds of it */
     struct ct_shape held_shape;
     struct ct_plan_split split;
+    bool learns;       /* no buffer, and not frozen */
+    int stage, twin;   /* of the pipeline: who holds it; a second one with a tied copy, or
+                          CT_PLAN_NO_STAGE */
     int range;         /* of the parameters (0), of the first, second ... moments; CT_PLAN_WHOLE:
-                          a frozen parameter or a buffer, which every rank holds */
+                          a frozen parameter or a buffer, which every rank of its stage holds;
+                          CT_PLAN_ELSEWHERE: this rank's stage does not hold it */
     size_t flat_bytes; /* its place in that range; of a frozen one among the parameters, of a buffer
                           among the buffers */
     size_t offset_bytes; /* in the arena of a rank that holds the range whole; of what is WHOLE in
@@ -284,6 +291,12 @@ void ct_plan_deinit(struct ct_plan *plan);
  *   - parameters that the update changed in part are gathered before the list ends. */
 int ct_plan_verify(const struct ct_plan *plan, const struct ct_plan_list *list,
                    struct ct_error *err);
+
+/* The verifier of a world: plays the steps, or the evaluations, of all its ranks together, where no
+ * message is buffered and a collective ends when all its members are there. 0, or CT_EBUG with the
+ * rank and the op that would wait for ever, or with the members that do not do the same. */
+int ct_plan_verify_world(const struct ct_plan *plans, int world, bool evaluation,
+                         struct ct_error *err);
 
 /* Where values of CT_VALUE_HOST lie: these places mean so much of the host's memory, and no arena
  * reaches them. */

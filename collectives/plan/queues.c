@@ -37,10 +37,10 @@ bool ct_plan_conflict(const struct ct_plan_list *list, const struct ct_program_o
     return writes_into(list, a, b) || writes_into(list, b, a);
 }
 
-/* Slices wait for each other between the layers; a group is one queue's alone. */
-static bool goes_beside(const struct ct_plan *plan, const struct ct_program_op *op)
+/* Slices and stages wait for each other between the layers. */
+static bool goes_beside(const struct ct_program_op *op)
 {
-    return ct_op_is_comm(op->kind) && !ct_mesh_same(&plan->mesh, op->axis, CT_AXIS_TENSOR);
+    return ct_op_is_comm(op->kind) && op->axis != CT_AXIS_TENSOR && op->axis != CT_AXIS_STAGE;
 }
 
 int ct_plan_queue(const struct ct_plan *plan, struct ct_plan_list *list, struct ct_error *err)
@@ -56,7 +56,7 @@ int ct_plan_queue(const struct ct_plan *plan, struct ct_plan_list *list, struct 
         return ct_error_set(err, CT_ENOMEM, "no memory to queue %d ops", count);
     for (int i = 0; i < count; i++) {
         const struct ct_program_op *op = &program->ops[i];
-        bool comm = beside && goes_beside(plan, op);
+        bool comm = beside && goes_beside(op);
         int queue = comm ? CT_QUEUE_COMM : CT_QUEUE_COMPUTE;
         int other = comm ? CT_QUEUE_COMPUTE : CT_QUEUE_COMM;
         int position = queued[other];

@@ -7,6 +7,7 @@
  * and one that reads what a repeatable op gave first gets that op's copy, and the copies of what
  * that reads. Copies draw the same masks (philox), so no bit changes; the memory pass sees shorter
  * lives. */
+#include "collectives/plan/cut.h"
 #include "collectives/plan/passes.h"
 
 #include "base/assert.h"
@@ -117,6 +118,13 @@ static void choose_blocks(struct recomputer *r, int every)
     }
 }
 
+/* What goes from one part of a pipeline to the next is kept by both. */
+static void keep_carried(struct recomputer *r, const struct ct_cut *cut)
+{
+    for (int part = 1; cut != NULL && part < cut->parts; part++)
+        r->repeats[r->writer[cut->carried[part]]] = false;
+}
+
 static void choose(struct recomputer *r, const struct ct_plan_options *options)
 {
     if (options->recompute == CT_PLAN_RECOMPUTE_BLOCK)
@@ -177,8 +185,8 @@ static int emit_backward(struct recomputer *r)
     return 0;
 }
 
-int ct_plan_recompute(struct ct_model *model, const struct ct_plan_options *options,
-                      struct ct_error *err)
+int ct_plan_recompute(struct ct_model *model, const struct ct_cut *cut,
+                      const struct ct_plan_options *options, struct ct_error *err)
 {
     struct ct_program *program = &model->program;
     size_t values = (size_t)program->value_count;
@@ -195,6 +203,7 @@ int ct_plan_recompute(struct ct_model *model, const struct ct_plan_options *opti
     if (r.writer != NULL && r.last != NULL && r.copy != NULL && r.repeats != NULL) {
         find_uses(&r);
         choose(&r, options);
+        keep_carried(&r, cut);
         code = emit_backward(&r);
     }
     free(r.writer);

@@ -327,7 +327,7 @@ static void fill_gaps(struct sharder *s, int bucket, int whole)
 
     for (int i = b->last_param; i >= b->first_param - 1; i--) {
         bool behind = i < b->first_param; /* of the last tensor */
-        if (!behind && s->plan->tensors[i].range == CT_PLAN_WHOLE)
+        if (!behind && s->plan->tensors[i].range < 0)
             continue;
         size_t begin = behind ? b->bytes : s->plan->tensors[i].flat_bytes - b->offset_bytes;
         if (begin > end) {

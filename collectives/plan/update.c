@@ -154,7 +154,8 @@ static void update_average(struct ct_plan *plan, const struct ct_plan_flats *fla
 }
 
 /* Add the squares of gradients to the sum: of those that slices hold in parts, or of those that all
- * hold. They lie in runs; the bytes between them are zero. */
+ * hold. They lie in runs; the bytes between them are zero. Of what two stages hold the first one's
+ * counts. */
 static bool add_squares(struct ct_plan *plan, int grads, bool parts, bool started)
 {
     struct ct_program *program = &plan->step.program;
@@ -162,9 +163,9 @@ static bool add_squares(struct ct_plan *plan, int grads, bool parts, bool starte
 
     for (int i = plan->param_count - 1; i >= -1; i--) {
         const struct ct_plan_tensor *t = i < 0 ? NULL : &plan->tensors[i];
-        if (t != NULL && t->range == CT_PLAN_WHOLE)
+        if (t != NULL && t->range < 0)
             continue;
-        bool wanted = t != NULL && (t->split.size != 0) == parts;
+        bool wanted = t != NULL && (t->split.size != 0) == parts && t->twin != plan->place.stage;
         size_t begin = t == NULL ? plan->flat_bytes : t->flat_bytes;
         if (run.bytes > 0 && !wanted) {
             struct ct_program_op sumsq = ct_program_op(CT_OP_SUMSQ);
@@ -187,6 +188,7 @@ static bool add_squares(struct ct_plan *plan, int grads, bool parts, bool starte
 static void emit_norm(struct ct_plan *plan, const struct ct_plan_flats *flats)
 {
     struct ct_program_op sum = ct_program_op(CT_OP_ALL_REDUCE), scale = ct_program_op(CT_OP_SCALE);
+    struct ct_program_op none = ct_program_op(CT_OP_FILL);
     int sumsq = plan->step.io.sumsq;
 
     bool shared = add_squares(plan, flats->grads, false, false);
@@ -194,7 +196,10 @@ static void emit_norm(struct ct_plan *plan, const struct ct_plan_flats *flats)
     scale.attr.alpha = plan->place.slice == 0 ? 1 : 0;
     if (shared && plan->mesh.tensor > 1)
         ct_program_emit(&plan->step.program, scale);
-    (void)add_squares(plan, flats->grads, true, shared);
+    if (!add_squares(plan, flats->grads, true, shared)) {
+        none.out[0] = sumsq;
+        ct_program_emit(&plan->step.program, none);
+    }
     sum.in[0] = sum.out[0] = sumsq;
     sum.axis = CT_AXIS_COPY;
     if (!ct_plan_holds_all(plan))

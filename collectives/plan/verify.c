@@ -121,7 +121,7 @@ static void paint_start(struct verifier *v)
         for (int p = 0; p < v->plan->param_count; p++) {
             const struct ct_plan_tensor *tensor = &v->plan->tensors[p];
             size_t begin = range.begin + tensor->flat_bytes;
-            if (tensor->range == CT_PLAN_WHOLE)
+            if (tensor->range < 0)
                 continue;
             paint(v, (struct ct_range){begin, begin + tensor->held_bytes}, CT_NONE, 0);
         }

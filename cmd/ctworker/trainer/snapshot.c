@@ -33,7 +33,7 @@ static void describe_average(struct ct_snapshot *snapshot, const struct ct_plan 
 
     for (size_t i = 0; i < model_count(plan); i++) {
         tensors[i] = snapshot->tensors[i];
-        if (plan->tensors[i].range != CT_PLAN_WHOLE)
+        if (plan->tensors[i].learns)
             tensors[i].data = (average++)->data;
     }
     snapshot->files[snapshot->file_count++] =
@@ -77,7 +77,7 @@ void ct_snapshot_start_average(struct ct_snapshot *snapshot, const struct ct_pla
     const struct ct_st_tensor *average = snapshot->tensors + plan->tensor_count;
 
     for (int i = 0; i < plan->param_count; i++)
-        if (plan->tensors[i].range != CT_PLAN_WHOLE)
+        if (plan->tensors[i].learns)
             memcpy(average[i].data, snapshot->tensors[i].data, plan->tensors[i].bytes);
 }
 

@@ -41,7 +41,7 @@ static const char *operand(const struct ct_program *program, const struct ct_pro
             program->values[program->values[op->in[i]].root].kind == CT_VALUE_PARAM)
             return program->values[op->in[i]].name;
     }
-    return program->values[op->out[0]].name;
+    return program->values[op->out[0] != CT_NONE ? op->out[0] : op->in[0]].name;
 }
 
 static void put_op(struct ct_worker *worker, int i, const struct ct_exec_event *event)

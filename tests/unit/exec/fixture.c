@@ -161,7 +161,7 @@ static void keep_results(struct run *run, struct rig *rig, int rank)
     }
     bool whole = ct_plan_holds_all(plan);
     for (int i = 0; i < plan->param_count && whole; i++) {
-        if (plan->tensors[i].range == CT_PLAN_WHOLE)
+        if (plan->tensors[i].range < 0)
             memset(tensors.data[i], 0, plan->tensors[i].bytes);
         else
             ct_exec_read_grad(rig->exec, i, tensors.data[i]);
@@ -207,7 +207,7 @@ static void train(struct run *run, struct ct_job *job, struct ct_group *group, i
         struct ct_exec_result result;
         struct ct_error err = {0};
         fill_rows(&run->spec, step * global + first, mine, x, labels);
-        if (run->poisoned == step + 1 && rank == o->world - 1)
+        if (run->poisoned == step + 1 && first + mine == global)
             ((float *)x)[0] = NAN;
         for (int64_t i = 0; i < mine * each; i++)
             if (first + i / each >= global - run->masked)

@@ -17,20 +17,21 @@ struct run {
     uint64_t seed;
     double lr;
     int steps;
-    int64_t masked;              /* the last samples of each global batch that do not count */
-    double scale;                /* of the loss, in f16 */
-    int poisoned;                /* the step, from 1, in which a feature of the last rank is NaN */
-    bool symmetric;              /* the arena is the job's memory, as a trainer has it */
+    int64_t masked; /* the last samples of each global batch that do not count */
+    double scale;   /* of the loss, in f16 */
+    int poisoned;   /* the step, from 1, in which a feature of the last samples is NaN */
+    bool symmetric; /* the arena is the job's memory, as a trainer has it */
     struct ct_exec_options exec; /* device, group and job are filled in; of rank 0 only */
 
     /* What came out; run_deinit frees it. */
     double losses[FIXTURE_MAX_STEPS];
     int64_t correct[FIXTURE_MAX_STEPS];
     double norms[FIXTURE_MAX_STEPS];
-    int skipped[FIXTURE_MAX_WORLD];      /* steps that each rank left out */
-    uint64_t digests[FIXTURE_MAX_WORLD]; /* of each rank, at the end; of rank 0 when sharded */
+    int skipped[FIXTURE_MAX_WORLD]; /* steps that each rank left out */
+    uint64_t
+        digests[FIXTURE_MAX_WORLD]; /* of each rank, at the end; of rank 0 when ranks hold parts */
     double *grads; /* rank 0: all gradients of the last step, in f64, one parameter after the other;
-                      NULL when sharded */
+                      NULL when ranks hold parts */
     double *state; /* rank 0: all tensors at the end */
     int64_t grad_count, state_count;
     struct ct_exec_event *trace; /* rank 0, when exec.trace is set */
