@@ -23,6 +23,12 @@ static const struct {
 #undef CT_TUNABLE
 };
 
+static const struct ct_table_line defaults[] = {
+#define CT_DEFAULT(backend, ranks, name, value) {backend, ranks, CT_SIZE_##name, value},
+#include "defaults.def"
+#undef CT_DEFAULT
+};
+
 const char *ct_tunable_name(enum ct_tunable size)
 {
     return sizes[size].name;
@@ -71,17 +77,22 @@ static bool is_nearer(int mine, int best, int ranks)
     return mine <= ranks ? mine > best : mine < best;
 }
 
-const struct ct_table_line *ct_table_find(const struct ct_table *table, const char *backend,
-                                          int ranks, enum ct_tunable size)
+static const struct ct_table_line *find(const struct ct_table_line *lines, size_t count,
+                                        const char *backend, int ranks, enum ct_tunable size)
 {
     const struct ct_table_line *best = NULL;
 
-    for (const struct ct_table_line *line = table->lines; line < table->lines + table->count;
-         line++)
+    for (const struct ct_table_line *line = lines; line < lines + count; line++)
         if (line->size == size && strcmp(line->backend, backend) == 0 &&
             (best == NULL || is_nearer(line->ranks, best->ranks, ranks)))
             best = line;
     return best;
+}
+
+const struct ct_table_line *ct_table_find(const struct ct_table *table, const char *backend,
+                                          int ranks, enum ct_tunable size)
+{
+    return find(table->lines, (size_t)table->count, backend, ranks, size);
 }
 
 struct ct_tuning ct_table_tuning(const struct ct_table *table, const char *backend, int ranks,
@@ -90,11 +101,14 @@ struct ct_tuning ct_table_tuning(const struct ct_table *table, const char *backe
     struct ct_tuning tuning = *given;
 
     for (int i = 0; i < CT_TUNABLES; i++) {
-        size_t *value = ct_tuning_at(&tuning, (enum ct_tunable)i);
-        const struct ct_table_line *line =
-            *value == 0 ? ct_table_find(table, backend, ranks, (enum ct_tunable)i) : NULL;
+        enum ct_tunable size = (enum ct_tunable)i;
+        size_t *value = ct_tuning_at(&tuning, size);
+        const struct ct_table_line *line = ct_table_find(table, backend, ranks, size);
 
-        *value = line != NULL ? line->value : *value;
+        if (line == NULL)
+            line = find(defaults, CT_COUNT(defaults), backend, ranks, size);
+        if (*value == 0 && line != NULL)
+            *value = line->value;
     }
     return ct_tuning_complete(&tuning);
 }

@@ -64,7 +64,7 @@ bool ct_table_set(struct ct_table *table, const struct ct_table_line *line);
 const struct ct_table_line *ct_table_find(const struct ct_table *table, const char *backend,
                                           int ranks, enum ct_tunable size);
 
-/* Each size: as given, or else of the table, or else of select.def. */
+/* Each size: as given, or else of the table, or else of defaults.def, or else of select.def. */
 struct ct_tuning ct_table_tuning(const struct ct_table *table, const char *backend, int ranks,
                                  const struct ct_tuning *given);
 

@@ -61,10 +61,25 @@ Test(tuning, what_was_not_measured_keeps_its_default)
 
     cr_assert_eq(tuning.tcp_flat_bytes, 77); /* a caller's own comes first */
     cr_assert_eq(tuning.local_flat_bytes, 4096);
-    tuning = ct_table_tuning(&table, "tcp", 2, &(struct ct_tuning){0});
+    tuning = ct_table_tuning(&table, "mpi", 2, &(struct ct_tuning){0});
     cr_assert_eq(tuning.tcp_flat_bytes, 16384); /* measured on ucx alone */
     tuning = ct_table_tuning(&empty, "shm", 2, &(struct ct_tuning){0});
     cr_assert_eq(tuning.local_flat_bytes, 4096);
+}
+
+/* defaults.def */
+Test(tuning, a_backend_may_have_defaults_of_its_own)
+{
+    struct ct_table empty = {0},
+                    table = parse("version 1\nmachine x\nucx 2 tcp_block_bytes 1KiB\n", "x");
+    const struct ct_tuning none = {0}, given = {.tcp_block_bytes = 77};
+
+    cr_assert_eq(ct_table_tuning(&empty, "ucx", 5, &none).tcp_block_bytes, 128 << 10);
+    cr_assert_eq(ct_table_tuning(&empty, "tcp", 5, &none).tcp_block_bytes, 512 << 10);
+    cr_assert_eq(ct_table_tuning(&empty, "tcp", 2, &none).tcp_flat_bytes, 128 << 10);
+    cr_assert_eq(ct_table_tuning(&empty, "tcp", 3, &none).tcp_flat_bytes, 16 << 10);
+    cr_assert_eq(ct_table_tuning(&table, "ucx", 5, &none).tcp_block_bytes, 1024);
+    cr_assert_eq(ct_table_tuning(&table, "ucx", 5, &given).tcp_block_bytes, 77);
 }
 
 Test(tuning, each_machine_has_its_own)
