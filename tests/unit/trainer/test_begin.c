@@ -59,6 +59,24 @@ Test(begin, parameters_are_those_of_the_file_on_every_rank)
     }
 }
 
+Test(begin, ranks_that_hold_parts_begin_alike)
+{
+    struct training first = {.world = 1, .options = {"--checkpoint.dir=first"}};
+    char option[PATH_MAX + 64];
+
+    (void)harness_train(&first);
+    (void)snprintf(option, sizeof option, "--model.init_from=%s", first.checkpoint);
+    struct training whole = {.world = 2, .options = {option, "--optim.clip=0"}};
+    struct training parts = {
+        .world = 2,
+        .options = {option, "--optim.clip=0", "--parallel.strategy=fsdp", "--checkpoint.dir=p"}};
+    struct training other = {.world = 2, .options = {"--optim.clip=0", "--checkpoint.dir=o"}};
+    uint64_t bits = harness_train(&whole);
+
+    cr_assert_eq(harness_train(&parts), bits);
+    cr_assert_neq(harness_train(&other), bits, "from the seed");
+}
+
 Test(begin, a_checkpoint_of_the_run_goes_before)
 {
     struct training first = {.world = 1, .options = {"--checkpoint.dir=same"}};
