@@ -6,7 +6,7 @@
 
 #include "base/assert.h"
 #include "base/fs.h"
-#include "base/json.h"
+#include "train/hub.h"
 #include "train/weights.h"
 #include "trained.h"
 #include "words.h"
@@ -80,43 +80,26 @@ static uint64_t vocabulary_of(const struct export *e)
     return entry != NULL ? entry->tensor.shape[0] : 0;
 }
 
-/* config.json as GPT2Config reads it. */
-static void print_config(const struct export *e, struct ct_buf *to)
+static struct ct_hub_gpt2 hub_of(const struct export *e)
 {
     const struct ct_gpt_spec *gpt = &e->trained.spec.gpt;
-    const struct {
-        const char *key;
-        double value;
-    } numbers[] = {
-        {"vocab_size", (double)vocabulary_of(e)},
-        {"n_positions", (double)gpt->context},
-        {"n_ctx", (double)gpt->context},
-        {"n_embd", (double)gpt->width},
-        {"n_layer", (double)gpt->layers},
-        {"n_head", (double)gpt->heads},
-        {"n_inner", (double)(gpt->inner != 0 ? gpt->inner : 4 * gpt->width)},
-        {"layer_norm_epsilon", 1e-5},
-        {"embd_pdrop", gpt->dropout},
-        {"resid_pdrop", gpt->dropout},
-        {"attn_pdrop", 0},
-    };
 
-    (void)ct_buf_puts(to, "{\n  \"model_type\": \"gpt2\",\n"
-                          "  \"architectures\": [\"GPT2LMHeadModel\"],\n"
-                          "  \"activation_function\": \"gelu_new\",\n");
-    for (size_t i = 0; i < CT_COUNT(numbers); i++) {
-        (void)ct_buf_printf(to, "  \"%s\": ", numbers[i].key);
-        ct_json_number(to, numbers[i].value);
-        (void)ct_buf_puts(to, ",\n");
-    }
-    (void)ct_buf_printf(to, "  \"tie_word_embeddings\": %s\n}\n", gpt->untied ? "false" : "true");
+    return (struct ct_hub_gpt2){.vocabulary = (int64_t)vocabulary_of(e),
+                                .context = gpt->context,
+                                .width = gpt->width,
+                                .layers = gpt->layers,
+                                .heads = gpt->heads,
+                                .inner = gpt->inner,
+                                .eps = gpt->eps == 0 ? 1e-5 : gpt->eps,
+                                .dropout = gpt->dropout,
+                                .untied = gpt->untied};
 }
 
 static int write_folder(const struct export *e, const char *folder, struct ct_error *err)
 {
     int dtype = ct_dtype_find(e->stored);
+    const struct ct_hub_gpt2 hub = hub_of(e);
     char path[PATH_MAX];
-    struct ct_buf text;
 
     if (dtype < 0)
         return ct_error_set(err, CT_EUSAGE, "--dtype \"%s\": it is f32, bf16 or f16", e->stored);
@@ -129,12 +112,8 @@ static int write_folder(const struct export *e, const char *folder, struct ct_er
     code = ct_weights_save(path, e->tensors, e->table.count, (enum ct_dtype)dtype, err);
     if (code != 0)
         return code;
-    ct_buf_init(&text, 0);
-    print_config(e, &text);
     (void)snprintf(path, sizeof path, "%s/config.json", folder);
-    code = ct_fs_replace(path, ct_buf_str(&text), text.size, err);
-    ct_buf_deinit(&text);
-    return code;
+    return ct_hub_write(path, &hub, err);
 }
 
 static int export_weights(struct export *e, const char *const places[2], struct ct_error *err)

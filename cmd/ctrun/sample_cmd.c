@@ -54,14 +54,15 @@ static int make_tokenizer(struct sample *s, struct ct_error *err)
 {
     const struct ct_config *cfg = &s->trained.cfg;
     const struct ct_config_source *source = &cfg->data.train;
-    bool text = strcmp(ct_config_word(cfg, &source->format), "text") == 0;
-    const struct ct_data_spec spec = {
-        .path = source->path,
-        .tokenizer = s->merges[0] != '\0' ? "gpt2" : ct_config_word(cfg, &source->tokenizer),
-        .merges = s->merges[0] != '\0' ? s->merges : source->merges,
-    };
+    struct ct_data_spec spec = {.tokenizer = "gpt2",
+                                .merges = s->merges[0] != '\0' ? s->merges : s->trained.merges};
 
-    if (!text && s->merges[0] == '\0')
+    if (spec.merges[0] == '\0' && !s->trained.hub &&
+        strcmp(ct_config_word(cfg, &source->format), "text") == 0)
+        spec = (struct ct_data_spec){.path = source->path,
+                                     .tokenizer = ct_config_word(cfg, &source->tokenizer),
+                                     .merges = source->merges};
+    else if (spec.merges[0] == '\0')
         return ct_error_set(err, CT_EUSAGE,
                             "the model was trained on ids of tokens: name GPT-2's vocab.bpe with "
                             "--merges to have them as text");
@@ -238,9 +239,11 @@ static void watch_signals(void)
 
 static int help(const struct ct_word *words, size_t count, FILE *to)
 {
-    (void)fputs("usage: ctrun sample RUN | CHECKPOINT | train.yaml [OPTIONS]\n"
-                "Write text by a trained GPT: the prompt and what follows it.\n\n",
-                to);
+    (void)fputs(
+        "usage: ctrun sample RUN | CHECKPOINT | train.yaml | FOLDER [OPTIONS]\n"
+        "Write text by a trained GPT: the prompt and what follows it. FOLDER is a GPT-2 of\n"
+        "Hugging Face's: config.json, model.safetensors and merges.txt.\n\n",
+        to);
     ct_words_help(words, count, to);
     return fflush(to) == 0 ? 0 : ct_exit_status(CT_EIO);
 }

@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "recipe/recipe.h"
 #include "train/checkpoint.h"
+#include "train/hub.h"
 #include "train/weights.h"
 
 #include <stdio.h>
@@ -127,6 +128,32 @@ static int read_spec(struct ct_trained *trained, struct ct_error *err)
     return ct_recipe_model(&trained->spec, cfg, NULL, &trained->arena, err);
 }
 
+/* A folder as Hugging Face's transformers keeps a GPT-2; `file` is its config.json. */
+static int read_hub(struct ct_trained *trained, const char *path, const char *file,
+                    struct ct_error *err)
+{
+    struct ct_hub_gpt2 hub;
+    int code = ct_hub_read(file, &hub, err);
+
+    if (code != 0)
+        return code;
+    trained->hub = true;
+    trained->spec = (struct ct_model_spec){.type = CT_MODEL_GPT,
+                                           .dtype = CT_F32,
+                                           .gpt = {.vocabulary = hub.vocabulary,
+                                                   .context = hub.context,
+                                                   .layers = hub.layers,
+                                                   .heads = hub.heads,
+                                                   .width = hub.width,
+                                                   .inner = hub.inner,
+                                                   .untied = hub.untied,
+                                                   .eps = hub.eps,
+                                                   .dropout = hub.dropout}};
+    if (!holds(path, "merges.txt", trained->merges) && !holds(path, "vocab.bpe", trained->merges))
+        trained->merges[0] = '\0';
+    return ct_weights_path(path, trained->weights, err);
+}
+
 /* What kind of thing `path` is. */
 enum kind { RUN, CHECKPOINT, CHECKPOINTS, WEIGHTS };
 
@@ -170,6 +197,8 @@ int ct_trained_open(struct ct_trained *ret, const char *path, const char *config
     ct_arena_init(&ret->arena, ARENA_BYTES);
     if (access(path, R_OK) != 0)
         return ct_error_set(err, CT_ENOINPUT, "%s: there is no such run, checkpoint or file", path);
+    if (config[0] == '\0' && holds(path, "config.json", file))
+        return read_hub(ret, path, file, err);
     if (!ct_str_copy(file, sizeof file, config[0] != '\0' ? config : path))
         return ct_error_set(err, CT_ENOINPUT, "%.64s...: the path is too long", file);
     if (config[0] == '\0' && ct_ends_with(path, ".safetensors")) {

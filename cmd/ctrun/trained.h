@@ -5,6 +5,7 @@
  *     ctrun sample runs/novel/checkpoints          a folder of checkpoints: its newest
  *     ctrun sample .../checkpoints/step_00001000   a checkpoint
  *     ctrun sample configs/novel.yaml              a configuration: as the run's folder
+ *     ctrun sample gpt2                            a GPT-2 of Hugging Face's: config.json in it
  *
  * A checkpoint's configuration is the config.yaml beside it or in a folder above, unless it is
  * named. Where there is no checkpoint the weights are those of model.init_from. */
@@ -15,9 +16,12 @@
 #include "graph/model.h"
 
 #include <limits.h>
+#include <stdbool.h>
 
 struct ct_trained {
-    struct ct_config cfg;
+    bool hub;                  /* a model of Hugging Face's: cfg is empty */
+    struct ct_config cfg;      /* of the training */
+    char merges[PATH_MAX];     /* of GPT-2's tokenizer, where they lie beside the weights; or "" */
     char weights[PATH_MAX];    /* a safetensors file */
     struct ct_model_spec spec; /* a gpt; its vocabulary may be 0: as many as there are tokens */
     struct ct_arena arena;     /* what `spec` points to */

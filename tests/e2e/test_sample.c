@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 TestSuite(sample, .init = e2e_enter, .fini = e2e_leave, .timeout = 120);
 
@@ -64,6 +65,9 @@ Test(sample, a_run_its_checkpoint_and_its_export_write_the_same_text)
     e2e_said(&run, "hub: 28 tensors of run/checkpoints/step_00000004/model.safetensors as f32");
     proc_free(&run);
     cr_assert(strstr(e2e_read("hub/config.json"), "\"n_embd\": 16,\n") != NULL);
+    cr_assert_eq(e2e_run(&run, "sample", "hub", NULL), 2, "%s", ct_buf_str(&run.text));
+    e2e_said(&run, "name GPT-2's vocab.bpe with --merges");
+    proc_free(&run);
     cr_assert_eq(e2e_run(&run, "sample", "hub", "--config", "run/config.yaml", "--prompt=Call me",
                          "--tokens=40", "--temperature=0", NULL),
                  0);
@@ -79,6 +83,7 @@ Test(sample, a_run_its_checkpoint_and_its_export_write_the_same_text)
 Test(sample, gpt2s_configuration_trains_on_its_tokens_and_writes_them)
 {
     struct proc run;
+    char text[4096];
 
     cr_assert_eq(e2e_run(&run, "--nproc_per_node=2", e2e_in_root("configs/gpt2_124m.yaml"),
                          "--model.layers=1", "--model.heads=1", "--model.width=8",
@@ -93,6 +98,17 @@ Test(sample, gpt2s_configuration_trains_on_its_tokens_and_writes_them)
     cr_assert_eq(strncmp(ct_buf_str(&run.text), "Ahab’s whale, 1851", 20), 0, "%s",
                  ct_buf_str(&run.text));
     cr_assert_gt(run.text.size, 20 + 30, "a token is a byte or more");
+    (void)snprintf(text, sizeof text, "%s", ct_buf_str(&run.text));
+    proc_free(&run);
+    /* What was exported needs no configuration, and a folder of the hub brings its merges. */
+    cr_assert_eq(e2e_run(&run, "export", "runs/gpt2_124m", "hub", NULL), 0, "%s",
+                 ct_buf_str(&run.text));
+    proc_free(&run);
+    cr_assert_eq(symlink(e2e_in_root("configs/data/gpt2.bpe.gz"), "hub/merges.txt"), 0);
+    cr_assert_eq(e2e_run(&run, "sample", "hub", "--prompt=Ahab’s whale, 1851", "--tokens=30",
+                         "--top_p=0.9", NULL),
+                 0, "%s", ct_buf_str(&run.text));
+    cr_assert_str_eq(ct_buf_str(&run.text), text);
     proc_free(&run);
 }
 
