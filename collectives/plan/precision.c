@@ -122,6 +122,8 @@ static void convert(struct precision *p, struct ct_program_op op)
     bool narrow = runs_narrow(p, &op);
     struct ct_operands operands;
 
+    for (int i = 0; i < CT_OP_MAX_IN && ct_op_is_comm(op.kind); i++)
+        op.in[i] = in_type(p, op.in[i], false); /* slices add up in f32 */
     if (!ct_op_is_comm(op.kind)) {
         ct_op_operands((enum ct_op_kind)op.kind, &operands);
         for (int i = 0; i < operands.in_count; i++)

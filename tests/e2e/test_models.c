@@ -7,6 +7,7 @@
 
 #include <criterion/criterion.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -216,6 +217,59 @@ Test(models, a_model_that_cannot_be_built_is_refused_before_any_worker_starts)
         proc_free(&run);
         cr_assert_eq(e2e_run(&run, "config", config, NULL), 2);
         e2e_said(&run, rows[i].says);
+        proc_free(&run);
+    }
+}
+
+/* Sums over other workers round otherwise: the losses agree as far as f32 carries them. */
+static void expect_close(const struct losses *a, const struct losses *b)
+{
+    cr_assert_eq(a->count, b->count);
+    for (int i = 0; i < a->count; i++)
+        cr_assert_lt(fabs(a->at[i] - b->at[i]), 1e-4, "step %d: %.9g %.9g", i + 1, a->at[i],
+                     b->at[i]);
+    cr_assert_lt(fabs(a->held_out - b->held_out), 1e-4);
+}
+
+Test(models, workers_that_share_layers_learn_what_one_worker_learns)
+{
+    static const char *const alone[] = {"--train.steps=20", NULL};
+    static const char *const shared[] = {"--train.steps=20", "--parallel.tensor=2", NULL};
+    static const char *const both[] = {"--train.steps=20", "--parallel.tensor=2",
+                                       "--parallel.strategy=fsdp", NULL};
+    const char *config = e2e_in_root("configs/digits_mlp.yaml");
+    struct losses one, two, four;
+
+    train(config, "1", alone, &one);
+    train(config, "2", shared, &two);
+    train(config, "4", both, &four);
+    cr_assert_eq(one.count, 20);
+    expect_close(&two, &one);
+    expect_close(&four, &one);
+}
+
+Test(models, layers_that_workers_cannot_share_are_refused_with_the_numbers)
+{
+    static const struct {
+        const char *option, *text;
+    } bad[] = {
+        {"--model.hidden=[63]", "parallel.tensor is 2, must divide the 63 rows of layers.0.weight"},
+        {"--parallel.replicate=3", "parallel.replicate is 3"},
+    };
+
+    for (size_t i = 0; i < CT_COUNT(bad); i++) {
+        struct proc run;
+        const char *argv[] = {proc_program("ctrun"),
+                              "--nproc_per_node",
+                              "2",
+                              "--parallel.tensor=2",
+                              bad[i].option,
+                              "--checkpoint.dir=",
+                              e2e_in_root("configs/digits_mlp.yaml"),
+                              NULL};
+        cr_assert_eq(proc_run(&run, argv, NULL, 30), 2, "%s", ct_buf_str(&run.text));
+        cr_assert_not_null(strstr(ct_buf_str(&run.text), bad[i].text), "%s", ct_buf_str(&run.text));
+        cr_assert_null(strstr(ct_buf_str(&run.text), "[0:"), "a worker has started");
         proc_free(&run);
     }
 }
