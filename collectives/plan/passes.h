@@ -89,6 +89,9 @@ int ct_plan_shard(const struct ct_plan *plan, struct ct_plan_list *list, struct 
  * done that, of each bucket. */
 int ct_plan_reduce(struct ct_plan *plan, struct ct_error *err);
 
+/* wire: let the step's gradients be added up over the ranks in options->reduce_dtype. */
+int ct_plan_narrow_sums(struct ct_plan *plan, struct ct_error *err);
+
 /* memory: list->offset, peak_bytes and live_bytes. Parameters, states and gradients lie one behind
  * the other from 0 on, as the layout says; everything else behind plan->grads_bytes, by lifetime.
  */

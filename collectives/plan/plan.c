@@ -144,6 +144,8 @@ static int run_passes(struct ct_plan *plan, const struct models *models, struct 
         code = ct_plan_shard(plan, lists[i], err);
     if (code == 0)
         code = ct_plan_reduce(plan, err);
+    if (code == 0 && ct_dtype_is_narrow(plan->options.reduce_dtype))
+        code = ct_plan_narrow_sums(plan, err);
     for (size_t i = 0; i < CT_COUNT(lists) && code == 0; i++) {
         code = finish_list(plan, lists[i], err);
         plan->hash = talk_hash(&lists[i]->program, plan->hash);

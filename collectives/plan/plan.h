@@ -140,6 +140,8 @@ struct ct_plan_options {
     enum ct_dtype compute; /* of the models's products and activations: CT_F32 (also for a model of
                               F64: its own type), CT_BF16 or CT_F16; parameters, their gradients and
                               the optimizer's state stay as the model has them */
+    enum ct_dtype reduce_dtype; /* in which ranks add up their gradients: CT_F32 (the model's own
+                                   type), or a narrow one; not with CT_PLAN_INVARIANT */
     enum ct_plan_recompute recompute;
     int recompute_blocks; /* BLOCK: so many at a time; 0 is 1 */
     bool offload;         /* what waits for the backward pass does so in the host's memory */

@@ -117,14 +117,30 @@ static void change_type(struct precision *p, int value)
     v->bytes = (size_t)ct_shape_elements(v->shape) * ct_dtype_size(v->dtype);
 }
 
+/* What ranks say to each other has the type of what they say. */
+static void convert_talk(struct precision *p, struct ct_program_op *op)
+{
+    bool narrow = true;
+
+    for (int i = 0; i < CT_OP_MAX_IN; i++)
+        narrow = narrow && (op->in[i] == CT_NONE || is_narrow(p, op->in[i]));
+    for (int i = 0; i < CT_OP_MAX_OUT; i++)
+        narrow = narrow && (op->out[i] == CT_NONE || is_temporary(p->program, op->out[i]));
+    for (int i = 0; i < CT_OP_MAX_IN; i++)
+        op->in[i] = in_type(p, op->in[i], narrow);
+    for (int i = 0; i < CT_OP_MAX_OUT && narrow; i++)
+        if (op->out[i] != CT_NONE)
+            change_type(p, op->out[i]);
+}
+
 static void convert(struct precision *p, struct ct_program_op op)
 {
     bool narrow = runs_narrow(p, &op);
     struct ct_operands operands;
 
-    for (int i = 0; i < CT_OP_MAX_IN && ct_op_is_comm(op.kind); i++)
-        op.in[i] = in_type(p, op.in[i], false); /* slices add up in f32 */
-    if (!ct_op_is_comm(op.kind)) {
+    if (ct_op_is_comm(op.kind)) {
+        convert_talk(p, &op);
+    } else {
         ct_op_operands((enum ct_op_kind)op.kind, &operands);
         for (int i = 0; i < operands.in_count; i++)
             if (operands.in[i].dtype == CT_OPERAND_T || operands.in[i].dtype == CT_OPERAND_WIDE)

@@ -316,6 +316,18 @@ static int check_overlap(const struct verifier *v, int op)
     return 0;
 }
 
+/* What the bytes of `value` owe, taken together. */
+static int owed_by(const struct verifier *v, int value)
+{
+    struct ct_range range = ct_plan_range(v->list, value);
+    int debt = 0;
+
+    for (int i = segment_at(v, range.begin);
+         i < v->segment_count && v->segments[i].begin < range.end; i++)
+        debt |= v->segments[i].debt & ~PADDING;
+    return debt;
+}
+
 static void write(struct verifier *v, const struct ct_program_op *op, int value)
 {
     struct ct_range range = ct_plan_range(v->list, value);
@@ -325,6 +337,8 @@ static void write(struct verifier *v, const struct ct_program_op *op, int value)
         settle(v, range, axis_debt(op->axis));
     else if (op->kind == CT_OP_REDUCE_SCATTER)
         paint(v, range, root, v->plan->mesh.replicas > 1 ? OWES_REPLICAS : 0);
+    else if (op->kind == CT_OP_NARROW || op->kind == CT_OP_WIDEN) /* the same in another type */
+        paint(v, range, root, owed_by(v, op->in[0]));
     else
         paint(v, range, root, fresh_debt(v, op, value));
 }

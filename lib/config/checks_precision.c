@@ -25,6 +25,17 @@ static bool scale_of_other_bits(const struct ct_config *cfg, const void *member,
     return !is_power;
 }
 
+static bool invariant_in_16_bits(const struct ct_config *cfg, const void *member,
+                                 struct ct_buf *why)
+{
+    (void)ct_buf_puts(why,
+                      "is bf16, which rounds the gradients of each worker, so the bits are not "
+                      "those of other numbers of workers; set parallel.reduce to reproducible "
+                      "or fast");
+    return *(const enum ct_config_reduce_dtype *)member == CT_CONFIG_REDUCE_DTYPE_BF16 &&
+           cfg->parallel.reduce == CT_CONFIG_REDUCE_INVARIANT;
+}
+
 static bool folder_without_file(const struct ct_config *cfg, const void *member, struct ct_buf *why)
 {
     (void)ct_buf_puts(why, "is for activations in a file; set memory.offload to file, or leave it "
@@ -38,6 +49,7 @@ static bool folder_without_file(const struct ct_config *cfg, const void *member,
 static const struct ct_config_rule rules[] = {
     {AT(train.loss_scale), AT(train.precision), true, scale_without_f16},
     {AT(train.loss_scale), AT(train.loss_scale), true, scale_of_other_bits},
+    {AT(parallel.reduce_dtype), AT(parallel.reduce), true, invariant_in_16_bits},
     {AT(memory.offload_dir), AT(memory.offload), true, folder_without_file},
 };
 

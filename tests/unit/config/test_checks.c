@@ -58,6 +58,12 @@ static const struct {
     {MODEL DATA "memory: {offload: host, offload_dir: /var/tmp}\n",
      "a.yaml:3:38: memory.offload_dir is for activations in a file; set memory.offload to file, or "
      "leave it out\n"},
+    {MODEL DATA "parallel: {reduce: reproducible, reduce_dtype: bf16}\n", ""},
+    {MODEL DATA "parallel: {reduce: invariant, reduce_dtype: bf16}\n",
+     "a.yaml:3:45: parallel.reduce_dtype is bf16, which rounds the gradients of each worker, so "
+     "the "
+     "bits are not those of other numbers of workers; set parallel.reduce to reproducible or "
+     "fast\n"},
     {MODEL DATA "train: {precision: bf16, loss_scale: 1024}\n",
      "a.yaml:3:38: train.loss_scale scales the loss of a training in f16; set train.precision to "
      "f16, or leave it out\n"},

@@ -142,6 +142,74 @@ Test(precision, layouts_and_recomputation_change_no_bit)
     }
 }
 
+/* Linear layers, heads, vocabulary and loss cut over slices, in bf16. */
+Test(precision, slices_compute_in_16_bits_too)
+{
+    for (int sequence = 0; sequence < 2; sequence++) {
+        struct run whole = gpt_run(CT_BF16), run = gpt_run(CT_BF16);
+
+        run.options.world = run.options.tensor = 2;
+        run.options.sequence = sequence == 1;
+        whole.spec.gpt.dropout = run.spec.gpt.dropout = 0;
+        run_train(&whole);
+        run_train(&run);
+        for (int i = 0; i < run.steps; i++)
+            cr_assert_leq(fabs(run.losses[i] - whole.losses[i]), 0.02, "%g, not %g", run.losses[i],
+                          whole.losses[i]);
+        run_deinit(&whole);
+        run_deinit(&run);
+    }
+}
+
+static struct run wire_run(int world, enum ct_plan_shard shard, enum ct_dtype dtype)
+{
+    struct run run = mlp_run(CT_F32);
+
+    run.options.world = world;
+    run.options.accumulation = 1;
+    run.options.shard = shard;
+    run.options.replicas = world == 4 && shard != CT_PLAN_SHARD_NONE ? 2 : 1;
+    run.options.reduce = CT_PLAN_REPRODUCIBLE;
+    run.options.reduce_dtype = dtype;
+    run.options.optim = (struct ct_optim_spec){.type = CT_OPTIM_SGD};
+    run.lr = 1; /* the state tells of the gradients */
+    run.steps = 1;
+    return run;
+}
+
+/* The measured error of such a sum is 2 to 3e-3. */
+static void assert_rounded_sums(int world, enum ct_plan_shard shard)
+{
+    struct run start = wire_run(world, shard, CT_F32), wide = start;
+    struct run run = wire_run(world, shard, CT_BF16), in_line = run;
+
+    start.steps = 0;
+    in_line.options.overlap = false;
+    run_train(&start);
+    run_train(&wide);
+    run_train(&run);
+    run_train(&in_line);
+    assert_same_bits(&in_line, &run, "without overlap");
+    for (int64_t i = 0; i < run.state_count; i++) {
+        run.state[i] -= start.state[i];
+        wide.state[i] -= start.state[i];
+    }
+    double error = relative_l2(run.state, wide.state, run.state_count);
+    cr_assert(error > 1e-4 && error < 4e-3, "%g over %d ranks, shard %d", error, world, (int)shard);
+    run_deinit(&start);
+    run_deinit(&wide);
+    run_deinit(&run);
+    run_deinit(&in_line);
+}
+
+Test(precision, gradients_are_added_up_in_bf16_when_asked_for)
+{
+    for (int shard = CT_PLAN_SHARD_NONE; shard <= CT_PLAN_SHARD_FULL; shard++) {
+        assert_rounded_sums(2, (enum ct_plan_shard)shard);
+        assert_rounded_sums(4, (enum ct_plan_shard)shard);
+    }
+}
+
 /* A power of two is taken off again exactly, unless something is too large or too small for f16. */
 Test(precision, the_scale_of_the_loss_changes_no_step)
 {
@@ -226,6 +294,20 @@ Test(precision, weights_of_products_are_narrowed_once_a_step)
     build(&plan, &run);
     cr_assert_eq(count_narrowed(&plan), 4 * 2 + 1, "%d", count_narrowed(&plan));
     ct_plan_deinit(&plan);
+}
+
+Test(precision, sums_in_bf16_send_half_the_bytes)
+{
+    struct run wide = wire_run(2, CT_PLAN_SHARD_NONE, CT_F32);
+    struct run run = wire_run(2, CT_PLAN_SHARD_NONE, CT_BF16);
+    struct ct_plan a, b;
+
+    build(&a, &wide);
+    build(&b, &run);
+    double sums = 3 * sizeof(double); /* loss, count, wishes: they stay */
+    cr_assert_float_eq(ct_plan_wire_bytes(&b) - sums, (ct_plan_wire_bytes(&a) - sums) / 2, 0.5);
+    ct_plan_deinit(&a);
+    ct_plan_deinit(&b);
 }
 
 Test(precision, activations_take_half_the_memory)
