@@ -92,6 +92,21 @@ Test(models, the_novel_is_learned_alike_by_one_worker_and_by_two)
     expect_equal(&one, &two);
 }
 
+/* 98.6 % in f32, with a loss of 0.049. */
+Test(models, digits_are_learned_in_16_bits)
+{
+    static const char *const bf16[] = {"--train.precision=bf16", "--parallel.reduce_dtype=bf16",
+                                       NULL};
+    static const char *const f16[] = {"--train.precision=f16", "--memory.offload=file", NULL};
+    const char *config = e2e_in_root("configs/digits_mlp.yaml");
+    struct losses narrow, half;
+
+    train(config, "2", bf16, &narrow);
+    train(config, "2", f16, &half);
+    cr_assert_lt(narrow.held_out, 0.08, "%g", narrow.held_out);
+    cr_assert_lt(half.held_out, 0.08, "%g", half.held_out);
+}
+
 /* Synchronised batch norm: the statistics are those of the global batch, also of the last one that
  * is not full, and part of the checkpoint. */
 Test(models, batch_norm_is_the_same_on_any_number_of_workers_and_survives_a_stop)

@@ -142,6 +142,21 @@ Test(precision, layouts_and_recomputation_change_no_bit)
     }
 }
 
+/* Two stages in bf16: messages between them are narrow, the bits those of one. */
+Test(precision, stages_change_no_bit, .timeout = 20)
+{
+    struct run one = gpt_run(CT_BF16), run = gpt_run(CT_BF16);
+
+    one.options.accumulation = run.options.accumulation = 4;
+    run.options.world = run.options.stages = 2;
+    run_train(&one);
+    run_train(&run);
+    for (int i = 0; i < run.steps; i++)
+        cr_assert_eq(run.losses[i], one.losses[i]);
+    run_deinit(&one);
+    run_deinit(&run);
+}
+
 /* Linear layers, heads, vocabulary and loss cut over slices, in bf16. */
 Test(precision, slices_compute_in_16_bits_too)
 {
@@ -266,6 +281,25 @@ Test(precision, an_overflow_on_one_rank_leaves_out_the_step_on_all)
     overflow_on_one_rank(4, CT_PLAN_SHARD_NONE);
     overflow_on_one_rank(2, CT_PLAN_SHARD_OPTIM);
     overflow_on_one_rank(4, CT_PLAN_SHARD_FULL);
+}
+
+/* The scale's flag is the norm of all axes. */
+Test(precision, an_overflow_is_seen_by_all_slices_and_stages, .timeout = 20)
+{
+    for (int stages = 1; stages <= 2; stages++) {
+        struct run run = gpt_run(CT_F16);
+
+        run.options.world = 2;
+        run.options.stages = stages;
+        run.options.tensor = 3 - stages;
+        run.scale = 0x1p40;
+        run_train(&run);
+        for (int rank = 0; rank < 2; rank++)
+            cr_assert_eq(run.skipped[rank], run.steps);
+        for (int64_t i = 0; i < run.state_count; i++)
+            cr_assert(isfinite(run.state[i]));
+        run_deinit(&run);
+    }
 }
 
 static void build(struct ct_plan *plan, const struct run *run)
