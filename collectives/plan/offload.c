@@ -130,7 +130,7 @@ int ct_plan_offload(struct ct_model *model, struct ct_error *err)
                           .op_count = program->op_count,
                           .forward_count = model->forward_count,
                           .value_count = program->value_count,
-                          .lives = malloc(values * sizeof *o.lives)};
+                          .lives = calloc(values, sizeof *o.lives)};
     int code = CT_ENOMEM;
 
     if (ops != NULL && o.lives != NULL) {
