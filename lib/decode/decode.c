@@ -11,7 +11,8 @@ struct lane {
     struct ct_model model;
     int64_t tokens;
     struct ct_kernel_args *args; /* of each op */
-    void **memory;               /* of each root */
+    size_t *offset;              /* of each root in the arena */
+    char *arena;                 /* the decoder's */
 };
 
 enum { LANE_STRETCH, LANE_ONE, LANES };
@@ -37,9 +38,9 @@ static size_t aligned(size_t bytes)
     return (bytes + CT_DEVICE_ALIGN - 1) / CT_DEVICE_ALIGN * CT_DEVICE_ALIGN;
 }
 
-/* Offsets of a lane's roots as pointers from `base`; shared ones from 0 on, the others from `own`.
- * Returns the end. A value that no op touches (the loss, gradients) has no place. */
-static size_t place_lane(struct lane *lane, char *base, size_t own)
+/* Give a lane's roots their places: shared ones from 0 on, the others from `own`; returns the end.
+ */
+static size_t place_lane(struct lane *lane, size_t own)
 {
     const struct ct_program *program = &lane->model.program;
     size_t shared = 0;
@@ -50,7 +51,7 @@ static size_t place_lane(struct lane *lane, char *base, size_t own)
 
         if (value->root != i)
             continue;
-        lane->memory[i] = base + *at;
+        lane->offset[i] = *at;
         *at += aligned(value->bytes);
     }
     return CT_MAX(own, shared);
@@ -72,7 +73,7 @@ static struct ct_tensor tensor_of(const struct lane *lane, int number)
         return (struct ct_tensor){.data = NULL};
     const struct ct_value *value = &lane->model.program.values[number];
     return (struct ct_tensor){value->dtype, value->shape,
-                              (char *)lane->memory[value->root] + value->offset_bytes};
+                              lane->arena + lane->offset[value->root] + value->offset_bytes};
 }
 
 /* Where a value that exists lies. */
@@ -129,8 +130,8 @@ static int build_lane(struct lane *lane, const struct ct_model_spec *spec, int64
         return code;
     lane->tokens = tokens;
     lane->args = calloc((size_t)lane->model.program.op_count, sizeof *lane->args);
-    lane->memory = calloc((size_t)lane->model.program.value_count, sizeof *lane->memory);
-    if (lane->args == NULL || lane->memory == NULL)
+    lane->offset = calloc((size_t)lane->model.program.value_count, sizeof *lane->offset);
+    if (lane->args == NULL || lane->offset == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory for a decoder");
     return 0;
 }
@@ -147,14 +148,13 @@ static int make(struct ct_decoder *decoder, const struct ct_model_spec *spec, st
     size_t end = shared_bytes(&decoder->lanes[0].model.program);
     CT_ASSERT(shared_bytes(&decoder->lanes[1].model.program) == end);
     for (int i = 0; i < LANES; i++)
-        end = place_lane(&decoder->lanes[i], NULL, end);
+        end = place_lane(&decoder->lanes[i], end);
     code = ct_device_alloc(decoder->device, end, &decoder->arena, err);
     if (code != 0)
         return code;
     decoder->arena_bytes = end;
-    end = shared_bytes(&decoder->lanes[0].model.program);
     for (int i = 0; i < LANES && code == 0; i++) {
-        end = place_lane(&decoder->lanes[i], decoder->arena, end);
+        decoder->lanes[i].arena = decoder->arena;
         code = bind_lane(decoder, &decoder->lanes[i], err);
     }
     return code;
@@ -186,7 +186,7 @@ void ct_decoder_free(struct ct_decoder *decoder)
     for (int i = 0; i < LANES; i++) {
         ct_model_deinit(&decoder->lanes[i].model);
         free(decoder->lanes[i].args);
-        free(decoder->lanes[i].memory);
+        free(decoder->lanes[i].offset);
     }
     free(decoder);
 }
@@ -233,7 +233,7 @@ void ct_decoder_rewind(struct ct_decoder *decoder)
 }
 
 /* The lane's tokens, from the decoder's place on; their logits [tokens, vocabulary]. */
-static const char *run(struct ct_decoder *decoder, struct lane *lane, const int32_t *ids)
+static const char *run(struct ct_decoder *decoder, const struct lane *lane, const int32_t *ids)
 {
     const struct ct_program *program = &lane->model.program;
     int32_t *x = memory_of(lane, lane->model.x);
@@ -253,15 +253,18 @@ static const char *run(struct ct_decoder *decoder, struct lane *lane, const int3
 
 const void *ct_decoder_read(struct ct_decoder *decoder, const int32_t *ids, size_t count)
 {
-    struct lane *lane = NULL;
-    const char *logits = NULL;
+    const struct lane *lane;
+    const char *logits;
+    size_t at = 0;
 
     CT_ASSERT(count > 0 && (int64_t)count <= decoder->context - decoder->place);
-    for (size_t at = 0; at < count; at += (size_t)lane->tokens) {
+    do {
         bool room = count - at >= (size_t)decoder->lanes[LANE_STRETCH].tokens;
+
         lane = &decoder->lanes[room ? LANE_STRETCH : LANE_ONE];
         logits = run(decoder, lane, ids + at);
-    }
+        at += (size_t)lane->tokens;
+    } while (at < count);
     struct ct_tensor all = tensor_of(lane, lane->model.logits);
     return logits + ct_tensor_bytes(&all) / (size_t)lane->tokens * (size_t)(lane->tokens - 1);
 }
