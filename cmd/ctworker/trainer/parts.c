@@ -5,6 +5,7 @@
 #include "publish.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 int ct_parts_take(struct ct_worker *worker, bool wanted, bool *ret_taken, struct ct_error *err)
 {
@@ -34,21 +35,30 @@ int ct_parts_leave(struct ct_worker *worker, struct ct_error *err)
     return code == 0 && !worker->stopping ? ct_publish_finish(worker, err) : code;
 }
 
+/* The key that leaves each rank a part. */
+static const char *cause_of(const struct ct_config *cfg, char text[64])
+{
+    if (ct_planner_shard(cfg) == CT_PLAN_SHARD_NONE)
+        return cfg->parallel.tensor > 1 ? "parallel.tensor" : "parallel.pipeline";
+    (void)snprintf(text, 64, "parallel.strategy %s", ct_config_word(cfg, &cfg->parallel.strategy));
+    return text;
+}
+
 void ct_parts_tell(const struct ct_worker *worker)
 {
-    const char *strategy = ct_config_word(worker->cfg, &worker->cfg->parallel.strategy);
+    char text[64];
 
-    if (ct_planner_shard(worker->cfg) == CT_PLAN_SHARD_NONE || worker->me->rank != 0 ||
-        worker->me->generation < 2)
+    if (!ct_parts_held(worker) || worker->me->rank != 0 || worker->me->generation < 2)
         return;
+    const char *cause = cause_of(worker->cfg, text);
     if (worker->step > 0)
         ct_log_event(worker->log, CT_LOG_WARN, "parts",
-                     "parallel.strategy %s keeps one state over all workers of a round: this one "
-                     "goes on from the checkpoint of step %" PRIu64,
-                     strategy, worker->step);
+                     "%s keeps one state over all workers of a round: this one goes on from the "
+                     "checkpoint of step %" PRIu64,
+                     cause, worker->step);
     else
         ct_log_event(worker->log, CT_LOG_WARN, "parts",
-                     "parallel.strategy %s keeps one state over all workers of a round, and no "
-                     "checkpoint is published: this one begins anew",
-                     strategy);
+                     "%s keeps one state over all workers of a round, and no checkpoint is "
+                     "published: this one begins anew",
+                     cause);
 }

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-TestSuite(tensor, .timeout = 20);
+TestSuite(tensor, .timeout = 60);
 
 enum { MLP, GPT, LLAMA, MODELS };
 
