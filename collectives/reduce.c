@@ -55,12 +55,20 @@ void ct_reduce_with(const struct ct_reduce_kernels *kernels, const struct ct_red
                                   .sources = sources,
                                   .copies = how->copies,
                                   .divisor = how->divisor,
+                                  .stream = how->stream,
                                   .count = count};
+
+    for (int i = 0; i < how->copies; i++)
+        args.stream = args.stream && (uintptr_t)how->copy[i] % 64 == 0;
 
     CT_ASSERT(ct_reduce_supports(how->dtype, how->reduce));
     CT_ASSERT(sources >= 1 && sources <= CT_REDUCE_SOURCES_MAX);
     CT_ASSERT(how->reduce != CT_REDUCE_PREMUL_SUM || how->factor != NULL);
     kernels->of[how->dtype][how->reduce][how->order](&args);
+#if defined(__x86_64__)
+    if (args.stream)
+        __builtin_ia32_sfence(); /* such stores are not ordered before a flag's */
+#endif
 }
 
 /* The best that this machine has. */

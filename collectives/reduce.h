@@ -33,6 +33,7 @@ struct ct_reduction {
     const double *factor;       /* a source, for PREMUL_SUM */
     void *const *copy;          /* who gets the result besides `dst`: in the caches of others; */
     int copies;                 /* like `dst`, each may be one of the sources */
+    bool stream;                /* write these past the caches, if they lie on whole lines */
 };
 
 /* Is this operation defined for this type (the table above)? Any values. */

@@ -17,6 +17,9 @@
 #include "reduce_table.h"
 
 #include <string.h>
+#if CT_REDUCE_WIDTH > 16
+#include <immintrin.h>
+#endif
 
 #define VECTOR(name, element, bytes) typedef element name __attribute__((vector_size(bytes)))
 VECTOR(vec_f32, float, CT_REDUCE_WIDTH);
@@ -33,6 +36,21 @@ VECTOR(quarter_i8, int8_t, CT_REDUCE_WIDTH / 4);
 
 enum { LEVELS = 13, AHEAD = 1024 };
 _Static_assert(1 << (LEVELS - 1) >= CT_REDUCE_SOURCES_MAX, "a level for each bit of the source");
+
+/* Whole blocks, past the caches where the instruction set can; aligned as its vectors are. */
+static inline __attribute__((always_inline)) void stream(void *dst, const void *src, size_t bytes)
+{
+#if CT_REDUCE_WIDTH == 64
+    for (size_t at = 0; at < bytes; at += 64)
+        _mm512_stream_si512((void *)((char *)dst + at), _mm512_loadu_si512((const char *)src + at));
+#elif CT_REDUCE_WIDTH == 32
+    for (size_t at = 0; at < bytes; at += 32)
+        _mm256_stream_si256((void *)((char *)dst + at),
+                            _mm256_loadu_si256((const void *)((const char *)src + at)));
+#else
+    memcpy(dst, src, bytes);
+#endif
+}
 
 #define SAME(to, from) (*(to) = *(from))
 #define KEEP_FLOAT(a, op, x) (((a)op(x)) | ((a) != (a)))

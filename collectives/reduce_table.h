@@ -12,6 +12,7 @@ struct ct_reduce_args {
     int sources;
     int copies;
     int divisor;
+    bool stream;
     size_t count;
 };
 

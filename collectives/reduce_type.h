@@ -7,6 +7,9 @@
  * last block goes one vector at a time, the last one through a zero-filled copy. `join` and
  * `scaled` are constants wherever they are given, and are inlined.
  *
+ * What is streamed is written past the caches: it is too much for them, and a line that is written
+ * whole needs not be fetched.
+ *
  * A copy lies in another core's cache, and in place it is a source as well: it is asked for early,
  * and at once for writing. So a line travels once; a read and then a write would make it two ways.
  */
@@ -41,22 +44,50 @@ INLINE void NAME(put)(void *dst, size_t at, size_t n, const S *raw)
         memcpy(to, raw, n * sizeof(T));
 }
 
-/* Divide if that is asked for, round, write. */
+/* Divide if that is asked for, round. */
+INLINE void NAME(finish)(const struct ct_reduce_args *args, S *raw, A *from)
+{
+    if (args->divisor > 1)
+        *from = (A)((C)*from / (N)args->divisor);
+    NARROW(raw, from);
+}
+
 INLINE void NAME(store)(const struct ct_reduce_args *args, size_t at, size_t n, A *from)
 {
     S raw;
 
-    if (args->divisor > 1)
-        *from = (A)((C)*from / (N)args->divisor);
-    NARROW(&raw, from);
+    NAME(finish)(args, &raw, from);
     NAME(put)(args->dst, at, n, &raw);
     for (int i = 0; i < args->copies; i++)
         NAME(put)(args->copy[i], at, n, &raw);
 }
 
+INLINE void NAME(put_block)(void *dst, size_t at, const S raw[4])
+{
+    for (size_t i = 0; i < 4; i++)
+        NAME(put)(dst, at + i * LANES, LANES, &raw[i]);
+}
+
+/* A whole block to one after the other: stores to one that waits for its lines and to one that has
+ * them, in turns, would all wait. */
+INLINE void NAME(store_block)(const struct ct_reduce_args *args, size_t at, A from[4])
+{
+    S raw[4];
+
+    for (int i = 0; i < 4; i++)
+        NAME(finish)(args, &raw[i], &from[i]);
+    NAME(put_block)(args->dst, at, raw);
+    for (int i = 0; i < args->copies && !args->stream; i++)
+        NAME(put_block)(args->copy[i], at, raw);
+    for (int i = 0; i < args->copies && args->stream; i++)
+        stream((T *)args->copy[i] + at, raw, sizeof raw);
+}
+
 /* The copies' next block but one, or so. */
 INLINE void NAME(ask)(const struct ct_reduce_args *args, size_t at)
 {
+    if (args->stream)
+        return;
     for (int i = 0; i < args->copies; i++)
         for (size_t line = 0; line < 4 * LANES * sizeof(T); line += 64)
             __builtin_prefetch((const char *)args->copy[i] + at * sizeof(T) + AHEAD + line, 1);
@@ -106,27 +137,17 @@ INLINE void NAME(fold)(const struct ct_reduce_args *args, void (*join)(A *acc, c
     size_t at = 0;
 
     for (; args->count - at >= 4 * LANES; at += 4 * LANES) {
-        A a, b, c, d, x;
+        A acc[4], x;
 
         NAME(ask)(args, at);
-        NAME(load)(&a, args, 0, at, LANES, scaled);
-        NAME(load)(&b, args, 0, at + LANES, LANES, scaled);
-        NAME(load)(&c, args, 0, at + 2 * LANES, LANES, scaled);
-        NAME(load)(&d, args, 0, at + 3 * LANES, LANES, scaled);
-        for (int i = 1; i < args->sources; i++) {
-            NAME(load)(&x, args, i, at, LANES, scaled);
-            join(&a, &x);
-            NAME(load)(&x, args, i, at + LANES, LANES, scaled);
-            join(&b, &x);
-            NAME(load)(&x, args, i, at + 2 * LANES, LANES, scaled);
-            join(&c, &x);
-            NAME(load)(&x, args, i, at + 3 * LANES, LANES, scaled);
-            join(&d, &x);
-        }
-        NAME(store)(args, at, LANES, &a);
-        NAME(store)(args, at + LANES, LANES, &b);
-        NAME(store)(args, at + 2 * LANES, LANES, &c);
-        NAME(store)(args, at + 3 * LANES, LANES, &d);
+        for (size_t k = 0; k < 4; k++)
+            NAME(load)(&acc[k], args, 0, at + k * LANES, LANES, scaled);
+        for (int i = 1; i < args->sources; i++)
+            for (size_t k = 0; k < 4; k++) {
+                NAME(load)(&x, args, i, at + k * LANES, LANES, scaled);
+                join(&acc[k], &x);
+            }
+        NAME(store_block)(args, at, acc);
     }
     for (; at < args->count; at += LANES) {
         size_t n = args->count - at < LANES ? args->count - at : LANES;

@@ -22,6 +22,8 @@ void ct_local_reduce(struct ct_local *local, const struct ct_task *task, char *t
     how.factor = local->factors;
     how.copy = local->copies;
     how.copies = copies;
+    how.stream = task->algorithm == CT_ALGO_IN_PLACE &&
+                 ct_call_bytes(&task->call) >= local->tuning.local_stream_bytes;
     if (bytes > 0)
         ct_reduce_buffers(&how, to, local->sources, local->size,
                           bytes / ct_dtype_size(task->call.dtype));

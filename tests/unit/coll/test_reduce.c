@@ -191,6 +191,39 @@ Test(reduce, copies_get_the_bits_of_the_result_though_they_be_sources)
                                                    .order = (enum ct_reduce_order)order});
 }
 
+/* Into copies that begin `off` elements behind a line, one of which is a source. */
+static void check_streams(const struct ct_reduce_kernels *kernels, enum ct_dtype dtype, size_t off)
+{
+    static _Alignas(64) unsigned char a[COUNT * 8 + 64], b[COUNT * 8 + 64], c[COUNT * 8 + 64];
+    static unsigned char expected[COUNT * 8], got[COUNT * 8];
+    size_t size = ct_dtype_size(dtype), at = off * size;
+    const void *sources[] = {a, b + at};
+    struct ct_reduction how = {.dtype = dtype, .reduce = CT_REDUCE_SUM};
+
+    for (size_t k = 0; k < COUNT; k++) {
+        reference_input(dtype, 0, k, a + k * size);
+        reference_input(dtype, 1, k, b + at + k * size);
+    }
+    memset(c, 0x5a, sizeof c);
+    ct_reduce_with(kernels, &how, expected, sources, 2, COUNT);
+    how.copy = (void *[]){b + at, c + at};
+    how.copies = 2;
+    how.stream = true;
+    ct_reduce_with(kernels, &how, got, sources, 2, COUNT);
+    cr_assert_arr_eq(got, expected, COUNT * size, "%s", ct_dtype_name(dtype));
+    cr_assert_arr_eq(b + at, expected, COUNT * size, "%s", ct_dtype_name(dtype));
+    cr_assert_arr_eq(c + at, expected, COUNT * size, "%s", ct_dtype_name(dtype));
+    cr_assert_eq(c[at + COUNT * size], 0x5a);
+}
+
+Test(reduce, streamed_copies_get_the_bits_of_the_result_wherever_they_begin)
+{
+    for (int isa = 0; isa < CT_REDUCE_ISAS && ct_reduce_isa(isa) != NULL; isa++)
+        for (int dtype = 0; dtype < CT_DTYPE_COUNT; dtype++)
+            for (size_t off = 0; off < 2; off++)
+                check_streams(ct_reduce_isa(isa), (enum ct_dtype)dtype, off);
+}
+
 Test(reduce, an_extreme_with_nan_is_nan_wherever_it_stands)
 {
     for (int place = 0; place < 3; place++)
