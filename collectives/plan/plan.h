@@ -36,6 +36,10 @@
  *     bucket k of W = 4      [ rank 0 | rank 1 | rank 2 | rank 3 ]     flat
  *     rank 2's range         ... part k of rank 2 | part k + 1 ...      sharded: flat / W
  *
+ * Pipeline. With several stages a rank has the layers of its stage alone (cut.h): its list runs
+ * their passes in the order of schedule.h, and exchanges activations and their gradients with the
+ * stages beside it.
+ *
  * Equality. Except in mode fast all ways of sharding have the same bits, clipping apart: the norm
  * is added up in another order. With CT_PLAN_INVARIANT each micro-batch is a leaf of a binary tree:
  * a rank adds its leaves as a binary counter carries, and the all-reduce continues the tree across

@@ -14,6 +14,9 @@ SAME(CT_CONFIG_OPTIMIZER_LION, CT_OPTIM_LION);
 SAME(CT_CONFIG_RECOMPUTE_GELU, CT_PLAN_RECOMPUTE_GELU);
 SAME(CT_CONFIG_RECOMPUTE_ATTENTION, CT_PLAN_RECOMPUTE_ATTENTION);
 SAME(CT_CONFIG_RECOMPUTE_BLOCK, CT_PLAN_RECOMPUTE_BLOCK);
+SAME(CT_CONFIG_ORDER_GPIPE, CT_PLAN_GPIPE);
+SAME(CT_CONFIG_ORDER_1F1B, CT_PLAN_1F1B);
+SAME(CT_CONFIG_ORDER_INTERLEAVED, CT_PLAN_INTERLEAVED);
 SAME(CT_CONFIG_REDUCE_FAST, CT_PLAN_FAST);
 SAME(CT_CONFIG_REDUCE_REPRODUCIBLE, CT_PLAN_REPRODUCIBLE);
 SAME(CT_CONFIG_REDUCE_INVARIANT, CT_PLAN_INVARIANT);
@@ -101,6 +104,8 @@ int ct_planner_options(const struct ct_config *cfg, struct ct_plan_options *ret,
         .tensor = (int)cfg->parallel.tensor,
         .sequence = cfg->parallel.sequence,
         .stages = (int)cfg->parallel.pipeline,
+        .chunks = (int)cfg->parallel.chunks,
+        .order = (enum ct_plan_order)cfg->parallel.schedule,
         .prefetch = (int)cfg->parallel.prefetch,
         .bucket_bytes = (size_t)cfg->parallel.bucket_bytes,
         .first_bucket_bytes = (size_t)cfg->parallel.first_bucket_bytes,

@@ -39,11 +39,38 @@ static bool average_apart(const struct ct_config *cfg, const void *member, struc
     return *(const bool *)member && cfg->parallel.strategy == CT_CONFIG_STRATEGY_ZERO1;
 }
 
-static bool stages_not_possible(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+static bool order_of_no_stages(const struct ct_config *cfg, const void *member, struct ct_buf *why)
 {
-    (void)cfg;
-    (void)ct_buf_printf(why, "is %" PRId64 "; only 1 is possible", *(const int64_t *)member);
-    return *(const int64_t *)member > 1;
+    (void)ct_buf_puts(why, "is about stages; set parallel.pipeline above 1, or leave it out");
+    return *(const enum ct_config_order *)member != CT_CONFIG_ORDER_1F1B &&
+           cfg->parallel.pipeline == 1;
+}
+
+static bool chunks_not_interleaved(const struct ct_config *cfg, const void *member,
+                                   struct ct_buf *why)
+{
+    (void)ct_buf_printf(why,
+                        "is %" PRId64 ", for stages with several runs of layers; set "
+                        "parallel.schedule to interleaved, or leave it out",
+                        *(const int64_t *)member);
+    return *(const int64_t *)member > 1 && cfg->parallel.schedule != CT_CONFIG_ORDER_INTERLEAVED;
+}
+
+static bool nothing_to_interleave(const struct ct_config *cfg, const void *member,
+                                  struct ct_buf *why)
+{
+    (void)ct_buf_puts(why, "interleaved takes stages with several runs of layers; set "
+                           "parallel.chunks to 2 or more, or leave it out");
+    return *(const enum ct_config_order *)member == CT_CONFIG_ORDER_INTERLEAVED &&
+           cfg->parallel.chunks == 1;
+}
+
+static bool offload_in_stages(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    (void)ct_buf_puts(why, "does not go with parallel.pipeline, which keeps few micro-batches as "
+                           "it is; leave one of them out, or use memory.recompute");
+    return *(const enum ct_config_offload *)member != CT_CONFIG_OFFLOAD_NONE &&
+           cfg->parallel.pipeline > 1;
 }
 
 /* What a worker holds of a layer is lost with it, and others cannot stand in. */
@@ -65,9 +92,9 @@ static bool tokens_of_no_slices(const struct ct_config *cfg, const void *member,
 
 static bool replicas_of_slices(const struct ct_config *cfg, const void *member, struct ct_buf *why)
 {
-    (void)ct_buf_puts(why, "compares whole states, and with parallel.tensor no worker has one; "
-                           "leave one of them out");
-    return *(const int64_t *)member > 0 && cfg->parallel.tensor > 1;
+    (void)ct_buf_puts(why, "compares whole states, and with parallel.tensor or parallel.pipeline "
+                           "no worker has one; leave it out");
+    return *(const int64_t *)member > 0 && cfg->parallel.tensor * cfg->parallel.pipeline > 1;
 }
 
 #define AT(member) offsetof(struct ct_config, member)
@@ -80,7 +107,11 @@ static const struct ct_config_rule rules[] = {
     {AT(check.replicas), AT(parallel.tensor), true, replicas_of_slices},
     {AT(parallel.tensor), AT(launch.nnodes), true, slices_come_and_go},
     {AT(parallel.sequence), AT(parallel.tensor), true, tokens_of_no_slices},
-    {AT(parallel.pipeline), AT(parallel.pipeline), true, stages_not_possible},
+    {AT(parallel.pipeline), AT(launch.nnodes), true, slices_come_and_go},
+    {AT(parallel.schedule), AT(parallel.pipeline), true, order_of_no_stages},
+    {AT(parallel.schedule), AT(parallel.chunks), true, nothing_to_interleave},
+    {AT(parallel.chunks), AT(parallel.schedule), true, chunks_not_interleaved},
+    {AT(memory.offload), AT(parallel.pipeline), true, offload_in_stages},
 };
 
 const struct ct_config_rules ct_config_parallel_rules = {rules, CT_COUNT(rules)};

@@ -134,6 +134,26 @@ Test(training, one_two_and_four_workers_give_the_same_bits_in_invariant_mode)
     cr_assert_neq(train_bits(config, "1", "other", other), one, "another seed, other bits");
 }
 
+Test(training, stages_of_a_pipeline_have_the_bits_of_one_worker)
+{
+    const char *config = short_config();
+    const char *const plain[] = {"--optim.clip=0", NULL};
+    const char *const stages[] = {"--optim.clip=0", "--parallel.pipeline=2", NULL};
+    const char *const chunks[] = {
+        "--optim.clip=0",      "--parallel.pipeline=2",   "--parallel.schedule=interleaved",
+        "--parallel.chunks=2", "--model.hidden=32,24,16", NULL};
+    uint64_t bits = train_bits(config, "1", "plain", plain);
+    struct proc run;
+
+    cr_assert_eq(train_bits(config, "2", "stages", stages), bits);
+    cr_assert_eq(train_bits(config, "4", "both", stages), bits, "two ranks a stage");
+    cr_assert_neq(train_bits(config, "2", "chunks", chunks), bits, "another model");
+    cr_assert_eq(e2e_run(&run, "--nproc_per_node", "4", "--parallel.pipeline=4", config, NULL), 2);
+    e2e_said(&run, "the pipeline wants 4 parts of the model (parallel.pipeline times "
+                   "parallel.chunks), which can be cut into 3 at most");
+    proc_free(&run);
+}
+
 Test(training, buckets_overlap_and_backend_change_no_bit)
 {
     const char *config = short_config();

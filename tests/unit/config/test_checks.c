@@ -73,6 +73,25 @@ static const struct {
     {MODEL DATA "parallel: {replicate: 2}\n",
      "a.yaml:3:23: parallel.replicate is 2, but with ddp every worker holds a copy; set "
      "parallel.strategy to zero1 or fsdp, or leave it out\n"},
+    {MODEL DATA "parallel: {pipeline: 2, schedule: interleaved, chunks: 2}\n", ""},
+    {MODEL DATA "parallel: {pipeline: 2, schedule: interleaved}\n",
+     "a.yaml:3:35: parallel.schedule interleaved takes stages with several runs of layers; set "
+     "parallel.chunks to 2 or more, or leave it out\n"},
+    {MODEL DATA "parallel: {pipeline: 2, chunks: 2}\n",
+     "a.yaml:3:33: parallel.chunks is 2, for stages with several runs of layers; set "
+     "parallel.schedule to interleaved, or leave it out\n"},
+    {MODEL DATA "parallel: {schedule: gpipe}\n",
+     "a.yaml:3:22: parallel.schedule is about stages; set parallel.pipeline above 1, or leave it "
+     "out\n"},
+    {MODEL DATA "parallel: {pipeline: 2}\nmemory: {offload: host}\n",
+     "a.yaml:4:19: memory.offload does not go with parallel.pipeline, which keeps few "
+     "micro-batches as it is; leave one of them out, or use memory.recompute\n"},
+    {MODEL DATA "parallel: {pipeline: 2}\ncheck: {replicas: 5}\n",
+     "a.yaml:4:19: check.replicas compares whole states, and with parallel.tensor or "
+     "parallel.pipeline no worker has one; leave it out\n"},
+    {MODEL DATA "launch: {nnodes: \"1:2\", rdzv_endpoint: \"a:1\"}\nparallel: {pipeline: 2}\n",
+     "a.yaml:4:22: parallel.pipeline is 2, for a fixed number of workers, but launch.nnodes is "
+     "1:2; give one number\n"},
     {MODEL DATA "parallel: {strategy: zero1}\ncheck: {replicas: 5}\n",
      "a.yaml:4:19: check.replicas compares whole states, and with zero1 and fsdp no worker has "
      "one; "

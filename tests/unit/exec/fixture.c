@@ -179,6 +179,28 @@ static void keep_results(struct run *run, struct rig *rig, int rank)
     memcpy(run->trace, ct_exec_trace(rig->exec), bytes);
 }
 
+/* The first rows of the data, at all ranks; the sum over them. */
+static void evaluate(struct run *run, struct rig *rig, struct ct_group *group, int rank)
+{
+    int64_t rows = rig->plan.options.eval_rows, each = sample_labels(&run->spec);
+    void *x = calloc((size_t)(rows * sample_inputs(&run->spec)), ct_dtype_size(run->spec.dtype));
+    int32_t *labels = calloc((size_t)(rows * each), sizeof *labels);
+    struct ct_exec_eval args = {.x = x, .labels = labels};
+    struct ct_exec_sums sums = {0};
+    struct ct_error err = {0};
+
+    cr_assert(x != NULL && labels != NULL);
+    fill_rows(&run->spec, 0, rows, x, labels);
+    cr_assert_eq(ct_exec_eval(rig->exec, &args, &sums, &err), 0, "%s", err.text);
+    double both[] = {sums.loss, (double)sums.correct};
+    if (group != NULL)
+        cr_assert_eq(ct_all_reduce(group, ct_inplace(both, 2, CT_F64), CT_REDUCE_SUM, NULL), 0);
+    if (rank == 0)
+        run->evaluation = (struct ct_exec_sums){both[0], (int64_t)both[1]};
+    free(x);
+    free(labels);
+}
+
 static void train(struct run *run, struct ct_job *job, struct ct_group *group, int rank)
 {
     const struct ct_plan_options *o = &run->options;
@@ -220,6 +242,8 @@ static void train(struct run *run, struct ct_job *job, struct ct_group *group, i
             run->norms[step] = result.grad_norm;
         }
     }
+    if (run->evaluates)
+        evaluate(run, &rig, group, rank);
     keep_results(run, &rig, rank);
     rig_deinit(&rig);
     free(x);

@@ -20,10 +20,12 @@ struct run {
     int64_t masked; /* the last samples of each global batch that do not count */
     double scale;   /* of the loss, in f16 */
     int poisoned;   /* the step, from 1, in which a feature of the last samples is NaN */
+    bool evaluates; /* the first rows, at the end; of ranks that see the same */
     bool symmetric; /* the arena is the job's memory, as a trainer has it */
     struct ct_exec_options exec; /* device, group and job are filled in; of rank 0 only */
 
     /* What came out; run_deinit frees it. */
+    struct ct_exec_sums evaluation;
     double losses[FIXTURE_MAX_STEPS];
     int64_t correct[FIXTURE_MAX_STEPS];
     double norms[FIXTURE_MAX_STEPS];

@@ -1,4 +1,6 @@
-/* Pipelines: the rows E3, E7, E9 to E12 of the equivalence table with stages, ranks as threads. */
+/* Pipelines: the rows E3, E6, E7, E10 to E12 of the equivalence table with stages, ranks as
+ * threads.
+ */
 #include "base/assert.h"
 #include "tests/unit/exec/fixture.h"
 
@@ -249,4 +251,87 @@ Test(pipeline, layers_that_do_not_learn_get_no_gradient_from_later_stages)
     run_train(&whole);
     assert_pipeline_equals(&whole, run, "frozen");
     run_deinit(&whole);
+}
+
+/* ---- E6: stages, replicas and slices together ------------------------------------------------ */
+
+static struct run sliced(bool sequence)
+{
+    struct run run = model(GPT);
+
+    run.spec.gpt.sequence = 6; /* tokens that two slices can share */
+    run.options.world = 2;
+    run.options.tensor = 2;
+    run.options.sequence = sequence;
+    run.options.optim = run_default().options.optim;
+    run.steps = 3;
+    return run;
+}
+
+Test(pipeline, two_by_two_by_two_ranks_have_the_bits_of_two_slices)
+{
+    for (int sequence = 0; sequence <= 1; sequence++) {
+        struct run flat = sliced(sequence == 1), dense = sliced(false);
+        /* Slices that share tokens add up parts of gradients before replicas do: as many of both.
+         */
+        flat.options.world = sequence == 0 ? 2 : 4;
+        flat.options.accumulation /= flat.options.world / 2;
+        run_train(&flat);
+        for (int order = CT_PLAN_GPIPE; order <= CT_PLAN_1F1B; order++) {
+            struct run run = sliced(sequence == 1);
+            run.options.world = 8;
+            run.options.stages = 2;
+            run.options.order = (enum ct_plan_order)order;
+            run.options.accumulation /= 2;
+            run.options.shard = order == CT_PLAN_GPIPE ? CT_PLAN_SHARD_NONE : CT_PLAN_SHARD_OPTIM;
+            assert_pipeline_equals(&flat, run, "2 x 2 x 2");
+        }
+        dense.options.world = dense.options.tensor = 1;
+        run_train(&dense);
+        assert_close(&flat, &dense);
+        run_deinit(&dense);
+        run_deinit(&flat);
+    }
+}
+
+/* ---- E10, E11: any layout holds the same tensors ----------------------------------------------
+ */
+
+Test(pipeline, stages_begin_as_one_process_does)
+{
+    for (int which = 0; which < MODELS; which++) {
+        struct run whole = model(which), run = staged(model(which), CT_PLAN_1F1B, 3, 1);
+        whole.steps = run.steps = 0;
+        run_train(&whole);
+        run_train(&run);
+        assert_same_bits(&run, &whole, "first values");
+        run_deinit(&run);
+        run_deinit(&whole);
+    }
+}
+
+Test(pipeline, evaluations_sum_up_to_those_of_one_process)
+{
+    struct run run = staged(model(GPT), CT_PLAN_INTERLEAVED, 2, 2), one = model(GPT);
+
+    run.evaluates = one.evaluates = true;
+    run_train(&one);
+    run_train(&run);
+    cr_assert_eq(run.evaluation.loss, one.evaluation.loss);
+    cr_assert_eq(run.evaluation.correct, one.evaluation.correct);
+    run_deinit(&run);
+    run_deinit(&one);
+}
+
+Test(pipeline, sixteen_bits_in_stages_have_the_bits_of_one_process)
+{
+    for (int which = 0; which < MODELS; which += 2)
+        for (int compute = 0; compute <= 1; compute++) {
+            struct run whole = model(which);
+            whole.options.compute = compute == 0 ? CT_BF16 : CT_F16;
+            struct run run = staged(whole, CT_PLAN_1F1B, 2, 1);
+            run_train(&whole);
+            assert_pipeline_equals(&whole, run, "16 bits");
+            run_deinit(&whole);
+        }
 }

@@ -1,4 +1,5 @@
-/* Ranks that hold parts (zero1, fsdp): the same checkpoints, evaluations and bits as ddp; row E10.
+/* Ranks that hold parts (zero1, fsdp, stages): the same checkpoints, evaluations and bits as ddp;
+ * row E10.
  */
 #include "base/assert.h"
 #include "base/fs.h"
@@ -27,6 +28,8 @@ static const struct {
     {4, "--parallel.strategy=zero1", "--parallel.overlap=false"},
     {2, "--parallel.strategy=fsdp", "--parallel.prefetch=2"},
     {2, "--parallel.strategy=fsdp", "--parallel.shard=none"},
+    {2, "--parallel.pipeline=2", "--parallel.schedule=gpipe"},
+    {4, "--parallel.pipeline=2", "--parallel.strategy=zero1"},
 };
 
 static struct training training_of(size_t layout, const char *dir)
