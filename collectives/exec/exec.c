@@ -179,6 +179,9 @@ void ct_exec_free(struct ct_exec *exec)
     free(exec);
 }
 
+/* Two counts of ranks travel in one number, which a sum of doubles holds exactly. */
+enum { SECOND = 1 << 20 };
+
 /* ---- step and evaluation -------------------------------------------------------------------- */
 
 static void put(struct ct_exec *exec, const struct ct_plan_list *list, int value, const void *data)
@@ -219,7 +222,8 @@ int ct_exec_step(struct ct_exec *exec, const struct ct_exec_step *args,
     double inv_valid = 1 / (double)args->valid_count;
     double scale = list->io.unscale != CT_NONE && args->scale > 0 ? args->scale : 1;
     double seed = inv_valid * scale, unscale = 1 / scale;
-    double update = (double)(args->update - args->skipped), wish = args->wish ? 1 : 0;
+    double update = (double)(args->update - args->skipped);
+    double wish = (args->wish ? 1 : 0) + (args->done ? SECOND : 0);
     double draw[] = {(double)args->update, (double)first_row(exec)};
 
     if (args->valid_count < 1 || args->update < 1 || args->skipped >= args->update)
@@ -237,11 +241,13 @@ int ct_exec_step(struct ct_exec *exec, const struct ct_exec_step *args,
     if (code != 0)
         return code;
     double loss = get_f64(exec, list, list->io.loss), sumsq = get_f64(exec, list, list->io.sumsq);
+    int64_t wishes = (int64_t)get_f64(exec, list, list->io.wishes);
     *ret_result = (struct ct_exec_result){
         .loss = loss * inv_valid,
         .correct = (int64_t)get_f64(exec, list, list->io.correct),
         .grad_norm = sqrt(sumsq) * unscale,
-        .wishes = (int64_t)get_f64(exec, list, list->io.wishes),
+        .wishes = wishes % SECOND,
+        .done = wishes / SECOND,
         .skipped = !isfinite(loss) || !isfinite(sumsq),
     };
     return 0;

@@ -63,6 +63,7 @@ struct ct_exec_step {
     double scale;     /* in f16: what the loss is multiplied by while its gradient is computed, a
                          power of two; 0 is 1 */
     bool wish;        /* tell the other ranks something: each learns how many do in this step */
+    bool done;        /* and another thing */
 };
 
 struct ct_exec_result {
@@ -70,6 +71,7 @@ struct ct_exec_result {
     int64_t correct;  /* of the global batch */
     double grad_norm; /* of the global batch's gradient, before clipping */
     int64_t wishes;   /* how many ranks had one in this step: the same number on each */
+    int64_t done;     /* how many said so */
     bool skipped;     /* loss or norm is not finite: parameters and moments are as they were */
 };
 

@@ -16,7 +16,8 @@ struct ct_ckpt_sum {
 };
 
 struct ct_ckpt_sums {
-    uint64_t version; /* of state.json */
+    uint64_t version;  /* of state.json */
+    uint64_t identity; /* its digest */
     struct ct_ckpt_sum files[CT_CKPT_MAX_FILES];
     size_t count;
 };

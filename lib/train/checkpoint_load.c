@@ -189,6 +189,8 @@ int ct_ckpt_state_read(struct ct_ckpt_state *ret, struct ct_ckpt_sums *ret_sums,
     code = ct_fs_read(state_path, STATE_LIMIT, &text, err);
     if (code == 0)
         code = ct_ckpt_state_parse(ret, ret_sums, state_path, &text, err);
+    if (code == 0)
+        ret_sums->identity = ct_hash64(text.data, text.size, 0);
     ct_buf_deinit(&text);
     return code;
 }
@@ -201,6 +203,17 @@ int ct_ckpt_peek(const char *path, struct ct_ckpt_state *ret, bool *ret_divisibl
 
     *ret_divisible = sums.version > 1;
     return code;
+}
+
+bool ct_ckpt_identity(const char *path, uint64_t *ret)
+{
+    struct ct_ckpt_state state;
+    struct ct_ckpt_sums sums = {.count = 0};
+    bool found = ct_ckpt_state_read(&state, &sums, path, NULL) == 0;
+
+    if (found)
+        *ret = sums.identity;
+    return found;
 }
 
 int ct_ckpt_open(const char *path, struct ct_ckpt_state *ret, struct ct_error *err)

@@ -77,6 +77,10 @@ int ct_ckpt_abandon(const struct ct_ckpt_save *save, const char *why, struct ct_
 int ct_ckpt_peek(const char *path, struct ct_ckpt_state *ret, bool *ret_divisible,
                  struct ct_error *err);
 
+/* The digest of state.json, by which several readers know that they see the same checkpoint; false
+ * when there is none. */
+bool ct_ckpt_identity(const char *path, uint64_t *ret);
+
 /* Check the size of each file and sum up number `share` of `shares` of it. As ct_ckpt_open. */
 int ct_ckpt_verify(const char *path, int share, int shares, struct ct_ckpt_shares *ret,
                    struct ct_error *err);

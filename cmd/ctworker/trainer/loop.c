@@ -49,7 +49,8 @@ static int run_step(struct ct_worker *worker, const struct ct_prefetch_batch *ba
         .skipped = worker->skipped,
         .scale = worker->scaler.scale,
         .wish = ct_job_boundary_requested(worker->job) ||
-                (ct_parts_held(worker) && ct_stop_requested(worker->stop, worker->job))};
+                (ct_parts_held(worker) && ct_stop_requested(worker->stop, worker->job)),
+        .done = ct_saving_is_written(&worker->saving)};
     int code = batch->batch.bad != 0 ? ct_dataset_explain(&worker->train, batch->batch.bad - 1, err)
                                      : ct_exec_step(worker->exec, &args, &result, err);
 
@@ -58,6 +59,7 @@ static int run_step(struct ct_worker *worker, const struct ct_prefetch_batch *ba
     worker->step++;
     worker->position = batch->batch.next;
     worker->leaving = result.wishes > 0;
+    worker->writers = result.done;
     code = ct_skip_step(worker, &result, err);
     if (code != 0)
         return code;
@@ -149,7 +151,7 @@ static int train(struct ct_worker *worker, struct ct_prefetch *prefetch, struct 
         if (code == 0)
             code = ct_pace_end(worker, err);
         if (code == 0)
-            ct_publish_advance(worker);
+            code = ct_publish_advance(worker, err);
         if (code == 0)
             code = after_step(worker, err);
         if (code == 0 && worker->leaving)

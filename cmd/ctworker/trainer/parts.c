@@ -7,18 +7,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-int ct_parts_take(struct ct_worker *worker, bool wanted, bool *ret_taken, struct ct_error *err)
+int ct_parts_decide(struct ct_worker *worker, int64_t *word, struct ct_error *err)
 {
-    bool first = worker->me->rank == 0;
-    int64_t word = wanted;
-    int code = ct_broadcast(worker->group, ct_inplace(&word, 1, CT_I64), 0, NULL);
+    int code = ct_broadcast(worker->group, ct_inplace(word, 1, CT_I64), 0, NULL);
 
-    if (code != 0)
-        return ct_group_explain(worker->group, code, err);
-    *ret_taken = word != 0;
-    if (word == 0)
-        return 0;
-    return ct_exec_collect(worker->exec, first ? worker->snapshot.data : NULL, err);
+    return ct_group_explain(worker->group, code, err);
 }
 
 int ct_parts_leave(struct ct_worker *worker, struct ct_error *err)
@@ -32,6 +25,8 @@ int ct_parts_leave(struct ct_worker *worker, struct ct_error *err)
         worker->stop->signal = SIGTERM; /* what another rank was told holds here as well */
     if (code == 0)
         code = ct_publish_save(worker, err);
+    if (code == 0)
+        code = ct_publish_await(worker, err);
     return code == 0 && !worker->stopping ? ct_publish_finish(worker, err) : code;
 }
 

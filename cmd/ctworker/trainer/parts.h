@@ -1,7 +1,7 @@
 /* A state that ranks hold in parts (zero1, fsdp, slices of a mesh, stages): what else they then do
  * together.
  *
- *   save     rank 0 decides, all give their parts, rank 0 writes
+ *   save     rank 0 decides, all write (saving.h)
  *   leave    a stop or the end of a round, agreed after a step: save, publish, then go
  *   lost     a part that went with its rank is nowhere else: nobody holds the state any more, and
  *            the next round begins from the published checkpoint
@@ -25,9 +25,8 @@ static inline bool ct_parts_may_stop(const struct ct_worker *worker)
     return !ct_parts_held(worker) || worker->stopping;
 }
 
-/* Rank 0's `wanted` decides for all: then its snapshot has the state. Collective; *ret_taken is the
- * decision. */
-int ct_parts_take(struct ct_worker *worker, bool wanted, bool *ret_taken, struct ct_error *err);
+/* Rank 0's word is everybody's. Collective. */
+int ct_parts_decide(struct ct_worker *worker, int64_t *word, struct ct_error *err);
 
 /* Somebody wishes to leave after this step: all save. If one of them was asked to stop, all stop:
  * worker->stopping. Otherwise the round ends: publish before, so that nothing is lost. Collective.

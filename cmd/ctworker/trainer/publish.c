@@ -12,8 +12,6 @@
  * FINISH_MS: longer than an agent goes on without a daemon. */
 enum { SLICE_MS = 20, STOP_MS = 2000, FINISH_MS = 3600 * 1000 };
 
-/* ---- writing --------------------------------------------------------------------------------- */
-
 static struct ct_ckpt_save describe(const struct ct_worker *worker,
                                     const struct ct_publication *publication)
 {
@@ -39,62 +37,6 @@ static struct ct_ckpt_save describe(const struct ct_worker *worker,
 
     (void)ct_str_copy(save.state.run_id, sizeof save.state.run_id, worker->run_dir.run);
     return save;
-}
-
-static int save_now(struct ct_worker *worker, struct ct_error *err)
-{
-    struct ct_publication next = {
-        .written = true, .step = worker->step, .generation = worker->me->generation};
-    struct ct_ckpt_save save = describe(worker, &next);
-
-    ct_publish_advance(worker); /* the last moment of one that is still on its way */
-    ct_job_at(worker->job, CT_AT_CHECKPOINT, worker->step);
-    int code = ct_ckpt_save(&save, &next.digest, err);
-    if (code == 0)
-        worker->publication = next;
-    return code;
-}
-
-static bool is_saved(const struct ct_worker *worker)
-{
-    const struct ct_report *report = &worker->report;
-    bool published = report->checkpoint[0] != '\0' && report->checkpoint_step == worker->step;
-
-    return published || (worker->publication.written && worker->publication.step == worker->step);
-}
-
-/* Rank 0's snapshot has the state of the present step; *ret_taken is false when it needs none. */
-static int take(struct ct_worker *worker, bool *ret_taken, struct ct_error *err)
-{
-    bool wanted =
-        worker->me->rank == 0 && worker->cfg->checkpoint.dir[0] != '\0' && !is_saved(worker);
-
-    if (ct_parts_held(worker))
-        return ct_parts_take(worker, wanted, ret_taken, err);
-    if (wanted)
-        ct_snapshot_take(&worker->snapshot, &worker->plan, worker->exec);
-    *ret_taken = wanted;
-    return 0;
-}
-
-int ct_publish_save(struct ct_worker *worker, struct ct_error *err)
-{
-    struct ct_error why = {0};
-    bool taken = false;
-    int code = take(worker, &taken, err);
-
-    if (code != 0 || !taken || worker->me->rank != 0)
-        return code;
-    code = save_now(worker, &why);
-    if (code != 0 && worker->step < worker->steps &&
-        !ct_stop_requested(worker->stop, worker->job)) {
-        ct_log_event(worker->log, CT_LOG_WARN, "checkpoint_failed", "%s; the training goes on",
-                     why.text);
-        return 0;
-    }
-    if (code != 0 && err != NULL)
-        *err = why;
-    return code;
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
@@ -126,7 +68,8 @@ static int settle(struct ct_worker *worker, int code, struct ct_error *err)
     return code;
 }
 
-void ct_publish_advance(struct ct_worker *worker)
+/* Ask what can be asked, take the answer that has come. */
+static void go_on(struct ct_worker *worker)
 {
     struct ct_publication *publication = &worker->publication;
     struct ct_error why = {0};
@@ -140,11 +83,115 @@ void ct_publish_advance(struct ct_worker *worker)
         (void)settle(worker, code, &why);
 }
 
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static bool is_saved(const struct ct_worker *worker)
+{
+    const struct ct_report *report = &worker->report;
+    const struct ct_saving *saving = &worker->saving;
+    bool published = report->checkpoint[0] != '\0' && report->checkpoint_step == worker->step;
+    bool writing = saving->active && saving->save.state.step == worker->step;
+
+    return published || writing ||
+           (worker->publication.written && worker->publication.step == worker->step);
+}
+
+/* What rank 0 decides; where ranks hold parts, for all. */
+enum decision { NOTHING, SAVE, SAVE_ASYNC };
+
+static int decide(struct ct_worker *worker, int64_t *ret, struct ct_error *err)
+{
+    const struct ct_config *cfg = worker->cfg;
+
+    *ret = NOTHING;
+    if (worker->me->rank == 0 && cfg->checkpoint.dir[0] != '\0' && !is_saved(worker))
+        *ret = cfg->checkpoint.async ? SAVE_ASYNC : SAVE;
+    return ct_parts_held(worker) ? ct_parts_decide(worker, ret, err) : 0;
+}
+
+/* A checkpoint that cannot be written ends a training at its end alone; a group that is broken does
+ * so at once. */
+static int forgive(struct ct_worker *worker, int code, const struct ct_error *why,
+                   struct ct_error *err)
+{
+    bool broken = worker->group != NULL && ct_group_failure(worker->group)->code != 0;
+
+    if (code != 0 && !broken && worker->step < worker->steps &&
+        !ct_stop_requested(worker->stop, worker->job)) {
+        ct_log_event(worker->log, CT_LOG_WARN, "checkpoint_failed", "%s; the training goes on",
+                     why->text);
+        return 0;
+    }
+    if (code != 0 && err != NULL)
+        *err = *why;
+    return code;
+}
+
+/* The one that is being written has its name now. */
+static int end_saving(struct ct_worker *worker, struct ct_error *err)
+{
+    struct ct_publication next = {.written = worker->me->rank == 0,
+                                  .step = worker->saving.save.state.step,
+                                  .generation = worker->saving.save.state.generation};
+    struct ct_error why = {0};
+
+    ct_job_at(worker->job, CT_AT_CHECKPOINT, worker->step);
+    int code = ct_saving_end(worker, &next.digest, &why);
+    go_on(worker); /* the last moment of the one before, if it is still on its way */
+    if (code == 0)
+        worker->publication = next;
+    return forgive(worker, code, &why, err);
+}
+
+int ct_publish_await(struct ct_worker *worker, struct ct_error *err)
+{
+    return worker->saving.active ? end_saving(worker, err) : 0;
+}
+
+int ct_publish_save(struct ct_worker *worker, struct ct_error *err)
+{
+    struct ct_error why = {0};
+    int64_t decision = NOTHING;
+    int code = ct_publish_await(worker, err); /* one at a time */
+
+    if (code == 0)
+        code = decide(worker, &decision, err);
+    if (code != 0 || decision == NOTHING)
+        return code;
+    const struct ct_publication next = {.step = worker->step, .generation = worker->me->generation};
+    const struct ct_ckpt_save save = describe(worker, &next);
+    ct_job_at(worker->job, CT_AT_CHECKPOINT, worker->step);
+    code = ct_saving_start(worker, &save, decision == SAVE_ASYNC, &why);
+    if (code != 0)
+        return forgive(worker, code, &why, err);
+    return decision == SAVE_ASYNC ? 0 : ct_publish_await(worker, err);
+}
+
+/* Have all that write it written the one that is active? Then at the same step everywhere. */
+static bool is_written(const struct ct_worker *worker)
+{
+    return ct_parts_held(worker) ? worker->saving.active && worker->writers == worker->me->world
+                                 : ct_saving_is_written(&worker->saving);
+}
+
+int ct_publish_advance(struct ct_worker *worker, struct ct_error *err)
+{
+    int code = is_written(worker) ? end_saving(worker, err) : 0;
+
+    go_on(worker);
+    return code;
+}
+
 void ct_publish_enter(struct ct_worker *worker, bool found)
 {
     struct ct_publication *publication = &worker->publication;
+    const struct ct_saving *saving = &worker->saving;
+    bool goes_on = worker->me->rank == 0 && found;
 
-    if (worker->me->rank != 0 || !found || publication->step > worker->step)
+    if (!goes_on || saving->save.state.step > worker->step || ct_parts_held(worker))
+        ct_saving_drop(&worker->saving);
+    ct_saving_enter(&worker->saving);
+    if (!goes_on || publication->step > worker->step)
         publication->written = false;
     publication->asked = false;
     if (publication->written)
@@ -186,8 +233,10 @@ int ct_publish_finish(struct ct_worker *worker, struct ct_error *err)
 {
     if (worker->cfg->checkpoint.dir[0] == '\0')
         return 0;
-    int code = barrier(worker, err);
+    int code = ct_publish_await(worker, err);
 
+    if (code == 0)
+        code = barrier(worker, err);
     if (code == 0 && worker->publication.written) {
         if (!worker->publication.asked)
             ask(worker);
@@ -204,6 +253,8 @@ int ct_publish_stop(struct ct_worker *worker, struct ct_error *err)
 {
     int code = ct_parts_held(worker) ? 0 : ct_publish_save(worker, err);
 
+    if (code == 0 && !ct_parts_held(worker))
+        code = ct_publish_await(worker, err);
     if (code != 0 || !worker->publication.written)
         return code;
     if (!worker->publication.asked)

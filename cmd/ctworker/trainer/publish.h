@@ -1,6 +1,8 @@
 /* Checkpoints on their way to readers; rank 0's business, but for the end.
  *
- *   save        written, complete, seen by nobody
+ *   save        being written (saving.h)
+ *     v
+ *   written     complete, seen by nobody
  *     v         the next step is completed, or a later round started from it: all ranks have it
  *   asked       training goes on, also while the rendezvous is away
  *     v         yes: `latest` moves        no: one line in the log, `latest` stays
@@ -26,15 +28,20 @@ struct ct_publication {
     uint64_t generation; /* of the round that wrote it */
 };
 
-/* Rank 0 writes a checkpoint of the present step unless it is there; collective where ranks hold
- * parts. A failure before the end of
- * the training is one line in the log, and the training goes on. */
+/* Write a checkpoint of the present step unless it is there; collective where ranks hold parts.
+ * With checkpoint.async it is on its way when this returns. A failure before the end of the
+ * training is one line in the log, and the training goes on. */
 int ct_publish_save(struct ct_worker *worker, struct ct_error *err);
 
-/* After a step: ask what can be asked, take the answer that has come. */
-void ct_publish_advance(struct ct_worker *worker);
+/* Wait until none is being written. Likewise. */
+int ct_publish_await(struct ct_worker *worker, struct ct_error *err);
 
-/* A round begins; `found`: from the state of a survivor. */
+/* After a step: end what is written, ask what can be asked, take the answer that has come.
+ * Likewise.
+ */
+int ct_publish_advance(struct ct_worker *worker, struct ct_error *err);
+
+/* A round begins; `found`: from the state of a survivor. One that a rank writes alone goes on. */
 void ct_publish_enter(struct ct_worker *worker, bool found);
 
 /* The last step is completed: all ranks wait until it is published. CT_EREVOKED: the round ended

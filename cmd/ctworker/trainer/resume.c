@@ -3,14 +3,16 @@
 
 #include "base/assert.h"
 #include "base/str.h"
-#include "train/checkpoint.h"
+#include "parts.h"
+#include "reload.h"
+#include "train/checkpoint_parts.h"
 #include "train/weights.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 /* What rank 0 tells the others, as words of one broadcast. */
-enum word { CODE, FOUND, STEP, POSITION, SKIPPED, SAVE_COUNT, SAVE_UNIT, WORDS };
+enum word { CODE, FOUND, DIVISIBLE, STEP, POSITION, SKIPPED, SAVE_COUNT, SAVE_UNIT, WORDS };
 
 /* The newest checkpoint of `dir` into `path`; *ret_found is false when there is none. */
 static int find_newest(const char *dir, char path[PATH_MAX], bool *ret_found, struct ct_error *err)
@@ -70,45 +72,55 @@ static void compare_settings(const struct ct_worker *worker, const struct ct_ckp
                      state->global_batch, worker->batch.global);
 }
 
-/* Fill the snapshot; an average that the checkpoint does not hold begins at its parameters. */
-static int load_files(struct ct_worker *worker, const char *path, struct ct_error *err)
+static void note(struct ct_worker *worker, const char *path, const struct ct_ckpt_state *state)
 {
-    struct ct_snapshot *snapshot = &worker->snapshot;
-    size_t count = snapshot->file_count;
-    bool averages = worker->plan.options.optim.ema > 0;
-    bool held = averages && ct_ckpt_holds(path, snapshot->files[count - 1].name);
-    int code = ct_ckpt_load(path, snapshot->files, averages && !held ? count - 1 : count, err);
-
-    if (code != 0 || held == averages)
-        return code;
-    ct_snapshot_start_average(snapshot, &worker->plan);
-    ct_log_event(worker->log, CT_LOG_WARN, "resume_average",
-                 "%s has no ema.safetensors: the average of the parameters begins here", path);
-    return 0;
+    worker->step = state->step;
+    worker->position = state->position;
+    worker->skipped = state->skipped;
+    if (state->plateau.ratio > 0)
+        worker->plateau = state->plateau;
+    if (state->scaler.scale > 0)
+        worker->scaler = state->scaler;
+    (void)ct_str_copy(worker->report.checkpoint, PATH_MAX, path);
+    worker->report.checkpoint_step = state->step;
+    compare_settings(worker, state);
+    ct_log_event(worker->log, CT_LOG_INFO, "resume",
+                 "going on from %s, step %" PRIu64 " of %" PRIu64, path, state->step,
+                 worker->steps);
 }
 
-static int load(struct ct_worker *worker, const char *path, struct ct_error *err)
+/* Rank 0 reads all; an average that the checkpoint does not hold begins at its parameters. */
+static int load_all(struct ct_worker *worker, const char *path, struct ct_ckpt_state *ret,
+                    struct ct_error *err)
 {
-    struct ct_ckpt_state state;
-    int code = ct_ckpt_open(path, &state, err);
+    struct ct_snapshot *snapshot = &worker->snapshot;
+    size_t count = ct_reload_files(worker, path);
+    int code = ct_ckpt_open(path, ret, err);
 
     if (code == 0)
-        code = load_files(worker, path, err);
-    if (code != 0)
-        return code;
-    worker->step = state.step;
-    worker->position = state.position;
-    worker->skipped = state.skipped;
-    if (state.plateau.ratio > 0)
-        worker->plateau = state.plateau;
-    if (state.scaler.scale > 0)
-        worker->scaler = state.scaler;
-    (void)ct_str_copy(worker->report.checkpoint, PATH_MAX, path);
-    worker->report.checkpoint_step = state.step;
-    compare_settings(worker, &state);
-    ct_log_event(worker->log, CT_LOG_INFO, "resume",
-                 "going on from %s, step %" PRIu64 " of %" PRIu64, path, state.step, worker->steps);
-    return 0;
+        code = ct_snapshot_hold(snapshot, &worker->plan, err);
+    if (code == 0)
+        code = ct_ckpt_load(path, snapshot->files, count, err);
+    if (code == 0 && count < snapshot->file_count)
+        ct_snapshot_start_average(snapshot, &worker->plan);
+    return code;
+}
+
+/* Where ranks hold parts, rank 0 looks at the state first: all may be able to read their own. */
+static int load(struct ct_worker *worker, const char *path, bool *ret_divisible,
+                struct ct_error *err)
+{
+    struct ct_ckpt_state state;
+    int code = 0;
+
+    *ret_divisible = false;
+    if (ct_parts_held(worker))
+        code = ct_ckpt_peek(path, &state, ret_divisible, err);
+    if (code == 0 && !*ret_divisible)
+        code = load_all(worker, path, &state, err);
+    if (code == 0)
+        note(worker, path, &state);
+    return code;
 }
 
 /* No checkpoint: the parameters of model.init_from, moments at zero. */
@@ -116,9 +128,12 @@ static int begin_from(struct ct_worker *worker, struct ct_error *err)
 {
     const char *path = worker->cfg->model.init_from;
     struct ct_snapshot *snapshot = &worker->snapshot;
-    const struct ct_ckpt_file *model = &snapshot->files[0];
-    int code = ct_weights_load(path, model->tensors, model->count, err);
+    const struct ct_ckpt_file *model = &snapshot->files[CT_SNAPSHOT_MODEL];
+    int code = ct_snapshot_hold(snapshot, &worker->plan, err);
 
+    if (code != 0)
+        return code;
+    code = ct_weights_load(path, model->tensors, model->count, err);
     if (code != 0) {
         (void)ct_error_prefix(err, "model.init_from");
         return code;
@@ -134,30 +149,67 @@ static int begin_from(struct ct_worker *worker, struct ct_error *err)
 /* Give rank 0's snapshot to all, itself included. */
 static int share(struct ct_worker *worker, struct ct_error *err)
 {
-    struct ct_data plateau = ct_inplace(&worker->plateau, sizeof worker->plateau, CT_U8);
-    void *const *data = worker->me->rank == 0 ? worker->snapshot.data : NULL;
-    struct ct_data scaler = ct_inplace(&worker->scaler, sizeof worker->scaler, CT_U8);
-    int code = ct_exec_spread(worker->exec, data, err);
+    struct ct_snapshot *snapshot = &worker->snapshot;
+    int code = ct_exec_spread(worker->exec, worker->me->rank == 0 ? snapshot->data : NULL, err);
 
-    if (code != 0 || worker->group == NULL)
+    ct_snapshot_release(snapshot);
+    return code;
+}
+
+/* All ranks read their own parts; where they cannot, rank 0 reads all of it. */
+static int read_parts(struct ct_worker *worker, char path[PATH_MAX], struct ct_error *err)
+{
+    bool seen = false;
+    int code = ct_broadcast(worker->group, ct_inplace(path, PATH_MAX, CT_U8), 0, NULL);
+
+    if (code != 0)
+        return ct_group_explain(worker->group, code, err);
+    code = ct_reload(worker, path, &seen, err);
+    if (code != 0 || seen)
         return code;
-    code = ct_broadcast(worker->group, plateau, 0, NULL);
+    struct ct_ckpt_state state;
+    int64_t word = worker->me->rank == 0 ? load_all(worker, path, &state, err) : 0;
+    code = ct_parts_decide(worker, &word, word == 0 ? err : NULL);
+    if (code == 0 && word != 0)
+        code = worker->me->rank == 0
+                   ? (int)word
+                   : ct_error_set(err, (int)word, "rank 0 cannot go on from the checkpoint");
+    return code == 0 ? share(worker, err) : code;
+}
+
+/* What evaluations and overflows made of rate and scale. */
+static int share_rest(struct ct_worker *worker, struct ct_error *err)
+{
+    struct ct_data plateau = ct_inplace(&worker->plateau, sizeof worker->plateau, CT_U8);
+    struct ct_data scaler = ct_inplace(&worker->scaler, sizeof worker->scaler, CT_U8);
+
+    if (worker->group == NULL)
+        return 0;
+    int code = ct_broadcast(worker->group, plateau, 0, NULL);
     if (code == 0)
         code = ct_broadcast(worker->group, scaler, 0, NULL);
     return ct_group_explain(worker->group, code, err);
 }
 
+/* The state that rank 0 has found. */
+static int get(struct ct_worker *worker, bool divisible, char path[PATH_MAX], struct ct_error *err)
+{
+    int code = divisible ? read_parts(worker, path, err) : share(worker, err);
+
+    return code == 0 ? share_rest(worker, err) : code;
+}
+
 int ct_resume(struct ct_worker *worker, struct ct_error *err)
 {
-    char path[PATH_MAX];
-    bool found = false;
+    char path[PATH_MAX] = "";
+    bool found = false, divisible = false;
     int code = 0;
 
     if (worker->me->rank == 0) {
         ct_job_at(worker->job, CT_AT_CHECKPOINT, 0);
         code = choose(worker, path, &found, err);
         if (code == 0 && found) {
-            code = load(worker, path, err);
+            code = load(worker, path, &divisible, err);
         } else if (code == 0 && worker->cfg->model.init_from[0] != '\0') {
             code = begin_from(worker, err);
             found = true;
@@ -166,9 +218,10 @@ int ct_resume(struct ct_worker *worker, struct ct_error *err)
     }
     worker->scope = CT_SCOPE_JOB;
     if (worker->group == NULL)
-        return code == 0 && found ? share(worker, err) : code;
+        return code == 0 && found ? get(worker, false, path, err) : code;
     int64_t words[WORDS] = {code,
                             found,
+                            divisible,
                             (int64_t)worker->step,
                             (int64_t)worker->position,
                             (int64_t)worker->skipped,
@@ -189,5 +242,5 @@ int ct_resume(struct ct_worker *worker, struct ct_error *err)
     worker->skipped = (uint64_t)words[SKIPPED];
     worker->save_every.count = words[SAVE_COUNT];
     worker->save_every.unit = (enum ct_config_unit)words[SAVE_UNIT];
-    return words[FOUND] != 0 ? share(worker, err) : 0;
+    return words[FOUND] != 0 ? get(worker, words[DIVISIBLE] != 0, path, err) : 0;
 }

@@ -170,18 +170,16 @@ static int make_executor(struct ct_worker *worker, struct ct_error *err)
     return code;
 }
 
-/* Rank 0's folder and the memory it saves checkpoints from. */
+/* The files of checkpoints, and rank 0's folder. */
 static int open_outputs(struct ct_worker *worker, struct ct_error *err)
 {
     bool goes_on = ct_worker_restarted(worker) || worker->me->lineage > 0;
     int code = 0;
 
-    if (worker->me->rank != 0)
-        return 0;
-    if (worker->run_dir.run[0] == '\0')
+    if (worker->snapshot.tensors == NULL)
+        code = ct_snapshot_describe(&worker->snapshot, &worker->plan, err);
+    if (code == 0 && worker->me->rank == 0 && worker->run_dir.run[0] == '\0')
         code = ct_run_dir_open(&worker->run_dir, worker->cfg, worker->me->run_id, goes_on, err);
-    if (code == 0 && worker->snapshot.tensors == NULL)
-        code = ct_snapshot_init(&worker->snapshot, &worker->plan, err);
     return code;
 }
 
@@ -293,8 +291,10 @@ int ct_round_leave(struct ct_worker *worker, struct ct_error *err)
 
     ct_group_free(worker->group);
     worker->group = NULL;
-    if (ct_parts_held(worker))
+    if (ct_parts_held(worker)) {
         worker->lineage = 0;
+        ct_saving_drop(&worker->saving);
+    }
     if (worker->carry.tensors == NULL && worker->lineage > 0)
         worker->digest = ct_exec_digest(worker->exec);
     const struct ct_ready ready = {
@@ -305,7 +305,7 @@ int ct_round_leave(struct ct_worker *worker, struct ct_error *err)
 
 bool ct_round_can_save(struct ct_worker *worker)
 {
-    if (worker->lineage == 0 || worker->exec == NULL || worker->snapshot.tensors == NULL ||
+    if (worker->lineage == 0 || worker->exec == NULL || worker->me->rank != 0 ||
         ct_parts_held(worker))
         return false;
     if (worker->carry.tensors != NULL)
@@ -317,6 +317,7 @@ void ct_round_undo(struct ct_worker *worker)
 {
     ct_group_free(worker->group);
     worker->group = NULL;
+    ct_saving_deinit(&worker->saving);
     drop(worker);
     ct_snapshot_deinit(&worker->carry);
 }

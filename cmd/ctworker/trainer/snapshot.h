@@ -1,4 +1,5 @@
-/* A snapshot: the executor's named tensors copied to the host, as the files of a checkpoint.
+/* A snapshot: the executor's named tensors as the files of a checkpoint; with memory for all of
+ * them on the host, or without.
  *
  *   plan->tensors:  parameters, buffers | moments | average
  *   files:          model.safetensors | optim.safetensors | ema.safetensors
@@ -11,18 +12,33 @@
 #include "collectives/exec/exec.h"
 #include "train/checkpoint.h"
 
-enum { CT_SNAPSHOT_MAX_FILES = 3 };
+enum { CT_SNAPSHOT_MODEL, CT_SNAPSHOT_OPTIM, CT_SNAPSHOT_EMA, CT_SNAPSHOT_MAX_FILES };
 
 struct ct_snapshot {
     struct ct_st_tensor *tensors; /* plan->tensor_count, in the plan's order; names borrowed; then
                                      ema.safetensors' */
-    void **data;                  /* of each tensor */
+    int *number;                  /* of each of `tensors`: which of the plan's it is */
+    void **data;                  /* of each of the plan's tensors; NULL without memory */
     char *memory;
     struct ct_ckpt_file files[CT_SNAPSHOT_MAX_FILES];
     size_t file_count;
 };
 
-/* Room for every tensor of `plan` (borrowed). CT_ENOMEM. */
+/* The files of `plan` (borrowed), without memory for their tensors. CT_ENOMEM. */
+int ct_snapshot_describe(struct ct_snapshot *ret, const struct ct_plan *plan, struct ct_error *err);
+
+/* Which of the plan's tensors entry number `entry` of file number `file` is. */
+static inline int ct_snapshot_number(const struct ct_snapshot *snapshot, size_t file, size_t entry)
+{
+    return snapshot->number[(size_t)(snapshot->files[file].tensors - snapshot->tensors) + entry];
+}
+
+/* Room for every tensor, unless there is; and give it back. CT_ENOMEM. */
+int ct_snapshot_hold(struct ct_snapshot *snapshot, const struct ct_plan *plan,
+                     struct ct_error *err);
+void ct_snapshot_release(struct ct_snapshot *snapshot);
+
+/* Both. */
 int ct_snapshot_init(struct ct_snapshot *ret, const struct ct_plan *plan, struct ct_error *err);
 void ct_snapshot_deinit(struct ct_snapshot *snapshot);
 

@@ -22,6 +22,7 @@
 #include "publish.h"
 #include "report.h"
 #include "run_dir.h"
+#include "saving.h"
 #include "snapshot.h"
 #include "stop.h"
 #include "trace.h"
@@ -60,6 +61,8 @@ struct ct_worker {
     struct ct_plan plan;
     struct ct_group *group; /* NULL in a world of one */
     struct ct_exec *exec;
+    struct ct_snapshot snapshot; /* the files of a checkpoint */
+    struct ct_saving saving;
     bool reused; /* the executor is that of an older round, with what it held then */
     struct ct_pace pace;
     struct ct_trace trace;
@@ -74,6 +77,7 @@ struct ct_worker {
     struct ct_scaler scaler;   /* of the loss, in f16 */
     uint64_t settled;          /* what follows a step is done up to this one */
     bool redo;                 /* what follows the present step is to be done again */
+    int64_t writers;           /* ranks that have written the checkpoint on its way */
     bool leaving;              /* all ranks leave the round after this step */
     bool stopping;             /* they hold parts, and have agreed to stop after this step */
     struct ct_config_interval save_every; /* rank 0's checkpoint.every */
@@ -88,7 +92,6 @@ struct ct_worker {
 
     /* rank 0's alone */
     struct ct_run_dir run_dir;
-    struct ct_snapshot snapshot;
     struct ct_publication publication;
     struct ct_report report;
 };

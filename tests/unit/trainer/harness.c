@@ -115,16 +115,19 @@ static void load_config(struct ct_config *cfg, const struct training *training, 
  */
 static uint64_t digest_of(struct ct_worker *worker, int code)
 {
-    bool taken = false;
+    struct ct_snapshot whole = {.tensors = NULL};
     uint64_t digest = 0;
 
     if (worker->exec == NULL || !ct_parts_held(worker))
         return worker->exec == NULL ? 0 : ct_exec_digest(worker->exec);
-    if (code != 0 || ct_parts_take(worker, true, &taken, NULL) != 0)
+    if (code != 0)
         return 0;
-    if (worker->me->rank == 0)
-        digest = digest_of_tensors(&worker->plan, worker->snapshot.data);
+    CT_ASSERT(ct_snapshot_init(&whole, &worker->plan, NULL) == 0);
+    bool first = worker->me->rank == 0;
+    if (ct_exec_collect(worker->exec, first ? whole.data : NULL, NULL) == 0 && first)
+        digest = digest_of_tensors(&worker->plan, whole.data);
     (void)ct_broadcast(worker->group, ct_inplace(&digest, 1, CT_I64), 0, NULL);
+    ct_snapshot_deinit(&whole);
     return digest;
 }
 

@@ -1,0 +1,39 @@
+/* This rank's portion of the files of a checkpoint: bytes of the executor's tensors, copied to the
+ * host, each with its place in a file.
+ *
+ *     executor's arena  --take-->  memory  --ct_ckpt_write-->  files
+ *                       <--put---          <--ct_ckpt_read---
+ *
+ * A tensor that lies in two files (what is frozen is its own average) is in it twice. */
+#ifndef CT_TRAINER_PORTION_H
+#define CT_TRAINER_PORTION_H
+
+#include "snapshot.h"
+#include "train/checkpoint_parts.h"
+
+enum ct_portion_of {
+    CT_PORTION_OWNED, /* what this rank writes, when all write */
+    CT_PORTION_HELD,  /* what it has */
+    CT_PORTION_WHOLE  /* every tensor: `data` is for ct_exec_collect */
+};
+
+struct ct_portion {
+    struct ct_ckpt_part *parts;
+    struct ct_plan_piece *pieces; /* of each part; not of WHOLE */
+    size_t count;
+    void **data; /* WHOLE: of each of the plan's tensors */
+    char *memory;
+    size_t room; /* of the memory, which is kept for the next time */
+};
+
+/* Make it the portion of `snapshot`, whose tensors lie at `places`. CT_ENOMEM. */
+int ct_portion_list(struct ct_portion *portion, const struct ct_snapshot *snapshot,
+                    const struct ct_plan *plan, const struct ct_ckpt_places *places,
+                    enum ct_portion_of of, struct ct_error *err);
+void ct_portion_deinit(struct ct_portion *portion);
+
+/* Copy it out of the executor, or into it. Not of WHOLE. */
+void ct_portion_take(struct ct_portion *portion, struct ct_exec *exec);
+void ct_portion_put(const struct ct_portion *portion, struct ct_exec *exec);
+
+#endif
