@@ -40,7 +40,10 @@ static void clear(struct ct_portion *portion)
     free(portion->parts);
     free(portion->pieces);
     free(portion->data);
-    *portion = (struct ct_portion){.memory = portion->memory, .room = portion->room};
+    portion->parts = NULL;
+    portion->pieces = NULL;
+    portion->data = NULL;
+    portion->count = 0;
 }
 
 static int reserve(struct ct_portion *portion, size_t bytes, struct ct_error *err)

@@ -50,7 +50,8 @@ int ct_snapshot_describe(struct ct_snapshot *ret, const struct ct_plan *plan, st
 
     if (snapshot.tensors == NULL || snapshot.number == NULL) {
         ct_snapshot_deinit(&snapshot);
-        return ct_error_set(err, CT_ENOMEM, "out of memory for the files of a checkpoint");
+        (void)ct_error_set(err, CT_ENOMEM, "out of memory for the files of a checkpoint");
+        return CT_ENOMEM;
     }
     for (size_t i = 0; i < count; i++) {
         snapshot.tensors[i] = describe(&plan->tensors[i]);
