@@ -227,6 +227,26 @@ Test(survivors, a_part_that_is_lost_with_its_worker_comes_from_the_checkpoint)
     proc_free(&agent);
 }
 
+Test(survivors, a_rank_that_is_lost_while_checkpoints_are_written_costs_none_that_was_published)
+{
+    static const char *const writing[][5] = {{"--nproc_per_node=2", "--parallel.strategy=fsdp",
+                                              "--checkpoint.async=true", "--checkpoint.every=7"},
+                                             {"--nproc_per_node=2", "--parallel.strategy=ddp",
+                                              "--checkpoint.async=true", "--checkpoint.every=7"}};
+
+    run_whole(two);
+    for (int i = 0; i < 2; i++) {
+        struct proc agent;
+        start(&agent, "run", writing[i]);
+        wait_step("run", 300);
+        lose(&agent, 2, 1 - i);
+        finish(&agent);
+        expect_equal_results("whole", "run");
+        proc_free(&agent);
+        cr_assert_eq(ct_fs_remove_tree(e2e_in_folder("run")), 0);
+    }
+}
+
 Test(survivors, three_workers_lose_one_after_the_other)
 {
     struct proc agent;
