@@ -20,9 +20,10 @@ enum { WORKERS_MAX = 8, STEPS = 5400, PATH_BYTES = 256 };
 /* Start the agent of a training of STEPS steps whose outputs lie in `name`. */
 static void start(struct proc *agent, const char *name, const char *const extra[])
 {
-    const char *argv[40] = {proc_program("ctrun"), "--max_restarts=3"};
+    const char *argv[40] = {proc_program("ctrun"), "--max_restarts=3", "--batch.micro=4",
+                            "--parallel.reduce=invariant", "--log.every=1"};
     char dirs[2][PATH_BYTES], steps[32];
-    int argc = 2;
+    int argc = 5;
 
     (void)snprintf(steps, sizeof steps, "--train.steps=%d", STEPS);
     (void)snprintf(dirs[0], PATH_BYTES, "--log.dir=%s/log", e2e_in_folder(name));
@@ -31,9 +32,6 @@ static void start(struct proc *agent, const char *name, const char *const extra[
         argv[argc++] = extra[i];
     argv[argc++] = e2e_in_root("configs/digits_mlp.yaml");
     argv[argc++] = steps;
-    argv[argc++] = "--batch.micro=4";
-    argv[argc++] = "--parallel.reduce=invariant";
-    argv[argc++] = "--log.every=1";
     argv[argc++] = dirs[0];
     argv[argc] = dirs[1];
     proc_start(agent, argv, NULL);
@@ -214,7 +212,8 @@ Test(survivors, a_lost_rank_0_is_replaced_and_the_new_one_writes_on)
 
 Test(survivors, a_part_that_is_lost_with_its_worker_comes_from_the_checkpoint)
 {
-    static const char *const parts[] = {"--nproc_per_node=2", "--parallel.strategy=fsdp", NULL};
+    static const char *const parts[] = {"--nproc_per_node=2", "--parallel.strategy=fsdp",
+                                        "--checkpoint.async=true", "--checkpoint.every=7", NULL};
     struct proc agent;
 
     run_whole(two);
@@ -225,26 +224,6 @@ Test(survivors, a_part_that_is_lost_with_its_worker_comes_from_the_checkpoint)
     e2e_said(&agent, "parallel.strategy fsdp keeps one state over all workers");
     expect_equal_results("whole", "run");
     proc_free(&agent);
-}
-
-Test(survivors, a_rank_that_is_lost_while_checkpoints_are_written_costs_none_that_was_published)
-{
-    static const char *const writing[][5] = {{"--nproc_per_node=2", "--parallel.strategy=fsdp",
-                                              "--checkpoint.async=true", "--checkpoint.every=7"},
-                                             {"--nproc_per_node=2", "--parallel.strategy=ddp",
-                                              "--checkpoint.async=true", "--checkpoint.every=7"}};
-
-    run_whole(two);
-    for (int i = 0; i < 2; i++) {
-        struct proc agent;
-        start(&agent, "run", writing[i]);
-        wait_step("run", 300);
-        lose(&agent, 2, 1 - i);
-        finish(&agent);
-        expect_equal_results("whole", "run");
-        proc_free(&agent);
-        cr_assert_eq(ct_fs_remove_tree(e2e_in_folder("run")), 0);
-    }
 }
 
 Test(survivors, three_workers_lose_one_after_the_other)
@@ -285,11 +264,12 @@ Test(survivors, a_replacement_may_be_lost_before_it_is_healed)
 
 Test(survivors, when_all_are_lost_the_job_goes_on_from_its_checkpoint)
 {
+    static const char *const writing[] = {"--nproc_per_node=2", "--checkpoint.async=true", NULL};
     struct proc agent;
     pid_t pids[WORKERS_MAX];
 
     run_whole(two);
-    start(&agent, "run", two);
+    start(&agent, "run", writing);
     wait_step("run", 500);
     cr_assert_eq(e2e_workers(&agent, pids, WORKERS_MAX), 2);
     for (int i = 0; i < 2; i++)
