@@ -46,7 +46,7 @@ static const char *value_of(int argc, char **argv, int *at, const char *option)
     size_t length = strlen(option);
     const char *word = argv[*at];
 
-    if (strncmp(word, option, length) != 0)
+    if (word == NULL || strncmp(word, option, length) != 0)
         return NULL;
     if (word[length] == '=')
         return word + length + 1;

@@ -199,8 +199,10 @@ static void get(struct ct_exec *exec, const struct ct_plan_list *list, int value
 
 static double get_f64(struct ct_exec *exec, const struct ct_plan_list *list, int value)
 {
-    double number;
+    double number = 0;
 
+    if (value == CT_NONE)
+        return 0;
     get(exec, list, value, &number);
     return number;
 }

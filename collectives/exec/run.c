@@ -82,6 +82,14 @@ static int communicate(struct ct_runner *r, const struct ct_program_op *op,
             ct_device_run(r->options->device, CT_OP_COPY, op->dtype, args);
         return 0;
     }
+    if (op->kind == CT_OP_BROADCAST)
+        return ct_broadcast(group, ct_inplace(args->out[0].data, count, op->dtype), 0, &options);
+    if (op->kind == CT_OP_REDUCE)
+        return ct_reduce(group, ct_inplace(args->out[0].data, count, op->dtype), CT_REDUCE_SUM, 0,
+                         &options);
+    if (op->kind == CT_OP_SCATTER)
+        return ct_scatter(group, ct_from_to(args->in[0].data, args->out[0].data, count, op->dtype),
+                          0, &options);
     if (op->kind == CT_OP_REDUCE_SCATTER)
         return ct_reduce_scatter(group,
                                  ct_from_to(args->in[0].data, args->out[0].data, count, op->dtype),

@@ -183,7 +183,8 @@ int ct_plan_reduce(struct ct_plan *plan, struct ct_error *err)
         return 0;
     int grads = root_of_kind(program, CT_VALUE_GRAD);
     enum ct_dtype dtype = plan->tensors[0].dtype;
-    bool sums = plan->shards == 1 && ct_mesh_size(&plan->mesh, CT_AXIS_DATA) > 1;
+    bool sums =
+        plan->shards == 1 && ct_mesh_size(&plan->mesh, CT_AXIS_DATA) > 1 && !plan->options.rooted;
     int loss = program->values[plan->step.io.loss].root;
     if (plan->mesh.stages == 1)
         insert_reduce(program, loss, CT_AXIS_WORLD);

@@ -129,6 +129,9 @@ static void find_kinds(struct gauge *g)
             life->kind = CT_MEMORY_ACTIVATIONS;
     }
     for (int i = 0; i < program->op_count; i++)
+        if (program->ops[i].kind == CT_OP_SCATTER)
+            life_of(g, program->ops[i].out[0])->kind = CT_MEMORY_STAGING;
+    for (int i = 0; i < program->op_count; i++)
         if (copies_parameters(g, &program->ops[i]))
             life_of(g, program->ops[i].out[0])->kind = CT_MEMORY_COPIES;
     for (int i = program->op_count - 1; i >= 0; i--) {

@@ -85,6 +85,9 @@ int ct_plan_join_slices(struct ct_plan *plan, struct ct_error *err);
 /* shard: with plan->shards > 1 rewrite a list so that this rank holds parts (plan.h). */
 int ct_plan_shard(const struct ct_plan *plan, struct ct_plan_list *list, struct ct_error *err);
 
+/* root: with options.rooted rewrite the step's list so that rank 0 has the batch and the update. */
+int ct_plan_root(struct ct_plan *plan, struct ct_error *err);
+
 /* buckets: with world > 1 put a reduction behind the last writer of the sums and, unless shard has
  * done that, of each bucket. */
 int ct_plan_reduce(struct ct_plan *plan, struct ct_error *err);

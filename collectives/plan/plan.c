@@ -92,7 +92,7 @@ static uint64_t talk_hash(const struct ct_program *program, uint64_t hash)
         uint64_t said[3 + CT_OP_MAX_IN + CT_OP_MAX_OUT] = {(uint64_t)op->kind, (uint64_t)op->axis,
                                                            (uint64_t)op->dtype};
         for (int k = 0; k < CT_OP_MAX_IN; k++)
-            said[3 + k] = bytes_of(program, op->in[k]);
+            said[3 + k] = op->kind == CT_OP_SCATTER ? 0 : bytes_of(program, op->in[k]);
         for (int k = 0; k < CT_OP_MAX_OUT; k++)
             said[3 + CT_OP_MAX_IN + k] = bytes_of(program, op->out[k]);
         hash = ct_hash64(said, sizeof said, hash);
@@ -143,6 +143,8 @@ static int run_passes(struct ct_plan *plan, const struct models *models, struct 
     for (size_t i = 0; i < CT_COUNT(lists) && code == 0; i++)
         code = ct_plan_shard(plan, lists[i], err);
     if (code == 0)
+        code = ct_plan_root(plan, err);
+    if (code == 0)
         code = ct_plan_reduce(plan, err);
     if (code == 0 && ct_dtype_is_narrow(plan->options.reduce_dtype))
         code = ct_plan_narrow_sums(plan, err);
@@ -169,6 +171,11 @@ static int set_mesh(struct ct_plan *plan, struct ct_error *err)
         options->shard = CT_PLAN_SHARD_NONE;
         options->replicas = 1;
     }
+    if (options->rooted &&
+        (options->shard != CT_PLAN_SHARD_NONE || plan->mesh.tensor > 1 || plan->mesh.stages > 1))
+        return ct_error_set(err, CT_ECONFIG,
+                            "parallel.strategy dp shares nothing out: replicas hold whole models");
+    options->overlap = options->overlap && !options->rooted;
     plan->place = ct_mesh_place(&plan->mesh, options->rank);
     plan->shards = plan->mesh.shards;
     return 0;

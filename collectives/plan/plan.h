@@ -125,7 +125,9 @@ struct ct_optim_spec {
 
 struct ct_plan_options {
     int world;
-    int rank;                 /* whose list it is; matters when ranks hold different things */
+    int rank;    /* whose list it is; matters when ranks hold different things */
+    bool rooted; /* DataParallel: rank 0 scatters the batch, gathers the gradients and updates; the
+                    others are replicas of its parameters, and hold no moments (root.c) */
     enum ct_plan_shard shard; /* NONE is taken where one rank would hold everything anyway */
     int replicas;  /* copies of what is sharded, each held by consecutive ranks; 0 is 1 */
     int tensor;    /* ranks that compute each layer together; 0 is 1 */

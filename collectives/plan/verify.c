@@ -234,6 +234,12 @@ static void settle(struct verifier *v, struct ct_range range, int debt)
         v->segments[i].debt &= (uint8_t)~debt;
 }
 
+/* A sum in place over an axis; where it goes to one rank alone, the others owe nothing more. */
+static bool is_sum(const struct ct_program_op *op)
+{
+    return op->kind == CT_OP_ALL_REDUCE || op->kind == CT_OP_REDUCE;
+}
+
 static int check_read(const struct verifier *v, int op, int value)
 {
     const struct ct_program_op *o = &v->list->program.ops[op];
@@ -241,8 +247,7 @@ static int check_read(const struct verifier *v, int op, int value)
 
     if (code != 0)
         return code;
-    if (o->kind == CT_OP_ALL_REDUCE && axis_debt(o->axis) != 0 &&
-        any_owes(v, value, axis_debt(o->axis), false))
+    if (is_sum(o) && axis_debt(o->axis) != 0 && any_owes(v, value, axis_debt(o->axis), false))
         return ct_error_set(v->err, CT_EBUG, "op %d (%s) reduces '%s' a second time", op,
                             op_name(v, op), value_of(v, value)->name);
     bool total = is_total(v, value);
@@ -333,7 +338,7 @@ static void write(struct verifier *v, const struct ct_program_op *op, int value)
     struct ct_range range = ct_plan_range(v->list, value);
     int root = value_of(v, value)->root;
 
-    if (op->kind == CT_OP_ALL_REDUCE)
+    if (is_sum(op))
         settle(v, range, axis_debt(op->axis));
     else if (op->kind == CT_OP_REDUCE_SCATTER)
         paint(v, range, root, v->plan->mesh.replicas > 1 ? OWES_REPLICAS : 0);

@@ -27,10 +27,10 @@ static int consider(const struct ct_project *project, const struct ct_layout *la
     struct ct_error why = {0};
     int code = ct_estimate(project, layout, CT_ESTIMATE_SEARCH_OPS, &estimate, &why);
 
-    if (code == CT_ECONFIG || code == CT_EUNSUPPORTED)
-        return 0;
-    if (code != 0)
+    if (code == CT_ENOMEM)
         return ct_error_set(err, code, "%s", why.text);
+    if (code != 0)
+        return 0; /* a layout that cannot be */
     bool fitting = fits(project, &estimate);
     if (betters(rung, &estimate, fitting)) {
         rung->layout = *layout;
@@ -66,9 +66,11 @@ static int try_micros(const struct ct_project *project, struct ct_layout layout,
 static int try_recomputing(const struct ct_project *project, struct ct_layout layout,
                            struct ct_rung *rung, struct ct_error *err)
 {
+    bool cut = layout.tensor > 1 || layout.stages > 1;
     int code = 0;
 
-    for (int r = 0; r <= CT_PLAN_RECOMPUTE_BLOCK && code == 0; r++) {
+    for (int r = 0; r <= CT_PLAN_RECOMPUTE_BLOCK && code == 0;
+         r += cut ? CT_PLAN_RECOMPUTE_BLOCK : 1) {
         layout.recompute = (enum ct_plan_recompute)r;
         code = try_micros(project, layout, rung, err);
     }
@@ -106,7 +108,7 @@ static const struct step {
     {"fsdp grad", CT_PLAN_SHARD_GRAD, CT_PLAN_SHARD_GRAD, false, false},
     {"fsdp full", CT_PLAN_SHARD_FULL, CT_PLAN_SHARD_FULL, false, false},
     {"tensor", CT_PLAN_SHARD_NONE, CT_PLAN_SHARD_FULL, true, false},
-    {"pipeline", CT_PLAN_SHARD_NONE, CT_PLAN_SHARD_GRAD, true, true},
+    {"pipeline", CT_PLAN_SHARD_NONE, CT_PLAN_SHARD_OPTIM, true, true},
 };
 
 /* Whether workers that are cut so far can share out so much. */
@@ -126,16 +128,18 @@ static int climb(const struct ct_project *project, const struct step *step, stru
     int code = 0;
 
     rung->name = step->name;
-    for (int p = step->stages ? 2 : 1; p <= stages && code == 0; p++)
-        for (int t = step->slices && !step->stages ? 2 : 1; t <= slices && code == 0; t++)
-            for (int s = (int)step->least; s <= (int)step->most && code == 0; s++) {
-                layout.stages = p;
-                layout.tensor = t;
-                layout.shard = (enum ct_plan_shard)s;
-                if (project->world % (t * p) == 0 && machine->per_node % t == 0 &&
-                    is_sensible(project, &layout))
-                    code = try_copies(project, layout, rung, err);
-            }
+    if (step->stages && stages == 1)
+        return 0;
+    for (int t = step->slices && !step->stages ? 2 : 1; t <= slices && code == 0;
+         t *= step->stages ? CT_MAX(slices, 2) : 2)
+        for (int s = (int)step->least; s <= (int)step->most && code == 0; s++) {
+            layout.stages = stages;
+            layout.tensor = t;
+            layout.shard = (enum ct_plan_shard)s;
+            if (project->world % (t * stages) == 0 && machine->per_node % t == 0 &&
+                is_sensible(project, &layout))
+                code = try_copies(project, layout, rung, err);
+        }
     return code;
 }
 

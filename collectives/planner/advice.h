@@ -5,10 +5,11 @@
  *     no: share the parameters between steps      fsdp, grad
  *     no: share them within the step, too         fsdp, full
  *     no: cut the layers inside of a node         tensor, with each of these
- *     no: cut the model across the nodes          pipeline, with each of these
+ *     no: cut the model, a stage a node             pipeline, with ddp and zero1
  *
  * On each rung every micro-batch that divides a worker's share is tried with every way of
- * recomputing, and one copy over all workers or one a node. What a rung cannot cut (heads that do
+ * recomputing (where layers or the model are cut, into powers of two: none and block), and one copy
+ * over all workers or one a node. What a rung cannot cut (heads that do
  * not divide) is passed over. A rung's best is the quickest that fits, or, when none fits, the one
  * that needs the least memory. The advice is the first rung that fits: the simplest. */
 #ifndef CT_PLANNER_ADVICE_H

@@ -75,6 +75,11 @@ static int set_optim(const struct ct_config *cfg, struct ct_optim_spec *ret,
     return set_rules(cfg, &ret->groups, ret_rules, err);
 }
 
+int ct_planner_replicas(const struct ct_config *cfg)
+{
+    return cfg->parallel.strategy == CT_CONFIG_STRATEGY_DP ? (int)cfg->parallel.replicate : 0;
+}
+
 enum ct_plan_shard ct_planner_shard(const struct ct_config *cfg)
 {
     static const enum ct_plan_shard of_fsdp[] = {
@@ -99,6 +104,7 @@ int ct_planner_options(const struct ct_config *cfg, struct ct_plan_options *ret,
                        struct ct_lr_rule **ret_rules, struct ct_error *err)
 {
     *ret = (struct ct_plan_options){
+        .rooted = cfg->parallel.strategy == CT_CONFIG_STRATEGY_DP,
         .shard = ct_planner_shard(cfg),
         .replicas = (int)cfg->parallel.replicate,
         .tensor = (int)cfg->parallel.tensor,
@@ -118,6 +124,8 @@ int ct_planner_options(const struct ct_config *cfg, struct ct_plan_options *ret,
         .recompute_blocks = (int)cfg->memory.blocks,
         .offload = cfg->memory.offload != CT_CONFIG_OFFLOAD_NONE,
     };
+    if (ret->rooted)
+        ret->replicas = 1; /* of shards, which dp has none of */
     return set_optim(cfg, &ret->optim, ret_rules, err);
 }
 

@@ -12,6 +12,9 @@
 int ct_planner_options(const struct ct_config *cfg, struct ct_plan_options *ret,
                        struct ct_lr_rule **ret_rules, struct ct_error *err);
 
+/* Replicas that one worker has as threads (strategy dp); 0 with any other strategy. */
+int ct_planner_replicas(const struct ct_config *cfg);
+
 /* What the configuration wants shared out. */
 enum ct_plan_shard ct_planner_shard(const struct ct_config *cfg);
 

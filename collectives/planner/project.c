@@ -56,8 +56,9 @@ static struct ct_recipe_data look(struct ct_project *p)
 int ct_project_init(struct ct_project *p, const struct ct_config *cfg,
                     const struct ct_machine *machine, struct ct_error *err)
 {
+    int threads = ct_planner_replicas(cfg);
     const struct ct_mesh wanted = {.stages = (int)cfg->parallel.pipeline,
-                                   .replicas = (int)cfg->parallel.replicate,
+                                   .replicas = threads > 0 ? 1 : (int)cfg->parallel.replicate,
                                    .tensor = (int)cfg->parallel.tensor};
     struct ct_batch_plan batch = {0};
     struct ct_mesh mesh;
@@ -68,6 +69,8 @@ int ct_project_init(struct ct_project *p, const struct ct_config *cfg,
                              .world = machine->nodes * machine->per_node,
                              .global = cfg->batch.global,
                              .labels_per_row = CT_MAX(context, 1)};
+    if (threads > 0)
+        p->world = p->machine.per_node = threads; /* of the one worker that there is */
     ct_arena_init(&p->arena, RECIPE_BYTES);
     int code = ct_mesh_init(&mesh, p->world, &wanted, err);
     if (code == 0)
@@ -98,7 +101,8 @@ void ct_project_deinit(struct ct_project *p)
 
 struct ct_layout ct_project_layout(const struct ct_project *p)
 {
-    return (struct ct_layout){.tensor = p->options.tensor,
+    return (struct ct_layout){.rooted = p->options.rooted,
+                              .tensor = p->options.tensor,
                               .stages = p->options.stages,
                               .shard = p->options.shard,
                               .replicas = p->options.replicas,
@@ -122,6 +126,7 @@ struct ct_plan_options ct_project_options(const struct ct_project *p,
     struct ct_plan_options options = p->options;
 
     options.rank = rank;
+    options.rooted = layout->rooted;
     options.tensor = layout->tensor;
     options.stages = layout->stages;
     options.shard = layout->shard;
@@ -139,7 +144,7 @@ const char *ct_layout_strategy(const struct ct_layout *layout)
                                         [CT_PLAN_SHARD_GRAD] = "fsdp grad",
                                         [CT_PLAN_SHARD_FULL] = "fsdp full"};
 
-    return names[layout->shard];
+    return layout->rooted ? "dp" : names[layout->shard];
 }
 
 const char *ct_layout_recompute(const struct ct_layout *layout)

@@ -199,7 +199,7 @@ static void json_estimate(const struct ct_project *project, const struct ct_layo
     number(buf, "pipeline", layout->stages);
     text(buf, "recompute", ct_layout_recompute(layout));
     number(buf, "micro", (double)layout->micro);
-    number(buf, "accumulation", (double)(ct_project_share(project, layout) / layout->micro));
+    number(buf, "accumulation", ct_project_options(project, layout, 0).accumulation);
     ct_buf_printf(buf, ",\"fits\":%s,\"whole_plan\":%s", fits ? "true" : "false",
                   e->built != 0 ? "true" : "false");
     number(buf, "memory_bytes", ct_estimate_memory(e));

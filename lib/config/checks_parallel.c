@@ -2,6 +2,7 @@
 #include "config/checks.h"
 
 #include "base/assert.h"
+#include "base/str.h"
 
 #include <inttypes.h>
 
@@ -97,11 +98,55 @@ static bool replicas_of_slices(const struct ct_config *cfg, const void *member, 
     return *(const int64_t *)member > 0 && cfg->parallel.tensor * cfg->parallel.pipeline > 1;
 }
 
+enum { DP_REPLICAS_MAX = 64 };
+
+static bool dp_of_many(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    int64_t workers = 1;
+
+    (void)member;
+    (void)ct_buf_puts(why,
+                      "starts several workers, but with parallel.strategy dp one holds all "
+                      "replicas, as threads; leave it 1 and set parallel.replicate, or use ddp");
+    return cfg->parallel.strategy == CT_CONFIG_STRATEGY_DP &&
+           (cfg->launch.nnodes.max > 1 ||
+            (ct_parse_i64(cfg->launch.nproc_per_node, &workers) == 0 && workers > 1));
+}
+
+static bool dp_of_too_many(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    (void)ct_buf_printf(why, "is %" PRId64 "; dp has at most %d replicas", *(const int64_t *)member,
+                        DP_REPLICAS_MAX);
+    return cfg->parallel.strategy == CT_CONFIG_STRATEGY_DP &&
+           *(const int64_t *)member > DP_REPLICAS_MAX;
+}
+
+static bool dp_of_cuts(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    (void)ct_buf_printf(why,
+                        "is %" PRId64 ", for that many workers, and with parallel.strategy dp "
+                        "there is one; use ddp, or leave it out",
+                        *(const int64_t *)member);
+    return cfg->parallel.strategy == CT_CONFIG_STRATEGY_DP && *(const int64_t *)member > 1;
+}
+
+static bool dp_of_offload(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    (void)ct_buf_puts(why, "is not for parallel.strategy dp; use ddp, or leave it out");
+    return cfg->parallel.strategy == CT_CONFIG_STRATEGY_DP &&
+           *(const enum ct_config_offload *)member != CT_CONFIG_OFFLOAD_NONE;
+}
+
 #define AT(member) offsetof(struct ct_config, member)
 
 static const struct ct_config_rule rules[] = {
     {AT(parallel.shard), AT(parallel.strategy), true, shard_without_fsdp},
     {AT(parallel.replicate), AT(parallel.strategy), true, copies_of_nothing},
+    {AT(launch.nproc_per_node), AT(parallel.strategy), true, dp_of_many},
+    {AT(parallel.replicate), AT(parallel.strategy), true, dp_of_too_many},
+    {AT(parallel.tensor), AT(parallel.strategy), true, dp_of_cuts},
+    {AT(parallel.pipeline), AT(parallel.strategy), true, dp_of_cuts},
+    {AT(memory.offload), AT(parallel.strategy), true, dp_of_offload},
     {AT(eval.ema), AT(parallel.strategy), true, average_apart},
     {AT(check.replicas), AT(parallel.strategy), true, replicas_of_parts},
     {AT(check.replicas), AT(parallel.tensor), true, replicas_of_slices},

@@ -35,6 +35,9 @@ static const struct ct_op_info comm_ops[] = {
     {.name = "rank_max", .operands = "x[n] -> y[n]", .in_place = 0},
     {.name = "rank_copy", .operands = "x[n] -> y[n]", .in_place = 0},
     {.name = "exchange", .operands = "x[n] -> y[m]", .in_place = -1},
+    {.name = "broadcast", .operands = "x[n] -> x[n]", .in_place = 0, .updates = true},
+    {.name = "reduce", .operands = "x[n] -> x[n]", .in_place = 0, .updates = true},
+    {.name = "scatter", .operands = "x[n] -> y[m]", .in_place = -1},
 };
 _Static_assert(CT_COUNT(comm_ops) == CT_RULE_COUNT - CT_OP_COUNT,
                "a row for every communication op");
@@ -145,15 +148,19 @@ static int complete_comm(int op, struct ct_kernel_args *args, enum ct_dtype *ret
 
     if (op == CT_OP_EXCHANGE)
         return complete_exchange(args, ret_dtype, err);
+    if (op == CT_OP_SCATTER && in->data == NULL && out->data != NULL) {
+        *ret_dtype = out->dtype;
+        return 0;
+    }
     if (in->data == NULL || out->data == NULL || in->dtype != out->dtype)
         return ct_error_set(err, CT_EBUG, "%s: needs an input and an output of one type",
                             ct_rule_info(op)->name);
     int64_t a = ct_shape_elements(in->shape), b = ct_shape_elements(out->shape);
-    bool parts = op == CT_OP_REDUCE_SCATTER || op == CT_OP_ALL_GATHER;
-    if (!parts && a != b)
+    bool parts = op == CT_OP_REDUCE_SCATTER || op == CT_OP_SCATTER;
+    if (!parts && op != CT_OP_ALL_GATHER && a != b)
         return ct_error_set(err, CT_EBUG, "%s: works in place, input and output must agree",
                             ct_rule_info(op)->name);
-    if ((op == CT_OP_REDUCE_SCATTER && a % b != 0) || (op == CT_OP_ALL_GATHER && b % a != 0))
+    if ((parts && a % b != 0) || (op == CT_OP_ALL_GATHER && b % a != 0))
         return ct_error_set(err, CT_EBUG,
                             "%s: %" PRId64 " elements in and %" PRId64
                             " out, one must be a multiple of the other",

@@ -20,6 +20,9 @@ enum {
     CT_OP_RANK_MAX,
     CT_OP_RANK_COPY,
     CT_OP_EXCHANGE,
+    CT_OP_BROADCAST, /* in place, from the group's rank 0, as are the next two */
+    CT_OP_REDUCE,    /* in place, to rank 0 */
+    CT_OP_SCATTER,   /* in: rank 0 alone */
     CT_RULE_COUNT
 };
 

@@ -52,7 +52,9 @@ static int run_step(struct ct_worker *worker, const struct ct_prefetch_batch *ba
                 (ct_parts_held(worker) && ct_stop_requested(worker->stop, worker->job)),
         .done = ct_saving_is_written(&worker->saving)};
     int code = batch->batch.bad != 0 ? ct_dataset_explain(&worker->train, batch->batch.bad - 1, err)
-                                     : ct_exec_step(worker->exec, &args, &result, err);
+               : worker->replicas != NULL
+                   ? ct_replicas_step(worker->replicas, worker->exec, &args, &result, err)
+                   : ct_exec_step(worker->exec, &args, &result, err);
 
     if (code != 0)
         return code;

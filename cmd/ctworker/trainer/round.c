@@ -4,6 +4,7 @@
 #include "agree.h"
 #include "base/assert.h"
 #include "collectives/planner/options.h"
+#include "dp.h"
 #include "heal.h"
 #include "parts.h"
 #include "recipe/recipe.h"
@@ -54,8 +55,9 @@ static void data_place(const struct ct_worker *worker, uint32_t *ret_count, uint
 static int set_batches(struct ct_worker *worker, struct ct_error *err)
 {
     const struct ct_config *cfg = worker->cfg;
+    int threads = ct_planner_replicas(cfg);
     const struct ct_mesh wanted = {.stages = (int)cfg->parallel.pipeline,
-                                   .replicas = (int)cfg->parallel.replicate,
+                                   .replicas = threads > 0 ? 1 : (int)cfg->parallel.replicate,
                                    .tensor = (int)cfg->parallel.tensor};
     uint32_t count, index;
     int code = ct_mesh_init(&worker->mesh, worker->me->world, &wanted, err);
@@ -64,7 +66,9 @@ static int set_batches(struct ct_worker *worker, struct ct_error *err)
         return code;
     data_place(worker, &count, &index);
     code = ct_batch_plan(&worker->batch, (uint32_t)cfg->batch.global, (uint32_t)cfg->batch.micro,
-                         count, err);
+                         threads > 0 ? (uint32_t)threads : count, err);
+    if (code == 0)
+        code = ct_dp_check(worker, err);
     if (code != 0)
         return code;
     worker->sampler = (struct ct_sampler){.rows = worker->train.rows,
@@ -72,7 +76,8 @@ static int set_batches(struct ct_worker *worker, struct ct_error *err)
                                           .global_batch = worker->batch.global,
                                           .shuffle = true};
     worker->share =
-        (struct ct_share){index, count, worker->batch.accumulation, worker->batch.micro};
+        (struct ct_share){index, count, worker->batch.accumulation * (uint32_t)CT_MAX(threads, 1),
+                          worker->batch.micro};
     worker->save_every = cfg->checkpoint.every;
     worker->steps = cfg->train.steps > 0
                         ? (uint64_t)cfg->train.steps
@@ -112,7 +117,7 @@ static int build_plan(struct ct_worker *worker, struct ct_error *err)
     struct ct_plan_options options;
     int code = ct_planner_options(cfg, &options, &rules, err);
 
-    options.world = worker->me->world;
+    options.world = CT_MAX(ct_planner_replicas(cfg), worker->me->world);
     options.rank = worker->me->rank;
     options.micro_rows = worker->batch.micro;
     options.accumulation = (int)worker->batch.accumulation;
@@ -122,6 +127,9 @@ static int build_plan(struct ct_worker *worker, struct ct_error *err)
         code = ct_recipe_model(&model, cfg, &data, &arena, err);
     if (code == 0)
         code = ct_plan_build(&worker->plan, &model, &options, (uint64_t)cfg->seed, err);
+    if (code == 0 && options.rooted && options.world > 1)
+        code = ct_replicas_new(&worker->replicas, &model, &options, (uint64_t)cfg->seed,
+                               ct_dp_threads(cfg), err);
     ct_arena_deinit(&arena);
     free(rules);
     return code;
@@ -155,11 +163,12 @@ static int join_group(struct ct_worker *worker, struct ct_error *err)
 static int make_executor(struct ct_worker *worker, struct ct_error *err)
 {
     bool in_file = worker->cfg->memory.offload == CT_CONFIG_OFFLOAD_FILE;
+    struct ct_replicas *replicas = worker->replicas;
     const struct ct_exec_options options = {
         .device = worker->device,
         .offload_dir = in_file ? worker->cfg->memory.offload_dir : NULL,
-        .group = worker->group,
-        .job = worker->job,
+        .group = replicas != NULL ? ct_replicas_group(replicas) : worker->group,
+        .job = replicas != NULL ? NULL : worker->job,
         .trace = worker->cfg->log.trace > 0,
         .timeout_ms = (uint64_t)worker->cfg->parallel.timeout_ms};
     int code = worker->reused ? ct_exec_regroup(worker->exec, worker->group, err)
@@ -254,8 +263,10 @@ static void drop(struct ct_worker *worker)
     drop_evaluation(worker);
     ct_snapshot_deinit(&worker->snapshot);
     ct_exec_free(worker->exec);
+    ct_replicas_free(worker->replicas);
     ct_plan_deinit(&worker->plan);
     worker->exec = NULL;
+    worker->replicas = NULL;
     worker->reused = false;
     worker->plan = (struct ct_plan){.tensor_count = 0};
 }
@@ -274,7 +285,8 @@ int ct_round_carry(struct ct_worker *worker, struct ct_error *err)
  * it is. */
 static int make_room(struct ct_worker *worker, int world, struct ct_error *err)
 {
-    if (worker->exec != NULL && worker->me->world == world && !ct_parts_held(worker)) {
+    if (worker->exec != NULL && worker->me->world == world && !ct_parts_held(worker) &&
+        worker->replicas == NULL) {
         drop_evaluation(worker);
         worker->reused = true;
         return 0;

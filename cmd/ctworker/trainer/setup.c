@@ -3,6 +3,7 @@
 #include "setup.h"
 
 #include "agree.h"
+#include "dp.h"
 #include "recipe/recipe.h"
 #include "round.h"
 
@@ -83,7 +84,8 @@ int ct_setup(struct ct_worker *worker, struct ct_error *err)
         return code;
     ct_agree_prepare(worker);
     ct_stop_init(worker->stop);
-    code = ct_device_cpu_new(NULL, &worker->device, err);
+    const struct ct_cpu_options cpu = {.threads = ct_dp_threads(worker->cfg)};
+    code = ct_device_cpu_new(&cpu, &worker->device, err);
     if (code != 0)
         return code;
     return ct_round_enter(worker, err);

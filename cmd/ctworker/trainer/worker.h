@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "collectives/exec/exec.h"
+#include "collectives/exec/replicas.h"
 #include "config/config.h"
 #include "ctrun.h"
 #include "data/prefetch.h"
@@ -63,6 +64,7 @@ struct ct_worker {
     struct ct_exec *exec;
     struct ct_snapshot snapshot; /* the files of a checkpoint */
     struct ct_saving saving;
+    struct ct_replicas *replicas; /* of strategy dp, whose root `exec` is; else NULL */
     bool reused; /* the executor is that of an older round, with what it held then */
     struct ct_pace pace;
     struct ct_trace trace;

@@ -92,6 +92,15 @@ static const struct {
     {MODEL DATA "launch: {nnodes: \"1:2\", rdzv_endpoint: \"a:1\"}\nparallel: {pipeline: 2}\n",
      "a.yaml:4:22: parallel.pipeline is 2, for a fixed number of workers, but launch.nnodes is "
      "1:2; give one number\n"},
+    {MODEL DATA "parallel: {strategy: dp, replicate: 4}\n", ""},
+    {MODEL DATA "parallel: {strategy: dp, replicate: 65}\n",
+     "a.yaml:3:37: parallel.replicate is 65; dp has at most 64 replicas\n"},
+    {MODEL DATA "parallel: {strategy: dp, tensor: 2}\n",
+     "a.yaml:3:34: parallel.tensor is 2, for that many workers, and with parallel.strategy dp "
+     "there is one; use ddp, or leave it out\n"},
+    {MODEL DATA "parallel: {strategy: dp}\nlaunch: {nproc_per_node: 2}\n",
+     "a.yaml:4:26: launch.nproc_per_node starts several workers, but with parallel.strategy dp one "
+     "holds all replicas, as threads; leave it 1 and set parallel.replicate, or use ddp\n"},
     {MODEL DATA "parallel: {strategy: zero1}\ncheck: {replicas: 5}\n",
      "a.yaml:4:19: check.replicas compares whole states, and with zero1 and fsdp no worker has "
      "one; "

@@ -206,8 +206,10 @@ static void train(struct run *run, struct ct_job *job, struct ct_group *group, i
     const struct ct_plan_options *o = &run->options;
     int64_t mine = o->accumulation * o->micro_rows;
     int64_t each = sample_labels(&run->spec);
-    void *x = calloc((size_t)(mine * sample_inputs(&run->spec)), ct_dtype_size(run->spec.dtype));
-    int32_t *labels = calloc((size_t)(mine * each), sizeof *labels);
+    int64_t held = !o->rooted ? mine : rank == 0 ? mine * o->world : 0; /* a root has the batch */
+    void *x = calloc((size_t)(CT_MAX(held, 1) * sample_inputs(&run->spec)),
+                     ct_dtype_size(run->spec.dtype));
+    int32_t *labels = calloc((size_t)(CT_MAX(held, 1) * each), sizeof *labels);
     struct run local = *run;
     struct rig rig;
 
@@ -228,10 +230,10 @@ static void train(struct run *run, struct ct_job *job, struct ct_group *group, i
                                     .update = (uint64_t)step + 1};
         struct ct_exec_result result;
         struct ct_error err = {0};
-        fill_rows(&run->spec, step * global + first, mine, x, labels);
+        fill_rows(&run->spec, step * global + first, held, x, labels);
         if (run->poisoned == step + 1 && first + mine == global)
             ((float *)x)[0] = NAN;
-        for (int64_t i = 0; i < mine * each; i++)
+        for (int64_t i = 0; i < held * each; i++)
             if (first + i / each >= global - run->masked)
                 labels[i] = -1;
         cr_assert_eq(ct_exec_step(rig.exec, &args, &result, &err), 0, "%s", err.text);

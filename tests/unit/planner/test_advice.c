@@ -90,6 +90,23 @@ Test(advice, a_worker_alone_has_nothing_to_share_out)
     planned_deinit(&planned);
 }
 
+Test(advice, replicas_in_one_process_are_planned_by_their_root)
+{
+    struct planned planned;
+    struct ct_estimate estimate;
+
+    planned_init(&planned,
+                 "model: {hidden: [8], classes: 3, input: 6}\ndata: {train: {path: a.csv}}\n"
+                 "batch: {global: 8}\nparallel: {strategy: dp, replicate: 4}\n",
+                 1, 1, "cpu");
+    struct ct_layout layout = ct_project_layout(&planned.project);
+    cr_assert_eq(planned.project.world, 4);
+    cr_assert_str_eq(ct_layout_strategy(&layout), "dp");
+    cr_assert_eq(ct_estimate(&planned.project, &layout, 1000, &estimate, NULL), 0);
+    cr_assert_eq(estimate.talk[CT_AXIS_DATA].calls, 4, "broadcast, two scatters, reduce");
+    planned_deinit(&planned);
+}
+
 Test(advice, a_batch_that_does_not_divide_is_told_with_those_that_do)
 {
     struct planned planned;
