@@ -141,7 +141,7 @@ int ct_replicas_new(struct ct_replicas **ret_replicas, const struct ct_model_spe
     pthread_cond_init(&all->changed, NULL);
     all->replicas = calloc((size_t)others + 1, sizeof *all->replicas);
     if (all->replicas == NULL || ct_thread_world_new(options->world, &all->world) != 0)
-        code = ct_error_set(err, CT_ENOMEM, "no memory for %d replicas", options->world);
+        goto out_of_memory;
     for (int i = 0; i < others && code == 0; i++)
         code = add_replica(all, spec, options, seed, threads, err);
     for (int i = 0; i < others && code == 0; i++)
@@ -154,6 +154,9 @@ int ct_replicas_new(struct ct_replicas **ret_replicas, const struct ct_model_spe
     }
     *ret_replicas = all;
     return 0;
+out_of_memory:
+    ct_replicas_free(all);
+    return ct_error_set(err, CT_ENOMEM, "no memory for %d replicas", options->world);
 }
 
 void ct_replicas_free(struct ct_replicas *all)
@@ -180,9 +183,9 @@ void ct_replicas_free(struct ct_replicas *all)
     free(all);
 }
 
-struct ct_group *ct_replicas_group(struct ct_replicas *replicas)
+struct ct_group *ct_replicas_group(struct ct_replicas *all)
 {
-    return replicas->group;
+    return all->group;
 }
 
 /* The first replica that has ended, or NULL. Under the mutex. */

@@ -27,15 +27,14 @@ int ct_replicas_new(struct ct_replicas **ret_replicas, const struct ct_model_spe
                     struct ct_error *err);
 
 /* After the root's executor. */
-void ct_replicas_free(struct ct_replicas *replicas);
+void ct_replicas_free(struct ct_replicas *all);
 
 /* The root's group, for its executor. */
-struct ct_group *ct_replicas_group(struct ct_replicas *replicas);
+struct ct_group *ct_replicas_group(struct ct_replicas *all);
 
 /* ct_exec_step of the root, with the replicas: args->x and labels are the whole global batch. The
  * first failure, the root's before theirs. */
-int ct_replicas_step(struct ct_replicas *replicas, struct ct_exec *root,
-                     const struct ct_exec_step *args, struct ct_exec_result *ret_result,
-                     struct ct_error *err);
+int ct_replicas_step(struct ct_replicas *all, struct ct_exec *root, const struct ct_exec_step *args,
+                     struct ct_exec_result *ret_result, struct ct_error *err);
 
 #endif
