@@ -179,7 +179,7 @@ static struct ct_estimate extend(const struct ct_estimate *few, const struct ct_
 {
     enum { FIGURES = sizeof(struct ct_estimate) / sizeof(double) };
     const double *a = (const double *)few, *b = (const double *)more;
-    struct ct_estimate result;
+    struct ct_estimate result = *few;
     double *to = (double *)&result;
 
     _Static_assert(sizeof result == FIGURES * sizeof(double), "numbers only");
