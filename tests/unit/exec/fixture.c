@@ -39,6 +39,22 @@ struct run run_default(void)
     };
 }
 
+struct run run_gpt(int layers, int width)
+{
+    struct run run = run_default();
+
+    run.spec = (struct ct_model_spec){.type = CT_MODEL_GPT,
+                                      .dtype = CT_F32,
+                                      .gpt = {.vocabulary = 11,
+                                              .context = 8,
+                                              .sequence = 8,
+                                              .layers = layers,
+                                              .heads = 2,
+                                              .width = width,
+                                              .dropout = 0.1}};
+    return run;
+}
+
 int64_t sample_inputs(const struct ct_model_spec *spec)
 {
     return spec->type == CT_MODEL_GPT ? spec->gpt.sequence : spec->input;

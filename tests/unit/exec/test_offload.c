@@ -11,17 +11,8 @@ TestSuite(offload, .timeout = 60);
 
 static struct run gpt_run(void)
 {
-    struct run run = run_default();
+    struct run run = run_gpt(3, 16);
 
-    run.spec = (struct ct_model_spec){.type = CT_MODEL_GPT,
-                                      .dtype = CT_F32,
-                                      .gpt = {.vocabulary = 11,
-                                              .context = 8,
-                                              .sequence = 8,
-                                              .layers = 3,
-                                              .heads = 2,
-                                              .width = 16,
-                                              .dropout = 0.1}};
     run.options.accumulation = 4;
     run.options.micro_rows = 8;
     run.options.offload = true;

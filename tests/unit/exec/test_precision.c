@@ -13,17 +13,8 @@ static const enum ct_dtype narrow[] = {CT_BF16, CT_F16};
 
 static struct run gpt_run(enum ct_dtype compute)
 {
-    struct run run = run_default();
+    struct run run = run_gpt(2, 16);
 
-    run.spec = (struct ct_model_spec){.type = CT_MODEL_GPT,
-                                      .dtype = CT_F32,
-                                      .gpt = {.vocabulary = 11,
-                                              .context = 8,
-                                              .sequence = 8,
-                                              .layers = 2,
-                                              .heads = 2,
-                                              .width = 16,
-                                              .dropout = 0.1}};
     run.options.compute = compute;
     run.options.accumulation = 2;
     run.options.micro_rows = 4;

@@ -10,17 +10,8 @@ static const int64_t deep[] = {32, 32, 32, 32, 32, 32};
 
 static struct run gpt_run(void)
 {
-    struct run run = run_default();
+    struct run run = run_gpt(4, 8);
 
-    run.spec = (struct ct_model_spec){.type = CT_MODEL_GPT,
-                                      .dtype = CT_F32,
-                                      .gpt = {.vocabulary = 11,
-                                              .context = 8,
-                                              .sequence = 8,
-                                              .layers = 4,
-                                              .heads = 2,
-                                              .width = 8,
-                                              .dropout = 0.1}};
     run.options.accumulation = 2;
     run.options.micro_rows = 4;
     run.lr = 0.01;

@@ -1,8 +1,7 @@
 /* Sharding: the rows E2, E7, E10, E11, E12 and E20 of the equivalence table, with ranks as threads.
  */
 #include "base/assert.h"
-#include "digest.h"
-#include "tests/unit/exec/fixture.h"
+#include "tests/unit/exec/exchange.h"
 #include "thread_world.h"
 
 #include <criterion/criterion.h>
@@ -204,91 +203,22 @@ Test(shard, gradients_are_clipped_by_the_norm_over_all_parts)
 
 /* ---- E10, E11: tensors come and go whole ----------------------------------------------------- */
 
-/* A world that takes the tensors of `from`, or evaluates its first values, and leaves its tensors
- * in `to`. */
-struct exchange {
-    struct run run;
-    struct tensors *from, *to;
-    double loss; /* of the first values on sample 0 */
-};
-
-static double loss_of(struct rig *rig, const struct run *run)
-{
-    float x[64];
-    int32_t labels[64];
-    struct ct_exec_eval args = {.x = x, .labels = labels};
-    struct ct_exec_sums sums;
-
-    fill_rows(&run->spec, 0, 1, x, labels);
-    cr_assert_eq(ct_exec_eval(rig->exec, &args, &sums, NULL), 0);
-    return sums.loss;
-}
-
-static int exchange_body(struct ct_job *job, void *context)
-{
-    const struct exchange *exchange = context;
-    struct run run = exchange->run;
-    struct ct_group *group = NULL;
-    struct ct_error err = {0};
-    struct rig rig;
-
-    cr_assert_eq(ct_group_new(job, NULL, &group, &err), 0, "%s", err.text);
-    run.options.rank = ct_group_rank(group);
-    bool first = run.options.rank == 0;
-    rig_init(&rig, &run, group);
-    if (exchange->from != NULL)
-        cr_assert_eq(ct_exec_spread(rig.exec, first ? exchange->from->data : NULL, &err), 0);
-    else
-        cr_assert_eq(loss_of(&rig, &run), exchange->loss);
-    cr_assert_eq(ct_exec_collect(rig.exec, first ? exchange->to->data : NULL, &err), 0);
-    rig_deinit(&rig);
-    ct_group_free(group);
-    return 0;
-}
-
-static void run_exchange(struct exchange *exchange)
-{
-    struct ct_thread_world *world;
-
-    cr_assert_eq(ct_thread_world_new(exchange->run.options.world, &world), 0);
-    cr_assert_eq(ct_thread_world_run(world, exchange_body, exchange), 0);
-    ct_thread_world_free(world);
-}
-
 Test(shard, every_layout_begins_with_the_same_values_and_takes_over_any_others)
 {
     for (int which = 0; which < MODELS; which++) {
         struct run one = split(which, 1, CT_PLAN_SHARD_NONE);
-        struct tensors first, marked, got;
-        struct rig rig;
+        struct originals originals;
         one.options.optim = adamw;
-        rig_init(&rig, &one, NULL);
-        tensors_init(&first, &rig.plan);
-        tensors_init(&marked, &rig.plan);
-        tensors_init(&got, &rig.plan);
-        cr_assert_eq(ct_exec_collect(rig.exec, first.data, NULL), 0);
-        for (int i = 0; i < marked.count; i++)
-            for (size_t at = 0; at < rig.plan.tensors[i].bytes; at++)
-                ((unsigned char *)marked.data[i])[at] = (unsigned char)((size_t)i * 31 + at * 7);
-        double loss = loss_of(&rig, &one);
-        uint64_t begins = ct_exec_digest(rig.exec);
-        uint64_t holds = digest_of_tensors(&rig.plan, marked.data);
-        cr_assert_eq(digest_of_tensors(&rig.plan, first.data), begins);
+        originals_init(&originals, &one);
+        double loss = loss_of(&originals.rig, &one);
         for (size_t i = 0; i < CT_COUNT(shards); i++)
             for (int replicas = 1; replicas <= 2; replicas++) {
-                struct exchange exchange = {split(which, 4, shards[i]), NULL, &got, loss};
-                exchange.run.options.optim = adamw;
-                exchange.run.options.replicas = replicas;
-                run_exchange(&exchange);
-                cr_assert_eq(digest_of_tensors(&rig.plan, got.data), begins);
-                exchange.from = &marked;
-                run_exchange(&exchange);
-                cr_assert_eq(digest_of_tensors(&rig.plan, got.data), holds);
+                struct run run = split(which, 4, shards[i]);
+                run.options.optim = adamw;
+                run.options.replicas = replicas;
+                assert_takes_over(&originals, &run, &loss);
             }
-        tensors_deinit(&first);
-        tensors_deinit(&marked);
-        tensors_deinit(&got);
-        rig_deinit(&rig);
+        originals_deinit(&originals);
     }
 }
 

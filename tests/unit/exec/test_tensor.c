@@ -1,8 +1,7 @@
 /* Slices of a mesh: the rows E4, E5, E10, E11 and E12 of the equivalence table, with ranks as
  * threads. */
 #include "base/assert.h"
-#include "tests/unit/exec/fixture.h"
-#include "thread_world.h"
+#include "tests/unit/exec/exchange.h"
 
 #include <criterion/criterion.h>
 
@@ -246,78 +245,20 @@ Test(tensor, cutting_by_tokens_changes_rounding_alone)
 
 /* ---- E10, E11: tensors come and go whole ----------------------------------------------------- */
 
-/* A world that takes the tensors of `from`, unless that is NULL, and leaves its own in `to`. */
-struct exchange {
-    struct run run;
-    struct tensors *from, *to;
-};
-
-static int exchange_body(struct ct_job *job, void *context)
-{
-    const struct exchange *exchange = context;
-    struct run run = exchange->run;
-    struct ct_group *group = NULL;
-    struct ct_error err = {0};
-    struct rig rig;
-
-    cr_assert_eq(ct_group_new(job, NULL, &group, &err), 0, "%s", err.text);
-    run.options.rank = ct_group_rank(group);
-    bool first = run.options.rank == 0;
-    rig_init(&rig, &run, group);
-    if (exchange->from != NULL)
-        cr_assert_eq(ct_exec_spread(rig.exec, first ? exchange->from->data : NULL, &err), 0);
-    cr_assert_eq(ct_exec_collect(rig.exec, first ? exchange->to->data : NULL, &err), 0);
-    rig_deinit(&rig);
-    ct_group_free(group);
-    return 0;
-}
-
-static void run_exchange(struct exchange *exchange)
-{
-    struct ct_thread_world *world;
-
-    cr_assert_eq(ct_thread_world_new(exchange->run.options.world, &world), 0);
-    cr_assert_eq(ct_thread_world_run(world, exchange_body, exchange), 0);
-    ct_thread_world_free(world);
-}
-
-static void assert_same_tensors(const struct ct_plan *plan, const struct tensors *a,
-                                const struct tensors *b)
-{
-    for (int i = 0; i < plan->tensor_count; i++)
-        cr_assert_eq(memcmp(a->data[i], b->data[i], plan->tensors[i].bytes), 0, "%s",
-                     plan->tensors[i].name);
-}
-
 Test(tensor, slices_begin_with_the_same_values_and_take_over_any_others)
 {
     for (int which = 0; which < MODELS; which++) {
         struct run one = dense(which);
-        struct tensors first, marked, got;
-        struct rig rig;
+        struct originals originals;
         one.options.optim = adamw;
-        rig_init(&rig, &one, NULL);
-        tensors_init(&first, &rig.plan);
-        tensors_init(&marked, &rig.plan);
-        tensors_init(&got, &rig.plan);
-        cr_assert_eq(ct_exec_collect(rig.exec, first.data, NULL), 0);
-        for (int i = 0; i < marked.count; i++)
-            for (size_t at = 0; at < rig.plan.tensors[i].bytes; at++)
-                ((unsigned char *)marked.data[i])[at] = (unsigned char)((size_t)i * 31 + at * 7);
+        originals_init(&originals, &one);
         for (int shard = CT_PLAN_SHARD_NONE; shard <= CT_PLAN_SHARD_FULL; shard++)
             for (int slices = 2; slices <= 4; slices *= 2) {
-                struct exchange exchange = {sliced(which, 4, slices), NULL, &got};
-                exchange.run.options.optim = adamw;
-                exchange.run.options.shard = (enum ct_plan_shard)shard;
-                run_exchange(&exchange);
-                assert_same_tensors(&rig.plan, &got, &first);
-                exchange.from = &marked;
-                run_exchange(&exchange);
-                assert_same_tensors(&rig.plan, &got, &marked);
+                struct run run = sliced(which, 4, slices);
+                run.options.optim = adamw;
+                run.options.shard = (enum ct_plan_shard)shard;
+                assert_takes_over(&originals, &run, NULL);
             }
-        tensors_deinit(&first);
-        tensors_deinit(&marked);
-        tensors_deinit(&got);
-        rig_deinit(&rig);
+        originals_deinit(&originals);
     }
 }

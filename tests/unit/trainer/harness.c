@@ -215,3 +215,13 @@ struct ct_buf harness_read(const char *path)
     cr_assert_eq(ct_fs_read(path, 1 << 24, &buf, &err), 0, "%s", err.text);
     return buf;
 }
+
+void harness_expect_equal_files(const char *a, const char *b)
+{
+    struct ct_buf first = harness_read(a), second = harness_read(b);
+
+    cr_assert_eq(first.size, second.size);
+    cr_assert_eq(memcmp(first.data, second.data, first.size), 0, "%s and %s differ", a, b);
+    ct_buf_deinit(&first);
+    ct_buf_deinit(&second);
+}

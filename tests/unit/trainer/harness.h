@@ -49,4 +49,7 @@ uint64_t harness_train(struct training *training);
 /* A file's content as a string; the caller frees the buffer. */
 struct ct_buf harness_read(const char *path);
 
+/* The two files have the same bytes. */
+void harness_expect_equal_files(const char *a, const char *b);
+
 #endif

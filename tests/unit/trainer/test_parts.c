@@ -39,16 +39,6 @@ static struct training training_of(size_t layout, const char *dir)
         .options = {layouts[layout].strategy, layouts[layout].detail, BARE, dir}};
 }
 
-static void expect_equal_files(const char *a, const char *b)
-{
-    struct ct_buf first = harness_read(a), second = harness_read(b);
-
-    cr_assert_eq(first.size, second.size);
-    cr_assert_eq(memcmp(first.data, second.data, first.size), 0, "%s and %s differ", a, b);
-    ct_buf_deinit(&first);
-    ct_buf_deinit(&second);
-}
-
 Test(parts, checkpoints_do_not_know_who_held_what)
 {
     struct training whole = training_of(0, "--checkpoint.dir=whole");
@@ -65,7 +55,7 @@ Test(parts, checkpoints_do_not_know_who_held_what)
                 const char *name = file == 0 ? "model" : "optim";
                 (void)snprintf(a, sizeof a, "whole/step_%08d/%s.safetensors", step, name);
                 (void)snprintf(b, sizeof b, "parts%zu/step_%08d/%s.safetensors", i, step, name);
-                expect_equal_files(a, b);
+                harness_expect_equal_files(a, b);
             }
     }
 }

@@ -18,16 +18,6 @@ TestSuite(saving, .init = harness_enter, .fini = harness_leave, .timeout = 60);
 
 enum { STEPS = 20 };
 
-static void expect_equal_files(const char *a, const char *b)
-{
-    struct ct_buf first = harness_read(a), second = harness_read(b);
-
-    cr_assert_eq(first.size, second.size);
-    cr_assert_eq(memcmp(first.data, second.data, first.size), 0, "%s and %s differ", a, b);
-    ct_buf_deinit(&first);
-    ct_buf_deinit(&second);
-}
-
 /* Every file of every checkpoint in `dir` is that in `whole`. */
 static void expect_equal_folders(const char *dir)
 {
@@ -38,7 +28,7 @@ static void expect_equal_folders(const char *dir)
         for (size_t i = 0; i < CT_COUNT(names); i++) {
             (void)snprintf(a, sizeof a, "whole/step_%08d/%s.safetensors", step, names[i]);
             (void)snprintf(b, sizeof b, "%s/step_%08d/%s.safetensors", dir, step, names[i]);
-            expect_equal_files(a, b);
+            harness_expect_equal_files(a, b);
         }
 }
 

@@ -196,16 +196,6 @@ Test(trainer, another_world_continues_with_the_same_bits)
     cut_and_continue(4, 1, adamw);
 }
 
-static void expect_equal_files(const char *a, const char *b)
-{
-    struct ct_buf first = harness_read(a), second = harness_read(b);
-
-    cr_assert_eq(first.size, second.size);
-    cr_assert_eq(memcmp(first.data, second.data, first.size), 0, "%s and %s differ", a, b);
-    ct_buf_deinit(&first);
-    ct_buf_deinit(&second);
-}
-
 Test(trainer, checkpoints_do_not_know_the_world)
 {
     struct training one = {.world = 1, .options = {"--checkpoint.dir=one"}};
@@ -213,10 +203,10 @@ Test(trainer, checkpoints_do_not_know_the_world)
 
     (void)harness_train(&one);
     (void)harness_train(&four);
-    expect_equal_files("one/step_00000015/model.safetensors",
-                       "four/step_00000015/model.safetensors");
-    expect_equal_files("one/step_00000020/optim.safetensors",
-                       "four/step_00000020/optim.safetensors");
+    harness_expect_equal_files("one/step_00000015/model.safetensors",
+                               "four/step_00000015/model.safetensors");
+    harness_expect_equal_files("one/step_00000020/optim.safetensors",
+                               "four/step_00000020/optim.safetensors");
 }
 
 Test(trainer, a_stopped_training_is_saved_and_goes_on_with_the_same_bits)
