@@ -30,22 +30,27 @@ int ct_parts_leave(struct ct_worker *worker, struct ct_error *err)
     return code == 0 && !worker->stopping ? ct_publish_finish(worker, err) : code;
 }
 
-/* The key that leaves each rank a part. */
+/* The key that leaves each of several ranks a part, NULL if none does. One rank that is left alone
+ * holds all, and yet lost what the others had. */
 static const char *cause_of(const struct ct_config *cfg, char text[64])
 {
-    if (ct_planner_shard(cfg) == CT_PLAN_SHARD_NONE)
-        return cfg->parallel.tensor > 1 ? "parallel.tensor" : "parallel.pipeline";
-    (void)snprintf(text, 64, "parallel.strategy %s", ct_config_word(cfg, &cfg->parallel.strategy));
-    return text;
+    if (ct_planner_shard(cfg) != CT_PLAN_SHARD_NONE) {
+        (void)snprintf(text, 64, "parallel.strategy %s",
+                       ct_config_word(cfg, &cfg->parallel.strategy));
+        return text;
+    }
+    if (cfg->parallel.tensor > 1)
+        return "parallel.tensor";
+    return cfg->parallel.pipeline > 1 ? "parallel.pipeline" : NULL;
 }
 
 void ct_parts_tell(const struct ct_worker *worker)
 {
     char text[64];
-
-    if (!ct_parts_held(worker) || worker->me->rank != 0 || worker->me->generation < 2)
-        return;
     const char *cause = cause_of(worker->cfg, text);
+
+    if (cause == NULL || worker->me->rank != 0 || worker->me->generation < 2)
+        return;
     if (worker->step > 0)
         ct_log_event(worker->log, CT_LOG_WARN, "parts",
                      "%s keeps one state over all workers of a round: this one goes on from the "
