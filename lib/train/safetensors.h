@@ -33,6 +33,9 @@ struct ct_st_tensor {
 /* Bytes of the tensor's elements; UINT64_MAX when the product overflows. */
 uint64_t ct_st_bytes(const struct ct_st_tensor *tensor);
 
+/* Whether both have the same dimensions. */
+bool ct_st_same_shape(const struct ct_st_tensor *a, const struct ct_st_tensor *b);
+
 /* "F32 [64, 64]", for messages, cut to `room`. */
 void ct_st_describe(const struct ct_st_tensor *tensor, char *text, size_t room);
 

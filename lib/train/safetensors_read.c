@@ -259,9 +259,9 @@ int ct_st_open(int *ret_fd, struct ct_st_table *ret, const char *path, struct ct
     return code;
 }
 
-static bool same_layout(const struct ct_st_tensor *a, const struct ct_st_tensor *b)
+bool ct_st_same_shape(const struct ct_st_tensor *a, const struct ct_st_tensor *b)
 {
-    bool same = a->dtype == b->dtype && a->dims == b->dims;
+    bool same = a->dims == b->dims;
 
     for (uint32_t i = 0; same && i < a->dims; i++)
         same = a->shape[i] == b->shape[i];
@@ -282,7 +282,7 @@ int ct_st_match(const struct ct_st_table *table, const char *path,
                 "%s: of another model or optimizer: it has no tensor \"%s\", which is %s here",
                 path, wanted[i].name, want);
         ct_st_describe(&entry->tensor, have, sizeof have);
-        if (!same_layout(&entry->tensor, &wanted[i]))
+        if (entry->tensor.dtype != wanted[i].dtype || !ct_st_same_shape(&entry->tensor, &wanted[i]))
             return ct_error_set(err, CT_EDATA,
                                 "%s: of another model: tensor \"%s\" is %s, but %s here", path,
                                 wanted[i].name, have, want);

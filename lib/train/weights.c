@@ -48,15 +48,6 @@ static struct ct_st_tensor turned(const struct ct_st_tensor *tensor)
     return other;
 }
 
-static bool same_shape(const struct ct_st_tensor *a, const struct ct_st_tensor *b)
-{
-    bool same = a->dims == b->dims;
-
-    for (uint32_t i = 0; same && i < a->dims; i++)
-        same = a->shape[i] == b->shape[i];
-    return same;
-}
-
 int ct_weights_path(const char *path, char ret_path[PATH_MAX], struct ct_error *err)
 {
     struct stat info;
@@ -174,8 +165,8 @@ static bool looks_turned(const struct source *source, const struct ct_st_tensor 
             is_turned(wanted[i].name) ? find(source, wanted[i].name) : NULL;
         const struct ct_st_tensor other = turned(&wanted[i]);
 
-        if (entry != NULL && !same_shape(&other, &wanted[i]))
-            return same_shape(&entry->tensor, &other);
+        if (entry != NULL && !ct_st_same_shape(&other, &wanted[i]))
+            return ct_st_same_shape(&entry->tensor, &other);
     }
     return false;
 }
@@ -195,7 +186,7 @@ static int check_wanted(const struct source *source, const struct ct_st_tensor *
                             "%s: of another model: it has no tensor \"%s\", which is %s here",
                             source->path, wanted->name, want);
     ct_st_describe(&entry->tensor, have, sizeof have);
-    if (!same_shape(&entry->tensor, &there))
+    if (!ct_st_same_shape(&entry->tensor, &there))
         return ct_error_set(err, CT_EDATA, "%s: of another model: tensor \"%s\" is %s, but %s here",
                             source->path, wanted->name, have, want);
     switch (entry->tensor.dtype) {
@@ -288,7 +279,7 @@ static int check_head(const struct source *source, const struct ct_st_tensor *wa
     }
     if (entry == NULL)
         return 0;
-    if (embedding != NULL && same_shape(&entry->tensor, embedding))
+    if (embedding != NULL && ct_st_same_shape(&entry->tensor, embedding))
         code = compare_head(source, embedding, entry, &same, err);
     if (code != 0 || same)
         return code;

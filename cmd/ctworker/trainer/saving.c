@@ -1,6 +1,7 @@
 /* See saving.h. */
 #include "saving.h"
 
+#include "parts.h"
 #include "shared_folder.h"
 #include "worker.h"
 
@@ -114,9 +115,9 @@ static int tell(struct ct_worker *worker, int *code, struct ct_error *err)
 
     if (worker->saving.way == CT_SAVING_ALONE)
         return 0;
-    int sent = ct_broadcast(worker->group, ct_inplace(&word, 1, CT_I64), 0, NULL);
+    int sent = ct_parts_decide(worker, &word, err);
     *code = (int)word;
-    return ct_group_explain(worker->group, sent, err);
+    return sent;
 }
 
 int ct_saving_start(struct ct_worker *worker, const struct ct_ckpt_save *save, bool async,

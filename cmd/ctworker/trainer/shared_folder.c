@@ -3,7 +3,7 @@
 
 #include "base/fs.h"
 #include "base/rng.h"
-#include "worker.h"
+#include "parts.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -68,19 +68,12 @@ static int missing(const struct ct_worker *worker, const char *dir, uint64_t num
     return rank == world ? -1 : rank;
 }
 
-static int share_word(struct ct_worker *worker, int64_t *word, struct ct_error *err)
-{
-    int code = ct_broadcast(worker->group, ct_inplace(word, 1, CT_I64), 0, NULL);
-
-    return ct_group_explain(worker->group, code, err);
-}
-
 int ct_shared_folder(struct ct_worker *worker, const char *dir, bool *ret_shared,
                      struct ct_error *err)
 {
     bool first = worker->me->rank == 0;
     int64_t word = first ? (int64_t)leave(worker, dir) : 0;
-    int code = share_word(worker, &word, err);
+    int code = ct_parts_decide(worker, &word, err);
     uint64_t number = (uint64_t)word;
 
     if (code != 0)
@@ -90,7 +83,7 @@ int ct_shared_folder(struct ct_worker *worker, const char *dir, bool *ret_shared
     if (code != 0)
         return code;
     word = first && number != 0 ? missing(worker, dir, number) : 0;
-    code = share_word(worker, &word, err);
+    code = ct_parts_decide(worker, &word, err);
     *ret_shared = code == 0 && word < 0;
     if (code == 0 && first && word > 0)
         ct_log_event(worker->log, CT_LOG_INFO, "gather",

@@ -1,35 +1,18 @@
 /* F32 from and to the 16-bit floats, element by element, for one instruction set: the same bits as
  * base/dtype.h's functions, without a branch, so that loops become vector code. The file that
  * includes this defines HALF, the name of the table that it fills. */
+#include "tensor/cpu/math_f32.h"
 #include "tensor/cpu/narrow.h"
-
-#include <string.h>
-
-static inline uint32_t half_bits(float value)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static inline float half_value(uint32_t bits)
-{
-    float value;
-
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
 
 static inline float bf16_wide(uint16_t half)
 {
-    return half_value((uint32_t)half << 16);
+    return f32_from_bits((uint32_t)half << 16);
 }
 
 /* To nearest even on the bits; a NaN is made quiet. */
 static inline uint16_t bf16_half(float value)
 {
-    uint32_t bits = half_bits(value);
+    uint32_t bits = f32_to_bits(value);
     uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     bool nan = (int32_t)(bits & 0x7fffffffu) > 0x7f800000;
 
@@ -41,19 +24,19 @@ static inline float f16_wide(uint16_t half)
 {
     int32_t rest = half & 0x7fff;
     uint32_t sign = (uint32_t)(half & 0x8000u) << 16, shifted = (uint32_t)rest << 13;
-    uint32_t small = half_bits((float)rest * 0x1p-24f);
+    uint32_t small = f32_to_bits((float)rest * 0x1p-24f);
     uint32_t value = rest < 0x400 ? small : shifted + 0x38000000u;
 
-    return half_value(sign | (rest >= 0x7c00 ? shifted | 0x7f800000u : value));
+    return f32_from_bits(sign | (rest >= 0x7c00 ? shifted | 0x7f800000u : value));
 }
 
 /* To nearest even; what is below 2^-14 is shifted, and rounded, by an addition; 65520 and above
  * becomes infinite. */
 static inline uint16_t f16_half(float value)
 {
-    uint32_t bits = half_bits(value), sign = (bits >> 16) & 0x8000u;
+    uint32_t bits = f32_to_bits(value), sign = (bits >> 16) & 0x8000u;
     int32_t rest = (int32_t)(bits & 0x7fffffffu);
-    uint32_t small = half_bits(half_value((uint32_t)rest) + 0.5f) - 0x3f000000u;
+    uint32_t small = f32_to_bits(f32_from_bits((uint32_t)rest) + 0.5f) - 0x3f000000u;
     uint32_t moved = ((uint32_t)rest - 0x38000000u + 0xfffu + (((uint32_t)rest >> 13) & 1u)) >> 13;
     uint32_t half = rest < 0x38800000 ? small : moved;
 

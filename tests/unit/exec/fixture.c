@@ -55,6 +55,14 @@ struct run run_gpt(int layers, int width)
     return run;
 }
 
+void run_see(struct run *run, int height, int width, const struct ct_layer_spec *layers, int count)
+{
+    run->spec.type = CT_MODEL_LAYERS;
+    run->spec.input = (int64_t)2 * height * width;
+    run->spec.layers = (struct ct_layers_spec){
+        .channels = 2, .height = height, .width = width, .layers = layers, .count = count};
+}
+
 int64_t sample_inputs(const struct ct_model_spec *spec)
 {
     return spec->type == CT_MODEL_GPT ? spec->gpt.sequence : spec->input;

@@ -47,6 +47,9 @@ struct run run_default(void);
 /* The same with a gpt of 2 heads and dropout: 8 of 11 tokens a sample. */
 struct run run_gpt(int layers, int width);
 
+/* The features are pictures of two channels, and these layers the run's model. */
+void run_see(struct run *run, int height, int width, const struct ct_layer_spec *layers, int count);
+
 /* Train. Aborts the test on failure. */
 void run_train(struct run *run);
 void run_deinit(struct run *run);

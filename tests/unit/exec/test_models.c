@@ -79,21 +79,11 @@ static struct run run_of(int which)
         return run;
     }
     if (which == BATCH || which == SYNC) {
-        run.spec.type = CT_MODEL_LAYERS;
-        run.spec.input = 24;
-        run.spec.layers =
-            (struct ct_layers_spec){.channels = 2,
-                                    .height = 4,
-                                    .width = 3,
-                                    .layers = which == SYNC ? sync_norms : plain_norms,
-                                    .count = CT_COUNT(plain_norms)};
+        run_see(&run, 4, 3, which == SYNC ? sync_norms : plain_norms, CT_COUNT(plain_norms));
         return run;
     }
     if (which == CNN) {
-        run.spec.type = CT_MODEL_LAYERS; /* 24 features as a picture */
-        run.spec.input = 24;
-        run.spec.layers = (struct ct_layers_spec){
-            .channels = 2, .height = 4, .width = 3, .layers = cnn, .count = CT_COUNT(cnn)};
+        run_see(&run, 4, 3, cnn, CT_COUNT(cnn));
         return run;
     }
     run.spec.type = CT_MODEL_GPT;

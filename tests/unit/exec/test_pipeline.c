@@ -38,12 +38,8 @@ static struct run model(int which)
     run.options.accumulation = which == CNN ? 4 : 8;
     run.spec.hidden = hidden;
     run.spec.hidden_count = CT_COUNT(hidden);
-    if (which == CNN) { /* 24 features as a picture */
-        run.spec.type = CT_MODEL_LAYERS;
-        run.spec.input = 24;
-        run.spec.layers = (struct ct_layers_spec){
-            .channels = 2, .height = 4, .width = 3, .layers = cnn, .count = CT_COUNT(cnn)};
-    }
+    if (which == CNN)
+        run_see(&run, 4, 3, cnn, CT_COUNT(cnn));
     if (which == GPT) {
         run.options.optim = adamw;
         run.spec.type = CT_MODEL_GPT;

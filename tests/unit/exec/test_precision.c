@@ -54,13 +54,7 @@ static struct run cnn_run(enum ct_dtype compute)
 {
     struct run run = run_default();
 
-    run.spec = (struct ct_model_spec){
-        .type = CT_MODEL_LAYERS,
-        .dtype = CT_F32,
-        .input = 32,
-        .classes = 4,
-        .layers = {
-            .channels = 2, .height = 4, .width = 4, .layers = normed, .count = CT_COUNT(normed)}};
+    run_see(&run, 4, 4, normed, CT_COUNT(normed));
     run.options.compute = compute;
     return run;
 }

@@ -38,12 +38,8 @@ static struct run split(int which, int world, enum ct_plan_shard shard)
     run.options.accumulation = 8 / world;
     run.options.shard = shard;
     run.options.prefetch = 1;
-    if (which == CNN) { /* 24 features as a picture */
-        run.spec.type = CT_MODEL_LAYERS;
-        run.spec.input = 24;
-        run.spec.layers = (struct ct_layers_spec){
-            .channels = 2, .height = 4, .width = 3, .layers = cnn, .count = CT_COUNT(cnn)};
-    }
+    if (which == CNN)
+        run_see(&run, 4, 3, cnn, CT_COUNT(cnn));
     if (which == GPT) {
         run.spec.type = CT_MODEL_GPT;
         run.spec.gpt = (struct ct_gpt_spec){.vocabulary = 11,
