@@ -4,6 +4,7 @@
 #   make MODE=asan unit/coll  one module's unit tests under AddressSanitizer + UBSan
 #   make CC=clang DEV=1       another compiler, warnings are errors
 #   make CC="ccache gcc" ...  a compiler through ccache
+#   make CUDA=0               without the CUDA device, where there is a toolkit
 #   make BUILD=/tmp/x ...     another place for what is built
 #
 # A module is a folder of C files (MODULES below), built into one archive; what it may use is its
@@ -20,7 +21,7 @@ Q := $(if $(filter 1,$(V)),,@)
 SAY := @$(if $(or $(filter 1,$(V)),$(findstring s,$(firstword -$(MAKEFLAGS)))),true,echo)
 
 # ---- modules: folder, dependencies, libraries ---------------------------------------------------
-MODULES := base wire config net tcpstore launch tensor graph decode recipe data train rdzv coll bench plan planner exec trainer
+MODULES := base wire config net tcpstore launch tensor cuda graph decode recipe data train rdzv coll bench plan planner exec trainer
 
 DIRS_base   := lib/base
 DIRS_wire   := lib/wire
@@ -29,6 +30,7 @@ DIRS_net    := lib/net
 DIRS_tcpstore := rendezvous/tcpstore
 DIRS_launch := lib/launch
 DIRS_tensor := lib/tensor lib/tensor/cpu
+DIRS_cuda   := lib/tensor/cuda
 DIRS_graph  := lib/graph
 DIRS_decode := lib/decode
 DIRS_recipe := lib/recipe
@@ -49,6 +51,7 @@ DEPS_net    := base wire
 DEPS_tcpstore := base wire net
 DEPS_launch := base wire
 DEPS_tensor := base
+DEPS_cuda   := base tensor
 DEPS_graph  := base tensor
 DEPS_decode := base tensor graph
 DEPS_recipe := base config tensor graph
@@ -117,7 +120,8 @@ reverse = $(if $1,$(call reverse,$(wordlist 2,99,$1)) $(firstword $1))
 # One of the two stands for UCX: its headers are needed to build, the library only to run.
 HAS_UCX := $(if $(filter auto,$(UCX)),$(shell pkg-config --exists ucx && echo 1),$(UCX))
 ABSENT := $(patsubst %,collectives/backend/ucx_%.c,$(if $(filter 1,$(HAS_UCX)),none,library worker courier))
-sources = $(filter-out $(ABSENT),$(wildcard $(addsuffix /*.c,$1)))
+# What includes CUDA's headers goes into libctrun_cuda.so alone.
+sources = $(filter-out $(ABSENT) lib/tensor/cuda/%_cuda.c,$(wildcard $(addsuffix /*.c,$1)))
 archives = $(foreach m,$(call ordered,$1),$(BUILD)/lib/libct_$m.a)
 libs = $(call uniq,$(foreach m,$(call ordered,$1),$(LIBS_$m)))
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$1)
@@ -135,8 +139,22 @@ LIBRARY := $(BUILD)/lib/libctrun.a
 # With -lctrun_train in front: models, plans and their executor.
 TRAIN_LIBRARY := $(BUILD)/lib/libctrun_train.a
 
+# Loaded by ctworker where a driver answers. CUDA=1: or fail; CUDA=0: never; sanitizers have no use
+# for it. Newer GPUs than Hopper translate the PTX of compute capability 8.0.
+NVCC ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
+CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(shell command -v $(lastword $(NVCC))))
+CUDA_ARCH ?= -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_80,code=compute_80
+ifeq ($(CUDA)$(NVCC),1)
+$(error CUDA=1, but there is no nvcc: install NVIDIA's toolkit, or say where: NVCC=/path/to/nvcc)
+endif
+HAS_CUDA := $(if $(and $(filter-out 0,$(CUDA)),$(NVCC),$(filter release,$(MODE))),\
+              $(filter 1,$(CUDA) $(if $(shell command -v g++),1)))
+CUDA_SOURCES := $(wildcard lib/tensor/cuda/*.c lib/tensor/cuda/*.cu)
+CUDA_BESIDE := lib/tensor/op.c lib/tensor/tensor.c $(wildcard lib/base/*.c)
+CUDA_LIBRARY := $(if $(and $(HAS_CUDA),$(wildcard lib/tensor/cuda/device_cuda.c)),$(BUILD)/lib/libctrun_cuda.so)
+
 .PHONY: all
-all: $(BINARIES) $(LIBRARY) $(TRAIN_LIBRARY) ## build the programs and the library
+all: $(BINARIES) $(LIBRARY) $(TRAIN_LIBRARY) $(CUDA_LIBRARY) ## build the programs and the library
 
 # ---- rules --------------------------------------------------------------------------------------
 $(STAMP): FORCE
@@ -165,6 +183,30 @@ $(TRAIN_LIBRARY): $(call objects,$(foreach m,$(filter-out $(call closure,coll),$
                     $(call sources,$(DIRS_$m))))
 	@mkdir -p $(@D)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
+NVCC_FLAGS = -std=c++17 -O3 $(CUDA_ARCH) -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra \
+             $(if $(filter 1,$(DEV)),-Werror all-warnings)
+CUDA_STAMP := $(BUILD)/flags-cuda
+$(CUDA_STAMP): FORCE
+	@mkdir -p $(@D)
+	@echo '$(NVCC) $(NVCC_FLAGS)' | cmp -s - $@ || echo '$(NVCC) $(NVCC_FLAGS)' > $@
+
+$(BUILD)/pic/%.o: %.c $(STAMP)
+	@mkdir -p $(@D)
+	$(SAY) '  CC   $<'
+	$(Q)$(CC) $(CPPFLAGS) -isystem $(CUDA_HOME)/include $(ALL_CFLAGS) -fPIC -fvisibility=hidden -MMD -MP -c $< -o $@
+
+$(BUILD)/pic/%.cu.o: %.cu $(CUDA_STAMP)
+	@mkdir -p $(@D)
+	$(SAY) '  NVCC $<'
+	$(Q)$(NVCC) $(CPPFLAGS) $(NVCC_FLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+
+$(BUILD)/lib/libctrun_cuda.so: $(patsubst %.cu,$(BUILD)/pic/%.cu.o,$(filter %.cu,$(CUDA_SOURCES))) \
+                               $(patsubst %.c,$(BUILD)/pic/%.o,$(filter %.c,$(CUDA_SOURCES)) $(CUDA_BESIDE))
+	@mkdir -p $(@D)
+	$(SAY) '  NVLD $@ (toolkit in $(CUDA_HOME))'
+	$(Q)$(NVCC) -shared -cudart static $^ -Xlinker --exclude-libs,ALL,--as-needed,-z,defs,-z,relro,-z,now \
+	    -L$(CUDA_HOME)/lib64 -Xlinker -rpath,$(CUDA_HOME)/lib64 -lcublasLt -lm -o $@
 
 define program_rule
 $(BUILD)/bin/$1: $(call objects,$(call sources,cmd/$1)) $(call archives,$(USES_$1))
@@ -278,4 +320,4 @@ clean: ## remove what was built in this mode
 help: ## this list
 	@grep -hE '^[a-z/%]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 20
 
--include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD)/obj $(BUILD)/pic -name '*.d' 2>/dev/null)

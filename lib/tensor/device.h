@@ -2,18 +2,28 @@
  *
  *     ct_device_cpu_new(&options, &device, err)     the CPU is always there; CUDA is a plug-in
  *     ct_device_alloc(device, bytes)                a few big arenas, carved up by the planner
+ *     ct_device_prepare(device, op, dtype, &args)   once, when an op is bound to memory
  *     ct_device_copy_in(device, to, from, bytes)    host -> device
  *     ct_device_run(device, op, dtype, &args)       one op of op.def, ... in program order
  *     ct_device_copy_out(device, to, from, bytes)   device -> host, after all that was run before
+ *     ct_device_finish(device, err)                 all of it is done, or what has failed
  *     ct_device_free(device)
  *
- * A device is one in-order queue: its functions are called by one thread at a time (who wants two
- * queues makes two devices; memory may be shared between them, ordered by the caller). Two devices
- * share nothing, so ranks may live as threads of one process, each with its own.
+ * A device is one in-order queue: its functions are called by one thread at a time, and
+ * ct_device_run may return before the op has run. Who wants another queue over the same memory
+ * makes one by ct_device_beside; marks order them:
  *
- * Running an op never allocates and never fails: operands of a wrong shape or dtype are bugs of the
- * planner, which ct_op_check (op.h) names. Results do not depend on the number of threads, on
- * the alignment of operands, on the instruction set, or on the rows that stand beside a row. */
+ *     device   run(a)  mark(m)  run(b) ...          b and c run side by side, c after a
+ *     beside               await(m)  run(c) ...
+ *
+ * The host never follows a pointer to a device's memory unless the table says `on_host`: it copies.
+ * Two devices that were made apart share nothing, so ranks may live as threads of one process, each
+ * with its own.
+ *
+ * Running an op never allocates. Operands of a wrong shape or dtype are bugs of the planner, which
+ * ct_op_check (op.h) names; what can fail otherwise, a GPU that breaks, is told by
+ * ct_device_finish. On the CPU results do not depend on the number of threads, on the alignment of
+ * operands, on the instruction set, or on the rows that stand beside a row. */
 #ifndef CT_TENSOR_DEVICE_H
 #define CT_TENSOR_DEVICE_H
 
@@ -24,8 +34,11 @@
 enum { CT_DEVICE_ALIGN = 64 };
 
 struct ct_device;
+struct ct_mark;      /* a moment of a queue */
+struct ct_recording; /* ops that were run once, to be run again at once */
 
-/* One kind of device. `alloc` gives zeroed memory aligned to CT_DEVICE_ALIGN, or NULL. */
+/* One kind of device. What its queues run at once, in the caller's thread, has NULL for all that is
+ * about time: prepare, beside, marks, finish, recordings. */
 struct ct_device_table {
     const char *name; /* "cpu" */
     bool on_host;     /* computes in the host's memory, wherever that was allocated */
@@ -37,6 +50,23 @@ struct ct_device_table {
     bool (*has)(const struct ct_device *device, enum ct_op_kind op, enum ct_dtype dtype);
     void (*run)(struct ct_device *device, enum ct_op_kind op, enum ct_dtype dtype,
                 const struct ct_kernel_args *args);
+
+    int (*prepare)(struct ct_device *device, enum ct_op_kind op, enum ct_dtype dtype,
+                   const struct ct_kernel_args *args, struct ct_error *err);
+    int (*reach)(struct ct_device *device, void *memory, size_t bytes, struct ct_error *err);
+    void (*unreach)(struct ct_device *device, void *memory);
+    int (*beside)(struct ct_device *device, struct ct_device **ret_device, struct ct_error *err);
+    int (*finish)(struct ct_device *device, struct ct_error *err);
+    struct ct_mark *(*mark_new)(struct ct_device *device);
+    void (*mark_free)(struct ct_mark *mark);
+    void (*mark)(struct ct_device *device, struct ct_mark *mark);
+    void (*await)(struct ct_device *device, const struct ct_mark *mark);
+    void *(*stream)(struct ct_device *device);
+    int (*record)(struct ct_device *device, struct ct_error *err);
+    int (*record_end)(struct ct_device *device, struct ct_recording **ret_recording,
+                      struct ct_error *err);
+    void (*replay)(struct ct_device *device, struct ct_recording *recording);
+    void (*recording_free)(struct ct_recording *recording);
 };
 
 /* The head of every device; what follows belongs to its kind. */
@@ -62,10 +92,56 @@ void ct_device_copy_out(struct ct_device *device, void *to, const void *from, si
 /* Whether the device has a kernel of `op` for operands of `dtype` (T in op.def). */
 bool ct_device_has(const struct ct_device *device, enum ct_op_kind op, enum ct_dtype dtype);
 
-/* Run one op. The device has it, and `args` have passed ct_op_check: once, when they were bound to
- * memory, is enough. */
+/* Run one op. The device has it, `args` have passed ct_op_check, and it is prepared: once, when
+ * they were bound to memory, is enough. */
 void ct_device_run(struct ct_device *device, enum ct_op_kind op, enum ct_dtype dtype,
                    const struct ct_kernel_args *args);
+
+/* Let the device choose all that it needs to run `op` on these operands (an algorithm, a
+ * workspace), whose data lies where it will be run. Before the first ct_device_run of it, once. 0,
+ * CT_ENOMEM, CT_EUNSUPPORTED with the sentence. */
+int ct_device_prepare(struct ct_device *device, enum ct_op_kind op, enum ct_dtype dtype,
+                      const struct ct_kernel_args *args, struct ct_error *err);
+
+/* Let ops on the device read and write `memory` of the host; until ct_device_unreach. CT_ENOMEM,
+ * CT_EUNSUPPORTED. */
+int ct_device_reach(struct ct_device *device, void *memory, size_t bytes, struct ct_error *err);
+void ct_device_unreach(struct ct_device *device, void *memory);
+
+/* ---- queues and time ------------------------------------------------------------------------ */
+
+/* Another queue over the same memory, for another thread; freed before `device`. It prepares its
+ * own ops. */
+int ct_device_beside(struct ct_device *device, struct ct_device **ret_device, struct ct_error *err);
+
+/* Wait until all that was run is done. 0, or the first failure since the last call, with the op
+ * where it is known: CT_EDEVICE. A device that has failed stays so. */
+int ct_device_finish(struct ct_device *device, struct ct_error *err);
+
+/* A mark of `device` or of one beside it. *ret_mark is NULL where a device needs none; the others
+ * take that. */
+int ct_device_mark_new(struct ct_device *device, struct ct_mark **ret_mark, struct ct_error *err);
+void ct_device_mark_free(struct ct_device *device, struct ct_mark *mark);
+
+/* `mark` is, from now on, the moment when all that was run on this queue before is done. */
+void ct_device_mark(struct ct_device *device, struct ct_mark *mark);
+
+/* What is run on this queue from here on starts after `mark`, which was set (by a call that has
+ * returned). */
+void ct_device_await(struct ct_device *device, const struct ct_mark *mark);
+
+/* The queue as libraries of the device know it (a cudaStream_t), or NULL. */
+void *ct_device_stream(struct ct_device *device);
+
+/* Can the device record? Then what is run between these two is not run but kept, to be run at once
+ * by every ct_device_replay, on the same memory. Only ct_device_run in between. A recording goes
+ * before the arenas that it works on. */
+bool ct_device_can_record(const struct ct_device *device);
+int ct_device_record(struct ct_device *device, struct ct_error *err);
+int ct_device_record_end(struct ct_device *device, struct ct_recording **ret_recording,
+                         struct ct_error *err);
+void ct_device_replay(struct ct_device *device, struct ct_recording *recording);
+void ct_device_recording_free(struct ct_device *device, struct ct_recording *recording);
 
 /* ---- the CPU -------------------------------------------------------------------------------- */
 

@@ -5,6 +5,10 @@
 #include "base/error.h"
 #include "tensor/tensor.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum ct_op_kind {
 #define OP(name, ...) CT_OP_##name,
 #include "tensor/op.def"
@@ -107,5 +111,9 @@ struct ct_kernel_args {
  * agree. 0, or CT_EBUG with a sentence in `err` (may be NULL) that names op, operand and sizes. */
 int ct_op_check(enum ct_op_kind op, enum ct_dtype dtype, const struct ct_kernel_args *args,
                 struct ct_error *err);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

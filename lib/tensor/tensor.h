@@ -15,6 +15,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { CT_MAX_DIMS = 4 };
 
 /* `dims` sizes, outermost first; dim[dims..] is 0. No dimensions is a shape of one element. */
@@ -31,12 +35,14 @@ struct ct_tensor {
 
 static inline struct ct_shape ct_shape1(int64_t n)
 {
-    return (struct ct_shape){1, {n, 0, 0, 0}};
+    struct ct_shape shape = {1, {n, 0, 0, 0}};
+    return shape;
 }
 
 static inline struct ct_shape ct_shape2(int64_t rows, int64_t columns)
 {
-    return (struct ct_shape){2, {rows, columns, 0, 0}};
+    struct ct_shape shape = {2, {rows, columns, 0, 0}};
+    return shape;
 }
 
 bool ct_shape_equal(struct ct_shape a, struct ct_shape b);
@@ -61,5 +67,9 @@ struct ct_tensor ct_tensor_range(const struct ct_tensor *tensor, int64_t first, 
 
 /* Rows first .. first + count - 1 (along the outermost dimension) as a view. */
 struct ct_tensor ct_tensor_slice(const struct ct_tensor *tensor, int64_t first, int64_t count);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

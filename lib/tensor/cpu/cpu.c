@@ -296,6 +296,9 @@ static void cpu_free(struct ct_device *device)
     free(cpu);
 }
 
+static int cpu_beside(struct ct_device *device, struct ct_device **ret_device,
+                      struct ct_error *err);
+
 static const struct ct_device_table cpu_table = {
     .on_host = true,
     .name = "cpu",
@@ -306,6 +309,7 @@ static const struct ct_device_table cpu_table = {
     .copy_out = cpu_copy,
     .has = cpu_has,
     .run = cpu_run,
+    .beside = cpu_beside,
 };
 
 static int choose_threads(int wanted, int *ret_threads, struct ct_error *err)
@@ -350,6 +354,7 @@ int ct_device_cpu_new(const struct ct_cpu_options *options, struct ct_device **r
 
     if (cpu != NULL) {
         cpu->device.table = &cpu_table;
+        cpu->isa = isa;
         cpu->f32 = sets[isa].f32;
         cpu->f64 = &ct_cpu_kernels_f64;
         cpu->half = sets[isa].half;
@@ -366,4 +371,12 @@ int ct_device_cpu_new(const struct ct_cpu_options *options, struct ct_device **r
     }
     return ct_error_set(err, CT_ENOMEM, "no memory or threads for a CPU device with %d threads",
                         threads);
+}
+
+/* What runs beside takes no core from what computes. */
+static int cpu_beside(struct ct_device *device, struct ct_device **ret_device, struct ct_error *err)
+{
+    const struct ct_cpu_options options = {.threads = 1, .isa = ((struct ct_cpu *)device)->isa};
+
+    return ct_device_cpu_new(&options, ret_device, err);
 }

@@ -51,6 +51,7 @@ extern const struct ct_cpu_kernels ct_cpu_kernels_f64, ct_cpu_kernels_portable, 
 
 struct ct_cpu {
     struct ct_device device; /* first: a ct_device * is a ct_cpu * */
+    enum ct_cpu_isa isa;
     const struct ct_cpu_kernels *f32, *f64;
     const struct ct_half_kernels *half;       /* by enum ct_dtype */
     struct ct_operands operands[CT_OP_COUNT]; /* as op.def has them */
