@@ -184,7 +184,8 @@ $(TRAIN_LIBRARY): $(call objects,$(foreach m,$(filter-out $(call closure,coll),$
 	@mkdir -p $(@D)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
-NVCC_FLAGS = -std=c++17 -O3 $(CUDA_ARCH) -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra \
+# Nothing is fused that the source does not fuse: the CPU's bits, as -ffp-contract=off has them.
+NVCC_FLAGS = -std=c++17 -O3 -fmad=false $(CUDA_ARCH) -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra \
              $(if $(filter 1,$(DEV)),-Werror all-warnings)
 CUDA_STAMP := $(BUILD)/flags-cuda
 $(CUDA_STAMP): FORCE
@@ -216,9 +217,25 @@ $(BUILD)/bin/$1: $(call objects,$(call sources,cmd/$1)) $(call archives,$(USES_$
 endef
 $(foreach p,$(PROGRAMS),$(eval $(call program_rule,$p)))
 
+# The CUDA device's own kernels for the host: tests run them there (tests/lib/hostcuda).
+HOSTCUDA := tests/lib/hostcuda
+HOST_CXX = $(filter ccache,$(CC)) $(if $(findstring clang,$(CC)),clang++,g++)
+HOST_CXXFLAGS = -std=c++17 -pthread -fPIE -ffp-contract=off -fno-strict-aliasing -fno-exceptions -fno-rtti \
+                -fno-threadsafe-statics -Wall -Wextra -Wno-unknown-pragmas -Wno-unused-function \
+                $(if $(filter 1,$(DEV)),-Werror) $(OPT_$(MODE)) $(if $(findstring clang,$(CC)),,$(SHARED_$(MODE))) $(CFLAGS)
+SHARED_asan := -fsanitize-sections=hostcuda_shared
+$(BUILD)/hostcuda/%.o: %.cu $(STAMP)
+	@mkdir -p $(@D)
+	$(SAY) '  C++  $<'
+	$(Q)$(HOST_CXX) -x c++ -DCT_HOSTCUDA $(CPPFLAGS) -I$(HOSTCUDA) $(HOST_CXXFLAGS) -MMD -MP -c $< -o $@
+HOST_KERNELS := $(patsubst %.cu,$(BUILD)/hostcuda/%.o,$(wildcard lib/tensor/cuda/*.cu tests/unit/cuda/*.cu)) \
+                $(call objects,$(call sources,$(HOSTCUDA)) tests/unit/tensor/kit.c)
+$(BUILD)/obj/tests/unit/cuda/%.o: CPPFLAGS += -I$(HOSTCUDA) -Itests/unit/tensor
+TEST_OBJECTS_unit_cuda := $(HOST_KERNELS)
+
 # $1 binary, $2 sources, $3 modules
 define test_rule
-$(BUILD)/tests/$1: $(call objects,$2 $(TEST_LIB)) $(call archives,$3)
+$(BUILD)/tests/$1: $(call objects,$2 $(TEST_LIB)) $(TEST_OBJECTS_$1) $(call archives,$3)
 	@mkdir -p $$(@D)
 	$$(SAY) '  LD   $$@'
 	$(Q)$(CC) $$(ALL_CFLAGS) $$^ $$(ALL_LDFLAGS) $(TEST_LINK) $(call libs,$3) -o $$@
@@ -320,4 +337,4 @@ clean: ## remove what was built in this mode
 help: ## this list
 	@grep -hE '^[a-z/%]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 20
 
--include $(shell find $(BUILD)/obj $(BUILD)/pic -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD)/obj $(BUILD)/pic $(BUILD)/hostcuda -name '*.d' 2>/dev/null)

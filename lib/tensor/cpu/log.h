@@ -4,12 +4,14 @@
 #ifndef CT_TENSOR_CPU_LOG_H
 #define CT_TENSOR_CPU_LOG_H
 
+#include "base/anywhere.h"
+
 #include <stdint.h>
 #include <string.h>
 
 /* x = 2^e m with m in [sqrt 1/2, sqrt 2); log m = 2 atanh s with s = (m - 1) / (m + 1). For finite
  * x >= 2^-1022; infinity and NaN give themselves. */
-static inline double log_of(double x)
+CT_ANYWHERE double log_of(double x)
 {
     static const double c[] = {0.0654481458033731132, 0.0663424284032721342, 0.0769312522397009431,
                                0.0909089772118599271, 0.111111111967833043,  0.142857142853977155,

@@ -6,10 +6,12 @@
 #ifndef CT_TENSOR_CPU_MATH_F32_H
 #define CT_TENSOR_CPU_MATH_F32_H
 
+#include "base/anywhere.h"
+
 #include <stdint.h>
 #include <string.h>
 
-static inline float f32_from_bits(uint32_t bits)
+CT_ANYWHERE float f32_from_bits(uint32_t bits)
 {
     float value;
 
@@ -17,7 +19,7 @@ static inline float f32_from_bits(uint32_t bits)
     return value;
 }
 
-static inline uint32_t f32_to_bits(float value)
+CT_ANYWHERE uint32_t f32_to_bits(float value)
 {
     uint32_t bits;
 
@@ -25,13 +27,13 @@ static inline uint32_t f32_to_bits(float value)
     return bits;
 }
 
-static inline float abs_f32(float x)
+CT_ANYWHERE float abs_f32(float x)
 {
     return f32_from_bits(f32_to_bits(x) & 0x7fffffffu);
 }
 
 /* The magnitude of `x` with the sign of `sign`. */
-static inline float copysign_f32(float x, float sign)
+CT_ANYWHERE float copysign_f32(float x, float sign)
 {
     return f32_from_bits((f32_to_bits(x) & 0x7fffffffu) | (f32_to_bits(sign) & 0x80000000u));
 }
@@ -39,7 +41,7 @@ static inline float copysign_f32(float x, float sign)
 /* e^x = 2^n e^r with n = round(x / ln 2), |r| <= ln 2 / 2. Adding 1.5 * 2^23 rounds to an integer
  * and leaves n in the low bits; ln 2 is split so that n * high part is exact. Results below 2^-125
  * are 0, those above the largest float infinity. */
-static inline float exp_f32(float x)
+CT_ANYWHERE float exp_f32(float x)
 {
     const float low = -86.98f, high = 88.72283f, magic = 0x1.8p23f;
     float c = x < low ? low : x;
@@ -63,7 +65,7 @@ static inline float exp_f32(float x)
 }
 
 /* x P(x^2) near 0, else 1 - 2 / (e^2|x| + 1) with the sign of x. */
-static inline float tanh_f32(float x)
+CT_ANYWHERE float tanh_f32(float x)
 {
     float a = abs_f32(x), z = x * x;
     float p = -6.045165097e-3f;
@@ -79,7 +81,7 @@ static inline float tanh_f32(float x)
 }
 
 /* x P(x^2) near 0, else 1 - e^-Q(|x|) with the sign of x; 1 beyond 4. */
-static inline float erf_f32(float x)
+CT_ANYWHERE float erf_f32(float x)
 {
     float a = abs_f32(x), z = x * x;
     float p = -6.102687037e-4f;

@@ -6,7 +6,7 @@
 #include "tensor/cpu/log.h"
 
 /* e^-x for 0 <= x <= 700: 2^-n e^-r with r below ln 2, by its Taylor series. */
-static inline double exp_minus(double x)
+CT_ANYWHERE double exp_minus(double x)
 {
     double n = (double)(int64_t)(x * 1.44269504088896340736);
     double r = -((x - n * 0.69314718036912381649) - n * 1.90821492927058770002e-10), sum = 1;
@@ -21,7 +21,7 @@ static inline double exp_minus(double x)
 }
 
 /* Sine and cosine of an angle >= 0: quarter turns off, then their Taylor series. */
-static inline void sine_cosine(double angle, double *ret_sine, double *ret_cosine)
+CT_ANYWHERE void sine_cosine(double angle, double *ret_sine, double *ret_cosine)
 {
     int64_t quarters = (int64_t)(angle * 0.63661977236758134308 + 0.5);
     double q = (double)quarters;
@@ -42,8 +42,8 @@ static inline void sine_cosine(double angle, double *ret_sine, double *ret_cosin
 }
 
 /* Cosine and sine of place * base^(-2i / (2 * half)) for i = 0 .. half - 1. */
-static inline void rotary_angles(double base, int64_t place, int64_t half, double *ret_cosine,
-                                 double *ret_sine)
+CT_ANYWHERE void rotary_angles(double base, int64_t place, int64_t half, double *ret_cosine,
+                               double *ret_sine)
 {
     double log_base = log_of(base);
 

@@ -20,6 +20,9 @@
 
 #define CT_LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \
     kernel<<<grid, block, shared_bytes, stream>>>(__VA_ARGS__)
+
+/* What a kernel calls its launch's shared_bytes. */
+#define CT_SHARED_BYTES(name) extern __shared__ __align__(128) unsigned char name[]
 #endif
 
 #endif
