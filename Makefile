@@ -151,7 +151,7 @@ HAS_CUDA := $(if $(and $(filter-out 0,$(CUDA)),$(NVCC),$(filter release,$(MODE))
               $(filter 1,$(CUDA) $(if $(shell command -v g++),1)))
 CUDA_SOURCES := $(wildcard lib/tensor/cuda/*.c lib/tensor/cuda/*.cu)
 CUDA_BESIDE := lib/tensor/op.c lib/tensor/tensor.c $(wildcard lib/base/*.c)
-CUDA_LIBRARY := $(if $(and $(HAS_CUDA),$(wildcard lib/tensor/cuda/device_cuda.c)),$(BUILD)/lib/libctrun_cuda.so)
+CUDA_LIBRARY := $(if $(HAS_CUDA),$(BUILD)/lib/libctrun_cuda.so)
 
 .PHONY: all
 all: $(BINARIES) $(LIBRARY) $(TRAIN_LIBRARY) $(CUDA_LIBRARY) ## build the programs and the library
@@ -250,6 +250,12 @@ INTERPOSE := $(BUILD)/tests/interpose.so
 $(INTERPOSE): $(wildcard tests/e2e/preload/*)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c17 -D_GNU_SOURCE $(WARN) -O2 -fPIC -shared $(filter %.c,$^) -o $@
+# A driver and a device library of NVIDIA's that are none; never instrumented.
+FAKECUDA := $(BUILD)/tests/fakecuda.so
+$(FAKECUDA): tests/lib/fakecuda/fakecuda.c lib/tensor/plugin.h lib/tensor/op.def
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c17 -D_GNU_SOURCE $(WARN) -O2 -fPIC -shared -Ilib $< -o $@
+$(BUILD)/tests/unit_tensor: | $(FAKECUDA)
 # Programs of users, for the end-to-end tests: they see the public headers and the libraries alone.
 USER_PROGRAMS := $(patsubst tests/e2e/programs/%.c,$(BUILD)/tests/programs/%,\
                    $(wildcard tests/e2e/programs/*.c))

@@ -66,12 +66,17 @@ static void leave_axes(struct ct_exec *exec)
 }
 
 /* The groups of the plan's axes: none where a rank is alone, one where two are the same ranks. */
-static int join_axes(struct ct_exec *exec, struct ct_group *group, struct ct_error *err)
+static int join_axes(struct ct_exec *exec, struct ct_error *err)
 {
+    struct ct_group *group =
+        exec->device->table->on_host ? exec->options.group : exec->options.device_group;
     const struct ct_mesh *mesh = &exec->plan->mesh;
     int rank = exec->plan->options.rank, code = 0;
 
     leave_axes(exec);
+    if (exec->options.group != NULL && group == NULL)
+        return ct_error_set(err, CT_EUSAGE, "ranks on %s need a group for its memory",
+                            exec->device->table->name);
     exec->groups[CT_AXIS_WORLD] = group;
     for (int i = CT_AXIS_WORLD + 1; i < CT_AXIS_COUNT && code == 0; i++) {
         enum ct_axis axis = (enum ct_axis)i, same = first_same(exec->plan, axis);
@@ -104,16 +109,20 @@ static int start(struct ct_exec *exec, struct ct_error *err)
     } lists[] = {{&exec->init, &exec->plan->init},
                  {&exec->step, &exec->plan->step},
                  {&exec->eval, &exec->plan->eval}};
-    int code = join_axes(exec, exec->options.group, err);
+    int code = join_axes(exec, err);
 
     if (code == 0)
         code = allocate(exec, err);
     if (code == 0)
         code = ct_exec_map_host(exec, err);
+    for (size_t i = 0; i < CT_COUNT(lists) && code == 0 && exec->beside == NULL; i++)
+        if (ct_runner_needs_thread(lists[i].list))
+            code = ct_device_beside(exec->device, &exec->beside, err);
     for (size_t i = 0; i < CT_COUNT(lists) && code == 0; i++) {
         *lists[i].runner = (struct ct_runner){.plan = exec->plan,
                                               .list = lists[i].list,
                                               .options = &exec->options,
+                                              .device = {exec->device, exec->beside},
                                               .groups = exec->groups};
         code = ct_runner_init(lists[i].runner, exec->arena, exec->host, err);
     }
@@ -144,12 +153,14 @@ int ct_exec_new(struct ct_exec **ret_exec, const struct ct_plan *plan,
     return 0;
 }
 
-int ct_exec_regroup(struct ct_exec *exec, struct ct_group *group, struct ct_error *err)
+int ct_exec_regroup(struct ct_exec *exec, struct ct_group *group, struct ct_group *device_group,
+                    struct ct_error *err)
 {
     int code = agree(exec->plan, group, err);
 
     exec->options.group = group;
-    return code == 0 ? join_axes(exec, group, err) : code;
+    exec->options.device_group = device_group;
+    return code == 0 ? join_axes(exec, err) : code;
 }
 
 int ct_exec_reset(struct ct_exec *exec, struct ct_error *err)
@@ -170,6 +181,7 @@ void ct_exec_free(struct ct_exec *exec)
     ct_runner_deinit(&exec->init);
     ct_runner_deinit(&exec->step);
     ct_runner_deinit(&exec->eval);
+    ct_device_free(exec->beside);
     leave_axes(exec);
     ct_exec_unmap_host(exec);
     if (exec->symmetric)

@@ -4,6 +4,9 @@
  *     comm thread                        reduce(0) reduce(1)
  *                                        `- as soon as its bucket's last writer is done
  *
+ * Each thread has its queue of the device. Where ops run later than they are told to, a thread
+ * waits until the other has put an op into its queue, and the queue until the op has run.
+ *
  * One arena holds everything (the plan says where); nothing is allocated after ct_exec_new. The
  * comm thread exists when the plan overlaps and the world has more than one rank; between steps it
  * sleeps and the group is free for the caller's own collectives.
@@ -38,15 +41,18 @@ struct ct_exec_event {
 };
 
 struct ct_exec_options {
-    struct ct_device *device;     /* borrowed */
-    struct ct_group *group;       /* borrowed; NULL in a world of one */
-    struct ct_job *job;           /* borrowed; when set, a device on the host gets its arena from
-                                     ct_mem_alloc: ranks of a node reduce gradients in place */
-    const char *offload_dir;      /* activations that are offloaded go to a file in this folder;
-                                     NULL: to memory of the process */
-    uint64_t timeout_ms;          /* of each reduction; 0: the group's */
-    const struct ct_clock *clock; /* for the trace; NULL: the system's */
-    bool trace;                   /* record an event an op */
+    struct ct_device *device;      /* borrowed */
+    struct ct_group *group;        /* borrowed; NULL in a world of one */
+    struct ct_group *device_group; /* borrowed; the same ranks, and takes memory of a device that
+                                      is not on the host; NULL for one that is */
+    struct ct_job *job;            /* borrowed; when set, a device on the host gets its arena from
+                                      ct_mem_alloc: ranks of a node reduce gradients in place */
+    const char *offload_dir;       /* activations that are offloaded go to a file in this folder;
+                                      NULL: to memory of the process */
+    uint64_t timeout_ms;           /* of each reduction; 0: the group's */
+    const struct ct_clock *clock;  /* for the trace; NULL: the system's */
+    bool trace;                    /* record an event an op */
+    bool check_ops;                /* wait for the device after each op: a failure names its op */
     /* When set, called on the queue's thread as each op of a step starts: tests, injected faults.
      */
     void (*before_op)(void *context, int op);
@@ -92,14 +98,15 @@ struct ct_exec_sums {
 /* An executor of `plan` (borrowed), with parameters initialised from the plan's seed and moments
  * zero. Collective in a world of several: ranks compare the plan's hash, CT_EMISMATCH if it
  * differs. CT_EUSAGE when the group is not the plan's world, CT_EUNSUPPORTED when the device lacks
- * an op, CT_ENOMEM, CT_EOS, or what the collective said. */
+ * an op, CT_ENOMEM, CT_EOS, CT_EDEVICE, or what the collective said. */
 int ct_exec_new(struct ct_exec **ret_exec, const struct ct_plan *plan,
                 const struct ct_exec_options *options, struct ct_error *err);
 void ct_exec_free(struct ct_exec *exec);
 
-/* Go on with another group in the place of the executor's, which is broken or freed; the state
+/* Go on with other groups in the place of the executor's, which are broken or freed; the state
  * stays. Collective, like ct_exec_new, with the same errors. */
-int ct_exec_regroup(struct ct_exec *exec, struct ct_group *group, struct ct_error *err);
+int ct_exec_regroup(struct ct_exec *exec, struct ct_group *group, struct ct_group *device_group,
+                    struct ct_error *err);
 
 /* The state as ct_exec_new left it. No communication. */
 int ct_exec_reset(struct ct_exec *exec, struct ct_error *err);
@@ -146,9 +153,11 @@ int ct_exec_bad_gradient(struct ct_exec *exec, int *ret_count);
  * the average. The plan has one, and both are sharded or neither is. No communication. */
 void ct_exec_swap_average(struct ct_exec *exec);
 
-/* All that survives steps on this rank as one range on the device (plan->state_bytes), for
- * broadcasts between steps. */
+/* All that survives steps on this rank as one range on the device (plan->state_bytes). */
 void *ct_exec_state(struct ct_exec *exec);
+
+/* All ranks take that of rank `base`. Collective. After a failure the state is undefined. */
+int ct_exec_share_state(struct ct_exec *exec, int base, struct ct_error *err);
 
 /* Its digest: XXH3 over the tensors in order, the same in every layout and world. Nothing is
  * sharded. */

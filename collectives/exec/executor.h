@@ -9,8 +9,10 @@ enum { CT_EXEC_CHUNK_BYTES = 1 << 16 };
 struct ct_exec {
     const struct ct_plan *plan;
     struct ct_device *device;
+    struct ct_device *beside; /* the communication thread's queue; NULL when there is none */
     struct ct_exec_options options;
-    struct ct_group *groups[CT_AXIS_COUNT]; /* WORLD is the caller's, as is SHARD without copies */
+    struct ct_group *groups[CT_AXIS_COUNT]; /* of the ops; WORLD is the caller's, as is SHARD
+                                               without copies */
     char *arena;
     bool symmetric; /* the arena is the job's memory */
     char *host;     /* plan->host_bytes for activations that are offloaded, or NULL */

@@ -58,13 +58,16 @@ int ct_exec_map_host(struct ct_exec *exec, struct ct_error *err)
         memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (code == 0 && memory == MAP_FAILED)
         code = ct_error_set(err, CT_ENOMEM, "no memory for %zu bytes of activations", bytes);
-    if (code == 0)
-        exec->host = memory;
-    return code;
+    if (code != 0)
+        return code;
+    exec->host = memory;
+    return ct_device_reach(exec->device, memory, bytes, err);
 }
 
 void ct_exec_unmap_host(struct ct_exec *exec)
 {
-    if (exec->host != NULL)
-        (void)munmap(exec->host, exec->plan->host_bytes);
+    if (exec->host == NULL)
+        return;
+    ct_device_unreach(exec->device, exec->host);
+    (void)munmap(exec->host, exec->plan->host_bytes);
 }

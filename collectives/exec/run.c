@@ -63,8 +63,8 @@ static struct ct_data from_to(const struct ct_kernel_args *args, enum ct_dtype d
                : ct_from_to(args->in[0].data, args->out[0].data, count, dtype);
 }
 
-static int communicate(struct ct_runner *r, const struct ct_program_op *op,
-                       const struct ct_kernel_args *args)
+static int communicate(struct ct_runner *r, struct ct_device *device,
+                       const struct ct_program_op *op, const struct ct_kernel_args *args)
 {
     struct ct_group *group = r->groups[op->axis];
     const struct ct_options options = {.timeout_ms = r->options->timeout_ms,
@@ -79,7 +79,7 @@ static int communicate(struct ct_runner *r, const struct ct_program_op *op,
         return ct_all_reduce(group, from_to(args, op->dtype), CT_REDUCE_MAX, &options);
     if (op->kind == CT_OP_RANK_COPY) {
         if (args->in[0].data != args->out[0].data)
-            ct_device_run(r->options->device, CT_OP_COPY, op->dtype, args);
+            ct_device_run(device, CT_OP_COPY, op->dtype, args);
         return 0;
     }
     if (op->kind == CT_OP_BROADCAST)
@@ -97,20 +97,24 @@ static int communicate(struct ct_runner *r, const struct ct_program_op *op,
     return gather(group, args, op->dtype, &options);
 }
 
-static int run_op(struct ct_runner *r, int i)
+/* A failure of the device has its sentence in `err`, one of a group has none. */
+static int run_op(struct ct_runner *r, int i, struct ct_error *err)
 {
     const struct ct_program_op *op = &r->list->program.ops[i];
     const struct ct_kernel_args *args = &r->args[i];
+    struct ct_device *device = r->device[r->list->slot[i].queue];
     int code = 0;
 
     if (r->tracing)
         stamp(r, &r->trace[i].start_ns, &r->trace[i].start);
     if (r->options->before_op != NULL && r->list == &r->plan->step)
         r->options->before_op(r->options->context, i);
-    if (ct_op_is_comm(op->kind))
-        code = communicate(r, op, args);
-    else
-        ct_device_run(r->options->device, (enum ct_op_kind)op->kind, op->dtype, args);
+    if (!ct_op_is_comm(op->kind))
+        ct_device_run(device, (enum ct_op_kind)op->kind, op->dtype, args);
+    else if ((code = ct_device_finish(device, err)) == 0)
+        code = communicate(r, device, op, args);
+    if (code == 0 && (r->tracing || r->options->check_ops))
+        code = ct_device_finish(device, err);
     if (r->tracing)
         stamp(r, &r->trace[i].end_ns, &r->trace[i].end);
     return code;
@@ -118,16 +122,19 @@ static int run_op(struct ct_runner *r, int i)
 
 /* ---- queues --------------------------------------------------------------------------------- */
 
-static void note_failure(struct ct_runner *r, int code, int op)
+static void note_failure(struct ct_runner *r, int code, int op, const struct ct_error *failure)
 {
+    pthread_mutex_lock(&r->mutex);
     if (r->code == 0) {
         r->code = code;
         r->failed_op = op;
+        r->failure = *failure;
     }
     pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->mutex);
 }
 
-/* Sleep until `wait` ops of the other queue are done. The code of a failure on either queue. */
+/* Sleep until `wait` ops of the other queue were run. The code of a failure on either queue. */
 static int wait_for(struct ct_runner *r, int queue, int wait)
 {
     pthread_mutex_lock(&r->mutex);
@@ -148,25 +155,56 @@ static void publish(struct ct_runner *r, int queue, int done)
 
 static void run_queue(struct ct_runner *r, int queue)
 {
+    struct ct_device *device = r->device[queue];
     int done = 0;
 
     for (int i = 0; i < r->list->program.op_count; i++) {
         const struct ct_plan_slot *slot = &r->list->slot[i];
+        struct ct_error failure = {0};
         if (slot->queue != queue)
             continue;
         if (slot->wait > 0 && wait_for(r, CT_QUEUE_COUNT - 1 - queue, slot->wait) != 0)
             return;
-        int code = run_op(r, i);
+        if (slot->wait > 0)
+            ct_device_await(device, r->signals[r->after[i]].mark);
+        int code = run_op(r, i, &failure);
         if (code != 0) {
-            pthread_mutex_lock(&r->mutex);
-            note_failure(r, code, i);
-            pthread_mutex_unlock(&r->mutex);
+            note_failure(r, code, i, &failure);
             return;
         }
         done++;
-        if (r->signals[i])
+        if (r->signals[i].awaited) {
+            ct_device_mark(device, r->signals[i].mark);
             publish(r, queue, done);
+        }
     }
+}
+
+/* What cannot be recorded is run op by op, now and from now on. */
+static void record(struct ct_runner *r)
+{
+    struct ct_device *device = r->device[CT_QUEUE_COMPUTE];
+    struct ct_error why = {0};
+
+    r->records = ct_device_record(device, &why) == 0;
+    if (!r->records)
+        return;
+    run_queue(r, CT_QUEUE_COMPUTE);
+    r->records = ct_device_record_end(device, &r->recording, &why) == 0;
+}
+
+/* What is run for the first time may load what no recording can. */
+static void run_compute(struct ct_runner *r)
+{
+    bool whole = r->records && r->started > 1 && !r->tracing && !r->options->check_ops &&
+                 r->options->before_op == NULL;
+
+    if (whole && r->recording == NULL)
+        record(r);
+    if (whole && r->recording != NULL)
+        ct_device_replay(r->device[CT_QUEUE_COMPUTE], r->recording);
+    else
+        run_queue(r, CT_QUEUE_COMPUTE);
 }
 
 static void *comm_main(void *context)
@@ -196,6 +234,11 @@ static int describe(const struct ct_runner *r, struct ct_error *err)
 
     if (r->code == 0)
         return 0;
+    if (r->failure.code != 0)
+        return ct_error_set(err, r->code, "op %d, %s of %s: %s", r->failed_op,
+                            ct_rule_info(op->kind)->name,
+                            op->out[0] != CT_NONE ? program->values[op->out[0]].name : "a message",
+                            r->failure.text);
     const struct ct_error *why = ct_group_failure(r->groups[op->axis]);
     const char *text = why->code != 0 ? why->text : ct_strerror(r->code);
     if (op->kind == CT_OP_EXCHANGE)
@@ -203,6 +246,17 @@ static int describe(const struct ct_runner *r, struct ct_error *err)
     return ct_error_set(err, r->code, "%s of %s: %s",
                         op->kind == CT_OP_ALL_GATHER ? "gathering" : "reduction",
                         program->values[op->out[0]].name, text);
+}
+
+/* Bring the queues to rest, also after a failure, which comes first. */
+static int settle(struct ct_runner *r, int code, struct ct_error *err)
+{
+    for (int queue = 0; queue < CT_QUEUE_COUNT; queue++) {
+        bool used = queue == CT_QUEUE_COMPUTE || r->threaded;
+        int own = used ? ct_device_finish(r->device[queue], code == 0 ? err : NULL) : 0;
+        code = code == 0 ? own : code;
+    }
+    return code;
 }
 
 int ct_runner_run(struct ct_runner *r, struct ct_error *err)
@@ -217,7 +271,7 @@ int ct_runner_run(struct ct_runner *r, struct ct_error *err)
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->mutex);
 
-    run_queue(r, CT_QUEUE_COMPUTE);
+    run_compute(r);
 
     pthread_mutex_lock(&r->mutex);
     if (!r->threaded)
@@ -225,7 +279,7 @@ int ct_runner_run(struct ct_runner *r, struct ct_error *err)
     while (r->ended != r->started)
         pthread_cond_wait(&r->changed, &r->mutex);
     pthread_mutex_unlock(&r->mutex);
-    return describe(r, err);
+    return settle(r, describe(r, err), err);
 }
 
 /* ---- start and end -------------------------------------------------------------------------- */
@@ -251,6 +305,7 @@ static int bind_op(struct ct_runner *r, const struct memory *memory, int i, stru
 {
     const struct ct_program_op *op = &r->list->program.ops[i];
     struct ct_kernel_args *args = &r->args[i];
+    struct ct_device *device = r->device[r->list->slot[i].queue];
     enum ct_dtype dtype;
 
     args->attr = op->attr;
@@ -258,32 +313,54 @@ static int bind_op(struct ct_runner *r, const struct memory *memory, int i, stru
         args->in[k] = bound(r->list, memory, op->in[k]);
     for (int k = 0; k < CT_OP_MAX_OUT; k++)
         args->out[k] = bound(r->list, memory, op->out[k]);
-    if (!ct_op_is_comm(op->kind) &&
-        !ct_device_has(r->options->device, (enum ct_op_kind)op->kind, op->dtype))
+    if (!ct_op_is_comm(op->kind) && !ct_device_has(device, (enum ct_op_kind)op->kind, op->dtype))
         return ct_error_set(err, CT_EUNSUPPORTED, "the device '%s' has no %s for %s",
-                            r->options->device->table->name, ct_rule_info(op->kind)->name,
+                            device->table->name, ct_rule_info(op->kind)->name,
                             ct_dtype_name(op->dtype));
-    return ct_rule_complete(op->kind, args, &dtype, err);
+    int code = ct_rule_complete(op->kind, args, &dtype, err);
+    if (code == 0 && !ct_op_is_comm(op->kind))
+        code = ct_device_prepare(device, (enum ct_op_kind)op->kind, op->dtype, args, err);
+    return code;
 }
 
-/* Mark the ops that somebody waits for: the n-th of a queue for each wait of n on the other. */
-static bool find_signals(struct ct_runner *r)
+bool ct_runner_needs_thread(const struct ct_plan_list *list)
 {
-    int count = r->list->program.op_count, position[CT_QUEUE_COUNT] = {0};
-    int *nth = malloc((size_t)count * CT_QUEUE_COUNT * sizeof *nth);
-    bool threaded = false;
+    for (int i = 0; i < list->program.op_count; i++)
+        if (list->slot[i].queue == CT_QUEUE_COMM)
+            return true;
+    return false;
+}
 
-    CT_ASSERT(nth != NULL);
-    for (int i = 0; i < count; i++) {
-        int queue = r->list->slot[i].queue;
+/* The ops that somebody waits for, and who for which: a wait of n is for the n-th of the other
+ * queue. */
+static int find_signals(struct ct_runner *r, struct ct_error *err)
+{
+    int count = r->list->program.op_count, position[CT_QUEUE_COUNT] = {0}, code = 0;
+    int *nth = malloc((size_t)count * CT_QUEUE_COUNT * sizeof *nth);
+
+    if (nth == NULL)
+        return ct_error_set(err, CT_ENOMEM, "no memory for a list of %d ops", count);
+    for (int i = 0; i < count && code == 0; i++) {
+        int queue = r->list->slot[i].queue, other = CT_QUEUE_COUNT - 1 - queue;
         int wait = r->list->slot[i].wait;
-        threaded = threaded || queue == CT_QUEUE_COMM;
         nth[queue * count + position[queue]++] = i;
-        if (wait > 0)
-            r->signals[nth[(CT_QUEUE_COUNT - 1 - queue) * count + wait - 1]] = true;
+        if (wait == 0)
+            continue;
+        int after = r->after[i] = nth[other * count + wait - 1];
+        if (!r->signals[after].awaited)
+            code = ct_device_mark_new(r->device[other], &r->signals[after].mark, err);
+        r->signals[after].awaited = true;
     }
     free(nth);
-    return threaded;
+    return code;
+}
+
+static bool talks(const struct ct_plan_list *list)
+{
+    for (int i = 0; i < list->program.op_count; i++)
+        if (ct_op_is_comm(list->program.ops[i].kind))
+            return true;
+    return false;
 }
 
 /* The thread takes no signals: those are for the program's own threads. */
@@ -311,14 +388,19 @@ int ct_runner_init(struct ct_runner *r, void *arena, void *host, struct ct_error
     pthread_cond_init(&r->changed, NULL);
     r->args = calloc(count, sizeof *r->args);
     r->signals = calloc(count, sizeof *r->signals);
+    r->after = calloc(count, sizeof *r->after);
     if (r->options->trace)
         r->trace = calloc(count, sizeof *r->trace);
     r->tracing = r->trace != NULL;
-    if (r->args == NULL || r->signals == NULL || (r->options->trace && r->trace == NULL))
+    r->records = ct_device_can_record(r->device[CT_QUEUE_COMPUTE]) && !talks(r->list);
+    if (r->args == NULL || r->signals == NULL || r->after == NULL ||
+        (r->options->trace && r->trace == NULL))
         return ct_error_set(err, CT_ENOMEM, "no memory for a list of %zu ops", count);
     for (size_t i = 0; i < count && code == 0; i++)
         code = bind_op(r, &memory, (int)i, err);
-    if (code == 0 && find_signals(r))
+    if (code == 0)
+        code = find_signals(r, err);
+    if (code == 0 && ct_runner_needs_thread(r->list))
         code = start_thread(r, err);
     return code;
 }
@@ -336,8 +418,12 @@ void ct_runner_deinit(struct ct_runner *r)
     }
     pthread_cond_destroy(&r->changed);
     pthread_mutex_destroy(&r->mutex);
+    for (int i = 0; r->signals != NULL && i < r->list->program.op_count; i++)
+        ct_device_mark_free(r->device[CT_QUEUE_COMPUTE], r->signals[i].mark);
+    ct_device_recording_free(r->device[CT_QUEUE_COMPUTE], r->recording);
     free(r->args);
     free(r->signals);
+    free(r->after);
     free(r->trace);
     memset(r, 0, sizeof *r);
 }

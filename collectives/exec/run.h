@@ -4,9 +4,13 @@
  *     ct_runner_run             runs the list once: the compute queue here, the other one there
  *     ct_runner_deinit
  *
- * Counters order the queues: `done[q]` is how many ops of queue q are finished, an op that waits
- * sleeps until the other queue's counter is high enough or a failure was noted. ct_runner_run
- * returns when both queues are at rest, whatever happened. */
+ * Counters order the queues: `done[q]` is how many ops of queue q were run, an op that waits sleeps
+ * until the other queue's counter is high enough or a failure was noted. Where the device runs ops
+ * later, marks order its queues in the same way. ct_runner_run returns when both queues are at
+ * rest, whatever happened.
+ *
+ * A list that talks to nobody is recorded the second time it is run, if the device can, and
+ * replayed from then on. */
 #ifndef CT_EXEC_RUN_H
 #define CT_EXEC_RUN_H
 
@@ -15,14 +19,24 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+/* Somebody of the other queue waits for an op; the device by the mark. */
+struct ct_signal {
+    bool awaited;
+    struct ct_mark *mark;
+};
+
 struct ct_runner {
     const struct ct_plan *plan;
     const struct ct_plan_list *list;
     const struct ct_exec_options *options;
-    struct ct_group *const *groups; /* by enum ct_axis */
+    struct ct_device *device[CT_QUEUE_COUNT]; /* a queue of the device each */
+    struct ct_group *const *groups;           /* by enum ct_axis */
 
     struct ct_kernel_args *args; /* of each op, bound to memory */
-    bool *signals;               /* of each op: somebody of the other queue waits for it */
+    struct ct_signal *signals;   /* of each op */
+    int *after;                  /* of each op: the one of the other queue that it waits for */
+    bool records;                /* the list may be recorded */
+    struct ct_recording *recording;
     struct ct_exec_event *trace; /* of each op, or NULL */
     bool tracing;                /* it is written */
     atomic_uint_least64_t events;
@@ -33,16 +47,20 @@ struct ct_runner {
     pthread_cond_t changed;
     /* Under the mutex: */
     int done[CT_QUEUE_COUNT];
-    int code;         /* the first failure of this run */
-    int failed_op;    /* where */
-    uint64_t started; /* runs asked for */
-    uint64_t ended;   /* runs that the communication thread is through with */
+    int code;                /* the first failure of this run */
+    int failed_op;           /* where */
+    struct ct_error failure; /* the device's sentence */
+    uint64_t started;        /* runs asked for */
+    uint64_t ended;          /* runs that the communication thread is through with */
     bool quit;
 };
 
+/* Does a list have ops for the communication thread? */
+bool ct_runner_needs_thread(const struct ct_plan_list *list);
+
 /* Bind `list` to `arena`, and what lies in the host's memory to `host`. `runner` is zero but for
- * plan, list, options and groups, and stays where it is. CT_EUNSUPPORTED when the device lacks an
- * op, CT_ENOMEM, CT_EOS. */
+ * plan, list, options, device and groups, and stays where it is. CT_EUNSUPPORTED when the device
+ * lacks an op, CT_ENOMEM, CT_EOS. */
 int ct_runner_init(struct ct_runner *runner, void *arena, void *host, struct ct_error *err);
 
 /* Also after a failed init, and for one that is all zero. */

@@ -150,6 +150,27 @@ void *ct_exec_state(struct ct_exec *exec)
     return exec->arena;
 }
 
+int ct_exec_share_state(struct ct_exec *exec, int base, struct ct_error *err)
+{
+    struct ct_group *group = exec->options.group;
+    bool on_host = exec->device->table->on_host;
+    size_t bytes = exec->plan->state_bytes, most = on_host ? bytes : CT_EXEC_CHUNK_BYTES;
+    int code = 0;
+
+    if (group == NULL)
+        return 0;
+    for (size_t at = 0; at < bytes && code == 0; at += most) {
+        size_t size = CT_MIN(bytes - at, most);
+        void *data = on_host ? exec->arena : exec->chunk;
+        if (!on_host && ct_group_rank(group) == base)
+            ct_device_copy_out(exec->device, data, exec->arena + at, size);
+        code = ct_broadcast(group, ct_inplace(data, size, CT_U8), base, NULL);
+        if (code == 0 && !on_host)
+            ct_device_copy_in(exec->device, exec->arena + at, data, size);
+    }
+    return ct_group_explain(group, code, err);
+}
+
 uint64_t ct_exec_digest(struct ct_exec *exec)
 {
     uint64_t digest = 0;
@@ -222,8 +243,8 @@ static int give(struct ct_exec *exec)
     bool more = next_given(&walk, &piece), sent = false;
     for (; code == 0 && (more || !sent); sent = true) {
         more = fill(exec, &walk, &piece, more);
-        code = ct_send(exec->groups[CT_AXIS_WORLD],
-                       ct_inplace(exec->chunk, CT_EXEC_CHUNK_BYTES, CT_U8), 0, NULL);
+        code = ct_send(exec->options.group, ct_inplace(exec->chunk, CT_EXEC_CHUNK_BYTES, CT_U8), 0,
+                       NULL);
     }
     return code;
 }
@@ -250,7 +271,7 @@ static bool deal(const struct ct_exec *exec, void *const *data)
 
 static int take(struct ct_exec *exec, void *const *data)
 {
-    struct ct_group *group = exec->groups[CT_AXIS_WORLD];
+    struct ct_group *group = exec->options.group;
     int code = 0;
 
     for (int rank = 1; rank < exec->plan->options.world && code == 0; rank++)
@@ -272,7 +293,7 @@ int ct_exec_collect(struct ct_exec *exec, void *const *data, struct ct_error *er
             ct_exec_take(exec, &piece, (char *)data[piece.tensor] + piece.at);
     if (!ct_plan_holds_all(exec->plan))
         code = data != NULL ? take(exec, data) : give(exec);
-    return ct_group_explain(exec->groups[CT_AXIS_WORLD], code, err);
+    return ct_group_explain(exec->options.group, code, err);
 }
 
 /* exec->chunk holds `size` bytes of a tensor from `at` on: keep those that this rank holds. */
@@ -292,7 +313,7 @@ static void keep(struct ct_exec *exec, int tensor, size_t at, size_t size)
 int ct_exec_spread(struct ct_exec *exec, void *const *data, struct ct_error *err)
 {
     const struct ct_plan *plan = exec->plan;
-    struct ct_group *group = exec->groups[CT_AXIS_WORLD];
+    struct ct_group *group = exec->options.group;
     int code = 0;
 
     for (int i = 0; i < plan->tensor_count; i++) {

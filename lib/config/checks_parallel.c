@@ -137,6 +137,14 @@ static bool dp_of_offload(const struct ct_config *cfg, const void *member, struc
            *(const enum ct_config_offload *)member != CT_CONFIG_OFFLOAD_NONE;
 }
 
+static bool dp_on_gpus(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    (void)ct_buf_puts(why, "cuda is not for parallel.strategy dp, whose replicas are threads on "
+                           "the CPU; use ddp with a worker a GPU, or set train.device to cpu");
+    return cfg->parallel.strategy == CT_CONFIG_STRATEGY_DP &&
+           *(const enum ct_config_device *)member == CT_CONFIG_DEVICE_CUDA;
+}
+
 #define AT(member) offsetof(struct ct_config, member)
 
 static const struct ct_config_rule rules[] = {
@@ -147,6 +155,7 @@ static const struct ct_config_rule rules[] = {
     {AT(parallel.tensor), AT(parallel.strategy), true, dp_of_cuts},
     {AT(parallel.pipeline), AT(parallel.strategy), true, dp_of_cuts},
     {AT(memory.offload), AT(parallel.strategy), true, dp_of_offload},
+    {AT(train.device), AT(parallel.strategy), true, dp_on_gpus},
     {AT(eval.ema), AT(parallel.strategy), true, average_apart},
     {AT(check.replicas), AT(parallel.strategy), true, replicas_of_parts},
     {AT(check.replicas), AT(parallel.tensor), true, replicas_of_slices},

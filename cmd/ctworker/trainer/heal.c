@@ -30,22 +30,21 @@ struct news {
     struct ct_step_report last;
 };
 
-static int give_bytes(struct ct_worker *worker, void *data, size_t size, int base,
-                      struct ct_error *err)
+static int give_news(struct ct_worker *worker, struct news *news, int base, struct ct_error *err)
 {
     if (worker->group == NULL)
         return 0;
-    int code = ct_broadcast(worker->group, ct_inplace(data, size, CT_U8), base, NULL);
+    int code = ct_broadcast(worker->group, ct_inplace(news, sizeof *news, CT_U8), base, NULL);
     return ct_group_explain(worker->group, code, err);
 }
 
 static int give(struct ct_worker *worker, int base, bool state, struct news *news,
                 struct ct_error *err)
 {
-    int code = give_bytes(worker, news, sizeof *news, base, err);
+    int code = give_news(worker, news, base, err);
 
     if (code == 0 && state)
-        code = give_bytes(worker, ct_exec_state(worker->exec), worker->plan.state_bytes, base, err);
+        code = ct_exec_share_state(worker->exec, base, err);
     if (code != 0 || !state)
         return code;
     worker->step = news->step;

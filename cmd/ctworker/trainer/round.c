@@ -171,7 +171,7 @@ static int make_executor(struct ct_worker *worker, struct ct_error *err)
         .job = replicas != NULL ? NULL : worker->job,
         .trace = worker->cfg->log.trace > 0,
         .timeout_ms = (uint64_t)worker->cfg->parallel.timeout_ms};
-    int code = worker->reused ? ct_exec_regroup(worker->exec, worker->group, err)
+    int code = worker->reused ? ct_exec_regroup(worker->exec, worker->group, NULL, err)
                               : ct_exec_new(&worker->exec, &worker->plan, &options, err);
 
     if (code == CT_EMISMATCH)

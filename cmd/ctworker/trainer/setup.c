@@ -6,6 +6,13 @@
 #include "dp.h"
 #include "recipe/recipe.h"
 #include "round.h"
+#include "tensor/plugin.h"
+
+/* Words of config.def and of tensor/plugin.h that carry the same meaning have the same order. */
+#define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a)
+SAME(CT_CONFIG_DEVICE_AUTO, CT_DEVICE_AUTO);
+SAME(CT_CONFIG_DEVICE_CPU, CT_DEVICE_CPU);
+SAME(CT_CONFIG_DEVICE_CUDA, CT_DEVICE_CUDA);
 
 uint64_t ct_worker_epochs(const struct ct_worker *worker)
 {
@@ -74,6 +81,22 @@ static int load_data(struct ct_worker *worker, struct ct_error *err)
     return code;
 }
 
+static int open_device(struct ct_worker *worker, struct ct_error *err)
+{
+    const struct ct_config *cfg = worker->cfg;
+    bool threads = cfg->parallel.strategy == CT_CONFIG_STRATEGY_DP;
+    const struct ct_device_wish wish = {.kind = threads ? CT_DEVICE_CPU
+                                                        : (enum ct_device_kind)cfg->train.device,
+                                        .threads = ct_dp_threads(cfg),
+                                        .local_rank = worker->me->local_rank};
+    struct ct_error why = {0};
+    int code = ct_device_open(&wish, &worker->device, &why, err);
+
+    if (code == 0 && why.code != 0 && worker->me->rank == 0)
+        ct_log_event(worker->log, CT_LOG_INFO, "device", "computes on the CPU: %s", why.text);
+    return code;
+}
+
 int ct_setup(struct ct_worker *worker, struct ct_error *err)
 {
     worker->scope = CT_SCOPE_NODE;
@@ -84,8 +107,7 @@ int ct_setup(struct ct_worker *worker, struct ct_error *err)
         return code;
     ct_agree_prepare(worker);
     ct_stop_init(worker->stop);
-    const struct ct_cpu_options cpu = {.threads = ct_dp_threads(worker->cfg)};
-    code = ct_device_cpu_new(&cpu, &worker->device, err);
+    code = open_device(worker, err);
     if (code != 0)
         return code;
     return ct_round_enter(worker, err);

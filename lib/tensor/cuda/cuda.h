@@ -22,12 +22,7 @@ extern "C" {
 
 struct CUstream_st; /* a cudaStream_t points to it */
 
-/* State of a library that works for one queue, made by the first `prepare` that needs it. Each is
- * known to one file, which has the function that frees it (NULL is taken). */
-struct ct_cuda_linear;
-struct ct_cuda_image;
-void ct_cuda_linear_free(struct ct_cuda_linear *linear);
-void ct_cuda_image_free(struct ct_cuda_image *image);
+struct ct_cuda_linear; /* what cuBLASLt keeps for a queue: linear_cuda.c knows it */
 
 /* An in-order queue of the device: what launchers are given. */
 struct ct_cuda_queue {
@@ -36,8 +31,8 @@ struct ct_cuda_queue {
     size_t shared_bytes;    /* shared memory that a block may ask for */
     void *workspace;        /* on the device, for one op: the next one finds anything in it */
     size_t workspace_bytes; /* CT_CUDA_WORKSPACE, and as much as any `prepare` has asked for */
-    struct ct_cuda_linear *linear;
-    struct ct_cuda_image *image;
+    struct ct_cuda_linear *linear; /* made by the first `prepare` that needs it, with: */
+    void (*linear_free)(struct ct_cuda_linear *linear);
     struct ct_error failure; /* the first call of a library that failed; code 0: none */
 };
 

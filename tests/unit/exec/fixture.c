@@ -1,5 +1,6 @@
 /* See fixture.h. */
 #include "tests/unit/exec/fixture.h"
+#include "tests/unit/exec/far.h"
 
 #include "base/assert.h"
 #include "base/rng.h"
@@ -116,7 +117,10 @@ void rig_init(struct rig *rig, const struct run *run, struct ct_group *group)
     *rig = (struct rig){0};
     cr_assert_eq(ct_plan_build(&rig->plan, &run->spec, &run->options, run->seed, &err), 0, "%s",
                  err.text);
-    cr_assert_eq(ct_device_cpu_new(&cpu, &rig->device, &err), 0, "%s", err.text);
+    if (run->device == RUN_CPU)
+        cr_assert_eq(ct_device_cpu_new(&cpu, &rig->device, &err), 0, "%s", err.text);
+    else
+        rig->device = far_new(run->device == RUN_LATE);
     options.device = rig->device;
     options.group = group;
     cr_assert_eq(ct_exec_new(&rig->exec, &rig->plan, &options, &err), 0, "%s", err.text);
@@ -195,6 +199,8 @@ static void keep_results(struct run *run, struct rig *rig, int rank)
     tensors_deinit(&tensors);
     if (whole)
         run->digests[rank] = ct_exec_digest(rig->exec);
+    if (rank == 0 && run->device != RUN_CPU)
+        run->replayed = far_replayed(rig->device);
     if (rank != 0 || !run->exec.trace)
         return;
     size_t bytes = (size_t)rig->plan.step.program.op_count * sizeof *run->trace;

@@ -12,6 +12,7 @@ enum { FIXTURE_MAX_STEPS = 32, FIXTURE_MAX_WORLD = 8 };
 
 struct run {
     /* What to do. */
+    enum { RUN_CPU, RUN_FAR, RUN_LATE } device; /* far.h */
     struct ct_model_spec spec;
     struct ct_plan_options options; /* world 1 runs without a group */
     uint64_t seed;
@@ -36,6 +37,7 @@ struct run {
                       NULL when ranks hold parts */
     double *state; /* rank 0: all tensors at the end */
     int64_t grad_count, state_count;
+    int replayed;                /* rank 0, far and late: recordings */
     struct ct_exec_event *trace; /* rank 0, when exec.trace is set */
     void *shared;                /* the data, while it runs */
 };

@@ -156,7 +156,7 @@ static int regroup_body(struct ct_job *job, void *context)
     pthread_barrier_wait(&scene->meet);
     ct_group_free(group);
     cr_assert_eq(ct_group_new(job, &again, &group, &err), 0, "%s", err.text);
-    cr_assert_eq(ct_exec_regroup(rig.exec, group, &err), 0, "%s", err.text);
+    cr_assert_eq(ct_exec_regroup(rig.exec, group, NULL, &err), 0, "%s", err.text);
     cr_assert_eq(step(&rig, &run, 2, &err), 0, "%s", err.text);
     if (rank == 0)
         scene->after = ct_exec_digest(rig.exec);

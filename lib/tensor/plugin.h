@@ -1,0 +1,51 @@
+/* Devices that are loaded when they are wanted, and which one a program gets.
+ *
+ *     wish      library there?   driver?   a GPU?   both new enough?  ->  libctrun_cuda.so's device
+ *     auto         no, or no, or no, or no                            ->  the CPU, and why
+ *     cuda         no, or no, or no, or no                            ->  an error, the same
+ * sentence cpu                                                             ->  the CPU
+ *
+ * The driver (libcuda.so.1) is asked first and by itself, so a machine without a GPU loads none of
+ * NVIDIA's libraries. What was loaded stays until the process ends. */
+#ifndef CT_TENSOR_PLUGIN_H
+#define CT_TENSOR_PLUGIN_H
+
+#include "tensor/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What libctrun_cuda.so has under the name CT_DEVICE_PLUGIN. */
+struct ct_device_plugin {
+    uint32_t version; /* CT_DEVICE_PLUGIN_VERSION, */
+    uint32_t ops;     /* CT_OP_COUNT, */
+    uint32_t args;    /* sizeof(struct ct_kernel_args) as it was built with */
+    int runtime;      /* of CUDA: 13000 */
+    int capability;   /* the least that its kernels run on: 80 */
+    int (*open)(int number, struct ct_device **ret_device, struct ct_error *err);
+};
+
+#define CT_DEVICE_PLUGIN "ct_device_plugin"
+enum { CT_DEVICE_PLUGIN_VERSION = 1 };
+
+enum ct_device_kind { CT_DEVICE_AUTO, CT_DEVICE_CPU, CT_DEVICE_CUDA };
+
+struct ct_device_wish {
+    enum ct_device_kind kind;
+    int threads;    /* of a CPU device, as ct_cpu_options has them */
+    int local_rank; /* GPU number local_rank of those that this process sees, and round again */
+    const char *library; /* NULL: libctrun_cuda.so beside the program, in ../lib */
+    const char *driver;  /* NULL: libcuda.so.1 */
+};
+
+/* A device as wished. `ret_why` gets why it is not CUDA's, when the choice was free; its code is 0
+ * otherwise. 0, CT_EUNSUPPORTED with the sentence, or what ct_device_cpu_new says. */
+int ct_device_open(const struct ct_device_wish *wish, struct ct_device **ret_device,
+                   struct ct_error *ret_why, struct ct_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
