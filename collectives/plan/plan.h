@@ -295,7 +295,7 @@ void ct_plan_deinit(struct ct_plan *plan);
  *   - two ops that touch the same bytes, one of them writing, are ordered by the queues;
  *   - every read finds the bytes of its own value, all of them written, none overwritten since;
  *   - with world > 1 every gradient is reduced exactly once, after its last writer, and the update
- *     reads reduced bytes only;
+ *     reads reduced bytes only; what slices have each a part of they add up once, before that;
  *   - parameters that the update changed in part are gathered before the list ends. */
 int ct_plan_verify(const struct ct_plan *plan, const struct ct_plan_list *list,
                    struct ct_error *err);

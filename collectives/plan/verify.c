@@ -19,8 +19,10 @@ enum debt {
     OWES_SHARDS = 1,   /* a sum over the ranks that share a copy */
     OWES_REPLICAS = 2, /* a sum over those that hold the same part */
     OWES_SUM = OWES_SHARDS | OWES_REPLICAS,
-    OWES_GATHER = 4, /* the parts that the other ranks have changed */
-    PADDING = 8      /* nothing: between parameters, zero on every rank, stays so */
+    OWES_GATHER = 4,  /* the parts that the other ranks have changed */
+    PADDING = 8,      /* nothing: between parameters, zero on every rank, stays so */
+    OWES_SLICES = 16, /* a sum over the slices: each has the gradient of its own tokens */
+    SPENT = 32        /* nothing: scattered, or on its way in another type */
 };
 
 struct segment {
@@ -34,6 +36,7 @@ struct verifier {
     const struct ct_plan_list *list;
     struct segment *segments;
     int segment_count;
+    int *whole; /* by root: the bucket whose gradients it holds until they are scattered; CT_NONE */
     struct ct_error *err;
 };
 
@@ -128,6 +131,82 @@ static void paint_start(struct verifier *v)
     }
 }
 
+/* ---- gradients ------------------------------------------------------------------------------ */
+
+/* An op of `kind` whose first input, or first output, lies in `root`; NULL when there is none. */
+static const struct ct_program_op *op_at_root(const struct verifier *v, int kind, bool input,
+                                              int root)
+{
+    const struct ct_program *program = &v->list->program;
+
+    for (int i = 0; i < program->op_count; i++) {
+        int value = input ? program->ops[i].in[0] : program->ops[i].out[0];
+        if (program->ops[i].kind == kind && program->values[value].root == root)
+            return &program->ops[i];
+    }
+    return NULL;
+}
+
+static int bucket_of_part(const struct ct_plan *plan, size_t shard_bytes)
+{
+    for (int k = 0; k < plan->bucket_count; k++)
+        if (ct_plan_part(plan, k, plan->place.part).shard_bytes == shard_bytes)
+            return k;
+    return CT_NONE;
+}
+
+/* What scatters read; where sums are narrow, what they are narrowed from, too. */
+static int find_wholes(struct verifier *v)
+{
+    const struct ct_program *program = &v->list->program;
+
+    v->whole = malloc((size_t)program->value_count * sizeof *v->whole);
+    if (v->whole == NULL)
+        return ct_error_set(v->err, CT_ENOMEM, "no memory to verify %d values",
+                            program->value_count);
+    for (int i = 0; i < program->value_count; i++)
+        v->whole[i] = CT_NONE;
+    for (int i = 0; i < program->op_count && v->list == &v->plan->step; i++) {
+        const struct ct_program_op *op = &program->ops[i];
+        if (op->kind != CT_OP_REDUCE_SCATTER || op->axis != CT_AXIS_SHARD)
+            continue;
+        int in = value_of(v, op->in[0])->root, out = value_of(v, op->out[0])->root;
+        const struct ct_program_op *from = op_at_root(v, CT_OP_NARROW, false, in);
+        const struct ct_program_op *to = op_at_root(v, CT_OP_WIDEN, true, out);
+        int part = to != NULL && value_of(v, out)->kind == CT_VALUE_TEMP ? to->out[0] : op->out[0];
+        v->whole[in] = bucket_of_part(v->plan, value_of(v, part)->offset_bytes);
+        if (from != NULL)
+            v->whole[value_of(v, from->in[0])->root] = v->whole[in];
+    }
+    return 0;
+}
+
+static bool is_gradient(const struct verifier *v, int value)
+{
+    return value_of(v, value)->kind == CT_VALUE_GRAD ||
+           v->whole[value_of(v, value)->root] != CT_NONE;
+}
+
+/* Whether slices have each a part of what gradient `value` is. */
+static bool is_partial(const struct verifier *v, int value)
+{
+    const struct ct_plan *plan = v->plan;
+    struct ct_range range = ct_plan_in_root(value_of(v, value));
+    int bucket = v->whole[value_of(v, value)->root];
+
+    if (plan->sliced == NULL || (bucket == CT_NONE && plan->shards > 1))
+        return false;
+    size_t base = bucket == CT_NONE ? 0 : plan->buckets[bucket].offset_bytes;
+    for (int i = 0; i < plan->param_count; i++) {
+        const struct ct_plan_tensor *t = &plan->tensors[i];
+        struct ct_range own = {t->flat_bytes, t->flat_bytes + t->held_bytes};
+        if (plan->sliced[i].partial && t->range >= 0 &&
+            ct_range_meet(own, (struct ct_range){base + range.begin, base + range.end}))
+            return true;
+    }
+    return false;
+}
+
 /* ---- one op --------------------------------------------------------------------------------- */
 
 /* Every byte of `value` is there. */
@@ -175,7 +254,7 @@ static int axis_debt(enum ct_axis axis)
                                 [CT_AXIS_SHARD] = OWES_SHARDS,
                                 [CT_AXIS_REPLICA] = OWES_REPLICAS,
                                 [CT_AXIS_COPY] = OWES_SHARDS,
-                                [CT_AXIS_TENSOR] = 0,
+                                [CT_AXIS_TENSOR] = OWES_SLICES,
                                 [CT_AXIS_STAGE] = 0};
 
     return debts[axis];
@@ -215,8 +294,9 @@ static int fresh_debt(const struct verifier *v, const struct ct_program_op *op, 
 
     if (plan->options.world == 1 || v->list != &plan->step)
         return 0;
-    if ((value_of(v, value)->kind == CT_VALUE_GRAD && adds_up(v)) ||
-        shares_root(v, value, v->list->io.loss) || is_total(v, value))
+    if (is_gradient(v, value))
+        return (adds_up(v) ? OWES_SUM : 0) | (is_partial(v, value) ? OWES_SLICES : 0);
+    if (shares_root(v, value, v->list->io.loss) || is_total(v, value))
         return OWES_SUM;
     if (shares_root(v, value, v->list->io.sumsq) && !ct_plan_holds_all(plan))
         return OWES_SHARDS;
@@ -240,11 +320,25 @@ static bool is_sum(const struct ct_program_op *op)
     return op->kind == CT_OP_ALL_REDUCE || op->kind == CT_OP_REDUCE;
 }
 
+/* Before samples are added up, and before the update, slices have added up theirs. */
+static int check_slices(const struct verifier *v, int op, int value)
+{
+    const struct ct_program_op *o = &v->list->program.ops[op];
+    bool sums = (is_sum(o) && o->axis != CT_AXIS_TENSOR) || o->kind == CT_OP_REDUCE_SCATTER;
+
+    if ((!sums && o->stage != CT_STAGE_UPDATE) || !any_owes(v, value, OWES_SLICES, true))
+        return 0;
+    return ct_error_set(v->err, CT_EBUG, "op %d (%s) reads '%s' before its sum over the slices", op,
+                        op_name(v, op), value_of(v, value)->name);
+}
+
 static int check_read(const struct verifier *v, int op, int value)
 {
     const struct ct_program_op *o = &v->list->program.ops[op];
     int code = check_holds(v, value, op_name(v, op), op);
 
+    if (code == 0)
+        code = check_slices(v, op, value);
     if (code != 0)
         return code;
     if (is_sum(o) && axis_debt(o->axis) != 0 && any_owes(v, value, axis_debt(o->axis), false))
@@ -267,15 +361,21 @@ static int check_read(const struct verifier *v, int op, int value)
 static int check_write(const struct verifier *v, int op, int value)
 {
     const struct ct_program_op *o = &v->list->program.ops[op];
-    int owed = fresh_debt(v, o, value) & OWES_SUM;
+    int owed = fresh_debt(v, o, value);
 
     if (o->kind == CT_OP_REDUCE_SCATTER && check_holds(v, value, "", op) == 0)
         return ct_error_set(v->err, CT_EBUG, "op %d (%s) reduces '%s' a second time", op,
                             op_name(v, op), value_of(v, value)->name);
-    if (owed == 0 || ct_op_is_comm(o->kind) || !any_owes(v, value, owed, false))
+    if (ct_op_is_comm(o->kind) || o->kind == CT_OP_WIDEN)
         return 0;
-    return ct_error_set(v->err, CT_EBUG, "op %d (%s) writes '%s' after its reduction", op,
-                        op_name(v, op), value_of(v, value)->name);
+    if ((owed & OWES_SUM) != 0 &&
+        (any_owes(v, value, OWES_SUM, false) || any_owes(v, value, SPENT, true)))
+        return ct_error_set(v->err, CT_EBUG, "op %d (%s) writes '%s' after its reduction", op,
+                            op_name(v, op), value_of(v, value)->name);
+    if ((owed & OWES_SLICES) != 0 && any_owes(v, value, OWES_SLICES, false))
+        return ct_error_set(v->err, CT_EBUG, "op %d (%s) writes '%s' after its sum over the slices",
+                            op, op_name(v, op), value_of(v, value)->name);
+    return 0;
 }
 
 /* Whether op gathers `in` from its own place in `out`. */
@@ -329,8 +429,21 @@ static int owed_by(const struct verifier *v, int value)
 
     for (int i = segment_at(v, range.begin);
          i < v->segment_count && v->segments[i].begin < range.end; i++)
-        debt |= v->segments[i].debt & ~PADDING;
+        debt |= v->segments[i].debt & ~(PADDING | SPENT);
     return debt;
+}
+
+/* What is added now to a gradient that was scattered, or goes on in another type, is lost. */
+static void spend(struct verifier *v, const struct ct_program_op *op)
+{
+    if ((op->kind != CT_OP_REDUCE_SCATTER && op->kind != CT_OP_NARROW) ||
+        !is_gradient(v, op->in[0]))
+        return;
+    struct ct_range range = ct_plan_range(v->list, op->in[0]);
+    for (int i = segment_at(v, range.begin);
+         i < v->segment_count && v->segments[i].begin < range.end; i++)
+        if (v->segments[i].debt != PADDING)
+            v->segments[i].debt |= SPENT;
 }
 
 static void write(struct verifier *v, const struct ct_program_op *op, int value)
@@ -369,6 +482,8 @@ static int play(struct verifier *v, int op)
     for (int k = 0; k < CT_OP_MAX_OUT && code == 0; k++)
         if (o->out[k] != CT_NONE)
             write(v, o, o->out[k]);
+    if (code == 0)
+        spend(v, o);
     return code;
 }
 
@@ -431,6 +546,8 @@ int ct_plan_verify(const struct ct_plan *plan, const struct ct_plan_list *list,
     struct verifier v = {.plan = plan, .list = list, .err = err};
     int code = cut_segments(&v);
 
+    if (code == 0)
+        code = find_wholes(&v);
     if (code == 0) {
         paint_start(&v);
         code = check_queues(&v);
@@ -440,5 +557,6 @@ int ct_plan_verify(const struct ct_plan *plan, const struct ct_plan_list *list,
     if (code == 0)
         code = check_end(&v);
     free(v.segments);
+    free(v.whole);
     return code;
 }

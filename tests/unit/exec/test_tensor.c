@@ -191,18 +191,29 @@ static struct run cube(int world, int stages, bool sequence)
     return run;
 }
 
+static void assert_stages_equal(const struct run *flat, struct run deep, const char *what)
+{
+    run_train(&deep);
+    memcpy(deep.norms, flat->norms, sizeof deep.norms);
+    assert_same_bits(&deep, flat, what);
+    run_deinit(&deep);
+}
+
 Test(tensor, stages_over_slices_do_not_change_a_bit)
 {
     for (int data = 1; data <= 2; data++)
         for (int sequence = 0; sequence <= 1; sequence++) {
             struct run flat = cube(2 * data, 1, sequence == 1);
-            struct run deep = cube(4 * data, 2, sequence == 1);
+            struct run interleaved = cube(4 * data, 2, sequence == 1);
             run_train(&flat);
-            run_train(&deep);
-            memcpy(deep.norms, flat.norms, sizeof deep.norms);
-            assert_same_bits(&deep, &flat, "two stages");
+            assert_stages_equal(&flat, interleaved, "two stages");
+            interleaved.options.order = CT_PLAN_INTERLEAVED;
+            interleaved.options.chunks = 2;
+            assert_stages_equal(&flat, interleaved, "two stages of two parts each");
+            interleaved.options.shard = data == 1 ? CT_PLAN_SHARD_NONE : CT_PLAN_SHARD_FULL;
+            interleaved.options.recompute = CT_PLAN_RECOMPUTE_BLOCK;
+            assert_stages_equal(&flat, interleaved, "sharded and recomputed parts");
             run_deinit(&flat);
-            run_deinit(&deep);
         }
 }
 

@@ -3,6 +3,8 @@
 
 #include <criterion/criterion.h>
 
+#include <string.h>
+
 static const int64_t two_hidden[] = {9, 7};
 
 const struct ct_model_spec plan_spec = {.input = 6,
@@ -37,4 +39,28 @@ int find_op(const struct ct_plan *plan, int kind, int nth)
         if (plan->step.program.ops[i].kind == kind && nth-- == 0)
             return i;
     return -1;
+}
+
+void move_op(struct ct_plan *plan, int from, int to)
+{
+    struct ct_program_op *ops = plan->step.program.ops, op = ops[from];
+
+    for (int step = from < to ? 1 : -1; from != to; from += step)
+        ops[from] = ops[from + step];
+    ops[to] = op;
+}
+
+void drop_op(struct ct_plan *plan, int op)
+{
+    move_op(plan, op, plan->step.program.op_count - 1);
+    plan->step.program.op_count--;
+}
+
+void expect_objection(struct ct_plan *plan, const char *part)
+{
+    struct ct_error err = {0};
+
+    cr_assert_eq(ct_plan_verify(plan, &plan->step, &err), CT_EBUG, "the fault passed");
+    cr_assert_not_null(strstr(err.text, part), "says '%s'", err.text);
+    ct_plan_deinit(plan);
 }

@@ -15,4 +15,12 @@ void plan_init(struct ct_plan *plan, const struct ct_plan_options *options);
 /* The number of the `nth` op (from 0) of `kind` in the step's list; -1 when there is none. */
 int find_op(const struct ct_plan *plan, int kind, int nth);
 
+/* Planted faults: put op `from` of the step's list where op `to` is; leave an op out. Places and
+ * waits stay as they are. */
+void move_op(struct ct_plan *plan, int from, int to);
+void drop_op(struct ct_plan *plan, int op);
+
+/* The verifier objects to the step with a sentence that has `part` in it. Frees the plan. */
+void expect_objection(struct ct_plan *plan, const char *part);
+
 #endif

@@ -203,30 +203,6 @@ Test(shard, the_verifier_accepts_every_plan)
 
 /* ---- planted faults -------------------------------------------------------------------------- */
 
-static void expect_objection(struct ct_plan *plan, const char *part)
-{
-    struct ct_error err = {0};
-
-    cr_assert_eq(ct_plan_verify(plan, &plan->step, &err), CT_EBUG, "the fault passed");
-    cr_assert_not_null(strstr(err.text, part), "says '%s'", err.text);
-    ct_plan_deinit(plan);
-}
-
-static void move_op(struct ct_plan *plan, int from, int to)
-{
-    struct ct_program_op *ops = plan->step.program.ops, op = ops[from];
-
-    for (int step = from < to ? 1 : -1; from != to; from += step)
-        ops[from] = ops[from + step];
-    ops[to] = op;
-}
-
-static void drop_op(struct ct_plan *plan, int op)
-{
-    move_op(plan, op, plan->step.program.op_count - 1);
-    plan->step.program.op_count--;
-}
-
 Test(shard, rejects_parameters_that_are_not_gathered_behind_the_update)
 {
     struct ct_plan plan;

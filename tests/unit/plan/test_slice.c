@@ -5,6 +5,7 @@
 
 #include <criterion/criterion.h>
 
+#include <stdio.h>
 #include <string.h>
 
 TestSuite(slice, .timeout = 30);
@@ -141,6 +142,11 @@ Test(slice, no_rank_of_a_world_waits_for_ever)
             options.sequence = shard % 2 == 0;
             options.stages = stages;
             verify_world(&options);
+            options.order = CT_PLAN_INTERLEAVED;
+            options.chunks = 2;
+            options.accumulation = 2;
+            if (stages == 2)
+                verify_world(&options);
         }
 }
 
@@ -164,4 +170,158 @@ Test(slice, what_does_not_divide_is_refused_with_the_numbers)
     cr_assert_str_eq(err.text, "parallel.sequence: parallel.tensor is 8, must divide the 4 rows of "
                                "a micro-batch");
     ct_plan_deinit(&plan);
+}
+
+/* ---- planted faults: gradients that each slice has a part of --------------------------------- */
+
+enum { PLAIN, SHARDED, NARROW_SUMS, VARIANTS };
+
+/* Two batches of two slices cut by tokens, two micro-batches, one queue: only the order counts. */
+static void build_parts(struct ct_plan *plan, int variant)
+{
+    struct ct_plan_options options = options_of(4, 2);
+    struct ct_error err = {0};
+
+    options.sequence = true;
+    options.overlap = false;
+    options.accumulation = 2;
+    options.reduce = CT_PLAN_REPRODUCIBLE;
+    options.shard = variant == PLAIN ? CT_PLAN_SHARD_NONE : CT_PLAN_SHARD_FULL;
+    options.reduce_dtype = variant == NARROW_SUMS ? CT_BF16 : CT_F32;
+    cr_assert_eq(build(plan, 4, &options, &err), 0, "%s", err.text);
+}
+
+/* The sum over the slices that makes the gradient of parameter `name` whole. */
+static int sum_of(const struct ct_plan *plan, const char *name)
+{
+    const struct ct_program *program = &plan->step.program;
+
+    for (int i = 0; i < program->op_count; i++)
+        if (program->ops[i].kind == CT_OP_ALL_REDUCE && program->ops[i].axis == CT_AXIS_TENSOR &&
+            strcmp(program->values[program->ops[i].out[0]].name, name) == 0)
+            return i;
+    cr_assert_fail("no sum for %s", name);
+    return -1;
+}
+
+Test(slice, every_gradient_of_some_tokens_is_summed_over_the_slices)
+{
+    for (int variant = 0; variant < VARIANTS; variant++) {
+        struct ct_plan plan;
+        int parts = 0;
+        build_parts(&plan, variant);
+        for (int i = 0; i < plan.param_count; i++) {
+            parts += plan.sliced[i].partial;
+            if (plan.sliced[i].partial)
+                (void)sum_of(&plan, plan.tensors[i].name);
+        }
+        cr_assert_eq(parts, 1 + LAYERS * 6 + 2); /* places; norms, biases added behind sums; ln_f */
+        ct_plan_deinit(&plan);
+    }
+}
+
+Test(slice, the_verifier_rejects_a_gradient_of_some_tokens_that_is_not_summed)
+{
+    static const char *const says[VARIANTS] = {"(all_reduce) reads", "(reduce_scatter) reads",
+                                               "(reduce_scatter) reads"};
+
+    for (int variant = 0; variant < VARIANTS; variant++) {
+        struct ct_plan plan;
+        build_parts(&plan, variant);
+        drop_op(&plan, sum_of(&plan, "h.1.ln_1.weight"));
+        cr_assert_eq(ct_plan_verify(&plan, &plan.step, NULL), CT_EBUG);
+        struct ct_error err = {0};
+        (void)ct_plan_verify(&plan, &plan.step, &err);
+        cr_assert_not_null(strstr(err.text, says[variant]), "says '%s'", err.text);
+        expect_objection(&plan, "before its sum over the slices");
+    }
+}
+
+/* With one batch nothing else is added up over ranks. */
+Test(slice, the_verifier_rejects_an_update_by_the_gradient_of_some_tokens)
+{
+    struct ct_plan_options options = options_of(2, 2);
+    struct ct_plan plan;
+
+    options.sequence = true;
+    options.overlap = false;
+    cr_assert_eq(build(&plan, 4, &options, NULL), 0);
+    drop_op(&plan, sum_of(&plan, "h.0.mlp.c_proj.bias"));
+    expect_objection(&plan, "(sumsq) reads 'grads' before its sum over the slices");
+}
+
+Test(slice, the_verifier_rejects_a_sum_over_the_slices_before_the_last_writer)
+{
+    for (int variant = 0; variant < VARIANTS; variant++) {
+        struct ct_plan plan;
+        build_parts(&plan, variant);
+        int sum = sum_of(&plan, "ln_f.weight");
+        move_op(&plan, sum, sum - 1);
+        expect_objection(&plan, "' after its sum over the slices");
+    }
+}
+
+Test(slice, the_verifier_rejects_a_second_sum_over_the_slices)
+{
+    for (int variant = 0; variant < VARIANTS; variant++) {
+        struct ct_plan plan;
+        build_parts(&plan, variant);
+        int sum = sum_of(&plan, "h.2.ln_2.bias"), other = sum_of(&plan, "h.2.ln_2.weight");
+        plan.step.program.ops[CT_MAX(sum, other)] = plan.step.program.ops[CT_MIN(sum, other)];
+        expect_objection(&plan, "a second time");
+    }
+}
+
+/* Each slice has all of the gradient of what it holds alone. */
+Test(slice, the_verifier_rejects_a_sum_of_gradients_that_are_whole)
+{
+    struct ct_plan plan;
+
+    build_parts(&plan, PLAIN);
+    const struct ct_program *program = &plan.step.program;
+    int sum = sum_of(&plan, "h.0.ln_1.weight"), value = -1;
+    for (int i = 0; i < program->value_count; i++)
+        if (strcmp(program->values[i].name, "grad.h.0.attn.c_attn.bias") == 0)
+            value = i;
+    cr_assert_geq(value, 0);
+    program->ops[sum].in[0] = program->ops[sum].out[0] = value;
+    expect_objection(&plan, "reduces 'grad.h.0.attn.c_attn.bias' a second time");
+}
+
+/* The scatter of the unit that begins with parameter `name`. */
+static int scatter_of(const struct ct_plan *plan, const char *name)
+{
+    const struct ct_program *program = &plan->step.program;
+    char whole[32];
+
+    for (int k = 0; k < plan->bucket_count; k++)
+        if (strcmp(plan->tensors[plan->buckets[k].first_param].name, name) == 0)
+            snprintf(whole, sizeof whole, "whole%d", k);
+    for (int i = 0; i < program->op_count; i++)
+        if (program->ops[i].kind == CT_OP_REDUCE_SCATTER &&
+            strcmp(program->values[program->ops[i].in[0]].name, whole) == 0)
+            return i;
+    cr_assert_fail("no scatter for %s", name);
+    return -1;
+}
+
+/* What the second micro-batch adds behind its scatter would be lost. */
+Test(slice, the_verifier_rejects_a_scatter_before_the_last_micro_batch)
+{
+    for (int variant = SHARDED; variant < VARIANTS; variant++) {
+        struct ct_plan plan;
+        build_parts(&plan, variant);
+        const struct ct_program *program = &plan.step.program;
+        int at = scatter_of(&plan, "wte.weight");
+        int first = variant == NARROW_SUMS ? at - 1 : at; /* the copy in another type goes along */
+        int root = program->values[program->ops[first].in[0]].root, writer = first;
+        while (program->ops[writer].out[0] == CT_NONE ||
+               program->values[program->ops[writer].out[0]].root != root || writer == first)
+            writer--;
+        if (variant == NARROW_SUMS) /* where nothing else lies that early */
+            plan.step.offset[program->ops[first].out[0]] = plan.arena_bytes;
+        for (int i = first; i <= at; i++)
+            move_op(&plan, i, writer + i - first);
+        expect_objection(&plan, "' after its reduction");
+    }
 }

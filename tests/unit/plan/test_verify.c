@@ -17,15 +17,6 @@ static void build(struct ct_plan *plan)
     cr_assert_eq(ct_plan_verify(plan, &plan->step, NULL), 0);
 }
 
-static void expect_objection(struct ct_plan *plan, const char *part)
-{
-    struct ct_error err = {0};
-
-    cr_assert_eq(ct_plan_verify(plan, &plan->step, &err), CT_EBUG, "the fault passed");
-    cr_assert_not_null(strstr(err.text, part), "says '%s'", err.text);
-    ct_plan_deinit(plan);
-}
-
 /* Exchange two ops with their slots. */
 static void swap_ops(struct ct_plan *plan, int a, int b)
 {
