@@ -163,6 +163,24 @@ int ct_exec_share_state(struct ct_exec *exec, int base, struct ct_error *err);
  * sharded. */
 uint64_t ct_exec_digest(struct ct_exec *exec);
 
+/* What this rank has in common with others, in kinds: those that hold the same of a kind have the
+ * same `holders` there and, unless something computes wrongly, the same digest. Holders 0: it holds
+ * nothing of the kind. Of a tied embedding at two stages the copies are such a kind. */
+enum {
+    CT_EXEC_WHOLE, /* all that learn from other samples hold it, and all slices */
+    CT_EXEC_PART,  /* replicas hold the same part */
+    CT_EXEC_SLICE, /* slices hold other elements */
+    CT_EXEC_PIECE, /* a part of a slice's */
+    CT_EXEC_TIED,  /* whole or a slice's, at two stages */
+    CT_EXEC_KINDS
+};
+
+struct ct_exec_common {
+    uint64_t holders[CT_EXEC_KINDS], digest[CT_EXEC_KINDS];
+};
+
+void ct_exec_common(struct ct_exec *exec, struct ct_exec_common *ret);
+
 /* The device's arena, plan->arena_bytes long, for checks of what a step touches. */
 void *ct_exec_arena(struct ct_exec *exec);
 

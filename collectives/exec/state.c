@@ -171,20 +171,64 @@ int ct_exec_share_state(struct ct_exec *exec, int base, struct ct_error *err)
     return ct_group_explain(group, code, err);
 }
 
+static uint64_t digest_of(struct ct_exec *exec, size_t at, size_t bytes, uint64_t digest)
+{
+    for (size_t done = 0; done < bytes; done += CT_EXEC_CHUNK_BYTES) {
+        size_t size = CT_MIN(bytes - done, (size_t)CT_EXEC_CHUNK_BYTES);
+        ct_device_copy_out(exec->device, exec->chunk, exec->arena + at + done, size);
+        digest = ct_hash64(exec->chunk, size, digest);
+    }
+    return digest;
+}
+
 uint64_t ct_exec_digest(struct ct_exec *exec)
 {
     uint64_t digest = 0;
 
     CT_ASSERT(ct_plan_holds_all(exec->plan));
-    for (int i = 0; i < exec->plan->tensor_count; i++) {
-        const struct ct_plan_tensor *t = &exec->plan->tensors[i];
-        for (size_t at = 0; at < t->bytes; at += CT_EXEC_CHUNK_BYTES) {
-            size_t size = CT_MIN(t->bytes - at, (size_t)CT_EXEC_CHUNK_BYTES);
-            ct_device_copy_out(exec->device, exec->chunk, exec->arena + t->offset_bytes + at, size);
-            digest = ct_hash64(exec->chunk, size, digest);
-        }
-    }
+    for (int i = 0; i < exec->plan->tensor_count; i++)
+        digest = digest_of(exec, exec->plan->tensors[i].offset_bytes, exec->plan->tensors[i].bytes,
+                           digest);
     return digest;
+}
+
+/* ---- in common with others ------------------------------------------------------------------- */
+
+/* Who holds the same of tensor `t`: where they stand, as far as that makes a difference. */
+static uint64_t holders_of(const struct ct_plan *plan, const struct ct_plan_tensor *t, int stage)
+{
+    const struct ct_mesh *mesh = &plan->mesh;
+    uint64_t part = ct_plan_is_sharded(plan, t->range) ? (uint64_t)plan->place.part : 0;
+    uint64_t slice = t->split.size != 0 ? (uint64_t)plan->place.slice : 0;
+
+    return 1 + ((uint64_t)stage * (uint64_t)mesh->shards + part) * (uint64_t)mesh->tensor + slice;
+}
+
+static void add_common(struct ct_exec *exec, struct ct_exec_common *ret, int kind, uint64_t holders,
+                       const struct ct_plan_piece *piece)
+{
+    if (ret->holders[kind] == 0)
+        ret->holders[kind] = holders;
+    if (ret->holders[kind] == holders)
+        ret->digest[kind] = digest_of(exec, piece->arena, piece->bytes, ret->digest[kind]);
+}
+
+void ct_exec_common(struct ct_exec *exec, struct ct_exec_common *ret)
+{
+    const struct ct_plan *plan = exec->plan;
+    struct ct_plan_walk walk;
+    struct ct_plan_piece piece;
+
+    *ret = (struct ct_exec_common){.holders = {0}};
+    for (ct_plan_walk_init(&walk, plan); ct_plan_walk_next(&walk, &piece);) {
+        const struct ct_plan_tensor *t = &plan->tensors[piece.tensor];
+        bool part = ct_plan_is_sharded(plan, t->range), slice = t->split.size != 0;
+        int kind = (part ? CT_EXEC_PART : CT_EXEC_WHOLE) + (slice ? CT_EXEC_SLICE : 0);
+        add_common(exec, ret, kind, holders_of(plan, t, plan->place.stage), &piece);
+        if (t->twin != CT_PLAN_NO_STAGE && !part)
+            add_common(exec, ret, CT_EXEC_TIED,
+                       holders_of(plan, t, t->stage * plan->mesh.stages + t->twin), &piece);
+    }
 }
 
 /* ---- together -------------------------------------------------------------------------------- */

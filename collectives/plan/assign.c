@@ -281,8 +281,6 @@ static int check(const struct assigner *a)
             if (value != CT_NONE && !is_at_hand(a, value, part, made_by))
                 return refuse(a, i, "needs what another part has");
         }
-        if (program->ops[i].kind == CT_OP_BATCH_TOTAL)
-            return refuse(a, i, "wants all micro-batches at once, which a pipeline never has");
     }
     return 0;
 }

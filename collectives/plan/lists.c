@@ -409,8 +409,7 @@ static int block(struct ct_maker *mk, int of, int like, int micro)
     return ct_program_view(mk->program, of, v->bytes * (size_t)micro, v->dtype, v->shape, v->name);
 }
 
-/* The first op from `at` on that wants the sum over the global batch, or the end. */
-static int next_total(const struct ct_maker *mk, int at)
+int ct_maker_next_total(const struct ct_maker *mk, int at)
 {
     while (at < mk->model->program.op_count && mk->model->program.ops[at].kind != CT_OP_BATCH_TOTAL)
         at++;
@@ -422,7 +421,7 @@ static void prepare_micros(struct ct_maker *mk)
 {
     int count = mk->plan->options.accumulation, values = mk->model->program.value_count;
     bool tree = mk->plan->options.reduce == CT_PLAN_INVARIANT;
-    bool in_step = mk->cut != NULL || next_total(mk, 0) < mk->model->program.op_count;
+    bool in_step = mk->cut != NULL || ct_maker_next_total(mk, 0) < mk->model->program.op_count;
 
     mk->micros = array(mk, (size_t)count, sizeof *mk->micros);
     for (int m = 0; m < count && mk->program->error.code == 0; m++) {
@@ -439,8 +438,8 @@ static void prepare_micros(struct ct_maker *mk)
     }
 }
 
-/* Op `at`, a batch_total: the sum over micro-batches, as a binary counter carries, and ranks. */
-static void share(struct ct_maker *mk, int at)
+/* Micro-batches add up as a binary counter carries, then ranks. */
+void ct_maker_share(struct ct_maker *mk, int at)
 {
     const struct ct_program_op *op = &mk->model->program.ops[at];
     int count = mk->plan->options.accumulation, stack[CT_MAKER_MAX_LEVELS] = {0}, depth = 0;
@@ -477,14 +476,14 @@ static void micro_batches(struct ct_maker *mk)
     int count = mk->plan->options.accumulation, ops = mk->model->program.op_count;
 
     for (int first = 0, end; first < ops && mk->program->error.code == 0; first = end + 1) {
-        end = next_total(mk, first);
+        end = ct_maker_next_total(mk, first);
         for (int m = 0; m < count && mk->program->error.code == 0; m++) {
             if (first == 0)
                 ct_maker_begin(mk, m);
             ct_maker_copy(mk, first, end, m);
         }
         if (end < ops && mk->program->error.code == 0)
-            share(mk, end);
+            ct_maker_share(mk, end);
     }
 }
 

@@ -63,6 +63,12 @@ void ct_maker_begin(struct ct_maker *mk, int number);
 /* Copy the model's ops [first, end) of part mk->part as micro-batch `number`. */
 void ct_maker_copy(struct ct_maker *mk, int first, int end, int number);
 
+/* The first op of the model from `at` on that wants a sum over all micro-batches, or the end. */
+int ct_maker_next_total(const struct ct_maker *mk, int at);
+
+/* The sum that op `at` of the model wants, over the micro-batches and the ranks. */
+void ct_maker_share(struct ct_maker *mk, int at);
+
 /* The value that stands for the model's `value` in micro-batch `number`. */
 int ct_maker_value(struct ct_maker *mk, int number, int value);
 

@@ -44,8 +44,10 @@ struct ct_cut;
 int ct_plan_recompute(struct ct_model *model, const struct ct_cut *cut,
                       const struct ct_plan_options *options, struct ct_error *err);
 
-/* offload: copy what waits for the backward pass to the host's memory and back. */
-int ct_plan_offload(struct ct_model *model, struct ct_error *err);
+/* offload: copy what waits for the backward pass to the host's memory and back. Of a stage's model,
+ * whose ops the cut knows: a copy belongs to the part of the op it stands beside. */
+int ct_plan_offload(struct ct_model *model, struct ct_cut *cut, struct ct_arena *arena,
+                    struct ct_error *err);
 
 /* layout: the table of tensors, the buckets, the flat range of parameters, sizes of state and
  * gradients. */

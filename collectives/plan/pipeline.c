@@ -7,6 +7,10 @@
  * Every micro-batch has its values at each stage, those that go from part to part at both. A
  * message is the value itself: it is sent from and received to where it is used.
  *
+ * A batch norm that is synchronised wants a sum over all micro-batches. A stage with one runs each
+ * pass of all of them before the next pass begins, in step from one sum to the next; they come in
+ * on their way to the first sum and go on when they are past the last.
+ *
  * Tied parameters. Each of two stages has the gradient of its own use. Behind the last micro-batch
  * they give each other theirs and add: a sum of two is the same whichever comes first, so both
  * update to the same bits. */
@@ -52,6 +56,23 @@ static void emit_exchange(struct ct_maker *mk, const struct ct_pipe_turn *turn)
         ct_program_emit(mk->program, op);
 }
 
+/* The message that `task` waits for, or that goes on from it, alone. */
+static void exchange_one(struct ct_maker *mk, struct ct_pipe_task task, bool receives)
+{
+    int stages = mk->plan->mesh.stages, behind = task.backward ? -1 : 1;
+    struct ct_pipe_turn turn = {.runs = false};
+
+    task.part -= receives ? behind : 0;
+    if (task.part < 0 || task.part >= mk->cut->parts ||
+        (!receives && (task.part + behind < 0 || task.part + behind >= mk->cut->parts)))
+        return;
+    int peer = (task.part + (receives ? 0 : behind)) % stages;
+    turn.receives = receives;
+    turn.receive = turn.send[0] = (struct ct_pipe_message){task, peer};
+    turn.send_count = !receives;
+    emit_exchange(mk, &turn);
+}
+
 static void run_task(struct ct_maker *mk, struct ct_pipe_task task)
 {
     int forward = mk->model->forward_count;
@@ -59,6 +80,26 @@ static void run_task(struct ct_maker *mk, struct ct_pipe_task task)
     mk->part = task.part;
     ct_maker_copy(mk, task.backward ? forward : 0,
                   task.backward ? mk->model->program.op_count : forward, task.micro);
+}
+
+/* Model ops [first, end) of all micro-batches, in step. */
+static void run_in_step(struct ct_maker *mk, int first, int end, bool backward)
+{
+    int micros = mk->plan->options.accumulation, part = mk->plan->place.stage;
+
+    mk->part = part;
+    for (int at = first, next; at <= end && mk->program->error.code == 0; at = next + 1) {
+        next = CT_MIN(ct_maker_next_total(mk, at), end);
+        for (int m = 0; m < micros && mk->program->error.code == 0; m++) {
+            if (at == first)
+                exchange_one(mk, (struct ct_pipe_task){backward, part, m}, true);
+            ct_maker_copy(mk, at, next, m);
+            if (next == end)
+                exchange_one(mk, (struct ct_pipe_task){backward, part, m}, false);
+        }
+        if (next < end && mk->program->error.code == 0)
+            ct_maker_share(mk, next);
+    }
 }
 
 /* The other stage's gradient of parameter `i` is added to this one's. */
@@ -91,7 +132,13 @@ void ct_maker_pipeline(struct ct_maker *mk)
         return;
     for (int m = 0; m < pipe.micros && mk->program->error.code == 0; m++)
         ct_maker_begin(mk, m);
-    for (int i = 0; i < turns.count && mk->program->error.code == 0; i++) {
+    int forward = mk->model->forward_count, ops = mk->model->program.op_count;
+    bool in_step = ct_maker_next_total(mk, 0) < ops;
+    if (in_step) {
+        run_in_step(mk, 0, forward, false);
+        run_in_step(mk, forward, ops, true);
+    }
+    for (int i = 0; i < turns.count && !in_step && mk->program->error.code == 0; i++) {
         if (turns.turn[i].runs)
             run_task(mk, turns.turn[i].task);
         else
@@ -107,15 +154,9 @@ void ct_maker_pipeline_forward(struct ct_maker *mk)
     int stages = mk->plan->mesh.stages, stage = mk->plan->place.stage;
 
     for (int part = stage; part < mk->cut->parts; part += stages) {
-        struct ct_pipe_turn turn = {.runs = false};
-        turn.receives = part > 0;
-        turn.receive = (struct ct_pipe_message){{false, part - 1, 0}, (part - 1 + stages) % stages};
-        if (part > 0)
-            emit_exchange(mk, &turn);
-        run_task(mk, (struct ct_pipe_task){false, part, 0});
-        turn = (struct ct_pipe_turn){.send_count = 1};
-        turn.send[0] = (struct ct_pipe_message){{false, part, 0}, (part + 1) % stages};
-        if (part + 1 < mk->cut->parts)
-            emit_exchange(mk, &turn);
+        const struct ct_pipe_task task = {.part = part};
+        exchange_one(mk, task, true);
+        run_task(mk, task);
+        exchange_one(mk, task, false);
     }
 }

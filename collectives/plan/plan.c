@@ -181,6 +181,15 @@ static int set_mesh(struct ct_plan *plan, struct ct_error *err)
     return 0;
 }
 
+/* Whether a batch norm is synchronised. */
+static bool wants_totals(const struct ct_model *model)
+{
+    for (int i = 0; i < model->program.op_count; i++)
+        if (model->program.ops[i].kind == CT_OP_BATCH_TOTAL)
+            return true;
+    return false;
+}
+
 /* Choose the parts of a pipeline, before anything depends on where they meet. */
 static int choose_parts(struct ct_plan *plan, struct models *models, struct ct_error *err)
 {
@@ -188,11 +197,11 @@ static int choose_parts(struct ct_plan *plan, struct models *models, struct ct_e
                                  plan->options.accumulation};
     int code = ct_pipe_check(&pipe, err);
 
-    if (code == 0 && plan->options.offload)
-        code = ct_error_set(err, CT_EUNSUPPORTED,
-                            "memory.offload does not go with a pipeline of %d stages, which keeps "
-                            "few micro-batches as it is; leave it out, or use memory.recompute",
-                            pipe.stages);
+    if (code == 0 && pipe.order != CT_PLAN_GPIPE && pipe.micros > 1 && wants_totals(&models->train))
+        code = ct_error_set(err, CT_ECONFIG,
+                            "a batch norm with sync wants all %d micro-batches of a step at once: "
+                            "set parallel.schedule to gpipe, or raise batch.micro",
+                            pipe.micros);
     models->cut = true;
     return code == 0 ? ct_cut_choose(&models->train_cut, &models->train, pipe.stages * pipe.chunks,
                                      &plan->memory, err)
@@ -247,9 +256,12 @@ static int build_models(struct ct_plan *plan, const struct ct_model_spec *spec,
     if (code == 0 && options->recompute != CT_PLAN_RECOMPUTE_NONE)
         code = ct_plan_recompute(&models->train, models->cut ? &models->train_cut : NULL, options,
                                  err);
+    if (code == 0 && models->cut)
+        code = keep_stage(plan, models, err);
     if (code == 0 && options->offload)
-        code = ct_plan_offload(&models->train, err);
-    return code == 0 && models->cut ? keep_stage(plan, models, err) : code;
+        code = ct_plan_offload(&models->train, models->cut ? &models->train_cut : NULL,
+                               &plan->memory, err);
+    return code;
 }
 
 int ct_plan_build(struct ct_plan *plan, const struct ct_model_spec *spec,

@@ -24,12 +24,12 @@ static bool copies_of_nothing(const struct ct_config *cfg, const void *member, s
 
 static bool replicas_of_parts(const struct ct_config *cfg, const void *member, struct ct_buf *why)
 {
-    bool sharded = cfg->parallel.strategy == CT_CONFIG_STRATEGY_ZERO1 ||
-                   (cfg->parallel.strategy == CT_CONFIG_STRATEGY_FSDP &&
-                    cfg->parallel.shard != CT_CONFIG_SHARD_NONE);
+    bool sharded = cfg->parallel.strategy == CT_CONFIG_STRATEGY_FSDP &&
+                   cfg->parallel.shard != CT_CONFIG_SHARD_NONE && cfg->parallel.replicate == 1 &&
+                   cfg->parallel.tensor == 1;
 
-    (void)ct_buf_puts(why, "compares whole states, and with zero1 and fsdp no worker has one; use "
-                           "ddp, or leave it out");
+    (void)ct_buf_puts(why, "compares what several workers hold, and with fsdp no two hold the "
+                           "same; set parallel.replicate above 1, or leave it out");
     return *(const int64_t *)member > 0 && sharded;
 }
 
@@ -66,22 +66,22 @@ static bool nothing_to_interleave(const struct ct_config *cfg, const void *membe
            cfg->parallel.chunks == 1;
 }
 
-static bool offload_in_stages(const struct ct_config *cfg, const void *member, struct ct_buf *why)
-{
-    (void)ct_buf_puts(why, "does not go with parallel.pipeline, which keeps few micro-batches as "
-                           "it is; leave one of them out, or use memory.recompute");
-    return *(const enum ct_config_offload *)member != CT_CONFIG_OFFLOAD_NONE &&
-           cfg->parallel.pipeline > 1;
-}
-
-/* What a worker holds of a layer is lost with it, and others cannot stand in. */
+/* However many nodes there are, their workers must make whole copies of the model. */
 static bool slices_come_and_go(const struct ct_config *cfg, const void *member, struct ct_buf *why)
 {
+    int64_t workers = 1, copy = cfg->parallel.tensor * cfg->parallel.pipeline;
+
+    if (copy == 1 || cfg->launch.nnodes.min == cfg->launch.nnodes.max ||
+        ct_parse_i64(cfg->launch.nproc_per_node, &workers) != 0 || workers % copy == 0)
+        return false;
+    (void)member;
     (void)ct_buf_printf(why,
-                        "is %" PRId64 ", for a fixed number of workers, but launch.nnodes is "
-                        "%" PRId64 ":%" PRId64 "; give one number",
-                        *(const int64_t *)member, cfg->launch.nnodes.min, cfg->launch.nnodes.max);
-    return *(const int64_t *)member > 1 && cfg->launch.nnodes.min != cfg->launch.nnodes.max;
+                        "is %" PRId64 ", but parallel.tensor x parallel.pipeline is %" PRId64
+                        " and launch.nnodes %" PRId64 ":%" PRId64
+                        "; give each node a multiple of %" PRId64
+                        " workers, or launch.nnodes one number",
+                        workers, copy, cfg->launch.nnodes.min, cfg->launch.nnodes.max, copy);
+    return true;
 }
 
 static bool tokens_of_no_slices(const struct ct_config *cfg, const void *member, struct ct_buf *why)
@@ -89,13 +89,6 @@ static bool tokens_of_no_slices(const struct ct_config *cfg, const void *member,
     (void)ct_buf_puts(why, "cuts what lies between layers that are cut; set parallel.tensor above "
                            "1, or leave it out");
     return *(const bool *)member && cfg->parallel.tensor == 1;
-}
-
-static bool replicas_of_slices(const struct ct_config *cfg, const void *member, struct ct_buf *why)
-{
-    (void)ct_buf_puts(why, "compares whole states, and with parallel.tensor or parallel.pipeline "
-                           "no worker has one; leave it out");
-    return *(const int64_t *)member > 0 && cfg->parallel.tensor * cfg->parallel.pipeline > 1;
 }
 
 enum { DP_REPLICAS_MAX = 64 };
@@ -158,14 +151,11 @@ static const struct ct_config_rule rules[] = {
     {AT(train.device), AT(parallel.strategy), true, dp_on_gpus},
     {AT(eval.ema), AT(parallel.strategy), true, average_apart},
     {AT(check.replicas), AT(parallel.strategy), true, replicas_of_parts},
-    {AT(check.replicas), AT(parallel.tensor), true, replicas_of_slices},
-    {AT(parallel.tensor), AT(launch.nnodes), true, slices_come_and_go},
+    {AT(launch.nproc_per_node), AT(launch.nnodes), true, slices_come_and_go},
     {AT(parallel.sequence), AT(parallel.tensor), true, tokens_of_no_slices},
-    {AT(parallel.pipeline), AT(launch.nnodes), true, slices_come_and_go},
     {AT(parallel.schedule), AT(parallel.pipeline), true, order_of_no_stages},
     {AT(parallel.schedule), AT(parallel.chunks), true, nothing_to_interleave},
     {AT(parallel.chunks), AT(parallel.schedule), true, chunks_not_interleaved},
-    {AT(memory.offload), AT(parallel.pipeline), true, offload_in_stages},
 };
 
 const struct ct_config_rules ct_config_parallel_rules = {rules, CT_COUNT(rules)};

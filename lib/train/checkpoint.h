@@ -47,6 +47,7 @@ struct ct_ckpt_state {
     uint64_t world;            /* that wrote it, for people */
     struct ct_plateau plateau; /* ratio 0: none was saved */
     struct ct_scaler scaler;   /* of the loss; scale 0: none was saved */
+    uint64_t unseen; /* 1: an evaluation that is due after the step has not been seen to its end */
     char run_id[128];
 };
 

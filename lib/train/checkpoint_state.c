@@ -41,6 +41,7 @@ static const struct field {
     {"plateau_step", OPTIONAL, offsetof(struct ct_ckpt_state, plateau.step)},
     {"loss_scale", BITS, offsetof(struct ct_ckpt_state, scaler.scale)},
     {"loss_scale_clean", OPTIONAL, offsetof(struct ct_ckpt_state, scaler.clean)},
+    {"unseen", OPTIONAL, offsetof(struct ct_ckpt_state, unseen)},
 };
 
 static bool is_hex(enum kind kind)

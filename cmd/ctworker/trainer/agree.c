@@ -78,39 +78,87 @@ int ct_agree_inputs(struct ct_worker *worker, struct ct_error *err)
                         subjects[word]);
 }
 
-int ct_agree_odd(const uint64_t *digests, int world, int *ret_common)
+/* Of kind `kind`: whether `a` and `b` should hold the same. */
+static bool is_common(const struct ct_exec_common *a, const struct ct_exec_common *b, int kind)
 {
-    int common = 0, most = 0;
+    return a->holders[kind] != 0 && a->holders[kind] == b->holders[kind];
+}
 
-    for (int rank = 0; rank < world; rank++) {
-        int equal = 0;
-        for (int other = 0; other < world; other++)
-            equal += digests[other] == digests[rank];
+/* Among those that should hold the same as `rank`: how many there are, how many have its digest. */
+static int count_equal(const struct ct_exec_common *all, int world, int rank, int kind,
+                       int *ret_holders)
+{
+    int equal = 0;
+
+    *ret_holders = 0;
+    for (int other = 0; other < world; other++)
+        if (is_common(&all[other], &all[rank], kind)) {
+            ++*ret_holders;
+            equal += all[other].digest[kind] == all[rank].digest[kind];
+        }
+    return equal;
+}
+
+/* The rank whose digest is that of most, of those that should hold the same as `rank`. */
+static int most_common(const struct ct_exec_common *all, int world, int rank, int kind)
+{
+    int common = rank, most = 0, holders;
+
+    for (int other = 0; other < world; other++) {
+        int equal = is_common(&all[other], &all[rank], kind)
+                        ? count_equal(all, world, other, kind, &holders)
+                        : 0;
         if (equal > most) {
             most = equal;
-            common = rank;
+            common = other;
         }
     }
-    *ret_common = common;
-    for (int rank = 0; rank < world; rank++)
-        if (digests[rank] != digests[common])
-            return rank;
+    return common;
+}
+
+int ct_agree_odd(const struct ct_exec_common *all, int world, int *ret_other, bool *ret_shared)
+{
+    int holders;
+
+    *ret_shared = false;
+    for (int kind = 0; kind < CT_EXEC_KINDS; kind++)
+        for (int rank = 0; rank < world; rank++) {
+            int equal = count_equal(all, world, rank, kind, &holders);
+            *ret_shared = *ret_shared || holders > 1;
+            if (equal == holders)
+                continue;
+            *ret_other = most_common(all, world, rank, kind);
+            if (all[rank].digest[kind] != all[*ret_other].digest[kind])
+                return rank;
+        }
     return -1;
+}
+
+/* Nothing to compare is no agreement. */
+static void warn_of_nothing(const struct ct_worker *worker)
+{
+    if (worker->me->rank == 0 && worker->step == (uint64_t)worker->cfg->check.replicas)
+        ct_log_event(worker->log, CT_LOG_WARN, "replicas",
+                     "check.replicas has nothing to compare: no two workers hold the same");
 }
 
 int ct_agree_replicas(struct ct_worker *worker, struct ct_error *err)
 {
-    int world = worker->me->world, common = 0;
+    int world = worker->me->world, other = 0, odd = -1;
+    bool shared = true;
 
     if (worker->group == NULL)
         return 0;
-    uint64_t *digests = calloc((size_t)world, sizeof *digests);
-    if (digests == NULL)
+    struct ct_exec_common *all = calloc((size_t)world, sizeof *all);
+    if (all == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory for %d ranks", world);
-    digests[worker->me->rank] = ct_exec_digest(worker->exec);
-    int code = gather(worker, digests, 1, err);
-    int odd = code == 0 ? ct_agree_odd(digests, world, &common) : -1;
-    free(digests);
+    ct_exec_common(worker->exec, &all[worker->me->rank]);
+    int code = gather(worker, (uint64_t *)(void *)all, sizeof *all / sizeof(uint64_t), err);
+    if (code == 0)
+        odd = ct_agree_odd(all, world, &other, &shared);
+    free(all);
+    if (!shared)
+        warn_of_nothing(worker);
     if (odd < 0)
         return code;
     worker->scope = CT_SCOPE_JOB;
@@ -119,5 +167,5 @@ int ct_agree_replicas(struct ct_worker *worker, struct ct_error *err)
         "after step %" PRIu64
         " the parameters of rank %d are no longer those of rank %d: a device or its "
         "memory computes wrongly, or there is a bug",
-        worker->step, odd, common);
+        worker->step, odd, other);
 }

@@ -12,12 +12,14 @@ void ct_agree_prepare(struct ct_worker *worker);
  * that differs and in what. (The program's hash is compared by ct_exec_new.) */
 int ct_agree_inputs(struct ct_worker *worker, struct ct_error *err);
 
-/* The first rank that does not have the digest of most ranks (that of the lowest rank, where
- * several are as common), -1 when all are equal; *ret_common is a rank that has it. Pure. */
-int ct_agree_odd(const uint64_t *digests, int world, int *ret_common);
+/* Of what ranks have in common (exec.h), by rank: the first rank that does not have the digest of
+ * most that hold the same (that of the lowest rank, where several are as common), -1 when all are
+ * equal; *ret_other is a rank that has it. *ret_shared: whether any two ranks hold the same. Pure.
+ */
+int ct_agree_odd(const struct ct_exec_common *all, int world, int *ret_other, bool *ret_shared);
 
-/* Same parameters and moments everywhere. CT_EDIVERGED names the rank that differs from most and
- * the step. */
+/* Parameters, moments and averages that several ranks hold are the same on all of them, whatever
+ * the layout. CT_EDIVERGED names the rank that differs from most and the step. */
 int ct_agree_replicas(struct ct_worker *worker, struct ct_error *err);
 
 #endif

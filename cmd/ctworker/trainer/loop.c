@@ -116,8 +116,10 @@ static int after_step(struct ct_worker *worker, struct ct_error *err)
 
     if (cfg->check.replicas > 0 && worker->step % (uint64_t)cfg->check.replicas == 0)
         code = ct_agree_replicas(worker, err);
-    if (code == 0 && worker->eval.rows > 0 && (due.last || is_due(cfg->eval.every, worker, &due)))
+    worker->unseen = worker->eval.rows > 0 && (due.last || is_due(cfg->eval.every, worker, &due));
+    if (code == 0 && worker->unseen)
         code = evaluate(worker, err);
+    worker->unseen = worker->unseen && code != 0;
     bool saves = due.last || is_due(worker->save_every, worker, &due);
     if (code == 0 && saves)
         code = ct_publish_save(worker, err);

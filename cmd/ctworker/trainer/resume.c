@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* What rank 0 tells the others, as words of one broadcast. */
-enum word { CODE, FOUND, DIVISIBLE, STEP, POSITION, SKIPPED, SAVE_COUNT, SAVE_UNIT, WORDS };
+enum word { CODE, FOUND, DIVISIBLE, STEP, POSITION, SKIPPED, REDO, SAVE_COUNT, SAVE_UNIT, WORDS };
 
 /* The newest checkpoint of `dir` into `path`; *ret_found is false when there is none. */
 static int find_newest(const char *dir, char path[PATH_MAX], bool *ret_found, struct ct_error *err)
@@ -77,6 +77,7 @@ static void note(struct ct_worker *worker, const char *path, const struct ct_ckp
     worker->step = state->step;
     worker->position = state->position;
     worker->skipped = state->skipped;
+    worker->redo = state->unseen != 0;
     if (state->plateau.ratio > 0)
         worker->plateau = state->plateau;
     if (state->scaler.scale > 0)
@@ -225,6 +226,7 @@ int ct_resume(struct ct_worker *worker, struct ct_error *err)
                             (int64_t)worker->step,
                             (int64_t)worker->position,
                             (int64_t)worker->skipped,
+                            worker->redo,
                             worker->save_every.count,
                             worker->save_every.unit};
     int sent = ct_broadcast(worker->group, ct_inplace(words, WORDS, CT_I64), 0, NULL);
@@ -240,6 +242,7 @@ int ct_resume(struct ct_worker *worker, struct ct_error *err)
     worker->step = (uint64_t)words[STEP];
     worker->position = (uint64_t)words[POSITION];
     worker->skipped = (uint64_t)words[SKIPPED];
+    worker->redo = words[REDO] != 0;
     worker->save_every.count = words[SAVE_COUNT];
     worker->save_every.unit = (enum ct_config_unit)words[SAVE_UNIT];
     return words[FOUND] != 0 ? get(worker, words[DIVISIBLE] != 0, path, err) : 0;

@@ -203,7 +203,7 @@ static int start_over(struct ct_worker *worker, struct ct_error *err)
     int code = worker->reused ? ct_exec_reset(worker->exec, err) : 0;
     if (code == 0)
         code = ct_resume(worker, err);
-    worker->settled = worker->step;
+    worker->settled = worker->redo ? worker->step - 1 : worker->step;
     if (code == 0)
         ct_parts_tell(worker);
     return code;

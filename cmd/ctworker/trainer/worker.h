@@ -78,10 +78,11 @@ struct ct_worker {
     struct ct_plateau plateau; /* what evaluations made of the learning rate */
     struct ct_scaler scaler;   /* of the loss, in f16 */
     uint64_t settled;          /* what follows a step is done up to this one */
-    bool redo;                 /* what follows the present step is to be done again */
-    int64_t writers;           /* ranks that have written the checkpoint on its way */
-    bool leaving;              /* all ranks leave the round after this step */
-    bool stopping;             /* they hold parts, and have agreed to stop after this step */
+    bool unseen;     /* an evaluation of the present step is due, and not seen to its end */
+    bool redo;       /* what follows the present step is to be done again */
+    int64_t writers; /* ranks that have written the checkpoint on its way */
+    bool leaving;    /* all ranks leave the round after this step */
+    bool stopping;   /* they hold parts, and have agreed to stop after this step */
     struct ct_config_interval save_every; /* rank 0's checkpoint.every */
     bool has_last;                        /* `last` is the result of the present step */
     struct ct_step_report last;

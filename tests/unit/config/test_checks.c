@@ -87,15 +87,15 @@ static const struct {
     {MODEL DATA "parallel: {schedule: gpipe}\n",
      "a.yaml:3:22: parallel.schedule is about stages; set parallel.pipeline above 1, or leave it "
      "out\n"},
-    {MODEL DATA "parallel: {pipeline: 2}\nmemory: {offload: host}\n",
-     "a.yaml:4:19: memory.offload does not go with parallel.pipeline, which keeps few "
-     "micro-batches as it is; leave one of them out, or use memory.recompute\n"},
-    {MODEL DATA "parallel: {pipeline: 2}\ncheck: {replicas: 5}\n",
-     "a.yaml:4:19: check.replicas compares whole states, and with parallel.tensor or "
-     "parallel.pipeline no worker has one; leave it out\n"},
-    {MODEL DATA "launch: {nnodes: \"1:2\", rdzv_endpoint: \"a:1\"}\nparallel: {pipeline: 2}\n",
-     "a.yaml:4:22: parallel.pipeline is 2, for a fixed number of workers, but launch.nnodes is "
-     "1:2; give one number\n"},
+    {MODEL DATA "parallel: {pipeline: 2}\nmemory: {offload: host}\n", ""},
+    {MODEL DATA "parallel: {pipeline: 2, tensor: 2}\ncheck: {replicas: 5}\n", ""},
+    {MODEL DATA "launch: {nnodes: \"1:2\", rdzv_endpoint: \"a:1\", nproc_per_node: 4}\n"
+                "parallel: {pipeline: 2, tensor: 2}\n",
+     ""},
+    {MODEL DATA "launch: {nnodes: \"1:2\", rdzv_endpoint: \"a:1\", nproc_per_node: 2}\n"
+                "parallel: {pipeline: 2, tensor: 2}\n",
+     "a.yaml:3:63: launch.nproc_per_node is 2, but parallel.tensor x parallel.pipeline is 4 and "
+     "launch.nnodes 1:2; give each node a multiple of 4 workers, or launch.nnodes one number\n"},
     {MODEL DATA "parallel: {strategy: dp, replicate: 4}\n", ""},
     {MODEL DATA "parallel: {strategy: dp, replicate: 65}\n",
      "a.yaml:3:37: parallel.replicate is 65; dp has at most 64 replicas\n"},
@@ -105,10 +105,11 @@ static const struct {
     {MODEL DATA "parallel: {strategy: dp}\nlaunch: {nproc_per_node: 2}\n",
      "a.yaml:4:26: launch.nproc_per_node starts several workers, but with parallel.strategy dp one "
      "holds all replicas, as threads; leave it 1 and set parallel.replicate, or use ddp\n"},
-    {MODEL DATA "parallel: {strategy: zero1}\ncheck: {replicas: 5}\n",
-     "a.yaml:4:19: check.replicas compares whole states, and with zero1 and fsdp no worker has "
-     "one; "
-     "use ddp, or leave it out\n"},
+    {MODEL DATA "parallel: {strategy: zero1}\ncheck: {replicas: 5}\n", ""},
+    {MODEL DATA "parallel: {strategy: fsdp, replicate: 2}\ncheck: {replicas: 5}\n", ""},
+    {MODEL DATA "parallel: {strategy: fsdp}\ncheck: {replicas: 5}\n",
+     "a.yaml:4:19: check.replicas compares what several workers hold, and with fsdp no two hold "
+     "the same; set parallel.replicate above 1, or leave it out\n"},
     {MODEL DATA "optim: {ema: 0.9}\nparallel: {strategy: zero1}\neval: {ema: true}\n",
      "a.yaml:5:13: eval.ema is not for zero1, where a worker holds all parameters but a part of "
      "their average; set parallel.strategy to fsdp or ddp\n"},

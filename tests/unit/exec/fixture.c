@@ -180,6 +180,7 @@ static void keep_results(struct run *run, struct rig *rig, int rank)
     struct tensors tensors;
     struct ct_error err = {0};
 
+    ct_exec_common(rig->exec, &run->common[rank]);
     tensors_init(&tensors, plan);
     int code = ct_exec_collect(rig->exec, rank == 0 ? tensors.data : NULL, &err);
     cr_assert_eq(code, 0, "%s", err.text);
@@ -293,6 +294,17 @@ static int rank_body(struct ct_job *job, void *context)
     return 0;
 }
 
+/* Ranks that hold the same have the same bits. */
+static void assert_common(const struct run *run)
+{
+    for (int rank = 0; rank < run->options.world; rank++)
+        for (int other = 0; other < rank; other++)
+            for (int kind = 0; kind < CT_EXEC_KINDS; kind++)
+                if (run->common[rank].holders[kind] == run->common[other].holders[kind])
+                    cr_assert_eq(run->common[rank].digest[kind], run->common[other].digest[kind],
+                                 "ranks %d and %d hold kind %d and differ", other, rank, kind);
+}
+
 void run_train(struct run *run)
 {
     struct ct_thread_world *world;
@@ -305,6 +317,8 @@ void run_train(struct run *run)
     cr_assert_eq(ct_thread_world_new(run->options.world, &world), 0);
     cr_assert_eq(ct_thread_world_run(world, rank_body, run), 0);
     ct_thread_world_free(world);
+    if (!run->options.rooted)
+        assert_common(run);
 }
 
 void run_deinit(struct run *run)

@@ -33,6 +33,8 @@ struct run {
     int skipped[FIXTURE_MAX_WORLD]; /* steps that each rank left out */
     uint64_t
         digests[FIXTURE_MAX_WORLD]; /* of each rank, at the end; of rank 0 when ranks hold parts */
+    struct ct_exec_common common[FIXTURE_MAX_WORLD]; /* what ranks hold of what others hold, too;
+                                                         run_train compares it */
     double *grads; /* rank 0: all gradients of the last step, in f64, one parameter after the other;
                       NULL when ranks hold parts */
     double *state; /* rank 0: all tensors at the end */

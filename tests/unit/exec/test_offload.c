@@ -67,6 +67,28 @@ Test(offload, no_bit_changes)
     assert_same(cnn_run, 2, CT_PLAN_SHARD_OPTIM, CT_BF16, CT_PLAN_RECOMPUTE_NONE);
 }
 
+/* What one stage gives another waits in the host's memory as well. */
+Test(offload, no_bit_changes_in_stages)
+{
+    for (int order = CT_PLAN_GPIPE; order <= CT_PLAN_INTERLEAVED; order++)
+        for (int recompute = CT_PLAN_RECOMPUTE_NONE; recompute <= CT_PLAN_RECOMPUTE_BLOCK;
+             recompute += CT_PLAN_RECOMPUTE_BLOCK) {
+            struct run run = gpt_run();
+            run.options.world = 2;
+            run.options.stages = 2;
+            run.options.order = (enum ct_plan_order)order;
+            run.options.chunks = order == CT_PLAN_INTERLEAVED ? 2 : 1;
+            run.options.recompute = (enum ct_plan_recompute)recompute;
+            struct run plain = run;
+            plain.options.offload = false;
+            run_train(&plain);
+            run_train(&run);
+            assert_same_bits(&run, &plain, "offloaded stages");
+            run_deinit(&run);
+            run_deinit(&plain);
+        }
+}
+
 Test(offload, a_file_holds_what_memory_holds)
 {
     struct run memory = gpt_run(), file = gpt_run();
@@ -119,6 +141,29 @@ Test(offload, the_arena_is_smaller_by_what_waits)
     cr_assert_geq(less.host_bytes + less.step.live_bytes, more.step.live_bytes);
     ct_plan_deinit(&less);
     ct_plan_deinit(&more);
+}
+
+/* Of gpipe a stage keeps all micro-batches. */
+Test(offload, a_stage_is_smaller_by_what_waits)
+{
+    for (int rank = 0; rank < 2; rank++) {
+        struct run run = gpt_run(), plain = gpt_run();
+        struct ct_plan less, more;
+        run.options.micro_rows = 64;
+        run.spec.gpt.layers = plain.spec.gpt.layers = 8;
+        run.options.world = run.options.stages = 2;
+        run.options.order = CT_PLAN_GPIPE;
+        run.options.rank = rank;
+        plain.options = run.options;
+        plain.options.offload = false;
+        build(&less, &run);
+        build(&more, &plain);
+        cr_assert_lt(less.step.live_bytes, more.step.live_bytes / 2, "stage %d: %zu of %zu", rank,
+                     less.step.live_bytes, more.step.live_bytes);
+        cr_assert_geq(less.host_bytes + less.step.live_bytes, more.step.live_bytes);
+        ct_plan_deinit(&less);
+        ct_plan_deinit(&more);
+    }
 }
 
 /* E20: from two poisons, the highest byte of the arena that a step changes. */

@@ -23,6 +23,18 @@ static const struct ct_layer_spec cnn[] = {
     {.kind = CT_LAYER_LINEAR, .out = 4, .act = CT_LAYER_NO_ACT},
 };
 
+/* Two norms over the whole global batch, at two stages. */
+static const struct ct_layer_spec synced[] = {
+    {.kind = CT_LAYER_CONV2D, .out = 5, .kernel = 3, .pad = 1, .act = CT_ACT_RELU},
+    {.kind = CT_LAYER_BATCH_NORM, .sync = true},
+    {.kind = CT_LAYER_MAXPOOL, .kernel = 2, .stride = 1},
+    {.kind = CT_LAYER_FLATTEN},
+    {.kind = CT_LAYER_LINEAR, .out = 7, .act = CT_ACT_TANH},
+    {.kind = CT_LAYER_BATCH_NORM, .sync = true},
+    {.kind = CT_LAYER_LINEAR, .out = 6, .act = CT_ACT_TANH},
+    {.kind = CT_LAYER_LINEAR, .out = 4, .act = CT_LAYER_NO_ACT},
+};
+
 enum { MLP, CNN, GPT, MODELS };
 
 static const struct ct_optim_spec adamw = {
@@ -152,6 +164,61 @@ Test(pipeline, interleaved_stages_share_parts)
     run_deinit(&whole);
 }
 
+/* ---- norms over the global batch --------------------------------------------------------------
+ */
+
+static struct run synchronised(void)
+{
+    struct run run = model(CNN);
+
+    run_see(&run, 4, 3, synced, CT_COUNT(synced));
+    return run;
+}
+
+Test(pipeline, synchronised_norms_in_stages_have_the_bits_of_one_process)
+{
+    for (int reduce = CT_PLAN_FAST; reduce <= CT_PLAN_INVARIANT; reduce++) {
+        struct run whole = synchronised();
+        whole.options.reduce = (enum ct_plan_reduce)reduce;
+        for (int stages = 2; stages <= 4; stages++) {
+            struct run run = staged(whole, CT_PLAN_GPIPE, stages, 1), one = whole;
+            run_train(&one);
+            assert_pipeline_equals(&one, run, "synchronised");
+            run_deinit(&one);
+        }
+    }
+}
+
+Test(pipeline, synchronised_norms_of_several_ranks_in_stages_have_their_bits)
+{
+    struct run whole = doubled(synchronised());
+
+    run_train(&whole);
+    for (size_t i = 0; i < CT_COUNT(shards); i++) {
+        struct run run = staged(doubled(synchronised()), CT_PLAN_GPIPE, 3, 1);
+        run.options.shard = shards[i];
+        assert_pipeline_equals(&whole, run, "three stages of two ranks");
+        run.options.recompute = CT_PLAN_RECOMPUTE_BLOCK;
+        run.options.overlap = false;
+        assert_pipeline_equals(&whole, run, "recomputed, without overlap");
+    }
+    run_deinit(&whole);
+}
+
+/* Then there is nothing to wait for but other ranks. */
+Test(pipeline, one_micro_batch_of_synchronised_norms_goes_with_any_order)
+{
+    struct run whole = synchronised();
+
+    whole.options.world = 2;
+    whole.options.micro_rows = 4;
+    whole.options.accumulation = 1;
+    struct run run = staged(whole, CT_PLAN_1F1B, 2, 1);
+    run_train(&whole);
+    assert_pipeline_equals(&whole, run, "1f1b");
+    run_deinit(&whole);
+}
+
 /* ---- tied embeddings ------------------------------------------------------------------------- */
 
 static struct run tied(void)
@@ -180,6 +247,9 @@ Test(pipeline, tied_embeddings_agree_with_one_process_and_bitwise_among_orders)
     run_train(&whole);
     run_train(&first);
     assert_close(&first, &whole);
+    cr_assert_neq(first.common[0].holders[CT_EXEC_TIED], 0, "the first and the last stage");
+    cr_assert_eq(first.common[1].holders[CT_EXEC_TIED], 0);
+    cr_assert_eq(first.common[2].holders[CT_EXEC_TIED], first.common[0].holders[CT_EXEC_TIED]);
     assert_pipeline_equals(&first, staged(tied(), CT_PLAN_1F1B, 3, 1), "1f1b");
     run_deinit(&first);
     run_deinit(&whole);

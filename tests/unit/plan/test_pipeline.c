@@ -42,6 +42,24 @@ static struct ct_model_spec deep_mlp(void)
     return spec;
 }
 
+static const struct ct_layer_spec synced[] = {
+    {.kind = CT_LAYER_LINEAR, .out = 8, .act = CT_ACT_TANH},
+    {.kind = CT_LAYER_BATCH_NORM, .sync = true},
+    {.kind = CT_LAYER_LINEAR, .out = 7, .act = CT_ACT_TANH},
+    {.kind = CT_LAYER_LINEAR, .out = 6, .act = CT_ACT_TANH},
+    {.kind = CT_LAYER_BATCH_NORM, .sync = true},
+    {.kind = CT_LAYER_LINEAR, .out = 4, .act = CT_LAYER_NO_ACT},
+};
+
+static struct ct_model_spec normed_mlp(void)
+{
+    return (struct ct_model_spec){
+        .type = CT_MODEL_LAYERS,
+        .dtype = CT_F32,
+        .input = 6,
+        .layers = {.channels = 6, .layers = synced, .count = CT_COUNT(synced)}};
+}
+
 static struct ct_model_spec tied_gpt(void)
 {
     return (struct ct_model_spec){
@@ -93,4 +111,37 @@ Test(pipeline, no_rank_waits_for_ever)
                     options.shard = CT_PLAN_SHARD_OPTIM;
                     assert_nobody_waits(&specs[which], &options);
                 }
+}
+
+/* Each stage runs all micro-batches in step from one sum over them to the next. */
+Test(pipeline, no_rank_waits_for_ever_with_norms_over_the_global_batch)
+{
+    const struct ct_model_spec spec = normed_mlp();
+
+    for (int overlap = 0; overlap <= 1; overlap++)
+        for (int stages = 2; stages <= 4; stages++)
+            for (int ranks = 1; ranks <= 2; ranks++) {
+                struct ct_plan_options options = staged(stages * ranks, stages, CT_PLAN_GPIPE, 1);
+                options.overlap = overlap == 1;
+                assert_nobody_waits(&spec, &options);
+                options.shard = CT_PLAN_SHARD_FULL;
+                assert_nobody_waits(&spec, &options);
+            }
+}
+
+Test(pipeline, norms_over_the_global_batch_want_all_micro_batches_at_once)
+{
+    const struct ct_model_spec spec = normed_mlp();
+    struct ct_plan_options options = staged(2, 2, CT_PLAN_1F1B, 1);
+    struct ct_error err = {0};
+    struct ct_plan plan;
+
+    cr_assert_eq(ct_plan_build(&plan, &spec, &options, 1, &err), CT_ECONFIG);
+    cr_assert_str_eq(err.text,
+                     "a batch norm with sync wants all 4 micro-batches of a step at once: "
+                     "set parallel.schedule to gpipe, or raise batch.micro");
+    ct_plan_deinit(&plan);
+    options.accumulation = 1;
+    cr_assert_eq(ct_plan_build(&plan, &spec, &options, 1, &err), 0, "%s", err.text);
+    ct_plan_deinit(&plan);
 }

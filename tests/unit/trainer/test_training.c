@@ -5,7 +5,6 @@
 
 #include "base/assert.h"
 #include "base/fs.h"
-#include "cmd/ctworker/trainer/agree.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -131,6 +130,33 @@ Test(trainer, a_plateau_lowers_the_rate_and_its_state_survives_a_resume)
     cr_assert_eq(ct_fs_remove_tree("whole"), 0);
     cut_and_continue(1, 1, plateau);
     cut_and_continue(2, 4, plateau);
+}
+
+/* This rank does not evaluate: the next look at a stop ends it, and the evaluation of the others.
+ */
+static void leave_evaluations_out(struct ct_worker *worker)
+{
+    worker->eval.rows = 0;
+}
+
+Test(trainer, a_stop_that_cuts_an_evaluation_short_does_not_lose_what_a_plateau_would_see)
+{
+    struct training whole = {.world = 2, .options = {"--checkpoint.dir=whole"}};
+    struct training cut = {.world = 2,
+                           .options = {"--checkpoint.dir=cut"},
+                           .stop_step = 5,
+                           .tamper = leave_evaluations_out};
+    struct training rest = {.world = 2, .options = {"--checkpoint.dir=cut"}};
+
+    for (int i = 0; i < CHANGES; i++)
+        whole.options[1 + i] = cut.options[1 + i] = rest.options[1 + i] = plateau[i];
+    uint64_t bits = harness_train(&whole);
+    harness_run(&cut);
+    cr_assert_eq(cut.code[0], 0, "%s", cut.error[0].text);
+    cr_assert(cut.stopped[0]);
+    cr_assert_eq(cut.step[0], 5);
+    cr_assert_eq(harness_train(&rest), bits);
+    cr_assert_eq(rest.first_step[0], 5);
 }
 
 Test(trainer, groups_of_parameters_continue_with_the_same_bits)
@@ -344,50 +370,6 @@ Test(trainer, evaluations_of_many_batches_count_every_row_once)
     cr_assert_eq(three.evaluation[2].correct, one.evaluation[0].correct);
     cr_assert_float_eq(three.evaluation[2].loss, one.evaluation[0].loss, 1e-9);
     cr_assert_gt(one.evaluation[0].correct, 1000, "%lu", one.evaluation[0].correct);
-}
-
-static void change_a_weight(struct ct_worker *worker)
-{
-    float bias[10];
-
-    cr_assert_leq(worker->plan.tensors[1].bytes, sizeof bias);
-    ct_exec_read(worker->exec, 1, bias);
-    bias[0] += 1.0f / 4096;
-    ct_exec_write(worker->exec, 1, bias);
-}
-
-Test(trainer, a_replica_that_drifts_is_found_and_named)
-{
-    struct training training = {.world = 3,
-                                .options = {"--check.replicas=2", "--batch.global=12"},
-                                .tamper = change_a_weight};
-
-    harness_run(&training);
-    for (int rank = 0; rank < 3; rank++) {
-        cr_assert_eq(training.code[rank], CT_EDIVERGED, "%s", training.error[rank].text);
-        cr_assert_not_null(
-            strstr(training.error[rank].text, "after step 2 the parameters of rank 2"), "%s",
-            training.error[rank].text);
-        cr_assert_eq(training.scope[rank], CT_SCOPE_JOB);
-    }
-    cr_assert_eq(ct_exit_status(CT_EDIVERGED), 93);
-}
-
-Test(trainer, the_replica_that_most_others_contradict_is_the_odd_one)
-{
-    static const struct {
-        uint64_t digests[4];
-        int odd, common;
-    } rows[] = {
-        {{5, 5, 5, 5}, -1, 0}, {{5, 5, 7, 5}, 2, 0}, {{9, 5, 5, 5}, 0, 1},
-        {{5, 7, 5, 7}, 1, 0},  {{1, 2, 3, 3}, 0, 2},
-    };
-
-    for (size_t i = 0; i < CT_COUNT(rows); i++) {
-        int common = -1;
-        cr_assert_eq(ct_agree_odd(rows[i].digests, 4, &common), rows[i].odd, "row %zu", i);
-        cr_assert_eq(common, rows[i].common, "row %zu", i);
-    }
 }
 
 /* Every rank ends with `code` and a sentence that holds `part`. */
