@@ -32,10 +32,15 @@ struct bound {
 };
 
 static const struct bound bounds[CT_OP_COUNT] = {
-    [CT_OP_GELU_BW] = {0, 0x1p-8, 0x1p-11},          [CT_OP_GELU_TANH] = {0, 0x1p-8, 0x1p-11},
-    [CT_OP_GELU_TANH_BW] = {0, 0x1p-8, 0x1p-11},     [CT_OP_SWIGLU] = {0, 0x1p-8, 0x1p-11},
-    [CT_OP_SWIGLU_BW] = {0, 0x1p-8, 0x1p-11},        [CT_OP_CROSS_ENTROPY] = {0, 1e-6, 1e-6},
+    [CT_OP_GELU_BW] = {0, 0x1p-8, 0x1p-11},
+    [CT_OP_GELU_TANH] = {0, 0x1p-8, 0x1p-11},
+    [CT_OP_GELU_TANH_BW] = {0, 0x1p-8, 0x1p-11},
+    [CT_OP_SWIGLU] = {0, 0x1p-8, 0x1p-11},
+    [CT_OP_SWIGLU_BW] = {0, 0x1p-8, 0x1p-11},
+    [CT_OP_CROSS_ENTROPY] = {0, 1e-6, 1e-6},
     [CT_OP_CROSS_ENTROPY_BW] = {0, 0x1p-8, 0x1p-11},
+    [CT_OP_BATCH_SUMS] = {1e-14, 0, 0},
+    [CT_OP_BATCH_GRADS] = {1e-14, 0, 0},
 };
 
 static const struct kit_sizes sizes[] = {
@@ -93,9 +98,10 @@ static void free_exact(struct exact *exact)
 }
 
 /* The kernel on what a queue gives it, the workspace filled with what an op before has left. */
-static void run_kernel(enum ct_op_kind op, enum ct_dtype dtype, const struct ct_kernel_args *args)
+static void run_kernel(enum ct_op_kind op, enum ct_dtype dtype, const struct ct_kernel_args *args,
+                       int processors)
 {
-    struct ct_cuda_queue queue = {.processors = 2, .shared_bytes = HOSTCUDA_MAX_SHARED};
+    struct ct_cuda_queue queue = {.processors = processors, .shared_bytes = HOSTCUDA_MAX_SHARED};
     struct ct_error err = {0};
     size_t bytes = 0;
 
@@ -112,23 +118,30 @@ static void run_kernel(enum ct_op_kind op, enum ct_dtype dtype, const struct ct_
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
+/* NaN is NaN, whatever its bits. */
+static bool same_value(double x, double y, double bound)
+{
+    if (isnan(x) || isnan(y))
+        return isnan(x) && isnan(y);
+    if (bound == 0 || isinf(x) || isinf(y))
+        return x == y && signbit(x) == signbit(y);
+    return fabs(x - y) <= bound * fmax(1, fabs(y));
+}
+
 static void agree(const struct ct_tensor *got, const struct ct_tensor *want, double bound,
                   const char *what)
 {
-    if (bound == 0) {
-        kit_same_bytes(got, want, what);
-        return;
-    }
     for (int64_t i = 0; i < ct_shape_elements(got->shape); i++) {
         double x = kit_get(got, i), y = kit_get(want, i);
 
-        cr_assert(fabs(x - y) <= bound * fmax(1, fabs(y)), "%s: element %lld is %.9g, not %.9g",
-                  what, (long long)i, x, y);
+        cr_assert(same_value(x, y, bound), "%s: element %lld is %.9g, not %.9g", what, (long long)i,
+                  x, y);
     }
 }
 
 struct variant {
     uint64_t seed;
+    int processors;
     size_t skew;
     bool in_place;
 };
@@ -152,42 +165,52 @@ static void compare(enum ct_op_kind op, enum ct_dtype dtype, const struct ct_ker
                    ct_dtype_name(dtype), (unsigned long long)variant.seed, variant.skew,
                    variant.in_place ? ", in place" : "");
     hostcuda_seed(variant.seed);
-    run_kernel(op, dtype, &copy);
+    run_kernel(op, dtype, &copy, variant.processors);
     for (int i = 0; i < CT_OP_MAX_OUT; i++)
         if (copy.out[i].data != NULL)
             agree(&copy.out[i], &expected->out[i], bound_of(op, dtype), what);
     free_exact(&exact);
 }
 
-static void compare_op(enum ct_op_kind op, enum ct_dtype dtype, struct kit_sizes size,
-                       bool accumulate)
+/* Results depend neither on the order of blocks and warps, nor on how many processors share the
+ * work, nor on alignment. */
+static void compare_args(struct kit *kit, enum ct_op_kind op, enum ct_dtype dtype,
+                         const struct ct_kernel_args *args)
 {
-    static const struct variant variants[] = {{1, 0, false}, {2, 8, false}, {3, 0, true}};
+    static const struct variant variants[] = {
+        {1, 1, 0, false}, {2, 132, 8, false}, {3, 2, 0, true}};
+    struct ct_kernel_args expected = kit_copy_args(kit, args);
+
+    kit_run(CT_CPU_AUTO, 1, op, dtype, &expected);
+    for (size_t i = 0; i < CT_COUNT(variants); i++)
+        compare(op, dtype, args, &expected, variants[i]);
+}
+
+static bool has_attr(enum ct_op_kind op, enum ct_attr_id id)
+{
+    return (ct_op_info(op)->attributes >> id & 1) != 0;
+}
+
+static void compare_op(enum ct_op_kind op, enum ct_dtype dtype, struct kit_sizes size)
+{
     struct kit kit;
 
     kit_init(&kit, (uint64_t)op + 1);
     struct ct_kernel_args args = kit_args(&kit, op, dtype, size);
-    args.attr.accumulate = accumulate;
-    struct ct_kernel_args expected = kit_copy_args(&kit, &args);
 
-    kit_run(CT_CPU_AUTO, 1, op, dtype, &expected);
-    for (size_t i = 0; i < CT_COUNT(variants); i++)
-        compare(op, dtype, &args, &expected, variants[i]);
+    compare_args(&kit, op, dtype, &args);
+    if (has_attr(op, CT_ATTR_accumulate)) {
+        args.attr.accumulate = true;
+        compare_args(&kit, op, dtype, &args);
+    }
     kit_deinit(&kit);
 }
 
 static void compare_all(enum ct_dtype dtype)
 {
-    for (int op = 0; op < CT_OP_COUNT; op++) {
-        bool accumulates =
-            (ct_op_info((enum ct_op_kind)op)->attributes >> CT_ATTR_accumulate & 1) != 0;
-
-        for (size_t i = 0; i < CT_COUNT(sizes) && (kernels[op].dtypes >> dtype & 1) != 0; i++) {
-            compare_op((enum ct_op_kind)op, dtype, sizes[i], false);
-            if (accumulates)
-                compare_op((enum ct_op_kind)op, dtype, sizes[i], true);
-        }
-    }
+    for (int op = 0; op < CT_OP_COUNT; op++)
+        for (size_t i = 0; i < CT_COUNT(sizes) && (kernels[op].dtypes >> dtype & 1) != 0; i++)
+            compare_op((enum ct_op_kind)op, dtype, sizes[i]);
 }
 
 Test(kernels, give_the_cpus_results_in_f32)
@@ -203,4 +226,148 @@ Test(kernels, give_the_cpus_results_in_bf16)
 Test(kernels, give_the_cpus_results_in_f16)
 {
     compare_all(CT_F16);
+}
+
+/* ---- what operands of random numbers do not reach
+ * -------------------------------------------------- */
+
+static const enum ct_dtype types[] = {CT_F32, CT_BF16, CT_F16};
+
+/* Some rows of a table, some classes of the logits. */
+Test(kernels, of_a_part_give_the_cpus_results)
+{
+    static const struct {
+        uint64_t begin, classes;
+    } parts[] = {{0, 10}, {5, 22}, {30, 40}, {50, 45}};
+
+    for (int op = 0; op < CT_OP_COUNT; op++)
+        for (size_t i = 0; i < CT_COUNT(parts) * CT_COUNT(types); i++) {
+            enum ct_dtype dtype = types[i % CT_COUNT(types)];
+            struct kit_sizes size = {63, 13, 21, 17, 9};
+            struct kit kit;
+
+            if (!has_attr((enum ct_op_kind)op, CT_ATTR_part) ||
+                (kernels[op].dtypes >> dtype & 1) == 0)
+                continue;
+            /* kernels for halves of the CPU know no part of what is summed by places */
+            if (op == CT_OP_EMBEDDING_DP && dtype != CT_F32)
+                continue;
+            kit_init(&kit, (uint64_t)op + i);
+            struct ct_kernel_args args = kit_args(&kit, (enum ct_op_kind)op, dtype, size);
+            args.attr.part = true;
+            args.attr.begin = parts[i / CT_COUNT(types)].begin;
+            args.attr.classes = parts[i / CT_COUNT(types)].classes;
+            for (int in = 0; in < CT_OP_MAX_IN; in++)
+                if (args.in[in].data != NULL && args.in[in].dtype == CT_I32)
+                    args.in[in] = kit_labels(&kit, ct_shape_elements(args.in[in].shape),
+                                             (int64_t)args.attr.classes);
+            compare_args(&kit, (enum ct_op_kind)op, dtype, &args);
+            kit_deinit(&kit);
+        }
+}
+
+static const double odd[] = {NAN,   INFINITY, -INFINITY, 0,    -0.0, 1e-42,
+                             -1e-7, 88.5,     -88.5,     3e38, 60000};
+
+/* Element by element, so that a NaN stays where it is. */
+Test(kernels, hide_no_nan_and_no_infinity)
+{
+    static const enum ct_op_kind ops[] = {
+        CT_OP_RELU,  CT_OP_RELU_BW, CT_OP_GELU,  CT_OP_GELU_BW, CT_OP_TANH, CT_OP_TANH_BW,
+        CT_OP_ADD,   CT_OP_MUL,     CT_OP_SCALE, CT_OP_AXPY,    CT_OP_COPY, CT_OP_NARROW,
+        CT_OP_WIDEN, CT_OP_DROPOUT, CT_OP_SGD,   CT_OP_ADAMW,   CT_OP_LION, CT_OP_EMA};
+
+    for (size_t i = 0; i < CT_COUNT(ops) * CT_COUNT(types); i++) {
+        enum ct_op_kind op = ops[i / CT_COUNT(types)];
+        enum ct_dtype dtype = types[i % CT_COUNT(types)];
+        struct kit kit;
+
+        if ((kernels[op].dtypes >> dtype & 1) == 0)
+            continue;
+        kit_init(&kit, i);
+        struct ct_kernel_args args = kit_args(&kit, op, dtype, sizes[2]);
+        for (int64_t j = 0; j < ct_shape_elements(args.in[0].shape); j++)
+            if (j % 3 == 0)
+                kit_set(&args.in[0], j, odd[(size_t)j / 3 % CT_COUNT(odd)]);
+        compare_args(&kit, op, dtype, &args);
+        kit_deinit(&kit);
+    }
+}
+
+/* A vocabulary like GPT-2's: rows that fit into shared memory and rows that do not; ids of three
+ * digits of the sort, one of them in most rows. */
+Test(kernels, give_the_cpus_results_for_many_classes)
+{
+    static const enum ct_op_kind ops[] = {CT_OP_CROSS_ENTROPY, CT_OP_CROSS_ENTROPY_BW,
+                                          CT_OP_CORRECT, CT_OP_VOCAB_SUMS};
+    const struct kit_sizes few = {2, 3, 4, 50304, 5}, many = {3, 3, 4, 140000, 5};
+
+    for (size_t i = 0; i < CT_COUNT(ops) * CT_COUNT(types); i++)
+        if ((kernels[ops[i / CT_COUNT(types)]].dtypes >> types[i % CT_COUNT(types)] & 1) != 0)
+            compare_op(ops[i / CT_COUNT(types)], types[i % CT_COUNT(types)], few);
+    compare_op(CT_OP_CROSS_ENTROPY, CT_F32, many);
+}
+
+Test(kernels, give_the_cpus_results_for_many_tokens)
+{
+    for (size_t i = 0; i < CT_COUNT(types); i++) {
+        struct kit kit;
+
+        kit_init(&kit, i);
+        struct ct_kernel_args args =
+            kit_args(&kit, CT_OP_EMBEDDING_DW, types[i], (struct kit_sizes){3000, 3, 5, 70000, 5});
+        for (int64_t row = 0; row < 3000; row++)
+            if (row % 5 < 3)
+                kit_set(&args.in[0], row, 65538);
+        compare_args(&kit, CT_OP_EMBEDDING_DW, types[i], &args);
+        kit_deinit(&kit);
+    }
+}
+
+/* Operands that may be left out are. */
+Test(kernels, take_optional_operands_as_the_cpu_does)
+{
+    for (int op = 0; op < CT_OP_COUNT; op++)
+        for (size_t t = 0; t < CT_COUNT(types); t++) {
+            struct ct_operands operands;
+            struct kit kit;
+
+            if ((kernels[op].dtypes >> types[t] & 1) == 0)
+                continue;
+            ct_op_operands((enum ct_op_kind)op, &operands);
+            kit_init(&kit, (uint64_t)op);
+            struct ct_kernel_args args = kit_args(&kit, (enum ct_op_kind)op, types[t], sizes[2]);
+            bool any = false;
+
+            for (int i = 0; i < operands.in_count; i++)
+                if (operands.in[i].optional) {
+                    args.in[i].data = NULL;
+                    any = true;
+                }
+            if (any)
+                compare_args(&kit, (enum ct_op_kind)op, types[t], &args);
+            kit_deinit(&kit);
+        }
+}
+
+/* A step that cannot be taken leaves all as it was; SGD in its three forms. */
+Test(kernels, of_optimizers_follow_their_attributes)
+{
+    static const enum ct_op_kind ops[] = {CT_OP_SGD, CT_OP_ADAMW, CT_OP_LION, CT_OP_EMA,
+                                          CT_OP_RUNNING_UPDATE};
+    static const int scale_of[] = {2, 3, 2, 2, 1};
+
+    for (size_t i = 0; i < CT_COUNT(ops); i++)
+        for (int form = 0; form < 4; form++) {
+            struct kit kit;
+
+            kit_init(&kit, i);
+            struct ct_kernel_args args = kit_args(&kit, ops[i], CT_F32, sizes[2]);
+            args.attr.momentum = form == 0 ? 0 : 0.9;
+            args.attr.nesterov = form == 1;
+            if (form == 3)
+                kit_set(&args.in[scale_of[i]], 0, NAN);
+            compare_args(&kit, ops[i], CT_F32, &args);
+            kit_deinit(&kit);
+        }
 }
