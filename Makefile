@@ -256,6 +256,15 @@ $(FAKECUDA): tests/lib/fakecuda/fakecuda.c lib/tensor/plugin.h lib/tensor/op.def
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c17 -D_GNU_SOURCE $(WARN) -O2 -fPIC -shared -Ilib $< -o $@
 $(BUILD)/tests/unit_tensor: | $(FAKECUDA)
+# What checks a GPU, without Criterion: it may be carried to where there is one (scripts/bench/gpu).
+GPU_TESTS := $(BUILD)/tests/gpu_all
+GPU_SOURCES := $(wildcard tests/gpu/*.c) tests/unit/exec/fixture.c tests/unit/exec/far.c tests/unit/exec/test_golden.c \
+               tests/unit/tensor/kit.c tests/lib/mini/mini.c
+$(GPU_TESTS): $(GPU_SOURCES) $(call archives,exec) $(STAMP)
+	@mkdir -p $(@D)
+	$(SAY) '  LD   $@'
+	$(Q)$(CC) $(CPPFLAGS) -Itests/lib -Itests/lib/mini -Itests/unit/tensor $(ALL_CFLAGS) -Wno-pedantic -Wno-format-zero-length \
+	    $(filter-out $(STAMP),$^) $(ALL_LDFLAGS) $(call libs,exec) -o $@
 # Programs of users, for the end-to-end tests: they see the public headers and the libraries alone.
 USER_PROGRAMS := $(patsubst tests/e2e/programs/%.c,$(BUILD)/tests/programs/%,\
                    $(wildcard tests/e2e/programs/*.c))

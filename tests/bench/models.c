@@ -1,27 +1,36 @@
 /* Training steps of a model on one rank: how long, and which ops take the time.
  *
- *     models MODEL [--threads N] [--steps N] [--rows N]
+ *     models MODEL [--threads N] [--steps N] [--rows N] [--sequence N] [--device cpu|cuda]
+ *            [--precision f32|bf16|f16]
  *
  * MODEL is mlp (784-1024-1024-10, 64 rows), cnn (MNIST: two convolutions, 64 rows), gpt (4 layers,
  * width 128, 4 heads, 12 sequences of 64 characters) or a preset of GPT-2 (4 sequences of 64
- * tokens), with AdamW. The first step is not counted; a step's time is the smallest of the others.
- * Data are made up. */
+ * tokens), with AdamW. The first two steps are not counted; a step's time is the smallest of
+ * the others, and their median. Ops are timed in steps of their own, each op by itself. Data are
+ * made up. */
 #include "base/assert.h"
 #include "base/rng.h"
+#include "base/str.h"
 #include "collectives/exec/exec.h"
+#include "tensor/plugin.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { WARM = 2, TRACED = 3, MOST_STEPS = 1000 };
+
 struct bench {
     struct ct_model_spec spec;
     int64_t rows;
     int threads, steps;
+    enum ct_device_kind kind;
+    enum ct_dtype precision;
     struct ct_plan plan;
     struct ct_device *device;
     struct ct_exec *exec;
-    double kind_ns[CT_RULE_COUNT]; /* of the best step */
+    uint64_t step_ns[MOST_STEPS];
+    double kind_ns[CT_RULE_COUNT]; /* of the best traced step */
     double best_ns;
 };
 
@@ -76,14 +85,17 @@ static int start(struct bench *b, struct ct_error *err)
     const struct ct_plan_options options = {
         .world = 1,
         .micro_rows = b->rows,
+        .compute = b->precision,
         .accumulation = 1,
         .bucket_bytes = 25 << 20,
         .first_bucket_bytes = 1 << 20,
         .optim = {.type = CT_OPTIM_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .clip = 1}};
+    const struct ct_device_wish wish = {.kind = b->kind, .threads = b->threads};
+    struct ct_error why = {0};
     int code = ct_plan_build(&b->plan, &b->spec, &options, 1, err);
 
     if (code == 0)
-        code = ct_device_cpu_new(&(struct ct_cpu_options){.threads = b->threads}, &b->device, err);
+        code = ct_device_open(&wish, &b->device, &why, err);
     if (code == 0)
         code = ct_exec_new(&b->exec, &b->plan,
                            &(struct ct_exec_options){.device = b->device, .trace = true}, err);
@@ -130,6 +142,13 @@ static void note_step(struct bench *b)
             (double)(trace[i].end_ns - trace[i].start_ns);
 }
 
+static int compare(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
 static int train(struct bench *b, struct ct_error *err)
 {
     uint32_t classes =
@@ -139,7 +158,8 @@ static int train(struct bench *b, struct ct_error *err)
     int64_t count = ct_shape_elements(input(b, b->plan.step.io.labels)->shape);
     int code = 0;
 
-    for (int step = 0; step <= b->steps && code == 0; step++) {
+    ct_exec_set_tracing(b->exec, false);
+    for (int step = 0; step < WARM + b->steps + TRACED && code == 0; step++) {
         struct ct_exec_step args = {.x = x,
                                     .labels = labels,
                                     .valid_count = count,
@@ -147,10 +167,16 @@ static int train(struct bench *b, struct ct_error *err)
                                     .update = (uint64_t)step + 1};
         struct ct_exec_result result;
 
+        if (step == WARM + b->steps)
+            ct_exec_set_tracing(b->exec, true);
+        uint64_t start = ct_clock_mono_ns(&ct_clock_system);
         code = ct_exec_step(b->exec, &args, &result, err);
-        if (step > 0 && code == 0)
+        if (step >= WARM + b->steps)
             note_step(b);
+        else if (step >= WARM)
+            b->step_ns[step - WARM] = ct_clock_mono_ns(&ct_clock_system) - start;
     }
+    qsort(b->step_ns, (size_t)b->steps, sizeof *b->step_ns, compare);
     free(labels);
     free(x);
     return code;
@@ -167,9 +193,14 @@ static void report(const struct bench *b, const char *name)
         flop[program->ops[i].kind] += f;
         total += f;
     }
-    printf("%s: %.3f ms a step, %.1f steps/s, %.1f GFLOP/s, %d thread(s), arena %.1f MB\n", name,
-           b->best_ns / 1e6, 1e9 / b->best_ns, total / b->best_ns, b->threads,
-           (double)b->plan.arena_bytes / 1e6);
+    double best = (double)b->step_ns[0], median = (double)b->step_ns[b->steps / 2];
+    double labels =
+        (double)ct_shape_elements(b->plan.step.program.values[b->plan.step.io.labels].shape);
+
+    printf(
+        "%s: %.3f ms a step, median %.3f ms: %.0f labels/s, %.1f GFLOP/s; %s, %s, arena %.1f MB\n",
+        name, best / 1e6, median / 1e6, labels * 1e9 / median, total / median,
+        b->device->table->name, ct_dtype_name(b->precision), (double)b->plan.arena_bytes / 1e6);
     for (int kind = 0; kind < CT_RULE_COUNT; kind++)
         if (b->kind_ns[kind] > 0.002 * b->best_ns)
             printf("  %-18s %9.3f ms %5.1f %% %8.1f GFLOP/s\n", ct_rule_info(kind)->name,
@@ -177,37 +208,69 @@ static void report(const struct bench *b, const char *name)
                    flop[kind] / b->kind_ns[kind]);
 }
 
+static bool choose(struct bench *b, const char *option, const char *word)
+{
+    static const char *const kinds[] = {"auto", "cpu", "cuda"};
+    int64_t number = 0;
+
+    if (strcmp(option, "--precision") == 0) {
+        int dtype = ct_dtype_find(word);
+        b->precision = dtype < 0 ? CT_F32 : (enum ct_dtype)dtype;
+        return dtype == CT_F32 || dtype == CT_BF16 || dtype == CT_F16;
+    }
+    if (strcmp(option, "--device") == 0) {
+        for (size_t i = 0; i < CT_COUNT(kinds); i++)
+            if (strcmp(word, kinds[i]) == 0) {
+                b->kind = (enum ct_device_kind)i;
+                return true;
+            }
+        return false;
+    }
+    if (ct_parse_i64(word, &number) != 0 || number < 1 || number > MOST_STEPS * 100)
+        return false;
+    if (strcmp(option, "--threads") == 0)
+        b->threads = (int)number;
+    else if (strcmp(option, "--steps") == 0)
+        b->steps = (int)CT_MIN(number, MOST_STEPS);
+    else if (strcmp(option, "--rows") == 0)
+        b->rows = number;
+    else if (strcmp(option, "--sequence") == 0)
+        b->spec.gpt.sequence = number;
+    else
+        return false;
+    return true;
+}
+
 int main(int argc, char **argv)
 {
-    struct bench b = {.threads = 1, .steps = 5};
+    struct bench *b = calloc(1, sizeof *b);
     struct ct_error err = {0};
-    int code = argc > 1 && choose_model(&b, argv[1]) ? 0 : 2;
 
-    for (int i = 2; i + 1 < argc; i += 2) {
-        int number = (int)strtol(argv[i + 1], NULL, 10);
-
-        if (strcmp(argv[i], "--threads") == 0)
-            b.threads = number;
-        else if (strcmp(argv[i], "--steps") == 0)
-            b.steps = number;
-        else if (strcmp(argv[i], "--rows") == 0)
-            b.rows = number;
-        else
-            code = 2;
-    }
+    if (b == NULL)
+        return 1;
+    b->threads = 1;
+    b->steps = 5;
+    b->kind = CT_DEVICE_CPU;
+    b->precision = CT_F32;
+    int code = argc > 1 && argc % 2 == 0 && choose_model(b, argv[1]) ? 0 : 2;
+    for (int i = 2; i + 1 < argc && code == 0; i += 2)
+        code = choose(b, argv[i], argv[i + 1]) ? 0 : 2;
     if (code != 0) {
-        (void)fprintf(stderr, "usage: models MODEL [--threads N] [--steps N] [--rows N]\n");
+        (void)fprintf(stderr, "usage: models MODEL [--threads N] [--steps N] [--rows N] "
+                              "[--sequence N] [--device cpu|cuda] [--precision f32|bf16|f16]\n");
+        free(b);
         return code;
     }
-    code = start(&b, &err);
+    code = start(b, &err);
     if (code == 0)
-        code = train(&b, &err);
+        code = train(b, &err);
     if (code == 0)
-        report(&b, argv[1]);
+        report(b, argv[1]);
     else
         (void)fprintf(stderr, "models: %s\n", err.text);
-    ct_exec_free(b.exec);
-    ct_device_free(b.device);
-    ct_plan_deinit(&b.plan);
+    ct_exec_free(b->exec);
+    ct_device_free(b->device);
+    ct_plan_deinit(&b->plan);
+    free(b);
     return code == 0 ? 0 : 1;
 }

@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "collectives/plan/pieces.h"
 #include "digest.h"
+#include "tensor/plugin.h"
 #include "thread_world.h"
 
 #include <criterion/criterion.h>
@@ -108,19 +109,31 @@ void fill_rows(const struct ct_model_spec *spec, int64_t first, int64_t rows, vo
     }
 }
 
+static struct ct_device *open_device(enum run_device wanted)
+{
+    const char *name = getenv("CTRUN_TEST_DEVICE");
+    bool cuda =
+        wanted == RUN_CUDA || (wanted == RUN_DEFAULT && name != NULL && strcmp(name, "cuda") == 0);
+    const struct ct_device_wish wish = {.kind = cuda ? CT_DEVICE_CUDA : CT_DEVICE_CPU,
+                                        .threads = 1};
+    struct ct_device *device = NULL;
+    struct ct_error why, err = {0};
+
+    if (wanted == RUN_FAR || wanted == RUN_LATE)
+        return far_new(wanted == RUN_LATE);
+    cr_assert_eq(ct_device_open(&wish, &device, &why, &err), 0, "%s", err.text);
+    return device;
+}
+
 void rig_init(struct rig *rig, const struct run *run, struct ct_group *group)
 {
-    struct ct_cpu_options cpu = {.threads = 1};
     struct ct_exec_options options = run->exec;
     struct ct_error err = {0};
 
     *rig = (struct rig){0};
     cr_assert_eq(ct_plan_build(&rig->plan, &run->spec, &run->options, run->seed, &err), 0, "%s",
                  err.text);
-    if (run->device == RUN_CPU)
-        cr_assert_eq(ct_device_cpu_new(&cpu, &rig->device, &err), 0, "%s", err.text);
-    else
-        rig->device = far_new(run->device == RUN_LATE);
+    rig->device = open_device(run->device);
     options.device = rig->device;
     options.group = group;
     cr_assert_eq(ct_exec_new(&rig->exec, &rig->plan, &options, &err), 0, "%s", err.text);
@@ -200,7 +213,7 @@ static void keep_results(struct run *run, struct rig *rig, int rank)
     tensors_deinit(&tensors);
     if (whole)
         run->digests[rank] = ct_exec_digest(rig->exec);
-    if (rank == 0 && run->device != RUN_CPU)
+    if (rank == 0 && (run->device == RUN_FAR || run->device == RUN_LATE))
         run->replayed = far_replayed(rig->device);
     if (rank != 0 || !run->exec.trace)
         return;

@@ -10,9 +10,12 @@
 
 enum { FIXTURE_MAX_STEPS = 32, FIXTURE_MAX_WORLD = 8 };
 
+/* Default: CUDA's where CTRUN_TEST_DEVICE is cuda, else the CPU. Far and late: far.h. */
+enum run_device { RUN_DEFAULT, RUN_CPU, RUN_FAR, RUN_LATE, RUN_CUDA };
+
 struct run {
     /* What to do. */
-    enum { RUN_CPU, RUN_FAR, RUN_LATE } device; /* far.h */
+    enum run_device device;
     struct ct_model_spec spec;
     struct ct_plan_options options; /* world 1 runs without a group */
     uint64_t seed;

@@ -35,7 +35,7 @@ static struct run run_of(int model, int world)
     return run;
 }
 
-static void assert_as_on_cpu(const struct run *like, int device, const char *what)
+static void assert_as_on_cpu(const struct run *like, enum run_device device, const char *what)
 {
     struct run cpu = *like, other = *like;
 
