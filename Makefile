@@ -265,6 +265,12 @@ $(GPU_TESTS): $(GPU_SOURCES) $(call archives,exec) $(STAMP)
 	$(SAY) '  LD   $@'
 	$(Q)$(CC) $(CPPFLAGS) -Itests/lib -Itests/lib/mini -Itests/unit/tensor $(ALL_CFLAGS) -Wno-pedantic -Wno-format-zero-length \
 	    $(filter-out $(STAMP),$^) $(ALL_LDFLAGS) $(call libs,exec) -o $@
+# A device and an NCCL without a GPU, loaded by unit tests in libnccl's place.
+FAKENCCL := $(BUILD)/tests/fakenccl.so
+$(FAKENCCL): $(wildcard tests/lib/fakenccl/*.[ch]) lib/base/dtype.c lib/base/assert.c lib/base/accel.h collectives/backend/nccl_types.h $(STAMP)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -fPIC -shared -Wno-missing-prototypes $(filter %.c,$^) $(SAN_$(MODE)) -o $@
+$(BUILD)/tests/unit_coll: | $(FAKENCCL)
 # Programs of users, for the end-to-end tests: they see the public headers and the libraries alone.
 USER_PROGRAMS := $(patsubst tests/e2e/programs/%.c,$(BUILD)/tests/programs/%,\
                    $(wildcard tests/e2e/programs/*.c))

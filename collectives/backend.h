@@ -37,6 +37,7 @@ struct ct_setup {
     const int *ranks;
     uint64_t deadline_ns;          /* of the creation */
     bool encrypt;                  /* what leaves the node, or may */
+    const struct ct_accel *device; /* where the buffers lie; NULL: in the host's memory */
     const struct ct_tuning *given; /* by the caller, for groups that this one makes */
     const struct ct_table *table;  /* of the machine of member 0 */
     struct ct_tuning tuning;       /* what comes of both, for the backend that is tried */
@@ -58,10 +59,14 @@ struct ct_task {
     size_t skipped;
     int stage, path;
     enum ct_algorithm algorithm; /* of a collective, once it has begun */
+    bool queued; /* the backend has it in an order of its own: who comes later need not wait */
 };
 
 struct ct_backend {
     const char *name;
+    bool on_device; /* its groups' buffers lie in the memory of a device */
+    bool batches;   /* sends and receives that are open when a call waits or tests go together; none
+                     * goes before, and there is no helper */
 
     bool (*suits)(const struct ct_setup *setup);
     int (*prepare)(const struct ct_setup *setup, struct ct_blob *ret_blob, void **ret_state,
@@ -97,9 +102,19 @@ struct ct_backend {
 
     /* Free the state, whatever it has come to. */
     void (*close)(void *state);
+
+    /* ---- of backends on a device; NULL at the others ---- */
+
+    /* The group, of the same members, that buffers in the host's memory go over. */
+    struct ct_group *(*host)(const void *state);
+
+    /* Copy within this member's memory, behind what `stream` was given; over when `copied` gives 1.
+     */
+    int (*copy)(void *state, void *to, const void *from, size_t bytes, void *stream);
+    int (*copied)(void *state);
 };
 
 extern const struct ct_backend ct_backend_self, ct_backend_thread, ct_backend_mpi, ct_backend_shm,
-    ct_backend_hier, ct_backend_ucx, ct_backend_tcp;
+    ct_backend_hier, ct_backend_ucx, ct_backend_tcp, ct_backend_nccl, ct_backend_staged;
 
 #endif

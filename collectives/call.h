@@ -24,6 +24,7 @@ struct ct_call {
     bool uneven;                         /* a v form: parts are as `in` or `out` say */
     struct ct_parts in, out;             /* of `send` and `recv`, where these have parts */
     const struct ct_transfer *transfers; /* `count` of them, of an exchange */
+    void *stream;         /* of the device: begin behind what it has been given; may be NULL */
     const void *site;     /* where the program called it, for the flight recorder; may be NULL */
     size_t longest_bytes; /* of all parts that this member knows; set by ct_call_complete */
 };

@@ -45,6 +45,7 @@
 extern "C" {
 #endif
 
+struct ct_accel; /* base/accel.h */
 struct ct_job;
 struct ct_group;
 struct ct_request;
@@ -251,10 +252,15 @@ struct ct_group_options {
     const char *name;    /* the same at each member, and of one living group only; NULL: "world" */
     const int *ranks;    /* the members' ranks in the job, ascending; NULL: all */
     int nranks;          /* how many lie in `ranks` */
-    const char *backend; /* "auto" (or NULL), "self", "thread", "shm", "hier", "ucx", "tcp" */
+    const char *backend; /* "auto" (or NULL), "self", "thread", "shm", "hier", "ucx", "tcp"; with a
+                          * device "nccl", "staged" */
     uint64_t timeout_ms; /* of the creation and of each call that names none; 0: 600 000 */
     bool encrypt;        /* connections between ranks (tcp, hier) use TLS 1.3; at all members */
     bool no_thread;      /* handle forms advance inside calls alone; each member as it likes */
+
+    /* The buffers of all calls lie in this device's memory; NULL: in the host's. At all members or
+     * at none. It outlives the group. */
+    const struct ct_accel *device;
 };
 
 /* Make a group: collective, every member calls it. The backend is the first of the table that suits
@@ -336,6 +342,8 @@ struct ct_options {
     enum ct_reduce_mode mode;
     double scale; /* of PREMUL_SUM, which needs options: this member's factor, members may differ;
                    * rounded to f32 but for F64 */
+    void *stream; /* of the group's device: the operation begins behind what it has been given;
+                   * NULL: the buffers are ready */
 };
 
 /* The data of a call. `send` == NULL means in place: the input lies in `recv`. Buffers need the

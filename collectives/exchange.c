@@ -18,7 +18,8 @@ static struct ct_call transfer_of(const struct ct_call *call, const struct ct_tr
                             .tag = call->tag,
                             .count = data->count,
                             .send = data->send != NULL ? data->send : data->recv,
-                            .recv = data->recv};
+                            .recv = data->recv,
+                            .stream = call->stream};
 }
 
 /* From `at` on, the first message of the list in this direction with this peer; `count` when there
@@ -54,15 +55,23 @@ static bool self_matches(const struct ct_call *call)
     return out >= call->count && in >= call->count;
 }
 
-static void copy_self(const struct ct_call *call)
+static int copy_self(struct ct_group *group, const struct ct_call *call)
 {
-    for (size_t out = 0, in = 0; next_pair(call, &out, &in); out++, in++) {
+    int code = 0;
+
+    for (size_t out = 0, in = 0; code == 0 && next_pair(call, &out, &in); out++, in++) {
         struct ct_call from = transfer_of(call, &call->transfers[out]);
         struct ct_call to = transfer_of(call, &call->transfers[in]);
 
-        if (from.count > 0 && to.recv != from.send)
+        if (from.count == 0 || to.recv == from.send)
+            continue;
+        if (group->backend->copy == NULL)
             memcpy(to.recv, from.send, ct_call_bytes(&from));
+        else
+            code = group->backend->copy(group->state, to.recv, from.send, ct_call_bytes(&from),
+                                        call->stream);
     }
+    return code;
 }
 
 bool ct_exchange_valid(const struct ct_call *call)
@@ -106,7 +115,7 @@ static bool take_next(struct ct_group_lane *lane, const struct ct_call *call,
     return true;
 }
 
-static void begin(struct ct_group *group, struct ct_task *task)
+static int begin(struct ct_group *group, struct ct_task *task)
 {
     for (int direction = CT_TO; direction <= CT_FROM; direction++)
         for (int peer = 0; peer < group->size; peer++) {
@@ -116,8 +125,8 @@ static void begin(struct ct_group *group, struct ct_task *task)
             if (peer != group->rank)
                 (void)take_next(lane, &task->call, (enum ct_direction)direction, peer);
         }
-    copy_self(&task->call);
     task->stage = 1;
+    return copy_self(group, &task->call);
 }
 
 bool ct_exchange_holds(const struct ct_group *group, const struct ct_task *task,
@@ -143,6 +152,14 @@ static bool is_held(const struct ct_group *group, const struct ct_task *task,
     return false;
 }
 
+/* The backend has the message in an order of its own, and there is another: that one is over when
+ * both are. */
+static bool is_followed(const struct ct_group_lane *lane, const struct ct_call *call,
+                        enum ct_direction direction, int peer)
+{
+    return lane->task.queued && find(call, lane->next, direction, peer) < call->count;
+}
+
 /* 1 when the lane has nothing left. */
 static int advance_lane(struct ct_group *group, struct ct_task *task, struct ct_group_lane *lane,
                         struct ct_error *err)
@@ -153,21 +170,24 @@ static int advance_lane(struct ct_group *group, struct ct_task *task, struct ct_
         uint64_t moves = lane->task.moves;
         int code = group->backend->progress(group->state, &lane->task, err);
 
-        task->moves += lane->task.moves - moves;
-        if (code != 1)
-            return code;
         enum ct_direction direction = lane->task.call.kind == CT_CALL_SEND ? CT_TO : CT_FROM;
-        (void)take_next(lane, &task->call, direction, lane->task.call.peer);
+        int peer = lane->task.call.peer;
+
+        task->moves += lane->task.moves - moves;
+        if (code < 0 || (code == 0 && !is_followed(lane, &task->call, direction, peer)))
+            return code;
+        (void)take_next(lane, &task->call, direction, peer);
     }
     return 1;
 }
 
 int ct_exchange_progress(struct ct_group *group, struct ct_task *task, struct ct_error *err)
 {
+    const struct ct_backend *backend = group->backend;
     int open = 0;
 
-    if (task->stage == 0)
-        begin(group, task);
+    if (task->stage == 0 && begin(group, task) != 0)
+        return ct_error_set(err, CT_EUNAVAILABLE, "the device failed to copy within its memory");
     for (int i = 0; i < 2 * group->size; i++) {
         int code = advance_lane(group, task, &group->lanes[i], err);
 
@@ -175,7 +195,10 @@ int ct_exchange_progress(struct ct_group *group, struct ct_task *task, struct ct
             return code;
         open += code == 0;
     }
-    return open == 0;
+    int copied = backend->copied != NULL ? backend->copied(group->state) : 1;
+    if (copied < 0)
+        return ct_error_set(err, copied, "the device failed to copy within its memory");
+    return open == 0 && copied == 1;
 }
 
 int ct_exchange_missing(const struct ct_group *group)

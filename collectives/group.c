@@ -21,8 +21,8 @@ enum { TIMEOUT_MS = 600000, GROUP_MAX = CT_KV_VALUE_MAX / 640, NAME_MAX_BYTES = 
 _Static_assert((int)GROUP_MAX <= (int)CT_SIGNATURE_PEERS, "every rank may be a root");
 
 static const struct ct_backend *const backends[] = {
-    &ct_backend_self, &ct_backend_thread, &ct_backend_mpi, &ct_backend_shm,
-    &ct_backend_hier, &ct_backend_ucx,    &ct_backend_tcp};
+    &ct_backend_self, &ct_backend_thread, &ct_backend_mpi,  &ct_backend_shm,   &ct_backend_hier,
+    &ct_backend_ucx,  &ct_backend_tcp,    &ct_backend_nccl, &ct_backend_staged};
 
 /* What each member puts into an exchange. */
 struct card {
@@ -288,7 +288,7 @@ static int open_first(struct ct_group *group, struct ct_setup *setup, const char
     for (size_t i = 0; i < CT_COUNT(backends); i++) {
         const struct ct_backend *backend = backends[i];
 
-        if (!backend->suits(setup) ||
+        if (backend->on_device != (setup->device != NULL) || !backend->suits(setup) ||
             (strcmp(wanted, "auto") != 0 && strcmp(wanted, backend->name) != 0))
             continue;
         group->backend = backend;
@@ -308,6 +308,8 @@ static int open_first(struct ct_group *group, struct ct_setup *setup, const char
     free(cards);
     if (code == 0)
         group->backend->settle(group->state);
+    if (code == 0 && group->backend->batches)
+        group->helper.refused = true;
     group->sizes = setup->tuning;
     return code;
 }
@@ -330,7 +332,7 @@ static int check_options(const struct ct_job *job, const struct ct_group_options
     if (options->backend != NULL && !known_backend(options->backend))
         return ct_error_set(err, CT_EUSAGE,
                             "backend \"%s\" is not known: use auto, self, thread, mpi, shm, hier, "
-                            "ucx or tcp",
+                            "ucx or tcp, or, for the memory of a device, nccl or staged",
                             options->backend);
     if (options->name != NULL && strlen(options->name) > NAME_MAX_BYTES)
         return ct_error_set(err, CT_EUSAGE, "a group's name has at most %d bytes", NAME_MAX_BYTES);
@@ -400,6 +402,7 @@ static int form(struct ct_group *group, const struct ct_group_options *options,
                              .ranks = group->ranks,
                              .deadline_ns = start_ns + group->timeout_ms * 1000000u,
                              .encrypt = group->encrypt,
+                             .device = group->device,
                              .given = &group->tuning,
                              .table = &table,
                              .failed_elsewhere = failed_elsewhere};
@@ -428,6 +431,7 @@ int ct_group_make(struct ct_job *job, const struct ct_group_options *options,
     group->job = job;
     group->wanted = own_name(options->backend);
     group->encrypt = options->encrypt;
+    group->device = options->device;
     group->helper.refused = options->no_thread;
     group->tuning = tuning != NULL ? *tuning : (struct ct_tuning){0};
     group->timeout_ms = options->timeout_ms != 0 ? options->timeout_ms : TIMEOUT_MS;

@@ -30,15 +30,16 @@ struct ct_group {
     const struct ct_backend *backend;
     void *state;
     int rank, size;
-    int *ranks;                  /* of the members, in the job */
-    char *key;                   /* unique in the round: "world/1" */
-    const char *wanted;          /* the backend that was asked for, or "auto" */
-    bool encrypt;                /* as asked for */
-    struct ct_tuning tuning;     /* as given */
-    struct ct_tuning sizes;      /* as they are */
-    enum ct_algorithm last;      /* how the last collective went */
-    uint64_t splits;             /* how often it was split */
-    struct ct_group_lane *lanes; /* [direction][peer] */
+    int *ranks;                    /* of the members, in the job */
+    char *key;                     /* unique in the round: "world/1" */
+    const char *wanted;            /* the backend that was asked for, or "auto" */
+    bool encrypt;                  /* as asked for */
+    const struct ct_accel *device; /* where the buffers lie; NULL: in the host's memory */
+    struct ct_tuning tuning;       /* as given */
+    struct ct_tuning sizes;        /* as they are */
+    enum ct_algorithm last;        /* how the last collective went */
+    uint64_t splits;               /* how often it was split */
+    struct ct_group_lane *lanes;   /* [direction][peer] */
     uint64_t timeout_ms;
     _Atomic bool revoked;
     _Atomic int broken; /* 0, or failure.code: then nothing of it changes any more */

@@ -2,6 +2,7 @@
 #include "recorder.h"
 
 #include "backend/mpi_engine.h"
+#include "backend/nccl_lane.h"
 #include "backend/ucx_worker.h"
 #include "base/arena.h"
 #include "base/assert.h"
@@ -13,6 +14,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -201,6 +203,7 @@ void ct_job_close(struct ct_job *job)
     CT_ASSERT(job->world == NULL);
     ct_job_state_free(job->state);
     ct_ucx_close(job->ucx);
+    ct_nccl_close(job->nccl);
     ct_mpi_close(job->mpi);
     ct_job_link_free(job->link);
     if (job->page != NULL)
@@ -290,6 +293,16 @@ int ct_job_failure(struct ct_job *job, const struct ct_error *failure)
     if (job->mpi != NULL)
         ct_mpi_give_up(job->mpi);
     return tell(job, &message);
+}
+
+void ct_job_give_up(struct ct_job *job, const struct ct_error *why)
+{
+    if (job->give_up != NULL) {
+        job->give_up(job, why);
+        return;
+    }
+    (void)ct_job_failure(job, why);
+    (void)raise(SIGKILL);
 }
 
 /* ---- living on -------------------------------------------------------------------------------*/

@@ -12,6 +12,7 @@
 struct ct_job_link; /* the worker's link to its agent; job_link.h */
 struct ct_job_state;
 struct ct_mpi;
+struct ct_nccl;
 struct ct_seat;
 struct ct_thread_world;
 struct ct_ucx;
@@ -33,12 +34,19 @@ struct ct_job {
     struct ct_job_state *state;         /* see state.h; NULL: no step has begun */
     struct ct_job_names *names;
     struct ct_memory memory;
-    struct ct_mpi *mpi;            /* MPI has started it, and there is no agent; else NULL */
-    _Atomic(struct ct_ucx *) ucx;  /* backend ucx's worker; NULL: no group has asked for it */
+    struct ct_mpi *mpi;             /* MPI has started it, and there is no agent; else NULL */
+    _Atomic(struct ct_ucx *) ucx;   /* backend ucx's worker; NULL: no group has asked for it */
+    _Atomic(struct ct_nccl *) nccl; /* backend nccl's communicators; NULL: no group has asked */
+    /* Instead of ending this process; NULL: end it. */
+    void (*give_up)(struct ct_job *job, const struct ct_error *why);
     struct ct_thread_world *world; /* ranks are threads of this process; else NULL */
     const struct ct_seat *seat;    /* of a thread, where a test says so (domains.h); else NULL */
     char run_id[129];
 };
+
+/* A call of a driver does not return: this process can neither go on nor exit, as its exit would
+ * wait for the same driver. Tell the agent why, and end it by SIGKILL. */
+void ct_job_give_up(struct ct_job *job, const struct ct_error *why);
 
 /* It waits for its agent: nobody minds how long. */
 void ct_job_away(struct ct_job *job);

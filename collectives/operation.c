@@ -26,6 +26,7 @@ make_call(const struct ct_group *group, enum ct_call_kind kind, struct ct_data d
                             .in = {NULL, NULL},
                             .out = {NULL, NULL},
                             .transfers = NULL,
+                            .stream = options != NULL ? options->stream : NULL,
                             .site = __builtin_return_address(0),
                             .longest_bytes = 0};
 }

@@ -74,7 +74,8 @@ static bool waits_for(const struct ct_group *group, const struct ct_call *later,
 static bool may_advance(const struct ct_group *group, int index)
 {
     for (int i = 0; i < index; i++)
-        if (waits_for(group, &group->queue[index]->task.call, &group->queue[i]->task))
+        if (!group->queue[i]->task.queued &&
+            waits_for(group, &group->queue[index]->task.call, &group->queue[i]->task))
             return false;
     return true;
 }
@@ -344,7 +345,8 @@ int ct_request_start(struct ct_group *group, const struct ct_call *call, uint64_
                                      .skipped = 0,
                                      .stage = 0,
                                      .path = 0,
-                                     .algorithm = CT_ALGO_NONE};
+                                     .algorithm = CT_ALGO_NONE,
+                                     .queued = false};
     request->timeout_ms = timeout_ms != 0 ? timeout_ms : group->timeout_ms;
     request->number = ct_call_is_transfer(call) ? 0 : ++group->collectives;
     if (request->number != 0)
@@ -355,7 +357,7 @@ int ct_request_start(struct ct_group *group, const struct ct_call *call, uint64_
     ct_recorder_begin(request);
     group->queue[group->queued++] = request;
     *ret_request = request;
-    if (!group->waiting) {
+    if (!group->waiting && !(group->backend->batches && ct_call_is_transfer(call))) {
         ct_group_advance(group);
         ct_helper_offer(group);
     }

@@ -79,6 +79,7 @@ static int make_part(struct ct_group *parent, const struct choice *choices,
                                            .nranks = pick(parent, choices, colour, places, ranks),
                                            .backend = backend_of_part(parent),
                                            .encrypt = parent->encrypt,
+                                           .device = parent->device,
                                            .timeout_ms = parent->timeout_ms,
                                            .no_thread = parent->helper.refused};
 
@@ -87,6 +88,27 @@ static int make_part(struct ct_group *parent, const struct choice *choices,
     free(places);
     free(ranks);
     return code;
+}
+
+/* The numbers lie in the host's memory: where the group's buffers do not, they go over its host
+ * group, of which nothing else is under way once all earlier collectives are over. */
+static int learn_choices(struct ct_group *parent, const struct choice *mine, struct choice *choices,
+                         struct ct_error *err)
+{
+    struct ct_data data = ct_from_to(mine, choices, 2, CT_I32);
+    struct ct_group *talk = parent;
+    int code = 0;
+
+    if (parent->backend->host != NULL) {
+        code = ct_barrier(parent, NULL);
+        ct_helper_take(parent);
+        talk = code == 0 ? parent->backend->host(parent->state) : parent;
+    }
+    if (code == 0)
+        code = ct_all_gather(talk, data, NULL);
+    if (talk != parent)
+        ct_helper_offer(parent);
+    return ct_group_explain(talk, code, err);
 }
 
 int ct_group_split(struct ct_group *parent, int colour, int key, struct ct_group **ret_group,
@@ -103,11 +125,10 @@ int ct_group_split(struct ct_group *parent, int colour, int key, struct ct_group
     choices = calloc((size_t)parent->size, sizeof *choices);
     if (choices == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", parent->size);
-    code = ct_all_gather(parent, ct_from_to(&mine, choices, 2, CT_I32), NULL);
+    code = learn_choices(parent, &mine, choices, err);
     parent->splits++;
     if (code != 0) {
-        code = ct_error_set(err, code, "group %s cannot be split: %s", parent->key,
-                            ct_group_failure(parent)->text);
+        ct_error_prefix(err, "group %s cannot be split", parent->key);
     } else if (colour == CT_NO_COLOUR) {
         *ret_group = NULL;
     } else {

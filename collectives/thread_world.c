@@ -2,6 +2,7 @@
  */
 #include "thread_world.h"
 
+#include "backend/nccl_lane.h"
 #include "backend/ucx_worker.h"
 #include "base/assert.h"
 #include "base/clock.h"
@@ -250,6 +251,7 @@ void ct_thread_world_free(struct ct_thread_world *world)
     for (int rank = 0; rank < WORLD_MAX; rank++) {
         ct_job_state_free(world->jobs[rank].state);
         ct_ucx_close(world->jobs[rank].ucx);
+        ct_nccl_close(world->jobs[rank].nccl);
         ct_job_names_free(world->jobs[rank].names);
         ct_memory_deinit(&world->jobs[rank].memory);
     }

@@ -11,7 +11,8 @@ enum { VERSION = 1, WORDS = 4, LINE_BYTES = 256 };
 
 /* ---- sizes by name ---------------------------------------------------------------------------*/
 
-static const char LOCAL[] = "shm thread", MESH[] = "tcp ucx mpi", HIER[] = "hier";
+static const char LOCAL[] = "shm thread", MESH[] = "tcp ucx mpi", HIER[] = "hier",
+                  STAGED[] = "staged nccl";
 
 static const struct {
     const char *backends;

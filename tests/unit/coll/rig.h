@@ -15,6 +15,8 @@
 
 struct rig {
     const char *backend; /* NULL: auto */
+    bool device;         /* on devices of tests/lib/fakenccl, one a rank */
+    bool one_device;     /* one for all */
     int world;
     int nodes;           /* as if on so many; 0: one */
     uint64_t timeout_ms; /* of the group's calls; 0: half a minute */
@@ -26,6 +28,9 @@ struct rig {
 
 /* Sizes so small that a few hundred elements take every path. */
 extern const struct ct_tuning tiny;
+
+/* A device without a GPU, whose memory is the host's; CTRUN_NCCL names its library from here on. */
+const struct ct_accel *rig_accel(int index);
 
 /* Make the world and the group, run `body`, take all down. The first non-zero return by rank; a
  * group that does not form is a line of this file. */

@@ -1,0 +1,232 @@
+/* See nccl_lane.h, "the end".
+ *
+ * In order: finalize, poll until the communicator is at rest, destroy. Otherwise: raise the flags
+ * of all (revoke, where NCCL has it) and wait until that is through, then abort all in one group.
+ * NCCL's abort waits for the device, and hangs have been seen in many versions: hence the thread.
+ */
+#include "backend/nccl_lane.h"
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/str.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+enum { ABORT_MS = 10000, FINISH_MS = 2000, REVOKE_MS = 1000, LOOK_NS = 200000, COMMS_MAX = 256 };
+
+/* What the thread works on. Shared with who waits for it; the last of the two frees it. */
+struct ending {
+    struct ct_nccl *nccl;
+    const struct ct_accel *device;
+    struct ct_nccl_comm *comms[COMMS_MAX];
+    int count;
+    bool healthy;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool over, left; /* the thread is through; nobody waits any more */
+};
+
+static void pause_a_while(void)
+{
+    (void)nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+}
+
+/* Poll until nothing is in progress. True: it is at rest, well. */
+static bool comes_to_rest(const struct ct_nccl_library *lib, struct ct_nccl_comm *comm,
+                          uint64_t patience_ms)
+{
+    uint64_t deadline = ct_clock_mono_ns(&ct_clock_system) + patience_ms * 1000000u;
+    int state = CT_NCCL_IN_PROGRESS;
+
+    for (;;) {
+        if (lib->ncclCommGetAsyncError(comm, &state) != CT_NCCL_SUCCESS)
+            return false;
+        if (state != CT_NCCL_IN_PROGRESS)
+            return state == CT_NCCL_SUCCESS;
+        if (ct_clock_mono_ns(&ct_clock_system) >= deadline)
+            return false;
+        pause_a_while();
+    }
+}
+
+/* Those that come to rest are destroyed; the others stay in the list. */
+static void finish(struct ending *ending)
+{
+    const struct ct_nccl_library *lib = &ending->nccl->lib;
+    bool asked[COMMS_MAX];
+    int left = 0;
+
+    for (int i = 0; i < ending->count; i++) {
+        int result = lib->ncclCommFinalize(ending->comms[i]);
+
+        asked[i] = result == CT_NCCL_SUCCESS || result == CT_NCCL_IN_PROGRESS;
+    }
+    for (int i = 0; i < ending->count; i++)
+        if (asked[i] && comes_to_rest(lib, ending->comms[i], FINISH_MS))
+            (void)lib->ncclCommDestroy(ending->comms[i]);
+        else
+            ending->comms[left++] = ending->comms[i];
+    ending->count = left;
+}
+
+static void abort_all(struct ending *ending)
+{
+    const struct ct_nccl_library *lib = &ending->nccl->lib;
+
+    if (ending->count == 0)
+        return;
+    for (int i = 0; i < ending->count && lib->ncclCommRevoke != NULL; i++)
+        (void)comes_to_rest(lib, ending->comms[i], REVOKE_MS);
+    (void)lib->ncclGroupStart();
+    for (int i = 0; i < ending->count; i++)
+        (void)lib->ncclCommAbort(ending->comms[i]);
+    (void)lib->ncclGroupEnd();
+}
+
+static void ending_free(struct ending *ending)
+{
+    (void)pthread_cond_destroy(&ending->changed);
+    (void)pthread_mutex_destroy(&ending->lock);
+    free(ending);
+}
+
+static void *ending_main(void *argument)
+{
+    struct ending *ending = argument;
+
+    (void)ending->device->enter(ending->device->context);
+    if (ending->healthy)
+        finish(ending);
+    abort_all(ending);
+    (void)pthread_mutex_lock(&ending->lock);
+    bool left = ending->left;
+    ending->over = true;
+    (void)pthread_cond_signal(&ending->changed);
+    (void)pthread_mutex_unlock(&ending->lock);
+    if (left)
+        ending_free(ending);
+    return NULL;
+}
+
+/* ---- who waits -------------------------------------------------------------------------------*/
+
+static uint64_t patience_ms(void)
+{
+    const char *text = getenv("CTRUN_NCCL_ABORT_MS");
+    uint64_t ms;
+
+    return text != NULL && ct_parse_u64(text, &ms) == 0 && ms > 0 ? ms : ABORT_MS;
+}
+
+/* False when the thread is not through in time. It keeps `ending` then. */
+static bool wait_for(struct ending *ending, uint64_t timeout_ms)
+{
+    struct timespec until;
+    int waited = 0;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += (time_t)(timeout_ms / 1000);
+    until.tv_nsec += (long)(timeout_ms % 1000 * 1000000);
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    (void)pthread_mutex_lock(&ending->lock);
+    while (!ending->over && waited == 0)
+        waited = pthread_cond_timedwait(&ending->changed, &ending->lock, &until);
+    bool over = ending->over;
+    ending->left = true;
+    (void)pthread_mutex_unlock(&ending->lock);
+    return over;
+}
+
+static struct ending *ending_new(const struct ct_nccl_end *how)
+{
+    struct ending *ending = calloc(1, sizeof *ending);
+    pthread_condattr_t clock;
+
+    CT_ASSERT(ending != NULL); /* a few bytes, at an end that cannot be put off */
+    ending->nccl = how->nccl;
+    ending->device = how->lanes[0].device;
+    ending->healthy = how->healthy;
+    (void)pthread_condattr_init(&clock);
+    (void)pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&ending->changed, &clock);
+    (void)pthread_condattr_destroy(&clock);
+    (void)pthread_mutex_init(&ending->lock, NULL);
+    return ending;
+}
+
+static bool is_own(const struct ct_nccl_end *how, const struct ct_nccl_lane *lane)
+{
+    return lane >= how->lanes && lane < how->lanes + how->count;
+}
+
+/* Take the communicators that are to go out of their lanes, and the group's lanes off the list. */
+static void collect(const struct ct_nccl_end *how, struct ending *ending)
+{
+    struct ct_nccl *nccl = how->nccl;
+
+    for (struct ct_nccl_lane **at = &nccl->lanes; *at != NULL;) {
+        struct ct_nccl_lane *lane = *at;
+        bool own = is_own(how, lane);
+
+        if ((own || how->all) && lane->comm != NULL && ending->count < COMMS_MAX) {
+            if (!how->healthy)
+                ct_nccl_lane_revoke(nccl, lane);
+            ending->comms[ending->count++] = lane->comm;
+            lane->comm = NULL;
+            lane->aborted = true;
+        }
+        if (own)
+            *at = lane->next;
+        else
+            at = &lane->next;
+    }
+}
+
+static void free_lane(struct ct_nccl_lane *lane)
+{
+    const struct ct_accel *device = lane->device;
+
+    for (int i = 0; i < CT_NCCL_RING; i++)
+        if (lane->events[i] != NULL)
+            device->event_free(device->context, lane->events[i]);
+    if (lane->before != NULL)
+        device->event_free(device->context, lane->before);
+    if (lane->stream != NULL)
+        device->stream_free(device->context, lane->stream);
+}
+
+bool ct_nccl_lanes_end(struct ct_job *job, const struct ct_nccl_end *how)
+{
+    struct ending *ending = ending_new(how);
+    uint64_t timeout_ms = patience_ms();
+    struct ct_error err = {0};
+    pthread_t thread;
+
+    (void)pthread_mutex_lock(&how->nccl->lock);
+    collect(how, ending);
+    bool over = ending->count == 0;
+    if (!over && pthread_create(&thread, NULL, ending_main, ending) == 0) {
+        (void)pthread_detach(thread);
+        over = wait_for(ending, timeout_ms);
+    } else if (!over) {
+        (void)ending_main(ending);
+        over = true;
+    }
+    ct_nccl_unlock(how->nccl);
+    if (!over) {
+        ct_error_set(&err, CT_EHUNG,
+                     "NCCL does not give its communicators back within %llu ms: this process can "
+                     "neither go on nor exit, and is ended",
+                     (unsigned long long)timeout_ms);
+        ct_job_give_up(job, &err);
+        return false; /* `ending` is the thread's */
+    }
+    for (int i = 0; i < how->count; i++)
+        free_lane(&how->lanes[i]);
+    ending_free(ending);
+    return true;
+}

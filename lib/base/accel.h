@@ -1,0 +1,44 @@
+/* What collectives need of a device with a memory of its own: streams, events and copies behind one
+ * table of functions, so that nothing but the device's plug-in knows its driver.
+ *
+ *     stream   work in order: copies, and what a communication library is given
+ *     event    record(event, stream): over when all that the stream was given before is
+ *
+ * Functions return 0, or a negative code. None waits for the device, any thread may call them, and
+ * each thread that gives streams work calls `enter` first. The table outlives what is made of it.
+ */
+#ifndef CT_BASE_ACCEL_H
+#define CT_BASE_ACCEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct ct_accel {
+    const char *name;   /* for sentences: "cuda:0 (NVIDIA H200)" */
+    uint8_t unique[16]; /* the card's own, the same in all processes: who shares one has the same */
+    void *context;      /* of the functions */
+
+    /* The device is the calling thread's from here on. */
+    int (*enter)(void *context);
+
+    int (*stream_new)(void *context, void **ret_stream);
+    void (*stream_free)(void *context, void *stream); /* what it still has is done first */
+    int (*event_new)(void *context, void **ret_event);
+    void (*event_free)(void *context, void *event);
+
+    int (*record)(void *context, void *event, void *stream);
+    /* What `stream` is given from here on begins when `event`, as recorded last, is over. */
+    int (*wait)(void *context, void *stream, void *event);
+    /* 1: over, or never recorded; 0: not yet; negative: the device failed. */
+    int (*query)(void *context, void *event);
+
+    /* Either end may lie in the device's memory or in the host's; goes on as the stream does. */
+    int (*copy)(void *context, void *to, const void *from, size_t bytes, void *stream);
+
+    /* Copies to and from this memory of the host need no stopover. Only a hint: what it returns may
+     * be passed over. */
+    int (*pin)(void *context, void *memory, size_t bytes);
+    void (*unpin)(void *context, void *memory);
+};
+
+#endif

@@ -1,0 +1,74 @@
+/* A device and an NCCL that need no GPU: one shared library, loaded by tests in libnccl's place.
+ *
+ *   stream.c   streams and events over the host's memory: a thread a stream works off what it is
+ *              given, in order and later; and the struct ct_accel of it, fakenccl_accel(i)
+ *   world.c    ranks that meet, as threads or as processes: a shared file a communicator
+ *   nccl.c     NCCL's functions: communicators that do not block, groups, revoke, abort
+ *
+ * Faults, by environment variables that are read at each use:
+ *
+ *   FAKENCCL_FAULT=hang_init      communicators never come out of InProgress
+ *                  fail_init      they fail
+ *                  hang_abort     ncclCommAbort does not return for FAKENCCL_HANG_MS (2000)
+ *                  async_error    a collective fails with ncclRemoteError after it was enqueued
+ *                  slow_enqueue   each call is InProgress for some looks
+ *                  no_window      windows are refused as NCCL does it: success, and no handle
+ *   FAKENCCL_RANK=1               only at this rank of the communicator
+ *   FAKENCCL_VERSION=22805        what ncclGetVersion says
+ *   FAKENCCL_WITHOUT_REVOKE=1     as in old versions, ncclCommRevoke fails (InvalidUsage) */
+#ifndef FAKENCCL_FAKE_H
+#define FAKENCCL_FAKE_H
+
+#include "backend/nccl_types.h"
+#include "base/accel.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* ---- stream.c ---- */
+
+/* Run on the stream's thread, after all that it was given before; `argument` is the work's to free.
+ */
+void fake_stream_push(void *stream, void (*work)(void *argument), void *argument);
+
+/* ---- world.c ---- */
+
+enum { FAKE_RANKS_MAX = 64, FAKE_SLOT_BYTES = 64 << 10 };
+
+struct fake_world;
+
+/* What a device takes its time with. */
+void fake_doze(long ns);
+
+/* Map the file that belongs to the id; its first user makes it. NULL on failure. */
+struct fake_world *fake_world_join(const struct ct_nccl_id *id, int rank, int size);
+void fake_world_leave(struct fake_world *world);
+
+/* Have all ranks joined; have all said that they finish? */
+bool fake_world_is_full(const struct fake_world *world);
+void fake_world_say_finished(struct fake_world *world);
+bool fake_world_is_finished(const struct fake_world *world);
+
+/* What a collective does with a piece: all have put in, this rank takes out. Returns false when
+ * `stop` was set meanwhile. */
+struct fake_piece {
+    const void *own; /* NULL: nothing is put in */
+    size_t bytes;
+    void (*take)(void *context, char *const *slots, int size);
+    void *context;
+};
+bool fake_world_meet(struct fake_world *world, const struct fake_piece *piece,
+                     const atomic_bool *stop);
+
+/* Messages; one call makes what can be made now. True: all `bytes` have gone. */
+struct fake_message {
+    int peer;
+    bool out;
+    char *data;
+    size_t bytes, at;
+};
+bool fake_world_carry(struct fake_world *world, struct fake_message *message);
+
+#endif
