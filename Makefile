@@ -221,7 +221,7 @@ $(foreach p,$(PROGRAMS),$(eval $(call program_rule,$p)))
 HOSTCUDA := tests/lib/hostcuda
 HOST_CXX = $(filter ccache,$(CC)) $(if $(findstring clang,$(CC)),clang++,g++)
 HOST_CXXFLAGS = -std=c++17 -pthread -fPIE -ffp-contract=off -fno-strict-aliasing -fno-exceptions -fno-rtti \
-                -fno-threadsafe-statics -Wall -Wextra -Wno-unknown-pragmas -Wno-unused-function \
+                -fno-threadsafe-statics -Wall -Wextra -Wno-unknown-pragmas -Wno-pass-failed -Wno-unused-function \
                 $(if $(filter 1,$(DEV)),-Werror) $(OPT_$(MODE)) $(if $(findstring clang,$(CC)),,$(SHARED_$(MODE))) $(CFLAGS)
 SHARED_asan := -fsanitize-sections=hostcuda_shared
 $(BUILD)/hostcuda/%.o: %.cu $(STAMP)

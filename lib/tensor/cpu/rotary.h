@@ -41,15 +41,22 @@ CT_ANYWHERE void sine_cosine(double angle, double *ret_sine, double *ret_cosine)
         *ret_cosine = -*ret_cosine;
 }
 
-/* Cosine and sine of place * base^(-2i / (2 * half)) for i = 0 .. half - 1. */
-CT_ANYWHERE void rotary_angles(double base, int64_t place, int64_t half, double *ret_cosine,
-                               double *ret_sine)
+/* Cosine and sine of place * base^(-2i / (2 * half)), given log base. */
+CT_ANYWHERE void rotary_angle(double log_base, int64_t place, int64_t i, int64_t half,
+                              double *ret_cosine, double *ret_sine)
+{
+    sine_cosine((double)place * exp_minus((double)i / (double)half * log_base), ret_sine,
+                ret_cosine);
+}
+
+/* Those of all i = 0 .. half - 1. */
+static inline void rotary_angles(double base, int64_t place, int64_t half, double *ret_cosine,
+                                 double *ret_sine)
 {
     double log_base = log_of(base);
 
     for (int64_t i = 0; i < half; i++)
-        sine_cosine((double)place * exp_minus((double)i / (double)half * log_base), &ret_sine[i],
-                    &ret_cosine[i]);
+        rotary_angle(log_base, place, i, half, &ret_cosine[i], &ret_sine[i]);
 }
 
 #endif

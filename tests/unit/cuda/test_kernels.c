@@ -41,6 +41,12 @@ static const struct bound bounds[CT_OP_COUNT] = {
     [CT_OP_CROSS_ENTROPY_BW] = {0, 0x1p-8, 0x1p-11},
     [CT_OP_BATCH_SUMS] = {1e-14, 0, 0},
     [CT_OP_BATCH_GRADS] = {1e-14, 0, 0},
+    [CT_OP_ATTENTION] = {2e-6, 0x1p-8, 0x1p-11},
+    [CT_OP_ATTENTION_BW] = {2e-6, 0x1p-8, 0x1p-11},
+    [CT_OP_ATTENTION_CACHED] = {2e-6, 0, 0},
+    [CT_OP_CONV2D] = {1e-5, 0, 0},
+    [CT_OP_CONV2D_DX] = {1e-5, 0, 0},
+    [CT_OP_CONV2D_DW] = {1e-5, 0, 0},
 };
 
 static const struct kit_sizes sizes[] = {

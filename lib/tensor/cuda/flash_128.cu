@@ -1,0 +1,8 @@
+/* Attention on tensor cores with heads of 128: half as many queries pass at a time, for the sake of
+ * registers. */
+#define HEAD 128
+#define ROW_TILES 1
+#define KEYS 64
+#define PASSING 32
+#define AT_ONCE 16
+#include "tensor/cuda/flash_body.cuh"

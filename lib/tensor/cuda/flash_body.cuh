@@ -1,0 +1,546 @@
+/* Causal attention with heads of HEAD elements on tensor cores.
+ *
+ * forward: a block has QUERIES queries of one head, a warp ROW_TILES times 16 of them; keys and
+ * values pass by in tiles of KEYS, the next tile on its way while this one is used:
+ *
+ *     s = q k^T;  m' = max(m, s);  p = e^(s - m')
+ *     l = l e^(m - m') + sum p;    y = y e^(m - m') + p v       at the end y / l, lse = m + log l
+ *
+ * backward, keys: a block has 64 keys, a warp 16; queries and dy pass by from the diagonal on. All
+ * is transposed, so that p and ds are operands from registers:
+ *
+ *     p^T = e^(k q^T - lse);  dv += p^T dy;  ds^T = p^T (v dy^T - delta);  dk += ds^T q
+ *
+ * backward, queries: a block has 64 queries, a warp 16; keys and values pass by up to the diagonal:
+ *
+ *     p = e^(q k^T - lse);  ds = p (dy v^T - delta);  dq += ds k
+ *
+ * Sums are floats; p and ds are rounded to T before they are multiplied. e^x is 2^(x log2 e). Rows
+ * behind the end of the sequence are zero in every tile: they add nothing, and are not stored.
+ *
+ * The file that includes this defines HEAD, and the size of the tiles: ROW_TILES, KEYS, PASSING
+ * (queries, or keys, of a tile that passes in the backward), AT_ONCE (of these, queries that a warp
+ * computes with at a time). */
+#include "tensor/cuda/attention.h"
+#include "tensor/cuda/number.cuh"
+
+#define WARPS 4
+#define THREADS (32 * WARPS)
+
+#include "tensor/cuda/tile.cuh"
+
+#define QUERIES (WARPS * ROW_TILES * 16)
+#define OWN (WARPS * 16)   /* keys, or queries, of a block of the backward */
+#define COLUMNS (HEAD / 8) /* tiles of C, and ... */
+#define DEPTH (HEAD / 16)  /* ... products deep, of a head */
+#define PASSING_BYTES (PASSING * ROW_BYTES)
+#define LOG2_E 1.4426950408889634f
+
+/* Where a head of a sequence lies: its rows, and what lies between them. */
+template <class T> struct ct_head {
+    const T *q, *k, *v;
+    int64_t step, row; /* elements between rows of qkv; first row */
+    int sequence, heads, number, width;
+};
+
+template <class T>
+static __device__ __forceinline__ ct_head<T> head_of(const struct ct_cuda_heads &a, int64_t unit)
+{
+    ct_head<T> h;
+
+    h.heads = a.heads;
+    h.sequence = a.sequence;
+    h.number = (int)(unit % a.heads);
+    h.width = a.heads * HEAD;
+    h.step = 3 * (int64_t)h.width;
+    h.row = unit / a.heads * a.sequence;
+    h.q = (const T *)a.qkv + h.row * h.step + h.number * HEAD;
+    h.k = h.q + h.width;
+    h.v = h.k + h.width;
+    return h;
+}
+
+static __device__ __forceinline__ int lesser(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* c[i] of a tile of C: its row among 16, its column among 8. */
+static __device__ __forceinline__ int row_of(int i)
+{
+    return (((int)threadIdx.x & 31) >> 2) + 8 * (i >> 1);
+}
+
+static __device__ __forceinline__ int column_of(int i)
+{
+    return 2 * ((int)threadIdx.x & 3) + (i & 1);
+}
+
+/* The largest, and the sum, of what the four lanes that share a row of C have. */
+static __device__ __forceinline__ float row_max(float x)
+{
+    x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+    return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+
+static __device__ __forceinline__ float row_sum(float x)
+{
+    x += __shfl_xor_sync(0xffffffffu, x, 1);
+    return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+
+static __device__ __forceinline__ void clear(float (*c)[4], int tiles)
+{
+#pragma unroll
+    for (int n = 0; n < tiles; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            c[n][i] = 0;
+}
+
+/* c [16 many, 8 tiles] = rows `row` and up of tile x times rows 0 .. 8 tiles - 1 of tile y,
+ * transposed. C of rows m and columns n is c[m * tiles + n]; each B serves all rows. */
+template <class T>
+static __device__ __forceinline__ void rows_by_rows(T type, float (*c)[4], const int many,
+                                                    const int tiles, unsigned char *x, int row,
+                                                    unsigned char *y)
+{
+    clear(c, many * tiles);
+#pragma unroll
+    for (int k = 0; k < DEPTH; k++) {
+        uint32_t a[ROW_TILES][4];
+
+#pragma unroll
+        for (int m = 0; m < many; m++)
+            as_a(a[m], x, row + 16 * m, k);
+#pragma unroll
+        for (int n = 0; n < tiles; n += 2) {
+            uint32_t b[4];
+
+            rows_as_b(b, y, 8 * n, k);
+#pragma unroll
+            for (int m = 0; m < many; m++) {
+                mma(type, c[m * tiles + n], a[m], b);
+                mma(type, c[m * tiles + n + 1], a[m], b + 2);
+            }
+        }
+    }
+}
+
+/* c [16 many, HEAD] += p [16 many, 8 tiles], rounded, times rows 0 .. 8 tiles - 1 of tile y. */
+template <class T>
+static __device__ __forceinline__ void add_product(T type, float (*c)[4], const float (*p)[4],
+                                                   const int many, const int tiles,
+                                                   unsigned char *y)
+{
+#pragma unroll
+    for (int k = 0; k < tiles / 2; k++) {
+        uint32_t a[ROW_TILES][4];
+
+#pragma unroll
+        for (int m = 0; m < many; m++)
+            as_a_again(type, a[m], p[m * tiles + 2 * k], p[m * tiles + 2 * k + 1]);
+#pragma unroll
+        for (int n = 0; n < DEPTH; n++) {
+            uint32_t b[4];
+
+            columns_as_b(b, y, 16 * k, n);
+#pragma unroll
+            for (int m = 0; m < many; m++) {
+                mma(type, c[m * COLUMNS + 2 * n], a[m], b);
+                mma(type, c[m * COLUMNS + 2 * n + 1], a[m], b + 2);
+            }
+        }
+    }
+}
+
+/* Rows `row` and up of a head, HEAD columns at `to`, from c [16, HEAD] times a factor a row. */
+template <class T>
+static __device__ __forceinline__ void store(T *to, int64_t step, int row, int rows,
+                                             const float (*c)[4], const float factor[2])
+{
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        int at = row + row_of(2 * half);
+
+        if (at >= rows)
+            continue;
+#pragma unroll
+        for (int n = 0; n < COLUMNS; n++) {
+            float low = c[n][2 * half] * factor[half], high = c[n][2 * half + 1] * factor[half];
+
+            *(uint32_t *)(to + at * step + 8 * n + column_of(0)) = pair(T(), low, high);
+        }
+    }
+}
+
+/* Begin to copy `rows` keys from place `key` on, and their values behind them. */
+template <class T>
+static __device__ __forceinline__ void fetch_keys(unsigned char *to, const ct_head<T> &h, int key,
+                                                  int rows)
+{
+    fetch(to, h.k + key * h.step, h.step, rows, h.sequence - key);
+    fetch(to + rows * ROW_BYTES, h.v + key * h.step, h.step, rows, h.sequence - key);
+}
+
+/* ---- forward -------------------------------------------------------------------------------- */
+
+struct ct_flash_rows {
+    float y[ROW_TILES * COLUMNS][4];
+    float max[ROW_TILES][2], sum[ROW_TILES][2]; /* of rows g and g + 8; the sum of this lane's */
+};
+
+/* Scores s of rows m become exponentials; what is older shrinks. `scale` turns a score into an
+ * exponent of 2. */
+static __device__ __forceinline__ void absorb(struct ct_flash_rows *r, const int m, float (*s)[4],
+                                              float scale)
+{
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float best = r->max[m][half], old = best, total = 0;
+
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+            best = fmaxf(best, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+        best = row_max(best);
+        float shrink = exp2f((old - best) * scale), less = best * scale;
+
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (int i = 2 * half; i < 2 * half + 2; i++) {
+                s[n][i] = exp2f(fmaf(s[n][i], scale, -less));
+                total += s[n][i];
+            }
+        r->max[m][half] = best;
+        r->sum[m][half] = fmaf(r->sum[m][half], shrink, total);
+#pragma unroll
+        for (int n = 0; n < COLUMNS; n++) {
+            r->y[m * COLUMNS + n][2 * half] *= shrink;
+            r->y[m * COLUMNS + n][2 * half + 1] *= shrink;
+        }
+    }
+}
+
+/* Scores of keys that a query does not see, behind its place: minus infinity. */
+static __device__ __forceinline__ void hide(float (*s)[4], int query, int key)
+{
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (key + 8 * n + column_of(i) > query + row_of(i))
+                s[n][i] = -INFINITY;
+}
+
+/* One tile of keys k, from place `key` on, and of values v behind it, for the warp's queries: rows
+ * `row` and up of tile q, from place `query` on. */
+template <class T>
+static __device__ __forceinline__ void attend(struct ct_flash_rows *r, unsigned char *q, int row,
+                                              unsigned char *k, int query, int key, float scale)
+{
+    float s[ROW_TILES * KEYS / 8][4];
+
+    rows_by_rows(T(), s, ROW_TILES, KEYS / 8, q, row, k);
+#pragma unroll
+    for (int m = 0; m < ROW_TILES; m++) {
+        if (key + KEYS - 1 > query + 16 * m)
+            hide(s + m * KEYS / 8, query + 16 * m, key);
+        absorb(r, m, s + m * KEYS / 8, scale);
+    }
+    add_product(T(), r->y, s, ROW_TILES, KEYS / 8, k + KEYS * ROW_BYTES);
+}
+
+template <class T>
+static __device__ __forceinline__ void finish(struct ct_flash_rows *r, const ct_head<T> &h,
+                                              const struct ct_cuda_heads &a, int query, float scale)
+{
+    T *y = (T *)a.y + h.row * h.width + h.number * HEAD;
+
+#pragma unroll
+    for (int m = 0; m < ROW_TILES; m++) {
+        float factor[2];
+
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            int place = query + 16 * m + row_of(2 * half);
+            float sum = row_sum(r->sum[m][half]);
+
+            factor[half] = 1 / sum;
+            if (place < h.sequence && (threadIdx.x & 3) == 0)
+                a.lse[(h.row + place) * h.heads + h.number] = r->max[m][half] * scale + logf(sum);
+        }
+        store(y, h.width, query + 16 * m, h.sequence, r->y + m * COLUMNS, factor);
+    }
+}
+
+/* blockIdx.x counts tiles of queries, the last (and longest) first, of one head after the other. */
+template <class T> static __global__ void __launch_bounds__(THREADS) flash(struct ct_cuda_heads a)
+{
+    CT_SHARED_BYTES(memory);
+    const int tile = KEYS * ROW_BYTES;
+    unsigned char *q = memory, *keys = q + QUERIES * ROW_BYTES;
+    int tiles = (a.sequence + QUERIES - 1) / QUERIES;
+    ct_head<T> h = head_of<T>(a, blockIdx.x / tiles);
+    int first = (tiles - 1 - (int)(blockIdx.x % tiles)) * QUERIES;
+    int end = lesser(first + QUERIES, h.sequence), row = (int)threadIdx.x / 32 * 16 * ROW_TILES;
+    float scale = 1 / sqrtf((float)HEAD);
+    struct ct_flash_rows r;
+
+#pragma unroll
+    for (int m = 0; m < ROW_TILES; m++) {
+        clear(r.y + m * COLUMNS, COLUMNS);
+        r.max[m][0] = r.max[m][1] = -INFINITY;
+        r.sum[m][0] = r.sum[m][1] = 0;
+    }
+    fetch(q, h.q + first * h.step, h.step, QUERIES, h.sequence - first);
+    fetch_keys(keys, h, 0, KEYS);
+    copies_end_group();
+    for (int key = 0, stage = 0; key < end; key += KEYS, stage ^= 1) {
+        unsigned char *k = keys + stage * 2 * tile;
+
+        if (key + KEYS < end)
+            fetch_keys(keys + (stage ^ 1) * 2 * tile, h, key + KEYS, KEYS);
+        copies_end_group();
+        copies_wait_but_newest();
+        __syncthreads();
+        if (key < first + row + 16 * ROW_TILES)
+            attend<T>(&r, q, row, k, first + row, key, scale * LOG2_E);
+        __syncthreads();
+    }
+    finish(&r, h, a, first + row, scale);
+}
+
+/* ---- backward ------------------------------------------------------------------------------- */
+
+/* p from scores and ds from dy v^T, for one element: `less` is lse as an exponent of 2. */
+static __device__ __forceinline__ void slope(float *s, float *ds, bool seen, float scale,
+                                             float less, float delta)
+{
+    float p = seen ? exp2f(fmaf(*s, scale, -less)) : 0;
+
+    *s = p;
+    *ds = seen ? p * (*ds - delta) : 0;
+}
+
+/* Queries and dy of a tile that passes, with their lse and delta. */
+struct ct_flash_passing {
+    unsigned char *q, *dy;
+    float *lse, *delta;
+};
+
+static __device__ __forceinline__ struct ct_flash_passing passing_at(unsigned char *memory,
+                                                                     int stage)
+{
+    unsigned char *at = memory + stage * (2 * PASSING_BYTES + 2 * PASSING * (int)sizeof(float));
+    float *numbers = (float *)(at + 2 * PASSING_BYTES);
+
+    return {at, at + PASSING_BYTES, numbers, numbers + PASSING};
+}
+
+template <class T>
+static __device__ __forceinline__ void fetch_queries(const struct ct_flash_passing &to,
+                                                     const ct_head<T> &h,
+                                                     const struct ct_cuda_heads &a, int query)
+{
+    const T *dy = (const T *)a.dy + h.row * h.width + h.number * HEAD;
+    int64_t at = (h.row + query) * h.heads + h.number;
+
+    fetch(to.q, h.q + query * h.step, h.step, PASSING, h.sequence - query);
+    fetch(to.dy, dy + (int64_t)query * h.width, h.width, PASSING, h.sequence - query);
+    for (int i = (int)threadIdx.x; i < PASSING; i += THREADS) {
+        bool is = query + i < h.sequence;
+        int64_t from = is ? at + (int64_t)i * h.heads : 0;
+
+        copy_4(&to.lse[i], a.lse + from, is);
+        copy_4(&to.delta[i], a.delta + from, is);
+    }
+}
+
+/* dk and dv of the warp's 16 keys, from place `key` on, of the queries of one tile. */
+template <class T>
+static __device__ __forceinline__ void
+keys_step(float (*dk)[4], float (*dv)[4], unsigned char *k, unsigned char *v, int row,
+          const struct ct_flash_passing &t, int query, int key)
+{
+    float scale = LOG2_E / sqrtf((float)HEAD);
+
+    for (int from = 0; from < PASSING; from += AT_ONCE) {
+        unsigned char *q = t.q + from * ROW_BYTES, *dy = t.dy + from * ROW_BYTES;
+        float s[AT_ONCE / 8][4], ds[AT_ONCE / 8][4];
+
+        rows_by_rows(T(), s, 1, AT_ONCE / 8, k, row, q);
+        rows_by_rows(T(), ds, 1, AT_ONCE / 8, v, row, dy);
+#pragma unroll
+        for (int n = 0; n < AT_ONCE / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                int column = from + 8 * n + column_of(i);
+
+                slope(&s[n][i], &ds[n][i], key + row_of(i) <= query + column, scale,
+                      t.lse[column] * LOG2_E, t.delta[column]);
+            }
+        add_product(T(), dv, s, 1, AT_ONCE / 8, dy);
+        add_product(T(), dk, ds, 1, AT_ONCE / 8, q);
+    }
+}
+
+/* blockIdx.x counts tiles of keys, the first (and longest) first, of one head after the other. */
+template <class T>
+static __global__ void __launch_bounds__(THREADS) flash_keys(struct ct_cuda_heads a)
+{
+    CT_SHARED_BYTES(memory);
+    unsigned char *k = memory, *v = k + OWN * ROW_BYTES, *queries = v + OWN * ROW_BYTES;
+    int tiles = (a.sequence + OWN - 1) / OWN;
+    ct_head<T> h = head_of<T>(a, blockIdx.x / tiles);
+    int first = (int)(blockIdx.x % tiles) * OWN, row = (int)threadIdx.x / 32 * 16;
+    float dk[COLUMNS][4], dv[COLUMNS][4];
+    float scale = 1 / sqrtf((float)HEAD);
+
+    clear(dk, COLUMNS);
+    clear(dv, COLUMNS);
+    fetch(k, h.k + first * h.step, h.step, OWN, h.sequence - first);
+    fetch(v, h.v + first * h.step, h.step, OWN, h.sequence - first);
+    fetch_queries(passing_at(queries, 0), h, a, first);
+    copies_end_group();
+    for (int query = first, stage = 0; query < h.sequence; query += PASSING, stage ^= 1) {
+        if (query + PASSING < h.sequence)
+            fetch_queries(passing_at(queries, stage ^ 1), h, a, query + PASSING);
+        copies_end_group();
+        copies_wait_but_newest();
+        __syncthreads();
+        if (first + row <= query + PASSING - 1)
+            keys_step<T>(dk, dv, k, v, row, passing_at(queries, stage), query, first + row);
+        __syncthreads();
+    }
+    const float factor[2] = {scale, scale}, one[2] = {1, 1};
+    T *to = (T *)a.dqkv + h.row * h.step + h.width + h.number * HEAD;
+
+    store(to, h.step, first + row, h.sequence, dk, factor);
+    store(to + h.width, h.step, first + row, h.sequence, dv, one);
+}
+
+/* dq of the warp's 16 queries, from place `query` on, of one tile of keys. */
+template <class T>
+static __device__ __forceinline__ void
+queries_step(float (*dq)[4], unsigned char *q, unsigned char *dy, int row, unsigned char *k,
+             int query, int key, const float less[2], const float delta[2])
+{
+    float s[PASSING / 8][4], ds[PASSING / 8][4];
+    float scale = LOG2_E / sqrtf((float)HEAD);
+
+    rows_by_rows(T(), s, 1, PASSING / 8, q, row, k);
+    rows_by_rows(T(), ds, 1, PASSING / 8, dy, row, k + PASSING_BYTES);
+#pragma unroll
+    for (int n = 0; n < PASSING / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            slope(&s[n][i], &ds[n][i], key + 8 * n + column_of(i) <= query + row_of(i), scale,
+                  less[i >> 1], delta[i >> 1]);
+    add_product(T(), dq, ds, 1, PASSING / 8, k);
+}
+
+/* blockIdx.x counts tiles of queries, the last (and longest) first, of one head after the other. */
+template <class T>
+static __global__ void __launch_bounds__(THREADS) flash_queries(struct ct_cuda_heads a)
+{
+    CT_SHARED_BYTES(memory);
+    unsigned char *q = memory, *dy = q + OWN * ROW_BYTES, *keys = dy + OWN * ROW_BYTES;
+    int tiles = (a.sequence + OWN - 1) / OWN;
+    ct_head<T> h = head_of<T>(a, blockIdx.x / tiles);
+    int first = (tiles - 1 - (int)(blockIdx.x % tiles)) * OWN, row = (int)threadIdx.x / 32 * 16;
+    int end = lesser(first + OWN, h.sequence);
+    float dq[COLUMNS][4], less[2], delta[2];
+    float scale = 1 / sqrtf((float)HEAD);
+
+    clear(dq, COLUMNS);
+    for (int half = 0; half < 2; half++) {
+        int place = lesser(first + row + row_of(2 * half), h.sequence - 1);
+
+        less[half] = a.lse[(h.row + place) * h.heads + h.number] * LOG2_E;
+        delta[half] = a.delta[(h.row + place) * h.heads + h.number];
+    }
+    fetch(q, h.q + first * h.step, h.step, OWN, h.sequence - first);
+    fetch(dy, (const T *)a.dy + (h.row + first) * h.width + h.number * HEAD, h.width, OWN,
+          h.sequence - first);
+    fetch_keys(keys, h, 0, PASSING);
+    copies_end_group();
+    for (int key = 0, stage = 0; key < end; key += PASSING, stage ^= 1) {
+        unsigned char *k = keys + stage * 2 * PASSING_BYTES;
+
+        if (key + PASSING < end)
+            fetch_keys(keys + (stage ^ 1) * 2 * PASSING_BYTES, h, key + PASSING, PASSING);
+        copies_end_group();
+        copies_wait_but_newest();
+        __syncthreads();
+        if (key <= first + row + 15)
+            queries_step<T>(dq, q, dy, row, k, first + row, key, less, delta);
+        __syncthreads();
+    }
+    const float factor[2] = {scale, scale};
+
+    store((T *)a.dqkv + h.row * h.step + h.number * HEAD, h.step, first + row, h.sequence, dq,
+          factor);
+}
+
+/* ---- launching ------------------------------------------------------------------------------ */
+
+#define FLASH_SHARED ((QUERIES + 4 * KEYS) * ROW_BYTES)
+#define QUERIES_SHARED ((2 * OWN + 4 * PASSING) * ROW_BYTES)
+#define KEYS_SHARED (QUERIES_SHARED + 4 * PASSING * (int)sizeof(float))
+
+static unsigned blocks(const struct ct_cuda_heads *a, int tile)
+{
+    return (unsigned)((a->sequence + tile - 1) / tile * a->sequences * a->heads);
+}
+
+template <class T> static int prepare(void)
+{
+    const cudaFuncAttribute most = cudaFuncAttributeMaxDynamicSharedMemorySize;
+    int rc = cudaFuncSetAttribute(flash<T>, most, FLASH_SHARED);
+
+    if (rc == 0)
+        rc = cudaFuncSetAttribute(flash_keys<T>, most, KEYS_SHARED);
+    if (rc == 0)
+        rc = cudaFuncSetAttribute(flash_queries<T>, most, QUERIES_SHARED);
+    return rc;
+}
+
+template <class T> static void forward(const struct ct_cuda_heads *a, struct CUstream_st *stream)
+{
+    CT_LAUNCH(flash<T>, blocks(a, QUERIES), THREADS, FLASH_SHARED, stream, *a);
+}
+
+template <class T> static void backward(const struct ct_cuda_heads *a, struct CUstream_st *stream)
+{
+    CT_LAUNCH(flash_keys<T>, blocks(a, OWN), THREADS, KEYS_SHARED, stream, *a);
+    CT_LAUNCH(flash_queries<T>, blocks(a, OWN), THREADS, QUERIES_SHARED, stream, *a);
+}
+
+/* The functions of attention.h for this HEAD. */
+#define FLASH_NAME(before, after) FLASH_NAME_OF(before, HEAD, after)
+#define FLASH_NAME_OF(before, head, after) FLASH_JOIN(before, head, after)
+#define FLASH_JOIN(before, head, after) before##head##after
+
+extern "C" int FLASH_NAME(ct_cuda_flash_, _prepare)(enum ct_dtype dtype)
+{
+    return dtype == CT_BF16 ? prepare<__nv_bfloat16>() : prepare<__half>();
+}
+
+extern "C" void FLASH_NAME(ct_cuda_flash_, )(const struct ct_cuda_heads *heads, enum ct_dtype dtype,
+                                             struct CUstream_st *stream)
+{
+    if (dtype == CT_BF16)
+        forward<__nv_bfloat16>(heads, stream);
+    else
+        forward<__half>(heads, stream);
+}
+
+extern "C" void FLASH_NAME(ct_cuda_flash_, _bw)(const struct ct_cuda_heads *heads,
+                                                enum ct_dtype dtype, struct CUstream_st *stream)
+{
+    if (dtype == CT_BF16)
+        backward<__nv_bfloat16>(heads, stream);
+    else
+        backward<__half>(heads, stream);
+}

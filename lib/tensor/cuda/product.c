@@ -1,0 +1,72 @@
+/* See product.h. */
+#include "tensor/cuda/product.h"
+
+#include "base/assert.h"
+
+struct ct_product ct_product_of(enum ct_op_kind op, enum ct_dtype dtype,
+                                const struct ct_kernel_args *args)
+{
+    const struct ct_tensor *first = &args->in[0], *second = &args->in[1], *to = &args->out[0];
+    int64_t rows = ct_shape_rows(first->shape), in = ct_shape_columns(second->shape);
+    int64_t out = ct_shape_columns(op == CT_OP_LINEAR ? to->shape : first->shape);
+    struct ct_product p = {.c = to->data, .in = dtype, .out = to->dtype, .accumulate = false};
+
+    switch (op) {
+    case CT_OP_LINEAR:
+        p.a = second->data;
+        p.b = first->data;
+        p.bias = args->in[2].data;
+        p.a_turned = true;
+        p.m = out;
+        p.n = rows;
+        p.k = in;
+        break;
+    case CT_OP_LINEAR_DX:
+        p.a = second->data;
+        p.b = first->data;
+        p.m = in;
+        p.n = rows;
+        p.k = out;
+        break;
+    default:
+        CT_ASSERT(op == CT_OP_LINEAR_DW);
+        p.a = second->data;
+        p.b = first->data;
+        p.b_turned = true;
+        p.accumulate = args->attr.accumulate;
+        p.m = in;
+        p.n = out;
+        p.k = rows;
+    }
+    p.a_step = p.a_turned ? p.k : p.m;
+    p.b_step = p.b_turned ? p.n : p.k;
+    p.c_step = p.m;
+    return p;
+}
+
+/* The largest power of 2, up to 256, that divides an address; 0 for none. */
+static uint16_t alignment(const void *at)
+{
+    enum { MOST = 256 };
+    uintptr_t bits = (uintptr_t)at | MOST;
+
+    return (uint16_t)(at == NULL ? 0 : bits & (~bits + 1));
+}
+
+struct ct_product_key ct_product_key_of(const struct ct_product *product)
+{
+    return (struct ct_product_key){
+        .m = product->m,
+        .n = product->n,
+        .k = product->k,
+        .in = (int32_t)product->in,
+        .out = (int32_t)product->out,
+        .a_align = alignment(product->a),
+        .b_align = alignment(product->b),
+        .c_align = alignment(product->c),
+        .bias_align = alignment(product->bias),
+        .a_turned = product->a_turned,
+        .b_turned = product->b_turned,
+        .accumulate = product->accumulate,
+    };
+}

@@ -1,0 +1,71 @@
+/* Tiles in shared memory: rows of HEAD elements of 16 bits, as the tensor cores' operands.
+ *
+ *     A row is HEAD / 8 chunks of 16 bytes; chunk c of row r lies at place c ^ (r % 8) of its row.
+ *     Eight rows' chunks of one column then lie in all 32 banks, for a load of matrices, and so do
+ *     eight chunks of one row, for a copy.
+ *
+ * The file that includes this defines HEAD (64 or 128) and THREADS (of a block). */
+#include "tensor/cuda/mma.cuh"
+
+#define CHUNK 8 /* elements */
+#define CHUNKS (HEAD / CHUNK)
+#define ROW_BYTES (2 * HEAD)
+
+static __device__ __forceinline__ unsigned char *chunk_at(unsigned char *tile, int row, int chunk)
+{
+    return tile + row * ROW_BYTES + ((chunk ^ (row & 7)) << 4);
+}
+
+/* Begin to copy `rows` rows, `step` elements apart, into a tile; zeroes where a row is not below
+ * `there`. */
+template <class T>
+static __device__ __forceinline__ void fetch(unsigned char *tile, const T *from, int64_t step,
+                                             int rows, int there)
+{
+#pragma unroll
+    for (int i = (int)threadIdx.x; i < rows * CHUNKS; i += THREADS) {
+        int row = i / CHUNKS, chunk = i % CHUNKS;
+        bool is = row < there;
+
+        copy_16(chunk_at(tile, row, chunk), from + (is ? row * step : 0) + chunk * CHUNK, is);
+    }
+}
+
+/* A of rows row .. row + 15 and columns 16 k .. 16 k + 15 of a tile. */
+static __device__ __forceinline__ void as_a(uint32_t a[4], unsigned char *tile, int row, int k)
+{
+    int lane = (int)threadIdx.x & 31;
+
+    load_matrices(a, chunk_at(tile, row + (lane & 15), 2 * k + (lane >> 4)));
+}
+
+/* Two B whose columns are rows row .. row + 7 and row + 8 .. row + 15 of a tile, and whose rows are
+ * its columns 16 k .. 16 k + 15: b[0], b[1] and b[2], b[3]. */
+static __device__ __forceinline__ void rows_as_b(uint32_t b[4], unsigned char *tile, int row, int k)
+{
+    int lane = (int)threadIdx.x & 31;
+
+    load_matrices(b,
+                  chunk_at(tile, row + (lane & 7) + ((lane >> 4) << 3), 2 * k + ((lane >> 3) & 1)));
+}
+
+/* Two B whose rows are rows row .. row + 15 of a tile, and whose columns are its columns
+ * 16 n .. 16 n + 7 and 16 n + 8 .. 16 n + 15. */
+static __device__ __forceinline__ void columns_as_b(uint32_t b[4], unsigned char *tile, int row,
+                                                    int n)
+{
+    int lane = (int)threadIdx.x & 31;
+
+    load_matrices_turned(b, chunk_at(tile, row + (lane & 15), 2 * n + (lane >> 4)));
+}
+
+/* Two neighbouring C as an A. */
+template <class T>
+static __device__ __forceinline__ void as_a_again(T type, uint32_t a[4], const float left[4],
+                                                  const float right[4])
+{
+    a[0] = pair(type, left[0], left[1]);
+    a[1] = pair(type, left[2], left[3]);
+    a[2] = pair(type, right[0], right[1]);
+    a[3] = pair(type, right[2], right[3]);
+}
