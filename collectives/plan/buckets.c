@@ -3,8 +3,8 @@
  * Walking the parameters from the last to the first, as backward does, a bucket takes tensors while
  * it stays within its cap; a tensor larger than the cap is a bucket of its own. The first cap is
  * small, so that communication starts early. Where parameters are sharded a bucket is a unit, a
- * layer or block, whatever its size. Since gradients lie in the same order, a bucket is one slice
- * and is reduced in place. */
+ * layer or block, whatever its size, or what is read in one type of it. Since gradients lie in the
+ * same order, a bucket is one slice and is reduced in place. */
 #include "collectives/plan/passes.h"
 
 #include "base/assert.h"
@@ -34,20 +34,33 @@ bool ct_plan_same_unit(const char *a, const char *b)
     return length == unit_length(b) && strncmp(a, b, length) == 0;
 }
 
-/* Whether the parameter in front of `bucket`, of `bytes`, opens another one. */
-static bool opens(const struct ct_plan *plan, const struct ct_bucket *bucket, size_t bytes, int i)
+/* The bucket of parameter `i`'s unit that is as wide, among the last ones; NULL: none yet. */
+static struct ct_bucket *bucket_of_unit(const struct ct_plan *plan, int i)
+{
+    for (int k = plan->bucket_count - 1; k >= 0; k--) {
+        struct ct_bucket *bucket = &plan->buckets[k];
+        if (!ct_plan_same_unit(plan->tensors[i].name, plan->tensors[bucket->last_param].name))
+            return NULL;
+        if (bucket->wide == plan->tensors[i].wide)
+            return bucket;
+    }
+    return NULL;
+}
+
+/* The bucket that parameter `i` still goes into, the last one having `bytes`; NULL: a new one. */
+static struct ct_bucket *bucket_for(const struct ct_plan *plan, int i, size_t bytes)
 {
     size_t cap =
         plan->bucket_count <= 1 ? plan->options.first_bucket_bytes : plan->options.bucket_bytes;
 
     if (plan->options.shard >= CT_PLAN_SHARD_GRAD)
-        return !ct_plan_same_unit(plan->tensors[i].name, plan->tensors[bucket->last_param].name);
-    return bytes + ct_plan_align(plan->tensors[i].held_bytes) > cap;
+        return bucket_of_unit(plan, i);
+    bool fits = bytes + ct_plan_align(plan->tensors[i].held_bytes) <= cap;
+    return plan->bucket_count > 0 && fits ? &plan->buckets[plan->bucket_count - 1] : NULL;
 }
 
 int ct_plan_cut(struct ct_plan *plan, struct ct_error *err)
 {
-    struct ct_bucket *bucket = NULL;
     size_t bytes = 0;
 
     plan->buckets = ct_arena_array(&plan->memory, (size_t)plan->param_count, sizeof *plan->buckets);
@@ -56,9 +69,10 @@ int ct_plan_cut(struct ct_plan *plan, struct ct_error *err)
     for (int i = plan->param_count - 1; i >= 0; i--) {
         if (plan->tensors[i].range < 0)
             continue;
-        if (bucket == NULL || opens(plan, bucket, bytes, i)) {
+        struct ct_bucket *bucket = bucket_for(plan, i, bytes);
+        if (bucket == NULL) {
             bucket = &plan->buckets[plan->bucket_count++];
-            bucket->last_param = i;
+            *bucket = (struct ct_bucket){.last_param = i, .wide = plan->tensors[i].wide};
             bytes = 0;
         }
         bytes += ct_plan_align(plan->tensors[i].held_bytes);

@@ -36,6 +36,18 @@ static bool set_stages(const struct ct_plan *plan, const struct ct_cut *cut, int
     return false;
 }
 
+/* Whether an op reads parameter `value` as it is, where others read narrow copies. */
+static bool is_wide(const struct ct_plan *plan, const struct ct_program *program, int value)
+{
+    if (plan->options.shard < CT_PLAN_SHARD_GRAD || !ct_dtype_is_narrow(plan->options.compute))
+        return false;
+    for (int i = 0; i < program->op_count; i++)
+        for (int k = 0; k < CT_OP_MAX_IN; k++)
+            if (program->ops[i].in[k] == value && program->ops[i].kind != CT_OP_NARROW)
+                return true;
+    return false;
+}
+
 static void list_params(struct ct_plan *plan, const struct ct_model *model,
                         const struct ct_cut *cut)
 {
@@ -43,15 +55,17 @@ static void list_params(struct ct_plan *plan, const struct ct_model *model,
         const struct ct_value *value = &model->program.values[model->params[i].value];
         bool frozen = ct_plan_freezes(&plan->options.optim.groups, value->name);
         plan->learned_count += !frozen;
-        plan->tensors[i] = (struct ct_plan_tensor){.name = value->name,
-                                                   .is_param = true,
-                                                   .learns = !frozen,
-                                                   .range = frozen ? CT_PLAN_WHOLE : 0,
-                                                   .dtype = value->dtype,
-                                                   .shape = value->shape,
-                                                   .bytes = value->bytes,
-                                                   .held_shape = value->shape,
-                                                   .held_bytes = value->bytes};
+        plan->tensors[i] =
+            (struct ct_plan_tensor){.name = value->name,
+                                    .is_param = true,
+                                    .learns = !frozen,
+                                    .wide = is_wide(plan, &model->program, model->params[i].value),
+                                    .range = frozen ? CT_PLAN_WHOLE : 0,
+                                    .dtype = value->dtype,
+                                    .shape = value->shape,
+                                    .bytes = value->bytes,
+                                    .held_shape = value->shape,
+                                    .held_bytes = value->bytes};
         if (plan->sliced != NULL)
             unslice(&plan->tensors[i], &plan->sliced[i]);
         (void)set_stages(plan, cut, model->params[i].value, &plan->tensors[i]);
@@ -88,7 +102,7 @@ static void lay_buckets(struct ct_plan *plan)
         struct ct_bucket *bucket = &plan->buckets[k];
         bucket->offset_bytes = plan->flat_bytes;
         for (int i = bucket->last_param; i >= bucket->first_param; i--) {
-            if (plan->tensors[i].range < 0)
+            if (!ct_plan_in_bucket(plan, bucket, i))
                 continue;
             plan->tensors[i].flat_bytes = plan->tensors[i].offset_bytes = plan->flat_bytes;
             plan->flat_bytes += ct_plan_align(plan->tensors[i].held_bytes);

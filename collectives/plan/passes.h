@@ -124,6 +124,13 @@ struct ct_range {
     size_t begin, end;
 };
 
+/* Whether parameter number `param` of a bucket's range is in the bucket. */
+static inline bool ct_plan_in_bucket(const struct ct_plan *plan, const struct ct_bucket *bucket,
+                                     int param)
+{
+    return plan->tensors[param].range >= 0 && plan->tensors[param].wide == bucket->wide;
+}
+
 /* Where a value lies in its root. */
 static inline struct ct_range ct_plan_in_root(const struct ct_value *value)
 {

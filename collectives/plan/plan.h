@@ -192,11 +192,14 @@ struct ct_plan_list {
 };
 
 /* A slice of the flat range whose gradients are reduced, and whose parameters are gathered, at
- * once. With GRAD and FULL it is a unit: the parameters of a layer or block. */
+ * once. With GRAD and FULL it is a unit: the parameters of a layer or block. In 16 bits a unit has
+ * two: what products read, which is gathered in 16 bits, and what is read as it is. */
 struct ct_bucket {
     size_t offset_bytes;         /* in the flat range */
     size_t bytes;                /* a multiple of shards * 64 */
-    int last_param, first_param; /* tensors[first_param .. last_param], last_param first */
+    int last_param, first_param; /* of tensors[first_param .. last_param], last_param first, those
+                                    that are as `wide` */
+    bool wide;
 };
 
 /* A part of the flat range that is updated alike: parameters of one group that lie side by side. */
@@ -236,6 +239,7 @@ struct ct_plan_tensor {
     struct ct_shape held_shape;
     struct ct_plan_split split;
     bool learns;       /* no buffer, and not frozen */
+    bool wide;         /* GRAD, FULL in 16 bits: not only narrow copies of it are read */
     int stage, twin;   /* of the pipeline: who holds it; a second one with a tied copy, or
                           CT_PLAN_NO_STAGE */
     int range;         /* of the parameters (0), of the first, second ... moments; CT_PLAN_WHOLE:

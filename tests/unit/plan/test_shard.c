@@ -312,3 +312,109 @@ Test(shard, what_cannot_be_shared_out_is_refused_with_the_key)
         ct_plan_deinit(&plan);
     }
 }
+
+/* ---- 16 bits --------------------------------------------------------------------------------- */
+
+static struct ct_model_spec small_gpt(void)
+{
+    return (struct ct_model_spec){.type = CT_MODEL_GPT,
+                                  .dtype = CT_F32,
+                                  .gpt = {.vocabulary = 11,
+                                          .context = 8,
+                                          .sequence = 4,
+                                          .layers = 3,
+                                          .heads = 2,
+                                          .width = 16,
+                                          .untied = true}};
+}
+
+static void build_gpt(struct ct_plan *plan, enum ct_plan_shard shard, enum ct_dtype compute)
+{
+    const struct ct_model_spec spec = small_gpt();
+    struct ct_plan_options options = plan_options;
+    struct ct_error err = {0};
+
+    options.shard = shard;
+    options.compute = compute;
+    options.prefetch = 1;
+    options.accumulation = 1;
+    cr_assert_eq(ct_plan_build(plan, &spec, &options, 1, &err), 0, "%s", err.text);
+}
+
+/* Bytes that gathers give in a step, by their type. */
+static size_t gathered(const struct ct_plan *plan, enum ct_dtype dtype)
+{
+    size_t bytes = 0;
+
+    for (int i = 0; i < plan->step.program.op_count; i++) {
+        const struct ct_program_op *op = &plan->step.program.ops[i];
+        if (op->kind == CT_OP_ALL_GATHER && plan->step.program.values[op->out[0]].dtype == dtype)
+            bytes += plan->step.program.values[op->out[0]].bytes;
+    }
+    return bytes;
+}
+
+Test(shard, what_products_read_is_gathered_in_16_bits_and_nothing_else_is)
+{
+    for (int shard = CT_PLAN_SHARD_GRAD; shard <= CT_PLAN_SHARD_FULL; shard++) {
+        struct ct_plan wide, plan;
+        build_gpt(&wide, (enum ct_plan_shard)shard, CT_F32);
+        build_gpt(&plan, (enum ct_plan_shard)shard, CT_BF16);
+        size_t all = gathered(&wide, CT_F32), narrow = gathered(&plan, CT_BF16);
+        cr_assert_eq(gathered(&wide, CT_BF16), 0);
+        cr_assert_gt(narrow, all / 3, "%zu of %zu bytes are narrow", narrow, all);
+        cr_assert_lt(gathered(&plan, CT_F32), all / 4, "embeddings, norms, biases");
+        /* No gathered parameter is narrowed behind its gather. */
+        for (int i = 0; i < plan.step.program.op_count; i++) {
+            const struct ct_program_op *op = &plan.step.program.ops[i];
+            const struct ct_value *in =
+                op->kind == CT_OP_NARROW ? &plan.step.program.values[op->in[0]] : NULL;
+            cr_assert(in == NULL || strncmp(in->name, "full", 4) != 0);
+            cr_assert(in == NULL || strstr(in->name, ".weight") == NULL, "%s", in->name);
+        }
+        cr_assert_eq(plan.state_bytes, 2 * plan.shard_bytes, "masters are f32");
+        ct_plan_deinit(&wide);
+        ct_plan_deinit(&plan);
+    }
+}
+
+/* Both parts of a unit are gathered one behind the other, in front of the unit before. */
+Test(shard, a_unit_in_two_types_is_prefetched_as_one)
+{
+    struct ct_plan plan;
+
+    build_gpt(&plan, CT_PLAN_SHARD_FULL, CT_BF16);
+    const struct ct_program *program = &plan.step.program;
+    int units = 0;
+    for (int i = 0; i + 2 < program->op_count; i++)
+        units += program->ops[i].kind == CT_OP_ALL_GATHER &&
+                 program->ops[i + 1].kind == CT_OP_NARROW &&
+                 program->ops[i + 2].kind == CT_OP_ALL_GATHER;
+    cr_assert_geq(units, 3, "blocks of the forward pass: norms first, then products");
+    for (int i = 0; i < units; i++)
+        cr_assert_gt(distance(&plan, i), 0, "gather %d", i);
+    ct_plan_deinit(&plan);
+}
+
+Test(shard, the_parts_of_all_ranks_make_each_bucket_once_in_16_bits)
+{
+    struct ct_plan plan;
+    size_t end = 0;
+
+    build_gpt(&plan, CT_PLAN_SHARD_FULL, CT_BF16);
+    for (int k = 0; k < plan.bucket_count; k++) {
+        const struct ct_bucket *bucket = &plan.buckets[k];
+        size_t at = end;
+        cr_assert_eq(bucket->offset_bytes, end);
+        for (int i = bucket->last_param; i >= bucket->first_param; i--) {
+            if (!ct_plan_in_bucket(&plan, bucket, i))
+                continue;
+            cr_assert_eq(plan.tensors[i].flat_bytes, at, "%s", plan.tensors[i].name);
+            at += ct_plan_align(plan.tensors[i].held_bytes);
+        }
+        cr_assert_leq(at, end + bucket->bytes);
+        end += bucket->bytes;
+    }
+    cr_assert_eq(end, plan.flat_bytes);
+    ct_plan_deinit(&plan);
+}
