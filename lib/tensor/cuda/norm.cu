@@ -98,7 +98,7 @@ static __global__ void norm_kernel(const T *x, const float *g, const float *b, T
             continue;
         scale_row(from, y + row * norm.columns, g, b, own, norm.columns, lane);
         if (lane < 2)
-            stats[row * 2 + lane] = own[lane];
+            stats[row * 2 + lane] = lane == 0 ? own[0] : own[1];
     }
 }
 

@@ -300,6 +300,63 @@ Test(kernels, hide_no_nan_and_no_infinity)
     }
 }
 
+/* Equal logits, before and behind the label's, and NaN among them. */
+Test(kernels, of_counts_see_equal_logits_as_the_cpu_does)
+{
+    static const enum ct_op_kind ops[] = {CT_OP_CORRECT, CT_OP_VOCAB_SUMS, CT_OP_VOCAB_CORRECT};
+
+    for (size_t i = 0; i < CT_COUNT(ops) * CT_COUNT(types); i++) {
+        enum ct_op_kind op = ops[i / CT_COUNT(types)];
+        enum ct_dtype dtype = types[i % CT_COUNT(types)];
+        struct kit_sizes size = {200, 3, 3, 4, 5};
+        struct kit kit;
+
+        if ((kernels[op].dtypes >> dtype & 1) == 0)
+            continue;
+        kit_init(&kit, i);
+        struct ct_kernel_args args = kit_args(&kit, op, dtype, size);
+        for (int in = 0; in < CT_OP_MAX_IN; in += 2)
+            for (int64_t j = 0;
+                 args.in[in].data != NULL && j < ct_shape_elements(args.in[in].shape); j++)
+                kit_set(&args.in[in], j, (double)ct_rng_below(&kit.rng, 3));
+        if (op == CT_OP_CORRECT)
+            kit_set(&args.in[0], 5, NAN);
+        compare_args(&kit, op, dtype, &args);
+        kit_deinit(&kit);
+    }
+}
+
+/* Wherever the batch begins in a block of philox's numbers. */
+Test(kernels, of_dropout_draw_the_same_numbers_from_any_element_on)
+{
+    for (size_t i = 0; i < 4 * CT_COUNT(types); i++) {
+        struct kit kit;
+
+        kit_init(&kit, i);
+        struct ct_kernel_args args =
+            kit_args(&kit, CT_OP_DROPOUT, types[i % CT_COUNT(types)], sizes[2]);
+        args.attr.first = ((uint64_t)1 << 34) + i / CT_COUNT(types);
+        compare_args(&kit, CT_OP_DROPOUT, types[i % CT_COUNT(types)], &args);
+        kit_deinit(&kit);
+    }
+}
+
+/* Runs of a larger tensor: what a rank holds of columns. */
+Test(kernels, of_initial_values_draw_runs_of_a_larger_tensor)
+{
+    for (int i = 0; i < 2; i++) {
+        enum ct_op_kind op = i == 0 ? CT_OP_UNIFORM : CT_OP_NORMAL;
+        struct kit kit;
+
+        kit_init(&kit, 1);
+        struct ct_kernel_args args = kit_args(&kit, op, CT_F32, sizes[2]);
+        args.attr.run = 7;
+        args.attr.stride = 26;
+        compare_args(&kit, op, CT_F32, &args);
+        kit_deinit(&kit);
+    }
+}
+
 /* A vocabulary like GPT-2's: rows that fit into shared memory and rows that do not; ids of three
  * digits of the sort, one of them in most rows. */
 Test(kernels, give_the_cpus_results_for_many_classes)
@@ -316,13 +373,15 @@ Test(kernels, give_the_cpus_results_for_many_classes)
 
 Test(kernels, give_the_cpus_results_for_many_tokens)
 {
+    enum { TOKENS = 20000 };
+
     for (size_t i = 0; i < CT_COUNT(types); i++) {
         struct kit kit;
 
         kit_init(&kit, i);
-        struct ct_kernel_args args =
-            kit_args(&kit, CT_OP_EMBEDDING_DW, types[i], (struct kit_sizes){3000, 3, 5, 70000, 5});
-        for (int64_t row = 0; row < 3000; row++)
+        struct ct_kernel_args args = kit_args(&kit, CT_OP_EMBEDDING_DW, types[i],
+                                              (struct kit_sizes){TOKENS, 3, 5, 70000, 5});
+        for (int64_t row = 0; row < TOKENS; row++)
             if (row % 5 < 3)
                 kit_set(&args.in[0], row, 65538);
         compare_args(&kit, CT_OP_EMBEDDING_DW, types[i], &args);
