@@ -3,8 +3,6 @@
 
 #include "base/assert.h"
 
-#include <math.h>
-
 static void philox_round(uint32_t c[4], const uint32_t k[2])
 {
     uint64_t p0 = (uint64_t)0xD2511F53u * c[0];
@@ -35,16 +33,6 @@ void ct_philox(uint64_t key, const uint32_t counter[4], uint32_t ret_words[4])
 float ct_uniform_f32(uint32_t word)
 {
     return (float)(word >> 8) * 0x1p-24f;
-}
-
-void ct_normal_f32(uint32_t word0, uint32_t word1, float ret_pair[2])
-{
-    const double two_pi = 6.283185307179586476925;
-    double radius = sqrt(-2.0 * log(((double)word0 + 1.0) * 0x1p-32));
-    double angle = two_pi * ((double)word1 * 0x1p-32);
-
-    ret_pair[0] = (float)(radius * cos(angle));
-    ret_pair[1] = (float)(radius * sin(angle));
 }
 
 uint64_t ct_mix64(uint64_t value)

@@ -17,9 +17,6 @@ void ct_philox(uint64_t key, const uint32_t counter[4], uint32_t ret_words[4]);
 /* A uniform float in [0, 1), a multiple of 2^-24, from one word. */
 float ct_uniform_f32(uint32_t word);
 
-/* Two independent standard normal floats from two words (Box-Muller, computed in double). */
-void ct_normal_f32(uint32_t word0, uint32_t word1, float ret_pair[2]);
-
 struct ct_rng {
     uint64_t state[4];
 };

@@ -1,5 +1,6 @@
 /* Random numbers of parts_body.h: initial values and dropout. All are philox's for a key and a
  * counter that names the logical element, so every layout of the work draws the same. */
+#include "tensor/cpu/normal.h"
 
 /* ---- initialisation: element e uses word e % 4 of the philox block e / 4 -------------------- */
 
@@ -45,8 +46,8 @@ static void normal(const struct ct_kernel_args *args, int64_t first, int64_t cou
 
         if (i == 0 || element % 4 == 0 || element != before + 1) {
             block_words(args->attr.key, element, words);
-            ct_normal_f32(words[0], words[1], pairs);
-            ct_normal_f32(words[2], words[3], pairs + 2);
+            normal_pair(words[0], words[1], pairs);
+            normal_pair(words[2], words[3], pairs + 2);
         }
         before = element;
         y[i] = mean + std * (T)pairs[element % 4];

@@ -2,6 +2,8 @@
  * element (lib/tensor/cpu/random_body.h), so that every layout and device draws the same. */
 #include "tensor/cuda/number.cuh"
 
+#include "tensor/cpu/normal.h"
+
 /* ct_philox of base/rng.h. */
 static inline __device__ void philox(uint64_t key, uint64_t low, uint64_t high, uint32_t word[4])
 {
@@ -34,16 +36,6 @@ template <typename V> static inline __device__ V one_of(const V *four, int which
 static inline __device__ float uniform_of(uint32_t word)
 {
     return (float)(int32_t)(word >> 8) * 0x1p-24f;
-}
-
-/* Two independent normal numbers: Box and Muller's, in double. */
-static inline __device__ void normal_of(uint32_t word0, uint32_t word1, float pair[2])
-{
-    double radius = sqrt(-2.0 * log(((double)word0 + 1.0) * 0x1p-32));
-    double angle = 6.283185307179586476925 * ((double)word1 * 0x1p-32);
-
-    pair[0] = (float)(radius * cos(angle));
-    pair[1] = (float)(radius * sin(angle));
 }
 
 /* ---- initial values: element e is word e % 4 of block e / 4 -----------------------------------
@@ -101,7 +93,7 @@ static __global__ void normal_kernel(float *y, struct draw draw, float mean, flo
         float pair[2];
 
         philox(draw.key, element / 4, 0, word);
-        normal_of(later ? word[2] : word[0], later ? word[3] : word[1], pair);
+        normal_pair(later ? word[2] : word[0], later ? word[3] : word[1], pair);
         y[i] = mean + std * (element % 2 == 0 ? pair[0] : pair[1]);
     }
 }

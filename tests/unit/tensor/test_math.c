@@ -1,6 +1,8 @@
 /* The vector functions beside libm: the errors that the README of lib/tensor states. */
+#include "base/rng.h"
 #include "tensor/cpu/log.h"
 #include "tensor/cpu/math_f32.h"
+#include "tensor/cpu/normal.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -86,4 +88,59 @@ Test(math, log_is_two_units_from_exact_at_most)
     cr_assert_eq(log_of(1), 0);
     cr_assert_eq(log_of(INFINITY), INFINITY);
     cr_assert(isnan(log_of(NAN)));
+}
+
+/* As far from the C library's as rounding to float reaches, of which there is none in most. */
+static int other_than_libm(uint32_t word0, uint32_t word1)
+{
+    const double two_pi = 6.283185307179586476925;
+    double radius = sqrt(-2.0 * log(((double)word0 + 1.0) * 0x1p-32));
+    double angle = two_pi * ((double)word1 * 0x1p-32);
+    double want[2] = {radius * cos(angle), radius * sin(angle)};
+    float pair[2];
+    int others = 0;
+
+    normal_pair(word0, word1, pair);
+    for (int i = 0; i < 2; i++) {
+        cr_assert_leq(fabs((double)pair[i] - want[i]), 0x1.00001p-24 * fabs(want[i]) + 1e-16,
+                      "%08x %08x", word0, word1);
+        others += pair[i] != (float)want[i];
+    }
+    return others;
+}
+
+Test(math, normal_pairs_are_the_formulas)
+{
+    const uint32_t edges[] = {0,           1,           2,           0x40000000u, 0x80000000u,
+                              0xb504f333u, 0xc0000000u, 0xfffffffeu, 0xffffffffu};
+    int others = 0;
+
+    for (uint32_t i = 0; i < 200000; i++) {
+        uint32_t words[4];
+
+        ct_philox(7, (const uint32_t[4]){i, 0, 0, 0}, words);
+        others += other_than_libm(words[0], words[1]);
+    }
+    cr_assert_leq(others, 2);
+    for (size_t i = 0; i < sizeof edges / sizeof edges[0]; i++)
+        for (size_t j = 0; j < sizeof edges / sizeof edges[0]; j++)
+            other_than_libm(edges[i], edges[j]);
+}
+
+Test(math, normal_pairs_have_mean_zero_and_variance_one)
+{
+    enum { PAIRS = 50000 };
+    double sum = 0, squares = 0;
+
+    for (uint32_t i = 0; i < PAIRS; i++) {
+        uint32_t words[4];
+        float pair[2];
+
+        ct_philox(7, (const uint32_t[4]){i, 0, 0, 0}, words);
+        normal_pair(words[0], words[1], pair);
+        sum += (double)pair[0] + (double)pair[1];
+        squares += (double)pair[0] * (double)pair[0] + (double)pair[1] * (double)pair[1];
+    }
+    cr_assert_lt(fabs(sum / (2 * PAIRS)), 0.02);
+    cr_assert_lt(fabs(squares / (2 * PAIRS) - 1), 0.02);
 }
