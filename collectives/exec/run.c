@@ -68,7 +68,8 @@ static int communicate(struct ct_runner *r, struct ct_device *device,
 {
     struct ct_group *group = r->groups[op->axis];
     const struct ct_options options = {.timeout_ms = r->options->timeout_ms,
-                                       .mode = modes[r->plan->options.reduce]};
+                                       .mode = modes[r->plan->options.reduce],
+                                       .stream = ct_device_stream(device)};
     size_t count = (size_t)ct_shape_elements(args->out[0].shape);
 
     if (op->kind == CT_OP_EXCHANGE)
@@ -111,8 +112,8 @@ static int run_op(struct ct_runner *r, int i, struct ct_error *err)
         r->options->before_op(r->options->context, i);
     if (!ct_op_is_comm(op->kind))
         ct_device_run(device, (enum ct_op_kind)op->kind, op->dtype, args);
-    else if ((code = ct_device_finish(device, err)) == 0)
-        code = communicate(r, device, op, args);
+    else if (!device->table->on_host || (code = ct_device_finish(device, err)) == 0)
+        code = communicate(r, device, op, args); /* beside the host, behind what is in the queue */
     if (code == 0 && (r->tracing || r->options->check_ops))
         code = ct_device_finish(device, err);
     if (r->tracing)

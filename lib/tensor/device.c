@@ -118,6 +118,11 @@ void *ct_device_stream(struct ct_device *device)
     return device->table->stream != NULL ? device->table->stream(device) : NULL;
 }
 
+const struct ct_accel *ct_device_accel(struct ct_device *device)
+{
+    return device->table->accel != NULL ? device->table->accel(device) : NULL;
+}
+
 bool ct_device_can_record(const struct ct_device *device)
 {
     return device->table->record != NULL;

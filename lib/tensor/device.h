@@ -27,6 +27,7 @@
 #ifndef CT_TENSOR_DEVICE_H
 #define CT_TENSOR_DEVICE_H
 
+#include "base/accel.h"
 #include "tensor/op.h"
 
 /* Arenas are aligned to this; operands need only the alignment of their element type, but those on
@@ -62,6 +63,7 @@ struct ct_device_table {
     void (*mark)(struct ct_device *device, struct ct_mark *mark);
     void (*await)(struct ct_device *device, const struct ct_mark *mark);
     void *(*stream)(struct ct_device *device);
+    const struct ct_accel *(*accel)(struct ct_device *device);
     int (*record)(struct ct_device *device, struct ct_error *err);
     int (*record_end)(struct ct_device *device, struct ct_recording **ret_recording,
                       struct ct_error *err);
@@ -130,8 +132,12 @@ void ct_device_mark(struct ct_device *device, struct ct_mark *mark);
  * returned). */
 void ct_device_await(struct ct_device *device, const struct ct_mark *mark);
 
-/* The queue as libraries of the device know it (a cudaStream_t), or NULL. */
+/* The queue as the device's libraries, and its accel, know it (a cudaStream_t); or NULL. */
 void *ct_device_stream(struct ct_device *device);
+
+/* What collectives need to work on the device's memory, for as long as the process lives; NULL for
+ * a device on the host. */
+const struct ct_accel *ct_device_accel(struct ct_device *device);
 
 /* Can the device record? Then what is run between these two is not run but kept, to be run at once
  * by every ct_device_replay, on the same memory. Only ct_device_run in between. A recording goes

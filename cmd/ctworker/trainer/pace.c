@@ -42,7 +42,7 @@ void ct_pace_close(struct ct_worker *worker)
 void ct_pace_begin(struct ct_worker *worker)
 {
     if (worker->group != NULL)
-        worker->pace.waited_ns = ct_group_waited_ns(worker->group);
+        worker->pace.waited_ns = ct_group_waited_ns(ct_worker_step_group(worker));
 }
 
 /* Everybody gets the whole table; rank 0 reads it. */
@@ -73,7 +73,7 @@ int ct_pace_end(struct ct_worker *worker, struct ct_error *err)
     if (worker->group == NULL)
         return 0;
     size_t at = (worker->step - 1) % CT_STRAGGLER_BATCH;
-    uint64_t waited_ns = ct_group_waited_ns(worker->group) - pace->waited_ns;
+    uint64_t waited_ns = ct_group_waited_ns(ct_worker_step_group(worker)) - pace->waited_ns;
     uint64_t now_ns = ct_clock_mono_ns(worker->clock);
     pace->took_us[at] = (float)(now_ns - pace->ended_ns) / 1000;
     pace->ended_ns = now_ns;

@@ -115,7 +115,9 @@ static int decide(struct ct_worker *worker, int64_t *ret, struct ct_error *err)
 static int forgive(struct ct_worker *worker, int code, const struct ct_error *why,
                    struct ct_error *err)
 {
-    bool broken = worker->group != NULL && ct_group_failure(worker->group)->code != 0;
+    bool broken =
+        worker->group != NULL && (ct_group_failure(worker->group)->code != 0 ||
+                                  ct_group_failure(ct_worker_step_group(worker))->code != 0);
 
     if (code != 0 && !broken && worker->step < worker->steps &&
         !ct_stop_requested(worker->stop, worker->job)) {

@@ -150,14 +150,44 @@ static void warn_of_other_bits(const struct ct_worker *worker)
             ct_mesh_size(&worker->mesh, CT_AXIS_DATA), count);
 }
 
-static int join_group(struct ct_worker *worker, struct ct_error *err)
+/* On a device with a memory of its own there are two: `parallel.backend` is the one's that it is
+ * for, and the other finds its own. */
+static int join_groups(struct ct_worker *worker, struct ct_error *err)
 {
-    const struct ct_group_options options = {
-        .backend = ct_config_word(worker->cfg, &worker->cfg->parallel.backend),
-        .timeout_ms = (uint64_t)worker->cfg->parallel.timeout_ms,
-        .encrypt = worker->cfg->parallel.encrypt};
+    const struct ct_config *cfg = worker->cfg;
+    const struct ct_accel *device = ct_device_accel(worker->device);
+    bool for_device = cfg->parallel.backend == CT_CONFIG_BACKEND_NCCL ||
+                      cfg->parallel.backend == CT_CONFIG_BACKEND_STAGED;
+    const char *backend = ct_config_word(cfg, &cfg->parallel.backend);
+    struct ct_group_options options = {.backend = for_device ? NULL : backend,
+                                       .timeout_ms = (uint64_t)cfg->parallel.timeout_ms,
+                                       .encrypt = cfg->parallel.encrypt};
 
-    return worker->me->world > 1 ? ct_group_new(worker->job, &options, &worker->group, err) : 0;
+    if (for_device && device == NULL)
+        return ct_error_set(err, CT_EUNSUPPORTED,
+                            "parallel.backend %s carries memory of a GPU, and this computes on the "
+                            "CPU; leave it out, or see why with train.device: cuda",
+                            backend);
+    if (worker->me->world == 1)
+        return 0;
+    int code = ct_group_new(worker->job, &options, &worker->group, err);
+    if (code != 0 || device == NULL)
+        return code;
+    options.name = "device";
+    options.device = device;
+    options.backend = for_device ? backend : NULL;
+    code = ct_group_new(worker->job, &options, &worker->device_group, err);
+    if (code == 0 && worker->me->rank == 0)
+        ct_log_event(worker->log, CT_LOG_INFO, "device", "%d ranks talk by %s, the first on %s",
+                     worker->me->world, ct_group_backend(worker->device_group), device->name);
+    return code;
+}
+
+static void free_groups(struct ct_worker *worker)
+{
+    ct_group_free(worker->device_group);
+    ct_group_free(worker->group);
+    worker->device_group = worker->group = NULL;
 }
 
 static int make_executor(struct ct_worker *worker, struct ct_error *err)
@@ -168,11 +198,14 @@ static int make_executor(struct ct_worker *worker, struct ct_error *err)
         .device = worker->device,
         .offload_dir = in_file ? worker->cfg->memory.offload_dir : NULL,
         .group = replicas != NULL ? ct_replicas_group(replicas) : worker->group,
+        .device_group = worker->device_group,
+        .check_ops = worker->cfg->check.ops,
         .job = replicas != NULL ? NULL : worker->job,
         .trace = worker->cfg->log.trace > 0,
         .timeout_ms = (uint64_t)worker->cfg->parallel.timeout_ms};
-    int code = worker->reused ? ct_exec_regroup(worker->exec, worker->group, NULL, err)
-                              : ct_exec_new(&worker->exec, &worker->plan, &options, err);
+    int code = worker->reused
+                   ? ct_exec_regroup(worker->exec, worker->group, worker->device_group, err)
+                   : ct_exec_new(&worker->exec, &worker->plan, &options, err);
 
     if (code == CT_EMISMATCH)
         worker->scope = CT_SCOPE_JOB;
@@ -238,7 +271,7 @@ int ct_round_enter(struct ct_worker *worker, struct ct_error *err)
         return code;
     warn_of_other_bits(worker);
     worker->scope = CT_SCOPE_RANK;
-    code = join_group(worker, err);
+    code = join_groups(worker, err);
     if (code == 0)
         code = ct_agree_inputs(worker, err);
     if (code == 0)
@@ -301,8 +334,7 @@ int ct_round_leave(struct ct_worker *worker, struct ct_error *err)
 {
     int world = worker->me->world;
 
-    ct_group_free(worker->group);
-    worker->group = NULL;
+    free_groups(worker);
     if (ct_parts_held(worker)) {
         worker->lineage = 0;
         ct_saving_drop(&worker->saving);
@@ -327,8 +359,7 @@ bool ct_round_can_save(struct ct_worker *worker)
 
 void ct_round_undo(struct ct_worker *worker)
 {
-    ct_group_free(worker->group);
-    worker->group = NULL;
+    free_groups(worker);
     ct_saving_deinit(&worker->saving);
     drop(worker);
     ct_snapshot_deinit(&worker->carry);

@@ -60,7 +60,9 @@ struct ct_worker {
     struct ct_batch_buffer eval_buffer;
     struct ct_schedule schedule;
     struct ct_plan plan;
-    struct ct_group *group; /* NULL in a world of one */
+    struct ct_group *group;        /* NULL in a world of one */
+    struct ct_group *device_group; /* the same ranks, for memory of a device that is not the host's;
+                                      else NULL */
     struct ct_exec *exec;
     struct ct_snapshot snapshot; /* the files of a checkpoint */
     struct ct_saving saving;
@@ -102,6 +104,12 @@ struct ct_worker {
 /* Number of the epoch that the training is in, from 1, and of all epochs. */
 uint64_t ct_worker_epoch(const struct ct_worker *worker);
 uint64_t ct_worker_epochs(const struct ct_worker *worker);
+
+/* The group that steps talk in. */
+static inline struct ct_group *ct_worker_step_group(const struct ct_worker *worker)
+{
+    return worker->device_group != NULL ? worker->device_group : worker->group;
+}
 
 /* Was this job started before, so that what it left in its folders is its own? */
 static inline bool ct_worker_restarted(const struct ct_worker *worker)

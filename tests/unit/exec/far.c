@@ -21,12 +21,13 @@ struct arena {
 
 /* Of all queues of a device. Arenas come and go while no queue works. */
 struct shared {
+    struct ct_accel accel;
     struct arena arenas[ARENAS];
     void *reached; /* the host's memory that ops may use */
     size_t reached_bytes;
     atomic_int breaks_at; /* enum ct_op_kind, or -1 */
     atomic_int replayed;
-    int queues;
+    atomic_int queues;
 };
 
 struct ct_mark {
@@ -34,7 +35,7 @@ struct ct_mark {
     uint64_t number;   /* jobs of it that are before */
 };
 
-enum what { RUN, COPY_IN, COPY_OUT, AWAIT, REPLAY };
+enum what { RUN, COPY_IN, COPY_OUT, COPY, AWAIT, REPLAY };
 
 struct job {
     enum what what;
@@ -70,7 +71,10 @@ struct far {
 
 /* ---- addresses ------------------------------------------------------------------------------ */
 
-static void *near_of(const struct shared *shared, void *address, bool host_may)
+/* The host's memory that an op may use: none, what was reached, any. */
+enum host { NONE, REACHED, ANY };
+
+static void *near_of(const struct shared *shared, void *address, enum host host)
 {
     char *at = address, *reached = shared->reached;
 
@@ -81,7 +85,8 @@ static void *near_of(const struct shared *shared, void *address, bool host_may)
         if (arena->far != NULL && at >= arena->far && at < arena->far + arena->bytes)
             return arena->near + (at - arena->far);
     }
-    CT_ASSERT(host_may && at >= reached && at < reached + shared->reached_bytes);
+    CT_ASSERT(host == ANY ||
+              (host == REACHED && at >= reached && at < reached + shared->reached_bytes));
     return at;
 }
 
@@ -100,9 +105,9 @@ static void run_op(struct far *queue, const struct job *job)
     struct ct_kernel_args args = job->args;
 
     for (int i = 0; i < CT_OP_MAX_IN; i++)
-        args.in[i].data = near_of(queue->shared, args.in[i].data, true);
+        args.in[i].data = near_of(queue->shared, args.in[i].data, REACHED);
     for (int i = 0; i < CT_OP_MAX_OUT; i++)
-        args.out[i].data = near_of(queue->shared, args.out[i].data, true);
+        args.out[i].data = near_of(queue->shared, args.out[i].data, REACHED);
     (void)sched_yield();
     ct_device_run(queue->cpu, job->op, job->dtype, &args);
 }
@@ -122,10 +127,13 @@ static void do_job(struct far *queue, const struct job *job)
     if (job->what == AWAIT && job->mark.queue != NULL) {
         wait_done(job->mark.queue, job->mark.number);
     } else if (job->what == COPY_IN) {
-        memcpy(near_of(queue->shared, job->to, false), job->from, job->bytes);
+        memcpy(near_of(queue->shared, job->to, NONE), job->from, job->bytes);
         free(job->from);
     } else if (job->what == COPY_OUT) {
-        memcpy(job->to, near_of(queue->shared, job->from, false), job->bytes);
+        memcpy(job->to, near_of(queue->shared, job->from, NONE), job->bytes);
+    } else if (job->what == COPY) {
+        memcpy(near_of(queue->shared, job->to, ANY), near_of(queue->shared, job->from, ANY),
+               job->bytes);
     } else if (job->what == REPLAY) {
         for (int i = 0; i < job->recording->count; i++)
             do_job(queue, &job->recording->jobs[i]);
@@ -272,6 +280,105 @@ static int far_finish(struct ct_device *device, struct ct_error *err)
                          : 0;
 }
 
+static struct ct_device *make(struct shared *shared, bool on_host);
+
+/* ---- what collectives need ------------------------------------------------------------------- */
+
+static int accel_enter(void *context)
+{
+    (void)context;
+    return 0;
+}
+
+static int accel_stream_new(void *context, void **ret_stream)
+{
+    *ret_stream = make(context, false);
+    return 0;
+}
+
+static void accel_stream_free(void *context, void *stream)
+{
+    (void)context;
+    ct_device_free(stream);
+}
+
+static int accel_event_new(void *context, void **ret_event)
+{
+    (void)context;
+    *ret_event = calloc(1, sizeof(struct ct_mark));
+    return *ret_event != NULL ? 0 : CT_ENOMEM;
+}
+
+static void accel_event_free(void *context, void *event)
+{
+    (void)context;
+    free(event);
+}
+
+static int accel_record(void *context, void *event, void *stream)
+{
+    (void)context;
+    *(struct ct_mark *)event = (struct ct_mark){stream, ((struct far *)stream)->put};
+    return 0;
+}
+
+static int accel_wait(void *context, void *stream, void *event)
+{
+    const struct job job = {.what = AWAIT, .mark = *(struct ct_mark *)event};
+
+    (void)context;
+    put_job(stream, &job);
+    return 0;
+}
+
+static int accel_query(void *context, void *event)
+{
+    const struct ct_mark *mark = event;
+
+    (void)context;
+    if (mark->queue == NULL)
+        return 1;
+    pthread_mutex_lock(&mark->queue->mutex);
+    bool over = mark->queue->done >= mark->number;
+    pthread_mutex_unlock(&mark->queue->mutex);
+    return over;
+}
+
+static int accel_copy(void *context, void *to, const void *from, size_t bytes, void *stream)
+{
+    const struct job job = {.what = COPY, .to = to, .from = (void *)from, .bytes = bytes};
+
+    (void)context;
+    put_job(stream, &job);
+    return 0;
+}
+
+static int accel_pin(void *context, void *memory, size_t bytes)
+{
+    (void)context;
+    (void)memory;
+    (void)bytes;
+    return 0;
+}
+
+static void accel_unpin(void *context, void *memory)
+{
+    (void)context;
+    (void)memory;
+}
+
+static void *far_stream(struct ct_device *device)
+{
+    return device->table->on_host ? NULL : device;
+}
+
+static const struct ct_accel *far_accel(struct ct_device *device)
+{
+    return device->table->on_host ? NULL : &((struct far *)device)->shared->accel;
+}
+
+/* ---- marks and recordings -------------------------------------------------------------------- */
+
 static struct ct_mark *far_mark_new(struct ct_device *device)
 {
     (void)device;
@@ -345,7 +452,7 @@ static void far_free(struct ct_device *device)
     (void)pthread_join(queue->thread, NULL);
     pthread_cond_destroy(&queue->changed);
     pthread_mutex_destroy(&queue->mutex);
-    if (--queue->shared->queues == 0) {
+    if (atomic_fetch_sub(&queue->shared->queues, 1) == 1) {
         for (int i = 0; i < ARENAS; i++)
             CT_ASSERT(queue->shared->arenas[i].far == NULL);
         free(queue->shared);
@@ -353,8 +460,6 @@ static void far_free(struct ct_device *device)
     ct_device_free(queue->cpu);
     free(queue);
 }
-
-static struct ct_device *make(struct shared *shared, bool on_host);
 
 static int far_beside(struct ct_device *device, struct ct_device **ret_device, struct ct_error *err)
 {
@@ -370,7 +475,8 @@ static int far_beside(struct ct_device *device, struct ct_device **ret_device, s
         .run = far_run, .reach = far_reach, .unreach = far_unreach, .beside = far_beside,         \
         .finish = far_finish, .mark_new = far_mark_new, .mark_free = far_mark_free,               \
         .mark = far_mark, .await = far_await, .record = far_record, .record_end = far_record_end, \
-        .replay = far_replay, .recording_free = far_recording_free,                               \
+        .replay = far_replay, .recording_free = far_recording_free, .stream = far_stream,         \
+        .accel = far_accel,                                                                       \
     }
 static const struct ct_device_table tables[] = {TABLE(false), TABLE(true)};
 
@@ -382,7 +488,7 @@ static struct ct_device *make(struct shared *shared, bool on_host)
               ct_device_cpu_new(&(struct ct_cpu_options){.threads = 1}, &queue->cpu, NULL) == 0);
     queue->device.table = &tables[on_host];
     queue->shared = shared;
-    shared->queues++;
+    atomic_fetch_add(&shared->queues, 1);
     CT_ASSERT(pthread_mutex_init(&queue->mutex, NULL) == 0 &&
               pthread_cond_init(&queue->changed, NULL) == 0 &&
               pthread_create(&queue->thread, NULL, work, queue) == 0);
@@ -395,6 +501,20 @@ struct ct_device *far_new(bool on_host)
 
     CT_ASSERT(shared != NULL);
     atomic_store(&shared->breaks_at, -1);
+    shared->accel = (struct ct_accel){.name = "far",
+                                      .unique = "far",
+                                      .context = shared,
+                                      .enter = accel_enter,
+                                      .stream_new = accel_stream_new,
+                                      .stream_free = accel_stream_free,
+                                      .event_new = accel_event_new,
+                                      .event_free = accel_event_free,
+                                      .record = accel_record,
+                                      .wait = accel_wait,
+                                      .query = accel_query,
+                                      .copy = accel_copy,
+                                      .pin = accel_pin,
+                                      .unpin = accel_unpin};
     return make(shared, on_host);
 }
 

@@ -125,6 +125,19 @@ static struct ct_device *open_device(enum run_device wanted)
     return device;
 }
 
+/* The ranks' group for the device's memory; NULL for one on the host. */
+static struct ct_group *join_device(struct ct_device *device, struct ct_job *job)
+{
+    const struct ct_group_options options = {
+        .name = "device", .backend = "staged", .device = ct_device_accel(device)};
+    struct ct_group *group = NULL;
+    struct ct_error err = {0};
+
+    if (options.device != NULL)
+        cr_assert_eq(ct_group_new(job, &options, &group, &err), 0, "%s", err.text);
+    return group;
+}
+
 void rig_init(struct rig *rig, const struct run *run, struct ct_group *group)
 {
     struct ct_exec_options options = run->exec;
@@ -136,12 +149,15 @@ void rig_init(struct rig *rig, const struct run *run, struct ct_group *group)
     rig->device = open_device(run->device);
     options.device = rig->device;
     options.group = group;
+    rig->device_group = group == NULL ? NULL : join_device(rig->device, run->job);
+    options.device_group = rig->device_group;
     cr_assert_eq(ct_exec_new(&rig->exec, &rig->plan, &options, &err), 0, "%s", err.text);
 }
 
 void rig_deinit(struct rig *rig)
 {
     ct_exec_free(rig->exec);
+    ct_group_free(rig->device_group);
     ct_device_free(rig->device);
     ct_plan_deinit(&rig->plan);
 }
@@ -262,6 +278,7 @@ static void train(struct run *run, struct ct_job *job, struct ct_group *group, i
     if (rank != 0)
         local.exec = (struct ct_exec_options){0};
     local.exec.job = run->symmetric ? job : NULL;
+    local.job = job;
     rig_init(&rig, &local, group);
     int64_t global = mine * ct_mesh_size(&rig.plan.mesh, CT_AXIS_DATA);
     int64_t first = mine * ct_mesh_index(&rig.plan.mesh, CT_AXIS_DATA, rank);

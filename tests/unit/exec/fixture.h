@@ -44,6 +44,7 @@ struct run {
     int64_t grad_count, state_count;
     int replayed;                /* rank 0, far and late: recordings */
     struct ct_exec_event *trace; /* rank 0, when exec.trace is set */
+    struct ct_job *job;          /* a rank's, while it runs */
     void *shared;                /* the data, while it runs */
 };
 
@@ -88,6 +89,7 @@ void tensors_deinit(struct tensors *tensors);
 struct rig {
     struct ct_plan plan;
     struct ct_device *device;
+    struct ct_group *device_group;
     struct ct_exec *exec;
 };
 

@@ -80,7 +80,8 @@ Test(far, queues_wait_for_each_other_s_ops)
             run.options.shard = shards[i];
             run.options.prefetch = 1;
             run.options.bucket_bytes = 256;
-            assert_as_on_cpu(&run, RUN_LATE, "two ranks");
+            assert_as_on_cpu(&run, RUN_LATE, "two ranks, late");
+            assert_as_on_cpu(&run, RUN_FAR, "two ranks, far");
         }
 }
 
@@ -91,10 +92,12 @@ Test(far, slices_and_stages_talk_between_ops)
     sliced.options.tensor = 2;
     sliced.options.accumulation = 4;
     sliced.options.sequence = true;
-    assert_as_on_cpu(&sliced, RUN_LATE, "slices");
+    assert_as_on_cpu(&sliced, RUN_LATE, "slices, late");
+    assert_as_on_cpu(&sliced, RUN_FAR, "slices, far");
     staged.options.stages = 2;
     staged.options.accumulation = 4;
-    assert_as_on_cpu(&staged, RUN_LATE, "stages");
+    assert_as_on_cpu(&staged, RUN_LATE, "stages, late");
+    assert_as_on_cpu(&staged, RUN_FAR, "stages, far");
 }
 
 /* ---- failures -------------------------------------------------------------------------------- */
