@@ -21,12 +21,13 @@ Q := $(if $(filter 1,$(V)),,@)
 SAY := @$(if $(or $(filter 1,$(V)),$(findstring s,$(firstword -$(MAKEFLAGS)))),true,echo)
 
 # ---- modules: folder, dependencies, libraries ---------------------------------------------------
-MODULES := base wire config net tcpstore launch tensor cuda graph decode recipe data train rdzv coll bench plan planner exec trainer
+MODULES := base wire config net rpc tcpstore launch tensor cuda graph decode recipe data train rdzv coll bench plan planner exec trainer
 
 DIRS_base   := lib/base
 DIRS_wire   := lib/wire
 DIRS_config := lib/config
 DIRS_net    := lib/net
+DIRS_rpc    := lib/rpc
 DIRS_tcpstore := rendezvous/tcpstore
 DIRS_launch := lib/launch
 DIRS_tensor := lib/tensor lib/tensor/cpu
@@ -48,6 +49,7 @@ DEPS_base   :=
 DEPS_wire   := base
 DEPS_config := base
 DEPS_net    := base wire
+DEPS_rpc    := base wire net
 DEPS_tcpstore := base wire net
 DEPS_launch := base wire
 DEPS_tensor := base
@@ -68,6 +70,7 @@ DEPS_trainer := base config recipe data train tensor graph coll plan planner exe
 LIBS_base   := -lm
 LIBS_config := -lyaml
 LIBS_net    := -luv
+LIBS_rpc    := -luv
 LIBS_tcpstore := -luv
 LIBS_launch := -luv -ljansson
 LIBS_data   := -lz -lpcre2-8

@@ -43,7 +43,7 @@ enum {
     CT_WIRE_VALUE = CT_WIRE_VALUE_BYTES + 1024,
 };
 
-/* Who sends: each link has two directions, and a message belongs to one or more of the six. */
+/* Who sends: each link has two directions, and a message belongs to one or more of the eight. */
 enum ct_from {
     CT_FROM_NODE = 1,   /* agent to rendezvous server */
     CT_FROM_SERVER = 2, /* rendezvous server to agent */
@@ -51,6 +51,8 @@ enum ct_from {
     CT_FROM_WORKER = 8, /* worker to agent */
     CT_FROM_RELAY = 16, /* an agent to node 0's: its workers' connections to PyTorch's store */
     CT_FROM_HUB = 32,   /* node 0's agent to it */
+    CT_FROM_CALLER = 64,
+    CT_FROM_CALLEE = 128,
 };
 
 /* A 128-bit identity (the incarnation of an agent). */
