@@ -21,7 +21,7 @@ Q := $(if $(filter 1,$(V)),,@)
 SAY := @$(if $(or $(filter 1,$(V)),$(findstring s,$(firstword -$(MAKEFLAGS)))),true,echo)
 
 # ---- modules: folder, dependencies, libraries ---------------------------------------------------
-MODULES := base wire config net rpc tcpstore launch tensor cuda graph decode recipe data train rdzv coll bench plan planner exec trainer
+MODULES := base wire config net rpc tcpstore launch tensor cuda graph decode recipe data train rdzv coll bench plan planner exec ps trainer
 
 DIRS_base   := lib/base
 DIRS_wire   := lib/wire
@@ -43,6 +43,7 @@ DIRS_bench  := collectives/bench
 DIRS_plan   := collectives/plan
 DIRS_planner := collectives/planner
 DIRS_exec   := collectives/exec
+DIRS_ps     := collectives/ps
 DIRS_trainer := cmd/ctworker/trainer
 
 DEPS_base   :=
@@ -65,7 +66,8 @@ DEPS_bench  := base coll
 DEPS_plan   := base tensor graph
 DEPS_planner := base config recipe train tensor graph plan
 DEPS_exec   := base wire tensor graph coll plan
-DEPS_trainer := base config recipe data train tensor graph coll plan planner exec
+DEPS_ps     := base wire net rpc tensor graph coll plan
+DEPS_trainer := base config recipe data train tensor graph coll plan planner exec ps
 
 LIBS_base   := -lm
 LIBS_config := -lyaml
@@ -305,7 +307,7 @@ $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(call archives,$(MODULES))
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(call libs,$(MODULES)) -ldl -o $@
 
 # Fuzz targets are built with clang, everything they use instrumented: make CC=clang MODE=fuzz fuzzers
-FUZZED := config wire tcpstore launch data train
+FUZZED := config wire tcpstore launch data train ps
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZED))
 	@mkdir -p $(@D)

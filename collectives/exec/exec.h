@@ -73,12 +73,14 @@ struct ct_exec_step {
 };
 
 struct ct_exec_result {
-    double loss;      /* mean over the labels that count in the global batch */
-    int64_t correct;  /* of the global batch */
-    double grad_norm; /* of the global batch's gradient, before clipping */
-    int64_t wishes;   /* how many ranks had one in this step: the same number on each */
-    int64_t done;     /* how many said so */
-    bool skipped;     /* loss or norm is not finite: parameters and moments are as they were */
+    double loss;            /* mean over the labels that count in the global batch */
+    int64_t correct;        /* of the global batch */
+    double grad_norm;       /* of the global batch's gradient, before clipping */
+    double loss_sum, sumsq; /* what these two are made of: the loss of all labels, the squared norm;
+                               with parameter servers of this rank's rows alone */
+    int64_t wishes;         /* how many ranks had one in this step: the same number on each */
+    int64_t done;           /* how many said so */
+    bool skipped; /* loss or norm is not finite: parameters and moments are as they were */
 };
 
 struct ct_exec_eval {

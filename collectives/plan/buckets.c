@@ -193,7 +193,7 @@ int ct_plan_reduce(struct ct_plan *plan, struct ct_error *err)
     struct ct_program *program = &plan->step.program;
     char name[32];
 
-    if (plan->options.world == 1)
+    if (plan->options.world == 1 || plan->options.served)
         return 0;
     int grads = root_of_kind(program, CT_VALUE_GRAD);
     enum ct_dtype dtype = plan->tensors[0].dtype;

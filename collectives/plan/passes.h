@@ -90,6 +90,10 @@ int ct_plan_shard(const struct ct_plan *plan, struct ct_plan_list *list, struct 
 /* root: with options.rooted rewrite the step's list so that rank 0 has the batch and the update. */
 int ct_plan_root(struct ct_plan *plan, struct ct_error *err);
 
+/* serve: with options.served end the step's list before the update. CT_EUNSUPPORTED for a model
+ * that keeps running statistics. */
+int ct_plan_serve(struct ct_plan *plan, struct ct_error *err);
+
 /* buckets: with world > 1 put a reduction behind the last writer of the sums and, unless shard has
  * done that, of each bucket. */
 int ct_plan_reduce(struct ct_plan *plan, struct ct_error *err);

@@ -145,6 +145,8 @@ static int run_passes(struct ct_plan *plan, const struct models *models, struct 
     if (code == 0)
         code = ct_plan_root(plan, err);
     if (code == 0)
+        code = ct_plan_serve(plan, err);
+    if (code == 0)
         code = ct_plan_reduce(plan, err);
     if (code == 0 && ct_dtype_is_narrow(plan->options.reduce_dtype))
         code = ct_plan_narrow_sums(plan, err);
@@ -175,7 +177,12 @@ static int set_mesh(struct ct_plan *plan, struct ct_error *err)
         (options->shard != CT_PLAN_SHARD_NONE || plan->mesh.tensor > 1 || plan->mesh.stages > 1))
         return ct_error_set(err, CT_ECONFIG,
                             "parallel.strategy dp shares nothing out: replicas hold whole models");
-    options->overlap = options->overlap && !options->rooted;
+    if (options->served &&
+        (options->shard != CT_PLAN_SHARD_NONE || plan->mesh.tensor > 1 || plan->mesh.stages > 1))
+        return ct_error_set(err, CT_ECONFIG,
+                            "parallel.strategy ps shares nothing out among workers: each computes "
+                            "the whole model");
+    options->overlap = options->overlap && !options->rooted && !options->served;
     plan->place = ct_mesh_place(&plan->mesh, options->rank);
     plan->shards = plan->mesh.shards;
     return 0;

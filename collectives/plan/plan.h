@@ -128,6 +128,8 @@ struct ct_plan_options {
     int rank;    /* whose list it is; matters when ranks hold different things */
     bool rooted; /* DataParallel: rank 0 scatters the batch, gathers the gradients and updates; the
                     others are replicas of its parameters, and hold no moments (root.c) */
+    bool served; /* parameter servers update: the list ends with this rank's gradients and their
+                    norm, and ranks but 0, which saves, have no moments (serve.c) */
     enum ct_plan_shard shard; /* NONE is taken where one rank would hold everything anyway */
     int replicas;  /* copies of what is sharded, each held by consecutive ranks; 0 is 1 */
     int tensor;    /* ranks that compute each layer together; 0 is 1 */
@@ -316,6 +318,17 @@ int ct_plan_verify_world(const struct ct_plan *plans, int world, bool evaluation
 
 /* Where a value of the list lies in the arena, or behind CT_PLAN_HOST_BASE. */
 size_t ct_plan_offset(const struct ct_plan_list *list, int value);
+
+/* What updates the parameters of a run: its op, with kind and attributes, whose operands are
+ * gradient, rate, the number of the update (if it counts them) and scale, to parameters and so many
+ * moments. */
+struct ct_plan_optimizer {
+    struct ct_program_op op;
+    bool counts_updates;
+    int moments;
+};
+struct ct_plan_optimizer ct_plan_optimizer(const struct ct_plan *plan,
+                                           const struct ct_plan_run *run);
 
 /* Bytes that one rank sends in a step when its collectives are rings: over W ranks 2 (W - 1) / W of
  * what is all-reduced, (W - 1) / W of what is reduce-scattered or gathered. */

@@ -70,6 +70,16 @@ static struct ct_program_op optimizer_op(const struct ct_optim_spec *optim,
     return op;
 }
 
+struct ct_plan_optimizer ct_plan_optimizer(const struct ct_plan *plan,
+                                           const struct ct_plan_run *run)
+{
+    const struct ct_optim_spec *optim = &plan->options.optim;
+
+    return (struct ct_plan_optimizer){.op = optimizer_op(optim, run),
+                                      .counts_updates = optims[optim->type].counts_updates,
+                                      .moments = own_moments(optim)};
+}
+
 /* a b, or a where there is no b. */
 static int emit_product(struct ct_program *program, int a, int b)
 {
@@ -125,16 +135,17 @@ static int part_of(struct ct_plan *plan, const struct ct_plan_run *run, int flat
 static void update_run(struct ct_plan *plan, const struct ct_plan_run *run,
                        const struct ct_plan_flats *flats, int scale)
 {
-    struct ct_program_op op = optimizer_op(&plan->options.optim, run);
+    const struct ct_plan_optimizer optimizer = ct_plan_optimizer(plan, run);
+    struct ct_program_op op = optimizer.op;
     int operand = 0;
 
     op.in[operand++] = part_of(plan, run, flats->grads);
     op.in[operand++] = emit_lr(plan, run);
-    if (optims[plan->options.optim.type].counts_updates)
+    if (optimizer.counts_updates)
         op.in[operand++] = plan->step.io.update;
     op.in[operand] = scale;
     op.out[0] = part_of(plan, run, flats->params);
-    for (int i = 0; i < own_moments(&plan->options.optim); i++)
+    for (int i = 0; i < optimizer.moments; i++)
         op.out[1 + i] = part_of(plan, run, flats->moments[i]);
     ct_program_emit(&plan->step.program, op);
 }

@@ -292,8 +292,8 @@ static int fresh_debt(const struct verifier *v, const struct ct_program_op *op, 
 {
     const struct ct_plan *plan = v->plan;
 
-    if (plan->options.world == 1 || v->list != &plan->step)
-        return 0;
+    if (plan->options.world == 1 || plan->options.served || v->list != &plan->step)
+        return 0; /* what is served is added up elsewhere */
     if (is_gradient(v, value))
         return (adds_up(v) ? OWES_SUM : 0) | (is_partial(v, value) ? OWES_SLICES : 0);
     if (shares_root(v, value, v->list->io.loss) || is_total(v, value))

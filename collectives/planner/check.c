@@ -1,6 +1,7 @@
 /* See check.h: the plan of one worker is made and thrown away, so there are no second rules. */
 #include "collectives/planner/check.h"
 
+#include "collectives/planner/options.h"
 #include "collectives/planner/project.h"
 
 int ct_planner_check(const struct ct_config *cfg, int nodes, int per_node, struct ct_error *err)
@@ -9,7 +10,8 @@ int ct_planner_check(const struct ct_config *cfg, int nodes, int per_node, struc
     struct ct_project project;
     struct ct_plan plan = {.seed = 0};
 
-    if (cfg->command.file == NULL || cfg->parallel.tensor * cfg->parallel.pipeline == 1)
+    if (cfg->command.file == NULL ||
+        (cfg->parallel.tensor * cfg->parallel.pipeline == 1 && ct_planner_servers(cfg) == 0))
         return 0;
     int code = ct_project_init(&project, cfg, &machine, err);
     if (code == 0) {

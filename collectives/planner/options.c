@@ -80,6 +80,23 @@ int ct_planner_replicas(const struct ct_config *cfg)
     return cfg->parallel.strategy == CT_CONFIG_STRATEGY_DP ? (int)cfg->parallel.replicate : 0;
 }
 
+int ct_planner_servers(const struct ct_config *cfg)
+{
+    return cfg->parallel.strategy == CT_CONFIG_STRATEGY_PS ? (int)cfg->parallel.servers : 0;
+}
+
+int ct_planner_served(const struct ct_config *cfg, int world, struct ct_error *err)
+{
+    int servers = ct_planner_servers(cfg);
+
+    if (world > servers)
+        return world - servers;
+    return ct_error_set(err, CT_ECONFIG,
+                        "parallel.servers is %d, and this job has %d worker%s: nobody is left to "
+                        "train; start more than %d, as with --nproc_per_node=%d",
+                        servers, world, world > 1 ? "s" : "", servers, servers + 2);
+}
+
 enum ct_plan_shard ct_planner_shard(const struct ct_config *cfg)
 {
     static const enum ct_plan_shard of_fsdp[] = {
@@ -105,6 +122,7 @@ int ct_planner_options(const struct ct_config *cfg, struct ct_plan_options *ret,
 {
     *ret = (struct ct_plan_options){
         .rooted = cfg->parallel.strategy == CT_CONFIG_STRATEGY_DP,
+        .served = ct_planner_servers(cfg) > 0,
         .shard = ct_planner_shard(cfg),
         .replicas = (int)cfg->parallel.replicate,
         .tensor = (int)cfg->parallel.tensor,

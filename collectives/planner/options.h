@@ -15,6 +15,11 @@ int ct_planner_options(const struct ct_config *cfg, struct ct_plan_options *ret,
 /* Replicas that one worker has as threads (strategy dp); 0 with any other strategy. */
 int ct_planner_replicas(const struct ct_config *cfg);
 
+/* Workers that are parameter servers (strategy ps); 0 with any other strategy. And how many of
+ * `world` workers train: CT_ECONFIG when none does. */
+int ct_planner_servers(const struct ct_config *cfg);
+int ct_planner_served(const struct ct_config *cfg, int world, struct ct_error *err);
+
 /* What the configuration wants shared out. */
 enum ct_plan_shard ct_planner_shard(const struct ct_config *cfg);
 

@@ -72,7 +72,11 @@ int ct_project_init(struct ct_project *p, const struct ct_config *cfg,
     if (threads > 0)
         p->world = p->machine.per_node = threads; /* of the one worker that there is */
     ct_arena_init(&p->arena, RECIPE_BYTES);
-    int code = ct_mesh_init(&mesh, p->world, &wanted, err);
+    int code = ct_planner_served(cfg, p->world, err);
+    if (code < 0)
+        return code;
+    p->world = code;
+    code = ct_mesh_init(&mesh, p->world, &wanted, err);
     if (code == 0)
         code = ct_batch_plan(&batch, (uint32_t)cfg->batch.global, (uint32_t)cfg->batch.micro,
                              (uint32_t)ct_mesh_size(&mesh, CT_AXIS_DATA), err);
@@ -102,6 +106,7 @@ void ct_project_deinit(struct ct_project *p)
 struct ct_layout ct_project_layout(const struct ct_project *p)
 {
     return (struct ct_layout){.rooted = p->options.rooted,
+                              .served = p->options.served,
                               .tensor = p->options.tensor,
                               .stages = p->options.stages,
                               .shard = p->options.shard,
@@ -127,6 +132,7 @@ struct ct_plan_options ct_project_options(const struct ct_project *p,
 
     options.rank = rank;
     options.rooted = layout->rooted;
+    options.served = layout->served;
     options.tensor = layout->tensor;
     options.stages = layout->stages;
     options.shard = layout->shard;
@@ -144,7 +150,7 @@ const char *ct_layout_strategy(const struct ct_layout *layout)
                                         [CT_PLAN_SHARD_GRAD] = "fsdp grad",
                                         [CT_PLAN_SHARD_FULL] = "fsdp full"};
 
-    return layout->rooted ? "dp" : names[layout->shard];
+    return layout->rooted ? "dp" : layout->served ? "ps" : names[layout->shard];
 }
 
 const char *ct_layout_recompute(const struct ct_layout *layout)

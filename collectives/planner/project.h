@@ -24,6 +24,7 @@ struct ct_project {
 /* The ways that a layout may differ from the configuration's. */
 struct ct_layout {
     bool rooted;        /* dp */
+    bool served;        /* ps */
     int tensor, stages; /* slices of a layer; parts of the model one behind the other */
     enum ct_plan_shard shard;
     int replicas; /* copies of what is sharded */

@@ -558,7 +558,11 @@ static void check_all(struct ct_config_loader *loader, const struct ct_config_ru
 void ct_config_check(struct ct_config_loader *loader)
 {
     const struct ct_config_rules tables[] = {
-        {rules, CT_COUNT(rules)}, ct_config_parallel_rules, ct_config_precision_rules};
+        {rules, CT_COUNT(rules)},
+        ct_config_parallel_rules,
+        ct_config_served_rules,
+        ct_config_precision_rules,
+    };
     bool wrong = loader->errs->count > 0;
 
     note_unused(loader);

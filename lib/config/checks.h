@@ -19,7 +19,9 @@ struct ct_config_rules {
     size_t count;
 };
 
-/* How workers share the work: checks_parallel.c. 16-bit floats and memory: checks_precision.c. */
-extern const struct ct_config_rules ct_config_parallel_rules, ct_config_precision_rules;
+/* How workers share the work: checks_parallel.c. Parameter servers: checks_served.c. 16-bit floats
+ * and memory: checks_precision.c. */
+extern const struct ct_config_rules ct_config_parallel_rules, ct_config_served_rules,
+    ct_config_precision_rules;
 
 #endif

@@ -15,6 +15,7 @@
 #include "agree.h"
 #include "evaluate.h"
 #include "parts.h"
+#include "ps.h"
 #include "publish.h"
 #include "skip.h"
 
@@ -49,9 +50,10 @@ static int run_step(struct ct_worker *worker, const struct ct_prefetch_batch *ba
         .skipped = worker->skipped,
         .scale = worker->scaler.scale,
         .wish = ct_job_boundary_requested(worker->job) ||
-                (ct_parts_held(worker) && ct_stop_requested(worker->stop, worker->job)),
+                (ct_parts_together(worker) && ct_stop_requested(worker->stop, worker->job)),
         .done = ct_saving_is_written(&worker->saving)};
     int code = batch->batch.bad != 0 ? ct_dataset_explain(&worker->train, batch->batch.bad - 1, err)
+               : ct_ps_used(worker)  ? ct_ps_step(worker, &args, &batch->batch, &result, err)
                : worker->replicas != NULL
                    ? ct_replicas_step(worker->replicas, worker->exec, &args, &result, err)
                    : ct_exec_step(worker->exec, &args, &result, err);
@@ -112,15 +114,18 @@ static int after_step(struct ct_worker *worker, struct ct_error *err)
     const struct ct_config *cfg = worker->cfg;
     const struct due due = {.epoch_ends = worker->position % worker->train.rows == 0,
                             .last = worker->step >= worker->steps};
+    bool evaluates = worker->eval.rows > 0 && (due.last || is_due(cfg->eval.every, worker, &due));
+    bool saves = due.last || is_due(worker->save_every, worker, &due);
     int code = 0;
 
-    if (cfg->check.replicas > 0 && worker->step % (uint64_t)cfg->check.replicas == 0)
+    if (ct_ps_used(worker) && (evaluates || saves))
+        code = ct_ps_settle(worker, saves, err);
+    if (code == 0 && cfg->check.replicas > 0 && worker->step % (uint64_t)cfg->check.replicas == 0)
         code = ct_agree_replicas(worker, err);
-    worker->unseen = worker->eval.rows > 0 && (due.last || is_due(cfg->eval.every, worker, &due));
+    worker->unseen = evaluates;
     if (code == 0 && worker->unseen)
         code = evaluate(worker, err);
     worker->unseen = worker->unseen && code != 0;
-    bool saves = due.last || is_due(worker->save_every, worker, &due);
     if (code == 0 && saves)
         code = ct_publish_save(worker, err);
     if (code == 0)
@@ -131,8 +136,10 @@ static int after_step(struct ct_worker *worker, struct ct_error *err)
 /* All ranks leave after this step: the round ends, or those that hold parts have agreed to stop. */
 static int leave(struct ct_worker *worker, struct ct_error *err)
 {
-    int code = ct_parts_held(worker) ? ct_parts_leave(worker, err) : 0;
+    int code = ct_ps_used(worker) ? ct_ps_settle(worker, true, err) : 0;
 
+    if (code == 0 && ct_parts_together(worker))
+        code = ct_parts_leave(worker, err);
     if (code != 0 || worker->stopping)
         return code;
     return ct_error_set(err, CT_EREVOKED, "the round ends after step %" PRIu64, worker->step);
@@ -185,11 +192,23 @@ static int train_from_here(struct ct_worker *worker, struct ct_error *err)
     return code;
 }
 
+/* To the servers, when this worker goes in order: `code` is what the loop ends with. */
+static int say_why(struct ct_worker *worker, int code, bool stopped, struct ct_error *err)
+{
+    if (code == 0)
+        return ct_ps_leave(worker, stopped ? CT_PS_STOPPED : CT_PS_COMPLETE, err);
+    if (worker->leaving)
+        (void)ct_ps_leave(worker, CT_PS_LEAVING, NULL);
+    return code;
+}
+
 int ct_loop_run(struct ct_worker *worker, bool *ret_stopped, struct ct_error *err)
 {
     bool redo = worker->redo;
     int code = 0;
 
+    if (ct_ps_serves(worker))
+        return ct_ps_serve(worker, ret_stopped, err);
     worker->leaving = worker->redo = worker->stopping = false;
     if (redo)
         code = after_step(worker, err);
@@ -202,5 +221,7 @@ int ct_loop_run(struct ct_worker *worker, bool *ret_stopped, struct ct_error *er
     bool gone = ct_stop_is_secondary(code) && !worker->survives;
     *ret_stopped = (code == 0 ? worker->step < worker->steps : gone) &&
                    ct_stop_wait(worker->stop, worker->job, gone ? CT_STOP_GRACE_MS : 0);
-    return *ret_stopped ? ct_publish_stop(worker, err) : code;
+    if (*ret_stopped)
+        code = ct_publish_stop(worker, err);
+    return ct_ps_used(worker) ? say_why(worker, code, *ret_stopped, err) : code;
 }

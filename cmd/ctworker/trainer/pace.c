@@ -1,6 +1,7 @@
 /* See pace.h. */
 #include "pace.h"
 
+#include "ps.h"
 #include "worker.h"
 
 #include <stdlib.h>
@@ -22,7 +23,7 @@ int ct_pace_open(struct ct_worker *worker, struct ct_error *err)
 
     memset(pace, 0, sizeof *pace);
     pace->ended_ns = ct_clock_mono_ns(worker->clock);
-    if (worker->group == NULL)
+    if (worker->group == NULL || ct_ps_used(worker)) /* servers are who one waits for */
         return 0;
     pace->waited_us = calloc(world * CT_STRAGGLER_BATCH, sizeof *pace->waited_us);
     pace->room = calloc(world, sizeof *pace->room);
@@ -70,7 +71,7 @@ int ct_pace_end(struct ct_worker *worker, struct ct_error *err)
 {
     struct ct_pace *pace = &worker->pace;
 
-    if (worker->group == NULL)
+    if (pace->waited_us == NULL)
         return 0;
     size_t at = (worker->step - 1) % CT_STRAGGLER_BATCH;
     uint64_t waited_ns = ct_group_waited_ns(ct_worker_step_group(worker)) - pace->waited_ns;

@@ -10,6 +10,7 @@
 #ifndef CT_TRAINER_PARTS_H
 #define CT_TRAINER_PARTS_H
 
+#include "ps.h"
 #include "worker.h"
 
 /* Does each rank hold a part only? */
@@ -18,11 +19,17 @@ static inline bool ct_parts_held(const struct ct_worker *worker)
     return !ct_plan_holds_all(&worker->plan);
 }
 
-/* Whether this rank may end by itself when a stop is asked for; one that holds a part tells the
- * others with its next step. */
+/* Do ranks leave together, because none has the whole state? */
+static inline bool ct_parts_together(const struct ct_worker *worker)
+{
+    return ct_parts_held(worker) || ct_ps_used(worker);
+}
+
+/* Whether this rank may end by itself when a stop is asked for; one that does not have the whole
+ * state tells the others with its next step. */
 static inline bool ct_parts_may_stop(const struct ct_worker *worker)
 {
-    return !ct_parts_held(worker) || worker->stopping;
+    return !ct_parts_together(worker) || worker->stopping;
 }
 
 /* Rank 0's word is everybody's. Collective. */

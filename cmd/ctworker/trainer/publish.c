@@ -254,9 +254,10 @@ int ct_publish_finish(struct ct_worker *worker, struct ct_error *err)
 
 int ct_publish_stop(struct ct_worker *worker, struct ct_error *err)
 {
-    int code = ct_parts_held(worker) ? 0 : ct_publish_save(worker, err);
+    bool together = ct_parts_together(worker); /* then it is saved */
+    int code = together ? 0 : ct_publish_save(worker, err);
 
-    if (code == 0 && !ct_parts_held(worker))
+    if (code == 0 && !together)
         code = ct_publish_await(worker, err);
     if (code != 0 || !worker->publication.written)
         return code;

@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "base/str.h"
 #include "parts.h"
+#include "ps.h"
 #include "reload.h"
 #include "train/checkpoint_parts.h"
 #include "train/weights.h"
@@ -147,11 +148,17 @@ static int begin_from(struct ct_worker *worker, struct ct_error *err)
     return 0;
 }
 
-/* Give rank 0's snapshot to all, itself included. */
+/* Give rank 0's snapshot to all, itself included; parameter servers give it to the others. */
 static int share(struct ct_worker *worker, struct ct_error *err)
 {
     struct ct_snapshot *snapshot = &worker->snapshot;
-    int code = ct_exec_spread(worker->exec, worker->me->rank == 0 ? snapshot->data : NULL, err);
+    bool first = worker->me->rank == 0;
+    int code = 0;
+
+    if (!ct_ps_used(worker))
+        code = ct_exec_spread(worker->exec, first ? snapshot->data : NULL, err);
+    else if (first)
+        ct_snapshot_put(snapshot, &worker->plan, worker->exec);
 
     ct_snapshot_release(snapshot);
     return code;

@@ -7,6 +7,7 @@
 #include "dp.h"
 #include "heal.h"
 #include "parts.h"
+#include "ps.h"
 #include "recipe/recipe.h"
 #include "resume.h"
 
@@ -48,8 +49,10 @@ static void set_schedule(struct ct_worker *worker)
 /* Ranks that see different samples: how many there are, and which of them this one is. */
 static void data_place(const struct ct_worker *worker, uint32_t *ret_count, uint32_t *ret_index)
 {
+    int rank = ct_ps_serves(worker) ? 0 : worker->me->rank;
+
     *ret_count = (uint32_t)ct_mesh_size(&worker->mesh, CT_AXIS_DATA);
-    *ret_index = (uint32_t)ct_mesh_index(&worker->mesh, CT_AXIS_DATA, worker->me->rank);
+    *ret_index = (uint32_t)ct_mesh_index(&worker->mesh, CT_AXIS_DATA, rank);
 }
 
 static int set_batches(struct ct_worker *worker, struct ct_error *err)
@@ -122,6 +125,11 @@ static int build_plan(struct ct_worker *worker, struct ct_error *err)
     options.micro_rows = worker->batch.micro;
     options.accumulation = (int)worker->batch.accumulation;
     options.eval_rows = worker->eval_share.micro;
+    if (ct_ps_serves(worker)) { /* of it, tensors and optimizer count */
+        options.served = false;
+        options.world = 1;
+        options.rank = 0;
+    }
     ct_arena_init(&arena, RECIPE_BYTES);
     if (code == 0)
         code = ct_recipe_model(&model, cfg, &data, &arena, err);
@@ -168,10 +176,11 @@ static int join_groups(struct ct_worker *worker, struct ct_error *err)
                             "parallel.backend %s carries memory of a GPU, and this computes on the "
                             "CPU; leave it out, or see why with train.device: cuda",
                             backend);
-    if (worker->me->world == 1)
-        return 0;
-    int code = ct_group_new(worker->job, &options, &worker->group, err);
-    if (code != 0 || device == NULL)
+    int code = ct_ps_used(worker) ? ct_ps_members(worker, &options, err) : 0;
+    if (code != 0 || (worker->me->world == 1 && options.ranks == NULL) || options.nranks == 1)
+        return code;
+    code = ct_group_new(worker->job, &options, &worker->group, err);
+    if (code != 0 || device == NULL || ct_ps_used(worker))
         return code;
     options.name = "device";
     options.device = device;
@@ -245,14 +254,16 @@ static int start_over(struct ct_worker *worker, struct ct_error *err)
 static int get_state(struct ct_worker *worker, struct ct_error *err)
 {
     bool found = false;
-    int code = ct_heal(worker, &found, err);
+    int code = ct_ps_used(worker) ? ct_ps_find(worker, &found, err) : ct_heal(worker, &found, err);
 
     if (code == 0 && !found)
         code = start_over(worker, err);
+    if (code == 0 && ct_ps_used(worker))
+        code = ct_ps_begin(worker, found, err);
     if (code != 0)
         return code;
     ct_snapshot_deinit(&worker->carry);
-    worker->lineage = worker->me->generation;
+    worker->lineage = ct_ps_used(worker) ? 0 : worker->me->generation;
     (void)ct_job_healed(worker->job);
     ct_publish_enter(worker, found);
     return ct_report_open(worker, err);
@@ -261,7 +272,10 @@ static int get_state(struct ct_worker *worker, struct ct_error *err)
 int ct_round_enter(struct ct_worker *worker, struct ct_error *err)
 {
     worker->scope = CT_SCOPE_NODE;
-    int code = set_batches(worker, err);
+    int code = ct_ps_sit(worker, err);
+
+    if (code == 0)
+        code = set_batches(worker, err);
 
     if (code == 0)
         code = set_evaluation(worker, err);
@@ -272,6 +286,8 @@ int ct_round_enter(struct ct_worker *worker, struct ct_error *err)
     warn_of_other_bits(worker);
     worker->scope = CT_SCOPE_RANK;
     code = join_groups(worker, err);
+    if (ct_ps_serves(worker))
+        return code == 0 ? ct_ps_open(worker, err) : code;
     if (code == 0)
         code = ct_agree_inputs(worker, err);
     if (code == 0)
@@ -306,7 +322,7 @@ static void drop(struct ct_worker *worker)
 
 int ct_round_carry(struct ct_worker *worker, struct ct_error *err)
 {
-    if (worker->carry.tensors != NULL || worker->lineage == 0)
+    if (worker->carry.tensors != NULL || worker->lineage == 0 || worker->exec == NULL)
         return 0;
     int code = ct_snapshot_init(&worker->carry, &worker->plan, err);
     if (code == 0)
@@ -335,15 +351,21 @@ int ct_round_leave(struct ct_worker *worker, struct ct_error *err)
     int world = worker->me->world;
 
     free_groups(worker);
+    ct_ps_hang_up(worker);
     if (ct_parts_held(worker)) {
         worker->lineage = 0;
         ct_saving_drop(&worker->saving);
     }
-    if (worker->carry.tensors == NULL && worker->lineage > 0)
+    if (worker->carry.tensors == NULL && worker->lineage > 0 && worker->exec != NULL)
         worker->digest = ct_exec_digest(worker->exec);
     const struct ct_ready ready = {
         .lineage = worker->lineage, .step = worker->step, .digest = worker->digest};
+    bool served = ct_ps_serves(worker);
     int code = ct_job_regroup(worker->job, &ready, err);
+    if (code == 0)
+        code = ct_ps_sit(worker, err);
+    if (code == 0 && served != ct_ps_serves(worker))
+        drop(worker); /* another part is its now */
     return code == 0 ? make_room(worker, world, err) : code;
 }
 
@@ -360,6 +382,7 @@ bool ct_round_can_save(struct ct_worker *worker)
 void ct_round_undo(struct ct_worker *worker)
 {
     free_groups(worker);
+    ct_ps_undo(worker);
     ct_saving_deinit(&worker->saving);
     drop(worker);
     ct_snapshot_deinit(&worker->carry);

@@ -16,6 +16,8 @@
 #include "base/log.h"
 #include "collectives/exec/exec.h"
 #include "collectives/exec/replicas.h"
+#include "collectives/ps/client_uv.h"
+#include "collectives/ps/server_uv.h"
 #include "config/config.h"
 #include "ctrun.h"
 #include "data/prefetch.h"
@@ -35,6 +37,15 @@
 /* Who prints an error: every rank has its own; all ranks of a node have the same; all ranks of the
  * job have the same. */
 enum ct_worker_scope { CT_SCOPE_RANK, CT_SCOPE_NODE, CT_SCOPE_JOB };
+
+/* Strategy ps (ps.h). */
+struct ct_worker_ps {
+    bool serves;                 /* this rank is a server in this round */
+    struct ct_assignment place;  /* the job's, with the world of those that train */
+    int *members;                /* ranks of a group of this rank's kind */
+    struct ct_ps_server *server; /* and what it holds */
+    struct ct_ps_client *client; /* of a rank that trains, in this round */
+};
 
 struct ct_worker {
     const struct ct_config *cfg;
@@ -67,6 +78,7 @@ struct ct_worker {
     struct ct_snapshot snapshot; /* the files of a checkpoint */
     struct ct_saving saving;
     struct ct_replicas *replicas; /* of strategy dp, whose root `exec` is; else NULL */
+    struct ct_worker_ps ps;
     bool reused; /* the executor is that of an older round, with what it held then */
     struct ct_pace pace;
     struct ct_trace trace;

@@ -96,6 +96,32 @@ static const struct {
                 "parallel: {pipeline: 2, tensor: 2}\n",
      "a.yaml:3:63: launch.nproc_per_node is 2, but parallel.tensor x parallel.pipeline is 4 and "
      "launch.nnodes 1:2; give each node a multiple of 4 workers, or launch.nnodes one number\n"},
+    {MODEL DATA "parallel: {strategy: ps, servers: 2, staleness: 4}\n", ""},
+    {MODEL DATA "parallel: {servers: 2}\n",
+     "a.yaml:3:21: parallel.servers is about parameter servers; set parallel.strategy to ps, or "
+     "leave it out\n"},
+    {MODEL DATA "parallel: {staleness: 1}\n",
+     "a.yaml:3:23: parallel.staleness is about parameter servers; set parallel.strategy to ps, or "
+     "leave it out\n"},
+    {MODEL DATA "parallel: {strategy: ps, tensor: 2}\n",
+     "a.yaml:3:34: parallel.tensor is 2, but with parallel.strategy ps each worker computes the "
+     "whole model; use ddp or fsdp, or leave it out\n"},
+    {MODEL DATA "launch: {nnodes: \"1:2\", rdzv_endpoint: \"a:1\"}\nparallel: {strategy: ps}\n",
+     "a.yaml:4:22: parallel.strategy is ps, for a fixed number of workers, but launch.nnodes is "
+     "1:2; give one number\n"},
+    {MODEL DATA "optim: {freeze: [\"layers.0.*\"], ema: 0.9}\ntrain: {precision: f16}\n"
+                "parallel: {strategy: ps, reduce_dtype: bf16}\ncheck: {replicas: 5}\n"
+                "eval: {ema: true}\n",
+     "a.yaml:6:19: check.replicas compares whole states, and with parallel.strategy ps they lie "
+     "with the servers; use ddp, or leave it out\n"
+     "a.yaml:7:13: eval.ema is not for parallel.strategy ps, where the average lies with the "
+     "servers; use ddp or fsdp, or leave it out\n"
+     "a.yaml:3:17: optim.freeze is not for parallel.strategy ps, whose servers have what is "
+     "learned; use ddp or fsdp, or leave it out\n"
+     "a.yaml:4:20: train.precision is f16, whose loss is scaled by what all gradients say "
+     "together, and with parallel.strategy ps nobody sees them all; use bf16 or f32\n"
+     "a.yaml:5:40: parallel.reduce_dtype is not for parallel.strategy ps, whose servers add up in "
+     "f32; leave it out\n"},
     {MODEL DATA "parallel: {strategy: dp, replicate: 4}\n", ""},
     {MODEL DATA "parallel: {strategy: dp, replicate: 65}\n",
      "a.yaml:3:37: parallel.replicate is 65; dp has at most 64 replicas\n"},
