@@ -18,7 +18,8 @@ static const struct kit_sizes sizes[] = {
     {17, 65, 3, 300, 70003},
     {900, 70, 5, 65, 33},
     {100, 3, 2, 601, 3},
-    {512, 768, 256, 5003, 1 << 20},
+    {512, 768, 256, 5003, 1 << 20}, /* heads of 64, ... */
+    {200, 96, 128, 40, 4097},       /* ... of 128 (kit.c) */
 };
 
 /* The least that rounding explains: sums of some hundred products in another order; one rounding to

@@ -5,4 +5,5 @@
 #define KEYS 64
 #define PASSING 32
 #define AT_ONCE 16
+#define BLOCKS 2
 #include "tensor/cuda/flash_body.cuh"

@@ -4,4 +4,5 @@
 #define KEYS 64
 #define PASSING 64
 #define AT_ONCE 32
+#define BLOCKS 3
 #include "tensor/cuda/flash_body.cuh"

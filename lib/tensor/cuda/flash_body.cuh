@@ -20,7 +20,7 @@
  *
  * The file that includes this defines HEAD, and the size of the tiles: ROW_TILES, KEYS, PASSING
  * (queries, or keys, of a tile that passes in the backward), AT_ONCE (of these, queries that a warp
- * computes with at a time). */
+ * computes with at a time), BLOCKS (of the backward, a multiprocessor). */
 #include "tensor/cuda/attention.h"
 #include "tensor/cuda/number.cuh"
 
@@ -203,13 +203,13 @@ static __device__ __forceinline__ void absorb(struct ct_flash_rows *r, const int
         for (int n = 0; n < KEYS / 8; n++)
             best = fmaxf(best, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
         best = row_max(best);
-        float shrink = exp2f((old - best) * scale), less = best * scale;
+        float shrink = power_of_2((old - best) * scale), less = best * scale;
 
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
             for (int i = 2 * half; i < 2 * half + 2; i++) {
-                s[n][i] = exp2f(fmaf(s[n][i], scale, -less));
+                s[n][i] = power_of_2(fmaf(s[n][i], scale, -less));
                 total += s[n][i];
             }
         r->max[m][half] = best;
@@ -275,7 +275,8 @@ static __device__ __forceinline__ void finish(struct ct_flash_rows *r, const ct_
 }
 
 /* blockIdx.x counts tiles of queries, the last (and longest) first, of one head after the other. */
-template <class T> static __global__ void __launch_bounds__(THREADS) flash(struct ct_cuda_heads a)
+template <class T>
+static __global__ void __launch_bounds__(THREADS, 2) flash(struct ct_cuda_heads a)
 {
     CT_SHARED_BYTES(memory);
     const int tile = KEYS * ROW_BYTES;
@@ -317,7 +318,7 @@ template <class T> static __global__ void __launch_bounds__(THREADS) flash(struc
 static __device__ __forceinline__ void slope(float *s, float *ds, bool seen, float scale,
                                              float less, float delta)
 {
-    float p = seen ? exp2f(fmaf(*s, scale, -less)) : 0;
+    float p = seen ? power_of_2(fmaf(*s, scale, -less)) : 0;
 
     *s = p;
     *ds = seen ? p * (*ds - delta) : 0;
@@ -387,7 +388,7 @@ keys_step(float (*dk)[4], float (*dv)[4], unsigned char *k, unsigned char *v, in
 
 /* blockIdx.x counts tiles of keys, the first (and longest) first, of one head after the other. */
 template <class T>
-static __global__ void __launch_bounds__(THREADS) flash_keys(struct ct_cuda_heads a)
+static __global__ void __launch_bounds__(THREADS, BLOCKS) flash_keys(struct ct_cuda_heads a)
 {
     CT_SHARED_BYTES(memory);
     unsigned char *k = memory, *v = k + OWN * ROW_BYTES, *queries = v + OWN * ROW_BYTES;
@@ -442,7 +443,7 @@ queries_step(float (*dq)[4], unsigned char *q, unsigned char *dy, int row, unsig
 
 /* blockIdx.x counts tiles of queries, the last (and longest) first, of one head after the other. */
 template <class T>
-static __global__ void __launch_bounds__(THREADS) flash_queries(struct ct_cuda_heads a)
+static __global__ void __launch_bounds__(THREADS, BLOCKS) flash_queries(struct ct_cuda_heads a)
 {
     CT_SHARED_BYTES(memory);
     unsigned char *q = memory, *dy = q + OWN * ROW_BYTES, *keys = dy + OWN * ROW_BYTES;

@@ -114,7 +114,7 @@ static cublasStatus_t describe(struct choice *choice, const struct ct_product *p
     return rc;
 }
 
-/* CUBLAS_STATUS_NOT_SUPPORTED when the library has no algorithm. */
+/* Fails when the library has no algorithm. */
 static cublasStatus_t pick(const struct ct_cuda_linear *linear, struct choice *choice)
 {
     const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
@@ -140,8 +140,8 @@ static cublasStatus_t pick(const struct ct_cuda_linear *linear, struct choice *c
     if (rc == CUBLAS_STATUS_SUCCESS)
         rc = cublasLtMatmulAlgoGetHeuristic(linear->library, choice->product, choice->a, choice->b,
                                             choice->c, choice->c, preference, 1, &result, &found);
-    if (rc == CUBLAS_STATUS_SUCCESS && found == 0)
-        rc = CUBLAS_STATUS_NOT_SUPPORTED;
+    if (rc == CUBLAS_STATUS_SUCCESS)
+        rc = found == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : result.state;
     if (rc == CUBLAS_STATUS_SUCCESS) {
         choice->algorithm = result.algo;
         choice->workspace = result.workspaceSize;
@@ -151,14 +151,14 @@ static cublasStatus_t pick(const struct ct_cuda_linear *linear, struct choice *c
     return rc;
 }
 
-/* With the bias as it is; else, of 16 bits, with a rounded one. */
+/* With the bias as it is; where that fails, with one rounded to a result of 16 bits. */
 static cublasStatus_t choose(const struct ct_cuda_linear *linear, const struct ct_product *p,
                              struct choice *choice)
 {
     const struct ct_product_key key = ct_product_key_of(p);
     cublasStatus_t rc = CUBLAS_STATUS_NOT_SUPPORTED;
 
-    for (int round_bias = 0; round_bias < 2 && rc == CUBLAS_STATUS_NOT_SUPPORTED; round_bias++) {
+    for (int round_bias = 0; round_bias < 2 && rc != CUBLAS_STATUS_SUCCESS; round_bias++) {
         if (round_bias && (p->bias == NULL || !ct_dtype_is_narrow(p->out)))
             break;
         forget(choice);

@@ -55,6 +55,15 @@ static __device__ __forceinline__ uint32_t pair(__half, float low, float high)
     return word;
 }
 
+/* 2^x as the special function unit has it, within 2 units of the last place. */
+static __device__ __forceinline__ float power_of_2(float x)
+{
+    float y;
+
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 /* Four 8 x 8 matrices of 16-bit elements from shared memory: lane l gives the address of row l % 8
  * of matrix l / 8, 16 bytes, aligned. r[i] is row g, columns 2t and 2t+1 of matrix i. */
 static __device__ __forceinline__ void load_matrices(uint32_t r[4], const void *row)
@@ -96,16 +105,11 @@ static __device__ __forceinline__ void copy_4(void *to, const void *from, bool t
                  : "memory");
 }
 
-/* End a group of this thread's copies; wait for all groups, or for all but the newest. A barrier
- * then shows what was copied to the other threads. */
+/* End a group of this thread's copies; wait for all groups but the newest. A barrier then shows
+ * what was copied to the other threads. */
 static __device__ __forceinline__ void copies_end_group(void)
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
-}
-
-static __device__ __forceinline__ void copies_wait(void)
-{
-    asm volatile("cp.async.wait_group 0;" ::: "memory");
 }
 
 static __device__ __forceinline__ void copies_wait_but_newest(void)

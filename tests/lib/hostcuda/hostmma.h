@@ -1,6 +1,6 @@
-/* What tensor/cuda/mma.cuh has, for the host: the warp's instructions as meetings of its lanes,
- * copies that arrive when they are waited for and not before, so that a wait that is missing shows.
- */
+/* What tensor/cuda/mma.cuh has, for the host: the warp's instructions as meetings of its lanes, and
+ * copies that arrive as late as they may, when they are waited for, or, in every other launch, at
+ * once: so that a wait or a barrier that is missing shows. */
 #ifndef CT_TESTS_HOSTCUDA_HOSTMMA_H
 #define CT_TESTS_HOSTCUDA_HOSTMMA_H
 
@@ -81,6 +81,11 @@ static inline uint32_t pair(__nv_bfloat16, float low, float high)
 static inline uint32_t pair(__half, float low, float high)
 {
     return (uint32_t)ct_f16_from_f32(low) | (uint32_t)ct_f16_from_f32(high) << 16;
+}
+
+static inline float power_of_2(float x)
+{
+    return exp2f(x);
 }
 
 /* ---- matrices from shared memory ------------------------------------------------------------ */
@@ -165,6 +170,16 @@ static inline struct hostcuda_copies *hostcuda_my_copies(void)
     return &hostcuda_copies_of[(at.z * size.y + at.y) * size.x + at.x];
 }
 
+static inline void hostcuda_arrive(const struct hostcuda_copy *copies, int many)
+{
+    for (const struct hostcuda_copy *copy = copies; copy < copies + many; copy++) {
+        if (copy->from != NULL)
+            memcpy(copy->to, copy->from, copy->bytes);
+        else
+            memset(copy->to, 0, copy->bytes);
+    }
+}
+
 static inline void hostcuda_copy(void *to, const void *from, size_t bytes,
                                  const struct hostcuda_site *site)
 {
@@ -173,8 +188,10 @@ static inline void hostcuda_copy(void *to, const void *from, size_t bytes,
     hostcuda_aligned(to, bytes, site);
     hostcuda_aligned(from, bytes, site);
     if ((size_t)mine->count == sizeof mine->list / sizeof mine->list[0])
-        hostcuda_fail("more copies than hostmma.cuh has room for", site);
+        hostcuda_fail("more copies than hostmma.h has room for", site);
     mine->list[mine->count++] = {to, from, bytes};
+    if (hostcuda_launches() % 2 == 0)
+        hostcuda_arrive(&mine->list[mine->count - 1], 1);
 }
 
 static inline void copy_16(void *to, const void *from, bool there, HOSTCUDA_HERE)
@@ -199,31 +216,19 @@ static inline void copies_end_group(void)
     mine->open = mine->count;
 }
 
-/* The first `many` copies arrive. */
-static inline void hostcuda_arrive(struct hostcuda_copies *mine, int many)
+/* The first `many` copies have arrived. */
+static inline void hostcuda_wait(struct hostcuda_copies *mine, int many)
 {
-    for (int i = 0; i < many; i++) {
-        const struct hostcuda_copy *copy = &mine->list[i];
-
-        if (copy->from != NULL)
-            memcpy(copy->to, copy->from, copy->bytes);
-        else
-            memset(copy->to, 0, copy->bytes);
-    }
+    hostcuda_arrive(mine->list, many);
     mine->count -= many;
     mine->open -= many;
     mine->newest = 0;
     memmove(mine->list, mine->list + many, (size_t)mine->count * sizeof mine->list[0]);
 }
 
-static inline void copies_wait(void)
-{
-    hostcuda_arrive(hostcuda_my_copies(), hostcuda_my_copies()->open);
-}
-
 static inline void copies_wait_but_newest(void)
 {
-    hostcuda_arrive(hostcuda_my_copies(), hostcuda_my_copies()->newest);
+    hostcuda_wait(hostcuda_my_copies(), hostcuda_my_copies()->newest);
 }
 
 #endif

@@ -161,6 +161,14 @@ static void fit_image(struct fitted *fitted, bool convolution)
         fitted->y.dim[3] = s->n = 1 + s->c % 40;
 }
 
+/* Multiples of 64 give the heads that GPUs have kernels of their own for. */
+static int64_t head_of(int64_t k)
+{
+    if (k > 0 && k % 64 == 0)
+        return k <= 128 ? k : 64;
+    return 2 + 2 * (k % 17);
+}
+
 static struct fitted fit(enum ct_op_kind op, struct kit_sizes sizes)
 {
     struct fitted fitted = {.sizes = sizes, .places = 1 + sizes.n, .low = -2, .high = 2};
@@ -180,7 +188,7 @@ static struct fitted fit(enum ct_op_kind op, struct kit_sizes sizes)
     case CT_OP_ATTENTION_BW:
         fitted.places = 1 + (sizes.m + 70) % 150;
         fitted.sizes.m = fitted.places * (sizes.m % 3);
-        fitted.sizes.k = HEADS * (2 + 2 * (sizes.k % 17));
+        fitted.sizes.k = HEADS * head_of(sizes.k);
         fitted.sizes.n = 3 * fitted.sizes.k;
         fitted.low = -0.5;
         fitted.high = 0.5;
