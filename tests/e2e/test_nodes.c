@@ -182,3 +182,31 @@ Test(nodes, a_wait_of_more_than_a_second_says_what_it_waits_for)
     proc_free(&node);
     stop_daemon(&daemon);
 }
+
+static void start_slices(struct proc *node, const char *endpoint)
+{
+    e2e_start(node, "--nnodes=1:2", "--nproc_per_node=2", "--max_restarts=3", "--rdzv_endpoint",
+              endpoint, "--last_call=20s", "--parallel.tensor=2",
+              e2e_in_root("configs/digits_mlp.yaml"), "--train.steps=2000", "--checkpoint.every=50",
+              "--log.dir=log", "--checkpoint.dir=ckpt", NULL);
+}
+
+/* Each node's two workers hold the model together: of two copies one is lost with its node. */
+Test(nodes, slices_go_on_from_the_checkpoint_on_the_nodes_that_are_left)
+{
+    struct proc daemon, nodes[2];
+    const char *endpoint = e2e_daemon(&daemon);
+
+    for (int i = 0; i < 2; i++)
+        start_slices(&nodes[i], endpoint);
+    (void)e2e_wait_file(e2e_in_folder("ckpt/latest"), 60);
+    cr_assert_eq(kill(nodes[1].pid, SIGKILL), 0);
+    cr_assert_eq(proc_finish(&nodes[1], 10), 128 + SIGKILL);
+    cr_assert_eq(proc_finish(&nodes[0], 90), 0, "%s", ct_buf_str(&nodes[0].text));
+    e2e_said(&nodes[0], "parallel.tensor keeps one state over all workers");
+    e2e_not_said(&nodes[0], "begins anew");
+    cr_assert(e2e_exists(e2e_in_folder("ckpt/step_00002000/state.json")));
+    for (int i = 0; i < 2; i++)
+        proc_free(&nodes[i]);
+    stop_daemon(&daemon);
+}
