@@ -130,11 +130,16 @@ static bool dp_of_offload(const struct ct_config *cfg, const void *member, struc
            *(const enum ct_config_offload *)member != CT_CONFIG_OFFLOAD_NONE;
 }
 
-static bool dp_on_gpus(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+/* Replicas of dp are threads, servers and workers of ps work in the host's memory. */
+static bool strategy_of_cpus(const struct ct_config *cfg, const void *member, struct ct_buf *why)
 {
-    (void)ct_buf_puts(why, "cuda is not for parallel.strategy dp, whose replicas are threads on "
-                           "the CPU; use ddp with a worker a GPU, or set train.device to cpu");
-    return cfg->parallel.strategy == CT_CONFIG_STRATEGY_DP &&
+    bool dp = cfg->parallel.strategy == CT_CONFIG_STRATEGY_DP;
+
+    (void)ct_buf_printf(why,
+                        "cuda is not for parallel.strategy %s, which computes on the CPU; use ddp "
+                        "with a worker a GPU, or set train.device to cpu",
+                        dp ? "dp" : "ps");
+    return (dp || cfg->parallel.strategy == CT_CONFIG_STRATEGY_PS) &&
            *(const enum ct_config_device *)member == CT_CONFIG_DEVICE_CUDA;
 }
 
@@ -148,7 +153,7 @@ static const struct ct_config_rule rules[] = {
     {AT(parallel.tensor), AT(parallel.strategy), true, dp_of_cuts},
     {AT(parallel.pipeline), AT(parallel.strategy), true, dp_of_cuts},
     {AT(memory.offload), AT(parallel.strategy), true, dp_of_offload},
-    {AT(train.device), AT(parallel.strategy), true, dp_on_gpus},
+    {AT(train.device), AT(parallel.strategy), true, strategy_of_cpus},
     {AT(eval.ema), AT(parallel.strategy), true, average_apart},
     {AT(check.replicas), AT(parallel.strategy), true, replicas_of_parts},
     {AT(launch.nproc_per_node), AT(launch.nnodes), true, slices_come_and_go},

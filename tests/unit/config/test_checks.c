@@ -55,9 +55,11 @@ static const struct {
      "a.yaml:3:36: parallel.shard is for fsdp; set parallel.strategy to fsdp, or leave it out\n"},
     {MODEL DATA "train: {precision: f16, loss_scale: 1024, loss_scale_every: 10}\n", ""},
     {MODEL DATA "parallel: {strategy: dp, replicate: 2}\ntrain: {device: cuda}\n",
-     "a.yaml:4:17: train.device cuda is not for parallel.strategy dp, whose replicas are threads "
-     "on "
-     "the CPU; use ddp with a worker a GPU, or set train.device to cpu\n"},
+     "a.yaml:4:17: train.device cuda is not for parallel.strategy dp, which computes on the CPU; "
+     "use ddp with a worker a GPU, or set train.device to cpu\n"},
+    {MODEL DATA "parallel: {strategy: ps}\ntrain: {device: cuda}\n",
+     "a.yaml:4:17: train.device cuda is not for parallel.strategy ps, which computes on the CPU; "
+     "use ddp with a worker a GPU, or set train.device to cpu\n"},
     {MODEL DATA "memory: {offload: file, offload_dir: /var/tmp}\n", ""},
     {MODEL DATA "memory: {offload: host, offload_dir: /var/tmp}\n",
      "a.yaml:3:38: memory.offload_dir is for activations in a file; set memory.offload to file, or "
