@@ -80,10 +80,28 @@ static size_t piece_rounds(const struct ct_local *local, const struct ct_task *t
     return chunks_of(task->call.longest_bytes, local->piece_bytes);
 }
 
+/* What a pipeline moves in a round. Where ranks share cores a round costs turns on the core, which
+ * is more than two chunks side by side gain: what fits into two goes as one. */
+static size_t pipeline_bytes(const struct ct_local *local, const struct ct_task *task)
+{
+    size_t twice = 2 * local->chunk_bytes;
+    bool one = local->crowded && twice <= local->stage_bytes && ct_call_bytes(&task->call) <= twice;
+
+    return one ? twice : local->chunk_bytes;
+}
+
+static struct ct_span pipeline_chunk(const struct ct_local *local, const struct ct_task *task,
+                                     size_t k)
+{
+    struct ct_span all = {0, ct_call_bytes(&task->call)};
+
+    return ct_local_chunk(all, pipeline_bytes(local, task), k);
+}
+
 /* A last one to hand out what was reduced in the one before. */
 static size_t pipeline_rounds(const struct ct_local *local, const struct ct_task *task)
 {
-    return chunk_rounds(local, task) + 1;
+    return chunks_of(task->call.longest_bytes, pipeline_bytes(local, task)) + 1;
 }
 
 void ct_local_no_bytes(struct ct_local *local, struct ct_task *task, size_t k)
@@ -313,7 +331,7 @@ static void flat_root_consume(struct ct_local *local, struct ct_task *task, size
 /* Chunk k without this rank's own share, which nobody else adds up. */
 static void pipeline_stage(struct ct_local *local, struct ct_task *task, size_t k)
 {
-    struct ct_span chunk = chunk_of(local, task, k);
+    struct ct_span chunk = pipeline_chunk(local, task, k);
     struct ct_span own = ct_local_share(chunk, local->size, local->rank);
     char *stage = ct_local_stage(local, local->rank, number(local, task, k));
     const char *from = task->call.send + chunk.at;
@@ -326,7 +344,7 @@ static void pipeline_stage(struct ct_local *local, struct ct_task *task, size_t 
 /* The shares of chunk k that the others added up: they lie where this rank had staged them. */
 static void pipeline_collect(struct ct_local *local, struct ct_task *task, size_t k)
 {
-    struct ct_span chunk = chunk_of(local, task, k);
+    struct ct_span chunk = pipeline_chunk(local, task, k);
     struct ct_span own = ct_local_share(chunk, local->size, local->rank);
     const char *stage = ct_local_stage(local, local->rank, number(local, task, k));
     char *to = task->call.recv + chunk.at;
@@ -339,7 +357,7 @@ static void pipeline_collect(struct ct_local *local, struct ct_task *task, size_
 /* Rank i's stage of this rank's share of chunk k. */
 static char *staged_share(const struct ct_local *local, const struct ct_task *task, size_t k, int i)
 {
-    struct ct_span own = ct_local_share(chunk_of(local, task, k), local->size, local->rank);
+    struct ct_span own = ct_local_share(pipeline_chunk(local, task, k), local->size, local->rank);
 
     return ct_local_stage(local, i, number(local, task, k)) + own.at;
 }
@@ -348,7 +366,7 @@ static char *staged_share(const struct ct_local *local, const struct ct_task *ta
 static void pipeline_reduce(struct ct_local *local, struct ct_task *task, size_t k, char *to,
                             int copies)
 {
-    struct ct_span chunk = chunk_of(local, task, k);
+    struct ct_span chunk = pipeline_chunk(local, task, k);
     struct ct_span own = ct_local_share(chunk, local->size, local->rank);
 
     for (int i = 0; i < local->size; i++)
@@ -360,7 +378,7 @@ static void pipeline_reduce(struct ct_local *local, struct ct_task *task, size_t
 /* Where this rank's share of chunk k goes in its own output. */
 static char *own_share(const struct ct_local *local, const struct ct_task *task, size_t k)
 {
-    struct ct_span chunk = chunk_of(local, task, k);
+    struct ct_span chunk = pipeline_chunk(local, task, k);
 
     return task->call.recv + chunk.at + ct_local_share(chunk, local->size, local->rank).at;
 }
