@@ -62,6 +62,18 @@ struct ct_task {
     bool queued; /* the backend has it in an order of its own: who comes later need not wait */
 };
 
+/* A blocking all_reduce of few bytes, or a barrier: what is needed of its call. */
+struct ct_brief {
+    struct ct_signature signature;
+    const char *send;
+    char *recv;
+    size_t bytes; /* CT_BRIEF_BYTES at most; 0: a barrier */
+    enum ct_dtype dtype;
+    enum ct_reduce reduce;
+    enum ct_reduce_mode mode;
+};
+enum { CT_BRIEF_BYTES = 32 };
+
 struct ct_backend {
     const char *name;
     bool on_device; /* its groups' buffers lie in the memory of a device */
@@ -78,6 +90,13 @@ struct ct_backend {
     /* Advance `task`: 1 complete, 0 not yet, negative: failed, with the sentence. Collectives come
      * one after the other; sends and receives one at a time for each peer and direction. */
     int (*progress)(void *state, struct ct_task *task, struct ct_error *err);
+
+    /* NULL, or the quick way of a brief call that is the only one open (quick.h). `post`: tell the
+     * others; false: not now, nothing has been done. `collect`, after it: true when all others are
+     * found within a short while, in the same call, which is complete then; false: the task of it
+     * comes next, with its first step done. */
+    bool (*post)(void *state, const struct ct_brief *brief);
+    bool (*collect)(void *state, const struct ct_brief *brief);
 
     /* How often to look before a waiter gives its core to others. */
     int (*spins)(const void *state);

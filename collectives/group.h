@@ -25,6 +25,12 @@ struct ct_group_lane {
     bool busy;
 };
 
+/* A call that has been told to its peers, and recorded, before there was a request. */
+struct ct_early {
+    bool posted;
+    uint64_t number, turn, queued; /* as in the request that it becomes */
+};
+
 struct ct_group {
     struct ct_job *job;
     const struct ct_backend *backend;
@@ -51,6 +57,7 @@ struct ct_group {
     int queued;
     _Atomic uint64_t moves;         /* of all tasks: what a waiter watches */
     uint64_t collectives;           /* started */
+    struct ct_early early;          /* posted: the request that is started next */
     uint64_t waited_ns;             /* in ct_wait, altogether */
     struct ct_record_group *record; /* never NULL once the group has formed */
     struct ct_record_group unread;  /* its record when nobody watches */

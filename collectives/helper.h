@@ -42,6 +42,13 @@ struct ct_helper {
 
 /* All by the group's own thread. */
 
+/* Does it sleep, or is there none? Then the group is this thread's already. */
+static inline bool ct_helper_rests(const struct ct_helper *helper)
+{
+    return !helper->made ||
+           atomic_load_explicit(&helper->turn, memory_order_acquire) == CT_HELPER_NONE;
+}
+
 /* Enter: the group is this thread's until it leaves. */
 void ct_helper_take(struct ct_group *group);
 

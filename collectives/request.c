@@ -12,6 +12,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/relax.h"
 #include "cause.h"
 #include "exchange.h"
 
@@ -181,13 +182,6 @@ static void expire(struct ct_request *request)
 
 /* ---- waiting ---------------------------------------------------------------------------------*/
 
-static inline void relax(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
-
 /* Look at most `looks` times; true when the request is over or anything has moved. */
 static bool look(struct ct_request *request, int looks)
 {
@@ -195,7 +189,7 @@ static bool look(struct ct_request *request, int looks)
     uint64_t moves = moves_of(group);
 
     for (int i = 0; i < looks && !is_over(request) && moves_of(group) == moves; i++) {
-        relax();
+        ct_relax();
         ct_group_advance(group);
     }
     return is_over(request) || moves_of(group) != moves;
@@ -324,6 +318,25 @@ int ct_test(struct ct_request *request)
 
 /* ---- start -----------------------------------------------------------------------------------*/
 
+/* It gets a number, and is recorded; unless the quick way has done so (quick.h). */
+static void begin(struct ct_request *request)
+{
+    struct ct_group *group = request->group;
+
+    if (group->early.posted) {
+        request->number = group->early.number;
+        request->turn = group->early.turn;
+        request->queued = group->early.queued;
+        request->started = true;
+        group->early.posted = false;
+        return;
+    }
+    request->number = ct_call_is_transfer(&request->task.call) ? 0 : ++group->collectives;
+    if (request->number != 0)
+        ct_worker_record_entered(group->record, request->number);
+    ct_recorder_begin(request);
+}
+
 int ct_request_start(struct ct_group *group, const struct ct_call *call, uint64_t timeout_ms,
                      struct ct_request **ret_request)
 {
@@ -348,13 +361,10 @@ int ct_request_start(struct ct_group *group, const struct ct_call *call, uint64_
                                      .algorithm = CT_ALGO_NONE,
                                      .queued = false};
     request->timeout_ms = timeout_ms != 0 ? timeout_ms : group->timeout_ms;
-    request->number = ct_call_is_transfer(call) ? 0 : ++group->collectives;
-    if (request->number != 0)
-        ct_worker_record_entered(group->record, request->number);
     request->first_test_ns = 0;
     request->code = 0;
     atomic_store_explicit(&request->over, false, memory_order_relaxed);
-    ct_recorder_begin(request);
+    begin(request);
     group->queue[group->queued++] = request;
     *ret_request = request;
     if (!group->waiting && !(group->backend->batches && ct_call_is_transfer(call))) {

@@ -133,6 +133,7 @@ struct ct_local {
     size_t stage_bytes;                      /* what a rank stages in rounds of one parity */
     size_t turns, turn_bytes;                /* the slots that this call makes of it */
     bool unrung;                             /* posted, and nobody was woken yet */
+    bool early;                              /* posted for the call that begins next */
     uint64_t round;                          /* the next round of collectives */
     uint64_t met;                            /* the last one that all are known to have posted */
     int looks;                               /* for a flag, before anything else is done */
@@ -189,6 +190,8 @@ int ct_local_transfer(struct ct_local *local, struct ct_task *task, struct ct_er
 /* ---- the functions of struct ct_backend ---- */
 void ct_local_settle(void *state);
 int ct_local_progress(void *state, struct ct_task *task, struct ct_error *err);
+bool ct_local_post(void *state, const struct ct_brief *brief);
+bool ct_local_collect(void *state, const struct ct_brief *brief);
 int ct_local_spins(const void *state);
 uint32_t ct_local_arm(void *state);
 void ct_local_park(void *state, uint32_t armed, uint64_t timeout_ns);

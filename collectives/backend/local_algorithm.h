@@ -39,10 +39,6 @@ bool ct_local_offers(const struct ct_local *local, const struct ct_task *task);
 /* The row of a call on its path, which is not CT_PATH_STAGED. */
 const struct ct_local_algorithm *ct_local_direct(const struct ct_task *task);
 
-/* A new call, at once: 1 when it is complete. 0: it goes on the usual way, on CT_PATH_STAGED if
- * task->stage says that it has posted (local_brief.c). */
-int ct_local_brief(struct ct_local *local, struct ct_task *task);
-
 /* local_domains.c: the row of a call that goes by domains. */
 const struct ct_local_algorithm *ct_local_domains(const struct ct_task *task);
 

@@ -145,22 +145,21 @@ static int end_round(struct ct_local *local, struct ct_task *task,
     return 1;
 }
 
-/* A call that begins has a way to go, or is over already. */
-static bool begin(struct ct_local *local, struct ct_task *task)
+/* A call that begins; its first round may have been posted (local_brief.c). */
+static void begin(struct ct_local *local, struct ct_task *task)
 {
-    if (ct_local_brief(local, task) == 1)
-        return false;
+    task->stage = local->early ? 1 : 0;
+    local->early = false;
     task->algorithm =
         ct_select(&local->tuning,
                   local->domains.count > 1 ? CT_TOPOLOGY_DOMAINS : CT_TOPOLOGY_SHARED, &task->call);
     task->path = task->stage == 0 && ct_local_offers(local, task) ? CT_PATH_OFFER : CT_PATH_STAGED;
-    return true;
 }
 
 int ct_local_collective(struct ct_local *local, struct ct_task *task, struct ct_error *err)
 {
-    if (task->path == CT_PATH_NEW && !begin(local, task))
-        return 1;
+    if (task->path == CT_PATH_NEW)
+        begin(local, task);
     ct_local_turn(local, ct_local_stage_bytes(local, task));
     for (;;) {
         const struct ct_local_algorithm *algorithm =

@@ -61,9 +61,9 @@ static inline uint64_t ct_flight_stamp(uint64_t turn, uint64_t passed, bool fail
     return passed << 17 | lap << 1 | failed;
 }
 
-/* A call begins at `now` (ct_ticks); its turn. It starts at once or, `waits`, later. */
-static inline uint64_t ct_flight_begin(struct ct_flight_ring *ring,
-                                       const struct ct_flight_call *call, bool waits, uint64_t now)
+/* An entry for the call, to be closed by its turn; nobody reads it until then. */
+static inline uint64_t ct_flight_open(struct ct_flight_ring *ring,
+                                      const struct ct_flight_call *call, uint64_t now)
 {
     uint64_t turn = atomic_fetch_add_explicit(&ring->turns, 1, memory_order_relaxed) + 1;
     struct ct_flight_entry *entry = &ring->entries[turn % CT_FLIGHT_ENTRIES];
@@ -76,11 +76,13 @@ static inline uint64_t ct_flight_begin(struct ct_flight_ring *ring,
                           memory_order_relaxed);
     atomic_store_explicit(&entry->site, call->site, memory_order_relaxed);
     atomic_store_explicit(&entry->queued, now, memory_order_relaxed);
-    if (!waits)
-        atomic_store_explicit(&entry->started, ct_flight_stamp(turn, 0, false),
-                              memory_order_relaxed);
-    atomic_store_explicit(&entry->turn, turn << 1, memory_order_release);
     return turn;
+}
+
+static inline void ct_flight_close(struct ct_flight_ring *ring, uint64_t turn)
+{
+    atomic_store_explicit(&ring->entries[turn % CT_FLIGHT_ENTRIES].turn, turn << 1,
+                          memory_order_release);
 }
 
 /* The call of `turn`, queued at `queued`, starts; is over. */
@@ -95,6 +97,37 @@ static inline void ct_flight_end(struct ct_flight_ring *ring, uint64_t turn, uin
 {
     atomic_store_explicit(&ring->entries[turn % CT_FLIGHT_ENTRIES].ended,
                           ct_flight_stamp(turn, passed, failed), memory_order_relaxed);
+}
+
+/* A call begins at `now` (ct_ticks); its turn. It starts at once or, `waits`, later. */
+static inline uint64_t ct_flight_begin(struct ct_flight_ring *ring,
+                                       const struct ct_flight_call *call, bool waits, uint64_t now)
+{
+    uint64_t turn = ct_flight_open(ring, call, now);
+
+    if (!waits)
+        ct_flight_start(ring, turn, 0);
+    ct_flight_close(ring, turn);
+    return turn;
+}
+
+/* One that started at once, at `queued`, and is over: all of it in one. */
+static inline void ct_flight_whole(struct ct_flight_ring *ring, const struct ct_flight_call *call,
+                                   uint64_t queued, uint64_t passed)
+{
+    uint64_t turn = ct_flight_open(ring, call, queued);
+
+    ct_flight_start(ring, turn, 0);
+    ct_flight_end(ring, turn, passed, false);
+    ct_flight_close(ring, turn);
+}
+
+/* Ask for the line of the next entry, which another core, or a far cache, may have. */
+static inline void ct_flight_expect(const struct ct_flight_ring *ring)
+{
+    uint64_t turn = atomic_load_explicit(&ring->turns, memory_order_relaxed) + 1;
+
+    __builtin_prefetch(&ring->entries[turn % CT_FLIGHT_ENTRIES], 1);
 }
 
 /* It was called from elsewhere than was said at its begin. */

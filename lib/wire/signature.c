@@ -25,22 +25,20 @@ static const char *const reduce_names[CT_SIGNATURE_REDUCTIONS] = {
     "SUM", "AVG", "MAX", "MIN", "PROD", "AND", "OR", "PREMUL_SUM"};
 static const char *const mode_names[CT_SIGNATURE_MODES] = {"FAST", "REPRODUCIBLE", "INVARIANT"};
 
-/* Where the fields of `rest` begin. */
-enum { UNEVEN_AT = 5, DTYPE_AT = 6, REDUCE_AT = 10, MODE_AT = 14, PEER_AT = 16, TAG_AT = 32 };
+enum {
+    UNEVEN_AT = CT_SIGNATURE_UNEVEN_AT,
+    DTYPE_AT = CT_SIGNATURE_DTYPE_AT,
+    REDUCE_AT = CT_SIGNATURE_REDUCE_AT,
+    MODE_AT = CT_SIGNATURE_MODE_AT,
+    PEER_AT = CT_SIGNATURE_PEER_AT,
+    TAG_AT = CT_SIGNATURE_TAG_AT
+};
 
 _Static_assert((int)CT_CALL_KINDS <= 1 << UNEVEN_AT, "a kind fits");
 _Static_assert((int)CT_DTYPE_COUNT <= 1 << (REDUCE_AT - DTYPE_AT), "a type fits");
 _Static_assert((int)CT_SIGNATURE_REDUCTIONS <= 1 << (MODE_AT - REDUCE_AT), "an operation fits");
 _Static_assert((int)CT_SIGNATURE_MODES <= 1 << (PEER_AT - MODE_AT), "a mode fits");
 _Static_assert((int)CT_SIGNATURE_PEERS == 1 << (TAG_AT - PEER_AT), "a peer fits");
-
-uint64_t ct_signature_pack(const struct ct_signature_fields *fields)
-{
-    return (uint64_t)fields->kind | (uint64_t)fields->uneven << UNEVEN_AT |
-           (uint64_t)fields->dtype << DTYPE_AT | (uint64_t)fields->reduce << REDUCE_AT |
-           (uint64_t)fields->mode << MODE_AT | (uint64_t)fields->peer << PEER_AT |
-           (uint64_t)fields->tag << TAG_AT;
-}
 
 static unsigned bits_of(uint64_t word, int from, int to)
 {

@@ -57,7 +57,25 @@ struct ct_signature_fields {
     uint32_t tag;
 };
 
-uint64_t ct_signature_pack(const struct ct_signature_fields *fields);
+/* Where they begin. */
+enum {
+    CT_SIGNATURE_UNEVEN_AT = 5,
+    CT_SIGNATURE_DTYPE_AT = 6,
+    CT_SIGNATURE_REDUCE_AT = 10,
+    CT_SIGNATURE_MODE_AT = 14,
+    CT_SIGNATURE_PEER_AT = 16,
+    CT_SIGNATURE_TAG_AT = 32,
+};
+
+static inline uint64_t ct_signature_pack(const struct ct_signature_fields *fields)
+{
+    return (uint64_t)fields->kind | (uint64_t)fields->uneven << CT_SIGNATURE_UNEVEN_AT |
+           (uint64_t)fields->dtype << CT_SIGNATURE_DTYPE_AT |
+           (uint64_t)fields->reduce << CT_SIGNATURE_REDUCE_AT |
+           (uint64_t)fields->mode << CT_SIGNATURE_MODE_AT |
+           (uint64_t)fields->peer << CT_SIGNATURE_PEER_AT |
+           (uint64_t)fields->tag << CT_SIGNATURE_TAG_AT;
+}
 
 /* False when it is of no call that exists; the fields are well-formed in either case. */
 bool ct_signature_unpack(uint64_t rest, struct ct_signature_fields *ret_fields);

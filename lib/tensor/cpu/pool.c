@@ -7,6 +7,7 @@
 #include "tensor/cpu/pool.h"
 
 #include "base/assert.h"
+#include "base/relax.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -32,13 +33,6 @@ struct ct_pool {
     atomic_int next, done, inside;
 };
 
-static void cpu_relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#endif
-}
-
 static void take_indices(struct ct_pool *pool)
 {
     int index;
@@ -53,7 +47,7 @@ static void take_indices(struct ct_pool *pool)
 static unsigned await_work(struct ct_pool *pool, unsigned seen)
 {
     for (int i = 0; i < SPINS && atomic_load(&pool->generation) == seen; i++)
-        cpu_relax();
+        ct_relax();
     pthread_mutex_lock(&pool->lock);
     while (atomic_load(&pool->generation) == seen && !atomic_load(&pool->stop))
         pthread_cond_wait(&pool->wake, &pool->lock);
@@ -140,7 +134,7 @@ void ct_pool_run(struct ct_pool *pool, int count, void (*work)(void *context, in
     }
     pthread_mutex_lock(&pool->lock);
     while (atomic_load(&pool->inside) != 0) /* late comers of the run before */
-        cpu_relax();
+        ct_relax();
     pool->work = work;
     pool->context = context;
     pool->count = count;
@@ -152,7 +146,7 @@ void ct_pool_run(struct ct_pool *pool, int count, void (*work)(void *context, in
     take_indices(pool);
     for (int spins = 0; atomic_load(&pool->done) < count; spins++) {
         if (spins < SPINS)
-            cpu_relax();
+            ct_relax();
         else
             sched_yield(); /* more threads than cores: let the others finish */
     }
