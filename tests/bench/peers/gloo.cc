@@ -85,7 +85,7 @@ int main(int argc, char **argv)
             std::make_shared<gloo::rendezvous::Context>(std::atoi(argv[1]), std::atoi(argv[2]));
         members->connectFullMesh(store, device);
         Context context = members;
-        struct bench_peer peer = {members->rank, members->size, &context, run, most, nullptr};
+        struct bench_peer peer = {members->rank, members->size, &context, run, nullptr, most, nullptr};
 
         bench_all(&peer, argc - 4, argv + 4);
         (void)most(&context, 0); // nobody leaves before all have it

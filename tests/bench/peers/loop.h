@@ -13,7 +13,10 @@
  * clock costs as much as the call, it writes an element within the timed loop instead, and a batch
  * is the mean. Batches are short, so that others on the machine disturb few of them. The first
  * calls of a cell are checked: every element of the result. A line "# faults BYTES N" follows: the
- * pages that rank 0 got from the system in each call, 0 where nobody allocates and gives back. */
+ * pages that rank 0 got from the system in each call, 0 where nobody allocates and gives back. A
+ * peer that has a bare way, which is the least that a call has to do (bare.h), is timed with it in
+ * turns, batch by batch, on the same pages: "# bare BYTES US RATIO", the ratio being the median of
+ * those of neighbouring batches. */
 #ifndef CT_BENCH_LOOP_H
 #define CT_BENCH_LOOP_H
 
@@ -44,6 +47,9 @@ struct bench_peer {
     /* In place, the sum of floats; a broadcast from rank 0; an all_gather whose whole result has
      * `count` elements. Whatever fails ends the program. */
     void (*run)(void *context, enum bench_op op, float *data, size_t count);
+    /* May be NULL: `calls` times the least that such a call has to do, on the data of the last one;
+     * with -1 calls, is there such a way? Leaves anything in the data. */
+    int (*bare)(void *context, enum bench_op op, float *data, size_t count, int calls);
     double (*max)(void *context, double value);    /* over all ranks; also a barrier */
     float *(*memory)(void *context, size_t bytes); /* NULL: from the heap; never given back */
 };
@@ -116,27 +122,57 @@ static double bench_median(double *values, int count)
     return values[count / 2];
 }
 
-static double bench_batch(const struct bench_peer *peer, enum bench_op op, float *data,
-                          size_t count, int calls, int touch)
+static void bench_call(const struct bench_peer *peer, enum bench_op op, float *data, size_t count,
+                       int bare)
+{
+    if (bare)
+        (void)peer->bare(peer->context, op, data, count, 1);
+    else
+        peer->run(peer->context, op, data, count);
+}
+
+/* One by one: the median. */
+static double bench_apart(const struct bench_peer *peer, enum bench_op op, float *data,
+                          size_t count, int calls, int bare)
 {
     static double each[BENCH_CALLS_MAX];
-    int apart = touch && count * sizeof *data >= BENCH_TOUCH_BYTES;
 
-    (void)peer->max(peer->context, 0);
-    double start = bench_now_us();
-    for (int i = 0; i < calls && apart; i++) {
+    for (int i = 0; i < calls; i++) {
         bench_touch(peer, data, count);
         (void)peer->max(peer->context, 0);
         double from = bench_now_us();
-        peer->run(peer->context, op, data, count);
+        bench_call(peer, op, data, count, bare);
         each[i] = bench_now_us() - from;
     }
-    for (int i = 0; i < calls && !apart; i++) {
+    return bench_median(each, calls);
+}
+
+/* One after the other: the mean. */
+static double bench_row(const struct bench_peer *peer, enum bench_op op, float *data, size_t count,
+                        int calls, int touch, int bare)
+{
+    double start = bench_now_us();
+
+    if (bare)
+        (void)peer->bare(peer->context, op, data, count, calls);
+    for (int i = 0; i < calls && !bare; i++) {
         if (touch && count > 0)
             data[0] = (float)(peer->rank + 1);
         peer->run(peer->context, op, data, count);
     }
-    double us = apart ? bench_median(each, calls) : (bench_now_us() - start) / calls;
+    return (bench_now_us() - start) / calls;
+}
+
+static double bench_batch(const struct bench_peer *peer, enum bench_op op, float *data,
+                          size_t count, int calls, int touch, int bare)
+{
+    double us;
+
+    (void)peer->max(peer->context, 0);
+    if (touch && count * sizeof *data >= BENCH_TOUCH_BYTES)
+        us = bench_apart(peer, op, data, count, calls, bare);
+    else
+        us = bench_row(peer, op, data, count, calls, touch, bare);
     return peer->max(peer->context, us);
 }
 
@@ -145,20 +181,28 @@ static void bench_cell(const struct bench_peer *peer, const struct bench_plan *p
 {
     size_t parts = op == BENCH_ALL_GATHER ? (size_t)peer->size : 1;
     size_t count = bytes / sizeof *data / parts * parts;
-    double us[BENCH_BATCHES];
+    double us[BENCH_BATCHES], bare_us[BENCH_BATCHES], ratio[BENCH_BATCHES];
 
     bench_check(peer, op, data, count);
-    double calls = bench_batch(peer, op, data, count, 2, plan->touch);
+    double calls = bench_batch(peer, op, data, count, 2, plan->touch, 0);
     calls = (plan->brief ? BENCH_BATCH_US / 5 : BENCH_BATCH_US) / calls;
     calls = calls < 1 ? 1 : calls > BENCH_CALLS_MAX ? BENCH_CALLS_MAX : calls;
+    int bare = peer->bare != NULL && peer->bare(peer->context, op, data, count, -1);
     long faults = bench_faults();
-    for (int i = 0; i < BENCH_BATCHES; i++)
-        us[i] = bench_batch(peer, op, data, count, (int)calls, plan->touch);
+    for (int i = 0; i < BENCH_BATCHES; i++) {
+        if (bare)
+            bare_us[i] = bench_batch(peer, op, data, count, (int)calls, plan->touch, 1);
+        us[i] = bench_batch(peer, op, data, count, (int)calls, plan->touch, 0);
+        ratio[i] = bare ? us[i] / bare_us[i] : 0;
+    }
     faults = (bench_faults() - faults) / (BENCH_BATCHES * (long)calls);
     double median = bench_median(us, BENCH_BATCHES);
     if (peer->rank == 0) {
         (void)printf("%s %zu %.3f\n", bench_names[op], bytes, median);
         (void)printf("# faults %zu %ld\n", bytes, faults);
+        if (bare)
+            (void)printf("# bare %zu %.4f %.3f\n", bytes, bench_median(bare_us, BENCH_BATCHES),
+                         bench_median(ratio, BENCH_BATCHES));
         (void)fflush(stdout);
     }
 }

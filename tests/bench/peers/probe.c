@@ -11,9 +11,8 @@
  * all have. Nothing can move less: whoever adds up an element needs all ranks' values of it, and
  * all ranks need the sum. Medians; with more ranks than cores those of a core follow one another.
  * Wants -O3 -march=native: 16 numbers at a time. */
-#include <sched.h>
-#include <stdatomic.h>
-#include <stdint.h>
+#include "bare.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,24 +25,14 @@ enum {
     BATCHES = 9,
     HOPS = 2000,
     BATCH_US = 4000,
-    RANKS_MAX = 64,
-    LINE = 128,
     CALLS_MAX = 1000,
-    BLOCK = 4,   /* lines */
-    AHEAD = 1024 /* bytes: asked for by who will change them, so that they travel once */
 };
 
-struct flag {
-    _Atomic uint64_t value;
-    char rest[LINE - sizeof(uint64_t)];
-};
-
-static struct flag *flags; /* one a rank */
-static double *times;      /* one a rank, of the last batch */
-static char *shared;       /* `room` bytes a rank, one behind the other */
+static struct bare bare;
+static double *times; /* one a rank, of the last batch */
+static char *shared;  /* `room` bytes a rank, one behind the other */
 static size_t room;
-static int ranks, rank, crowded;
-static uint64_t met;
+static int ranks, rank;
 
 static double now_us(void)
 {
@@ -60,18 +49,9 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void await(int other, uint64_t value)
-{
-    while (atomic_load_explicit(&flags[other].value, memory_order_acquire) < value)
-        if (crowded)
-            (void)sched_yield();
-}
-
 static void meet(void)
 {
-    atomic_store_explicit(&flags[rank].value, ++met, memory_order_release);
-    for (int i = 0; i < ranks; i++)
-        await(i, met);
+    bare_meet(&bare);
 }
 
 /* The slowest rank's. */
@@ -91,10 +71,8 @@ static double hops(void)
 {
     double start = now_us();
 
-    for (int i = 0; i < HOPS; i++) {
-        atomic_store_explicit(&flags[rank].value, ++met, memory_order_release);
-        await(1 - rank, met);
-    }
+    for (int i = 0; i < HOPS; i++)
+        bare_hop(&bare);
     return (now_us() - start) / HOPS;
 }
 
@@ -140,55 +118,16 @@ static void measure_pass(float *data, size_t bytes)
         (void)printf("pass %zu %.4f\n", bytes, us[BATCHES / 2]);
 }
 
-/* A cache line. */
-typedef float vector __attribute__((vector_size(64)));
-
-static vector *line_of(int who, size_t line)
-{
-    return (vector *)(void *)(shared + (size_t)who * room) + line;
-}
-
-/* So many cache lines of all ranks: read, added up, written to one after the other, which is a
- * quarter faster than each line to all. `lines` is a constant for all but the last. */
-static inline __attribute__((always_inline)) void sum_block(size_t at, size_t lines)
-{
-    vector sum[BLOCK];
-
-    for (int r = 0; r < ranks; r++)
-        for (size_t k = 0; r != rank && k < lines; k++)
-            __builtin_prefetch((char *)line_of(r, at + k) + AHEAD, 1);
-    for (size_t k = 0; k < lines; k++)
-        sum[k] = *line_of(0, at + k);
-    for (int r = 1; r < ranks; r++)
-        for (size_t k = 0; k < lines; k++)
-            sum[k] += *line_of(r, at + k);
-    for (int r = 0; r < ranks; r++)
-        for (size_t k = 0; k < lines; k++)
-            *line_of((rank + r) % ranks, at + k) = sum[k];
-}
-
-static void sum_share(size_t from, size_t to)
-{
-    size_t at = from;
-
-    for (; to - at >= BLOCK && at < to; at += BLOCK)
-        sum_block(at, BLOCK);
-    for (; at < to; at++)
-        sum_block(at, 1);
-}
-
 /* One all_reduce. */
 static double all_reduce(size_t bytes)
 {
-    size_t lines = (bytes + 63) / 64, share = (lines + (size_t)ranks - 1) / (size_t)ranks;
-    size_t from = (size_t)rank * share, end = from + share < lines ? from + share : lines;
-    float *own = (float *)(void *)line_of(rank, 0);
+    float *own = (float *)(void *)bare.data[rank];
 
-    for (size_t i = 0; i < lines * 16; i++)
+    for (size_t i = 0; i < bytes / sizeof *own; i++)
         own[i] = (float)rank;
     meet();
     double start = now_us();
-    sum_share(from, end);
+    bare_sum(&bare, bytes);
     meet();
     return now_us() - start;
 }
@@ -219,6 +158,7 @@ static void pin(int cores)
 
 static void run(int argc, char **argv)
 {
+    bare.rank = rank;
     if (ranks == 2)
         measure_hop();
     for (int i = 2; i < argc; i++) {
@@ -238,22 +178,27 @@ static void run(int argc, char **argv)
 int main(int argc, char **argv)
 {
     int cores = (int)sysconf(_SC_NPROCESSORS_ONLN), failed = 0, status;
+    struct bare_flag *flags;
 
     ranks = argc > 2 ? atoi(argv[1]) : 0;
-    if (ranks < 1 || ranks > RANKS_MAX) {
+    if (ranks < 1 || ranks > BARE_RANKS_MAX) {
         (void)fprintf(stderr, "usage: probe RANKS BYTES ...\n");
         return 2;
     }
-    crowded = ranks > cores;
     flags = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (int i = 2; i < argc; i++)
         room = strtoull(argv[i], NULL, 10) > room ? strtoull(argv[i], NULL, 10) : room;
     room = (room + 4095) / 4096 * 4096;
-    shared = mmap(NULL, (size_t)ranks * room + AHEAD, PROT_READ | PROT_WRITE,
+    shared = mmap(NULL, (size_t)ranks * room + BARE_AHEAD, PROT_READ | PROT_WRITE,
                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (flags == MAP_FAILED || shared == MAP_FAILED)
         return 1;
-    times = (double *)(void *)(flags + RANKS_MAX);
+    times = (double *)(void *)(flags + BARE_RANKS_MAX);
+    bare = (struct bare){.ranks = ranks, .crowded = ranks > cores};
+    for (int i = 0; i < ranks; i++) {
+        bare.flags[i] = flags + i;
+        bare.data[i] = shared + (size_t)i * room;
+    }
     for (rank = 1; rank < ranks; rank++)
         if (fork() == 0) {
             pin(cores);
