@@ -161,8 +161,7 @@ LAUNCHER_HEAD(batch_grads)
               1, batch.columns, chunks);
 }
 
-/* ---- columns ------------------------------------------------------------------------------------
- */
+/* ---- columns --------------------------------------------------------------------------------- */
 
 static __global__ void batch_total_kernel(const double *from, double *to, int64_t n)
 {

@@ -148,7 +148,7 @@ LAUNCHER(add)
 MAP2(mul, product_of)
 LAUNCHER_F32(mul)
 
-/* ---- others --------------------------------------------------------------------------------- */
+/* ---- others ---------------------------------------------------------------------------------- */
 
 template <typename T>
 static __global__ void swiglu_bw_kernel(const T *dy, const T *gate, const T *up, T *dgate, T *dup,
@@ -289,8 +289,7 @@ static void launch_widen(struct ct_cuda_queue *queue, const struct ct_kernel_arg
 }
 LAUNCHER(widen)
 
-/* ---- swap: tiles of x through shared memory, lines of TILE elements in and out ----------------
- */
+/* ---- swap: tiles of x through shared memory, lines of TILE elements in and out --------------- */
 
 enum { TILE = 32, TILE_LINES = 8 };
 

@@ -18,29 +18,33 @@ enum {
     STATIC_BYTES = 4096 /* of shared memory, that a block has besides a row */
 };
 
-/* ---- one row, by all threads of a block --------------------------------------------------------
- */
+/* ---- one row, by all threads of a block ------------------------------------------------------ */
+
+#define EACH_ROW_PACK(T, j, row, columns)                                          \
+    for (int64_t j = (int64_t)threadIdx.x * PACK(T) - skew_of(row); j < (columns); \
+         j += (int64_t)blockDim.x * PACK(T))
 
 static inline __device__ float larger(float a, float b)
 {
     return a < b ? b : a;
 }
 
-/* The row's largest element, in all threads; `cache` (may be NULL) gets the row. */
+/* The row's largest element, in all threads; `cache` (may be NULL), aligned as the row is, gets it.
+ */
 template <typename T>
 static inline __device__ float row_max(const T *x, int64_t columns, T *cache, float *best)
 {
     float own = -(float)INFINITY;
 
-    for (int64_t j = (int64_t)threadIdx.x * PACK(T); j < columns;
-         j += (int64_t)blockDim.x * PACK(T)) {
+    EACH_ROW_PACK(T, j, x, columns)
+    {
         float a[PACK(T)];
 
         load<T>(a, x, j, columns);
         if (cache != NULL)
             store<T>(cache, j, columns, a);
         for (int k = 0; k < PACK(T); k++)
-            if (j + k < columns)
+            if (j + k >= 0 && j + k < columns)
                 own = larger(own, a[k]);
     }
     for (int distance = 16; distance > 0; distance /= 2)
@@ -99,13 +103,12 @@ static unsigned row_block(int64_t columns)
 /* Shared memory for a row of `columns`, or 0 when two blocks would not fit. */
 static size_t cache_bytes(const struct ct_cuda_queue *queue, int64_t columns, size_t size)
 {
-    size_t bytes = ((size_t)columns * size + 15) / 16 * 16;
+    size_t bytes = ((size_t)columns * size + 15) / 16 * 16 + 16; /* it begins anywhere in 16 */
 
     return bytes <= queue->shared_bytes / 2 - STATIC_BYTES ? bytes : 0;
 }
 
-/* ---- cross entropy ------------------------------------------------------------------------------
- */
+/* ---- cross entropy --------------------------------------------------------------------------- */
 
 template <typename T>
 static __global__ void cross_entropy_kernel(const T *logits, const int32_t *labels, double *loss,
@@ -117,7 +120,7 @@ static __global__ void cross_entropy_kernel(const T *logits, const int32_t *labe
 
     for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
         const T *x = logits + row * columns;
-        T *cache = cached ? (T *)memory : NULL;
+        T *cache = cached ? (T *)memory + skew_of(x) : NULL;
         int32_t label = labels[row];
 
         if (label >= columns)
@@ -204,8 +207,8 @@ static __global__ void cross_entropy_bw_kernel(const T *logits, const int32_t *l
         float max = stats[row * 2], log_sum = stats[row * 2 + 1];
         bool masked = labels[row] < 0;
 
-        for (int64_t j = (int64_t)threadIdx.x * PACK(T); j < columns;
-             j += (int64_t)blockDim.x * PACK(T)) {
+        EACH_ROW_PACK(T, j, logits + first, columns)
+        {
             float a[PACK(T)];
 
             load<T>(a, logits + first, j, columns);
@@ -383,13 +386,13 @@ static __global__ void correct_kernel(const T *logits, const int32_t *labels, do
             __trap();
         float best = label < 0 ? 0 : wide(x[label]);
 
-        for (int64_t j = (int64_t)threadIdx.x * PACK(T); j < columns;
-             j += (int64_t)blockDim.x * PACK(T)) {
+        EACH_ROW_PACK(T, j, x, columns)
+        {
             float a[PACK(T)];
 
             load<T>(a, x, j, columns);
             for (int k = 0; k < PACK(T); k++)
-                if (j + k < columns && !(j + k < label ? a[k] < best : a[k] <= best))
+                if (j + k >= 0 && j + k < columns && !(j + k < label ? a[k] < best : a[k] <= best))
                     beaten = true;
         }
         beaten = __syncthreads_or(beaten);

@@ -32,8 +32,7 @@ static struct norm norm_of(const struct ct_kernel_args *args, bool centred)
     return norm;
 }
 
-/* ---- forward ----------------------------------------------------------------------------------
- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 template <typename T> static inline __device__ float total_of(const T *x, int64_t columns, int lane)
 {
@@ -128,8 +127,7 @@ static void launch_rmsnorm(struct ct_cuda_queue *queue, const struct ct_kernel_a
 }
 LAUNCHER(rmsnorm)
 
-/* ---- backward: with n = (x - mean) rstd, dx = rstd (dy g - mean(dy g) - n mean(dy g n)) --------
- */
+/* ---- backward: with n = (x - mean) rstd, dx = rstd (dy g - mean(dy g) - n mean(dy g n)) ------ */
 
 struct slopes {
     float shift, slope;
@@ -211,8 +209,7 @@ static void launch_rmsnorm_dx(struct ct_cuda_queue *queue, const struct ct_kerne
 }
 LAUNCHER(rmsnorm_dx)
 
-/* ---- sums over rows, in the order of a matrix product (tensor/cpu/gemm.h) ----------------------
- */
+/* ---- sums over rows, in the order of a matrix product (tensor/cpu/gemm.h) -------------------- */
 
 /* A pack of columns of a chunk a thread. With x: dy (x - mean) rstd, else dy. */
 template <typename T>

@@ -1,7 +1,7 @@
 /* Elements of f32, bf16 and f16 in kernels: all compute in float.
  *
  *     EACH_PACK(T, at, n) {                    16 bytes of T a thread at a time, over the whole
- * grid float x[PACK(T)]; load<T>(x, from, at, n);             behind the end: 0
+ * grid float x[PACK(T)]; load<T>(x, from, at, n);             beyond the ends: 0
  *         ...
  *         store<T>(to, at, n, x);              rounded once, to nearest even
  *     }
@@ -56,7 +56,7 @@ template <> inline __device__ __half narrow<__half>(float x)
     return __float2half_rn(x);
 }
 
-/* ---- packs ---------------------------------------------------------------------------------- */
+/* ---- packs ----------------------------------------------------------------------------------- */
 
 #define PACK(T) (16 / (int)sizeof(T))
 
@@ -75,20 +75,27 @@ static inline __device__ bool aligned(const void *address)
     return ((uintptr_t)address & 15) == 0;
 }
 
-/* Elements at .. at + PACK(T) - 1 of the n of `from`. */
+/* Elements from a multiple of 16 bytes to `row`: packs that begin so many in front of it are
+ * aligned, which rows of odd length are not by themselves. */
+template <typename T> static inline __device__ int64_t skew_of(const T *row)
+{
+    return (int64_t)(((uintptr_t)row & 15) / sizeof(T));
+}
+
+/* Elements at .. at + PACK(T) - 1 of the n of `from`; `at` may be below 0. */
 template <typename T, typename E>
 static inline __device__ void load(float *to, const E *from, int64_t at, int64_t n)
 {
     union pack<T, E> pack;
 
-    if (at + PACK(T) <= n && aligned(from + at)) {
+    if (at >= 0 && at + PACK(T) <= n && aligned(from + at)) {
         for (unsigned i = 0; i < sizeof pack.words / sizeof pack.words[0]; i++)
             pack.words[i] = ((const uint4 *)(from + at))[i];
         for (int k = 0; k < PACK(T); k++)
             to[k] = wide(pack.at[k]);
     } else {
         for (int k = 0; k < PACK(T); k++)
-            to[k] = at + k < n ? wide(from[at + k]) : 0;
+            to[k] = at + k >= 0 && at + k < n ? wide(from[at + k]) : 0;
     }
 }
 
@@ -97,19 +104,19 @@ static inline __device__ void store(E *to, int64_t at, int64_t n, const float *f
 {
     union pack<T, E> pack;
 
-    if (at + PACK(T) <= n && aligned(to + at)) {
+    if (at >= 0 && at + PACK(T) <= n && aligned(to + at)) {
         for (int k = 0; k < PACK(T); k++)
             pack.at[k] = narrow<E>(from[k]);
         for (unsigned i = 0; i < sizeof pack.words / sizeof pack.words[0]; i++)
             ((uint4 *)(to + at))[i] = pack.words[i];
     } else {
         for (int k = 0; k < PACK(T); k++)
-            if (at + k < n)
+            if (at + k >= 0 && at + k < n)
                 to[at + k] = narrow<E>(from[k]);
     }
 }
 
-/* ---- functions ------------------------------------------------------------------------------ */
+/* ---- functions ------------------------------------------------------------------------------- */
 
 template <typename T> static inline __device__ float exp_of(float x)
 {
@@ -126,7 +133,7 @@ template <typename T> static inline __device__ float sigmoid_of(float x)
     return quotient<T>(1, 1 + exp_of<T>(-x));
 }
 
-/* ---- launching ------------------------------------------------------------------------------ */
+/* ---- launching ------------------------------------------------------------------------------- */
 
 enum { CT_CUDA_BLOCK = 256, CT_CUDA_WAVES = 16 };
 

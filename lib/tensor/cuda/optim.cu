@@ -101,8 +101,7 @@ LAUNCHER_HEAD(guard)
               (double *)args->out[0].data);
 }
 
-/* ---- optimizers: a thread takes packs of all operands; scale NaN: nothing changes --------------
- */
+/* ---- optimizers: a thread takes packs of all operands; scale NaN: nothing changes ------------ */
 
 struct sgd {
     float decay, momentum;

@@ -38,8 +38,7 @@ static inline __device__ float uniform_of(uint32_t word)
     return (float)(int32_t)(word >> 8) * 0x1p-24f;
 }
 
-/* ---- initial values: element e is word e % 4 of block e / 4 -----------------------------------
- */
+/* ---- initial values: element e is word e % 4 of block e / 4 ---------------------------------- */
 
 struct draw {
     uint64_t key, first, run, stride;
@@ -108,8 +107,7 @@ LAUNCHER_HEAD(normal)
               (float)args->attr.std, n);
 }
 
-/* ---- dropout ----------------------------------------------------------------------------------
- */
+/* ---- dropout --------------------------------------------------------------------------------- */
 
 struct drop {
     uint64_t key, unit, first;

@@ -7,8 +7,7 @@
 #include "tensor/cuda/sort.cuh"
 #include "tensor/cuda/sum.cuh"
 
-/* ---- forward: a pack of columns a thread --------------------------------------------------------
- */
+/* ---- forward: a pack of columns a thread ----------------------------------------------------- */
 
 struct places {
     int64_t sequence, first;

@@ -73,7 +73,7 @@ void hostcuda_fail(const char *what, const struct hostcuda_site *site)
     abort();
 }
 
-/* ---- threads -------------------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 static void shuffle(int *order, int count)
 {
@@ -122,7 +122,7 @@ void hostcuda_meet(int width, unsigned mask, hostcuda_exchange exchange, void *m
     fiber_yield();
 }
 
-/* ---- meetings ------------------------------------------------------------------------------- */
+/* ---- meetings -------------------------------------------------------------------------------- */
 
 static bool takes_part(const struct meeting *meeting, int index)
 {
@@ -192,7 +192,7 @@ static void report_stuck(void)
     hostcuda_fail(text, meeting->site);
 }
 
-/* ---- a block -------------------------------------------------------------------------------- */
+/* ---- a block --------------------------------------------------------------------------------- */
 
 static bool is_ready(int warp)
 {

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the language --------------------------------------------------------------------------- */
+/* ---- the language ---------------------------------------------------------------------------- */
 
 #define __global__
 #define __device__
@@ -48,7 +48,7 @@ void hostcuda_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
         &shape, [](void *context) { (*static_cast<decltype(body) *>(context))(); }, &body);
 }
 
-/* ---- the runtime ---------------------------------------------------------------------------- */
+/* ---- the runtime ----------------------------------------------------------------------------- */
 
 typedef struct CUstream_st *cudaStream_t;
 typedef enum { cudaSuccess } cudaError_t;
@@ -70,7 +70,7 @@ static inline cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cud
     return cudaSuccess;
 }
 
-/* ---- vectors -------------------------------------------------------------------------------- */
+/* ---- vectors --------------------------------------------------------------------------------- */
 
 #define HOSTCUDA_VECTORS(type, name)                                      \
     struct alignas(2 * sizeof(type)) name##2                              \
@@ -95,7 +95,7 @@ HOSTCUDA_VECTORS(int, int)
 HOSTCUDA_VECTORS(unsigned, uint)
 HOSTCUDA_VECTORS(unsigned short, ushort)
 
-/* ---- meetings: a call's own place in the source is part of what must agree ------------------ */
+/* ---- meetings: a call's own place in the source is part of what must agree ------------------- */
 
 #define HOSTCUDA_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
@@ -287,7 +287,7 @@ static inline int __syncthreads_count(int holds, HOSTCUDA_HERE)
     return (int)hostcuda_vote_of((int)(size.x * size.y * size.z), ~0u, holds != 0, &site).count;
 }
 
-/* ---- memory --------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static inline void __threadfence(void)
 {
@@ -336,7 +336,7 @@ template <typename T> T atomicMax(T *to, T value)
 }
 #define __trap() hostcuda_trap()
 
-/* ---- numbers -------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 template <typename To, typename From> To hostcuda_bits(From from)
 {
@@ -406,7 +406,7 @@ static inline int __clz(int x)
     return x == 0 ? 32 : __builtin_clz((unsigned)x);
 }
 
-/* ---- 16 bits -------------------------------------------------------------------------------- */
+/* ---- 16 bits --------------------------------------------------------------------------------- */
 
 struct __nv_bfloat16 {
     unsigned short bits;
