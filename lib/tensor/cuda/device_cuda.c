@@ -9,6 +9,7 @@
 #include "tensor/cuda/device_cuda.h"
 
 #include "base/assert.h"
+#include "tensor/cuda/accel_cuda.h"
 #include "tensor/plugin.h"
 
 #include <stdarg.h>
@@ -232,6 +233,11 @@ static void *cuda_stream(struct ct_device *device)
     return ((struct ct_cuda *)device)->queue.stream;
 }
 
+static const struct ct_accel *cuda_accel(struct ct_device *device)
+{
+    return ct_cuda_accel(((struct ct_cuda *)device)->number);
+}
+
 /* ---- making --------------------------------------------------------------------------------- */
 
 static void cuda_free(struct ct_device *device)
@@ -282,6 +288,7 @@ static const struct ct_device_table table = {
     .mark = ct_cuda_mark,
     .await = ct_cuda_await,
     .stream = cuda_stream,
+    .accel = cuda_accel,
     .record = ct_cuda_record,
     .record_end = ct_cuda_record_end,
     .replay = ct_cuda_replay,
