@@ -79,9 +79,23 @@ static double lr_factor(const struct ct_plan *plan, const struct ct_plan_tensor 
     return 1;
 }
 
+/* The next tensor of the flat range: in the run behind it, or one of its own. */
+static void add_to_runs(struct ct_plan *plan, const struct ct_plan_tensor *tensor)
+{
+    struct ct_plan_run *run = plan->run_count > 0 ? &plan->runs[plan->run_count - 1] : NULL;
+    struct ct_plan_run next = {.offset_bytes = tensor->offset_bytes,
+                               .lr_factor = lr_factor(plan, tensor),
+                               .decays = decays(plan, tensor)};
+
+    if (run != NULL && run->lr_factor == next.lr_factor && run->decays == next.decays)
+        return;
+    if (run != NULL)
+        run->bytes = next.offset_bytes - run->offset_bytes;
+    plan->runs[plan->run_count++] = next;
+}
+
 int ct_plan_make_runs(struct ct_plan *plan, struct ct_error *err)
 {
-    struct ct_plan_run *run = NULL;
     int code = check_patterns(plan, err);
 
     if (code != 0)
@@ -89,22 +103,11 @@ int ct_plan_make_runs(struct ct_plan *plan, struct ct_error *err)
     plan->runs = ct_arena_array(&plan->memory, (size_t)plan->param_count, sizeof *plan->runs);
     if (plan->runs == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a table of runs");
-    for (int i = plan->param_count - 1; i >= 0; i--) {
-        const struct ct_plan_tensor *tensor = &plan->tensors[i];
-        if (tensor->range < 0)
-            continue;
-        struct ct_plan_run next = {.offset_bytes = tensor->offset_bytes,
-                                   .lr_factor = lr_factor(plan, tensor),
-                                   .decays = decays(plan, tensor)};
-        if (run != NULL && run->lr_factor == next.lr_factor && run->decays == next.decays)
-            continue;
-        if (run != NULL)
-            run->bytes = next.offset_bytes - run->offset_bytes;
-        run = &plan->runs[plan->run_count++];
-        *run = next;
-    }
-    CT_ASSERT(run != NULL);
-    run->bytes = plan->flat_bytes - run->offset_bytes;
+    for (int i = 0; i < plan->order_count; i++)
+        add_to_runs(plan, &plan->tensors[plan->order[i]]);
+    CT_ASSERT(plan->run_count > 0);
+    struct ct_plan_run *last = &plan->runs[plan->run_count - 1];
+    last->bytes = plan->flat_bytes - last->offset_bytes;
     plan->options.optim.groups = (struct ct_optim_groups){.rules = NULL}; /* not ours to keep */
     return 0;
 }

@@ -104,6 +104,7 @@ static void lay_buckets(struct ct_plan *plan)
         for (int i = bucket->last_param; i >= bucket->first_param; i--) {
             if (!ct_plan_in_bucket(plan, bucket, i))
                 continue;
+            plan->order[plan->order_count++] = i;
             plan->tensors[i].flat_bytes = plan->tensors[i].offset_bytes = plan->flat_bytes;
             plan->flat_bytes += ct_plan_align(plan->tensors[i].held_bytes);
         }
@@ -206,7 +207,8 @@ int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model, const str
     room =
         (size_t)plan->param_count * (size_t)(1 + plan->moment_count) + (size_t)plan->buffer_count;
     plan->tensors = ct_arena_array(&plan->memory, room, sizeof *plan->tensors);
-    if (plan->tensors == NULL)
+    plan->order = ct_arena_array(&plan->memory, (size_t)plan->param_count, sizeof *plan->order);
+    if (plan->tensors == NULL || plan->order == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a table of %zu tensors", room);
     list_params(plan, model, cut);
     if (plan->learned_count == 0)

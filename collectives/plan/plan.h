@@ -275,6 +275,8 @@ struct ct_plan {
     int bucket_count;
     struct ct_plan_run *runs; /* from 0 to flat_bytes without a gap */
     int run_count;
+    int *order; /* the tensors of the flat range, first to last */
+    int order_count;
 
     int shards;             /* mesh.shards; 1: nothing is sharded */
     size_t flat_bytes;      /* of what learns, padding included; gradients and moments likewise */

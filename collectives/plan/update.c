@@ -172,10 +172,9 @@ static bool add_squares(struct ct_plan *plan, int grads, bool parts, bool starte
     struct ct_program *program = &plan->step.program;
     struct ct_plan_run run = {.bytes = 0};
 
-    for (int i = plan->param_count - 1; i >= -1; i--) {
-        const struct ct_plan_tensor *t = i < 0 ? NULL : &plan->tensors[i];
-        if (t != NULL && t->range < 0)
-            continue;
+    for (int i = 0; i <= plan->order_count; i++) {
+        const struct ct_plan_tensor *t =
+            i < plan->order_count ? &plan->tensors[plan->order[i]] : NULL;
         bool wanted = t != NULL && (t->split.size != 0) == parts && t->twin != plan->place.stage;
         size_t begin = t == NULL ? plan->flat_bytes : t->flat_bytes;
         if (run.bytes > 0 && !wanted) {

@@ -127,6 +127,35 @@ Test(precision, layouts_and_recomputation_change_no_bit)
     }
 }
 
+/* Norms and biases without decay, embeddings at a rate of their own: runs of the flat range, which
+ * is laid out by what is read in 16 bits where parameters are sharded. */
+Test(precision, groups_and_averages_of_parts_have_the_bits_of_ddp)
+{
+    static const struct ct_lr_rule rules[] = {{"wte.*", 0.5}, {"h.0.*", 2}};
+
+    for (int shard = CT_PLAN_SHARD_GRAD; shard <= CT_PLAN_SHARD_FULL; shard++)
+        for (int tensor = 1; tensor <= 2; tensor++) {
+            struct run whole = gpt_run(CT_BF16);
+            whole.options.world = 2 * tensor;
+            whole.options.tensor = tensor;
+            whole.options.optim.weight_decay = 0.1;
+            whole.options.optim.ema = 0.9;
+            whole.options.optim.groups = (struct ct_optim_groups){
+                .vectors_undecayed = true, .rules = rules, .rule_count = CT_COUNT(rules)};
+            struct run run = whole;
+            run.options.shard = (enum ct_plan_shard)shard;
+            run_train(&whole);
+            run_train(&run);
+            for (int i = 0; i < run.steps; i++) { /* added up in parts */
+                cr_assert_lt(fabs(run.norms[i] - whole.norms[i]), 2e-6 * whole.norms[i]);
+                run.norms[i] = whole.norms[i];
+            }
+            assert_same_bits(&run, &whole, "groups of parts");
+            run_deinit(&run);
+            run_deinit(&whole);
+        }
+}
+
 /* Two stages in bf16: messages between them are narrow, the bits those of one. */
 Test(precision, stages_change_no_bit, .timeout = 20)
 {
