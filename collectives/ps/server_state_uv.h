@@ -68,7 +68,7 @@ void ct_ps_server_end(struct ct_ps_server *server, int code, const char *sentenc
 
 /* Callbacks of the service. */
 void ct_ps_server_on_call(void *context, struct ct_rpc_caller *caller,
-                          const struct ct_msg_call *call);
+                          const struct ct_msg_call *message);
 void ct_ps_server_on_gone(void *context, struct ct_rpc_caller *caller, const struct ct_error *why);
 
 #endif

@@ -39,21 +39,26 @@ struct ct_ps_part ct_ps_part(size_t flat_bytes, int index, int count)
 
 /* ---- the state ------------------------------------------------------------------------------- */
 
-static void cut_runs(struct ct_ps_update *u, const struct ct_plan *plan)
+static int cut_runs(struct ct_ps_update *u, const struct ct_plan *plan, struct ct_error *err)
 {
     size_t begin = u->part.at, end = begin + u->part.bytes;
+    struct run *runs = calloc((size_t)plan->run_count, sizeof *runs);
 
+    if (runs == NULL)
+        return ct_error_set(err, CT_ENOMEM, "no memory for the runs of a parameter server");
+    u->runs = runs;
     for (int i = 0; i < plan->run_count; i++) {
         const struct ct_plan_run *run = &plan->runs[i];
         size_t low = CT_MAX(run->offset_bytes, begin);
         size_t high = CT_MIN(run->offset_bytes + run->bytes, end);
         if (low >= high)
             continue;
-        u->runs[u->run_count++] = (struct run){.optimizer = ct_plan_optimizer(plan, run),
-                                               .lr_factor = run->lr_factor,
-                                               .at = low - begin,
-                                               .bytes = high - low};
+        runs[u->run_count++] = (struct run){.optimizer = ct_plan_optimizer(plan, run),
+                                            .lr_factor = run->lr_factor,
+                                            .at = low - begin,
+                                            .bytes = high - low};
     }
+    return 0;
 }
 
 static int check_device(const struct ct_ps_update *u, struct ct_error *err)
@@ -86,12 +91,9 @@ int ct_ps_update_new(struct ct_ps_update **ret_update, const struct ct_plan *pla
     u->dtype = plan->tensors[0].dtype;
     u->optim = plan->options.optim;
     u->ranges = 1 + plan->moment_count;
-    u->runs = calloc((size_t)plan->run_count, sizeof *u->runs);
-    int code = u->runs != NULL ? 0 : ct_error_set(err, CT_ENOMEM, "no memory for runs");
-    if (code == 0) {
-        cut_runs(u, plan);
+    int code = cut_runs(u, plan, err);
+    if (code == 0)
         code = check_device(u, err);
-    }
     if (code == 0 && part.bytes > 0)
         code = ct_device_alloc(device, part.bytes * (size_t)u->ranges, &u->memory, err);
     if (code != 0) {

@@ -1,10 +1,8 @@
 /* Fuzz: remote calls and the parameter server's heads in them, from bytes off a connection.
  *
  * The first byte says which end the peer is (bit 0) and how large the pieces are; the rest is the
- * stream. A body is read as each kind of head: what is read must be written to the same bytes. An
- * address is tried, too. */
+ * stream. A body is read as each kind of head: what is read must be written to the same bytes. */
 #include "base/assert.h"
-#include "collectives/ps/address.h"
 #include "collectives/ps/protocol.h"
 #include "wire/frame.h"
 
@@ -12,18 +10,6 @@
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void check_address(struct ct_bytes body)
-{
-    unsigned char bytes[CT_PS_ADDRESS_BYTES];
-    struct ct_ps_address address, again;
-
-    if (ct_ps_address_get(&address, body.data, body.size, NULL) != 0)
-        return;
-    size_t size = ct_ps_address_put(&address, bytes);
-    CT_ASSERT(ct_ps_address_get(&again, bytes, size, NULL) == 0);
-    CT_ASSERT(memcmp(again.token, address.token, sizeof again.token) == 0);
-}
 
 static void check_body(struct ct_bytes body)
 {
@@ -36,7 +22,6 @@ static void check_body(struct ct_bytes body)
         CT_ASSERT(size + rest.size == body.size && rest.data == body.data + size);
         CT_ASSERT(memcmp(bytes, body.data, size) == 0);
     }
-    check_address(body);
 }
 
 static void check(const struct ct_frame *frame, struct ct_arena *arena)
