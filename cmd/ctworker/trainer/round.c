@@ -171,11 +171,6 @@ static int join_groups(struct ct_worker *worker, struct ct_error *err)
                                        .timeout_ms = (uint64_t)cfg->parallel.timeout_ms,
                                        .encrypt = cfg->parallel.encrypt};
 
-    if (for_device && device == NULL)
-        return ct_error_set(err, CT_EUNSUPPORTED,
-                            "parallel.backend %s carries memory of a GPU, and this computes on the "
-                            "CPU; leave it out, or see why with train.device: cuda",
-                            backend);
     int code = ct_ps_used(worker) ? ct_ps_members(worker, &options, err) : 0;
     if (code != 0 || (worker->me->world == 1 && options.ranks == NULL) || options.nranks == 1)
         return code;
