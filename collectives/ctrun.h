@@ -259,7 +259,8 @@ struct ct_group_options {
     bool no_thread;      /* handle forms advance inside calls alone; each member as it likes */
 
     /* The buffers of all calls lie in this device's memory; NULL: in the host's. At all members or
-     * at none. It outlives the group. */
+     * at none. It outlives the group. After a call has failed the device may still write to its
+     * buffers, until the group is freed. */
     const struct ct_accel *device;
 };
 

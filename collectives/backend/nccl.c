@@ -167,6 +167,8 @@ static int await(struct group *group, const struct ct_setup *setup, struct ct_nc
         (void)pthread_mutex_lock(&group->nccl->lock);
         int code = ct_nccl_lane_poll(group->nccl, asked, err);
         ct_nccl_unlock(group->nccl);
+        if (code == CT_ECLOSED) /* a connection that cannot be made: another backend may do */
+            return err->code = CT_EUNAVAILABLE;
         if (code < 0)
             return code;
         if (code == 1 && lane->comm != NULL)

@@ -19,6 +19,7 @@ enum { ABORT_MS = 10000, FINISH_MS = 2000, REVOKE_MS = 1000, LOOK_NS = 200000, C
 struct ending {
     struct ct_nccl *nccl;
     const struct ct_accel *device;
+    const struct ct_nccl_lane *lanes; /* whose these were */
     struct ct_nccl_comm *comms[COMMS_MAX];
     int count;
     bool healthy;
@@ -148,6 +149,7 @@ static struct ending *ending_new(const struct ct_nccl_end *how)
 
     CT_ASSERT(ending != NULL); /* a few bytes, at an end that cannot be put off */
     ending->nccl = how->nccl;
+    ending->lanes = how->lanes;
     ending->device = how->lanes[0].device;
     ending->healthy = how->healthy;
     (void)pthread_condattr_init(&clock);
@@ -210,12 +212,13 @@ bool ct_nccl_lanes_end(struct ct_job *job, const struct ct_nccl_end *how)
     collect(how, ending);
     bool over = ending->count == 0;
     if (!over && pthread_create(&thread, NULL, ending_main, ending) == 0) {
-        (void)pthread_detach(thread);
         over = wait_for(ending, timeout_ms);
+        (void)(over ? pthread_join(thread, NULL) : pthread_detach(thread));
     } else if (!over) {
         (void)ending_main(ending);
         over = true;
     }
+    how->nccl->stuck = how->nccl->stuck || !over;
     ct_nccl_unlock(how->nccl);
     if (!over) {
         ct_error_set(&err, CT_EHUNG,

@@ -34,7 +34,7 @@ int ct_nccl_of_job(struct ct_job *job, struct ct_nccl **ret_nccl, struct ct_erro
 
 void ct_nccl_close(struct ct_nccl *nccl)
 {
-    if (nccl == NULL)
+    if (nccl == NULL || nccl->stuck)
         return;
     (void)pthread_mutex_destroy(&nccl->lock);
     free(nccl);

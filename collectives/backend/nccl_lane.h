@@ -27,6 +27,7 @@ struct ct_nccl {
     struct ct_nccl_library lib;
     pthread_mutex_t lock; /* of all calls of the library, and of the list */
     struct ct_nccl_lane *lanes;
+    bool stuck; /* a thread may still come back to it: it is never freed */
 };
 
 enum { CT_NCCL_RING = 64 };
