@@ -136,7 +136,7 @@ TEST_USES_decode := train exec
 UNIT_MODULES := $(foreach m,$(MODULES),$(if $(wildcard tests/unit/$m/*.c),$m))
 BINARIES := $(foreach p,$(PROGRAMS),$(if $(wildcard cmd/$p/*.c),$(BUILD)/bin/$p))
 # Under ThreadSanitizer the tests run in one process, on a runner of our own (tests/lib/mini).
-TEST_LIB := tests/lib/proc.c $(if $(filter tsan,$(MODE)),tests/lib/mini/mini.c)
+TEST_LIB := tests/lib/proc.c tests/lib/equal.c tests/lib/equal_table.c $(if $(filter tsan,$(MODE)),tests/lib/mini/mini.c)
 TEST_LINK := $(if $(filter tsan,$(MODE)),,-lcriterion)
 
 # What programs link with -lctrun: the collectives and all below them, in one archive.

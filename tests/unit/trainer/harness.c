@@ -68,6 +68,11 @@ void harness_leave(void)
     (void)ct_fs_remove_tree(folder);
 }
 
+const char *harness_root(void)
+{
+    return before;
+}
+
 /* A clock that counts completed steps by the calls that rank 0 makes, and asks for a stop. */
 struct stopper {
     const struct ct_worker *worker;
@@ -100,11 +105,12 @@ static void load_config(struct ct_config *cfg, const struct training *training, 
         argv[argc++] = (char *)(uintptr_t)training->options[i];
     if (odd && training->odd_option != NULL)
         argv[argc++] = (char *)(uintptr_t)training->odd_option;
-    const struct ct_config_input in = {.yaml_path = "test.yaml",
-                                       .yaml_text = yaml,
-                                       .yaml_size = sizeof yaml - 1,
-                                       .argc = argc,
-                                       .argv = argv};
+    struct ct_config_input in = {.argc = argc, .argv = argv, .command_needed = training->is_file};
+    if (!training->is_file) {
+        in.yaml_path = "test.yaml";
+        in.yaml_text = yaml;
+        in.yaml_size = sizeof yaml - 1;
+    }
     int code = ct_config_load(cfg, &in, &errs);
     if (code != 0)
         (void)fprintf(stderr, "harness: %s\n", errs.at[0].text);

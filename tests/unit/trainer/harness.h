@@ -5,7 +5,7 @@
 
 #include "cmd/ctworker/trainer/worker.h"
 
-enum { HARNESS_RANKS = 4, HARNESS_OPTIONS = 12 };
+enum { HARNESS_RANKS = 8, HARNESS_OPTIONS = 48 };
 
 /* What one training is asked for, and what came of it. Zero-initialise. */
 struct training {
@@ -13,6 +13,8 @@ struct training {
     int restart_count;
     uint64_t published_step;                  /* that the rendezvous has on record; 0: none */
     const char *options[HARNESS_OPTIONS];     /* "--optim.lr=0.1", NULL at the end */
+    bool is_file;                             /* the last option is a configuration's path, and
+                                                 the harness' own counts for nothing */
     const char *odd_option;                   /* one more, for the last rank alone */
     void (*tamper)(struct ct_worker *worker); /* called on the last rank after its setup */
     /* Called on each rank after its setup instead of the training. */
@@ -36,6 +38,9 @@ struct training {
  * classes that a small model can learn. */
 void harness_enter(void);
 void harness_leave(void);
+
+/* The working directory of before: the source tree's root. */
+const char *harness_root(void);
 
 /* Write such a file of `rows` rows. */
 void harness_write_rows(const char *path, int rows);
