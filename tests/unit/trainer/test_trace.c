@@ -1,11 +1,14 @@
 /* The trace as a viewer reads it: every op of every traced step, on its queue, inside its step.
  * Row E19 of the equivalence table: what is reduced, and that it is on the other queue. */
 #include "base/fs.h"
+#include "collectives/exec/executor.h"
 #include "harness.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>
+#include <pthread.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 TestSuite(trace, .init = harness_enter, .fini = harness_leave, .timeout = 60);
@@ -152,4 +155,99 @@ Test(trace, a_trace_that_cannot_be_written_ends_no_training)
     cr_assert_eq(ct_fs_make_dirs("run", &err), 0);
     cr_assert_eq(ct_fs_replace("run/trace", "x", 1, &err), 0, "%s", err.text);
     (void)harness_train(&traced);
+}
+
+/* ---- overlap as the file shows it ------------------------------------------------------------ */
+
+/* Holds the last backward op of the last rank back until its first bucket's reduction has begun: an
+ * executor that does one thing after the other would never get there. */
+static struct gate {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    int first_reduce, last_backward; /* ops of the plan */
+    bool begun, given_up;
+} gate = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void before_op(void *context, int op)
+{
+    struct timespec limit;
+
+    (void)context;
+    if (op != gate.first_reduce && op != gate.last_backward)
+        return;
+    (void)clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_sec += 20;
+    pthread_mutex_lock(&gate.mutex);
+    if (op == gate.first_reduce) {
+        gate.begun = true;
+        pthread_cond_broadcast(&gate.changed);
+    } else {
+        while (!gate.begun && !gate.given_up)
+            gate.given_up = pthread_cond_timedwait(&gate.changed, &gate.mutex, &limit) != 0;
+        gate.begun = false; /* for the next step */
+    }
+    pthread_mutex_unlock(&gate.mutex);
+}
+
+/* Of gradients: the sums of losses go first. */
+static void shut(struct ct_worker *worker)
+{
+    const struct ct_program *program = &worker->plan.step.program;
+
+    gate.first_reduce = gate.last_backward = -1;
+    for (int i = 0; i < program->op_count; i++) {
+        const struct ct_program_op *op = &program->ops[i];
+        bool reduces =
+            op->kind == CT_OP_REDUCE_SCATTER ||
+            (op->kind == CT_OP_ALL_REDUCE && program->values[op->out[0]].kind == CT_VALUE_GRAD);
+        if (reduces && gate.first_reduce < 0)
+            gate.first_reduce = i;
+        if (op->stage == CT_STAGE_BACKWARD)
+            gate.last_backward = i;
+    }
+    cr_assert(gate.first_reduce >= 0 && gate.first_reduce < gate.last_backward);
+    worker->exec->options.before_op = before_op;
+}
+
+/* The event of an op; steps follow one another, this is the first's. */
+static json_t *event_of(json_t *file, int op)
+{
+    json_t *event;
+    size_t i;
+
+    json_array_foreach(json_object_get(file, "traceEvents"), i, event)
+    {
+        json_t *number = json_object_get(json_object_get(event, "args"), "op");
+        if (json_is_integer(number) && json_integer_value(number) == op)
+            return event;
+    }
+    cr_assert_fail("no event of op %d", op);
+    return NULL;
+}
+
+Test(trace, the_first_bucket_is_reduced_before_the_last_backward_op_ends)
+{
+    static const char *const strategies[] = {"--parallel.strategy=ddp", "--parallel.strategy=zero1",
+                                             "--parallel.strategy=fsdp"};
+
+    for (size_t i = 0; i < sizeof strategies / sizeof strategies[0]; i++) {
+        struct training training = {
+            .world = 2,
+            .options = {"--log.trace=1", "--log.trace_after=1", "--parallel.first_bucket=64",
+                        "--parallel.bucket=64", "--checkpoint.resume=none", strategies[i]},
+            .tamper = shut};
+
+        (void)harness_train(&training);
+        cr_assert_not(gate.given_up, "%s: no reduction before the last backward op", strategies[i]);
+        json_t *file = load("run/trace/rank1.json");
+        json_t *reduce = event_of(file, gate.first_reduce);
+        json_t *backward = event_of(file, gate.last_backward);
+        cr_assert_eq(number_of(reduce, "tid"), CT_QUEUE_COMM);
+        cr_assert_eq(number_of(backward, "tid"), CT_QUEUE_COMPUTE);
+        cr_assert_str_eq(text_of(backward, "cat"), "backward");
+        cr_assert_leq(number_of(reduce, "ts"),
+                      number_of(backward, "ts") + number_of(backward, "dur"));
+        cr_assert_gt(number_of(json_object_get(reduce, "args"), "bytes"), 0);
+        json_decref(file);
+    }
 }
