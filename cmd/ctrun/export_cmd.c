@@ -6,8 +6,10 @@
 
 #include "base/assert.h"
 #include "base/fs.h"
+#include "base/str.h"
 #include "train/hub.h"
 #include "train/weights.h"
+#include "train/weights_files.h"
 #include "trained.h"
 #include "words.h"
 
@@ -17,11 +19,13 @@
 
 struct export
 {
-    const char *config, *stored;
+    const char *config, *stored, *most;
     bool average, help;
+    uint64_t most_bytes; /* of a file; 0: all in one */
     struct ct_trained trained;
-    struct ct_st_table table; /* of the trained weights' file */
+    struct ct_weights_files files; /* of the trained weights; they own the names */
     struct ct_st_tensor *tensors;
+    size_t count;
     char *memory;
 };
 
@@ -50,34 +54,35 @@ static int check_kind(const struct ct_trained *trained, struct ct_error *err)
 static int read_weights(struct export *e, struct ct_error *err)
 {
     size_t bytes = 0;
-    int fd = -1;
-    int code = ct_st_open(&fd, &e->table, e->trained.weights, err);
+    int code = ct_weights_files_open(&e->files, e->trained.weights, err);
 
     if (code != 0)
         return code;
-    (void)close(fd);
-    e->tensors = calloc(e->table.count + 1, sizeof *e->tensors);
-    for (size_t i = 0; e->tensors != NULL && i < e->table.count; i++) {
-        e->tensors[i] = e->table.entries[i].tensor;
-        e->tensors[i].dtype = CT_F32;
-        bytes += (size_t)ct_st_bytes(&e->tensors[i]);
-    }
+    e->tensors = calloc(ct_weights_files_tensors(&e->files) + 1, sizeof *e->tensors);
+    for (size_t f = 0; e->tensors != NULL && f < e->files.count; f++)
+        for (size_t i = 0; i < e->files.at[f].table.count; i++) {
+            struct ct_st_tensor *tensor = &e->tensors[e->count++];
+            *tensor = e->files.at[f].table.entries[i].tensor;
+            tensor->dtype = CT_F32;
+            bytes += (size_t)ct_st_bytes(tensor);
+        }
     e->memory = malloc(bytes + 1);
     if (e->tensors == NULL || e->memory == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory for %zu bytes of weights", bytes);
     char *at = e->memory;
-    for (size_t i = 0; i < e->table.count; i++) {
+    for (size_t i = 0; i < e->count; i++) {
         e->tensors[i].data = at;
         at += ct_st_bytes(&e->tensors[i]);
     }
-    return ct_weights_load(e->trained.weights, e->tensors, e->table.count, err);
+    return ct_weights_load(e->trained.weights, e->tensors, e->count, err);
 }
 
 static uint64_t vocabulary_of(const struct export *e)
 {
-    const struct ct_st_entry *entry = ct_st_find(&e->table, "wte.weight");
-
-    return entry != NULL ? entry->tensor.shape[0] : 0;
+    for (size_t i = 0; i < e->count; i++)
+        if (strcmp(e->tensors[i].name, "wte.weight") == 0)
+            return e->tensors[i].shape[0];
+    return 0;
 }
 
 static struct ct_hub_gpt2 hub_of(const struct export *e)
@@ -103,13 +108,12 @@ static int write_folder(const struct export *e, const char *folder, struct ct_er
 
     if (dtype < 0)
         return ct_error_set(err, CT_EUSAGE, "--dtype \"%s\": it is f32, bf16 or f16", e->stored);
-    if (strlen(folder) + sizeof "/model.safetensors" > sizeof path)
+    if (strlen(folder) + sizeof "/config.json" > sizeof path)
         return ct_error_set(err, CT_ECANTCREAT, "%.64s...: the path is too long", folder);
     int code = ct_fs_make_dirs(folder, err);
     if (code != 0)
         return code;
-    (void)snprintf(path, sizeof path, "%s/model.safetensors", folder);
-    code = ct_weights_save(path, e->tensors, e->table.count, (enum ct_dtype)dtype, err);
+    code = ct_weights_save(folder, e->tensors, e->count, (enum ct_dtype)dtype, e->most_bytes, err);
     if (code != 0)
         return code;
     (void)snprintf(path, sizeof path, "%s/config.json", folder);
@@ -127,20 +131,22 @@ static int export_weights(struct export *e, const char *const places[2], struct 
     if (code == 0)
         code = write_folder(e, places[1], err);
     if (code == 0)
-        (void)printf("%s: %zu tensors of %s as %s\n", places[1], e->table.count, e->trained.weights,
+        (void)printf("%s: %zu tensors of %s as %s\n", places[1], e->count, e->trained.weights,
                      e->stored);
     free(e->tensors);
     free(e->memory);
-    ct_st_table_deinit(&e->table);
+    ct_weights_files_close(&e->files);
     ct_trained_close(&e->trained);
     return code;
 }
 
 int ct_cmd_export(int argc, char **argv)
 {
-    struct export e = {.config = "", .stored = "f32"};
+    struct export e = {.config = "", .stored = "f32", .most = ""};
     const struct ct_word words[] = {
         {"dtype", CT_WORD_TEXT, &e.stored, "how numbers are stored: f32, bf16, f16 (f32)"},
+        {"max_shard_size", CT_WORD_TEXT, &e.most,
+         "files of at most this size, as 5GB, and an index of them; else one file"},
         {"config", CT_WORD_TEXT, &e.config, "the configuration that the weights were trained by"},
         {"ema", CT_WORD_FLAG, &e.average, "the average of the weights (optim.ema)"},
         {"help", CT_WORD_FLAG, &e.help, "this"},
@@ -161,6 +167,10 @@ int ct_cmd_export(int argc, char **argv)
     if (code == 0 && count < 2)
         code = ct_error_set(&err, CT_EUSAGE,
                             "name a run, checkpoint or configuration, and the folder to write");
+    if (code == 0 && e.most[0] != '\0' &&
+        (ct_parse_bytes(e.most, &e.most_bytes) != 0 || e.most_bytes == 0))
+        code = ct_error_set(&err, CT_EUSAGE, "--max_shard_size \"%.40s\": it is a size such as 5GB",
+                            e.most);
     if (code == 0)
         code = export_weights(&e, places, &err);
     if (code != 0)

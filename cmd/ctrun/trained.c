@@ -54,9 +54,16 @@ static int find_config(char path[PATH_MAX], struct ct_error *err)
 
 static int load_config(struct ct_config *cfg, const char *path, struct ct_error *err)
 {
+    /* A run's nodes may have met where nobody wrote down; nobody meets here. */
+    static const struct ct_config_preset nowhere = {"launch.rdzv_endpoint", "nowhere", "ctrun"};
     char *argv[] = {(char *)(uintptr_t)path};
-    const struct ct_config_input in = {
-        .argc = 1, .argv = argv, .env = environ, .command_needed = true, .file_only = true};
+    const struct ct_config_input in = {.argc = 1,
+                                       .argv = argv,
+                                       .env = environ,
+                                       .command_needed = true,
+                                       .file_only = true,
+                                       .presets = &nowhere,
+                                       .preset_count = 1};
     struct ct_config_errors *errs = calloc(1, sizeof *errs);
 
     if (errs == NULL)
@@ -154,6 +161,11 @@ static int read_hub(struct ct_trained *trained, const char *path, const char *fi
     return ct_weights_path(path, trained->weights, err);
 }
 
+static bool is_weights(const char *path)
+{
+    return ct_ends_with(path, ".safetensors") || ct_ends_with(path, ".safetensors.index.json");
+}
+
 /* What kind of thing `path` is. */
 enum kind { RUN, CHECKPOINT, CHECKPOINTS, WEIGHTS };
 
@@ -164,8 +176,8 @@ static enum kind kind_of(const char *path, char ret_newest[PATH_MAX])
 
     if (folder && holds(path, "state.json", ret_newest))
         return CHECKPOINT;
-    if (ct_ends_with(path, ".safetensors") ||
-        (folder && holds(path, "model.safetensors", ret_newest)))
+    if (is_weights(path) || (folder && (holds(path, "model.safetensors", ret_newest) ||
+                                        holds(path, "model.safetensors.index.json", ret_newest))))
         return WEIGHTS;
     return folder && ct_ckpt_latest(path, ret_newest, NULL) == 0 ? CHECKPOINTS : RUN;
 }
@@ -201,7 +213,7 @@ int ct_trained_open(struct ct_trained *ret, const char *path, const char *config
         return read_hub(ret, path, file, err);
     if (!ct_str_copy(file, sizeof file, config[0] != '\0' ? config : path))
         return ct_error_set(err, CT_ENOINPUT, "%.64s...: the path is too long", file);
-    if (config[0] == '\0' && ct_ends_with(path, ".safetensors")) {
+    if (config[0] == '\0' && is_weights(path)) {
         slash = strrchr(file, '/');
         (void)snprintf(slash != NULL ? slash : file, 2, "%s", slash != NULL ? "" : ".");
     }

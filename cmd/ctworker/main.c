@@ -50,6 +50,13 @@ static bool speaks_for_node(void)
     return !has_agent() || local_rank == NULL || strcmp(local_rank, "0") == 0;
 }
 
+/* A run's config.yaml says where its nodes meet, if somebody said so: "agent" starts nothing. */
+static void forget_agent(struct ct_config *cfg)
+{
+    if (ct_config_origin(cfg, &cfg->launch.rdzv_endpoint)->layer == CT_CONFIG_PRESET)
+        cfg->launch.rdzv_endpoint = "";
+}
+
 static int load_config(struct ct_config *cfg, int argc, char **argv, struct ct_error *err)
 {
     /* Where nodes meet is the agent's business; its options come here with all others. */
@@ -66,6 +73,8 @@ static int load_config(struct ct_config *cfg, int argc, char **argv, struct ct_e
     int code = ct_config_load(cfg, &in, &errs);
     struct ct_buf text;
 
+    if (code == 0)
+        forget_agent(cfg);
     if (code == 0 && !cfg->command.help && !cfg->command.version && cfg->command.file == NULL)
         return ct_error_set(err, CT_EUSAGE, "ctworker trains a YAML file, and %s is none",
                             cfg->command.program);

@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/str.h"
+#include "train/json_number.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -78,14 +79,6 @@ int ct_ckpt_state_print(struct ct_buf *buf, const struct ct_ckpt_state *state,
     return buf->failed ? CT_ENOMEM : 0;
 }
 
-static bool get_number(const json_t *value, uint64_t *ret)
-{
-    if (!json_is_integer(value) || json_integer_value(value) < 0)
-        return false;
-    *ret = (uint64_t)json_integer_value(value);
-    return true;
-}
-
 static bool get_hex(const json_t *value, size_t digits, uint64_t *ret)
 {
     const char *text = json_string_value(value);
@@ -124,7 +117,7 @@ static bool parse_files(struct ct_ckpt_sums *sums, json_t *files)
     {
         struct ct_ckpt_sum *sum = &sums->files[sums->count++];
         if (strchr(name, '/') != NULL || !ct_str_copy(sum->name, sizeof sum->name, name) ||
-            !get_number(json_object_get(value, "bytes"), &sum->bytes) ||
+            !ct_json_whole(json_object_get(value, "bytes"), &sum->bytes) ||
             !get_sum(sums->version, value, &sum->value))
             return false;
     }
@@ -141,7 +134,7 @@ static const char *parse_fields(struct ct_ckpt_state *state, const json_t *root)
         const json_t *member = json_object_get(root, fields[i].key);
         if (member == NULL && (fields[i].kind == OPTIONAL || fields[i].kind == BITS))
             continue;
-        if (!(is_hex(fields[i].kind) ? get_hex(member, 16, &value) : get_number(member, &value)))
+        if (!(is_hex(fields[i].kind) ? get_hex(member, 16, &value) : ct_json_whole(member, &value)))
             return fields[i].key;
         memcpy((char *)state + fields[i].offset, &value, sizeof value);
     }
@@ -156,7 +149,7 @@ static int parse(struct ct_ckpt_state *state, struct ct_ckpt_sums *sums, const c
     uint64_t version = 0;
     const char *wrong = NULL;
 
-    if (!get_number(json_object_get(root, "version"), &version))
+    if (!ct_json_whole(json_object_get(root, "version"), &version))
         wrong = "version";
     else if (version < 1 || version > CT_CKPT_VERSION)
         return ct_error_set(err, CT_EDATA,

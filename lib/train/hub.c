@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "train/json_number.h"
 
 #include <jansson.h>
 #include <stddef.h>
@@ -64,10 +65,11 @@ static int read_sizes(const char *path, const json_t *root, struct ct_hub_gpt2 *
 
         if (!sizes[i].needed && (value == NULL || json_is_null(value)))
             continue;
-        if (!json_is_integer(value) || json_integer_value(value) < 1)
+        uint64_t size = 0;
+        if (!ct_json_whole(value, &size) || size == 0)
             return ct_error_set(err, CT_EDATA, "%s: %s is not a number above 0", path,
                                 sizes[i].key);
-        *size_at(to, i) = json_integer_value(value);
+        *size_at(to, i) = (int64_t)size;
     }
     return 0;
 }

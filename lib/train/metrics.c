@@ -5,6 +5,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "train/event_file.h"
+#include "train/json_number.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,11 +49,8 @@ static double wall_s(const struct ct_metrics *metrics)
 static bool line_step(const char *line, size_t size, uint64_t *ret_step)
 {
     json_t *root = json_loadb(line, size, 0, NULL);
-    const json_t *step = json_object_get(root, "step");
-    bool known = json_is_integer(step) && json_integer_value(step) >= 0;
+    bool known = ct_json_whole(json_object_get(root, "step"), ret_step);
 
-    if (known)
-        *ret_step = (uint64_t)json_integer_value(step);
     json_decref(root);
     return known;
 }

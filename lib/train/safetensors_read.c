@@ -3,6 +3,7 @@
 #include "train/safetensors.h"
 
 #include "base/assert.h"
+#include "train/json_number.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,15 +37,6 @@ int ct_st_head_size(size_t *ret, const char *name, const void *first8, uint64_t 
     return 0;
 }
 
-/* A JSON integer that is not negative. */
-static bool get_size(const json_t *value, uint64_t *ret)
-{
-    if (!json_is_integer(value) || json_integer_value(value) < 0)
-        return false;
-    *ret = (uint64_t)json_integer_value(value);
-    return true;
-}
-
 /* One entry's type, shape and place; returns what is wrong, or NULL. */
 static const char *parse_entry(struct ct_st_entry *entry, const json_t *value, uint64_t data_size)
 {
@@ -65,10 +57,10 @@ static const char *parse_entry(struct ct_st_entry *entry, const json_t *value, u
         return "has too many dimensions";
     tensor->dims = (uint32_t)json_array_size(shape);
     for (uint32_t i = 0; i < tensor->dims; i++)
-        if (!get_size(json_array_get(shape, i), &tensor->shape[i]))
+        if (!ct_json_whole(json_array_get(shape, i), &tensor->shape[i]))
             return "has a shape that is no list of sizes";
-    if (!get_size(json_array_get(offsets, 0), &entry->offset) ||
-        !get_size(json_array_get(offsets, 1), &end) || entry->offset > end)
+    if (!ct_json_whole(json_array_get(offsets, 0), &entry->offset) ||
+        !ct_json_whole(json_array_get(offsets, 1), &end) || entry->offset > end)
         return "has data_offsets that are no range";
     if (end > data_size)
         return "lies behind the end of the file (is it truncated?)";

@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "base/fs.h"
 #include "base/str.h"
+#include "train/weights_files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +19,10 @@
 
 static const char hub_prefix[] = "transformer.", head_name[] = "lm_head.weight",
                   table_name[] = "wte.weight";
+
+/* In a folder: all weights, or the index of their files. The first goes before, as in the hub's own
+ * programs. */
+static const char *const names[] = {"model.safetensors", "model.safetensors.index.json"};
 
 enum { WINDOW_BYTES = 1 << 20, NAME_BYTES = 64 << 20 };
 
@@ -53,11 +58,16 @@ int ct_weights_path(const char *path, char ret_path[PATH_MAX], struct ct_error *
     struct stat info;
     bool folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 
-    if (snprintf(ret_path, PATH_MAX, "%s%s", path, folder ? "/model.safetensors" : "") >= PATH_MAX)
+    if (strlen(path) + strlen(names[1]) + 1 >= PATH_MAX)
         return ct_error_set(err, CT_ENOINPUT, "%.64s...: the path is too long", path);
-    if (stat(ret_path, &info) != 0)
-        return ct_error_set(err, CT_ENOINPUT, "%s: cannot be read: %s", ret_path, strerror(errno));
-    return 0;
+    for (size_t i = folder ? 0 : 1; i < CT_COUNT(names); i++) {
+        (void)snprintf(ret_path, PATH_MAX, "%s%s%s", path, folder ? "/" : "",
+                       folder ? names[i] : "");
+        if (stat(ret_path, &info) == 0)
+            return 0;
+    }
+    return ct_error_set(err, CT_ENOINPUT, "%s%s: cannot be read: %s", path,
+                        folder ? "/model.safetensors" : "", strerror(errno));
 }
 
 /* ---- rows of a tensor ----------------------------------------------------------------------- */
@@ -142,18 +152,26 @@ static void turn(const struct window *w, float *whole, uint64_t first, uint64_t 
 
 struct source {
     const char *path;
-    int fd;
-    struct ct_st_table table;
+    struct ct_weights_files files;
     bool turned; /* linear weights are [in, out] */
 };
 
-/* The entry that is called `name` here, or NULL. */
-static const struct ct_st_entry *find(const struct source *source, const char *name)
+/* A tensor of the source: where its file has it. */
+struct place {
+    const struct ct_weights_file *file;
+    const struct ct_st_entry *entry; /* NULL: nowhere */
+};
+
+/* What is called `name` here. */
+static struct place find(const struct source *source, const char *name)
 {
-    for (size_t i = 0; i < source->table.count; i++)
-        if (strcmp(plain_name(source->table.entries[i].tensor.name), name) == 0)
-            return &source->table.entries[i];
-    return NULL;
+    for (size_t f = 0; f < source->files.count; f++) {
+        const struct ct_weights_file *file = &source->files.at[f];
+        for (size_t i = 0; i < file->table.count; i++)
+            if (strcmp(plain_name(file->table.entries[i].tensor.name), name) == 0)
+                return (struct place){file, &file->table.entries[i]};
+    }
+    return (struct place){NULL, NULL};
 }
 
 /* Square weights do not tell; all of one file are alike. */
@@ -162,7 +180,7 @@ static bool looks_turned(const struct source *source, const struct ct_st_tensor 
 {
     for (size_t i = 0; i < count; i++) {
         const struct ct_st_entry *entry =
-            is_turned(wanted[i].name) ? find(source, wanted[i].name) : NULL;
+            is_turned(wanted[i].name) ? find(source, wanted[i].name).entry : NULL;
         const struct ct_st_tensor other = turned(&wanted[i]);
 
         if (entry != NULL && !ct_st_same_shape(&other, &wanted[i]))
@@ -174,7 +192,7 @@ static bool looks_turned(const struct source *source, const struct ct_st_tensor 
 static int check_wanted(const struct source *source, const struct ct_st_tensor *wanted,
                         struct ct_error *err)
 {
-    const struct ct_st_entry *entry = find(source, wanted->name);
+    const struct ct_st_entry *entry = find(source, wanted->name).entry;
     bool turns = source->turned && is_turned(wanted->name);
     const struct ct_st_tensor there = turns ? turned(wanted) : *wanted;
     char have[128], want[128];
@@ -202,27 +220,37 @@ static int check_wanted(const struct source *source, const struct ct_st_tensor *
     }
 }
 
-/* What the file holds and nobody wants. */
+/* Whether anybody wants it, or may: a head, see check_head. */
+static bool is_known(const char *name, const struct ct_st_tensor *wanted, size_t count)
+{
+    bool known = is_mask(name) || strcmp(name, head_name) == 0;
+
+    for (size_t i = 0; !known && i < count; i++)
+        known = strcmp(name, wanted[i].name) == 0;
+    return known;
+}
+
+/* What the files hold and nobody wants. */
 static int check_rest(const struct source *source, const struct ct_st_tensor *wanted, size_t count,
                       struct ct_error *err)
 {
-    for (size_t i = 0; i < source->table.count; i++) {
-        const char *name = plain_name(source->table.entries[i].tensor.name);
-        bool known = is_mask(name) || strcmp(name, head_name) == 0; /* a head: see check_head */
-
-        for (size_t j = 0; !known && j < count; j++)
-            known = strcmp(name, wanted[j].name) == 0;
-        if (!known)
-            return ct_error_set(err, CT_EDATA,
-                                "%s: of another model: its tensor \"%s\" does not exist here",
-                                source->path, source->table.entries[i].tensor.name);
+    for (size_t f = 0; f < source->files.count; f++) {
+        const struct ct_weights_file *file = &source->files.at[f];
+        for (size_t i = 0; i < file->table.count; i++) {
+            const char *name = file->table.entries[i].tensor.name;
+            if (!is_known(plain_name(name), wanted, count))
+                return ct_error_set(err, CT_EDATA,
+                                    "%s: of another model: its tensor \"%s\" does not exist here",
+                                    file->path, name);
+        }
     }
     return 0;
 }
 
 static int read_tensor(const struct source *source, const struct ct_st_tensor *wanted,
-                       const struct ct_st_entry *entry, struct ct_error *err)
+                       struct place place, struct ct_error *err)
 {
+    const struct ct_st_entry *entry = place.entry;
     enum ct_dtype dtype = entry->tensor.dtype;
     bool turns = source->turned && is_turned(wanted->name);
     struct window w = {0};
@@ -234,7 +262,7 @@ static int read_tensor(const struct source *source, const struct ct_st_tensor *w
         uint64_t rows = CT_MIN(w.height, w.rows - row), first = row * w.columns;
         size_t count = (size_t)(rows * w.columns);
 
-        code = ct_st_read(source->fd, source->path, w.stored, count * w.width,
+        code = ct_st_read(place.file->fd, place.file->path, w.stored, count * w.width,
                           entry->offset + first * w.width, err);
         if (code != 0)
             break;
@@ -248,7 +276,7 @@ static int read_tensor(const struct source *source, const struct ct_st_tensor *w
 
 /* Whether the file's head is `embedding`, which has been read. */
 static int compare_head(const struct source *source, const struct ct_st_tensor *embedding,
-                        const struct ct_st_entry *entry, bool *ret_same, struct ct_error *err)
+                        struct place place, bool *ret_same, struct ct_error *err)
 {
     struct ct_st_tensor head = *embedding;
     size_t bytes = (size_t)ct_st_bytes(embedding);
@@ -256,7 +284,7 @@ static int compare_head(const struct source *source, const struct ct_st_tensor *
     head.data = malloc(bytes + 1);
     if (head.data == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory for a head");
-    int code = read_tensor(source, &head, entry, err);
+    int code = read_tensor(source, &head, place, err);
     *ret_same = code == 0 && memcmp(head.data, embedding->data, bytes) == 0;
     free(head.data);
     return code;
@@ -266,7 +294,7 @@ static int compare_head(const struct source *source, const struct ct_st_tensor *
 static int check_head(const struct source *source, const struct ct_st_tensor *wanted, size_t count,
                       struct ct_error *err)
 {
-    const struct ct_st_entry *entry = find(source, head_name);
+    struct place place = find(source, head_name);
     const struct ct_st_tensor *embedding = NULL;
     bool same = false;
     int code = 0;
@@ -277,10 +305,10 @@ static int check_head(const struct source *source, const struct ct_st_tensor *wa
         if (strcmp(wanted[i].name, table_name) == 0)
             embedding = &wanted[i];
     }
-    if (entry == NULL)
+    if (place.entry == NULL)
         return 0;
-    if (embedding != NULL && ct_st_same_shape(&entry->tensor, embedding))
-        code = compare_head(source, embedding, entry, &same, err);
+    if (embedding != NULL && ct_st_same_shape(&place.entry->tensor, embedding))
+        code = compare_head(source, embedding, place, &same, err);
     if (code != 0 || same)
         return code;
     return ct_error_set(err, CT_EDATA,
@@ -289,35 +317,60 @@ static int check_head(const struct source *source, const struct ct_st_tensor *wa
                         source->path);
 }
 
-static int load(const struct source *source, const struct ct_st_tensor *wanted, size_t count,
-                struct ct_error *err)
+/* Names and shapes. */
+static int check(const struct source *source, const struct ct_st_tensor *wanted, size_t count,
+                 struct ct_error *err)
 {
     int code = 0;
 
     for (size_t i = 0; i < count && code == 0; i++)
         code = check_wanted(source, &wanted[i], err);
+    return code == 0 ? check_rest(source, wanted, count, err) : code;
+}
+
+static int open_source(struct source *source, const char *path, char file[PATH_MAX],
+                       const struct ct_st_tensor *wanted, size_t count, struct ct_error *err)
+{
+    int code = ct_weights_path(path, file, err);
+
+    source->path = file;
     if (code == 0)
-        code = check_rest(source, wanted, count, err);
-    for (size_t i = 0; i < count && code == 0; i++)
-        code = read_tensor(source, &wanted[i], find(source, wanted[i].name), err);
-    return code == 0 ? check_head(source, wanted, count, err) : code;
+        code = ct_weights_files_open(&source->files, file, err);
+    if (code == 0)
+        source->turned = looks_turned(source, wanted, count);
+    return code;
 }
 
 int ct_weights_load(const char *path, const struct ct_st_tensor *wanted, size_t count,
                     struct ct_error *err)
 {
     char file[PATH_MAX];
-    struct source source = {.path = file};
-    int code = ct_weights_path(path, file, err);
+    struct source source;
+    int code = open_source(&source, path, file, wanted, count, err);
 
-    if (code == 0)
-        code = ct_st_open(&source.fd, &source.table, file, err);
     if (code != 0)
         return code;
-    source.turned = looks_turned(&source, wanted, count);
-    code = load(&source, wanted, count, err);
-    ct_st_table_deinit(&source.table);
-    (void)close(source.fd);
+    code = check(&source, wanted, count, err);
+    for (size_t i = 0; i < count && code == 0; i++)
+        code = read_tensor(&source, &wanted[i], find(&source, wanted[i].name), err);
+    if (code == 0)
+        code = check_head(&source, wanted, count, err);
+    ct_weights_files_close(&source.files);
+    return code;
+}
+
+int ct_weights_check(const char *path, const struct ct_st_tensor *wanted, size_t count,
+                     struct ct_error *err)
+{
+    char file[PATH_MAX];
+    struct source source;
+    int code = open_source(&source, path, file, wanted, count, err);
+
+    if (code != 0)
+        return code;
+    if (count > 0)
+        code = check(&source, wanted, count, err);
+    ct_weights_files_close(&source.files);
     return code;
 }
 
@@ -414,19 +467,77 @@ static int replace(const char *path, const struct ct_st_tensor *there, size_t co
     return ct_error_set(err, CT_EIO, "%s: cannot be written: %s", path, ct_strerror(code));
 }
 
-int ct_weights_save(const char *path, const struct ct_st_tensor *tensors, size_t count,
-                    enum ct_dtype stored, struct ct_error *err)
+/* The first `count` part numbers: a new part where the next tensor would not fit any more. */
+static size_t share_out(const struct ct_st_tensor *there, size_t count, uint64_t most_bytes,
+                        size_t *part_of)
 {
+    uint64_t bytes = 0;
+    size_t parts = 1;
+
+    for (size_t i = 0; i < count; i++) {
+        uint64_t more = ct_st_bytes(&there[i]);
+        if (bytes > 0 && bytes + more > most_bytes) {
+            parts++;
+            bytes = 0;
+        }
+        bytes += more;
+        part_of[i] = parts - 1;
+    }
+    return parts;
+}
+
+/* `name` in the folder; whole paths are short enough (checked before). */
+static const char *in_folder(char path[PATH_MAX], const char *folder, const char *name)
+{
+    (void)snprintf(path, PATH_MAX, "%.*s/%s", PATH_MAX - CT_WEIGHTS_PART_NAME - 2, folder, name);
+    return path;
+}
+
+/* The parts, then the index, which makes them the folder's weights; or the one file, and no index.
+ */
+static int save_parts(const char *folder, const struct ct_st_tensor *there, size_t count,
+                      const size_t *part_of, size_t parts, struct ct_error *err)
+{
+    char path[PATH_MAX], name[CT_WEIGHTS_PART_NAME];
+    int code = 0;
+
+    for (size_t first = 0, next = 0; first < count && code == 0; first = next) {
+        while (next < count && part_of[next] == part_of[first])
+            next++;
+        ct_weights_part_name(name, part_of[first], parts);
+        code = replace(in_folder(path, folder, parts > 1 ? name : names[0]), &there[first],
+                       next - first, err);
+    }
+    if (code == 0 && parts > 1)
+        code = ct_weights_index_write(in_folder(path, folder, names[1]), there, count, part_of,
+                                      parts, err);
+    (void)in_folder(path, folder, names[parts > 1 ? 0 : 1]);
+    if (code == 0 && unlink(path) != 0 && errno != ENOENT)
+        code = ct_error_set(err, CT_EIO, "%s: cannot be removed: %s", path, strerror(errno));
+    return code;
+}
+
+int ct_weights_save(const char *folder, const struct ct_st_tensor *tensors, size_t count,
+                    enum ct_dtype stored, uint64_t most_bytes, struct ct_error *err)
+{
+    size_t *part_of = calloc(count + 1, sizeof *part_of);
     struct ct_st_tensor *there = NULL;
     struct ct_arena arena;
+    int code = part_of != NULL ? 0 : CT_ENOMEM;
 
-    if (stored != CT_F32 && stored != CT_BF16 && stored != CT_F16)
-        return ct_error_set(err, CT_EUSAGE, "weights are stored as f32, bf16 or f16, not as %s",
-                            ct_dtype_name(stored));
     ct_arena_init(&arena, NAME_BYTES);
-    int code = describe(&there, tensors, count, stored, &arena);
-    code = code == 0 ? replace(path, there, count, err)
-                     : ct_error_set(err, code, "%s: out of memory for its names", path);
+    if (stored != CT_F32 && stored != CT_BF16 && stored != CT_F16)
+        code = ct_error_set(err, CT_EUSAGE, "weights are stored as f32, bf16 or f16, not as %s",
+                            ct_dtype_name(stored));
+    else if (strlen(folder) + CT_WEIGHTS_PART_NAME + sizeof ".part" > PATH_MAX)
+        code = ct_error_set(err, CT_ECANTCREAT, "%.64s...: the path is too long", folder);
+    else if (code != 0 || describe(&there, tensors, count, stored, &arena) != 0)
+        code = ct_error_set(err, CT_ENOMEM, "%s: out of memory for its names", folder);
+    if (code == 0) {
+        size_t parts = share_out(there, count, most_bytes > 0 ? most_bytes : UINT64_MAX, part_of);
+        code = save_parts(folder, there, count, part_of, parts, err);
+    }
     ct_arena_deinit(&arena);
+    free(part_of);
     return code;
 }

@@ -18,20 +18,28 @@
 
 #include <limits.h>
 
-/* The file that `path` stands for: itself, or model.safetensors in the folder `path`. CT_ENOINPUT
- * when it is not there. */
+/* The file that `path` stands for: itself, or in the folder `path` model.safetensors.index.json, or
+ * else model.safetensors. CT_ENOINPUT when it is not there. */
 int ct_weights_path(const char *path, char ret_path[PATH_MAX], struct ct_error *err);
 
-/* Fill the data of `wanted` (F32) from the file. Names and shapes are looked at before anything is
- * written: every wanted tensor is there, and the file holds nothing else but what is listed above.
- * CT_ENOINPUT, CT_EDATA (names tensor and shapes), CT_ENOMEM. */
+/* Fill the data of `wanted` (F32) from the file, or those that it names (*.index.json). Names and
+ * shapes are looked at before anything is written: every wanted tensor is there, and the file holds
+ * nothing else but what is listed above. CT_ENOINPUT, CT_EDATA (names tensor and shapes),
+ * CT_ENOMEM. */
 int ct_weights_load(const char *path, const struct ct_st_tensor *wanted, size_t count,
                     struct ct_error *err);
 
-/* Write `tensors` (F32) to the file `path` as Hugging Face's GPT-2 has them, stored as `stored`
- * (F32, BF16 or F16, rounded to nearest even). An older file is replaced by a whole one or stays.
- * CT_EUSAGE (another type), CT_ECANTCREAT, CT_EIO, CT_ENOMEM. */
-int ct_weights_save(const char *path, const struct ct_st_tensor *tensors, size_t count,
-                    enum ct_dtype stored, struct ct_error *err);
+/* The same without reading a weight: whether ct_weights_load would, but for a head that is none. No
+ * tensors at all: whether the files are whole. */
+int ct_weights_check(const char *path, const struct ct_st_tensor *wanted, size_t count,
+                     struct ct_error *err);
+
+/* Write `tensors` (F32) into `folder`, which exists, as Hugging Face's GPT-2 has them, stored as
+ * `stored` (F32, BF16 or F16, rounded to nearest even): model.safetensors, or, when that were above
+ * `most_bytes` (0: no limit), parts of at most so many bytes (or one tensor) and their index. An
+ * older file is replaced by a whole one or stays; the index comes last. CT_EUSAGE (another type),
+ * CT_ECANTCREAT, CT_EIO, CT_ENOMEM. */
+int ct_weights_save(const char *folder, const struct ct_st_tensor *tensors, size_t count,
+                    enum ct_dtype stored, uint64_t most_bytes, struct ct_error *err);
 
 #endif

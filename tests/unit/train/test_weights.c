@@ -167,7 +167,7 @@ Test(weights, what_is_saved_is_the_hubs_layout_and_reads_back)
                                         "tests/golden/hub_f16.safetensors"};
 
     for (int untied = 0; untied < 2; untied++) {
-        const char *path = folder_path("out.safetensors");
+        const char *path = folder_path("model.safetensors");
         const char *head = untied != 0 ? "transformer." : "";
         struct ct_error err = {0};
         struct gpt gpt, back;
@@ -176,8 +176,8 @@ Test(weights, what_is_saved_is_the_hubs_layout_and_reads_back)
         gpt_init(&gpt, untied != 0);
         gpt_init(&back, untied != 0);
         load(&gpt, files[untied]);
-        cr_assert_eq(ct_weights_save(path, gpt.tensors, gpt.count, CT_F32, &err), 0, "%s",
-                     err.text);
+        cr_assert_eq(ct_weights_save(folder_path(""), gpt.tensors, gpt.count, CT_F32, 0, &err), 0,
+                     "%s", err.text);
         load(&back, path);
         assert_equal(&back, &gpt);
         (void)snprintf(name, sizeof name, "%sh.1.mlp.c_fc.weight", head);
@@ -202,15 +202,15 @@ Test(weights, halves_are_rounded_once_and_then_stay)
     gpt_init(&twice, false);
     load(&gpt, "tests/golden/hub_f32.safetensors");
     for (size_t i = 0; i < CT_COUNT(types); i++) {
-        const char *path = folder_path("half.safetensors");
+        const char *path = folder_path("");
         float whole = values(&gpt, "h.0.mlp.c_fc.weight")[9];
 
-        cr_assert_eq(ct_weights_save(path, gpt.tensors, gpt.count, types[i], NULL), 0);
+        cr_assert_eq(ct_weights_save(path, gpt.tensors, gpt.count, types[i], 0, NULL), 0);
         load(&once, path);
         cr_assert_eq(values(&once, "h.0.mlp.c_fc.weight")[9],
                      types[i] == CT_BF16 ? ct_bf16_to_f32(ct_bf16_from_f32(whole))
                                          : ct_f16_to_f32(ct_f16_from_f32(whole)));
-        cr_assert_eq(ct_weights_save(path, once.tensors, once.count, types[i], NULL), 0);
+        cr_assert_eq(ct_weights_save(path, once.tensors, once.count, types[i], 0, NULL), 0);
         load(&twice, path);
         assert_equal(&twice, &once);
     }
@@ -294,9 +294,90 @@ Test(weights, only_floating_point_is_a_weight)
     gpt.tensors[0].dtype = CT_F32;
     expect_refusal(&gpt, gpt.count, path,
                    "tensor \"wte.weight\" is I32 [17, 8]; weights are F32, F64, BF16 or F16");
-    cr_assert_eq(ct_weights_save(path, gpt.tensors, gpt.count, CT_I32, &err), CT_EUSAGE);
+    cr_assert_eq(ct_weights_save(folder_path(""), gpt.tensors, gpt.count, CT_I32, 0, &err),
+                 CT_EUSAGE);
     cr_assert_str_eq(err.text, "weights are stored as f32, bf16 or f16, not as I32");
-    cr_assert_eq(ct_weights_save(folder_path("no/such"), gpt.tensors, 1, CT_F32, &err),
+    cr_assert_eq(ct_weights_save(folder_path("no/such"), gpt.tensors, 1, CT_F32, 0, &err),
                  CT_ECANTCREAT);
+    gpt_deinit(&gpt);
+}
+
+/* ---- parts and their index ------------------------------------------------------------------- */
+
+Test(weights, parts_hold_what_one_file_holds_and_the_last_save_counts)
+{
+    const char *folder = folder_path("");
+    struct ct_error err = {0};
+    struct gpt gpt, back;
+
+    gpt_init(&gpt, true);
+    gpt_init(&back, true);
+    load(&gpt, "tests/golden/hub_f16.safetensors");
+    cr_assert_eq(ct_weights_save(folder, gpt.tensors, gpt.count, CT_F32, 2000, &err), 0, "%s",
+                 err.text);
+    cr_assert_eq(folder_count(folder, "model-"), 5);
+    cr_assert_eq(folder_count(folder, "-of-00005.safetensors"), 5);
+    cr_assert_eq(folder_count(folder, ".index.json"), 1);
+    load(&back, folder);
+    assert_equal(&back, &gpt);
+    memset(back.tensors[3].data, 0, 16);
+    load(&back, folder_path("model.safetensors.index.json"));
+    assert_equal(&back, &gpt);
+
+    /* One file again: the index goes. Parts again: the file goes. */
+    cr_assert_eq(ct_weights_save(folder, gpt.tensors, gpt.count, CT_F32, 1 << 20, &err), 0);
+    cr_assert_eq(folder_count(folder, ".index.json"), 0);
+    load(&back, folder);
+    assert_equal(&back, &gpt);
+    cr_assert_eq(ct_weights_save(folder, gpt.tensors, gpt.count, CT_BF16, 1, &err), 0);
+    cr_assert_eq(folder_count(folder, "model.safetensors"), 1, "the index alone");
+    load(&back, folder);
+    gpt_deinit(&gpt);
+    gpt_deinit(&back);
+}
+
+Test(weights, an_index_that_its_files_contradict_is_refused)
+{
+    static const struct {
+        const char *index, *says;
+    } rows[] = {
+        {"{", "model.safetensors.index.json: no JSON: "},
+        {"{\"weight_map\": {}}", "model.safetensors.index.json: has no weight_map"},
+        {"{\"weight_map\": 3}", "model.safetensors.index.json: has no weight_map"},
+        {"{\"weight_map\": {\"wte.weight\": \"../a\"}}",
+         "weight_map names \"../a\", which is no file here"},
+        {"{\"weight_map\": {\"wte.weight\": 3}}", "weight_map names \"\", which is no file here"},
+        {"{\"weight_map\": {\"wte.weight\": \"absent\"}}", "absent: cannot be opened: No such"},
+        {"{\"weight_map\": {\"other\": \"all\"}}",
+         "all: it has no tensor \"other\", but the index says so"},
+        {"{\"weight_map\": {\"wte.weight\": \"all\"}}",
+         "model.safetensors.index.json: its files hold 28 tensors, it names 1"},
+    };
+    struct gpt gpt;
+
+    gpt_init(&gpt, false);
+    write_plain(folder_path("all"), gpt.tensors, gpt.count);
+    for (size_t i = 0; i < CT_COUNT(rows); i++) {
+        folder_write(folder_path("model.safetensors.index.json"), rows[i].index,
+                     strlen(rows[i].index));
+        expect_refusal(&gpt, gpt.count, folder_path(""), rows[i].says);
+    }
+    gpt_deinit(&gpt);
+}
+
+Test(weights, a_check_reads_no_weight_and_finds_what_loading_finds)
+{
+    static const char file[] = "tests/golden/hub_f32.safetensors";
+    struct ct_error err = {0};
+    struct gpt gpt;
+
+    gpt_init(&gpt, false);
+    cr_assert_eq(ct_weights_check(file, gpt.tensors, gpt.count, &err), 0, "%s", err.text);
+    cr_assert_eq(ct_weights_check(file, NULL, 0, &err), 0, "%s", err.text);
+    gpt.tensors[1].shape[0]--;
+    cr_assert_eq(ct_weights_check(file, gpt.tensors, gpt.count, &err), CT_EDATA);
+    cr_assert_not_null(strstr(err.text, "tensor \"wpe.weight\" is F32 [12, 8], but F32 [11, 8]"));
+    cr_assert_eq(ct_weights_check("tests/golden/absent", NULL, 0, &err), CT_ENOINPUT);
+    gpt.tensors[1].shape[0]++;
     gpt_deinit(&gpt);
 }
