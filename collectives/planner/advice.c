@@ -27,7 +27,7 @@ static int consider(const struct ct_project *project, const struct ct_layout *la
     struct ct_error why = {0};
     int code = ct_estimate(project, layout, CT_ESTIMATE_SEARCH_OPS, &estimate, &why);
 
-    if (code == CT_ENOMEM)
+    if (code == CT_ENOMEM || code == CT_EBUG)
         return ct_error_set(err, code, "%s", why.text);
     if (code != 0)
         return 0; /* a layout that cannot be */

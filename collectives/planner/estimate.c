@@ -136,7 +136,7 @@ static int build_rank(const struct ct_project *project, const struct ct_layout *
     return code;
 }
 
-/* Of both stages the larger memory and the longer time. */
+/* Of two stages the larger memory and the longer time. */
 static void join_stages(struct ct_estimate *one, const struct ct_estimate *other)
 {
     struct ct_estimate slow = one->step_s >= other->step_s ? *one : *other;
@@ -150,21 +150,27 @@ static void join_stages(struct ct_estimate *one, const struct ct_estimate *other
     one->step_s = slow.step_s;
 }
 
+/* The first and the last stage, which have the embedding and the head, and those beside them, which
+ * stand for all others: of these the earlier keep more micro-batches. */
 static int build(const struct ct_project *project, const struct ct_layout *layout, int64_t blocks,
                  int micros, struct ct_estimate *ret, struct ct_error *err)
 {
-    int stages = layout->stages, last = project->world / stages * (stages - 1);
+    int stages = layout->stages, each = project->world / stages;
+    const int looked_at[] = {1, stages - 2, stages - 1};
     struct ct_model_spec spec = project->spec;
     struct ct_estimate other;
 
     if (spec.type == CT_MODEL_GPT)
         spec.gpt.layers = blocks;
     int code = build_rank(project, layout, 0, &spec, micros, ret, err);
-    if (code != 0 || stages == 1)
-        return code;
-    code = build_rank(project, layout, last, &spec, micros, &other, err);
-    if (code == 0)
-        join_stages(ret, &other);
+    for (int i = 0, seen = 0; i < (int)CT_COUNT(looked_at) && code == 0; i++) {
+        if (looked_at[i] <= seen || looked_at[i] >= stages)
+            continue;
+        seen = looked_at[i];
+        code = build_rank(project, layout, seen * each, &spec, micros, &other, err);
+        if (code == 0)
+            join_stages(ret, &other);
+    }
     return code;
 }
 

@@ -32,6 +32,9 @@ static const struct {
              "train: {steps: 1, precision: bf16}\n"
              "batch: {global: 96, micro: 2}\n"
              "parallel: {strategy: zero1}\n"},
+    {"tensor", GPT "parallel: {tensor: 2}\n"},
+    {"tensor, tokens", GPT "parallel: {tensor: 4, sequence: true}\n"},
+    {"tensor, fsdp", GPT "parallel: {tensor: 2, strategy: fsdp}\nmemory: {recompute: block}\n"},
     {"one micro-batch", "model: {type: gpt, vocabulary: 300, context: 32, layers: 13, heads: 4, "
                         "width: 64}\n"
                         "data: {train: {format: tokens, path: none.bin}}\n"
@@ -71,6 +74,30 @@ Test(estimate, short_plans_tell_the_long_one)
         struct planned planned;
         planned_init(&planned, layouts[i].yaml, 1, 4, "h100");
         compare(&planned.project, layouts[i].name);
+        planned_deinit(&planned);
+    }
+}
+
+/* Blocks that divide by the stages: what a stage has grows by steps. */
+#define TWELVE                                                                            \
+    "model: {type: gpt, vocabulary: 300, context: 32, layers: 24, heads: 4, width: 64}\n" \
+    "data: {train: {format: tokens, path: none.bin}}\n"                                   \
+    "train: {steps: 1}\n"                                                                 \
+    "batch: {global: 96, micro: 2}\n"
+
+Test(estimate, short_pipelines_tell_the_long_one)
+{
+    static const char *const yaml[] = {
+        TWELVE "parallel: {pipeline: 2}\n",
+        TWELVE "parallel: {pipeline: 4, schedule: gpipe}\n",
+        TWELVE "parallel: {pipeline: 2, tensor: 2}\n",
+        TWELVE "parallel: {pipeline: 2, strategy: zero1}\nmemory: {recompute: block}\n",
+    };
+
+    for (size_t i = 0; i < CT_COUNT(yaml); i++) {
+        struct planned planned;
+        planned_init(&planned, yaml[i], 1, 4, "h100");
+        compare(&planned.project, yaml[i] + sizeof TWELVE - 1);
         planned_deinit(&planned);
     }
 }
