@@ -228,6 +228,21 @@ static void *comm_main(void *context)
     return NULL;
 }
 
+/* What a failure of the op is a failure of. */
+static const char *deed_of(int kind)
+{
+    switch (kind) {
+    case CT_OP_ALL_GATHER:
+        return "gathering";
+    case CT_OP_BROADCAST:
+        return "broadcast";
+    case CT_OP_SCATTER:
+        return "scattering";
+    default:
+        return "reduction";
+    }
+}
+
 static int describe(const struct ct_runner *r, struct ct_error *err)
 {
     const struct ct_program *program = &r->list->program;
@@ -244,8 +259,7 @@ static int describe(const struct ct_runner *r, struct ct_error *err)
     const char *text = why->code != 0 ? why->text : ct_strerror(r->code);
     if (op->kind == CT_OP_EXCHANGE)
         return ct_error_set(err, r->code, "a message between stages: %s", text);
-    return ct_error_set(err, r->code, "%s of %s: %s",
-                        op->kind == CT_OP_ALL_GATHER ? "gathering" : "reduction",
+    return ct_error_set(err, r->code, "%s of %s: %s", deed_of(op->kind),
                         program->values[op->out[0]].name, text);
 }
 

@@ -40,7 +40,8 @@ static int step(struct rig *rig, const struct run *run, int number, struct ct_er
                                 .update = (uint64_t)number};
     struct ct_exec_result result;
 
-    fill_rows(&run->spec, number * rows, rows, x, labels);
+    CT_ASSERT(rows * run->options.world <= MAX_ROWS); /* a root has them all */
+    fill_rows(&run->spec, number * rows, rows * run->options.world, x, labels);
     return ct_exec_step(rig->exec, &args, &result, err);
 }
 
@@ -85,19 +86,26 @@ static int scene_body(struct ct_job *job, void *context)
     return 0;
 }
 
-static struct scene play(void (*fail)(struct scene *, struct ct_group *), uint64_t timeout_ms,
-                         bool overlap)
+static struct scene play_as(bool rooted, void (*fail)(struct scene *, struct ct_group *),
+                            uint64_t timeout_ms, bool overlap)
 {
     struct scene scene = {.run = run_default(), .timeout_ms = timeout_ms, .fail = fail};
 
     scene.run.options.world = 2;
     scene.run.options.overlap = overlap;
+    scene.run.options.rooted = rooted;
     cr_assert_eq(pthread_barrier_init(&scene.meet, NULL, 2), 0);
     cr_assert_eq(ct_thread_world_new(2, &scene.world), 0);
     cr_assert_eq(ct_thread_world_run(scene.world, scene_body, &scene), 0);
     ct_thread_world_free(scene.world);
     pthread_barrier_destroy(&scene.meet);
     return scene;
+}
+
+static struct scene play(void (*fail)(struct scene *, struct ct_group *), uint64_t timeout_ms,
+                         bool overlap)
+{
+    return play_as(false, fail, timeout_ms, overlap);
 }
 
 static void expect_intact(const struct scene *scene, int code)
@@ -131,6 +139,15 @@ Test(failure, a_member_that_never_comes_is_a_timeout)
         struct scene scene = play(NULL, 50, overlap == 1);
         expect_intact(&scene, CT_ETIMEOUT);
     }
+}
+
+/* Rank 0 hands out the batch first. */
+Test(failure, what_was_not_handed_out_is_called_so)
+{
+    struct scene scene = play_as(true, NULL, 50, false);
+
+    cr_assert_eq(scene.code, CT_ETIMEOUT, "%s", scene.err.text);
+    cr_assert_eq(strncmp(scene.err.text, "scattering of ", 14), 0, "says '%s'", scene.err.text);
 }
 
 /* ---- ranks that plan differently ------------------------------------------------------------ */
