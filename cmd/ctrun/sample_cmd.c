@@ -5,6 +5,7 @@
  *                            '------------------------------------'
  *
  * When the model's context is full, the later half of the text is read anew and the text goes on.
+ * Several prompts, and several texts of each, follow one another, with a line between them.
  * SIGINT and SIGTERM end it after the token at hand. */
 #include "commands.h"
 
@@ -26,8 +27,9 @@
 
 struct sample {
     /* What was asked for. */
-    const char *prompt, *config, *merges;
-    int64_t tokens, seed;
+    struct ct_word_texts prompts;
+    const char *config, *merges;
+    int64_t tokens, count, seed;
     bool average, help;
     struct ct_choice choice;
 
@@ -36,8 +38,9 @@ struct sample {
     struct ct_device *device;
     struct ct_decoder *decoder;
     struct ct_chooser *chooser;
-    struct ct_token_list ids; /* prompt and text */
-    struct ct_buf pending;    /* bytes of a character that is not whole yet */
+    struct ct_token_list *heads; /* of each prompt */
+    struct ct_token_list ids;    /* prompt and text */
+    struct ct_buf pending;       /* bytes of a character that is not whole yet */
 };
 
 static volatile sig_atomic_t stopped_by;
@@ -69,23 +72,36 @@ static int make_tokenizer(struct sample *s, struct ct_error *err)
     return ct_dataset_tokenizer(&s->tokenizer, &spec, err);
 }
 
-/* The prompt's ids. A text that begins with nothing begins behind another's end, or in a new line.
- */
-static int encode_prompt(struct sample *s, struct ct_error *err)
+/* A prompt's ids. A text that begins with nothing begins behind another's end, or in a new line. */
+static int encode_prompt(struct sample *s, const char *prompt, struct ct_token_list *to,
+                         struct ct_error *err)
 {
     int32_t end = ct_tokenizer_end(s->tokenizer);
     int code;
 
-    if (s->prompt[0] != '\0') {
-        code = ct_tokenizer_encode(s->tokenizer, s->prompt, strlen(s->prompt), &s->ids, err);
+    if (prompt[0] != '\0') {
+        code = ct_tokenizer_encode(s->tokenizer, prompt, strlen(prompt), to, err);
         return code != 0 ? ct_error_prefix(err, "--prompt") : 0;
     }
-    code = ct_token_list_reserve(&s->ids, 1, err);
+    code = ct_token_list_reserve(to, 1, err);
     if (code != 0)
         return code;
-    if (end >= 0 || ct_tokenizer_encode(s->tokenizer, "\n", 1, &s->ids, NULL) != 0)
-        s->ids.ids[s->ids.count++] = CT_MAX(end, 0);
+    if (end >= 0 || ct_tokenizer_encode(s->tokenizer, "\n", 1, to, NULL) != 0)
+        to->ids[to->count++] = CT_MAX(end, 0);
     return 0;
+}
+
+/* All of them before the first text. */
+static int encode_prompts(struct sample *s, struct ct_error *err)
+{
+    int code = 0;
+
+    s->heads = calloc((size_t)s->prompts.count, sizeof *s->heads);
+    if (s->heads == NULL)
+        return ct_error_set(err, CT_ENOMEM, "out of memory for %d prompts", s->prompts.count);
+    for (int i = 0; i < s->prompts.count && code == 0; i++)
+        code = encode_prompt(s, s->prompts.at[i], &s->heads[i], err);
+    return code;
 }
 
 /* ---- the model --------------------------------------------------------------------------------*/
@@ -122,7 +138,7 @@ static int prepare(struct sample *s, const char *path, struct ct_error *err)
     if (code == 0)
         code = make_tokenizer(s, err);
     if (code == 0)
-        code = encode_prompt(s, err);
+        code = encode_prompts(s, err);
     if (code != 0)
         return code;
     int32_t tokens = ct_tokenizer_size(s->tokenizer);
@@ -148,6 +164,9 @@ static void release(struct sample *s)
     ct_decoder_free(s->decoder);
     ct_device_free(s->device);
     ct_tokenizer_free(s->tokenizer);
+    for (int i = 0; s->heads != NULL && i < s->prompts.count; i++)
+        ct_token_list_deinit(&s->heads[i]);
+    free(s->heads);
     ct_token_list_deinit(&s->ids);
     ct_buf_deinit(&s->pending);
     ct_trained_close(&s->trained);
@@ -170,6 +189,15 @@ static size_t unfinished(const char *text, size_t size)
     return 0;
 }
 
+static int put_bytes(const char *bytes, size_t size, struct ct_error *err)
+{
+    int code = ct_fs_write_all(STDOUT_FILENO, bytes, size);
+
+    return code == 0 ? 0
+                     : ct_error_set(err, code == -EPIPE ? -EPIPE : CT_EIO, "standard output: %s",
+                                    ct_strerror(code));
+}
+
 /* Write the text of tokens; of characters, whole ones unless it is the last of all. */
 static int put(struct sample *s, const int32_t *ids, size_t count, bool last, struct ct_error *err)
 {
@@ -178,12 +206,10 @@ static int put(struct sample *s, const int32_t *ids, size_t count, bool last, st
     if (code != 0)
         return code;
     size_t ready = s->pending.size - (last ? 0 : unfinished(s->pending.data, s->pending.size));
-    code = ct_fs_write_all(STDOUT_FILENO, s->pending.data, ready);
-    if (code != 0)
-        return ct_error_set(err, code == -EPIPE ? -EPIPE : CT_EIO, "standard output: %s",
-                            ct_strerror(code));
-    ct_buf_consume(&s->pending, ready);
-    return 0;
+    code = put_bytes(s->pending.data, ready, err);
+    if (code == 0)
+        ct_buf_consume(&s->pending, ready);
+    return code;
 }
 
 /* ---- the text ---------------------------------------------------------------------------------*/
@@ -204,16 +230,26 @@ static const float *read_on(struct sample *s, size_t *read)
     return ct_decoder_read(s->decoder, ids, count);
 }
 
-static int generate(struct sample *s, struct ct_error *err)
+/* Text number `number` of all: the head, whose text is `prompt`, and what follows it. Each draws
+ * its own chances. */
+static int generate(struct sample *s, const char *prompt, const struct ct_token_list *head,
+                    uint64_t number, struct ct_error *err)
 {
-    size_t prompt = s->prompt[0] != '\0' ? s->ids.count : 0, read = 0;
-    int code = put(s, s->ids.ids, prompt, false, err);
+    size_t read = 0;
 
+    s->ids.count = 0;
+    int code = ct_token_list_reserve(&s->ids, head->count, err);
+    if (code != 0)
+        return code;
+    memcpy(s->ids.ids, head->ids, head->count * sizeof *head->ids);
+    s->ids.count = head->count;
+    ct_decoder_rewind(s->decoder);
+    code = put(s, s->ids.ids, prompt[0] != '\0' ? head->count : 0, false, err);
     for (int64_t made = 0; made < s->tokens && code == 0 && stopped_by == 0; made++) {
         const float *logits = read_on(s, &read);
         int32_t next = 0;
 
-        code = ct_chooser_next(s->chooser, logits, (uint64_t)made, &next, err);
+        code = ct_chooser_next(s->chooser, logits, (number << 40) + (uint64_t)made, &next, err);
         if (code == 0)
             code = ct_token_list_reserve(&s->ids, 1, err);
         if (code != 0 || next == ct_tokenizer_end(s->tokenizer))
@@ -221,10 +257,22 @@ static int generate(struct sample *s, struct ct_error *err)
         s->ids.ids[s->ids.count++] = next;
         code = put(s, &next, 1, false, err);
     }
-    if (code == 0)
-        code = put(s, NULL, 0, true, err);
-    if (code == 0 && ct_fs_write_all(STDOUT_FILENO, "\n", 1) != 0)
-        code = ct_error_set(err, CT_EIO, "standard output: %s", strerror(errno));
+    return code == 0 ? put(s, NULL, 0, true, err) : code;
+}
+
+static int generate_all(struct sample *s, struct ct_error *err)
+{
+    uint64_t number = 0;
+    int code = 0;
+
+    for (int i = 0; i < s->prompts.count; i++)
+        for (int64_t k = 0; k < s->count && code == 0 && stopped_by == 0; k++, number++) {
+            code = number > 0 ? put_bytes("----\n", 5, err) : 0;
+            if (code == 0)
+                code = generate(s, s->prompts.at[i], &s->heads[i], number, err);
+            if (code == 0)
+                code = put_bytes("\n", 1, err);
+        }
     return code;
 }
 
@@ -250,14 +298,16 @@ static int help(const struct ct_word *words, size_t count, FILE *to)
 
 int ct_cmd_sample(int argc, char **argv)
 {
-    struct sample s = {.prompt = "",
-                       .config = "",
+    struct sample s = {.config = "",
                        .merges = "",
                        .tokens = 200,
+                       .count = 1,
                        .seed = 1,
                        .choice = {.temperature = 1, .top_p = 1}};
     const struct ct_word words[] = {
-        {"prompt", CT_WORD_TEXT, &s.prompt, "what the text begins with"},
+        {"prompt", CT_WORD_TEXTS, &s.prompts,
+         "what the text begins with; once more for another text"},
+        {"count", CT_WORD_NUMBER, &s.count, "how many texts of each prompt (1)"},
         {"tokens", CT_WORD_NUMBER, &s.tokens, "how many tokens to add (200)"},
         {"temperature", CT_WORD_REAL, &s.choice.temperature,
          "above 1 bolder, below 1 surer, 0 always the likeliest (1)"},
@@ -282,13 +332,17 @@ int ct_cmd_sample(int argc, char **argv)
                             "name a run's folder, a checkpoint or a configuration (sample --help)");
     if (code == 0 && s.tokens < 0)
         code = ct_error_set(&err, CT_EUSAGE, "--tokens %lld: it is 0 or more", (long long)s.tokens);
+    if (code == 0 && (s.count < 1 || s.count > 1 << 16))
+        code = ct_error_set(&err, CT_EUSAGE, "--count %lld: it is 1 or more", (long long)s.count);
+    if (s.prompts.count == 0)
+        s.prompts = (struct ct_word_texts){.at = {""}, .count = 1};
     s.choice.seed = (uint64_t)s.seed;
     ct_buf_init(&s.pending, 0);
     watch_signals();
     if (code == 0)
         code = prepare(&s, path, &err);
     if (code == 0)
-        code = generate(&s, &err);
+        code = generate_all(&s, &err);
     release(&s);
     if (code == -EPIPE)
         return 128 + SIGPIPE;

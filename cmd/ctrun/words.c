@@ -49,6 +49,14 @@ static int unknown(const struct ct_word *words, size_t count, const char *text,
                         near != NULL ? "?" : "");
 }
 
+static int add_text(struct ct_word_texts *texts, const char *value)
+{
+    if (texts->count == CT_WORD_TEXTS_MAX)
+        return CT_ELIMIT;
+    texts->at[texts->count++] = value;
+    return 0;
+}
+
 static int read_value(const struct ct_word *word, const char *value, struct ct_error *err)
 {
     int code = 0;
@@ -56,6 +64,9 @@ static int read_value(const struct ct_word *word, const char *value, struct ct_e
     switch (word->type) {
     case CT_WORD_TEXT:
         *(const char **)word->to = value;
+        break;
+    case CT_WORD_TEXTS:
+        code = add_text(word->to, value);
         break;
     case CT_WORD_NUMBER:
         code = ct_parse_i64(value, word->to);
@@ -67,6 +78,9 @@ static int read_value(const struct ct_word *word, const char *value, struct ct_e
         code = ct_parse_bool(value, word->to);
         break;
     }
+    if (code == CT_ELIMIT)
+        return ct_error_set(err, CT_EUSAGE, "--%s comes more than %d times", word->name,
+                            CT_WORD_TEXTS_MAX);
     return code == 0 ? 0
                      : ct_error_set(err, CT_EUSAGE, "--%s \"%s\": it is %s", word->name, value,
                                     word->help);

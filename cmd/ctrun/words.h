@@ -11,9 +11,17 @@
 
 enum ct_word_type {
     CT_WORD_TEXT,   /* const char * */
+    CT_WORD_TEXTS,  /* struct ct_word_texts; may be given several times */
     CT_WORD_NUMBER, /* int64_t */
     CT_WORD_REAL,   /* double */
     CT_WORD_FLAG    /* bool; takes no value */
+};
+
+enum { CT_WORD_TEXTS_MAX = 64 };
+
+struct ct_word_texts {
+    const char *at[CT_WORD_TEXTS_MAX];
+    int count;
 };
 
 struct ct_word {

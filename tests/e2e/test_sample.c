@@ -58,6 +58,15 @@ Test(sample, a_run_its_checkpoint_and_its_export_write_the_same_text)
     cr_assert_str_eq(sample("run/checkpoints/step_00000004", "--seed", "3"), text);
     cr_assert_str_neq(sample("run", "--seed", "4"), text);
     cr_assert_str_neq(sample("run/checkpoints/step_00000002", "--seed", "3"), text, "older ones");
+    /* Several prompts, several texts: the first is that of one alone, the others are their own. */
+    cr_assert_eq(e2e_run(&run, "sample", "run", "--prompt=Call me", "--prompt=The ", "--count=2",
+                         "--tokens=40", "--seed=3", NULL),
+                 0, "%s", ct_buf_str(&run.text));
+    cr_assert_eq(strncmp(ct_buf_str(&run.text), text, strlen(text)), 0);
+    cr_assert_eq(e2e_count(ct_buf_str(&run.text), "\n----\n"), 3);
+    cr_assert_eq(e2e_count(ct_buf_str(&run.text), "\n----\nThe "), 2);
+    cr_assert_eq(e2e_count(ct_buf_str(&run.text), text), 1, "another text each");
+    proc_free(&run);
     text = sample("run", "--temperature", "0");
     cr_assert_str_eq(sample("run", "--top_k", "1"), text, "the likeliest of one");
 
@@ -77,6 +86,18 @@ Test(sample, a_run_its_checkpoint_and_its_export_write_the_same_text)
                  ct_buf_str(&run.text));
     proc_free(&run);
     train("next", "--model.init_from=half");
+
+    /* In parts, with an index. */
+    cr_assert_eq(e2e_run(&run, "export", "run", "parts", "--max_shard_size=8KB", NULL), 0, "%s",
+                 ct_buf_str(&run.text));
+    proc_free(&run);
+    cr_assert(e2e_exists("parts/model.safetensors.index.json"));
+    cr_assert_not(e2e_exists("parts/model.safetensors"));
+    cr_assert_eq(e2e_run(&run, "sample", "parts", "--config", "run/config.yaml", "--prompt=Call me",
+                         "--tokens=40", "--temperature=0", NULL),
+                 0, "%s", ct_buf_str(&run.text));
+    cr_assert_str_eq(ct_buf_str(&run.text), text);
+    proc_free(&run);
 }
 
 /* The shipped configuration, but for the sizes that cost time; whatever bytes a model writes. */
@@ -128,6 +149,8 @@ Test(sample, what_cannot_be_done_is_said_in_one_sentence)
         {{"sample", "no/run"}, 66, "no/run: there is no such run, checkpoint or file"},
         {{"sample", "."}, 66, ".: no config.yaml there or above it: name the run's configuration"},
         {{"sample", "run", "--prompt=\xe6\x97\xa5"}, 65, "the character U+65E5 is not in the"},
+        {{"sample", "run", "--count=0"}, 2, "--count 0: it is 1 or more"},
+        {{"export", "run", "hub", "--max_shard_size=big"}, 2, "--max_shard_size \"big\": it is a"},
         {{"export", "run"}, 2, "name a run, checkpoint or configuration, and the folder to write"},
         {{"export", "run", "hub", "--dtype=f8"}, 2, "--dtype \"f8\": it is f32, bf16 or f16"},
     };
