@@ -25,10 +25,12 @@ static int consider(const struct ct_project *project, const struct ct_layout *la
 {
     struct ct_estimate estimate;
     struct ct_error why = {0};
+    char words[256];
     int code = ct_estimate(project, layout, CT_ESTIMATE_SEARCH_OPS, &estimate, &why);
 
     if (code == CT_ENOMEM || code == CT_EBUG)
-        return ct_error_set(err, code, "%s", why.text);
+        return ct_error_set(err, code, "%s: %s", ct_layout_words(layout, words, sizeof words),
+                            why.text);
     if (code != 0)
         return 0; /* a layout that cannot be */
     bool fitting = fits(project, &estimate);

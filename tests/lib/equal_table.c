@@ -140,6 +140,18 @@ static const struct equal_row novel[] = {
     {"E10", 4, STAGES(2, "1f1b"), 1, "", ASKED},
 };
 
+/* Products in bf16; sharded, what they read is gathered so, and what norms read is not. */
+static const struct equal_row novel_bf16[] = {
+    {"one worker", 1, "", ENDS, ASKED},
+    {"E1", 4, "", ENDS, ASKED},
+    {"E2", 2, FSDP "--parallel.shard=grad", ENDS, ASKED},
+    {"E2", 4, FSDP, ENDS, ALWAYS},
+    {"E2", 8, FSDP HYBRID " --memory.recompute=block", ENDS, ASKED},
+    {"E2", 4, ZERO1, ENDS, ASKED},
+    {"E3", 4, STAGES(2, "1f1b"), ENDS, ASKED},
+    {"E9 E10", 4, FSDP, 2, "", ASKED},
+};
+
 /* The head is the embedding, as shipped. */
 static const struct equal_row novel_near[] = {
     {"one worker", 1, "--batch.micro=2", ENDS, ASKED},
@@ -155,6 +167,14 @@ static const struct equal_row novel_near[] = {
     {"E6 E5", 8, SLICES(2) TOKENS " --parallel.pipeline=2 --batch.micro=2", ENDS, ASKED},
     {"E6 E10", 4, SLICES(2) " --parallel.pipeline=2 --batch.micro=2", 8, SLICES(4) " " FSDP, ASKED},
     {"E10", 4, "", 4, SLICES(2) " " ZERO1, ASKED},
+};
+
+/* Sharded slices and stages in bf16, with the bits of slices that hold all. */
+static const struct equal_row novel_bf16_slices[] = {
+    {"two slices, two batches", 4, SLICES(2), ENDS, ASKED},
+    {"E2", 4, SLICES(2) " " FSDP "--parallel.shard=grad", ENDS, ALWAYS},
+    {"E2", 4, SLICES(2) " " FSDP, ENDS, ASKED},
+    {"E6", 8, SLICES(2) " --parallel.pipeline=2 " FSDP "--parallel.shard=grad", ENDS, ASKED},
 };
 
 /* Stages and samples over two slices, with the bits of two slices. */
@@ -241,6 +261,12 @@ const struct equal_group equal_groups[] = {
     GROUP(novel, "char_gpt", BITS,
           TEXT INVARIANT SMALL_GPT "2 --model.dropout=0.1 --model.tie=false --optim.clip=0 "
           "--batch.global=16 --batch.micro=2", novel),
+    GROUP(novel_bf16, "char_gpt", BITS,
+          TEXT INVARIANT SMALL_GPT "2 --model.dropout=0.1 --model.tie=false --optim.clip=0 "
+          "--batch.global=16 --batch.micro=2 --train.precision=bf16", novel_bf16),
+    GROUP(novel_bf16_slices, "char_gpt", BITS,
+          TEXT INVARIANT SMALL_GPT "2 --model.dropout=0.1 --model.tie=false --optim.clip=0 "
+          "--batch.global=16 --batch.micro=2 --train.precision=bf16", novel_bf16_slices),
     GROUP(novel_near, "char_gpt", NEAR,
           TEXT SGD SMALL_GPT "8 --model.dropout=0.1 --optim.clip=0.5 --batch.global=16", novel_near),
     GROUP(novel_slices, "char_gpt", BITS,

@@ -39,6 +39,8 @@ static const struct layout {
     {"offload", 2, {.offload = true}},
     {"bf16", 2, {.compute = CT_BF16}},
     {"f16, fsdp", 2, {.compute = CT_F16, .shard = CT_PLAN_SHARD_FULL}},
+    {"bf16, fsdp grad", 2, {.compute = CT_BF16, .shard = CT_PLAN_SHARD_GRAD}},
+    {"bf16, sharded slices", 4, {.compute = CT_BF16, .tensor = 2, .shard = CT_PLAN_SHARD_GRAD}},
     {"sums in bf16", 2, {.reduce_dtype = CT_BF16}},
     {"average", 2, {.optim = {.ema = 0.5}}},
 };
@@ -65,6 +67,8 @@ static struct run run_of(const struct layout *layout)
                                       .beta2 = 0.99,
                                       .eps = 1e-8,
                                       .clip = 1,
+                                      .weight_decay = 0.1,
+                                      .groups = {.vectors_undecayed = true},
                                       .ema = said->optim.ema};
     CT_ASSERT(layout->world % copies == 0);
     return run;

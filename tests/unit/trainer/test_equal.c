@@ -109,3 +109,13 @@ Test(equal, replicas_as_threads_have_the_bits_of_workers)
 {
     check("dp");
 }
+
+Test(equal, the_novel_in_bf16_has_the_same_bits)
+{
+    check("novel_bf16");
+}
+
+Test(equal, sharded_slices_in_bf16_have_the_bits_of_whole_ones)
+{
+    check("novel_bf16_slices");
+}
