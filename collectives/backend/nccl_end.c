@@ -92,14 +92,19 @@ static void ending_free(struct ending *ending)
     free(ending);
 }
 
-static void *ending_main(void *argument)
+static void end_all(struct ending *ending)
 {
-    struct ending *ending = argument;
-
     (void)ending->device->enter(ending->device->context);
     if (ending->healthy)
         finish(ending);
     abort_all(ending);
+}
+
+static void *ending_main(void *argument)
+{
+    struct ending *ending = argument;
+
+    end_all(ending);
     (void)pthread_mutex_lock(&ending->lock);
     bool left = ending->left;
     ending->over = true;
@@ -215,7 +220,7 @@ bool ct_nccl_lanes_end(struct ct_job *job, const struct ct_nccl_end *how)
         over = wait_for(ending, timeout_ms);
         (void)(over ? pthread_join(thread, NULL) : pthread_detach(thread));
     } else if (!over) {
-        (void)ending_main(ending);
+        end_all(ending);
         over = true;
     }
     how->nccl->stuck = how->nccl->stuck || !over;
