@@ -80,7 +80,7 @@ static int read_weights(struct export *e, struct ct_error *err)
 static uint64_t vocabulary_of(const struct export *e)
 {
     for (size_t i = 0; i < e->count; i++)
-        if (strcmp(e->tensors[i].name, "wte.weight") == 0)
+        if (e->tensors[i].name != NULL && strcmp(e->tensors[i].name, "wte.weight") == 0)
             return e->tensors[i].shape[0];
     return 0;
 }

@@ -517,23 +517,31 @@ static int save_parts(const char *folder, const struct ct_st_tensor *there, size
     return code;
 }
 
+/* What can be said before anything is done. */
+static int check_save(const char *folder, enum ct_dtype stored, struct ct_error *err)
+{
+    if (stored != CT_F32 && stored != CT_BF16 && stored != CT_F16)
+        return ct_error_set(err, CT_EUSAGE, "weights are stored as f32, bf16 or f16, not as %s",
+                            ct_dtype_name(stored));
+    if (strlen(folder) + CT_WEIGHTS_PART_NAME + sizeof ".part" > PATH_MAX)
+        return ct_error_set(err, CT_ECANTCREAT, "%.64s...: the path is too long", folder);
+    return 0;
+}
+
 int ct_weights_save(const char *folder, const struct ct_st_tensor *tensors, size_t count,
                     enum ct_dtype stored, uint64_t most_bytes, struct ct_error *err)
 {
-    size_t *part_of = calloc(count + 1, sizeof *part_of);
     struct ct_st_tensor *there = NULL;
     struct ct_arena arena;
-    int code = part_of != NULL ? 0 : CT_ENOMEM;
+    int code = check_save(folder, stored, err);
 
+    if (code != 0)
+        return code;
+    size_t *part_of = calloc(count + 1, sizeof *part_of);
     ct_arena_init(&arena, NAME_BYTES);
-    if (stored != CT_F32 && stored != CT_BF16 && stored != CT_F16)
-        code = ct_error_set(err, CT_EUSAGE, "weights are stored as f32, bf16 or f16, not as %s",
-                            ct_dtype_name(stored));
-    else if (strlen(folder) + CT_WEIGHTS_PART_NAME + sizeof ".part" > PATH_MAX)
-        code = ct_error_set(err, CT_ECANTCREAT, "%.64s...: the path is too long", folder);
-    else if (code != 0 || describe(&there, tensors, count, stored, &arena) != 0)
+    if (part_of == NULL || describe(&there, tensors, count, stored, &arena) != 0 || there == NULL) {
         code = ct_error_set(err, CT_ENOMEM, "%s: out of memory for its names", folder);
-    if (code == 0) {
+    } else {
         size_t parts = share_out(there, count, most_bytes > 0 ? most_bytes : UINT64_MAX, part_of);
         code = save_parts(folder, there, count, part_of, parts, err);
     }
