@@ -355,6 +355,7 @@ static void on_left(void *context, uint32_t local_rank)
     struct node *node = context;
 
     node->survivors[local_rank] = (struct ct_survivor){.able = false};
+    node_left(node);
     if (node->ending || node->agent == NULL)
         return;
     if (node->promised != 0)

@@ -96,6 +96,7 @@ struct node {
     bool released;          /* it has left a job that goes on */
     bool draining;          /* the workers go on up to the step boundary at which the node leaves */
     uv_timer_t drain;       /* limits that */
+    uv_timer_t parting;     /* they are stopping; when it ends, so does their round */
 
     bool ending; /* the outcome is known */
     bool agent_stopped;
@@ -143,6 +144,9 @@ void node_requeue(struct node *node, int signal);
 
 /* Leave at the next step boundary; the workers go on until then. */
 void node_drain(struct node *node);
+
+/* A worker has ended while others run. */
+void node_left(struct node *node);
 
 /* The outcome is known (error: this node has no way on; else node->result). */
 void node_end(struct node *node, const struct ct_error *error);

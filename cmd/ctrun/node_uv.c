@@ -17,6 +17,7 @@ enum {
     STOP_ANSWER_MS = 500,    /* how long a stop waits for the rendezvous to agree */
     LINGER_LOOK_MS = 5,      /* how often to look whether other nodes have left */
     LINGER_MS = 2000,        /* how long they may take: a lost one never leaves */
+    LEFT_MS = 200,           /* what a worker that has left has sent arrives within so long */
     ROUND_BYTES = 256 << 20, /* environments and tables of one round */
 };
 
@@ -61,6 +62,53 @@ static int stop_signal(struct node *node)
     return signals_to_send(node, same ? node->stopped_by : SIGTERM);
 }
 
+static void revoke_all(struct node *node)
+{
+    (void)uv_timer_stop(&node->parting);
+    ct_control_page_revoke(node->page, UINT64_MAX - 1);
+}
+
+static void on_parted(uv_timer_t *timer)
+{
+    revoke_all(timer->data);
+}
+
+static void stop_at_once(struct node *node)
+{
+    node->draining = false;
+    revoke_all(node);
+    ct_workers_stop(node->workers, stop_signal(node));
+}
+
+/* Workers that hold parts of one state save it together before they stop, which takes collectives:
+ * the round is over for them when one has left, for whom others may wait in vain, or when half of
+ * launch.grace has passed. */
+static void stop_in_peace(struct node *node)
+{
+    uint64_t grace_ms = (uint64_t)node->job->cfg.launch.grace_ms;
+
+    node->draining = false;
+    if (!uv_is_active((uv_handle_t *)&node->parting))
+        (void)uv_timer_start(&node->parting, on_parted, grace_ms / 2, 0);
+    ct_workers_stop(node->workers, stop_signal(node));
+}
+
+void node_left(struct node *node)
+{
+    if (uv_is_active((uv_handle_t *)&node->parting) &&
+        uv_timer_get_due_in(&node->parting) > LEFT_MS)
+        (void)uv_timer_start(&node->parting, on_parted, LEFT_MS, 0);
+}
+
+/* Has somebody asked for it, on this node or another? */
+static bool is_asked_for(const struct node *node)
+{
+    const struct ct_rdzv_result *result = &node->result;
+
+    return node->error.code == 0 && (node->stopped_by != 0 || result->code == CT_EREQUEUE ||
+                                     (result->code == CT_ECLOSED && result->cause.rank < 0));
+}
+
 void node_end(struct node *node, const struct ct_error *error)
 {
     if (node->ending)
@@ -72,8 +120,10 @@ void node_end(struct node *node, const struct ct_error *error)
     node->status = outcome(node);
     words_waiting(node, NULL);
     words_keep_cause(node);
-    ct_control_page_revoke(node->page, UINT64_MAX - 1);
-    ct_workers_stop(node->workers, stop_signal(node));
+    if (is_asked_for(node))
+        stop_in_peace(node);
+    else
+        stop_at_once(node);
     if (node->agent != NULL)
         ct_agent_stop(node->agent, on_agent_stopped);
     else
@@ -122,6 +172,7 @@ static void close_all(struct node *node)
     inquiry_close(node->inquiry);
     store_close(node->store);
     uv_close((uv_handle_t *)&node->drain, NULL);
+    uv_close((uv_handle_t *)&node->parting, NULL);
     ct_workers_free(node->workers, NULL, NULL);
     ct_console_close(node->console, NULL, NULL);
 }
@@ -157,13 +208,6 @@ bool node_is_stopped(const struct node *node)
     return node->stopped_by != 0 && !node->draining;
 }
 
-static void stop_workers(struct node *node)
-{
-    node->draining = false;
-    ct_control_page_revoke(node->page, UINT64_MAX - 1);
-    ct_workers_stop(node->workers, stop_signal(node));
-}
-
 static void on_drain_late(uv_timer_t *timer)
 {
     struct node *node = timer->data;
@@ -174,7 +218,7 @@ static void on_drain_late(uv_timer_t *timer)
                  "no step ended within the %lld ms of launch.grace: the workers of this node are "
                  "stopped in the middle of it",
                  (long long)node->job->cfg.launch.grace_ms);
-    stop_workers(node);
+    stop_at_once(node);
     node_advance(node);
 }
 
@@ -186,7 +230,7 @@ void node_drain(struct node *node)
         (void)uv_timer_start(&node->drain, on_drain_late, (uint64_t)node->job->cfg.launch.grace_ms,
                              0);
     else
-        stop_workers(node);
+        stop_in_peace(node);
 }
 
 void node_stop(struct node *node, int signal, enum ct_rdzv_leave how)
@@ -199,7 +243,7 @@ void node_stop(struct node *node, int signal, enum ct_rdzv_leave how)
     if (how == CT_RDZV_LEAVE_DRAIN && node->agent != NULL)
         node_drain(node);
     else
-        stop_workers(node);
+        stop_in_peace(node);
     node_advance(node);
 }
 
@@ -256,7 +300,9 @@ static int open_node(struct node *node, struct ct_error *err)
     (void)uv_timer_init(&node->loop, &node->linger);
     (void)uv_timer_init(&node->loop, &node->quiesce);
     (void)uv_timer_init(&node->loop, &node->drain);
+    (void)uv_timer_init(&node->loop, &node->parting);
     node->drain.data = node;
+    node->parting.data = node;
     node->quiesce.data = node;
     node->watch = watch_new(node);
     node->inquiry = inquiry_new(node);

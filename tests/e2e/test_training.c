@@ -5,6 +5,7 @@
 #include "drill.h"
 #include "e2e.h"
 
+#include "base/assert.h"
 #include "base/fs.h"
 #include "base/hash.h"
 
@@ -295,6 +296,37 @@ Test(training, control_c_in_a_training_ends_in_under_two_seconds)
     cr_assert_eq(proc_finish(&run, 10), 130);
     cr_assert_lt(proc_now_s() - start, 2);
     proc_free(&run);
+}
+
+/* No rank holds the whole state, so all of them save it together before they end. */
+static void stop_and_look(const char *strategy)
+{
+    const char *config = short_config();
+    struct proc run;
+    unsigned long long step = 0;
+    char option[64], folder[64];
+
+    (void)snprintf(option, sizeof option, "--parallel.strategy=%s", strategy);
+    e2e_start(&run, "--nproc_per_node=2", "--train.epochs=40000", "--checkpoint.dir=stopped",
+              "--checkpoint.keep=2", "--log.dir=stopped.run", option, config, NULL);
+    proc_until(has_checkpoint, (char[]){"stopped/latest"}, 60, "the first checkpoint");
+    cr_assert_eq(kill(run.pid, SIGTERM), 0);
+    cr_assert_eq(proc_finish(&run, 30), 128 + SIGTERM, "%s", ct_buf_str(&run.text));
+    const char *said = strstr(ct_buf_str(&run.text), "stopped after step ");
+    cr_assert(said != NULL && sscanf(said, "stopped after step %llu of", &step) == 1, "%s: %s",
+              strategy, ct_buf_str(&run.text));
+    (void)snprintf(folder, sizeof folder, "stopped/step_%08llu", step);
+    cr_assert_str_eq(newest("stopped"), folder, "%s", strategy);
+    proc_free(&run);
+    cr_assert_eq(system("rm -r stopped stopped.run"), 0);
+}
+
+Test(training, a_stop_saves_a_state_that_workers_hold_in_parts)
+{
+    static const char *const strategies[] = {"zero1", "fsdp", "ps"};
+
+    for (size_t i = 0; i < CT_COUNT(strategies); i++)
+        stop_and_look(strategies[i]);
 }
 
 /* Change one byte in the middle of a file, or cut the file there. */

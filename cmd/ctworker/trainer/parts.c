@@ -7,8 +7,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+/* In this file: a worker without a group is the only one, beside servers. */
 int ct_parts_decide(struct ct_worker *worker, int64_t *word, struct ct_error *err)
 {
+    if (worker->group == NULL)
+        return 0;
     int code = ct_broadcast(worker->group, ct_inplace(word, 1, CT_I64), 0, NULL);
 
     return ct_group_explain(worker->group, code, err);
@@ -17,9 +20,12 @@ int ct_parts_decide(struct ct_worker *worker, int64_t *word, struct ct_error *er
 int ct_parts_leave(struct ct_worker *worker, struct ct_error *err)
 {
     int64_t stops = ct_stop_requested(worker->stop, worker->job);
-    int code = ct_all_reduce(worker->group, ct_inplace(&stops, 1, CT_I64), CT_REDUCE_MAX, NULL);
+    int code = 0;
 
-    code = ct_group_explain(worker->group, code, err);
+    if (worker->group != NULL) {
+        code = ct_all_reduce(worker->group, ct_inplace(&stops, 1, CT_I64), CT_REDUCE_MAX, NULL);
+        code = ct_group_explain(worker->group, code, err);
+    }
     worker->stopping = code == 0 && stops != 0;
     if (worker->stopping && worker->stop->signal == 0)
         worker->stop->signal = SIGTERM; /* what another rank was told holds here as well */
