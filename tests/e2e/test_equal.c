@@ -1,5 +1,5 @@
 /* The equivalence table over the configurations that ship, ranks as processes (tests/lib/equal.h):
- * of each group the rows that say most; with CTRUN_EQUIVALENCE=all, all of them. */
+ * of each group the rows that say most; with TEST_EQUIVALENCE=all, all of them. */
 #include "e2e.h"
 #include "equal.h"
 
@@ -31,7 +31,7 @@ static void train(int world, const char *const words[])
 
 static void check(const char *group)
 {
-    const char *wish = getenv("CTRUN_EQUIVALENCE");
+    const char *wish = getenv("TEST_EQUIVALENCE");
 
     equal_check(group, e2e_in_root("."), wish != NULL && strcmp(wish, "all") == 0, train);
 }

@@ -1,5 +1,5 @@
 /* The equivalence table over the configurations that ship, ranks as threads (equal.h): all rows, or
- * with CTRUN_EQUIVALENCE=few those that say most. */
+ * with TEST_EQUIVALENCE=few those that say most. */
 #include "equal.h"
 #include "harness.h"
 
@@ -25,7 +25,7 @@ static void train(int world, const char *const words[])
 
 static void check(const char *group)
 {
-    const char *wish = getenv("CTRUN_EQUIVALENCE");
+    const char *wish = getenv("TEST_EQUIVALENCE");
 
     equal_check(group, harness_root(), wish == NULL || strcmp(wish, "few") != 0, train);
 }
