@@ -2,8 +2,7 @@
  * their process and memory, and the training ends with the bits of the run that nothing happened
  * to. */
 #include "e2e.h"
-
-#include "base/fs.h"
+#include "written.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -45,87 +44,9 @@ static bool is_among(pid_t pid, const pid_t *pids, int count)
     return false;
 }
 
-/* ---- what was written ------------------------------------------------------------------------ */
-
-/* How often each step is in the metrics; the highest step. */
-static int read_steps(const char *name, int times[STEPS + 1])
-{
-    char path[PATH_BYTES], line[1024];
-    int last = 0;
-
-    memset(times, 0, (STEPS + 1) * sizeof *times);
-    (void)snprintf(path, sizeof path, "%s/log/metrics.jsonl", e2e_in_folder(name));
-    FILE *file = fopen(path, "re");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        const char *step = strstr(line, "\"step\":");
-
-        if (step == NULL || strstr(line, "\"kind\":\"train\"") == NULL)
-            continue;
-        int at = atoi(step + strlen("\"step\":"));
-        cr_assert(at >= 1 && at <= STEPS, "%s", line);
-        times[at]++;
-        last = at > last ? at : last;
-    }
-    if (file != NULL)
-        (void)fclose(file);
-    return last;
-}
-
-struct progress {
-    const char *name;
-    int step;
-};
-
-static bool has_reached(void *context)
-{
-    const struct progress *progress = context;
-    static int times[STEPS + 1];
-
-    return read_steps(progress->name, times) >= progress->step;
-}
-
 static void wait_step(const char *name, int step)
 {
-    struct progress progress = {name, step};
-
-    proc_until(has_reached, &progress, 60, "the step");
-}
-
-static void expect_each_step_once(const char *name)
-{
-    static int times[STEPS + 1];
-
-    cr_assert_eq(read_steps(name, times), STEPS);
-    for (int step = 1; step <= STEPS; step++)
-        cr_assert_eq(times[step], 1, "step %d is %d times in the metrics", step, times[step]);
-}
-
-static void read_result(const char *name, const char *which, struct ct_buf *to)
-{
-    char path[PATH_BYTES];
-    struct ct_error err = {0};
-
-    ct_buf_init(to, 0);
-    (void)snprintf(path, sizeof path, "%s/ckpt/step_%08d/%s.safetensors", e2e_in_folder(name),
-                   STEPS, which);
-    cr_assert_eq(ct_fs_read(path, 1 << 24, to, &err), 0, "%s", err.text);
-}
-
-static void expect_equal_results(const char *a, const char *b)
-{
-    static const char *const files[] = {"model", "optim"};
-
-    for (int i = 0; i < 2; i++) {
-        struct ct_buf one, other;
-
-        read_result(a, files[i], &one);
-        read_result(b, files[i], &other);
-        cr_assert(one.size > 1000 && one.size == other.size &&
-                      memcmp(one.data, other.data, one.size) == 0,
-                  "%s differs", files[i]);
-        ct_buf_deinit(&one);
-        ct_buf_deinit(&other);
-    }
+    written_wait(name, STEPS, step);
 }
 
 /* ---- a scene on one node --------------------------------------------------------------------- */
@@ -176,7 +97,7 @@ static void lose(const struct proc *agent, int size, int victim)
 static void finish(struct proc *agent)
 {
     cr_assert_eq(proc_finish(agent, 90), 0, "%s", ct_buf_str(&agent->text));
-    expect_each_step_once("run");
+    written_each_once("run", STEPS);
 }
 
 /* ---- workers --------------------------------------------------------------------------------- */
@@ -193,7 +114,7 @@ Test(survivors, a_killed_worker_is_replaced_and_the_other_keeps_its_process)
     e2e_said(&agent, "SIGKILL");
     e2e_said(&agent, "1 of 2 workers go on from step");
     e2e_said(&agent, "(restart 1 of 3)");
-    expect_equal_results("whole", "run");
+    written_equal("whole", "run", STEPS);
     proc_free(&agent);
 }
 
@@ -206,7 +127,7 @@ Test(survivors, a_lost_rank_0_is_replaced_and_the_new_one_writes_on)
     wait_step("run", 300);
     lose(&agent, 2, 0);
     finish(&agent);
-    expect_equal_results("whole", "run");
+    written_equal("whole", "run", STEPS);
     proc_free(&agent);
 }
 
@@ -222,7 +143,7 @@ Test(survivors, a_part_that_is_lost_with_its_worker_comes_from_the_checkpoint)
     lose(&agent, 2, 0);
     finish(&agent);
     e2e_said(&agent, "parallel.strategy fsdp keeps one state over all workers");
-    expect_equal_results("whole", "run");
+    written_equal("whole", "run", STEPS);
     proc_free(&agent);
 }
 
@@ -240,7 +161,7 @@ Test(survivors, three_workers_lose_one_after_the_other)
     finish(&agent);
     e2e_said(&agent, "2 of 3 workers go on from step");
     e2e_said(&agent, "(restart 3 of 3)");
-    expect_equal_results("whole", "run");
+    written_equal("whole", "run", STEPS);
     proc_free(&agent);
 }
 
@@ -258,7 +179,7 @@ Test(survivors, a_replacement_may_be_lost_before_it_is_healed)
     lose(&agent, 2, 1);
     cr_assert(proc_alive(pids[0]));
     finish(&agent);
-    expect_equal_results("whole", "run");
+    written_equal("whole", "run", STEPS);
     proc_free(&agent);
 }
 
@@ -275,7 +196,7 @@ Test(survivors, when_all_are_lost_the_job_goes_on_from_its_checkpoint)
     for (int i = 0; i < 2; i++)
         (void)kill(pids[i], SIGKILL);
     finish(&agent);
-    expect_equal_results("whole", "run");
+    written_equal("whole", "run", STEPS);
     proc_free(&agent);
 }
 
@@ -371,7 +292,7 @@ Test(survivors, a_worker_that_still_loads_is_not_restarted_when_another_is_lost)
     e2e_write("go", "");
     finish(&agent);
     e2e_said(&agent, "restart 2 of 3 follows");
-    expect_equal_results("whole", "run");
+    written_equal("whole", "run", STEPS);
     proc_free(&agent);
 }
 
@@ -459,7 +380,7 @@ Test(survivors, a_lost_node_is_replaced_and_the_other_keeps_its_process)
     lose_node(&nodes[1]);
     start_node(&nodes[2], endpoint, "2");
     finish_node(&nodes[0], worker);
-    expect_equal_results("whole", "run");
+    written_equal("whole", "run", STEPS);
     cr_assert_eq(proc_finish(&nodes[2], 10), 0, "%s", ct_buf_str(&nodes[2].text));
     proc_free(&nodes[0]);
     proc_free(&nodes[2]);
@@ -479,7 +400,7 @@ Test(survivors, without_a_lost_node_the_others_go_on_with_the_same_global_batch)
     lose_node(&nodes[1]);
     finish_node(&nodes[0], worker);
     e2e_said(&nodes[0], "another node was lost; 1 of 1 workers go on from step");
-    expect_equal_results("whole", "run");
+    written_equal("whole", "run", STEPS);
     proc_free(&nodes[0]);
     stop_daemon(&daemon);
 }
@@ -497,14 +418,14 @@ Test(survivors, a_node_that_joins_is_taken_in_at_a_step_boundary_and_nobody_is_r
     pid_t worker = worker_of(&nodes[0]);
     start_node_with(&nodes[1], endpoint, "1:2", "--model.hidden=[1024,1024]");
     proc_wait_text(&nodes[0], "2 nodes, 2 ranks from now on; 1 worker of this node", 60);
-    int joined = read_steps("run", times);
+    int joined = written_steps("run", STEPS, times);
     wait_step("run", joined + 100);
     cr_assert_eq(worker_of(&nodes[0]), worker);
     cr_assert_eq(e2e_workers(&nodes[1], newcomer, WORKERS_MAX), 1);
     cr_assert_eq(kill(nodes[0].pid, SIGINT), 0);
     cr_assert_eq(proc_finish(&nodes[0], 20), 128 + SIGINT, "%s", ct_buf_str(&nodes[0].text));
     (void)proc_finish(&nodes[1], 20);
-    int last = read_steps("run", times);
+    int last = written_steps("run", STEPS, times);
     for (int step = 1; step <= last; step++)
         cr_assert_eq(times[step], 1, "step %d is %d times in the metrics", step, times[step]);
     for (int i = 0; i < 2; i++)
@@ -528,7 +449,7 @@ static void terminate_second(struct proc nodes[2], const char *strategy)
     cr_assert_eq(proc_finish(&nodes[1], 20), 128 + SIGTERM, "%s", ct_buf_str(&nodes[1].text));
     finish_node(&nodes[0], worker);
     e2e_not_said(&nodes[0], "restart 1");
-    expect_equal_results("whole", "run");
+    written_equal("whole", "run", STEPS);
     stop_daemon(&daemon);
 }
 
@@ -592,8 +513,8 @@ Test(survivors, when_all_nodes_are_lost_the_job_goes_on_from_the_step_that_the_d
         cr_assert_eq(proc_finish(&nodes[i], 90), 0, "%s", ct_buf_str(&nodes[i].text));
     (void)snprintf(words, sizeof words, "step_%08d, step %d of", last, last);
     e2e_said(&nodes[strstr(ct_buf_str(&nodes[0].text), "going on from") != NULL ? 0 : 1], words);
-    expect_each_step_once("run");
-    expect_equal_results("whole", "run");
+    written_each_once("run", STEPS);
+    written_equal("whole", "run", STEPS);
     for (int i = 0; i < 2; i++)
         proc_free(&nodes[i]);
     stop_daemon(&daemon);
