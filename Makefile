@@ -238,6 +238,9 @@ HOST_KERNELS := $(patsubst %.cu,$(BUILD)/hostcuda/%.o,$(wildcard lib/tensor/cuda
 $(BUILD)/obj/tests/unit/cuda/%.o: CPPFLAGS += -I$(HOSTCUDA) -Itests/unit/tensor
 TEST_OBJECTS_unit_cuda := $(HOST_KERNELS)
 
+# Backend nccl declares NCCL's types itself; a test compares them with its header, where there is one.
+$(BUILD)/obj/tests/unit/coll/test_nccl.o: CPPFLAGS += $(CUDA_HOME:%=-isystem %/include)
+
 # $1 binary, $2 sources, $3 modules
 define test_rule
 $(BUILD)/tests/$1: $(call objects,$2 $(TEST_LIB)) $(TEST_OBJECTS_$1) $(call archives,$3)
