@@ -90,7 +90,9 @@ Test(nccl, types_are_those_of_its_header)
     cr_assert_eq((int)CT_NCCL_REMOTE_ERROR, (int)ncclRemoteError);
     cr_assert_eq((int)CT_NCCL_AVG, (int)ncclAvg);
     cr_assert_eq((int)CT_NCCL_BFLOAT16, (int)ncclBfloat16);
+#ifdef NCCL_WIN_COLL_SYMMETRIC /* NCCL 2.27 */
     cr_assert_eq((int)CT_NCCL_WIN_SYMMETRIC, NCCL_WIN_COLL_SYMMETRIC);
+#endif
     cr_assert_eq(sizeof(struct ct_nccl_id), sizeof(ncclUniqueId));
     cr_assert_eq(offsetof(struct ct_nccl_config, blocking), offsetof(ncclConfig_t, blocking));
     cr_assert_eq(offsetof(struct ct_nccl_config, net_name), offsetof(ncclConfig_t, netName));
