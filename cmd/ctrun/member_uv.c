@@ -172,11 +172,11 @@ static void on_revoke(void *context, uint64_t generation, enum ct_rdzv_reason re
 
 /* What the rendezvous is told: a worker failed, or could not be started (pid 0, `code` says why).
  */
-static struct ct_rdzv_failure failure_of(const struct node *node,
-                                         const struct ct_worker_failure *failure, bool final)
+static struct ct_rdzv_failure failure_of(const struct ct_worker_failure *failure,
+                                         uint64_t generation, bool final)
 {
     struct ct_rdzv_failure told = {
-        .generation = node->round->generation,
+        .generation = generation,
         .code = failure->code != 0 ? failure->code : CT_EWORKER,
         .rank = (int32_t)failure->rank,
         .local_rank = (int32_t)failure->local_rank,
@@ -207,7 +207,7 @@ static void send_failure(struct node *node, const struct ct_rdzv_failure *told)
 
 static void tell_failure(struct node *node, const struct ct_worker_failure *failure, bool final)
 {
-    struct ct_rdzv_failure told = failure_of(node, failure, final);
+    struct ct_rdzv_failure told = failure_of(failure, node->round->generation, final);
 
     send_failure(node, &told);
 }
@@ -321,6 +321,24 @@ static void on_round(void *context, const struct ct_round *round)
         begin_round(node);
 }
 
+/* A worker has ended badly. Was it to stop, and has not? */
+static void look_at_stop(struct node *node, const struct ct_worker_failure *failure)
+{
+    int signal = node->stopped_by != 0 ? node->stopped_by : SIGTERM;
+
+    if (!node->asked)
+        return;
+    node->killed += failure->killed;
+    if (failure->killed ||
+        ct_exit_is_stop(failure->end, failure->code, signal, node->job->program.native))
+        return;
+    if (node->unstopped++ > 0)
+        return;
+    node->unstopped_first = failure_of(failure, node->running, false);
+    (void)ct_str_copy(node->unstopped_first.host, sizeof node->unstopped_first.host,
+                      node->job->host);
+}
+
 static void on_failure(void *context, const struct ct_worker_failure *failure)
 {
     struct node *node = context;
@@ -329,13 +347,14 @@ static void on_failure(void *context, const struct ct_worker_failure *failure)
         return;
     if (signals_claim(node, failure->end.signal))
         return; /* Slurm sends it to all processes of a step */
+    look_at_stop(node, failure);
     words_failure(node, failure);
     words_casualty(node, failure);
     if (node->agent == NULL)
         return;
     bool final = ct_exit_is_final(failure->end, node->job->program.native);
     if (node->held.generation == 0 && inquiry_due(node->inquiry, failure)) {
-        node->held = failure_of(node, failure, final);
+        node->held = failure_of(failure, node->round->generation, final);
         inquiry_start(node->inquiry, INQUIRY_MS, on_judged, node);
         return;
     }
@@ -346,7 +365,10 @@ static void on_failure(void *context, const struct ct_worker_failure *failure)
 
 static void on_casualty(void *context, const struct ct_worker_failure *failure)
 {
-    words_casualty(context, failure);
+    struct node *node = context;
+
+    words_casualty(node, failure);
+    look_at_stop(node, failure);
 }
 
 /* What it held is lost with it; that may have been promised. */

@@ -92,11 +92,15 @@ struct node {
     bool requeue;   /* that stopped the job to be queued again */
     uint64_t stopped_at_ms;
     uint32_t stopped_count; /* workers that ran then */
-    bool hurry;             /* a second signal: nothing is waited for */
-    bool released;          /* it has left a job that goes on */
-    bool draining;          /* the workers go on up to the step boundary at which the node leaves */
-    uv_timer_t drain;       /* limits that */
-    uv_timer_t parting;     /* they are stopping; when it ends, so does their round */
+    bool asked;             /* somebody has asked for the end of this node's workers */
+    uint32_t killed;        /* workers that took longer for it than launch.grace */
+    uint32_t unstopped;     /* workers that failed meanwhile */
+    struct ct_rdzv_failure unstopped_first; /* the first of them */
+    bool hurry;                             /* a second signal: nothing is waited for */
+    bool released;                          /* it has left a job that goes on */
+    bool draining;      /* the workers go on up to the step boundary at which the node leaves */
+    uv_timer_t drain;   /* limits that */
+    uv_timer_t parting; /* they are stopping; when it ends, so does their round */
 
     bool ending; /* the outcome is known */
     bool agent_stopped;

@@ -47,6 +47,11 @@ static int outcome(const struct node *node)
 
     if (node->requeue || (lost && node->stopped_by == 0 && node->job->slurm != NULL))
         return ct_exit_status(CT_EREQUEUE);
+    if (node->unstopped > 0) {
+        const struct ct_rdzv_failure *first = &node->unstopped_first;
+        return ct_exit_shell_status(
+            (struct ct_exit){.status = first->status, .signal = first->signal});
+    }
     if (node->stopped_by != 0)
         return 128 + node->stopped_by;
     if (node->error.code != 0)
@@ -120,6 +125,7 @@ void node_end(struct node *node, const struct ct_error *error)
     node->status = outcome(node);
     words_waiting(node, NULL);
     words_keep_cause(node);
+    node->asked |= is_asked_for(node) || node->released;
     if (is_asked_for(node))
         stop_in_peace(node);
     else
@@ -188,6 +194,7 @@ void node_advance(struct node *node)
         return;
     if (!node->told) {
         node->told = true;
+        node->status = outcome(node); /* what the workers' last ends have made it */
         words_closing(node);
     }
     if (node->host.server != NULL) {
@@ -225,6 +232,7 @@ static void on_drain_late(uv_timer_t *timer)
 /* Workers that cannot live on have no boundary to wait for. */
 void node_drain(struct node *node)
 {
+    node->asked = true;
     node->draining = member_lives_on(node);
     if (node->draining)
         (void)uv_timer_start(&node->drain, on_drain_late, (uint64_t)node->job->cfg.launch.grace_ms,
@@ -236,6 +244,7 @@ void node_drain(struct node *node)
 void node_stop(struct node *node, int signal, enum ct_rdzv_leave how)
 {
     node->stopped_by = signal;
+    node->asked = true;
     node->stopped_at_ms = uv_now(&node->loop);
     node->stopped_count = ct_workers_running(node->workers) ? node->job->slots : 0;
     if (node->agent != NULL)

@@ -4,7 +4,10 @@
 #include "launch/env.h"
 #include "launch/summary.h"
 #include "round.h"
+#include "train/checkpoint.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 void words_keep_cause(struct node *node)
@@ -123,20 +126,74 @@ static void leave_error_file(const struct node *node)
 /* ---- the end ----------------------------------------------------------------------------------
  */
 
+/* What a training that was stopped can go on from, as the trainer would find it; "" for programs
+ * that keep no checkpoints of ours. */
+static void print_checkpoint(const struct node *node, char *to, size_t size)
+{
+    const char *dir = node->job->cfg.checkpoint.dir;
+    char path[PATH_MAX];
+    struct ct_ckpt_state state;
+
+    to[0] = '\0';
+    if (!node->job->program.native || dir[0] == '\0')
+        return;
+    if (ct_ckpt_latest(dir, path, NULL) == 0 && ct_ckpt_open(path, &state, NULL) == 0)
+        (void)snprintf(to, size, "the newest checkpoint is that of step %llu, %s",
+                       (unsigned long long)state.step, path);
+    else
+        (void)snprintf(to, size, "there is no whole checkpoint in %s", dir);
+}
+
+/* A worker that was to end in order has not. */
+static void tell_unstopped(struct node *node)
+{
+    const struct ct_rdzv_failure *first = &node->unstopped_first;
+    const struct ct_casualty casualty = {
+        .rank = first->rank,
+        .local_rank = first->local_rank,
+        .node = -1,
+        .pid = first->pid,
+        .status = first->status,
+        .signal = first->signal,
+        .code = first->code,
+        .host = first->host,
+        .text = first->text,
+    };
+    char checkpoint[PATH_MAX + 64];
+    struct ct_buf who;
+
+    print_checkpoint(node, checkpoint, sizeof checkpoint);
+    if (!node->log.json) {
+        ct_summary_stopped(node->job->cfg.launch.rdzv_id, &casualty, node->unstopped - 1,
+                           checkpoint, node->status,
+                           ct_console_lines(node->console, CT_CONSOLE_ERR));
+        ct_console_flush(node->console);
+        return;
+    }
+    ct_buf_init(&who, 0);
+    ct_casualty_print(&casualty, &who);
+    ct_log_event(&node->log, CT_LOG_ERROR, "stop_failed", "%s while it was stopped; %s",
+                 ct_buf_str(&who), checkpoint);
+    ct_buf_deinit(&who);
+}
+
 static void tell_stop(struct node *node)
 {
     const char *why = node->requeue ? " to be queued again" : "";
-    char name[32];
+    char name[32], killed[64] = "";
 
     (void)ct_signal_name(node->stopped_by, name, sizeof name);
+    if (node->killed > 0 && !node->hurry)
+        (void)snprintf(killed, sizeof killed, ", %u of them killed after launch.grace",
+                       node->killed);
     if (node->stopped_count == 0)
         ct_log_event(&node->log, CT_LOG_INFO, "stopped", "stopped by %s%s; no worker was running",
                      name, why);
     else
         ct_log_event(&node->log, CT_LOG_INFO, "stopped",
-                     "stopped by %s%s; %u worker%s ended within %.1f s%s", name, why,
+                     "stopped by %s%s; %u worker%s ended within %.1f s%s%s", name, why,
                      node->stopped_count, node->stopped_count == 1 ? "" : "s",
-                     (double)(uv_now(&node->loop) - node->stopped_at_ms) / 1000,
+                     (double)(uv_now(&node->loop) - node->stopped_at_ms) / 1000, killed,
                      node->released ? "; the job goes on without this node" : "");
 }
 
@@ -156,4 +213,6 @@ void words_closing(struct node *node)
         tell_failure(node);
         leave_error_file(node);
     }
+    if (node->unstopped > 0)
+        tell_unstopped(node);
 }

@@ -29,6 +29,23 @@ int ct_exit_blame(struct ct_exit end)
     return end.status == ct_exit_status(CT_EREVOKED) ? AN_ECHO : A_STATUS;
 }
 
+static bool is_one_of(int signal, int asked)
+{
+    return signal == asked || signal == SIGTERM || signal == SIGPIPE;
+}
+
+bool ct_exit_is_stop(struct ct_exit end, int code, int signal, bool native)
+{
+    if (end.signal != 0)
+        return is_one_of(end.signal, signal);
+    if (end.status == 0 || (end.status > 128 && is_one_of(end.status - 128, signal)))
+        return true;
+    if (native)
+        return code == CT_EREVOKED || code == CT_ECLOSED ||
+               (code == 0 && end.status == ct_exit_status(CT_EREVOKED));
+    return signal == SIGINT;
+}
+
 bool ct_exit_is_final(struct ct_exit end, bool native)
 {
     static const int codes[] = {CT_EUSAGE,    CT_ECONFIG,    CT_EDATA, CT_ENOINPUT,

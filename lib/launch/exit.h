@@ -31,4 +31,11 @@ int ct_exit_blame(struct ct_exit end);
  */
 bool ct_exit_is_final(struct ct_exit end, bool native);
 
+/* Is this the end of a worker that did what it was told: to stop, by `signal`? True for status 0,
+ * that signal or SIGTERM, which agents send to native workers, and their 128 + n; for what a worker
+ * whose peers have gone before it ends with (SIGPIPE; of a native one the errors CT_EREVOKED and
+ * CT_ECLOSED, `code` being what it announced, 0 for nothing); and for any status of a script after
+ * SIGINT, which Python makes an exception of, for whoever catches it. Else it has failed. */
+bool ct_exit_is_stop(struct ct_exit end, int code, int signal, bool native);
+
 #endif

@@ -90,21 +90,41 @@ static void print_quoted(const char *text, struct ct_buf *to)
     }
 }
 
-void ct_summary_failed(const char *run_id, const struct ct_casualty *cause, uint32_t restarts,
-                       uint32_t max_restarts, int exit_status, struct ct_buf *to)
+/* "ctrun: job "digits" failed: rank 1 (...) exited with status 3", its last lines, a hint. */
+static void print_cause(const char *run_id, const char *what, const struct ct_casualty *cause,
+                        const char *more, struct ct_buf *to)
 {
     const char *hint = ct_casualty_hint(cause);
 
     (void)ct_buf_puts(to, "ctrun: job ");
     if (strcmp(run_id, "none") != 0)
         (void)ct_buf_printf(to, "\"%s\" ", run_id);
-    (void)ct_buf_puts(to, "failed: ");
+    (void)ct_buf_puts(to, what);
     ct_casualty_print(cause, to);
-    (void)ct_buf_puts(to, "\n");
+    (void)ct_buf_printf(to, "%s\n", more);
     if (cause->rank >= 0)
         print_quoted(cause->text, to);
     if (hint != NULL)
         (void)ct_buf_printf(to, "  hint: %s\n", hint);
+}
+
+void ct_summary_stopped(const char *run_id, const struct ct_casualty *cause, uint32_t others,
+                        const char *checkpoint, int exit_status, struct ct_buf *to)
+{
+    char more[48] = "";
+
+    if (others > 0)
+        (void)snprintf(more, sizeof more, ", and %u other%s failed, too", others,
+                       others == 1 ? "" : "s");
+    print_cause(run_id, "did not stop in order: ", cause, more, to);
+    (void)ct_buf_printf(to, "ctrun: %s%sexit status %d\n", checkpoint,
+                        checkpoint[0] != '\0' ? "; " : "", exit_status);
+}
+
+void ct_summary_failed(const char *run_id, const struct ct_casualty *cause, uint32_t restarts,
+                       uint32_t max_restarts, int exit_status, struct ct_buf *to)
+{
+    print_cause(run_id, "failed: ", cause, "", to);
     (void)ct_buf_puts(to, "ctrun: ");
     if (cause->rank >= 0 && restarts < max_restarts)
         (void)ct_buf_puts(to, "not restarted, it would end the same way; ");

@@ -36,6 +36,12 @@ void ct_casualty_print(const struct ct_casualty *casualty, struct ct_buf *to);
 void ct_summary_failed(const char *run_id, const struct ct_casualty *cause, uint32_t restarts,
                        uint32_t max_restarts, int exit_status, struct ct_buf *to);
 
+/* Append the report of a job that was stopped when a worker failed to end as it was told: `others`
+ * did so as well. `checkpoint` says what there is to go on from, in a sentence without end; "" when
+ * that is not known. */
+void ct_summary_stopped(const char *run_id, const struct ct_casualty *cause, uint32_t others,
+                        const char *checkpoint, int exit_status, struct ct_buf *to);
+
 /* "SIGKILL" for 9; "signal 99" for one without a name, written to `room`. */
 const char *ct_signal_name(int signal, char *room, size_t size);
 

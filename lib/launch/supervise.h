@@ -8,7 +8,7 @@
  * A worker is a process group: its first process, whose exit status counts, and whatever that
  * process started. It has ended when the first process ended, and is gone when the group is empty.
  * The first bad exit while RUNNING is the node's root failure (CT_SUP_BLAME); exits after a signal
- * of ours blame nobody.
+ * of ours blame nobody here; exit.h knows which of them are no answer to it.
  *
  * Workers that can live on without one that was lost change this: its exit is LOST instead of BAD,
  * the others go on RUNNING, and REFILL starts what is missing.

@@ -18,6 +18,7 @@ struct worker {
     bool kept;      /* lives on without others */
     bool dismissed; /* its end is no failure */
     bool stopped;   /* it still ran when a signal of ours ended the round */
+    bool killed;    /* likewise, when SIGKILL went out */
     bool blamed;    /* on_failure has told of it */
     struct ct_exit end;
     int64_t ended_ms; /* since 1970 */

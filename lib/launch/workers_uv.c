@@ -58,8 +58,10 @@ static void terminate(struct ct_workers *workers)
 static void kill_all(struct ct_workers *workers)
 {
     mark_stopped(workers);
-    for (uint32_t i = 0; i < workers->count; i++)
+    for (uint32_t i = 0; i < workers->count; i++) {
+        workers->all[i].killed |= !workers->all[i].ended;
         ct_workers_signal_group(&workers->all[i], SIGKILL);
+    }
 }
 
 /* ---- actions ----------------------------------------------------------------------------------

@@ -63,6 +63,7 @@ struct ct_worker_failure {
     pid_t pid;
     struct ct_exit end; /* 1 for who still runs but has left an error file: it is about to end */
     bool stopped;       /* by a signal of ours, because of another failure or on request */
+    bool killed;        /* by our SIGKILL: the grace was over, or it was to end at once */
     int64_t time_ms;    /* when it happened, since 1970 */
     int code;           /* of the error that it announced; 0: none */
     const char *text;   /* that error's sentence, or its last lines */

@@ -12,6 +12,7 @@ struct interpose_page {
     _Atomic int64_t syncs;         /* calls of fdatasync so far */
     _Atomic int64_t die_at;        /* SIGKILL at that call; 0: never */
     _Atomic int64_t die_before;    /* 1: before the data are synced, 0: after */
+    _Atomic int64_t die_saving;    /* 1: SIGKILL to whoever calls fsync next; then 0 */
 };
 
 #endif

@@ -2,6 +2,7 @@
 #include "launch/exit.h"
 
 #include "base/assert.h"
+#include "base/error.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -31,6 +32,43 @@ Test(exit, in_one_batch_the_cause_outranks_its_echoes)
 
     for (size_t i = 0; i < CT_COUNT(ascending); i++)
         cr_assert_lt(ct_exit_blame(ascending[i][0]), ct_exit_blame(ascending[i][1]), "row %zu", i);
+}
+
+Test(exit, a_worker_that_was_told_to_stop_may_end_in_few_ways)
+{
+    static const struct {
+        struct ct_exit end;
+        int code, signal;
+        bool native, scripts; /* is it a stop? */
+    } rows[] = {
+        {{.status = 0}, 0, SIGTERM, true, true},
+        {{.signal = SIGTERM}, 0, SIGTERM, true, true},
+        {{.status = 143}, 0, SIGTERM, true, true},
+        {{.signal = SIGTERM}, 0, SIGHUP, true, true}, /* ctworker gets SIGTERM for every signal */
+        {{.signal = SIGHUP}, 0, SIGHUP, true, true},
+        {{.status = 129}, 0, SIGHUP, true, true},
+        {{.signal = SIGPIPE}, 0, SIGTERM, true, true},
+        {{.signal = SIGINT}, 0, SIGTERM, false, false},
+        {{.signal = SIGSEGV}, 0, SIGTERM, false, false},
+        {{.signal = SIGSEGV}, 0, SIGINT, false, false},
+        {{.signal = SIGKILL}, 0, SIGTERM, false, false},
+        {{.status = 139}, 0, SIGTERM, false, false},
+        {{.status = 1}, 0, SIGTERM, false, false},
+        {{.status = 1}, 0, SIGINT, false, true}, /* KeyboardInterrupt, caught by somebody */
+        {{.status = 74}, CT_EIO, SIGINT, false, true},
+        {{.status = 75}, 0, SIGTERM, true, false},
+        {{.status = 75}, CT_EREVOKED, SIGTERM, true, false},
+        {{.status = 75}, CT_ETIMEOUT, SIGTERM, false, false},
+        {{.status = 69}, CT_ECLOSED, SIGTERM, true, false},
+        {{.status = 69}, CT_ELIMIT, SIGTERM, false, false},
+    };
+
+    for (size_t i = 0; i < CT_COUNT(rows); i++) {
+        cr_assert_eq(ct_exit_is_stop(rows[i].end, rows[i].code, rows[i].signal, true),
+                     rows[i].native, "row %zu", i);
+        cr_assert_eq(ct_exit_is_stop(rows[i].end, rows[i].code, rows[i].signal, false),
+                     rows[i].scripts, "row %zu", i);
+    }
 }
 
 Test(exit, a_native_worker_that_cannot_succeed_is_not_restarted)

@@ -90,6 +90,28 @@ Test(summary, a_failure_that_is_no_workers_is_its_sentence)
                                        "ctrun: 0 of 1 restarts were used; exit status 79\n");
 }
 
+Test(summary, a_stop_that_failed_says_who_and_what_there_is_to_go_on_from)
+{
+    struct ct_casualty cause = {
+        .node = -1, .pid = 7, .signal = SIGBUS, .host = "h", .text = "a\nb"};
+
+    ct_summary_stopped("x", &cause, 2, "the newest checkpoint is that of step 40", 135, &out);
+    cr_assert_str_eq(ct_buf_str(&out),
+                     "ctrun: job \"x\" did not stop in order: rank 0 (host h, local rank 0, pid 7) "
+                     "was killed by "
+                     "signal 7 (SIGBUS), and 2 others failed, too\n"
+                     "  | a\n  | b\n"
+                     "  hint: often a full /dev/shm, or a mapped file that was cut short\n"
+                     "ctrun: the newest checkpoint is that of step 40; exit status 135\n");
+    ct_buf_clear(&out);
+    cause = (struct ct_casualty){.node = -1, .pid = 7, .status = 3, .host = "", .text = ""};
+    ct_summary_stopped("none", &cause, 0, "", 3, &out);
+    cr_assert_str_eq(ct_buf_str(&out),
+                     "ctrun: job did not stop in order: rank 0 (local rank 0, pid "
+                     "7) exited with status 3\n"
+                     "ctrun: exit status 3\n");
+}
+
 Test(summary, restarts_left_over_are_explained)
 {
     struct ct_casualty cause = {.pid = 7, .status = 65, .host = "", .text = ""};
