@@ -225,7 +225,7 @@ $(foreach p,$(PROGRAMS),$(eval $(call program_rule,$p)))
 # The CUDA device's own kernels for the host: tests run them there (tests/lib/hostcuda).
 HOSTCUDA := tests/lib/hostcuda
 HOST_CXX = $(filter ccache,$(CC)) $(if $(findstring clang,$(CC)),clang++,g++)
-HOST_CXXFLAGS = -std=c++17 -pthread -fPIE -ffp-contract=off -fno-strict-aliasing -fno-exceptions -fno-rtti \
+HOST_CXXFLAGS = -std=c++17 -pthread -fPIC -ffp-contract=off -fno-strict-aliasing -fno-exceptions -fno-rtti \
                 -fno-threadsafe-statics -Wall -Wextra -Wno-unknown-pragmas -Wno-pass-failed -Wno-unused-function \
                 $(if $(filter 1,$(DEV)),-Werror) $(OPT_$(MODE)) $(if $(findstring clang,$(CC)),,$(SHARED_$(MODE))) $(CFLAGS)
 SHARED_asan := -fsanitize-sections=hostcuda_shared
@@ -235,6 +235,30 @@ $(BUILD)/hostcuda/%.o: %.cu $(STAMP)
 	$(Q)$(HOST_CXX) -x c++ -DCT_HOSTCUDA $(CPPFLAGS) -I$(HOSTCUDA) $(HOST_CXXFLAGS) -MMD -MP -c $< -o $@
 HOST_KERNELS := $(patsubst %.cu,$(BUILD)/hostcuda/%.o,$(wildcard lib/tensor/cuda/*.cu tests/unit/cuda/*.cu)) \
                 $(call objects,$(call sources,$(HOSTCUDA)) tests/unit/tensor/kit.c)
+$(BUILD)/hostcuda/%.c.o: %.c $(STAMP)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) -I$(HOSTCUDA) -I$(HOSTCUDA)/include $(ALL_CFLAGS) -fPIC -MMD -MP -c $< -o $@
+
+# All of the device with it, on a runtime and a driver that need no GPU (tests/lib/hostcuda/runtime.h),
+# beside the programs as libraries of NVIDIA's and ours are: end-to-end tests train there.
+HOSTGPU := $(BUILD)/tests/gpu
+hostgpu = $(patsubst %.c,$(BUILD)/hostcuda/%.c.o,$1)
+HOSTGPU_LINK = $(CC) $(ALL_CFLAGS) -fPIC -shared -Wl,--no-as-needed $(SAN_$(MODE)) -L$(HOSTGPU)/lib -Wl,-rpath,'$$ORIGIN'
+$(HOSTGPU)/lib/libcuda.so.1: $(call hostgpu,$(patsubst %,$(HOSTCUDA)/%.c,driver stream graph memory) lib/base/assert.c)
+	@mkdir -p $(@D)
+	$(Q)$(HOSTGPU_LINK) -Wl,-soname,$(@F) $^ -o $@
+$(HOSTGPU)/lib/libctrun_cuda.so: $(filter $(BUILD)/hostcuda/lib/%,$(HOST_KERNELS)) \
+                                 $(call hostgpu,$(filter %.c,$(CUDA_SOURCES)) $(CUDA_BESIDE) \
+                                   $(patsubst %,$(HOSTCUDA)/%.c,host fiber cublaslt)) | $(HOSTGPU)/lib/libcuda.so.1
+	$(Q)$(HOSTGPU_LINK) -Wl,-z,defs $^ -l:libcuda.so.1 -lm -o $@
+$(BUILD)/hostcuda/tests/lib/fakenccl/%.c.o: WARN += -Wno-missing-prototypes
+$(HOSTGPU)/lib/libnccl.so.2: $(call hostgpu,$(patsubst %,tests/lib/fakenccl/%.c,nccl world sum cuda) lib/base/dtype.c lib/base/assert.c) \
+                             | $(HOSTGPU)/lib/libcuda.so.1
+	$(Q)$(HOSTGPU_LINK) $^ -l:libcuda.so.1 -o $@
+$(HOSTGPU)/bin/%: $(BUILD)/bin/%
+	@mkdir -p $(@D)
+	$(Q)ln -f $< $@
+HOSTGPU_ALL := $(patsubst %,$(HOSTGPU)/lib/%,libcuda.so.1 libctrun_cuda.so libnccl.so.2) $(patsubst %,$(HOSTGPU)/bin/%,$(PROGRAMS))
 $(BUILD)/obj/tests/unit/cuda/%.o: CPPFLAGS += -I$(HOSTCUDA) -Itests/unit/tensor
 TEST_OBJECTS_unit_cuda := $(HOST_KERNELS)
 
@@ -275,7 +299,7 @@ $(GPU_TESTS): $(GPU_SOURCES) $(call archives,exec) $(STAMP)
 	    $(filter-out $(STAMP),$^) $(ALL_LDFLAGS) $(call libs,exec) -o $@
 # A device and an NCCL without a GPU, loaded by unit tests in libnccl's place.
 FAKENCCL := $(BUILD)/tests/fakenccl.so
-$(FAKENCCL): $(wildcard tests/lib/fakenccl/*.[ch]) lib/base/dtype.c lib/base/assert.c lib/base/accel.h collectives/backend/nccl_types.h $(STAMP)
+$(FAKENCCL): $(filter-out %/cuda.c,$(wildcard tests/lib/fakenccl/*.[ch])) lib/base/dtype.c lib/base/assert.c lib/base/accel.h collectives/backend/nccl_types.h $(STAMP)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -fPIC -shared -Wno-missing-prototypes $(filter %.c,$^) $(SAN_$(MODE)) -o $@
 $(BUILD)/tests/unit_coll: | $(FAKENCCL)
@@ -320,7 +344,7 @@ $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZED))
 # ---- what one asks for --------------------------------------------------------------------------
 .PHONY: units tests test torch programs unit/% lint asan tsan fuzz fuzzers bench sim sim-large mutants soak coverage install
 units: $(UNITS) ## build every unit test
-tests: $(UNITS) $(E2E) $(USER_PROGRAMS) $(CONFORMANCE) $(INTERPOSE) $(SIM) all ## build every test
+tests: $(UNITS) $(E2E) $(HOSTGPU_ALL) $(USER_PROGRAMS) $(CONFORMANCE) $(INTERPOSE) $(SIM) all ## build every test
 test: tests ## run every test of this mode
 	scripts/run-tests $(BUILD)
 torch: $(E2E) $(BUILD)/tests/unit_tcpstore all ## the tests with PyTorch, under PyPI's newest (5 GB, in TORCH_VENV)

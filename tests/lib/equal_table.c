@@ -242,6 +242,54 @@ static const struct equal_row dp[] = {
     {"E1 E10", 1, "", 4, FSDP "--parallel.replicate=1", ASKED},
 };
 
+/* ---- on a GPU; the host plays it (e2e/test_device.c). Two GPUs: four ranks share them ---- */
+
+#define ON_CPU "--train.device=cpu "
+#define NCCL "--parallel.backend=nccl "
+#define STAGED "--parallel.backend=staged "
+
+/* In f32 a perceptron has the CPU's bits: the double of cuBLASLt adds up as the CPU does. */
+static const struct equal_row gpu_digits[] = {
+    {"the CPU's", 1, ON_CPU, ENDS, ALWAYS},
+    {"E1", 1, "", ENDS, ALWAYS},
+    {"E1 E15 E16", 2, NCCL "--check.replicas=2", ENDS, ALWAYS},
+    {"E1 E15", 4, STAGED, ENDS, ALWAYS},
+    {"E2", 2, NCCL ZERO1, ENDS, ALWAYS},
+    {"E2", 2, NCCL FSDP, ENDS, ALWAYS},
+    {"E2", 2, STAGED FSDP "--parallel.shard=grad", ENDS, ALWAYS},
+    {"E3", 2, NCCL STAGES(2, "1f1b"), ENDS, ALWAYS},
+    {"E3", 4, STAGED STAGES(2, "gpipe"), ENDS, ALWAYS},
+    {"E7", 2, NCCL "--parallel.overlap=false --memory.recompute=block", ENDS, ALWAYS},
+    {"E7", 1, "--memory.offload=host", ENDS, ALWAYS},
+    {"E7", 2, STAGED "--memory.offload=file --parallel.bucket=1KB --parallel.first_bucket=256", ENDS, ALWAYS},
+    {"E9 E10", 2, NCCL, 1, ON_CPU, ALWAYS},
+    {"E9 E10", 2, ON_CPU FSDP, 2, NCCL STAGES(2, "1f1b"), ALWAYS},
+};
+
+static const struct equal_row gpu_digits_near[] = {
+    {"the CPU's", 1, ON_CPU, ENDS, ALWAYS},
+    {"E4 E12", 2, NCCL SLICES(2), ENDS, ALWAYS},
+    {"E5 E12", 2, STAGED SLICES(2) TOKENS, ENDS, ALWAYS},
+    {"E6", 4, STAGED SLICES(2) " --parallel.pipeline=2 --batch.micro=4", ENDS, ALWAYS},
+};
+
+static const struct equal_row gpu_digits_f16[] = {
+    {"one worker", 1, "", ENDS, ALWAYS},
+    {"E13", 2, NCCL, ENDS, ALWAYS},
+    {"E13 E9", 2, STAGED FSDP, 1, "", ALWAYS},
+};
+
+static const struct equal_row gpu_near[] = {
+    {"the CPU's", 1, ON_CPU, ENDS, ALWAYS},
+    {"E1 E2", 2, NCCL FSDP, ENDS, ALWAYS},
+};
+
+static const struct equal_row gpu_novel[] = {
+    {"one worker", 1, "", ENDS, ALWAYS},
+    {"E2", 2, NCCL FSDP "--memory.recompute=block", ENDS, ALWAYS},
+    {"E3", 2, STAGED STAGES(2, "1f1b"), ENDS, ALWAYS},
+};
+
 #define SMALL_GPT " --model.width=16 --model.context=16 --model.heads="
 
 #define GROUP(name, file, how, common, rows) \
@@ -288,6 +336,22 @@ const struct equal_group equal_groups[] = {
           DIGITS INVARIANT " --launch.nnodes=1 --launch.rdzv_endpoint= --model.hidden=16,16 "
           "--batch.micro=3", elastic),
     GROUP(dp, "dp_vs_ddp", BITS, DIGITS " --model.hidden=32,32 --batch.micro=8", dp),
+    GROUP(gpu_digits, "digits_mlp", BITS,
+          DIGITS INVARIANT " --train.device=cuda --batch.micro=4 --model.hidden=32,24,16", gpu_digits),
+    GROUP(gpu_digits_near, "digits_mlp", NEAR,
+          DIGITS SGD " --train.device=cuda --model.hidden=32,24,16 --optim.clip=0.1", gpu_digits_near),
+    GROUP(gpu_digits_f16, "digits_mlp", SKIPS,
+          DIGITS INVARIANT " --train.device=cuda --data.train.path=planted.csv --batch.micro=4 "
+          "--model.hidden=32,16 --train.precision=f16 --train.skip_nonfinite=3", gpu_digits_f16),
+    GROUP(gpu_resnet, "digits_resnet", NEAR,
+          DIGITS SGD " --train.device=cuda --batch.global=8 --batch.micro=4 --data.eval.split=0.9,1",
+          gpu_near),
+    GROUP(gpu_novel_near, "char_gpt", NEAR,
+          TEXT SGD SMALL_GPT "2 --train.device=cuda --model.layers=2 --batch.global=4", gpu_near),
+    GROUP(gpu_novel, "char_gpt", BITS,
+          TEXT INVARIANT SMALL_GPT "2 --train.device=cuda --model.layers=2 --model.dropout=0.1 "
+          "--model.tie=false --optim.clip=0 --train.precision=bf16 --batch.global=4 --batch.micro=2",
+          gpu_novel),
 };
 
 const int equal_group_count = CT_COUNT(equal_groups);

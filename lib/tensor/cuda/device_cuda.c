@@ -165,6 +165,7 @@ static void cuda_copy_out(struct ct_device *device, void *to, const void *from, 
 /* ---- ops ------------------------------------------------------------------------------------ */
 
 #define F32 (1U << CT_F32)
+#define F64 (1U << CT_F64)
 #define NARROWS (1U << CT_BF16 | 1U << CT_F16)
 #define FLOATS (F32 | NARROWS)
 #define KERNEL(op, name, dtypes) [CT_OP_##op] = {ct_cuda_##name, NULL, dtypes},

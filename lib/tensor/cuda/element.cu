@@ -123,16 +123,10 @@ template <typename T> static inline __device__ float swiglu_of(float gate, float
     return gate * sigmoid_of<T>(gate) * up;
 }
 
-template <typename T> static inline __device__ float same(float x)
-{
-    return x;
-}
-
 MAP1(relu, relu_of)
 MAP1(gelu, gelu_of)
 MAP1(gelu_tanh, gelu_tanh_of)
 MAP1(tanh, tanh_of)
-MAP1(copy, same)
 MAP2(relu_bw, relu_slope)
 LAUNCHER(relu_bw)
 MAP2(gelu_bw, gelu_slope)
@@ -144,9 +138,7 @@ LAUNCHER(tanh_bw)
 MAP2(swiglu, swiglu_of)
 LAUNCHER(swiglu)
 MAP2(add, sum_of)
-LAUNCHER(add)
 MAP2(mul, product_of)
-LAUNCHER_F32(mul)
 
 /* ---- others ---------------------------------------------------------------------------------- */
 
@@ -205,7 +197,6 @@ static void launch_scale(struct ct_cuda_queue *queue, const struct ct_kernel_arg
               queue->stream, (const T *)args->in[0].data, (T *)args->out[0].data,
               (float)args->attr.alpha, n);
 }
-LAUNCHER(scale)
 
 template <typename T> static __global__ void axpy_kernel(const T *x, T *y, float alpha, int64_t n)
 {
@@ -252,7 +243,70 @@ static void launch_fill(struct ct_cuda_queue *queue, const struct ct_kernel_args
     CT_LAUNCH(fill_kernel<T>, grid_of(queue, n, CT_CUDA_BLOCK * PACK(T)), CT_CUDA_BLOCK, 0,
               queue->stream, (T *)args->out[0].data, (float)args->attr.alpha, n);
 }
-LAUNCHER(fill)
+
+/* ---- with f64 besides: the scalars of a step ------------------------------------------------ */
+
+enum { SUM, PRODUCT, SCALED, FILLED };
+
+static __global__ void scalars_kernel(int what, const double *a, const double *b, double alpha,
+                                      double *y, int64_t n)
+{
+    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < n;
+         at += (int64_t)gridDim.x * blockDim.x)
+        y[at] = what == SUM       ? a[at] + b[at]
+                : what == PRODUCT ? a[at] * b[at]
+                : what == SCALED  ? alpha * a[at]
+                                  : alpha;
+}
+
+static void launch_scalars(struct ct_cuda_queue *queue, const struct ct_kernel_args *args, int what)
+{
+    int64_t n = ct_shape_elements(args->out[0].shape);
+
+    CT_LAUNCH(scalars_kernel, grid_of(queue, n, CT_CUDA_BLOCK), CT_CUDA_BLOCK, 0, queue->stream,
+              what, (const double *)args->in[0].data, (const double *)args->in[1].data,
+              args->attr.alpha, (double *)args->out[0].data, n);
+}
+
+/* ct_cuda_NAME: `what` of f64, launch_NAME<T> of others. */
+#define LAUNCHER_SCALARS(name, what)                   \
+    LAUNCHER_HEAD(name)                                \
+    {                                                  \
+        if (dtype == CT_F64)                           \
+            launch_scalars(queue, args, what);         \
+        else if (dtype == CT_F32)                      \
+            launch_##name<float>(queue, args);         \
+        else if (dtype == CT_BF16)                     \
+            launch_##name<__nv_bfloat16>(queue, args); \
+        else                                           \
+            launch_##name<__half>(queue, args);        \
+    }
+LAUNCHER_SCALARS(add, SUM)
+LAUNCHER_SCALARS(mul, PRODUCT)
+LAUNCHER_SCALARS(scale, SCALED)
+LAUNCHER_SCALARS(fill, FILLED)
+
+/* Packs of 16 bytes, whatever the elements; the rest, and what is not aligned, byte by byte. */
+static __global__ void copy_kernel(const unsigned char *x, unsigned char *y, int64_t n)
+{
+    EACH_PACK(unsigned char, at, n)
+    {
+        if (at + 16 <= n && aligned(x + at) && aligned(y + at))
+            *(uint4 *)(y + at) = *(const uint4 *)(x + at);
+        else
+            for (int64_t k = at; k < at + 16 && k < n; k++)
+                y[k] = x[k];
+    }
+}
+
+LAUNCHER_HEAD(copy)
+{
+    int64_t bytes = ct_shape_elements(args->out[0].shape) * (int64_t)ct_dtype_size(dtype);
+
+    CT_LAUNCH(copy_kernel, grid_of(queue, bytes, CT_CUDA_BLOCK * 16), CT_CUDA_BLOCK, 0,
+              queue->stream, (const unsigned char *)args->in[0].data,
+              (unsigned char *)args->out[0].data, bytes);
+}
 
 /* T is the narrower of the two types. */
 template <typename T, typename From, typename To>

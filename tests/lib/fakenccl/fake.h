@@ -2,6 +2,7 @@
  *
  *   stream.c   streams and events over the host's memory: a thread a stream works off what it is
  *              given, in order and later; and the struct ct_accel of it, fakenccl_accel(i)
+ *   cuda.c     in its place: those of a whole CUDA device that runs on the host
  *   world.c    ranks that meet, as threads or as processes: a shared file a communicator
  *   nccl.c     NCCL's functions: communicators that do not block, groups, revoke, abort
  *
@@ -27,11 +28,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* ---- stream.c ---- */
+/* ---- stream.c, or cuda.c ---- */
 
 /* Run on the stream's thread, after all that it was given before; `argument` is the work's to free.
  */
 void fake_stream_push(void *stream, void (*work)(void *argument), void *argument);
+
+/* Where the stream's thread finds what the device has at `memory`. */
+void *fake_near(const void *memory);
 
 /* ---- world.c ---- */
 

@@ -73,6 +73,11 @@ void fake_stream_push(void *stream, void (*work)(void *argument), void *argument
     (void)pthread_mutex_unlock(&lock);
 }
 
+void *fake_near(const void *memory)
+{
+    return (void *)(uintptr_t)memory;
+}
+
 /* ---- struct ct_accel -------------------------------------------------------------------------*/
 
 static int enter(void *context)

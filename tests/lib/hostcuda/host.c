@@ -12,6 +12,7 @@
 #include "base/assert.h"
 #include "base/rng.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,8 @@ struct thread {
 };
 
 struct hostcuda_place hostcuda_place;
+
+static pthread_mutex_t launching = PTHREAD_MUTEX_INITIALIZER; /* one grid at a time */
 
 static struct {
     struct ct_rng rng;
@@ -258,6 +261,7 @@ void hostcuda_run(const struct hostcuda_grid *grid, void (*body)(void *context),
     unsigned blocks = volume(grid->blocks), threads = volume(grid->threads);
     int *order = calloc(blocks, sizeof *order);
 
+    CT_ASSERT(pthread_mutex_lock(&launching) == 0);
     CT_ASSERT(blocks > 0 && order != NULL);
     CT_ASSERT(threads > 0 && threads <= HOSTCUDA_MAX_THREADS && threads % HOSTCUDA_WARP == 0);
     CT_ASSERT(grid->shared <= HOSTCUDA_MAX_SHARED);
@@ -275,4 +279,5 @@ void hostcuda_run(const struct hostcuda_grid *grid, void (*body)(void *context),
         run_block(grid->shared);
     }
     free(order);
+    CT_ASSERT(pthread_mutex_unlock(&launching) == 0);
 }

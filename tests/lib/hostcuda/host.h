@@ -21,7 +21,10 @@
  *
  * What it cannot: memory that another block or thread writes at the same time, caches, the rounding
  * of fast intrinsics (they are exact here), resources beyond the size of shared memory. One launch
- * at a time, from one thread of the host. Whatever is found ends the program with a sentence. */
+ * runs at a time. Whatever is found ends the program with a sentence.
+ *
+ * A launch on no stream runs before it returns, as unit tests want it; runtime.h has streams, and
+ * all else that the whole device needs to train on the host. */
 #ifndef CT_TESTS_HOSTCUDA_HOST_H
 #define CT_TESTS_HOSTCUDA_HOST_H
 

@@ -5,8 +5,11 @@
 
 #include "base/dtype.h"
 #include "host.h"
+#include "runtime.h"
 
 #include <math.h>
+#include <new>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,24 +37,12 @@ struct dim3 : hostcuda_dim {
 };
 
 #define CT_LAUNCH(kernel, grid, block, shared, stream, ...) \
-    ((void)(stream), hostcuda_launch(kernel, grid, block, shared, __VA_ARGS__))
+    hostcuda_launch(kernel, grid, block, shared, stream, __VA_ARGS__)
 #define CT_SHARED_BYTES(name) \
     unsigned char *const name = static_cast<unsigned char *>(hostcuda_place.shared)
 
-template <typename... P, typename... A>
-void hostcuda_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared, A... args)
-{
-    struct hostcuda_grid shape = {grid, block, shared};
-    auto body = [=]() { kernel(static_cast<P>(args)...); };
-
-    hostcuda_run(
-        &shape, [](void *context) { (*static_cast<decltype(body) *>(context))(); }, &body);
-}
-
 /* ---- the runtime ----------------------------------------------------------------------------- */
 
-typedef struct CUstream_st *cudaStream_t;
-typedef enum { cudaSuccess } cudaError_t;
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 
 template <typename... P> cudaError_t cudaFuncSetAttribute(void (*)(P...), cudaFuncAttribute, int)
@@ -59,15 +50,69 @@ template <typename... P> cudaError_t cudaFuncSetAttribute(void (*)(P...), cudaFu
     return cudaSuccess;
 }
 
-static inline const char *cudaGetErrorString(cudaError_t)
+/* An argument as the kernel gets it: with addresses that it can touch, also those in a struct. All
+ * of this is `static`: files may have structs of one name that differ. */
+template <typename T> static T *hostcuda_argument(T *pointer)
 {
-    return "no error";
+    return static_cast<T *>(hostcuda_near(pointer));
 }
 
-static inline cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t)
+template <typename T> static T hostcuda_argument(T value)
 {
-    memset(to, value, bytes);
-    return cudaSuccess;
+    if constexpr (__is_class(T)) {
+        static_assert(__is_trivially_copyable(T), "bytes that can be given to a device");
+        unsigned char *bytes = reinterpret_cast<unsigned char *>(&value);
+
+        for (size_t at = 0; at + sizeof(void *) <= sizeof value; at += sizeof(void *)) {
+            void *word;
+
+            memcpy(&word, bytes + at, sizeof word);
+            word = hostcuda_near(word);
+            memcpy(bytes + at, &word, sizeof word);
+        }
+    }
+    return value;
+}
+
+template <typename T> static bool hostcuda_can_have(T *pointer)
+{
+    return hostcuda_is_reachable(pointer);
+}
+
+template <typename T> static bool hostcuda_can_have(T)
+{
+    return true;
+}
+
+/* A kernel that is on its way to its stream. */
+template <typename Body> struct hostcuda_launched {
+    struct hostcuda_grid shape;
+    Body body;
+};
+
+template <typename... P, typename... A>
+static void hostcuda_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                            cudaStream_t stream, A... args)
+{
+    auto body = [=]() { kernel(hostcuda_argument(static_cast<P>(args))...); };
+    typedef hostcuda_launched<decltype(body)> launched;
+    void *memory = malloc(sizeof(launched));
+    struct hostcuda_work work = {[](void *context) {
+                                     launched *own = static_cast<launched *>(context);
+
+                                     hostcuda_run(
+                                         &own->shape,
+                                         [](void *its) { (*static_cast<decltype(body) *>(its))(); },
+                                         &own->body);
+                                 },
+                                 free, memory};
+
+    if (stream != NULL && !(hostcuda_can_have(static_cast<P>(args)) && ...)) {
+        fprintf(stderr, "hostcuda: a kernel is given memory of the host\n");
+        hostcuda_break(cudaErrorIllegalAddress);
+    }
+    new (memory) launched{{grid, block, shared}, body};
+    hostcuda_push_launch(stream, work);
 }
 
 /* ---- vectors --------------------------------------------------------------------------------- */

@@ -20,17 +20,17 @@ static __global__ void turn_kernel(const float *x, float *y, bool ordered, int s
 
 void samples_turn(const float *x, float *y, int blocks)
 {
-    CT_LAUNCH(turn_kernel, (unsigned)blocks, BLOCK, 0, (void *)NULL, x, y, true, -1);
+    CT_LAUNCH(turn_kernel, (unsigned)blocks, BLOCK, 0, (cudaStream_t)NULL, x, y, true, -1);
 }
 
 void samples_turn_unordered(const float *x, float *y, int blocks)
 {
-    CT_LAUNCH(turn_kernel, (unsigned)blocks, BLOCK, 0, (void *)NULL, x, y, false, -1);
+    CT_LAUNCH(turn_kernel, (unsigned)blocks, BLOCK, 0, (cudaStream_t)NULL, x, y, false, -1);
 }
 
 void samples_turn_unwritten(const float *x, float *y, int blocks)
 {
-    CT_LAUNCH(turn_kernel, (unsigned)blocks, BLOCK, 0, (void *)NULL, x, y, true, 17);
+    CT_LAUNCH(turn_kernel, (unsigned)blocks, BLOCK, 0, (cudaStream_t)NULL, x, y, true, 17);
 }
 
 static __global__ void turn_twice_kernel(const float *x, float *y)
@@ -50,8 +50,8 @@ static __global__ void turn_twice_kernel(const float *x, float *y)
 
 void samples_turn_twice_unordered(const float *x, float *y, int blocks)
 {
-    CT_LAUNCH(turn_twice_kernel, (unsigned)blocks, BLOCK, BLOCK * sizeof(float), (void *)NULL, x,
-              y);
+    CT_LAUNCH(turn_twice_kernel, (unsigned)blocks, BLOCK, BLOCK * sizeof(float), (cudaStream_t)NULL,
+              x, y);
 }
 
 static __global__ void leave_early_kernel(int)
@@ -63,7 +63,7 @@ static __global__ void leave_early_kernel(int)
 
 void samples_leave_early(void)
 {
-    CT_LAUNCH(leave_early_kernel, 1, BLOCK, 0, (void *)NULL, 0);
+    CT_LAUNCH(leave_early_kernel, 1, BLOCK, 0, (cudaStream_t)NULL, 0);
 }
 
 static __global__ void wait_apart_kernel(int)
@@ -76,7 +76,7 @@ static __global__ void wait_apart_kernel(int)
 
 void samples_wait_apart(void)
 {
-    CT_LAUNCH(wait_apart_kernel, 1, BLOCK, 0, (void *)NULL, 0);
+    CT_LAUNCH(wait_apart_kernel, 1, BLOCK, 0, (cudaStream_t)NULL, 0);
 }
 
 static __global__ void warp_sum_kernel(const float *x, float *y)
@@ -90,7 +90,7 @@ static __global__ void warp_sum_kernel(const float *x, float *y)
 
 void samples_warp_sum(const float *x, float *y)
 {
-    CT_LAUNCH(warp_sum_kernel, 1, BLOCK, 0, (void *)NULL, x, y);
+    CT_LAUNCH(warp_sum_kernel, 1, BLOCK, 0, (cudaStream_t)NULL, x, y);
 }
 
 static __global__ void absent_lane_kernel(const float *x, float *y)
@@ -101,7 +101,7 @@ static __global__ void absent_lane_kernel(const float *x, float *y)
 
 void samples_absent_lane(const float *x, float *y)
 {
-    CT_LAUNCH(absent_lane_kernel, 1, BLOCK, 0, (void *)NULL, x, y);
+    CT_LAUNCH(absent_lane_kernel, 1, BLOCK, 0, (cudaStream_t)NULL, x, y);
 }
 
 static __global__ void places_kernel(float *y)
@@ -115,5 +115,5 @@ static __global__ void places_kernel(float *y)
 
 void samples_places(float *y)
 {
-    CT_LAUNCH(places_kernel, 2, dim3(16, BLOCK / 16), 0, (void *)NULL, y);
+    CT_LAUNCH(places_kernel, 2, dim3(16, BLOCK / 16), 0, (cudaStream_t)NULL, y);
 }

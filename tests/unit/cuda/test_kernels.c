@@ -14,7 +14,12 @@
 
 TestSuite(kernels, .timeout = 120);
 
-enum { F32 = 1 << CT_F32, NARROWS = 1 << CT_BF16 | 1 << CT_F16, FLOATS = F32 | NARROWS };
+enum {
+    F32 = 1 << CT_F32,
+    F64 = 1 << CT_F64,
+    NARROWS = 1 << CT_BF16 | 1 << CT_F16,
+    FLOATS = F32 | NARROWS
+};
 
 #define KERNEL(op, name, dtypes) [CT_OP_##op] = {ct_cuda_##name, NULL, dtypes},
 #define PREPARED(op, name, dtypes) \
@@ -222,6 +227,12 @@ static void compare_all(enum ct_dtype dtype)
 Test(kernels, give_the_cpus_results_in_f32)
 {
     compare_all(CT_F32);
+}
+
+/* What a plan copies of its sums. */
+Test(kernels, give_the_cpus_results_in_f64)
+{
+    compare_all(CT_F64);
 }
 
 Test(kernels, give_the_cpus_results_in_bf16)

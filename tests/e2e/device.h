@@ -1,0 +1,15 @@
+/* The real programs on GPUs that the host plays (tests/lib/hostcuda/runtime.h): in BUILD/tests/gpu
+ * they stand beside a libctrun_cuda.so, a driver and an NCCL as on a machine that has them. */
+#ifndef TESTS_DEVICE_H
+#define TESTS_DEVICE_H
+
+#include "proc.h"
+
+/* Path of a program there; static, for as long as proc_program's. */
+const char *device_program(const char *name);
+
+/* What its environment must have besides; static. `more` (NULL, or one or two "NAME=value" words,
+ * NULL at their end) come with it. */
+const char *const *device_env(const char *const more[]);
+
+#endif

@@ -1,0 +1,303 @@
+/* cuBLASLt on the host (runtime.h): one algorithm, which adds up as the CPU's products do
+ * (tensor/cpu/gemm.h), so what is left of a difference between the two devices is not of products.
+ *
+ * What the library's rules forbid fails here, too: an algorithm for other shapes or alignments than
+ * it was asked for, a workspace that is too small, a bias of another type than the result. The
+ * algorithm writes its workspace full before it begins: nobody else may count on what is there. */
+#include "runtime.h"
+
+#include "include/cublasLt.h"
+
+#include "base/assert.h"
+#include "base/dtype.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK = 256, WORKSPACE = 4096, UNSET_BYTE = 0xff, ALGORITHM = 0x6c74 };
+
+struct hostcuda_product {
+    int32_t turned[2], epilogue, bias_type;
+    const void *bias;
+};
+
+struct hostcuda_layout {
+    cudaDataType_t type;
+    int64_t rows, columns, step;
+};
+
+struct hostcuda_preference {
+    uint64_t workspace;
+    uint32_t alignment[4];
+};
+
+/* What an algorithm was chosen for, in its data. */
+struct choice {
+    int64_t m, n, k;
+    uint32_t alignment[3], kind;
+};
+_Static_assert(sizeof(struct choice) <= sizeof(cublasLtMatmulAlgo_t), "a choice is kept in it");
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *ret_handle)
+{
+    *ret_handle = calloc(1, 1);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
+{
+    free(handle);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+const char *cublasLtGetStatusString(cublasStatus_t status)
+{
+    switch (status) {
+    case CUBLAS_STATUS_SUCCESS:
+        return "CUBLAS_STATUS_SUCCESS";
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+        return "CUBLAS_STATUS_NOT_SUPPORTED";
+    case CUBLAS_STATUS_EXECUTION_FAILED:
+        return "CUBLAS_STATUS_EXECUTION_FAILED";
+    case CUBLAS_STATUS_INVALID_VALUE:
+        break;
+    }
+    return "CUBLAS_STATUS_INVALID_VALUE";
+}
+
+/* ---- descriptions ---------------------------------------------------------------------------- */
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *ret_desc, cublasComputeType_t compute,
+                                        cudaDataType_t scale)
+{
+    struct hostcuda_product *product = calloc(1, sizeof *product);
+
+    CT_ASSERT(product != NULL && compute == CUBLAS_COMPUTE_32F && scale == CUDA_R_32F);
+    product->epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    *ret_desc = product;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
+{
+    free(desc);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t put(void *to, size_t room, const void *value, size_t bytes)
+{
+    if (to == NULL || bytes != room)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(to, value, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
+                                              cublasLtMatmulDescAttributes_t attribute,
+                                              const void *value, size_t bytes)
+{
+    switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+        return put(&desc->turned[0], sizeof desc->turned[0], value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+        return put(&desc->turned[1], sizeof desc->turned[1], value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+        return put(&desc->epilogue, sizeof desc->epilogue, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+        return put(&desc->bias, sizeof desc->bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+        return put(&desc->bias_type, sizeof desc->bias_type, value, bytes);
+    }
+    return CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *ret_layout, cudaDataType_t type,
+                                          uint64_t rows, uint64_t columns, int64_t step)
+{
+    struct hostcuda_layout *layout = calloc(1, sizeof *layout);
+
+    CT_ASSERT(layout != NULL);
+    *layout = (struct hostcuda_layout){type, (int64_t)rows, (int64_t)columns, step};
+    *ret_layout = layout;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
+{
+    free(layout);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *ret_preference)
+{
+    *ret_preference = calloc(1, sizeof **ret_preference);
+    CT_ASSERT(*ret_preference != NULL);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference)
+{
+    free(preference);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void *value, size_t bytes)
+{
+    uint32_t reductions;
+
+    if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
+        return put(&preference->workspace, sizeof preference->workspace, value, bytes);
+    if (attribute == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK)
+        return put(&reductions, sizeof reductions, value, bytes);
+    return put(&preference->alignment[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES],
+               sizeof preference->alignment[0], value, bytes);
+}
+
+/* ---- choosing -------------------------------------------------------------------------------- */
+
+static bool fit(const struct hostcuda_product *p, const struct hostcuda_layout *a,
+                const struct hostcuda_layout *b, const struct hostcuda_layout *c,
+                struct choice *ret_choice)
+{
+    int64_t m = p->turned[0] ? a->columns : a->rows, k = p->turned[0] ? a->rows : a->columns;
+    int64_t n = p->turned[1] ? b->rows : b->columns;
+
+    *ret_choice = (struct choice){.m = m, .n = n, .k = k, .kind = ALGORITHM};
+    return a->type == b->type && c->rows == m && c->columns == n &&
+           (p->turned[1] ? b->columns : b->rows) == k && a->step >= a->rows && b->step >= b->rows &&
+           c->step >= c->rows;
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int wanted,
+                                              cublasLtMatmulHeuristicResult_t results[],
+                                              int *ret_count)
+{
+    struct choice choice;
+
+    (void)handle;
+    *ret_count = 0;
+    if (!fit(desc, a, b, c, &choice) || d != c || wanted < 1)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (preference->workspace < WORKSPACE ||
+        (desc->epilogue == CUBLASLT_EPILOGUE_BIAS && desc->bias_type != (int32_t)c->type))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    memcpy(choice.alignment, preference->alignment, sizeof choice.alignment);
+    memset(results, 0, sizeof *results);
+    memcpy(results->algo.data, &choice, sizeof choice);
+    results->workspaceSize = WORKSPACE;
+    *ret_count = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* ---- a product ------------------------------------------------------------------------------- */
+
+struct product {
+    struct choice sizes;
+    struct hostcuda_product how;
+    struct hostcuda_layout a, b, c;
+    const void *a_data, *b_data;
+    void *c_data, *workspace;
+    float beta;
+};
+
+static float get(cudaDataType_t type, const void *data, int64_t at)
+{
+    if (type == CUDA_R_32F)
+        return ((const float *)data)[at];
+    return type == CUDA_R_16BF ? ct_bf16_to_f32(((const uint16_t *)data)[at])
+                               : ct_f16_to_f32(((const uint16_t *)data)[at]);
+}
+
+static void set(cudaDataType_t type, void *data, int64_t at, float value)
+{
+    if (type == CUDA_R_32F)
+        ((float *)data)[at] = value;
+    else
+        ((uint16_t *)data)[at] =
+            type == CUDA_R_16BF ? ct_bf16_from_f32(value) : ct_f16_from_f32(value);
+}
+
+/* Element (i, j) of the result: a chain of fused multiply-adds a block of K, blocks in order. */
+static float sum_of(const struct product *p, int64_t i, int64_t j, float before)
+{
+    int64_t a_at = p->how.turned[0] ? i * p->a.step : i, a_step = p->how.turned[0] ? 1 : p->a.step;
+    int64_t b_at = p->how.turned[1] ? j : j * p->b.step, b_step = p->how.turned[1] ? p->b.step : 1;
+    float sum = before;
+
+    for (int64_t block = 0; block < p->sizes.k; block += BLOCK) {
+        float part = 0;
+
+        for (int64_t k = block; k < CT_MIN(block + BLOCK, p->sizes.k); k++)
+            part = fmaf(get(p->b.type, p->b_data, b_at + k * b_step),
+                        get(p->a.type, p->a_data, a_at + k * a_step), part);
+        sum = block == 0 && p->beta == 0 ? part : sum + part;
+    }
+    return sum;
+}
+
+static void run(void *context)
+{
+    const struct product *p = context;
+
+    memset(p->workspace, UNSET_BYTE, WORKSPACE);
+    for (int64_t j = 0; j < p->sizes.n; j++)
+        for (int64_t i = 0; i < p->sizes.m; i++) {
+            int64_t at = j * p->c.step + i;
+            float sum = sum_of(p, i, j, p->beta != 0 ? get(p->c.type, p->c_data, at) : 0);
+
+            if (p->how.bias != NULL)
+                sum += get((cudaDataType_t)p->how.bias_type, p->how.bias, i);
+            set(p->c.type, p->c_data, at, sum);
+        }
+}
+
+static bool is_aligned(const void *data, uint32_t alignment)
+{
+    return alignment == 0 || (uintptr_t)data % alignment == 0;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
+                              const void *a, cublasLtMatrixLayout_t a_layout, const void *b,
+                              cublasLtMatrixLayout_t b_layout, const void *beta, const void *c,
+                              cublasLtMatrixLayout_t c_layout, void *d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algo,
+                              void *workspace, size_t workspace_bytes, cudaStream_t stream)
+{
+    struct choice chosen, wanted;
+    struct product *p = calloc(1, sizeof *p);
+
+    (void)handle;
+    CT_ASSERT(p != NULL);
+    memcpy(&chosen, algo->data, sizeof chosen);
+    bool good = fit(desc, a_layout, b_layout, c_layout, &wanted) && c == d &&
+                c_layout == d_layout && chosen.kind == ALGORITHM && chosen.m == wanted.m &&
+                chosen.n == wanted.n && chosen.k == wanted.k &&
+                is_aligned(a, chosen.alignment[0]) && is_aligned(b, chosen.alignment[1]) &&
+                is_aligned(c, chosen.alignment[2]) && workspace_bytes >= WORKSPACE &&
+                *(const float *)alpha == 1 && hostcuda_is_reachable(a) &&
+                hostcuda_is_reachable(b) && hostcuda_is_reachable(c);
+    if (!good) {
+        free(p);
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    *p = (struct product){.sizes = chosen,
+                          .how = *desc,
+                          .a = *a_layout,
+                          .b = *b_layout,
+                          .c = *c_layout,
+                          .a_data = hostcuda_near(a),
+                          .b_data = hostcuda_near(b),
+                          .c_data = hostcuda_near(d),
+                          .workspace = hostcuda_near(workspace),
+                          .beta = *(const float *)beta};
+    p->how.bias = desc->epilogue == CUBLASLT_EPILOGUE_BIAS ? hostcuda_near(desc->bias) : NULL;
+    return hostcuda_push_launch(stream, (struct hostcuda_work){run, free, p}) == cudaSuccess
+               ? CUBLAS_STATUS_SUCCESS
+               : CUBLAS_STATUS_EXECUTION_FAILED;
+}
