@@ -10,7 +10,8 @@
 
 #include <string.h>
 
-_Static_assert((int)CT_CONFIG_NUMA_BINDING_NONE == (int)CT_NUMA_NONE &&
+_Static_assert((int)CT_CONFIG_NUMA_BINDING_AUTO == (int)CT_NUMA_AUTO &&
+                   (int)CT_CONFIG_NUMA_BINDING_NONE == (int)CT_NUMA_NONE &&
                    (int)CT_CONFIG_NUMA_BINDING_NODE == (int)CT_NUMA_NODE &&
                    (int)CT_CONFIG_NUMA_BINDING_SOCKET == (int)CT_NUMA_SOCKET &&
                    (int)CT_CONFIG_NUMA_BINDING_EXCLUSIVE == (int)CT_NUMA_EXCLUSIVE &&
@@ -47,6 +48,12 @@ static const char *visible_devices(const struct job *job)
     return hip != NULL && hip[0] != '\0' ? hip : ct_env_find(job->env, "CUDA_VISIBLE_DEVICES");
 }
 
+static void note(struct job *job, const char *text)
+{
+    CT_ASSERT(job->note_count < CT_COUNT(job->notes));
+    job->notes[job->note_count++] = text;
+}
+
 /* One worker for each list of --devices, unless a number was given. */
 static int count_workers(struct job *job, uint32_t cpus, struct ct_error *err)
 {
@@ -62,6 +69,7 @@ static int count_workers(struct job *job, uint32_t cpus, struct ct_error *err)
         .name = job->host,
     };
 
+    job->visible_gpus = ct_nproc_gpus(&host);
     if (devices->count > 0 && open) {
         job->slots = (uint32_t)devices->count;
         return 0;
@@ -78,19 +86,62 @@ static int count_workers(struct job *job, uint32_t cpus, struct ct_error *err)
     return 0;
 }
 
+/* Did the GPUs that are visible say how many workers there are? */
+static bool counted_gpus(const struct job *job)
+{
+    const char *text = job->cfg.launch.nproc_per_node;
+
+    return job->visible_gpus > 0 && (strcmp(text, "gpu") == 0 || strcmp(text, "auto") == 0);
+}
+
+/* Of MIG devices CUDA opens the first one that a process is shown: each worker must be shown its
+ * own, which then is that process's GPU 0. */
+static bool wants_one_each(struct job *job)
+{
+    const struct ct_config *cfg = &job->cfg;
+    bool open = ct_config_origin(cfg, &cfg->launch.virtual_local_rank)->layer == CT_CONFIG_DEFAULT;
+
+    if (cfg->launch.virtual_local_rank)
+        return true;
+    if (!counted_gpus(job) || job->slots < 2 || !open || cfg->launch.devices.count > 0 ||
+        !ct_nproc_names_cuts(ct_env_find(job->env, "CUDA_VISIBLE_DEVICES")))
+        return false;
+    note(job, "CUDA opens one MIG device a process: each worker sees the one of its place in "
+              "CUDA_VISIBLE_DEVICES, and LOCAL_RANK 0");
+    return true;
+}
+
+/* Cards that are cut and not named are one device, whatever there is. */
+static void note_cuts(struct job *job)
+{
+    struct ct_gpus gpus;
+
+    ct_gpus_read("", &gpus);
+    for (uint32_t i = 0; i < gpus.count; i++)
+        if (gpus.at[i].is_cut) {
+            note(job, "there are GPUs that are cut into MIG devices, of which CUDA opens one a "
+                      "process; for a worker on each, name them: "
+                      "CUDA_VISIBLE_DEVICES=MIG-...,MIG-... (nvidia-smi -L lists them)");
+            return;
+        }
+}
+
 static int give_gpus(struct job *job, struct ct_error *err)
 {
     const struct ct_config *cfg = &job->cfg;
+    job->virtual_local_rank = wants_one_each(job);
     const struct ct_devices devices = {
         .lists = cfg->launch.devices.at,
         .count = (size_t)cfg->launch.devices.count,
-        .one_each = cfg->launch.virtual_local_rank,
+        .one_each = job->virtual_local_rank,
         .visible = visible_devices(job),
     };
     const char **gpus = ct_arena_array(&job->arena, job->slots, sizeof *gpus);
 
     if (gpus == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory for the GPUs of %u workers", job->slots);
+    if (counted_gpus(job) && devices.visible == NULL)
+        note_cuts(job);
     if (devices.count == 0 && !devices.one_each)
         return 0;
     for (uint32_t i = 0; i < job->slots; i++)
@@ -103,52 +154,113 @@ static int give_gpus(struct job *job, struct ct_error *err)
     return 0;
 }
 
-static int bind_to_nodes(struct job *job, const struct ct_cpus *allowed, struct ct_cpus *cpus,
-                         struct ct_error *err)
+/* What tells the GPU of each worker. */
+static int ask_numa(struct job *job, const struct ct_cpus *allowed, struct ct_numa *ret_numa,
+                    struct ct_error *err)
 {
     const char *visible = visible_devices(job);
-    struct ct_numa numa = {
+    const char *order = ct_env_find(job->env, "CUDA_DEVICE_ORDER");
+
+    *ret_numa = (struct ct_numa){
         .root = "",
         .mode = (enum ct_numa_mode)job->cfg.launch.numa_binding,
         .allowed = allowed,
         .workers = job->slots,
         .visible = job->gpus,
         .own_list = job->gpus != NULL,
+        .by_bus = order != NULL && strcmp(order, "PCI_BUS_ID") == 0,
     };
-
     if (job->gpus == NULL && visible != NULL) {
         const char **lists = ct_arena_array(&job->arena, job->slots, sizeof *lists);
         if (lists == NULL)
             return ct_error_set(err, CT_ENOMEM, "out of memory for lists of GPUs");
         for (uint32_t i = 0; i < job->slots; i++)
             lists[i] = visible;
-        numa.visible = lists;
+        ret_numa->visible = lists;
     }
-    return ct_numa_bind(&numa, cpus, err) == 0 ? 0 : blame(job, &job->cfg.launch.numa_binding, err);
+    return 0;
+}
+
+/* Is each worker's GPU its own, by all that is said? Programs that use none are not told from
+ * others, so a single worker, and any number that is not that of the GPUs, may be theirs. */
+static bool own_gpus(const struct job *job)
+{
+    if (job->program.native && job->cfg.train.device != CT_CONFIG_DEVICE_AUTO)
+        return job->cfg.train.device == CT_CONFIG_DEVICE_CUDA;
+    return job->gpus != NULL || counted_gpus(job) ||
+           (job->slots > 1 && job->slots == job->visible_gpus);
+}
+
+/* Near the GPUs, by itself: *ret_done tells whether. */
+static int bind_near(struct job *job, const struct ct_cpus *allowed, struct ct_cpus *cpus,
+                     bool *ret_done, struct ct_error *err)
+{
+    struct ct_error why;
+    struct ct_numa numa;
+
+    *ret_done = false;
+    if (!own_gpus(job))
+        return 0;
+    int rc = ask_numa(job, allowed, &numa, err);
+    if (rc != 0)
+        return rc;
+    *ret_done = ct_numa_near(&numa, cpus, &why);
+    if (why.code != 0) {
+        const char *text = ct_arena_strdup(&job->arena, why.text);
+        if (text != NULL)
+            note(job, text);
+    }
+    return 0;
+}
+
+/* An equal share of all CPUs; *ret_done tells whether. A single worker has all CPUs anyway, and
+ * shares need a CPU each. */
+static void share_out(const struct job *job, const struct ct_cpus *allowed, struct ct_cpus *cpus,
+                      bool *ret_done)
+{
+    uint16_t order[CT_CPUS_MAX];
+
+    if (job->slots == 1 || job->slots > ct_cpus_count(allowed))
+        return;
+    uint32_t count = ct_cpus_order("", allowed, order);
+    for (uint32_t i = 0; i < job->slots; i++)
+        CT_ASSERT(ct_cpus_share(order, count, job->slots, i, &cpus[i]));
+    *ret_done = true;
 }
 
 static int give_cpus(struct job *job, const struct ct_cpus *allowed, struct ct_error *err)
 {
     struct ct_cpus *cpus = ct_arena_array(&job->arena, job->slots, sizeof *cpus);
-    uint16_t order[CT_CPUS_MAX];
+    enum ct_numa_mode mode = (enum ct_numa_mode)job->cfg.launch.numa_binding;
+    bool affine = job->cfg.launch.cpu_affinity == CT_CONFIG_AFFINITY_AUTO, done = false;
+    struct ct_numa numa;
     int rc = 0;
 
     if (cpus == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory for the CPUs of %u workers", job->slots);
-    if (job->cfg.launch.numa_binding != CT_CONFIG_NUMA_BINDING_NONE) {
-        rc = bind_to_nodes(job, allowed, cpus, err);
-    } else {
-        /* A single worker has all CPUs anyway, and shares need a CPU each. */
-        if (job->cfg.launch.cpu_affinity != CT_CONFIG_AFFINITY_AUTO || job->slots == 1 ||
-            job->slots > ct_cpus_count(allowed))
-            return 0;
-        uint32_t count = ct_cpus_order("", allowed, order);
-        for (uint32_t i = 0; i < job->slots; i++)
-            CT_ASSERT(ct_cpus_share(order, count, job->slots, i, &cpus[i]));
+    if (mode == CT_NUMA_AUTO && affine)
+        rc = bind_near(job, allowed, cpus, &done, err);
+    else if (mode > CT_NUMA_NONE) {
+        rc = ask_numa(job, allowed, &numa, err);
+        if (rc == 0 && ct_numa_bind(&numa, cpus, err) != 0)
+            rc = blame(job, &job->cfg.launch.numa_binding, err);
+        done = true;
     }
-    if (rc == 0)
+    if (rc == 0 && !done && affine && mode <= CT_NUMA_NONE)
+        share_out(job, allowed, cpus, &done);
+    if (rc == 0 && done)
         job->cpus = cpus;
     return rc;
+}
+
+/* No more threads than CPUs. */
+static uint32_t threads_of(const struct job *job, uint32_t cpus)
+{
+    uint32_t threads = ct_omp_threads(cpus, job->slots);
+
+    for (uint32_t i = 0; job->cpus != NULL && i < job->slots; i++)
+        threads = CT_MIN(threads, ct_cpus_count(&job->cpus[i]));
+    return threads;
 }
 
 int hardware_decide(struct job *job, struct ct_error *err)
@@ -166,6 +278,6 @@ int hardware_decide(struct job *job, struct ct_error *err)
         rc = give_cpus(job, &allowed, err);
     if (rc == 0)
         job->omp_threads =
-            ct_env_find(job->env, "OMP_NUM_THREADS") == NULL ? ct_omp_threads(cpus, job->slots) : 0;
+            ct_env_find(job->env, "OMP_NUM_THREADS") == NULL ? threads_of(job, cpus) : 0;
     return rc;
 }

@@ -14,6 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { JOB_NOTES = 4 };
+
 struct job {
     struct ct_config cfg;
     struct ct_arena arena; /* of what is decided here */
@@ -28,6 +30,10 @@ struct job {
     uint32_t omp_threads;         /* each */
     const struct ct_cpus *cpus;   /* of each worker; NULL: workers are not pinned */
     const char *const *gpus;      /* CUDA_VISIBLE_DEVICES of each worker; NULL: this process's */
+    uint32_t visible_gpus;        /* that workers could see; 0 without a driver */
+    bool virtual_local_rank;      /* LOCAL_RANK is 0: each worker sees one GPU */
+    const char *notes[JOB_NOTES]; /* what was decided that nobody asked for, for the log */
+    uint32_t note_count;
     bool alone;                   /* one node that meets nobody */
     bool as_torchrun;             /* called by that name: set before job_decide */
     const struct ct_slurm *slurm; /* what Slurm says, NULL outside of it: set before job_decide */

@@ -304,6 +304,8 @@ static int open_node(struct node *node, struct ct_error *err)
     if (node->job->folder.stays && cfg->launch.log_dir[0] == '\0')
         ct_log_event(&node->log, CT_LOG_INFO, "logs", "the log files are in %s",
                      node->job->folder.path);
+    for (uint32_t i = 0; i < node->job->note_count; i++)
+        ct_log_event(&node->log, CT_LOG_INFO, "hardware", "%s", node->job->notes[i]);
     signals_watch(node);
     (void)uv_timer_init(&node->loop, &node->notice);
     (void)uv_timer_init(&node->loop, &node->linger);

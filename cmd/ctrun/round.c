@@ -153,7 +153,7 @@ static int fill(const struct round_input *input, const struct ct_env_node *nodes
 
     ct_worker_env_ranks(&env, nodes, round->node_count, round->self, i);
     env.error_file = job->program.native ? "" : spec->error_file;
-    env.device_rank = job->cfg.launch.virtual_local_rank ? 0 : i;
+    env.device_rank = job->virtual_local_rank ? 0 : i;
     env.visible_devices = job->gpus != NULL ? job->gpus[i] : NULL;
     spec->rank = env.rank;
     spec->cpus = job->cpus != NULL ? &job->cpus[i] : NULL;

@@ -3,93 +3,100 @@
 
 #include "base/arena.h"
 #include "base/str.h"
+#include "launch/devices.h"
+#include "launch/gpus.h"
 #include "launch/hostlist.h"
 
-#include <ctype.h>
-#include <dirent.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* "nvidia0", "nvidia12", but neither "nvidiactl" nor "nvidia-uvm". */
-static bool is_device(const char *name)
-{
-    static const char stem[] = "nvidia";
-    const char *digits = name + sizeof stem - 1;
+enum { ENTRY_ROOM = 128 };
 
-    if (!ct_starts_with(name, stem) || *digits == '\0')
+static bool is_index(const char *entry)
+{
+    size_t length = strlen(entry);
+
+    return length > 0 && length < 6 && strspn(entry, "0123456789") == length;
+}
+
+/* A name that no card here has is none; where no card's name is known any will do. */
+static bool is_name(const char *entry, const struct ct_gpus *gpus)
+{
+    bool of_card = ct_starts_with(entry, "GPU-");
+
+    if (!of_card && !ct_starts_with(entry, "MIG-"))
         return false;
-    return digits[strspn(digits, "0123456789")] == '\0';
+    for (uint32_t i = 0; i < gpus->count; i++)
+        if (gpus->at[i].uuid[0] == '\0')
+            return true;
+    return gpus->count == 0 || ct_gpus_find(gpus, entry) >= 0 ||
+           (!of_card && !ct_starts_with(entry, "MIG-GPU-"));
 }
 
-/* A PCI address, "0000:17:00.0". */
-static bool is_pci_address(const char *name)
+static bool is_same(const char *a, const char *b, const struct ct_gpus *gpus)
 {
-    return isxdigit((unsigned char)name[0]) && strchr(name, ':') != NULL;
+    if (is_index(a) && is_index(b))
+        return strtoul(a, NULL, 10) == strtoul(b, NULL, 10);
+    if (ct_starts_with(a, "GPU-") && ct_starts_with(b, "GPU-") && ct_gpus_find(gpus, a) >= 0)
+        return ct_gpus_find(gpus, a) == ct_gpus_find(gpus, b);
+    return strcmp(a, b) == 0;
 }
 
-static uint32_t count_entries(const char *root, const char *path, bool (*is_one)(const char *name))
+/* Is the entry `index` one of those before it? */
+static bool is_repeated(const char *list, uint32_t index, const char *entry,
+                        const struct ct_gpus *gpus)
 {
-    char full[4096];
+    char other[ENTRY_ROOM];
+
+    for (uint32_t i = 0; i < index; i++)
+        if (ct_devices_entry(list, i, other, sizeof other) && is_same(entry, other, gpus))
+            return true;
+    return false;
+}
+
+uint32_t ct_nproc_visible(const char *visible, uint32_t present, const struct ct_gpus *gpus)
+{
+    char entry[ENTRY_ROOM];
     uint32_t count = 0;
 
-    if (snprintf(full, sizeof full, "%s%s", root, path) >= (int)sizeof full)
-        return 0;
-    DIR *dir = opendir(full);
-    if (dir == NULL)
-        return 0;
-    for (const struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir))
-        count += is_one(entry->d_name);
-    (void)closedir(dir);
-    return count;
-}
+    while (count < CT_NPROC_MAX && ct_devices_entry(visible, count, entry, sizeof entry)) {
+        /* Behind a blank the driver reads nothing more. */
+        bool last = strcspn(entry, " ") < strlen(entry);
 
-static bool is_index(const char *entry, size_t length)
-{
-    return length > 0 && length < 6 && strspn(entry, "0123456789") >= length;
-}
-
-uint32_t ct_nproc_visible(const char *visible, uint32_t present)
-{
-    bool seen[CT_NPROC_MAX] = {false};
-    uint32_t count = 0;
-
-    while (*visible != '\0') {
-        visible += strspn(visible, " ");
-        size_t length = strcspn(visible, ", ");
-
-        if (is_index(visible, length)) {
-            unsigned long index = strtoul(visible, NULL, 10);
-            if (index >= present || index >= CT_NPROC_MAX)
-                return count;
-            if (seen[index])
-                return 0;
-            seen[index] = true;
-        } else if (!ct_starts_with(visible, "GPU-") && !ct_starts_with(visible, "MIG-")) {
+        entry[strcspn(entry, " ")] = '\0';
+        if (is_index(entry) ? strtoul(entry, NULL, 10) >= present : !is_name(entry, gpus))
             return count;
-        }
+        if (is_repeated(visible, count, entry, gpus))
+            return 0;
         count++;
-        visible += length;
-        visible += strspn(visible, " ");
-        if (*visible != ',')
+        if (last)
             return count;
-        visible++;
     }
     return count;
 }
 
+bool ct_nproc_names_cuts(const char *visible)
+{
+    char entry[ENTRY_ROOM];
+
+    return visible != NULL && ct_devices_entry(visible, 0, entry, sizeof entry) &&
+           ct_starts_with(entry, "MIG-");
+}
+
 uint32_t ct_nproc_gpus(const struct ct_host_view *host)
 {
-    /* A container sees every card in /proc but only its own in /dev; a host on which CUDA never ran
-     * may lack the files in /dev. */
-    uint32_t present = count_entries(host->root, "/dev", is_device);
+    uint32_t present = ct_gpus_present(host->root);
+    struct ct_gpus gpus;
 
-    if (present == 0)
-        present = count_entries(host->root, "/proc/driver/nvidia/gpus", is_pci_address);
-    if (host->cuda_visible_devices == NULL)
-        return present;
-    return present == 0 ? 0 : ct_nproc_visible(host->cuda_visible_devices, present);
+    ct_gpus_read(host->root, &gpus);
+    if (host->cuda_visible_devices != NULL)
+        return present == 0 ? 0 : ct_nproc_visible(host->cuda_visible_devices, present, &gpus);
+    for (uint32_t i = 0; i < gpus.count; i++)
+        if (gpus.at[i].is_cut)
+            return 1;
+    return present;
 }
 
 static int from_gpus(const struct ct_host_view *host, uint32_t *ret_nproc, struct ct_error *err)

@@ -2,12 +2,14 @@
  * these for each of several hosts: "node[1-4]=8,node5=gpu,*=2" ("*" is every other host).
  *
  * GPUs are counted from the driver's device files, never by starting CUDA (which takes seconds and
- * memory on each card); CUDA_VISIBLE_DEVICES counts as CUDA reads it. */
+ * memory on each card); CUDA_VISIBLE_DEVICES counts as CUDA reads it. See launch/gpus.h. */
 #ifndef CT_LAUNCH_NPROC_H
 #define CT_LAUNCH_NPROC_H
 
 #include "base/error.h"
+#include "launch/gpus.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { CT_NPROC_MAX = 4096 };
@@ -25,12 +27,17 @@ struct ct_host_view {
 int ct_nproc_resolve(const char *text, const struct ct_host_view *host, uint32_t *ret_nproc,
                      struct ct_error *err);
 
-/* The NVIDIA GPUs that a worker could see; 0 without a driver. */
+/* The NVIDIA GPUs that workers could see; 0 without a driver. Of cards that are cut into MIG
+ * devices and not named, a process sees one device. */
 uint32_t ct_nproc_gpus(const struct ct_host_view *host);
 
-/* How many of `present` devices the list in `visible` (the syntax of CUDA_VISIBLE_DEVICES) shows:
- * indices and GPU- or MIG- names up to the first entry that is neither; a repeated index hides all.
- */
-uint32_t ct_nproc_visible(const char *visible, uint32_t present);
+/* How many of `present` cards, `gpus` as far as they are known, the list in `visible` (the syntax
+ * of CUDA_VISIBLE_DEVICES) shows: indices and GPU- or MIG- names up to the first entry that is
+ * neither, or that no card here has; a repeated entry hides all. MIG devices are counted although
+ * CUDA opens the first one alone: each is for a worker of its own. */
+uint32_t ct_nproc_visible(const char *visible, uint32_t present, const struct ct_gpus *gpus);
+
+/* Does the list (NULL: none) name MIG devices? */
+bool ct_nproc_names_cuts(const char *visible);
 
 #endif

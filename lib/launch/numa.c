@@ -7,110 +7,37 @@
 #include "base/assert.h"
 #include "base/str.h"
 #include "launch/devices.h"
+#include "launch/gpus.h"
 
-#include <ctype.h>
-#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-enum { GPUS_MAX = 256, NODES_MAX = 1024, TEXT_ROOM = 4096 };
-
-struct gpu {
-    char address[32]; /* "0000:17:00.0" */
-    char uuid[80];    /* "GPU-..." */
-};
+enum { NODES_MAX = 1024, TEXT_ROOM = 4096 };
 
 /* ---- GPUs -------------------------------------------------------------------------------------
  */
 
-/* The word behind "name:" in the driver's text, or "". */
-static void field(const char *text, const char *name, char *room, size_t size)
-{
-    const char *at = strstr(text, name);
-
-    room[0] = '\0';
-    if (at == NULL)
-        return;
-    at += strlen(name);
-    at += strspn(at, ": \t");
-    (void)snprintf(room, size, "%.*s", (int)strcspn(at, " \t\n"), at);
-}
-
-/* Does /dev have this card, or no card at all (CUDA has not run yet)? In a container /proc shows
- * the host's. */
-static bool reachable(const char *root, const char *minor)
-{
-    char path[TEXT_ROOM], any[TEXT_ROOM];
-
-    (void)snprintf(path, sizeof path, "%s/dev/nvidia%s", root, minor);
-    (void)snprintf(any, sizeof any, "%s/dev/nvidiactl", root);
-    return minor[0] == '\0' || access(path, F_OK) == 0 || access(any, F_OK) != 0;
-}
-
-static int by_address(const void *a, const void *b)
-{
-    return strcmp(((const struct gpu *)a)->address, ((const struct gpu *)b)->address);
-}
-
-/* The GPUs of this machine in the order of the PCI bus, which is CUDA's for equal cards. */
-static uint32_t read_gpus(const char *root, struct gpu gpus[GPUS_MAX])
-{
-    static const char folder[] = "/proc/driver/nvidia/gpus";
-    char path[TEXT_ROOM], text[TEXT_ROOM], minor[16];
-    uint32_t count = 0;
-
-    (void)snprintf(path, sizeof path, "%s%s", root, folder);
-    DIR *dir = opendir(path);
-    if (dir == NULL)
-        return 0;
-    for (const struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
-        struct gpu *gpu = &gpus[count];
-
-        if (count == GPUS_MAX || strchr(entry->d_name, ':') == NULL ||
-            strlen(entry->d_name) >= sizeof gpu->address)
-            continue;
-        (void)snprintf(path, sizeof path, "%s/%.31s/information", folder, entry->d_name);
-        if (!ct_sys_read(root, path, text, sizeof text))
-            text[0] = '\0';
-        field(text, "Device Minor", minor, sizeof minor);
-        if (!reachable(root, minor))
-            continue;
-        field(text, "GPU UUID", gpu->uuid, sizeof gpu->uuid);
-        (void)snprintf(gpu->address, sizeof gpu->address, "%.31s", entry->d_name);
-        for (char *at = gpu->address; *at != '\0'; at++)
-            *at = (char)tolower((unsigned char)*at);
-        count++;
-    }
-    (void)closedir(dir);
-    qsort(gpus, count, sizeof *gpus, by_address);
-    return count;
-}
-
 /* The GPU of a worker, or NULL with the sentence. */
-static const struct gpu *gpu_of(const struct ct_numa *numa, uint32_t local_rank,
-                                const struct gpu *gpus, uint32_t count, struct ct_error *err)
+static const struct ct_gpu *gpu_of(const struct ct_numa *numa, uint32_t local_rank,
+                                   const struct ct_gpus *gpus, struct ct_error *err)
 {
     const char *list = numa->visible != NULL ? numa->visible[local_rank] : NULL;
     char entry[128];
-    uint64_t index = local_rank;
 
     (void)snprintf(entry, sizeof entry, "%" PRIu32, local_rank);
     if (list != NULL &&
         !ct_devices_entry(list, numa->own_list ? 0 : local_rank, entry, sizeof entry))
         entry[0] = '\0';
-    if (ct_parse_u64(entry, &index) == 0 && index < count)
-        return &gpus[index];
-    for (uint32_t i = 0; i < count; i++)
-        if (ct_starts_with(entry, "GPU-") && ct_starts_with(gpus[i].uuid, entry))
-            return &gpus[i];
+    int index = ct_gpus_find(gpus, entry);
+    if (index >= 0)
+        return &gpus->at[index];
     (void)ct_error_set(err, CT_EUNAVAILABLE,
                        "local rank %" PRIu32 " has no GPU to be bound to: of %" PRIu32
                        " GPUs in /proc/driver/nvidia none is %s; start fewer workers, or leave "
                        "--numa_binding out",
-                       local_rank, count, entry[0] != '\0' ? entry : "its own");
+                       local_rank, gpus->count, entry[0] != '\0' ? entry : "its own");
     return NULL;
 }
 
@@ -167,29 +94,27 @@ static uint32_t usable_nodes(const struct ct_numa *numa, int32_t nodes[NODES_MAX
     return count;
 }
 
-/* The NUMA node of each worker. */
-static int find_nodes(const struct ct_numa *numa, int32_t *node_of, struct ct_error *err)
+/* The NUMA node of each worker; -1 for a GPU that the machine gives none. */
+static int find_nodes(const struct ct_numa *numa, const struct ct_gpus *gpus, int32_t *node_of,
+                      struct ct_error *err)
 {
-    struct gpu gpus[GPUS_MAX];
     int32_t nodes[NODES_MAX];
-    uint32_t count = read_gpus(numa->root, gpus), usable = usable_nodes(numa, nodes);
-    char path[96], text[64];
+    uint32_t usable = usable_nodes(numa, nodes);
 
     for (uint32_t i = 0; i < numa->workers; i++) {
-        if (count == 0) {
+        if (gpus->count == 0) {
             node_of[i] = usable > 0 ? nodes[(uint64_t)i * usable / numa->workers] : 0;
             continue;
         }
-        const struct gpu *gpu = gpu_of(numa, i, gpus, count, err);
+        const struct ct_gpu *gpu = gpu_of(numa, i, gpus, err);
         if (gpu == NULL)
             return CT_EUNAVAILABLE;
-        (void)snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/numa_node", gpu->address);
-        if (!ct_sys_read(numa->root, path, text, sizeof text))
+        if (!ct_gpu_node(numa->root, gpu, &node_of[i]))
             return ct_error_set(err, CT_EUNAVAILABLE,
-                                "the NUMA node of GPU %s is not known: %s cannot be read; leave "
+                                "the NUMA node of GPU %s is not known: "
+                                "/sys/bus/pci/devices/%s/numa_node cannot be read; leave "
                                 "--numa_binding out",
-                                gpu->address, path);
-        node_of[i] = (int32_t)CT_MAX(strtol(text, NULL, 10), 0L); /* -1: there is only one */
+                                gpu->address, gpu->address);
     }
     return 0;
 }
@@ -338,8 +263,13 @@ static int place(const struct ct_numa *numa, int32_t node, uint32_t turn, uint32
     case CT_NUMA_SOCKET:
         *ret_cpus = socket_of(numa, node);
         break;
+    case CT_NUMA_AUTO:
     case CT_NUMA_EXCLUSIVE:
         make_groups(numa->root, &cpus, core_of, &groups);
+        if (groups.count < peers && numa->mode == CT_NUMA_AUTO) {
+            *ret_cpus = cpus;
+            break;
+        }
         if (groups.count < peers)
             return ct_error_set(err, CT_EUNAVAILABLE,
                                 "NUMA node %" PRId32 " has %" PRIu32 " cores for %" PRIu32
@@ -359,13 +289,12 @@ static int place(const struct ct_numa *numa, int32_t node, uint32_t turn, uint32
     return 0;
 }
 
-int ct_numa_bind(const struct ct_numa *numa, struct ct_cpus *ret_cpus, struct ct_error *err)
+/* The CPUs of all workers on the nodes `node_of`. */
+static int place_all(const struct ct_numa *numa, const int32_t *node_of, struct ct_cpus *ret_cpus,
+                     struct ct_error *err)
 {
-    int32_t *node_of = calloc(numa->workers, sizeof *node_of);
+    int rc = 0;
 
-    if (node_of == NULL)
-        return ct_error_set(err, CT_ENOMEM, "out of memory for NUMA nodes");
-    int rc = find_nodes(numa, node_of, err);
     for (uint32_t i = 0; rc == 0 && i < numa->workers; i++) {
         uint32_t turn = 0, peers = 0;
 
@@ -377,6 +306,86 @@ int ct_numa_bind(const struct ct_numa *numa, struct ct_cpus *ret_cpus, struct ct
         }
         rc = place(numa, node_of[i], turn, peers, &ret_cpus[i], err);
     }
+    return rc;
+}
+
+int ct_numa_bind(const struct ct_numa *numa, struct ct_cpus *ret_cpus, struct ct_error *err)
+{
+    int32_t *node_of = calloc(numa->workers, sizeof *node_of);
+    struct ct_gpus gpus;
+
+    if (node_of == NULL)
+        return ct_error_set(err, CT_ENOMEM, "out of memory for NUMA nodes");
+    ct_gpus_read(numa->root, &gpus);
+    int rc = find_nodes(numa, &gpus, node_of, err);
+    for (uint32_t i = 0; i < numa->workers; i++)
+        node_of[i] = CT_MAX(node_of[i], 0); /* -1: there is only one */
+    if (rc == 0)
+        rc = place_all(numa, node_of, ret_cpus, err);
     free(node_of);
     return rc;
+}
+
+/* ---- by itself --------------------------------------------------------------------------------
+ */
+
+/* Is the i-th of the bus CUDA's i-th, too? CUDA puts the fastest first unless told otherwise. */
+static bool order_is_known(const struct ct_numa *numa, const struct ct_gpus *gpus)
+{
+    for (uint32_t i = 1; i < gpus->count && !numa->by_bus; i++)
+        if (strcmp(gpus->at[i].model, gpus->at[0].model) != 0)
+            return false;
+    return true;
+}
+
+/* Does every worker have a node, and would it be another one than where it is anyway? */
+static bool nodes_matter(const struct ct_numa *numa, const int32_t *node_of)
+{
+    int32_t nodes[NODES_MAX];
+    uint32_t usable = usable_nodes(numa, nodes);
+    bool elsewhere = usable > 1;
+
+    for (uint32_t i = 0; i < numa->workers; i++) {
+        if (node_of[i] < 0)
+            return false;
+        elsewhere |= usable == 0 || node_of[i] != nodes[0];
+    }
+    return elsewhere;
+}
+
+/* Those of a worker whose node has no CPU for it. */
+static bool find_excluded(const struct ct_numa *numa, const struct ct_gpus *gpus,
+                          const int32_t *node_of, struct ct_error *ret_why)
+{
+    for (uint32_t i = 0; i < numa->workers; i++) {
+        struct ct_cpus cpus = cpus_of_node(numa, node_of[i]);
+
+        if (lowest(&cpus) >= 0)
+            continue;
+        (void)ct_error_set(ret_why, CT_EUNAVAILABLE,
+                           "workers are not bound near their GPUs: GPU %s, of local rank %" PRIu32
+                           ", is on NUMA node %" PRId32 ", of which this process may use no CPU "
+                           "(taskset, a cpuset, Slurm's binding); copies to that GPU are slower",
+                           gpu_of(numa, i, gpus, ret_why)->address, i, node_of[i]);
+        return true;
+    }
+    return false;
+}
+
+bool ct_numa_near(const struct ct_numa *numa, struct ct_cpus *ret_cpus, struct ct_error *ret_why)
+{
+    int32_t *node_of = calloc(numa->workers, sizeof *node_of);
+    struct ct_error err = {0};
+    struct ct_gpus gpus;
+
+    *ret_why = (struct ct_error){0};
+    if (node_of == NULL)
+        return false;
+    ct_gpus_read(numa->root, &gpus);
+    bool near = gpus.count > 0 && order_is_known(numa, &gpus) &&
+                find_nodes(numa, &gpus, node_of, &err) == 0 && nodes_matter(numa, node_of) &&
+                !find_excluded(numa, &gpus, node_of, ret_why) &&
+                place_all(numa, node_of, ret_cpus, &err) == 0;
+    free(node_of);
+    return near;
 }

@@ -85,7 +85,7 @@ static const struct {
      "--last_call must be shorter than join_timeout\n"},
     {{"--run-path", "--virtual-local-rank", "x"}, ""},
     {{"--numa-binding", "gpu", "x"},
-     "--numa-binding has no choice \"gpu\" (choices: none, node, socket, exclusive, "
+     "--numa-binding has no choice \"gpu\" (choices: auto, none, node, socket, exclusive, "
      "core-complex)\n"},
     {{"--signals-to-handle", "SIGTERM,SIGFOO", "x"},
      "--signals-to-handle names \"SIGFOO\", which is no signal; they are written as SIGTERM\n"},

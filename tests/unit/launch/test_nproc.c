@@ -123,9 +123,53 @@ Test(nproc, the_list_is_read_as_cuda_reads_it)
         {" 2", 1},      {"2147483648", 0},
     };
 
-    for (size_t i = 0; i < CT_COUNT(rows); i++)
-        cr_assert_eq(ct_nproc_visible(rows[i].list, 4), rows[i].count, "\"%s\" gave %u",
-                     rows[i].list, ct_nproc_visible(rows[i].list, 4));
+    static const struct ct_gpus unknown;
+
+    for (size_t i = 0; i < CT_COUNT(rows); i++) {
+        uint32_t count = ct_nproc_visible(rows[i].list, 4, &unknown);
+
+        cr_assert_eq(count, rows[i].count, "\"%s\" gave %u", rows[i].list, count);
+    }
+}
+
+/* Card `minor`, "GPU-1a", "GPU-1b", ... */
+static void describe_card(unsigned minor)
+{
+    char path[128], text[128];
+
+    (void)snprintf(path, sizeof path, "/proc/driver/nvidia/gpus/0000:%02u:00.0/information",
+                   minor + 1);
+    (void)snprintf(text, sizeof text, "GPU UUID: \t GPU-1%c\nDevice Minor: \t %u\n",
+                   (int)('a' + minor), minor);
+    tree_file(&tree, path, text);
+}
+
+Test(nproc, a_name_that_no_card_here_has_ends_the_list)
+{
+    add_cards(2);
+    describe_card(0);
+    describe_card(1);
+    cr_assert_eq(resolve("gpu", "GPU-1b,GPU-1a"), 2u);
+    cr_assert_eq(resolve("gpu", "GPU-1b,GPU-7,GPU-1a"), 1u);
+    cr_assert_eq(resolve("auto", "GPU-1"), 6u, "which of two cards?");
+    cr_assert_eq(resolve("auto", "GPU-1b,GPU-1b"), 6u, "a repeated one hides all");
+    cr_assert_eq(resolve("auto", "MIG-GPU-9/1/0,MIG-GPU-1a/1/0"), 6u);
+}
+
+Test(nproc, mig_devices_are_counted_one_by_one_where_they_are_named)
+{
+    add_cards(2);
+    describe_card(0);
+    describe_card(1);
+    tree_file(&tree, "/proc/driver/nvidia/capabilities/gpu1/mig/gi1/access", "");
+    cr_assert_eq(resolve("gpu", "MIG-77,MIG-78,MIG-79"), 3u);
+    cr_assert_eq(resolve("gpu", "MIG-GPU-1b/1/0,MIG-GPU-1b/2/0"), 2u);
+    cr_assert_eq(resolve("auto", "MIG-77,MIG-77"), 6u, "a repeated one hides all");
+    cr_assert_eq(resolve("gpu", "0"), 1u);
+    cr_assert_eq(resolve("gpu", NULL), 1u, "unnamed, CUDA opens one");
+    cr_assert(ct_nproc_names_cuts("MIG-77,MIG-78"));
+    cr_assert_not(ct_nproc_names_cuts("GPU-1a"));
+    cr_assert_not(ct_nproc_names_cuts(NULL));
 }
 
 Test(nproc, each_host_of_a_table_has_its_own_number)

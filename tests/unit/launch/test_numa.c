@@ -236,3 +236,88 @@ Test(numa, what_is_missing_is_named)
     cr_assert(ct_cpus_parse("4-7", &allowed));
     cr_assert_not_null(strstr(bound(&numa), "NUMA node 0 of a worker's GPU has no CPU"));
 }
+
+/* ---- by itself --------------------------------------------------------------------------------
+ */
+
+/* As `bound`, of mode auto; "(nothing)" where it leaves workers as they are and says nothing. */
+static const char *bound_near(const struct ct_numa *numa)
+{
+    struct ct_cpus cpus[16];
+    struct ct_error why;
+    static char text[sizeof why.text];
+
+    if (ct_numa_near(numa, cpus, &why))
+        return bound(numa);
+    (void)snprintf(text, sizeof text, "%s", why.code != 0 ? why.text : "(nothing)");
+    return text;
+}
+
+Test(numa, by_itself_each_worker_gets_its_part_of_the_node_of_its_gpu)
+{
+    struct ct_numa numa = request(CT_NUMA_AUTO, 4);
+
+    make_machine();
+    four_gpus();
+    cr_assert_str_eq(bound_near(&numa), "12,13,28,29 | 14,15,30,31 | 4,5,6,7,20,21,22,23 | "
+                                        "0,1,2,3,16,17,18,19");
+    cr_assert(ct_cpus_parse("0-12,28", &allowed));
+    cr_assert_str_eq(bound_near(&numa), "12,28 | 12,28 | 4,5,6,7 | 0,1,2,3",
+                     "one core for two workers is for both");
+}
+
+Test(numa, by_itself_nothing_happens_where_gpus_or_nodes_are_not_known)
+{
+    static const char *const cut[] = {"MIG-1", "MIG-2"};
+    struct ct_numa numa = request(CT_NUMA_AUTO, 2);
+
+    make_machine();
+    cr_assert_str_eq(bound_near(&numa), "(nothing)", "no GPU");
+    add_gpu(0, 0, 3);
+    cr_assert_str_eq(bound_near(&numa), "(nothing)", "one GPU for two workers");
+    add_gpu(1, 1, -1);
+    cr_assert_str_eq(bound_near(&numa), "(nothing)", "a GPU without a node");
+    add_gpu(1, 1, 2);
+    cr_assert_str_neq(bound_near(&numa), "(nothing)");
+    numa.visible = cut;
+    numa.own_list = true;
+    cr_assert_str_eq(bound_near(&numa), "(nothing)", "of which card is unknown");
+}
+
+Test(numa, by_itself_nothing_happens_on_the_only_node)
+{
+    struct ct_numa numa = request(CT_NUMA_AUTO, 2);
+
+    tree_file(&tree, "/sys/devices/system/node/online", "0\n");
+    tree_file(&tree, "/sys/devices/system/node/node0/cpulist", "0-31\n");
+    add_gpu(0, 0, 0);
+    add_gpu(1, 1, 0);
+    cr_assert_str_eq(bound_near(&numa), "(nothing)");
+}
+
+Test(numa, by_itself_unlike_cards_need_the_order_of_the_bus)
+{
+    struct ct_numa numa = request(CT_NUMA_AUTO, 2);
+
+    make_machine();
+    add_gpu(0, 0, 3);
+    add_gpu(1, 1, 0);
+    tree_file(&tree, "/proc/driver/nvidia/gpus/0000:2A:00.0/information",
+              "Model: \t\t NVIDIA Y\nDevice Minor: \t 1\n");
+    cr_assert_str_eq(bound_near(&numa), "(nothing)", "CUDA counts the fastest first");
+    numa.by_bus = true;
+    cr_assert_str_eq(bound_near(&numa), "12,13,14,15,28,29,30,31 | 0,1,2,3,16,17,18,19");
+}
+
+Test(numa, a_node_without_a_cpu_for_us_is_told_and_leaves_all_workers_as_they_are)
+{
+    struct ct_numa numa = request(CT_NUMA_AUTO, 4);
+
+    make_machine();
+    four_gpus();
+    cr_assert(ct_cpus_parse("8-15", &allowed));
+    cr_assert_str_eq(bound_near(&numa),
+                     "workers are not bound near their GPUs: GPU 0000:3a:00.0, of local rank 2, is "
+                     "on NUMA node 1, of which this process may use no CPU (taskset, a cpuset, "
+                     "Slurm's binding); copies to that GPU are slower");
+}
