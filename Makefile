@@ -262,8 +262,8 @@ HOSTGPU_ALL := $(patsubst %,$(HOSTGPU)/lib/%,libcuda.so.1 libctrun_cuda.so libnc
 $(BUILD)/obj/tests/unit/cuda/%.o: CPPFLAGS += -I$(HOSTCUDA) -Itests/unit/tensor
 TEST_OBJECTS_unit_cuda := $(HOST_KERNELS)
 
-# Backend nccl declares NCCL's types itself; a test compares them with its header, where there is one.
-$(BUILD)/obj/tests/unit/coll/test_nccl.o: CPPFLAGS += $(CUDA_HOME:%=-isystem %/include)
+# NCCL's and NVML's types are declared by those who load them; tests compare them with the headers, where there are.
+$(BUILD)/obj/tests/unit/coll/test_nccl.o $(BUILD)/obj/tests/unit/launch/test_nvml.o: CPPFLAGS += $(CUDA_HOME:%=-isystem %/include)
 
 # $1 binary, $2 sources, $3 modules
 define test_rule
@@ -288,6 +288,13 @@ $(FAKECUDA): tests/lib/fakecuda/fakecuda.c lib/tensor/plugin.h lib/tensor/op.def
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c17 -D_GNU_SOURCE $(WARN) -O2 -fPIC -shared -Ilib $< -o $@
 $(BUILD)/tests/unit_tensor: | $(FAKECUDA)
+# NVIDIA's management library for machines without a GPU; an older one has fewer functions.
+FAKENVML := $(BUILD)/tests/fakenvml/libnvidia-ml.so.1 $(BUILD)/tests/fakenvml/old/libnvidia-ml.so.1
+$(FAKENVML): tests/lib/fakenvml/fakenvml.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c17 -D_GNU_SOURCE $(WARN) -Wno-missing-prototypes $(if $(findstring /old/,$@),-DFAKENVML_OLD) -O2 -fPIC -shared $< -o $@
+$(BUILD)/tests/unit_launch: | $(FAKENVML)
+$(BUILD)/tests/e2e_all: | $(FAKENVML)
 # What checks a GPU, without Criterion: it may be carried to where there is one (scripts/bench/gpu).
 GPU_TESTS := $(BUILD)/tests/gpu_all
 GPU_SOURCES := $(wildcard tests/gpu/*.c) tests/unit/exec/fixture.c tests/unit/exec/far.c tests/unit/exec/test_golden.c \

@@ -35,6 +35,9 @@ int ct_cmd_admin(int argc, char **argv);
 /* flight_cmd.c: the flight recorders of the ranks on this machine, or of a whole job. */
 int ct_cmd_flight(int argc, char **argv);
 
+/* gpus_cmd.c: this machine's GPUs and what is wrong with them. */
+int ct_cmd_gpus(int argc, char **argv);
+
 /* main.c: what ctrun can do; its version. */
 int ct_cmd_help(int argc, char **argv);
 int ct_cmd_version(int argc, char **argv);

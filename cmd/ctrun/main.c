@@ -29,6 +29,7 @@ static const struct command {
     {"uncordon", ct_cmd_admin, "HOST", "let it in again"},
     {"flight", ct_cmd_flight, "[--job ID] [--rank N] [--calls N] [--json]",
      "the last collectives of each rank on this machine; of a whole job, and who holds it up"},
+    {"gpus", ct_cmd_gpus, "[--json]", "this machine's NVIDIA GPUs, and what is wrong with them"},
     {"config", ct_cmd_config, "[OPTIONS] FILE",
      "what a configuration comes to, and what may be in one"},
     {"plan", ct_cmd_plan, "FILE [--nnodes N] [--nproc_per_node M] [--device NAME] [--ops] [--json]",

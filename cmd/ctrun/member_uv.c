@@ -259,10 +259,12 @@ static void say_round(struct node *node, uint32_t restarts_before, uint32_t surv
     words_waiting(node, NULL);
     if (!node->took_part)
         return; /* what happened before this node came is not its story */
-    if (node->round->restarts > restarts_before)
+    if (node->round->restarts > restarts_before) {
         words_restart(node, survivors);
-    else if (survivors > 0)
+        health_look(node->health);
+    } else if (survivors > 0) {
         words_regroup(node, survivors);
+    }
 }
 
 static void begin_round(struct node *node)

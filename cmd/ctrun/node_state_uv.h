@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "failures.h"
+#include "health_uv.h"
 #include "host_uv.h"
 #include "inquiry_uv.h"
 #include "job.h"
@@ -73,6 +74,7 @@ struct node {
     uv_timer_t quiesce;            /* limits how long workers may take to leave a round */
     struct watch *watch;           /* who hangs? */
     struct inquiry *inquiry;       /* and why? */
+    struct health *health;         /* of the GPUs; NULL: not asked for */
     struct ct_rdzv_failure held;   /* told when an inquiry has its answer; generation 0: none */
     struct node_failure failure;
     struct failures failures;          /* all that are known here, of the newest round with any */

@@ -176,6 +176,7 @@ static void close_all(struct node *node)
     uv_close((uv_handle_t *)&node->quiesce, NULL);
     watch_close(node->watch);
     inquiry_close(node->inquiry);
+    health_close(node->health);
     store_close(node->store);
     uv_close((uv_handle_t *)&node->drain, NULL);
     uv_close((uv_handle_t *)&node->parting, NULL);
@@ -396,6 +397,7 @@ static void free_node(struct node *node)
     free(node->survivors);
     watch_free(node->watch);
     inquiry_free(node->inquiry);
+    health_free(node->health);
     failures_deinit(&node->failures);
     ct_buf_deinit(&node->failure.who);
     if (node->page != NULL) {
@@ -427,7 +429,10 @@ int node_run(const struct job *job)
         rc = open_store(node, &err);
     if (rc == 0)
         rc = join(node, &err);
-    if (rc != 0)
+    node->health = health_new(node);
+    if (rc == 0)
+        health_look(node->health);
+    else
         node_end(node, &err);
     (void)uv_run(&node->loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&node->loop);

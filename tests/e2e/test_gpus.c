@@ -209,3 +209,183 @@ Test(gpus, what_the_user_says_to_cuda_and_nccl_reaches_the_workers)
                      ct_buf_str(&run.text));
     proc_free(&run);
 }
+
+/* ---- how GPUs are -----------------------------------------------------------------------------
+ */
+
+/* Words for the environment: NVML's double, beside this program, with these faults. */
+static const char *const *with_nvml(const char *folder, const char *faults)
+{
+    static char path[600], words[128];
+    static const char *env[] = {path, words, NULL};
+    char self[512];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+
+    cr_assert_gt(length, 0);
+    self[length] = '\0';
+    *strrchr(self, '/') = '\0';
+    (void)snprintf(path, sizeof path, "LD_LIBRARY_PATH=%s/%s", self, folder);
+    (void)snprintf(words, sizeof words, "FAKENVML=%s", faults);
+    return env;
+}
+
+/* Until ctrun has said `words`, its worker waits. */
+static void run_until_said(struct proc *run, const char *const env[], const char *const more[],
+                           const char *words)
+{
+    const char *wait = e2e_script("wait", "#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.05; done\n");
+    const char *args[8] = {"--nproc_per_node=gpu"};
+    int count = 1;
+
+    for (; more != NULL && more[count - 1] != NULL; count++)
+        args[count] = more[count - 1];
+    args[count] = wait;
+    (void)unlink(e2e_in_folder("go")); /* of a run before */
+    start_on_machine(run, env, args);
+    (void)proc_wait_text(run, words, 60);
+    (void)e2e_write("go", "");
+    cr_assert_eq(proc_finish(run, 60), 0, "%s", ct_buf_str(&run->text));
+}
+
+Test(gpus, healthy_ones_are_one_line_at_the_start)
+{
+    struct proc run;
+
+    run_until_said(&run, with_nvml("fakenvml", ""), NULL, "driver 580.95.05\n");
+    e2e_said(&run, "GPUs: 2 x NVIDIA X, 79.0 of 80.0 GiB free or more, at most 41 C, driver ");
+    cr_assert_eq(e2e_count(ct_buf_str(&run.text), "GPU"), 1, "%s", ct_buf_str(&run.text));
+    proc_free(&run);
+}
+
+Test(gpus, what_is_wrong_with_one_is_told_with_the_remedy)
+{
+    static const char *const json[] = {"--log.format=json", NULL};
+    struct proc run;
+
+    run_until_said(&run, with_nvml("fakenvml", "ecc=1:2,lost=0"), NULL, "come again\n");
+    e2e_said(&run, "GPUs: 1 x NVIDIA X, ");
+    e2e_said(&run, "GPU 0 cannot be used: the GPU is lost (NVML 15); reset it");
+    e2e_said(&run, "GPU 1 (NVIDIA X, 0000:2a:00.0) has had 2 memory errors");
+    proc_free(&run);
+    run_until_said(&run, with_nvml("fakenvml", "gone=0"), json, "\"event\":\"gpu_fault\"");
+    e2e_said(&run, "the GPU at 0000:1a:00.0 (NVIDIA X) is not among those that NVML knows");
+    proc_free(&run);
+}
+
+Test(gpus, older_and_absent_libraries_are_lived_with)
+{
+    struct proc run;
+
+    run_until_said(&run, with_nvml("fakenvml/old", "remap=0"), NULL, "driver 580.95.05\n");
+    e2e_not_said(&run, "fallen");
+    proc_free(&run);
+    run_until_said(&run, NULL, NULL, "how the GPUs are is not known: libnvidia-ml.so.1 cannot be");
+    proc_free(&run);
+}
+
+Test(gpus, a_hanging_nvml_is_given_up_and_named)
+{
+    static const char *const soon[] = {"--gpu_check=300ms", NULL};
+    struct proc run;
+
+    run_until_said(&run, with_nvml("fakenvml", "hang=1"), soon, "within 0.3 s about GPU 1:");
+    e2e_said(&run, "GPUs: 1 x NVIDIA X, ");
+    proc_free(&run);
+}
+
+Test(gpus, a_hanging_nvml_delays_neither_workers_nor_the_end)
+{
+    const char *quick = e2e_script("quick", "#!/bin/sh\necho here\n");
+    struct proc run;
+
+    run_on_machine(&run, with_nvml("fakenvml", "hang_init=1"),
+                   (const char *const[]){"--nproc_per_node=gpu", quick, NULL});
+    e2e_said(&run, "[0:1] here\n");
+    e2e_not_said(&run, "NVML");
+    cr_assert_lt(run.seconds, 10, "a third of what NVML may take: %g s", run.seconds);
+    proc_free(&run);
+}
+
+Test(gpus, a_fault_that_comes_with_a_failed_round_is_told_and_an_old_one_is_not_again)
+{
+    const char *worker = e2e_script("worker", "#!/bin/sh\n"
+                                              "[ $TORCHELASTIC_RESTART_COUNT = 0 ] || {\n"
+                                              "    while [ ! -e go ]; do sleep 0.05; done\n"
+                                              "    exit 0\n"
+                                              "}\n"
+                                              "while [ ! -e fail ]; do sleep 0.05; done\n"
+                                              "exit 3\n");
+    const char *const words[] = {"--nproc_per_node=gpu", "--max_restarts=1", worker, NULL};
+    struct proc run;
+
+    start_on_machine(&run, with_nvml("fakenvml", "remap=0,late_ecc=fail"), words);
+    (void)proc_wait_text(&run, "at its next reset", 60);
+    (void)e2e_write("fail", "x");
+    (void)proc_wait_text(&run, "GPU 1 (NVIDIA X, 0000:2a:00.0) has had 1 memory error ", 60);
+    (void)e2e_write("go", "");
+    cr_assert_eq(proc_finish(&run, 60), 0, "%s", ct_buf_str(&run.text));
+    cr_assert_eq(e2e_count(ct_buf_str(&run.text), "at its next reset"), 1);
+    cr_assert_eq(e2e_count(ct_buf_str(&run.text), "GPUs: "), 1);
+    proc_free(&run);
+}
+
+Test(gpus, those_that_workers_do_not_see_are_not_spoken_of)
+{
+    const char *const *nvml = with_nvml("fakenvml", "ecc=1:2");
+    const char *const env[] = {nvml[0], nvml[1], "CUDA_VISIBLE_DEVICES=0", NULL};
+    struct proc run;
+
+    run_until_said(&run, env, NULL, "driver 580.95.05\n");
+    e2e_said(&run, "GPUs: 1 x NVIDIA X, 79.0 of 80.0 GiB free, 40 C, driver");
+    e2e_not_said(&run, "ECC");
+    proc_free(&run);
+}
+
+/* ---- ctrun gpus -------------------------------------------------------------------------------
+ */
+
+Test(gpus, the_subcommand_lists_them_and_its_status_tells_whether_all_is_well)
+{
+    struct proc run;
+
+    run_on_machine(&run, with_nvml("fakenvml", ""), (const char *const[]){"gpus", NULL});
+    e2e_said(&run, "GPU 0  0000:1a:00.0  NVIDIA X  79.0 of 80.0 GiB free  40 C  NUMA node 1\n");
+    e2e_said(&run, "GPU 1  0000:2a:00.0  NVIDIA X  79.0 of 80.0 GiB free  41 C  NUMA node 0\n");
+    proc_free(&run);
+    start_on_machine(&run, with_nvml("fakenvml", "failed=1"),
+                     (const char *const[]){"gpus", "--json", NULL});
+    cr_assert_eq(proc_finish(&run, 60), 1);
+    e2e_said(&run, "{\"driver\":\"580.95.05\",\"gpus\":2}\n{\"index\":0,");
+    e2e_said(&run, "\"remap_failed\":true");
+    e2e_said(&run, "could not remap a faulty row");
+    proc_free(&run);
+    start_on_machine(&run, with_nvml("fakenvml", "hang=0"),
+                     (const char *const[]){"gpus", "--limit=0.3", NULL});
+    cr_assert_eq(proc_finish(&run, 60), 1);
+    e2e_said(&run, "NVML has not answered within 0.3 s about GPU 0");
+    proc_free(&run);
+    start_on_machine(&run, NULL, (const char *const[]){"gpus", NULL});
+    cr_assert_eq(proc_finish(&run, 60), 69);
+    e2e_said(&run, "libnvidia-ml.so.1 cannot be loaded");
+    proc_free(&run);
+}
+
+Test(gpus, the_subcommand_says_when_there_is_none_and_what_it_takes)
+{
+    struct proc run;
+
+    if (e2e_exists("/dev/nvidia0"))
+        cr_skip_test("skipped: this machine has a GPU");
+    cr_assert_eq(e2e_run(&run, "gpus", NULL), 69);
+    e2e_said(&run, "ctrun: error: there is no NVIDIA GPU");
+    proc_free(&run);
+    cr_assert_eq(e2e_run(&run, "gpus", "--limit=0", NULL), 2);
+    e2e_said(&run, "--limit is 0; it takes seconds");
+    proc_free(&run);
+    cr_assert_eq(e2e_run(&run, "gpus", "--jsn", NULL), 2);
+    e2e_said(&run, "did you mean --json?");
+    proc_free(&run);
+    cr_assert_eq(e2e_run(&run, "gpus", "--help", NULL), 0);
+    e2e_said(&run, "status 0: nothing, 1: something, 69: not known");
+    proc_free(&run);
+}

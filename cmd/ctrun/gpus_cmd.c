@@ -1,0 +1,174 @@
+/* ctrun gpus: how this machine's GPUs are. With --ask it is the process that asks NVML, for another
+ * ctrun (launch/look_uv.h). */
+#include "commands.h"
+
+#include "base/assert.h"
+#include "base/fs.h"
+#include "launch/gpus.h"
+#include "launch/look_uv.h"
+#include "words.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum { LIMIT_S = 30 };
+
+/* ---- the process that asks ---------------------------------------------------------------------
+ */
+
+static void put(struct ct_buf *record)
+{
+    (void)ct_fs_write_all(STDOUT_FILENO, ct_buf_str(record), record->size);
+    ct_buf_clear(record);
+}
+
+static void on_driver(void *context, const char *version, uint32_t cards)
+{
+    ct_health_print_driver(context, version, cards);
+    put(context);
+}
+
+static void on_card(void *context, const struct ct_nvml_card *card)
+{
+    ct_health_print_card(context, card);
+    put(context);
+}
+
+static int ask(void)
+{
+    struct ct_buf record;
+    const struct ct_nvml_callbacks callbacks = {on_driver, on_card, &record};
+    struct ct_error err = {0};
+
+    ct_buf_init(&record, 0);
+    if (ct_nvml_look(CT_NVML_LIBRARY, &callbacks, &err) != 0) {
+        ct_health_print_error(&record, &err);
+        put(&record);
+    }
+    ct_buf_deinit(&record);
+    return 0;
+}
+
+/* ---- the one that is asked ---------------------------------------------------------------------
+ */
+
+struct asked {
+    struct ct_gpus gpus;
+    struct ct_health health;
+    uint64_t late_ms;
+    bool is_wrong;
+    struct ct_buf sentences;
+};
+
+static void on_sentence(void *context, bool is_wrong, const char *sentence)
+{
+    struct asked *asked = context;
+
+    asked->is_wrong |= is_wrong;
+    (void)ct_buf_printf(&asked->sentences, "%s\n", sentence);
+}
+
+/* A line a card, then sentences. */
+static void print_text(struct asked *asked, struct ct_buf *to)
+{
+    for (uint32_t i = 0; i < asked->health.told; i++) {
+        const struct ct_nvml_card *card = &asked->health.cards[i];
+        struct ct_gpu gpu = {.address = ""};
+        int32_t node = -1;
+
+        (void)snprintf(gpu.address, sizeof gpu.address, "%s", card->address);
+        (void)ct_buf_printf(to, "GPU %" PRIu32 "  %s  %s", card->index, card->address, card->name);
+        if (card->memory_bytes > 0)
+            (void)ct_buf_printf(to, "  %.1f of %.1f GiB free",
+                                (double)card->free_bytes / 1073741824.0,
+                                (double)card->memory_bytes / 1073741824.0);
+        if (card->celsius >= 0)
+            (void)ct_buf_printf(to, "  %" PRId32 " C", card->celsius);
+        if (ct_gpu_node("", &gpu, &node) && node >= 0)
+            (void)ct_buf_printf(to, "  NUMA node %" PRId32, node);
+        (void)ct_buf_puts(to, "\n");
+    }
+    (void)ct_buf_append(to, asked->sentences.data, asked->sentences.size);
+}
+
+static void print_json(const struct ct_health *health, struct ct_buf *to)
+{
+    if (health->begun)
+        ct_health_print_driver(to, health->driver, health->count);
+    for (uint32_t i = 0; i < health->told; i++)
+        ct_health_print_card(to, &health->cards[i]);
+}
+
+static int show(bool json, uint64_t limit_ms)
+{
+    static struct asked asked;
+    struct ct_error err = {0};
+    struct ct_buf text;
+
+    ct_gpus_read("", &asked.gpus);
+    if (ct_gpus_present("") == 0) {
+        (void)fprintf(stderr, "ctrun: error: there is no NVIDIA GPU in /dev or /proc/driver/nvidia "
+                              "that this user may open\n");
+        return ct_exit_status(CT_EUNAVAILABLE);
+    }
+    int rc = ct_look_wait(limit_ms, &asked.health, &asked.late_ms, &err);
+    if (rc != 0) {
+        (void)fprintf(stderr, "ctrun: error: %s\n", err.text);
+        return ct_exit_status(rc);
+    }
+    const struct ct_health_scope scope = {.gpus = &asked.gpus, .late_ms = asked.late_ms};
+
+    ct_buf_init(&text, 0);
+    ct_buf_init(&asked.sentences, 0);
+    ct_health_tell(&asked.health, &scope, on_sentence, &asked);
+    if (json)
+        print_json(&asked.health, &text);
+    else
+        print_text(&asked, &text);
+    if (ct_fs_write_all(STDOUT_FILENO, ct_buf_str(&text), text.size) != 0)
+        rc = CT_EIO;
+    if (json && asked.is_wrong)
+        (void)fputs(ct_buf_str(&asked.sentences), stderr);
+    ct_buf_deinit(&text);
+    ct_buf_deinit(&asked.sentences);
+    if (rc != 0)
+        return ct_exit_status(rc);
+    if (asked.is_wrong)
+        return 1;
+    return asked.health.begun ? 0 : ct_exit_status(CT_EUNAVAILABLE);
+}
+
+int ct_cmd_gpus(int argc, char **argv)
+{
+    bool json = false, asks = false, help = false;
+    double limit_s = LIMIT_S;
+    const struct ct_word words[] = {
+        {"json", CT_WORD_FLAG, &json, "one object a line: the driver, then each GPU"},
+        {"limit", CT_WORD_REAL, &limit_s, "how many seconds NVML may take (30)"},
+        {"ask", CT_WORD_FLAG, &asks,
+         "ask in this process, however long it takes (ctrun's own use)"},
+        {"help", CT_WORD_FLAG, &help, "this"},
+    };
+    const char *places[1];
+    struct ct_error err = {0};
+    int count = 0;
+
+    if (ct_words_read(words, CT_COUNT(words), argc - 1, argv + 1, places, 0, &count, &err) == 0 &&
+        !(limit_s > 0 && limit_s <= 3600))
+        (void)ct_error_set(&err, CT_EUSAGE,
+                           "--limit is %g; it takes seconds, more than 0 and at "
+                           "most 3600",
+                           limit_s);
+    if (err.code != 0) {
+        (void)fprintf(stderr, "ctrun: error: %s\n", err.text);
+        return ct_exit_status(err.code);
+    }
+    if (help) {
+        (void)puts("ctrun gpus [--json] [--limit SECONDS]: this machine's NVIDIA GPUs and what is "
+                   "wrong with them;\nstatus 0: nothing, 1: something, 69: not known\n");
+        ct_words_help(words, CT_COUNT(words), stdout);
+        return 0;
+    }
+    return asks ? ask() : show(json, (uint64_t)(limit_s * 1000));
+}

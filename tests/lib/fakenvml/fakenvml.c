@@ -1,0 +1,181 @@
+/* An NVML of NVIDIA's that is none, for machines without a GPU: a healthy machine of two cards,
+ * with what FAKENVML says being otherwise, words with commas:
+ *
+ *   init=18          nvmlInit_v2 gives that result          count=3         cards
+ *   lost=1           card 1 is lost                         ecc=0:2         errors on card 0
+ *   remap=1          rows of card 1 wait for a reset        failed=1        a row could not be
+ * remapped retire=0         pages of card 0 wait for a reset       hot=1, brake=1  card 1 is slowed
+ * down gone=1           card 1 is not counted                  denied=1        card 1 is another
+ * user's hang=1           the memory of card 1 is never told; hang_init=1: nor is anything unlike=1
+ * card 1 is another model                late_ecc=FILE   an error on card 1 once there is such a
+ * file
+ *
+ * -DFAKENVML_OLD leaves out what older libraries have not. */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { OK = 0, NOT_SUPPORTED = 3, NO_PERMISSION = 4, LOST = 15 };
+
+struct nvml_device {
+    int number;
+};
+
+static struct nvml_device devices[16];
+
+/* What follows "name=", or NULL. */
+static const char *said(const char *name)
+{
+    const char *at = getenv("FAKENVML");
+
+    for (; at != NULL && *at != '\0'; at += strcspn(at, ","), at += *at == ',')
+        if (strncmp(at, name, strlen(name)) == 0 && at[strlen(name)] == '=')
+            return at + strlen(name) + 1;
+    return NULL;
+}
+
+static int number(const char *name, int otherwise)
+{
+    const char *text = said(name);
+
+    return text != NULL ? (int)strtol(text, NULL, 10) : otherwise;
+}
+
+static bool is_of(const char *name, const struct nvml_device *device)
+{
+    return number(name, -1) == device->number;
+}
+
+static bool has_file(const char *name)
+{
+    const char *text = said(name);
+    char path[256];
+
+    return text != NULL && snprintf(path, sizeof path, "%.*s", (int)strcspn(text, ","), text) > 0 &&
+           access(path, F_OK) == 0;
+}
+
+static void hang(void)
+{
+    for (;;)
+        (void)pause();
+}
+
+int nvmlInit_v2(void)
+{
+    if (said("hang_init") != NULL)
+        hang();
+    return number("init", OK);
+}
+
+int nvmlShutdown(void)
+{
+    return OK;
+}
+
+int nvmlSystemGetDriverVersion(char *text, unsigned int room)
+{
+    (void)snprintf(text, room, "580.95.05");
+    return OK;
+}
+
+int nvmlDeviceGetCount_v2(unsigned int *ret_count)
+{
+    *ret_count = (unsigned int)number("count", 2) - (said("gone") != NULL);
+    return OK;
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned int index, struct nvml_device **ret_device)
+{
+    int gone = number("gone", 16);
+
+    *ret_device = &devices[index];
+    devices[index].number = (int)index + ((int)index >= gone);
+    return is_of("lost", *ret_device) ? LOST : is_of("denied", *ret_device) ? NO_PERMISSION : OK;
+}
+
+int nvmlDeviceGetName(const struct nvml_device *device, char *text, unsigned int room)
+{
+    (void)snprintf(text, room, is_of("unlike", device) ? "NVIDIA Y" : "NVIDIA X");
+    return OK;
+}
+
+int nvmlDeviceGetUUID(const struct nvml_device *device, char *text, unsigned int room)
+{
+    (void)snprintf(text, room, "GPU-%c", 'a' + device->number);
+    return OK;
+}
+
+struct memory {
+    unsigned long long total, free, used;
+};
+
+int nvmlDeviceGetMemoryInfo(const struct nvml_device *device, struct memory *ret_memory)
+{
+    if (is_of("hang", device))
+        hang();
+    *ret_memory = (struct memory){.total = 80ull << 30, .used = 1ull << 30};
+    ret_memory->free = ret_memory->total - ret_memory->used;
+    return OK;
+}
+
+int nvmlDeviceGetTemperature(const struct nvml_device *device, int sensor,
+                             unsigned int *ret_celsius)
+{
+    *ret_celsius = 40 + (unsigned int)device->number + (is_of("hot", device) ? 50 : 0);
+    return sensor == 0 ? OK : NOT_SUPPORTED;
+}
+
+int nvmlDeviceGetTotalEccErrors(const struct nvml_device *device, int kind, int since,
+                                unsigned long long *ret_count)
+{
+    const char *text = said("ecc");
+
+    *ret_count = text != NULL && is_of("ecc", device)
+                     ? strtoull(text + strcspn(text, ":") + 1, NULL, 10)
+                     : 0;
+    if (device->number == 1 && has_file("late_ecc"))
+        *ret_count = 1;
+    return kind == 1 && since == 0 ? OK : NOT_SUPPORTED;
+}
+
+#ifndef FAKENVML_OLD
+struct pci {
+    char address_legacy[16];
+    unsigned int domain, bus, device, device_id, subsystem_id;
+    char address[32];
+};
+
+int nvmlDeviceGetPciInfo_v3(const struct nvml_device *device, struct pci *ret_pci)
+{
+    *ret_pci = (struct pci){.bus = 0x1a};
+    (void)snprintf(ret_pci->address, sizeof ret_pci->address, "00000000:%dA:00.0",
+                   device->number + 1);
+    return OK;
+}
+
+int nvmlDeviceGetRemappedRows(const struct nvml_device *device, unsigned int *ret_corrected,
+                              unsigned int *ret_uncorrected, unsigned int *ret_pending,
+                              unsigned int *ret_failed)
+{
+    *ret_corrected = *ret_uncorrected = 1;
+    *ret_pending = is_of("remap", device);
+    *ret_failed = is_of("failed", device);
+    return OK;
+}
+
+int nvmlDeviceGetRetiredPagesPendingStatus(const struct nvml_device *device, int *ret_pending)
+{
+    *ret_pending = is_of("retire", device);
+    return said("retire") != NULL ? OK : NOT_SUPPORTED;
+}
+
+int nvmlDeviceGetCurrentClocksThrottleReasons(const struct nvml_device *device,
+                                              unsigned long long *ret_reasons)
+{
+    *ret_reasons = (is_of("hot", device) ? 0x48u : 0) | (is_of("brake", device) ? 0x88u : 0) | 1u;
+    return OK;
+}
+#endif

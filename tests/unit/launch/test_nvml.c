@@ -1,0 +1,155 @@
+/* Asking NVML, played by tests/lib/fakenvml. */
+#include "launch/nvml.h"
+
+#include "base/assert.h"
+
+#if __has_include(<nvml.h>)
+#include <nvml.h>
+#endif
+
+#include <criterion/criterion.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void forget(void)
+{
+    (void)unsetenv("FAKENVML");
+}
+
+TestSuite(nvml, .timeout = 30, .init = forget, .fini = forget);
+
+struct heard {
+    char driver[96];
+    uint32_t count, cards;
+    struct ct_nvml_card card[8];
+    struct ct_error err;
+};
+
+static struct heard heard;
+
+static void on_driver(void *context, const char *version, uint32_t cards)
+{
+    struct heard *to = context;
+
+    (void)snprintf(to->driver, sizeof to->driver, "%s", version);
+    to->count = cards;
+}
+
+static void on_card(void *context, const struct ct_nvml_card *card)
+{
+    struct heard *to = context;
+
+    to->card[to->cards++] = *card;
+}
+
+/* The double lies beside this program. */
+static int look(const char *file, const char *faults)
+{
+    static const struct ct_nvml_callbacks callbacks = {on_driver, on_card, &heard};
+    char path[512];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+
+    cr_assert_gt(length, 0);
+    path[length] = '\0';
+    char *slash = strrchr(path, '/');
+    cr_assert_not_null(slash);
+    (void)snprintf(slash, sizeof path - (size_t)(slash - path), "/fakenvml/%s", file);
+    cr_assert_eq(setenv("FAKENVML", faults, 1), 0);
+    heard = (struct heard){.count = 0};
+    return ct_nvml_look(path, &callbacks, &heard.err);
+}
+
+static int look_new(const char *faults)
+{
+    return look("libnvidia-ml.so.1", faults);
+}
+
+Test(nvml, a_healthy_card_tells_who_it_is_and_nothing_is_wrong_with_it)
+{
+    cr_assert_eq(look_new(""), 0, "%s", heard.err.text);
+    cr_assert_str_eq(heard.driver, "580.95.05");
+    cr_assert_eq(heard.count, 2u);
+    cr_assert_eq(heard.cards, 2u);
+    const struct ct_nvml_card *card = &heard.card[1];
+    cr_assert_eq(card->index, 1u);
+    cr_assert_str_eq(card->address, "0000:2a:00.0", "as the kernel writes it");
+    cr_assert_str_eq(card->name, "NVIDIA X");
+    cr_assert_str_eq(card->uuid, "GPU-b");
+    cr_assert_eq(card->memory_bytes, UINT64_C(80) << 30);
+    cr_assert_eq(card->free_bytes, UINT64_C(79) << 30);
+    cr_assert_eq(card->celsius, 41);
+    cr_assert(card->uncorrected == 0 && !card->rows_pending && !card->rows_failed &&
+              !card->pages_pending && !card->hot && !card->braked && card->failure == 0);
+}
+
+Test(nvml, each_fault_is_found_on_its_card_alone)
+{
+    cr_assert_eq(look_new("ecc=0:3,remap=1,failed=0,retire=1,hot=1,brake=0"), 0);
+    const struct ct_nvml_card *first = &heard.card[0], *second = &heard.card[1];
+    cr_assert_eq(first->uncorrected, 3u);
+    cr_assert(first->rows_failed && first->braked);
+    cr_assert_not(first->rows_pending || first->pages_pending || first->hot);
+    cr_assert_eq(second->uncorrected, 0u);
+    cr_assert(second->rows_pending && second->pages_pending && second->hot);
+    cr_assert_not(second->rows_failed || second->braked);
+    cr_assert_eq(second->celsius, 91);
+}
+
+Test(nvml, a_lost_card_does_not_hide_the_others)
+{
+    cr_assert_eq(look_new("lost=0"), 0);
+    cr_assert_eq(heard.cards, 2u);
+    cr_assert_eq(heard.card[0].failure, CT_NVML_GPU_IS_LOST);
+    cr_assert_eq(heard.card[1].failure, 0);
+    cr_assert_str_eq(heard.card[1].name, "NVIDIA X");
+}
+
+Test(nvml, what_an_older_library_lacks_is_not_known)
+{
+    cr_assert_eq(look("old/libnvidia-ml.so.1", "remap=0,ecc=1:2"), 0, "%s", heard.err.text);
+    cr_assert_eq(heard.cards, 2u);
+    cr_assert_str_eq(heard.card[0].address, "");
+    cr_assert_str_eq(heard.card[0].name, "NVIDIA X");
+    cr_assert_not(heard.card[0].rows_pending);
+    cr_assert_eq(heard.card[1].uncorrected, 2u);
+}
+
+Test(nvml, a_library_that_is_absent_or_refuses_is_named)
+{
+    cr_assert_eq(look("none/libnvidia-ml.so.1", ""), CT_ENOTFOUND);
+    cr_assert_not_null(strstr(heard.err.text, "libnvidia-ml.so.1 cannot be loaded"));
+    cr_assert_eq(look_new("init=18"), CT_EUNAVAILABLE);
+    cr_assert_str_eq(heard.err.text,
+                     "NVML does not start: the driver and its libraries are of different versions "
+                     "(18); load the new driver (reboot), CUDA will not start either");
+    cr_assert_eq(look_new("init=999"), CT_EUNAVAILABLE);
+    cr_assert_str_eq(heard.err.text, "NVML does not start: unknown error (999)");
+    cr_assert_eq(heard.cards, 0u);
+}
+
+Test(nvml, types_are_those_of_its_header)
+{
+#if __has_include(<nvml.h>)
+    cr_assert_eq((int)CT_NVML_NO_PERMISSION, (int)NVML_ERROR_NO_PERMISSION);
+    cr_assert_eq((int)CT_NVML_DRIVER_NOT_LOADED, (int)NVML_ERROR_DRIVER_NOT_LOADED);
+    cr_assert_eq((int)CT_NVML_IRQ_ISSUE, (int)NVML_ERROR_IRQ_ISSUE);
+    cr_assert_eq((int)CT_NVML_GPU_IS_LOST, (int)NVML_ERROR_GPU_IS_LOST);
+    cr_assert_eq((int)CT_NVML_RESET_REQUIRED, (int)NVML_ERROR_RESET_REQUIRED);
+    cr_assert_eq((int)CT_NVML_VERSION_MISMATCH, (int)NVML_ERROR_LIB_RM_VERSION_MISMATCH);
+    cr_assert_eq((int)CT_NVML_GPU_NOT_FOUND, (int)NVML_ERROR_GPU_NOT_FOUND);
+    cr_assert_eq((int)CT_NVML_TEMPERATURE_GPU, (int)NVML_TEMPERATURE_GPU);
+    cr_assert_eq((int)CT_NVML_UNCORRECTED, (int)NVML_MEMORY_ERROR_TYPE_UNCORRECTED);
+    cr_assert_eq((int)CT_NVML_VOLATILE, (int)NVML_VOLATILE_ECC);
+    cr_assert_eq(CT_NVML_HW_THERMAL, nvmlClocksThrottleReasonHwThermalSlowdown);
+    cr_assert_eq(CT_NVML_HW_POWER_BRAKE, nvmlClocksThrottleReasonHwPowerBrakeSlowdown);
+    cr_assert_eq(sizeof(struct ct_nvml_pci), sizeof(nvmlPciInfo_t));
+    cr_assert_eq(offsetof(struct ct_nvml_pci, address), offsetof(nvmlPciInfo_t, busId));
+    cr_assert_eq(sizeof(struct ct_nvml_memory), sizeof(nvmlMemory_t));
+    cr_assert_eq(offsetof(struct ct_nvml_memory, free), offsetof(nvmlMemory_t, free));
+#else
+    cr_skip_test("skipped: nvml.h is not on the include path");
+#endif
+}
