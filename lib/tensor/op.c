@@ -81,6 +81,7 @@ bool ct_op_narrows(enum ct_op_kind op)
         [CT_OP_FILL] = true,
         [CT_OP_CROSS_ENTROPY] = true,
         [CT_OP_CROSS_ENTROPY_BW] = true,
+        [CT_OP_CROSS_ENTROPY_GRAD] = true,
         [CT_OP_CORRECT] = true,
     };
 

@@ -84,12 +84,13 @@ static void cpu_copy(struct ct_device *device, void *to, const void *from, size_
 
 /* ---- ops ------------------------------------------------------------------------------------ */
 
-/* How an op's work is cut: by elements of output 0 or input 0, by rows of input 0 or output 0, by
- * columns of input 0 or output 0, by heads of sequences or of a cache, by samples of output 0, by
- * elements of a window, by blocks, not at all, or as a matrix product. */
+/* How an op's work is cut: by elements of output 0 or input 0 (a number a row there), by rows of
+ * input 0 or output 0, by columns of input 0 or output 0, by heads of sequences or of a cache, by
+ * samples of output 0, by elements of a window, by blocks, not at all, or as a matrix product. */
 enum cut {
     CUT_ELEMENTS,
     CUT_IN_ELEMENTS,
+    CUT_ROW_SUMS,
     CUT_ROWS,
     CUT_OUT_ROWS,
     CUT_COLUMNS,
@@ -110,6 +111,8 @@ static const enum cut cuts[CT_OP_COUNT] = {
     [CT_OP_LINEAR_DB] = CUT_COLUMNS,
     [CT_OP_CROSS_ENTROPY] = CUT_ROWS,
     [CT_OP_CROSS_ENTROPY_BW] = CUT_ROWS,
+    [CT_OP_CROSS_ENTROPY_GRAD] = CUT_ROWS,
+    [CT_OP_SUM_ROWS] = CUT_ROW_SUMS,
     [CT_OP_VOCAB_MAX] = CUT_ROWS,
     [CT_OP_VOCAB_SUMS] = CUT_ROWS,
     [CT_OP_VOCAB_LOSS] = CUT_ROWS,
@@ -178,6 +181,8 @@ static struct ct_cpu_range range_of(enum ct_op_kind op, const struct ct_kernel_a
         return (struct ct_cpu_range){ct_shape_elements(out), 1, 0};
     case CUT_IN_ELEMENTS:
         return (struct ct_cpu_range){ct_shape_elements(in), 1, LEAF_ELEMENTS};
+    case CUT_ROW_SUMS:
+        return (struct ct_cpu_range){ct_shape_elements(in), 1, LEAF_ROWS};
     case CUT_ROWS:
         return (struct ct_cpu_range){ct_shape_rows(in), ct_shape_columns(in), LEAF_ROWS};
     case CUT_OUT_ROWS:

@@ -75,6 +75,7 @@ static const enum way ways[CT_OP_COUNT] = {
     [CT_OP_FILL] = WAY_ROWS,
     [CT_OP_CROSS_ENTROPY] = WAY_ROWS,
     [CT_OP_CROSS_ENTROPY_BW] = WAY_ROWS,
+    [CT_OP_CROSS_ENTROPY_GRAD] = WAY_ROWS,
     [CT_OP_CORRECT] = WAY_ROWS,
 };
 

@@ -203,7 +203,7 @@ static void linear_db(const struct ct_kernel_args *args, int64_t first, int64_t 
     }
 }
 
-/* ---- cross entropy -------------------------------------------------------------------------- */
+/* ---- sums over a row ------------------------------------------------------------------------ */
 
 static inline T larger(T a, T b)
 {
@@ -288,217 +288,10 @@ static double row_sum_exp(const T *x, int64_t columns, T max)
     return total;
 }
 
-static double cross_entropy(const struct ct_kernel_args *args, int64_t first, int64_t count)
-{
-    int64_t columns = ct_shape_columns(args->in[0].shape);
-    double loss = 0;
-
-    for (int64_t row = first; row < first + count; row++) {
-        const T *x = IN(0, row, columns);
-        int32_t label = ((const int32_t *)args->in[1].data)[row];
-        T *stats = OUT(1, row, 2);
-
-        stats[0] = stats[1] = 0;
-        if (label < 0)
-            continue;
-        CT_ASSERT(label < columns);
-        T max = row_max(x, columns);
-        double log_sum = log_of(row_sum_exp(x, columns, max));
-
-        stats[0] = max;
-        stats[1] = (T)log_sum;
-        loss += log_sum - ((double)x[label] - (double)max);
-    }
-    return loss;
-}
-
-/* Columns of logits that stand for classes: of a part, those that are no padding. */
-static int64_t classes_of(const struct ct_kernel_args *args, int64_t columns)
-{
-    int64_t left = (int64_t)args->attr.classes - (int64_t)args->attr.begin;
-
-    return args->attr.part ? CT_MAX(CT_MIN(left, columns), 0) : columns;
-}
-
-/* Where the label's column would be: beyond 0 .. columns - 1 when another part has it. */
-static int64_t label_at(const struct ct_kernel_args *args, int64_t row, int64_t columns)
-{
-    int64_t label = ((const int32_t *)args->in[1].data)[row];
-
-    CT_ASSERT(label < (args->attr.part ? (int64_t)args->attr.classes : columns));
-    return args->attr.part ? label - (int64_t)args->attr.begin : label;
-}
-
-static bool counts(const struct ct_kernel_args *args, int64_t row)
-{
-    return ((const int32_t *)args->in[1].data)[row] >= 0;
-}
-
-static void cross_entropy_bw(const struct ct_kernel_args *args, int64_t first, int64_t count)
-{
-    int64_t columns = ct_shape_columns(args->in[0].shape), real = classes_of(args, columns);
-    T factor = (T)scalar(args, 3, 1);
-
-    for (int64_t row = first; row < first + count; row++) {
-        const T *x = IN(0, row, columns), *stats = IN(2, row, 2);
-        int64_t label = label_at(args, row, columns);
-        bool here = counts(args, row) && label >= 0 && label < real;
-        T *dx = OUT(0, row, columns), max = stats[0], log_sum = stats[1];
-
-        if (!counts(args, row)) {
-            memset(dx, 0, (size_t)columns * sizeof *dx);
-            continue;
-        }
-        T at_label = here ? EXP((x[label] - max) - log_sum) - 1 : 0;
-
-        EACH(j, real) dx[j] = factor * EXP((x[j] - max) - log_sum);
-        memset(dx + real, 0, (size_t)(columns - real) * sizeof *dx);
-        if (here)
-            dx[label] = factor * at_label;
-    }
-}
-
-/* ---- cross-entropy over a part of the classes ------------------------------------------------ */
-
-static void vocab_max(const struct ct_kernel_args *args, int64_t first, int64_t count)
-{
-    int64_t columns = ct_shape_columns(args->in[0].shape), real = classes_of(args, columns);
-
-    for (int64_t row = first; row < first + count; row++)
-        *OUT(0, row, 1) = counts(args, row) ? row_max(IN(0, row, columns), real) : 0;
-}
-
-static void vocab_sums(const struct ct_kernel_args *args, int64_t first, int64_t count)
-{
-    int64_t columns = ct_shape_columns(args->in[0].shape), real = classes_of(args, columns);
-
-    for (int64_t row = first; row < first + count; row++) {
-        const T *x = IN(0, row, columns), max = *IN(2, row, 1);
-        int64_t label = label_at(args, row, columns), ties = 0;
-        T *sums = OUT(0, row, 3);
-
-        sums[0] = sums[1] = sums[2] = 0;
-        if (!counts(args, row))
-            continue;
-        sums[0] = (T)row_sum_exp(x, real, max);
-        if (label >= 0 && label < real)
-            sums[1] = x[label] - max;
-        for (int64_t j = 0; j < real && j < label; j++)
-            ties += x[j] == max;
-        sums[2] = (T)ties;
-    }
-}
-
-static double vocab_loss(const struct ct_kernel_args *args, int64_t first, int64_t count)
-{
-    double loss = 0;
-
-    for (int64_t row = first; row < first + count; row++) {
-        const T *sums = IN(0, row, 3);
-        T *stats = OUT(1, row, 2);
-
-        stats[0] = stats[1] = 0;
-        if (!counts(args, row))
-            continue;
-        double log_sum = log_of((double)sums[0]);
-
-        stats[0] = *IN(2, row, 1);
-        stats[1] = (T)log_sum;
-        loss += log_sum - (double)sums[1];
-    }
-    return loss;
-}
-
-static double vocab_correct(const struct ct_kernel_args *args, int64_t first, int64_t count)
-{
-    int64_t right = 0;
-
-    for (int64_t row = first; row < first + count; row++) {
-        const T *sums = IN(0, row, 3);
-
-        right += counts(args, row) && sums[1] == 0 && sums[2] == 0;
-    }
-    return (double)right;
-}
-
-/* ---- other losses and counts ---------------------------------------------------------------- */
-
-static bool masked(const struct ct_tensor *labels, int64_t row)
-{
-    return labels->data != NULL && ((const int32_t *)labels->data)[row] < 0;
-}
-
-static double mse(const struct ct_kernel_args *args, int64_t first, int64_t count)
-{
-    int64_t columns = ct_shape_columns(args->in[0].shape);
-    double loss = 0;
-
-    for (int64_t row = first; row < first + count; row++) {
-        const T *x = IN(0, row, columns), *target = IN(1, row, columns);
-        double sum = 0;
-
-        if (masked(&args->in[2], row))
-            continue;
-        for (int64_t j = 0; j < columns; j++) {
-            double d = (double)x[j] - (double)target[j];
-            sum += d * d;
-        }
-        loss += sum / (double)columns;
-    }
-    return loss;
-}
-
-static void mse_bw(const struct ct_kernel_args *args, int64_t first, int64_t count)
-{
-    int64_t columns = ct_shape_columns(args->in[0].shape);
-    T factor = (T)(2 * scalar(args, 2, 1) / (double)columns);
-
-    for (int64_t row = first; row < first + count; row++) {
-        const T *x = IN(0, row, columns), *target = IN(1, row, columns);
-        T *dx = OUT(0, row, columns);
-
-        if (masked(&args->in[3], row))
-            memset(dx, 0, (size_t)columns * sizeof *dx);
-        else
-            EACH(j, columns) dx[j] = factor * (x[j] - target[j]);
-    }
-}
-
-static void one_hot(const struct ct_kernel_args *args, int64_t first, int64_t count)
-{
-    int64_t columns = ct_shape_columns(args->out[0].shape);
-
-    memset(OUT(0, first, columns), 0, (size_t)(count * columns) * sizeof(T));
-    for (int64_t row = first; row < first + count; row++) {
-        int32_t label = ((const int32_t *)args->in[0].data)[row];
-
-        CT_ASSERT(label < columns);
-        if (label >= 0)
-            OUT(0, row, columns)[label] = 1;
-    }
-}
-
-static double correct(const struct ct_kernel_args *args, int64_t first, int64_t count)
-{
-    int64_t columns = ct_shape_columns(args->in[0].shape);
-    int64_t right = 0;
-
-    for (int64_t row = first; row < first + count; row++) {
-        const T *x = IN(0, row, columns);
-        int32_t label = ((const int32_t *)args->in[1].data)[row];
-        bool beaten = label < 0;
-
-        CT_ASSERT(label < columns);
-        for (int64_t j = 0; !beaten && j < columns; j++)
-            beaten = j < label ? !(x[j] < x[label]) : !(x[j] <= x[label]);
-        right += !beaten;
-    }
-    return (double)right;
-}
-
 #include "tensor/cpu/attention_body.h"
 #include "tensor/cpu/batch_body.h"
 #include "tensor/cpu/image_body.h"
+#include "tensor/cpu/loss_body.h"
 #include "tensor/cpu/norm_body.h"
 #include "tensor/cpu/optim_body.h"
 #include "tensor/cpu/random_body.h"
@@ -523,6 +316,7 @@ const struct ct_cpu_kernels KERNELS = {
              [CT_OP_WIDEN] = copy,
              [CT_OP_FILL] = fill,
              [CT_OP_CROSS_ENTROPY_BW] = cross_entropy_bw,
+             [CT_OP_CROSS_ENTROPY_GRAD] = cross_entropy_grad,
              [CT_OP_MSE_BW] = mse_bw,
              [CT_OP_ONE_HOT] = one_hot,
              [CT_OP_CLIP_SCALE] = clip_scale,
@@ -572,6 +366,7 @@ const struct ct_cpu_kernels KERNELS = {
               [CT_OP_CONV2D_DX] = conv2d_dx,
               [CT_OP_CONV2D_DW] = conv2d_dw},
     .sum = {[CT_OP_CROSS_ENTROPY] = cross_entropy,
+            [CT_OP_SUM_ROWS] = sum_rows,
             [CT_OP_VOCAB_LOSS] = vocab_loss,
             [CT_OP_VOCAB_CORRECT] = vocab_correct,
             [CT_OP_MSE] = mse,

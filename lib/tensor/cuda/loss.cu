@@ -14,8 +14,9 @@
 enum {
     PIECE = 256,
     PIECES = 512,
-    MAX_WARPS = 32,
-    STATIC_BYTES = 4096 /* of shared memory, that a block has besides a row */
+    MAX_WARPS = 16,
+    ROW_THREADS = 32 * MAX_WARPS, /* of a block, at most; two blocks share a multiprocessor */
+    STATIC_BYTES = 4096           /* of shared memory, that a block has besides a row */
 };
 
 /* ---- one row, by all threads of a block ------------------------------------------------------ */
@@ -30,11 +31,13 @@ static inline __device__ float larger(float a, float b)
 }
 
 /* The row's largest element, in all threads; `cache` (may be NULL), aligned as the row is, gets it.
- */
+ * With a label >= 0: *beaten (may be NULL) becomes true in a thread that finds a NaN, an element as
+ * large as the label's in front of it, or a larger one. */
 template <typename T>
-static inline __device__ float row_max(const T *x, int64_t columns, T *cache, float *best)
+static inline __device__ float row_max(const T *x, int64_t columns, T *cache, float *best,
+                                       int64_t label, bool *beaten)
 {
-    float own = -(float)INFINITY;
+    float own = -(float)INFINITY, goal = beaten != NULL ? wide(x[label]) : 0;
 
     EACH_ROW_PACK(T, j, x, columns)
     {
@@ -44,8 +47,11 @@ static inline __device__ float row_max(const T *x, int64_t columns, T *cache, fl
         if (cache != NULL)
             store<T>(cache, j, columns, a);
         for (int k = 0; k < PACK(T); k++)
-            if (j + k >= 0 && j + k < columns)
+            if (j + k >= 0 && j + k < columns) {
                 own = larger(own, a[k]);
+                if (beaten != NULL && !(j + k < label ? a[k] < goal : a[k] <= goal))
+                    *beaten = true;
+            }
     }
     for (int distance = 16; distance > 0; distance /= 2)
         own = larger(own, __shfl_xor_sync(WHOLE_WARP, own, distance));
@@ -97,7 +103,7 @@ static inline __device__ double row_sum_exp(const T *x, int64_t columns, float m
 /* Threads that a row of so many columns keeps busy. */
 static unsigned row_block(int64_t columns)
 {
-    return columns <= 2048 ? 128 : columns <= 8192 ? 256 : 1024;
+    return columns <= 2048 ? 128 : columns <= 8192 ? 256 : (unsigned)ROW_THREADS;
 }
 
 /* Shared memory for a row of `columns`, or 0 when two blocks would not fit. */
@@ -111,9 +117,9 @@ static size_t cache_bytes(const struct ct_cuda_queue *queue, int64_t columns, si
 /* ---- cross entropy --------------------------------------------------------------------------- */
 
 template <typename T>
-static __global__ void cross_entropy_kernel(const T *logits, const int32_t *labels, double *loss,
-                                            float *stats, int64_t rows, int64_t columns,
-                                            bool cached)
+static __global__ void __launch_bounds__(ROW_THREADS, 2)
+    cross_entropy_kernel(const T *logits, const int32_t *labels, double *loss, float *stats,
+                         int64_t rows, int64_t columns, bool cached)
 {
     CT_SHARED_BYTES(memory);
     __shared__ float best[MAX_WARPS], pieces[PIECES];
@@ -130,7 +136,7 @@ static __global__ void cross_entropy_kernel(const T *logits, const int32_t *labe
                 loss[row] = stats[row * 2] = stats[row * 2 + 1] = 0;
             continue;
         }
-        float max = row_max(x, columns, cache, best);
+        float max = row_max(x, columns, cache, best, -1, NULL);
         double sum = row_sum_exp(cached ? cache : x, columns, max, pieces);
 
         if (threadIdx.x == 0) {
@@ -144,12 +150,11 @@ static __global__ void cross_entropy_kernel(const T *logits, const int32_t *labe
 }
 
 /* Rows in shared memory need leave to be that large. */
-template <typename T>
-static int prepare_rows(const struct ct_cuda_queue *queue, struct ct_error *err)
+template <typename K>
+static int allow_rows(const struct ct_cuda_queue *queue, K *kernel, struct ct_error *err)
 {
-    cudaError_t rc =
-        cudaFuncSetAttribute(cross_entropy_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             (int)(queue->shared_bytes / 2 - STATIC_BYTES));
+    cudaError_t rc = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                          (int)(queue->shared_bytes / 2 - STATIC_BYTES));
 
     return rc == cudaSuccess ? 0
                              : ct_error_set(err, CT_EDEVICE,
@@ -158,14 +163,17 @@ static int prepare_rows(const struct ct_cuda_queue *queue, struct ct_error *err)
                                             queue->shared_bytes / 2, cudaGetErrorString(rc));
 }
 
+#define ALLOW_ROWS(kernel, queue, dtype, err)                             \
+    ((dtype) == CT_F32    ? allow_rows(queue, kernel<float>, err)         \
+     : (dtype) == CT_BF16 ? allow_rows(queue, kernel<__nv_bfloat16>, err) \
+                          : allow_rows(queue, kernel<__half>, err))
+
 extern "C" int ct_cuda_cross_entropy_prepare(struct ct_cuda_queue *queue, enum ct_dtype dtype,
                                              const struct ct_kernel_args *args, size_t *ret_bytes,
                                              struct ct_error *err)
 {
     *ret_bytes = (size_t)ct_shape_rows(args->in[0].shape) * sizeof(double);
-    return dtype == CT_F32    ? prepare_rows<float>(queue, err)
-           : dtype == CT_BF16 ? prepare_rows<__nv_bfloat16>(queue, err)
-                              : prepare_rows<__half>(queue, err);
+    return ALLOW_ROWS(cross_entropy_kernel, queue, dtype, err);
 }
 
 template <typename T>
@@ -236,6 +244,117 @@ static void launch_cross_entropy_bw(struct ct_cuda_queue *queue, const struct ct
 }
 LAUNCHER(cross_entropy_bw)
 
+/* ---- loss, count and gradient of a row that is read once
+ * -------------------------------------------------- */
+
+/* A row's gradient; x: the row, or its copy in shared memory. dlogits may be the row itself: it is
+ * aligned as that, so that a thread writes what it alone has read. */
+template <typename T>
+static inline __device__ void row_gradient(T *dlogits, const T *row, const T *x, int64_t columns,
+                                           int64_t label, float max, float log_sum, float factor)
+{
+    EACH_ROW_PACK(T, j, row, columns)
+    {
+        float a[PACK(T)];
+
+        load<T>(a, x, j, columns);
+        for (int k = 0; k < PACK(T); k++) {
+            float probability = exp_of<T>((a[k] - max) - log_sum);
+
+            a[k] = factor * (j + k == label ? probability - 1 : probability);
+        }
+        store<T>(dlogits, j, columns, a);
+    }
+}
+
+template <typename T> static inline __device__ void zero_row(T *dlogits, int64_t columns)
+{
+    for (int64_t j = threadIdx.x; j < columns; j += blockDim.x)
+        dlogits[j] = narrow<T>(0);
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(ROW_THREADS, 2)
+    cross_entropy_grad_kernel(const T *logits, const int32_t *labels, const double *scale,
+                              T *dlogits, double *loss, double *right, int64_t rows,
+                              int64_t columns, bool cached)
+{
+    CT_SHARED_BYTES(memory);
+    __shared__ float best[MAX_WARPS], pieces[PIECES], log_sum;
+    float factor = (float)*scale;
+
+    for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+        const T *x = logits + row * columns;
+        T *cache = cached ? (T *)memory + skew_of(x) : NULL;
+        int32_t label = labels[row];
+        bool beaten = false;
+
+        if (label >= columns)
+            __trap();
+        if (label < 0) {
+            if (threadIdx.x == 0)
+                loss[row] = right[row] = 0;
+            zero_row(dlogits + row * columns, columns);
+            continue;
+        }
+        float at_label = wide(x[label]);
+        float max = row_max(x, columns, cache, best, label, &beaten);
+        double sum = row_sum_exp(cached ? cache : x, columns, max, pieces);
+
+        beaten = __syncthreads_or(beaten);
+        if (threadIdx.x == 0) {
+            double log_of_sum = log_of(sum);
+
+            log_sum = (float)log_of_sum;
+            loss[row] = log_of_sum - ((double)at_label - (double)max);
+            right[row] = beaten ? 0 : 1;
+        }
+        __syncthreads();
+        row_gradient(dlogits + row * columns, x, cached ? cache : x, columns, label, max, log_sum,
+                     factor);
+        __syncthreads(); /* the next row takes this one's place in shared memory */
+    }
+}
+
+extern "C" int ct_cuda_cross_entropy_grad_prepare(struct ct_cuda_queue *queue, enum ct_dtype dtype,
+                                                  const struct ct_kernel_args *args,
+                                                  size_t *ret_bytes, struct ct_error *err)
+{
+    (void)args;
+    *ret_bytes = 0;
+    return ALLOW_ROWS(cross_entropy_grad_kernel, queue, dtype, err);
+}
+
+template <typename T>
+static void launch_cross_entropy_grad(struct ct_cuda_queue *queue,
+                                      const struct ct_kernel_args *args)
+{
+    int64_t rows = ct_shape_rows(args->in[0].shape), columns = ct_shape_columns(args->in[0].shape);
+    size_t cache = cache_bytes(queue, columns, sizeof(T));
+
+    CT_LAUNCH(cross_entropy_grad_kernel<T>, grid_of(queue, rows, 1), row_block(columns), cache,
+              queue->stream, (const T *)args->in[0].data, (const int32_t *)args->in[1].data,
+              (const double *)args->in[2].data, (T *)args->out[0].data, (double *)args->out[1].data,
+              (double *)args->out[2].data, rows, columns, cache > 0);
+}
+LAUNCHER(cross_entropy_grad)
+
+extern "C" int ct_cuda_sum_rows_prepare(struct ct_cuda_queue *queue, enum ct_dtype dtype,
+                                        const struct ct_kernel_args *args, size_t *ret_bytes,
+                                        struct ct_error *err)
+{
+    (void)queue, (void)dtype, (void)err;
+    *ret_bytes = (size_t)ct_shape_elements(args->in[0].shape) * sizeof(double);
+    return 0;
+}
+
+LAUNCHER_HEAD(sum_rows)
+{
+    (void)dtype;
+    launch_join(queue, args, (const double *)args->in[0].data,
+                ct_shape_elements(args->in[0].shape));
+}
+
 /* ---- cross-entropy over a part of the classes
  * ---------------------------------------------------- */
 
@@ -245,7 +364,7 @@ static __global__ void vocab_max_kernel(const float *logits, const int32_t *labe
     __shared__ float best[MAX_WARPS];
 
     for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-        float own = row_max(logits + row * columns, part.real, (float *)NULL, best);
+        float own = row_max(logits + row * columns, part.real, (float *)NULL, best, -1, NULL);
 
         if (threadIdx.x == 0)
             max[row] = labels[row] >= 0 ? own : 0;
@@ -368,8 +487,8 @@ LAUNCHER_HEAD(vocab_correct)
     launch_join_rows(queue, args, rows);
 }
 
-/* ---- counts, and other losses
- * --------------------------------------------------------------------- */
+/* ---- counts
+ * --------------------------------------------------------------------------------------- */
 
 /* Right: all logits before the label's are smaller, those behind at most as large, and none is NaN.
  */
@@ -414,77 +533,3 @@ static void launch_correct(struct ct_cuda_queue *queue, const struct ct_kernel_a
     launch_join_rows(queue, args, rows);
 }
 LAUNCHER(correct)
-
-/* A row a thread: its columns in their order, in double. */
-static __global__ void mse_kernel(const float *x, const float *target, const int32_t *labels,
-                                  double *loss, int64_t rows, int64_t columns)
-{
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-
-    for (int64_t row = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; row < rows; row += step) {
-        bool masked = labels != NULL && labels[row] < 0;
-        double sum = 0;
-
-        for (int64_t j = 0; j < columns && !masked; j++) {
-            double d = (double)x[row * columns + j] - (double)target[row * columns + j];
-
-            sum += d * d;
-        }
-        loss[row] = masked ? 0 : sum / (double)columns;
-    }
-}
-
-PREPARE_ROW_SUMS(mse)
-
-LAUNCHER_HEAD(mse)
-{
-    int64_t rows = ct_shape_rows(args->in[0].shape), columns = ct_shape_columns(args->in[0].shape);
-
-    (void)dtype;
-    CT_LAUNCH(mse_kernel, grid_of(queue, rows, 32), 32, 0, queue->stream,
-              (const float *)args->in[0].data, (const float *)args->in[1].data,
-              (const int32_t *)args->in[2].data, (double *)queue->workspace, rows, columns);
-    launch_join_rows(queue, args, rows);
-}
-
-static __global__ void mse_bw_kernel(const float *x, const float *target, const double *scale,
-                                     const int32_t *labels, float *dx, int64_t n, int64_t columns)
-{
-    float factor = (float)(2 * *scale / (double)columns);
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
-        bool masked = labels != NULL && labels[i / columns] < 0;
-
-        dx[i] = masked ? 0 : factor * (x[i] - target[i]);
-    }
-}
-
-LAUNCHER_HEAD(mse_bw)
-{
-    int64_t n = ct_shape_elements(args->in[0].shape);
-
-    (void)dtype;
-    CT_LAUNCH(mse_bw_kernel, grid_of(queue, n, CT_CUDA_BLOCK), CT_CUDA_BLOCK, 0, queue->stream,
-              (const float *)args->in[0].data, (const float *)args->in[1].data,
-              (const double *)args->in[2].data, (const int32_t *)args->in[3].data,
-              (float *)args->out[0].data, n, ct_shape_columns(args->in[0].shape));
-}
-
-static __global__ void one_hot_kernel(const int32_t *labels, float *y, int64_t n, int64_t columns)
-{
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)
-        y[i] = labels[i / columns] == i % columns ? 1 : 0;
-}
-
-LAUNCHER_HEAD(one_hot)
-{
-    int64_t n = ct_shape_elements(args->out[0].shape);
-
-    (void)dtype;
-    CT_LAUNCH(one_hot_kernel, grid_of(queue, n, CT_CUDA_BLOCK), CT_CUDA_BLOCK, 0, queue->stream,
-              (const int32_t *)args->in[0].data, (float *)args->out[0].data, n,
-              ct_shape_columns(args->out[0].shape));
-}

@@ -45,8 +45,10 @@ static inline __device__ void join_tree(double *sums, int64_t count, double *out
     }
 }
 
-/* One block: `rows` sums, LEAF_ROWS to a leaf. */
-static __global__ void join_rows_kernel(double *sums, int64_t rows, double *out, bool accumulate)
+/* One block: a number a row in `x`, LEAF_ROWS to a leaf; the leaves go into `sums`, which may be x.
+ */
+static __global__ void join_rows_kernel(const double *x, double *sums, int64_t rows, double *out,
+                                        bool accumulate)
 {
     int64_t leaves = (rows + LEAF_ROWS - 1) / LEAF_ROWS;
 
@@ -55,7 +57,7 @@ static __global__ void join_rows_kernel(double *sums, int64_t rows, double *out,
         double sum = 0;
 
         for (int64_t row = leaf * LEAF_ROWS; row < (leaf + 1) * LEAF_ROWS && row < rows; row++)
-            sum += sums[row];
+            sum += x[row];
         __syncthreads(); /* leaves are written where rows were read, further in front */
         if (leaf < leaves)
             sums[leaf] = sum;
@@ -64,12 +66,19 @@ static __global__ void join_rows_kernel(double *sums, int64_t rows, double *out,
     join_tree(sums, leaves, out, accumulate);
 }
 
+/* out[0] gets the sum of x, a double a row; the workspace has room for as many. */
+static inline void launch_join(struct ct_cuda_queue *queue, const struct ct_kernel_args *args,
+                               const double *x, int64_t rows)
+{
+    CT_LAUNCH(join_rows_kernel, 1, TREE_BLOCK, 0, queue->stream, x, (double *)queue->workspace,
+              rows, (double *)args->out[0].data, args->attr.accumulate);
+}
+
 /* Of an op that sums over rows: out[0] gets the sum of the queue's workspace, a double a row. */
 static inline void launch_join_rows(struct ct_cuda_queue *queue, const struct ct_kernel_args *args,
                                     int64_t rows)
 {
-    CT_LAUNCH(join_rows_kernel, 1, TREE_BLOCK, 0, queue->stream, (double *)queue->workspace, rows,
-              (double *)args->out[0].data, args->attr.accumulate);
+    launch_join(queue, args, (const double *)queue->workspace, rows);
 }
 
 /* What its `prepare` asks for. */

@@ -44,6 +44,7 @@ static const struct bound bounds[CT_OP_COUNT] = {
     [CT_OP_SWIGLU_BW] = {0, 0x1p-8, 0x1p-11},
     [CT_OP_CROSS_ENTROPY] = {0, 1e-6, 1e-6},
     [CT_OP_CROSS_ENTROPY_BW] = {0, 0x1p-8, 0x1p-11},
+    [CT_OP_CROSS_ENTROPY_GRAD] = {0, 0x1p-8, 0x1p-11},
     [CT_OP_BATCH_SUMS] = {1e-14, 0, 0},
     [CT_OP_BATCH_GRADS] = {1e-14, 0, 0},
     [CT_OP_ATTENTION] = {2e-6, 0x1p-8, 0x1p-11},
@@ -314,7 +315,8 @@ Test(kernels, hide_no_nan_and_no_infinity)
 /* Equal logits, before and behind the label's, and NaN among them. */
 Test(kernels, of_counts_see_equal_logits_as_the_cpu_does)
 {
-    static const enum ct_op_kind ops[] = {CT_OP_CORRECT, CT_OP_VOCAB_SUMS, CT_OP_VOCAB_CORRECT};
+    static const enum ct_op_kind ops[] = {CT_OP_CORRECT, CT_OP_CROSS_ENTROPY_GRAD, CT_OP_VOCAB_SUMS,
+                                          CT_OP_VOCAB_CORRECT};
 
     for (size_t i = 0; i < CT_COUNT(ops) * CT_COUNT(types); i++) {
         enum ct_op_kind op = ops[i / CT_COUNT(types)];
@@ -330,7 +332,7 @@ Test(kernels, of_counts_see_equal_logits_as_the_cpu_does)
             for (int64_t j = 0;
                  args.in[in].data != NULL && j < ct_shape_elements(args.in[in].shape); j++)
                 kit_set(&args.in[in], j, (double)ct_rng_below(&kit.rng, 3));
-        if (op == CT_OP_CORRECT)
+        if (op == CT_OP_CORRECT || op == CT_OP_CROSS_ENTROPY_GRAD)
             kit_set(&args.in[0], 5, NAN);
         compare_args(&kit, op, dtype, &args);
         kit_deinit(&kit);
@@ -373,13 +375,15 @@ Test(kernels, of_initial_values_draw_runs_of_a_larger_tensor)
 Test(kernels, give_the_cpus_results_for_many_classes)
 {
     static const enum ct_op_kind ops[] = {CT_OP_CROSS_ENTROPY, CT_OP_CROSS_ENTROPY_BW,
-                                          CT_OP_CORRECT, CT_OP_VOCAB_SUMS};
+                                          CT_OP_CROSS_ENTROPY_GRAD, CT_OP_CORRECT,
+                                          CT_OP_VOCAB_SUMS};
     const struct kit_sizes few = {3, 3, 4, 50257, 5}, many = {3, 3, 4, 140000, 5};
 
     for (size_t i = 0; i < CT_COUNT(ops) * CT_COUNT(types); i++)
         if ((kernels[ops[i / CT_COUNT(types)]].dtypes >> types[i % CT_COUNT(types)] & 1) != 0)
             compare_op(ops[i / CT_COUNT(types)], types[i % CT_COUNT(types)], few);
     compare_op(CT_OP_CROSS_ENTROPY, CT_F32, many);
+    compare_op(CT_OP_CROSS_ENTROPY_GRAD, CT_F32, many);
 }
 
 Test(kernels, give_the_cpus_results_for_many_tokens)

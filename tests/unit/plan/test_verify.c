@@ -60,9 +60,9 @@ Test(verify, rejects_a_value_placed_over_one_that_lives)
 
     build(&plan);
     const struct ct_program_op *loss =
-        &plan.step.program.ops[find_op(&plan, CT_OP_CROSS_ENTROPY, 0)];
+        &plan.step.program.ops[find_op(&plan, CT_OP_CROSS_ENTROPY_GRAD, 0)];
     plan.step.offset[root_of(&plan, loss->out[1])] = plan.step.offset[root_of(&plan, loss->in[0])];
-    expect_objection(&plan, "writes 'cross_entropy' over its operand 'linear'");
+    expect_objection(&plan, "writes 'losses' over its operand 'linear'");
 }
 
 Test(verify, rejects_an_activation_that_is_overwritten_before_backward_reads_it)
@@ -209,8 +209,8 @@ Test(verify, rejects_results_over_each_other)
 
     build(&plan);
     const struct ct_program_op *loss =
-        &plan.step.program.ops[find_op(&plan, CT_OP_CROSS_ENTROPY, 0)];
-    plan.step.offset[root_of(&plan, loss->out[1])] = ct_plan_offset(&plan.step, loss->out[0]);
+        &plan.step.program.ops[find_op(&plan, CT_OP_CROSS_ENTROPY_GRAD, 0)];
+    plan.step.offset[root_of(&plan, loss->out[2])] = ct_plan_offset(&plan.step, loss->out[1]);
     expect_objection(&plan, "over its result");
 }
 

@@ -159,6 +159,92 @@ Test(losses, masked_rows_count_for_nothing_whatever_they_hold)
     kit_deinit(&kit);
 }
 
+static double sum_of(struct kit *kit, enum ct_op_kind op, enum ct_dtype dtype,
+                     const struct ct_tensor *x, const struct ct_tensor *labels, double start)
+{
+    struct ct_kernel_args args = {.in = {*x}, .out = {kit_scalar(kit, start)}};
+
+    if (labels != NULL)
+        args.in[1] = *labels;
+    if (op == CT_OP_CROSS_ENTROPY)
+        args.out[1] = kit_tensor(kit, ct_dtype_wide(dtype), ct_shape2(ct_shape_rows(x->shape), 2));
+    args.attr.accumulate = start != 0;
+    kit_run(CT_CPU_AUTO, 3, op, dtype, &args);
+    return kit_get(&args.out[0], 0);
+}
+
+/* One reading of the logits gives the bits of three, also where it writes over them. */
+static void check_fused(struct kit *kit, enum ct_dtype dtype, int64_t rows, int64_t classes)
+{
+    struct ct_tensor logits = kit_random(kit, dtype, ct_shape2(rows, classes), -3, 3);
+    struct ct_tensor labels = kit_labels(kit, rows, classes), copy = kit_copy(kit, &logits, dtype);
+    struct ct_tensor scale = kit_scalar(kit, 0.37);
+
+    for (int64_t row = 0; row < rows; row += 3) /* some rows are right, some by a tie */
+        if (kit_get(&labels, row) >= 0)
+            kit_set(&logits, row * classes + (int64_t)kit_get(&labels, row), 3);
+    for (int64_t i = 0; i < rows * classes; i++)
+        kit_set(&copy, i, kit_get(&logits, i));
+    struct ct_kernel_args loss = {
+        .in = {logits, labels},
+        .out = {kit_scalar(kit, 0), kit_tensor(kit, ct_dtype_wide(dtype), ct_shape2(rows, 2))}};
+    struct ct_kernel_args back = {.in = {logits, labels, loss.out[1], scale},
+                                  .out = {kit_tensor(kit, dtype, logits.shape)}};
+    struct ct_kernel_args fused = {.in = {copy, labels, scale},
+                                   .out = {copy, kit_tensor(kit, CT_F64, ct_shape1(rows)),
+                                           kit_tensor(kit, CT_F64, ct_shape1(rows))}};
+
+    kit_run(CT_CPU_AUTO, 1, CT_OP_CROSS_ENTROPY, dtype, &loss);
+    kit_run(CT_CPU_AUTO, 1, CT_OP_CROSS_ENTROPY_BW, dtype, &back);
+    kit_run(CT_CPU_AUTO, 2, CT_OP_CROSS_ENTROPY_GRAD, dtype, &fused);
+    kit_same_bytes(&fused.out[0], &back.out[0], "dlogits");
+    for (int start = 0; start < 2; start++) {
+        cr_assert_eq(sum_of(kit, CT_OP_SUM_ROWS, CT_F64, &fused.out[1], NULL, start),
+                     sum_of(kit, CT_OP_CROSS_ENTROPY, dtype, &logits, &labels, start));
+        cr_assert_eq(sum_of(kit, CT_OP_SUM_ROWS, CT_F64, &fused.out[2], NULL, start),
+                     sum_of(kit, CT_OP_CORRECT, dtype, &logits, &labels, start));
+    }
+}
+
+Test(losses, with_their_gradient_have_the_bits_of_the_ops_one_by_one)
+{
+    static const enum ct_dtype types[] = {CT_F32, CT_F64, CT_BF16, CT_F16};
+    static const int64_t rows[] = {1, 7, 8, 9, 600}, classes[] = {1, 10, 257, 1000};
+    struct kit kit;
+
+    kit_init(&kit, 12);
+    for (size_t t = 0; t < CT_COUNT(types); t++)
+        for (size_t r = 0; r < CT_COUNT(rows); r++)
+            for (size_t c = 0; c < CT_COUNT(classes); c++)
+                check_fused(&kit, types[t], rows[r], classes[c]);
+    kit_deinit(&kit);
+}
+
+Test(losses, of_masked_rows_have_no_gradient_and_are_not_right)
+{
+    struct kit kit;
+
+    kit_init(&kit, 13);
+    struct ct_tensor x = kit_tensor(&kit, CT_F32, ct_shape2(2, 5));
+    struct ct_tensor labels = kit_tensor(&kit, CT_I32, ct_shape1(2));
+
+    for (int j = 0; j < 5; j++)
+        kit_set(&x, j, NAN);
+    kit_set(&labels, 0, -1);
+    struct ct_kernel_args args = {.in = {x, labels, kit_scalar(&kit, 1)},
+                                  .out = {kit_tensor(&kit, CT_F32, x.shape),
+                                          kit_random(&kit, CT_F64, ct_shape1(2), 9, 9),
+                                          kit_random(&kit, CT_F64, ct_shape1(2), 9, 9)}};
+    kit_run(CT_CPU_AUTO, 1, CT_OP_CROSS_ENTROPY_GRAD, CT_F32, &args);
+    for (int j = 0; j < 5; j++)
+        cr_assert_eq(kit_get(&args.out[0], j), 0);
+    cr_assert_eq(kit_get(&args.out[1], 0), 0);
+    cr_assert_eq(kit_get(&args.out[2], 0), 0);
+    cr_assert_float_eq(kit_get(&args.out[1], 1), log(5), 1e-6);
+    cr_assert_eq(kit_get(&args.out[2], 1), 1, "the first of equal logits");
+    kit_deinit(&kit);
+}
+
 /* scale * d loss / d x by central differences in double, beside the op's gradient. */
 static void check_gradient(struct ct_tensor *x, const struct ct_tensor *gradient, double scale,
                            double (*loss)(const struct ct_tensor *x, const struct ct_tensor *other),

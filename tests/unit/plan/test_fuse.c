@@ -1,0 +1,185 @@
+/* Fusing: what becomes one op, and what does not. */
+#include "tests/unit/plan/fixture.h"
+
+#include "base/assert.h"
+
+#include <criterion/criterion.h>
+
+TestSuite(fuse, .timeout = 10);
+
+static int count_of(const struct ct_program *program, int kind)
+{
+    int count = 0;
+
+    for (int i = 0; i < program->op_count; i++)
+        count += program->ops[i].kind == kind;
+    return count;
+}
+
+/* A list with a loss of 3 rows of 4 classes, its count and its gradient; ops may be put between. */
+struct scene {
+    struct ct_plan_list list;
+    struct ct_program *program;
+    int logits, labels, scale, loss, correct, stats, dlogits;
+};
+
+static struct ct_program_op reads(int kind, int a, int b, int c, int d)
+{
+    struct ct_program_op op = ct_program_op(kind);
+
+    op.in[0] = a;
+    op.in[1] = b;
+    op.in[2] = c;
+    op.in[3] = d;
+    return op;
+}
+
+static void begin(struct scene *s)
+{
+    *s = (struct scene){0};
+    s->program = &s->list.program;
+    ct_program_init(s->program);
+    s->program->stage = CT_STAGE_FORWARD;
+    s->labels = ct_program_value(s->program, CT_VALUE_INPUT, CT_I32, ct_shape1(3), "labels");
+    s->scale = ct_program_value(s->program, CT_VALUE_INPUT, CT_F64, ct_shape1(1), "scale");
+    s->loss = ct_program_value(s->program, CT_VALUE_OUTPUT, CT_F64, ct_shape1(1), "loss");
+    s->correct = ct_program_value(s->program, CT_VALUE_OUTPUT, CT_F64, ct_shape1(1), "correct");
+    s->logits = ct_program_value(s->program, CT_VALUE_TEMP, CT_F32, ct_shape2(3, 4), "logits");
+    struct ct_program_op fill = ct_program_op(CT_OP_FILL);
+    fill.out[0] = s->logits;
+    ct_program_emit(s->program, fill);
+    struct ct_program_op loss = reads(CT_OP_CROSS_ENTROPY, s->logits, s->labels, -1, -1);
+    loss.out[0] = s->loss;
+    loss.attr.accumulate = true;
+    ct_program_emit(s->program, loss);
+    s->stats = s->program->ops[s->program->op_count - 1].out[1];
+}
+
+static void count(struct scene *s)
+{
+    struct ct_program_op op = reads(CT_OP_CORRECT, s->logits, s->labels, -1, -1);
+
+    op.out[0] = s->correct;
+    ct_program_emit(s->program, op);
+}
+
+static void back(struct scene *s, int scale)
+{
+    s->program->stage = CT_STAGE_BACKWARD;
+    s->dlogits = ct_program_emit(
+        s->program, reads(CT_OP_CROSS_ENTROPY_BW, s->logits, s->labels, s->stats, scale));
+}
+
+/* Whether the loss was fused. Frees the scene. */
+static bool fuses(struct scene *s)
+{
+    struct ct_error err = {0};
+    int ops = s->program->op_count;
+
+    cr_assert_eq(ct_plan_fuse(&s->list, &err), 0, "%s", err.text);
+    int fused = count_of(s->program, CT_OP_CROSS_ENTROPY_GRAD);
+    cr_assert_eq(s->program->op_count, ops);
+    cr_assert_eq(count_of(s->program, CT_OP_CROSS_ENTROPY_BW), 1 - fused);
+    cr_assert_eq(count_of(s->program, CT_OP_SUM_ROWS), 2 * fused);
+    ct_program_deinit(s->program);
+    return fused == 1;
+}
+
+Test(fuse, a_loss_its_count_and_its_gradient_become_one_op_and_two_sums)
+{
+    struct ct_error err = {0};
+    struct scene s;
+
+    begin(&s);
+    count(&s);
+    back(&s, s.scale);
+    ct_program_emit(s.program, reads(CT_OP_RELU, s.dlogits, -1, -1, -1));
+    cr_assert_eq(ct_plan_fuse(&s.list, &err), 0, "%s", err.text);
+    const struct ct_program_op *ops = s.program->ops;
+    cr_assert_eq(s.program->op_count, 5);
+    cr_assert_eq(ops[1].kind, CT_OP_CROSS_ENTROPY_GRAD);
+    cr_assert_eq(ops[1].stage, CT_STAGE_FORWARD);
+    cr_assert_eq(ops[1].in[0], s.logits);
+    cr_assert_eq(ops[1].in[1], s.labels);
+    cr_assert_eq(ops[1].in[2], s.scale);
+    cr_assert_eq(ops[1].out[0], s.dlogits);
+    cr_assert_eq(ops[2].in[0], ops[1].out[1]);
+    cr_assert_eq(ops[2].out[0], s.loss);
+    cr_assert(ops[2].attr.accumulate);
+    cr_assert_eq(ops[3].in[0], ops[1].out[2]);
+    cr_assert_eq(ops[3].out[0], s.correct);
+    cr_assert_not(ops[3].attr.accumulate);
+    cr_assert_eq(ops[4].kind, CT_OP_RELU);
+    ct_program_deinit(s.program);
+}
+
+Test(fuse, a_loss_that_something_else_depends_on_stays)
+{
+    struct scene s;
+
+    begin(&s); /* its statistics are read once more */
+    count(&s);
+    ct_program_emit(s.program, reads(CT_OP_RELU, s.stats, -1, -1, -1));
+    back(&s, s.scale);
+    cr_assert_not(fuses(&s));
+
+    begin(&s); /* its logits change before the gradient */
+    count(&s);
+    struct ct_program_op axpy = reads(CT_OP_AXPY, s.logits, -1, -1, -1);
+    axpy.out[0] = s.logits;
+    ct_program_emit(s.program, axpy);
+    back(&s, s.scale);
+    cr_assert_not(fuses(&s));
+
+    begin(&s); /* the scale is computed, perhaps behind the loss */
+    count(&s);
+    back(&s, ct_program_emit(s.program, reads(CT_OP_COPY, s.scale, -1, -1, -1)));
+    cr_assert_not(fuses(&s));
+
+    begin(&s); /* nothing is counted */
+    back(&s, s.scale);
+    cr_assert_not(fuses(&s));
+
+    begin(&s); /* the logits change when the gradient is there */
+    count(&s);
+    back(&s, s.scale);
+    ct_program_emit(s.program, axpy);
+    cr_assert(fuses(&s));
+}
+
+Test(fuse, every_micro_batch_of_every_schedule_has_its_own)
+{
+    for (int order = CT_PLAN_GPIPE; order <= CT_PLAN_1F1B; order++)
+        for (int stages = 1; stages <= 2; stages++) {
+            struct ct_plan_options options = plan_options;
+            struct ct_plan plan;
+
+            options.world = stages;
+            options.rank = stages - 1;
+            options.stages = stages;
+            options.order = (enum ct_plan_order)order;
+            plan_init(&plan, &options);
+            const struct ct_program *step = &plan.step.program;
+            cr_assert_eq(count_of(step, CT_OP_CROSS_ENTROPY_GRAD), options.accumulation);
+            cr_assert_eq(count_of(step, CT_OP_SUM_ROWS), 2 * options.accumulation);
+            cr_assert_eq(count_of(step, CT_OP_CROSS_ENTROPY), 0);
+            cr_assert_eq(count_of(step, CT_OP_CROSS_ENTROPY_BW), 0);
+            cr_assert_eq(count_of(step, CT_OP_CORRECT), 0);
+            cr_assert_eq(count_of(&plan.eval.program, CT_OP_CROSS_ENTROPY), 1);
+            ct_plan_deinit(&plan);
+        }
+}
+
+/* The gradient takes the place of the logits, so that there is no second matrix of that size. */
+Test(fuse, the_gradient_lies_where_the_logits_lay)
+{
+    struct ct_plan plan;
+
+    plan_init(&plan, &plan_options);
+    for (int nth = 0; nth < plan_options.accumulation; nth++) {
+        const struct ct_program_op *op =
+            &plan.step.program.ops[find_op(&plan, CT_OP_CROSS_ENTROPY_GRAD, nth)];
+        cr_assert_eq(ct_plan_offset(&plan.step, op->out[0]), ct_plan_offset(&plan.step, op->in[0]));
+    }
+    ct_plan_deinit(&plan);
+}
