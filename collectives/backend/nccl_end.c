@@ -51,7 +51,8 @@ static bool comes_to_rest(const struct ct_nccl_library *lib, struct ct_nccl_comm
     }
 }
 
-/* Those that come to rest are destroyed; the others stay in the list. */
+/* Those that come to rest are destroyed; the others stay in the list. One that nobody has used may
+ * still be in the making, and NCCL finalizes none that is. */
 static void finish(struct ending *ending)
 {
     const struct ct_nccl_library *lib = &ending->nccl->lib;
@@ -59,7 +60,8 @@ static void finish(struct ending *ending)
     int left = 0;
 
     for (int i = 0; i < ending->count; i++) {
-        int result = lib->ncclCommFinalize(ending->comms[i]);
+        bool made = comes_to_rest(lib, ending->comms[i], FINISH_MS);
+        int result = made ? lib->ncclCommFinalize(ending->comms[i]) : CT_NCCL_INVALID_USAGE;
 
         asked[i] = result == CT_NCCL_SUCCESS || result == CT_NCCL_IN_PROGRESS;
     }
