@@ -39,13 +39,19 @@ static inline uint64_t moves_of(const struct ct_group *group)
 
 /* ---- failure ---------------------------------------------------------------------------------*/
 
+/* What the others are told: for them, a rank whose device has failed is one that has gone. */
+static int told(int code)
+{
+    return code == CT_EDEVICE ? CT_ECLOSED : code;
+}
+
 void ct_group_break(struct ct_group *group, int code)
 {
     int queued = group->queued;
 
     CT_ASSERT(code < 0);
     group->failure.code = code;
-    group->backend->fail(group->state, code);
+    group->backend->fail(group->state, told(code));
     ct_worker_record_failed(group->record, code);
     atomic_store(&group->broken, code);
     group->queued = 0;

@@ -263,13 +263,25 @@ static int describe(const struct ct_runner *r, struct ct_error *err)
                         program->values[op->out[0]].name, text);
 }
 
-/* Bring the queues to rest, also after a failure, which comes first. */
+/* Bring the queues to rest, also after a failure, which comes first. A group only sees that its
+ * device has failed: the queue knows why. */
 static int settle(struct ct_runner *r, int code, struct ct_error *err)
 {
+    bool unexplained = code == CT_EDEVICE && r->failure.code == 0;
+
     for (int queue = 0; queue < CT_QUEUE_COUNT; queue++) {
         bool used = queue == CT_QUEUE_COMPUTE || r->threaded;
-        int own = used ? ct_device_finish(r->device[queue], code == 0 ? err : NULL) : 0;
-        code = code == 0 ? own : code;
+        struct ct_error own = {0};
+        int failed = used ? ct_device_finish(r->device[queue], &own) : 0;
+
+        if (failed != 0 && unexplained)
+            (void)ct_error_prefix(&own, "%s", err != NULL ? err->text : "");
+        if (failed != 0 && (code == 0 || unexplained)) {
+            if (err != NULL)
+                *err = own;
+            code = failed;
+            unexplained = false;
+        }
     }
     return code;
 }
