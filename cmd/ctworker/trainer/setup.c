@@ -95,11 +95,14 @@ static int open_device(struct ct_worker *worker, struct ct_error *err)
 
     if (code == 0 && ct_device_accel(worker->device) == NULL &&
         (cfg->parallel.backend == CT_CONFIG_BACKEND_NCCL ||
-         cfg->parallel.backend == CT_CONFIG_BACKEND_STAGED))
+         cfg->parallel.backend == CT_CONFIG_BACKEND_STAGED)) {
+        ct_device_free(worker->device);
+        worker->device = NULL;
         return ct_error_set(err, CT_EUNSUPPORTED,
                             "parallel.backend %s carries memory of a GPU, and this computes on the "
                             "CPU; leave it out, or see why with train.device: cuda",
                             ct_config_word(cfg, &cfg->parallel.backend));
+    }
     if (code == 0 && why.code != 0 && worker->me->rank == 0)
         ct_log_event(worker->log, CT_LOG_INFO, "device", "computes on the CPU: %s", why.text);
     return code;

@@ -38,7 +38,8 @@ int ct_train(struct ct_worker *worker, bool *ret_stopped, struct ct_error *err)
 
     if (code == 0)
         code = ct_loop_run(worker, ret_stopped, err);
-    while (worker->survives && ct_job_is_round_over(worker->job, code) &&
+    /* Who has no device has failed by itself: the next round would find it so again. */
+    while (worker->device != NULL && worker->survives && ct_job_is_round_over(worker->job, code) &&
            !ct_stop_requested(worker->stop, worker->job))
         code = next_round(worker, ret_stopped, err);
     return ct_stop_is_secondary(code) ? end(worker, code, ret_stopped, err) : code;
