@@ -95,12 +95,19 @@ static struct ct_progress progress_of(const struct ct_worker *worker,
                                 .eta_s = per_step * (double)(worker->steps - worker->step)};
 }
 
+/* Digits behind the point that a rate of samples is worth: a large model takes seconds for one. */
+static int decimals_of(double rate)
+{
+    return rate < 10 ? 3 : rate < 100 ? 1 : 0;
+}
+
 /* One line for who runs the trainer without ctrun. */
 static void show_line(const struct ct_progress *p)
 {
     (void)printf("epoch %" PRIu64 "/%" PRIu64 "  step %" PRIu64 "/%" PRIu64
-                 "  loss %.4f  %.0f samples/s  %.0f s left\n",
-                 p->epoch + 1, p->epochs, p->step, p->steps, p->loss, p->samples_per_s, p->eta_s);
+                 "  loss %.4f  %.*f samples/s  %.0f s left\n",
+                 p->epoch + 1, p->epochs, p->step, p->steps, p->loss, decimals_of(p->samples_per_s),
+                 p->samples_per_s, p->eta_s);
     (void)fflush(stdout);
 }
 
@@ -203,11 +210,12 @@ static void print_result(const struct ct_worker *worker, bool stopped, struct ct
                             e->loss, e->step != worker->step ? ", at the last evaluation" : "");
     else if (done > 0)
         (void)ct_buf_printf(text, "loss        %.4f in the last step\n", report->loss);
+    double rate = (double)report->samples / (seconds + 1e-9);
     if (done > 0)
         (void)ct_buf_printf(text,
-                            "throughput  %.0f samples/s: %" PRIu64 " steps on %d worker%s in "
+                            "throughput  %.*f samples/s: %" PRIu64 " steps on %d worker%s in "
                             "%.2f s\n",
-                            (double)report->samples / (seconds + 1e-9), done, worker->me->world,
+                            decimals_of(rate), rate, done, worker->me->world,
                             worker->me->world > 1 ? "s" : "", seconds);
     else if (!stopped)
         (void)ct_buf_printf(text,
