@@ -284,6 +284,16 @@ Test(numa, by_itself_nothing_happens_where_gpus_or_nodes_are_not_known)
     cr_assert_str_eq(bound_near(&numa), "(nothing)", "of which card is unknown");
 }
 
+Test(numa, by_itself_workers_keep_to_the_only_node_that_has_gpus)
+{
+    struct ct_numa numa = request(CT_NUMA_AUTO, 2);
+
+    make_machine();
+    add_gpu(0, 0, 0);
+    add_gpu(1, 1, 0);
+    cr_assert_str_eq(bound_near(&numa), "0,1,16,17 | 2,3,18,19", "not half of the machine each");
+}
+
 Test(numa, by_itself_nothing_happens_on_the_only_node)
 {
     struct ct_numa numa = request(CT_NUMA_AUTO, 2);
