@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ARGS = 32, WATCH_S = 1 };
+enum { ARGS = 32, WATCH_S = 1, HELP = ARGS + 1 };
 
 /* What each command takes besides the options that say where the job is. */
 static const struct verb {
@@ -57,7 +57,8 @@ static const char *value_of(const char *word, const char *next, const char *name
     return next;
 }
 
-/* The command's own words go into the request, all else into `rest` for the configuration. */
+/* The command's own words go into the request, all else into `rest` for the configuration. Returns
+ * how many these are, HELP when help is asked for, or a negative code. */
 static int sort_words(const struct verb *verb, char **argv, struct admin_request *request,
                       char *rest[ARGS], struct ct_error *err)
 {
@@ -66,6 +67,8 @@ static int sort_words(const struct verb *verb, char **argv, struct admin_request
     for (int i = 1; argv[i] != NULL; i++) {
         const char *word = argv[i], *next = argv[i + 1], *value;
 
+        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
+            return HELP;
         if (verb->takes_view && strcmp(word, "--json") == 0)
             request->ask.admin.json = 1;
         else if (verb->takes_view && strcmp(word, "--watch") == 0)
@@ -144,6 +147,10 @@ int ct_cmd_admin(int argc, char **argv)
         return complain(verb, CT_ENOMEM, "out of memory");
     request.ask.admin.verb = (uint8_t)verb->verb;
     int count = sort_words(verb, argv, &request, rest, &err);
+    if (count == HELP) {
+        free(errs);
+        return fputs(verb->usage, stdout) < 0;
+    }
     struct ct_config_input input = {.argc = count, .argv = rest, .env = environ};
     int rc = count < 0 ? count : ct_config_load(&request.cfg, &input, errs);
     if (count < 0) {
@@ -157,9 +164,6 @@ int ct_cmd_admin(int argc, char **argv)
         (void)fputs(ct_buf_str(&text), stderr);
         ct_buf_deinit(&text);
         status = ct_exit_status(rc);
-    } else if (request.cfg.command.help) {
-        (void)fputs(verb->usage, stdout);
-        status = 0;
     } else {
         admin_sign(&request);
         request.ask.admin.author = request.author;

@@ -102,14 +102,21 @@ static int launch(int argc, char **argv)
 
 int ct_cmd_bench(int argc, char **argv)
 {
-    bool helps = says(argc - 1, argv + 1, "--help");
+    bool helps = says(argc - 1, argv + 1, "--help") || (argc > 1 && strcmp(argv[1], "-h") == 0);
+    struct ct_error err = {0};
 
     if (argc > 1 && strcmp(argv[1], "worker") == 0)
         return work(argc - 2, argv + 2);
     if (argc > 1 && strcmp(argv[1], "collectives") == 0 && !helps)
         return launch(argc - 2, argv + 2);
-    (void)fputs("usage: ctrun bench collectives [OPTIONS] [OPTIONS of run]\n",
-                helps ? stdout : stderr);
-    ct_bench_help(helps ? stdout : stderr);
-    return helps ? 0 : ct_exit_status(CT_EUSAGE);
+    if (!helps) {
+        (void)ct_error_set(&err, CT_EUSAGE,
+                           "what is measured is collectives, not \"%s\"; see "
+                           "ctrun bench --help",
+                           argc > 1 ? argv[1] : "");
+        return fail(CT_EUSAGE, &err);
+    }
+    (void)puts("usage: ctrun bench collectives [OPTIONS] [OPTIONS of run]");
+    ct_bench_help(stdout);
+    return 0;
 }

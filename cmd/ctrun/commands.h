@@ -38,9 +38,12 @@ int ct_cmd_flight(int argc, char **argv);
 /* gpus_cmd.c: this machine's GPUs and what is wrong with them. */
 int ct_cmd_gpus(int argc, char **argv);
 
-/* main.c: what ctrun can do; its version. */
+/* main.c: what ctrun can do, or the subcommand that argv[1] names; its version. */
 int ct_cmd_help(int argc, char **argv);
 int ct_cmd_version(int argc, char **argv);
+
+/* main.c: the subcommand that `word` may be a misspelling of; NULL: none. */
+const char *ct_command_like(const char *word);
 
 /* run_cmd.c: errors and notes of the configuration, to standard error. */
 void ct_complain(const struct ct_config_errors *errs, bool notes);

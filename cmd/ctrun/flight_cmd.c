@@ -135,8 +135,9 @@ static int look_here(const struct wish *wish)
     int rc = ct_fs_write_all(STDOUT_FILENO, ct_buf_str(&search.text), search.text.size);
     ct_buf_deinit(&search.text);
     if (search.shown == 0)
-        return complain(CT_EUSAGE, "no such rank of yours that uses ctrun's library runs on this "
-                                   "machine");
+        return complain(CT_ENOTFOUND, "no such rank of yours that uses ctrun's library runs on "
+                                      "this machine; for a job of other machines give --job ID and "
+                                      "--rdzv_endpoint HOST:PORT");
     return rc == 0 ? 0 : ct_exit_status(CT_EIO);
 }
 
@@ -208,7 +209,7 @@ static bool read_word(struct wish *wish, char **argv, int *at)
 
     if (strcmp(argv[*at], "--json") == 0)
         return wish->json = true;
-    if (strcmp(argv[*at], "--help") == 0)
+    if (strcmp(argv[*at], "--help") == 0 || strcmp(argv[*at], "-h") == 0)
         return wish->help = true;
     if ((value = value_of(argv, at, "--rank")) != NULL)
         return ct_parse_i64(value, &wish->rank) == 0 && wish->rank >= 0 && wish->rank <= INT32_MAX;

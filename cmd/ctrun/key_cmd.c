@@ -11,6 +11,9 @@ int ct_cmd_key(int argc, char **argv)
 {
     struct ct_error err = {0};
 
+    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
+        return puts("usage: ctrun key new FILE     write a new key, which all nodes of a job need "
+                    "a copy of, to FILE") < 0;
     if (argc != 3 || strcmp(argv[1], "new") != 0) {
         (void)fputs("ctrun: error: it is `ctrun key new FILE`: write a new key, which all nodes of "
                     "a job need a copy of, to FILE\n",

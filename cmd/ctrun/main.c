@@ -2,6 +2,8 @@
  * `run` is meant. */
 #include "base/assert.h"
 #include "base/bytes.h"
+#include "base/error.h"
+#include "base/str.h"
 #include "base/version.h"
 #include "commands.h"
 #include "config/config.h"
@@ -43,16 +45,54 @@ static const struct command {
     {"bench", ct_cmd_bench, "collectives [--op OP] [--backend NAME] [OPTIONS]",
      "time and bandwidth of the collectives, as nccl-tests prints them (bench --help)"},
     {"key", ct_cmd_key, "new FILE", "make the key that the nodes of a job share"},
-    {"help", ct_cmd_help, "", "this"},
+    {"help", ct_cmd_help, "[SUBCOMMAND]", "this, or what a subcommand takes"},
     {"version", ct_cmd_version, "", "the version"},
 };
+
+static const char *command_name_at(const void *context, size_t index)
+{
+    (void)context;
+    return commands[index].name;
+}
+
+const char *ct_command_like(const char *word)
+{
+    return ct_nearest(word, CT_COUNT(commands), command_name_at, NULL);
+}
+
+static const struct command *find(const char *name)
+{
+    for (size_t i = 0; i < CT_COUNT(commands); i++)
+        if (strcmp(name, commands[i].name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+static int written(void)
+{
+    return fflush(stdout) == 0 && ferror(stdout) == 0 ? 0 : ct_exit_status(CT_EIO);
+}
 
 int ct_cmd_version(int argc, char **argv)
 {
     (void)argc;
     (void)argv;
     (void)puts("ctrun " CT_VERSION);
-    return 0;
+    return written();
+}
+
+static int help_on(char *name)
+{
+    static char option[] = "--help";
+    const struct command *command = find(name);
+    const char *near = ct_command_like(name);
+
+    if (command != NULL)
+        return command->run(2, (char *[]){name, option, NULL});
+    (void)fprintf(stderr, "ctrun help: error: there is no subcommand \"%s\"; %s%s%s\n", name,
+                  near != NULL ? "did you mean " : "`ctrun help` lists them",
+                  near != NULL ? near : "", near != NULL ? "?" : "");
+    return ct_exit_status(CT_EUSAGE);
 }
 
 int ct_cmd_help(int argc, char **argv)
@@ -60,7 +100,8 @@ int ct_cmd_help(int argc, char **argv)
     struct ct_buf options;
     bool torchrun = ct_called_torchrun(argv[0]);
 
-    (void)argc;
+    if (argc > 1 && argv[1][0] != '-')
+        return help_on(argv[1]);
     (void)puts("ctrun starts one worker a device on every node, gives each its rank and watches "
                "over them.\n");
     if (torchrun)
@@ -74,7 +115,7 @@ int ct_cmd_help(int argc, char **argv)
     ct_config_help(false, &options);
     (void)fputs(ct_buf_str(&options), stdout);
     ct_buf_deinit(&options);
-    return fflush(stdout) == 0 ? 0 : 1;
+    return written();
 }
 
 /* What the program that started ctrun may have left in an odd state. */
@@ -103,10 +144,8 @@ bool ct_called_torchrun(const char *name)
 int main(int argc, char **argv)
 {
     bool subcommands = argc > 1 && !ct_called_torchrun(argv[0]);
+    const struct command *command = subcommands ? find(argv[1]) : NULL;
 
     tidy_process();
-    for (size_t i = 0; subcommands && i < CT_COUNT(commands); i++)
-        if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
-    return ct_cmd_run(argc, argv);
+    return command != NULL ? command->run(argc - 1, argv + 1) : ct_cmd_run(argc, argv);
 }

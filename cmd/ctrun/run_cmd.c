@@ -30,6 +30,17 @@ static int fail(int code, const struct ct_error *err)
     return ct_exit_status(code);
 }
 
+/* A program that is not there may be a misspelt subcommand. */
+static void guess_command(const struct job *job, const char *first, struct ct_error *err)
+{
+    const char *program = job->cfg.command.program;
+    const char *near = program != NULL && program == first ? ct_command_like(first) : NULL;
+    const struct ct_error said = *err;
+
+    if (err->code == CT_ENOINPUT && near != NULL && access(program, F_OK) != 0)
+        (void)ct_error_set(err, said.code, "%.900s; or did you mean ctrun %s?", said.text, near);
+}
+
 static int run(struct job *job, struct slurm *slurm, char **argv)
 {
     struct ct_error err = {0};
@@ -38,6 +49,8 @@ static int run(struct job *job, struct slurm *slurm, char **argv)
     job->slurm = slurm->said.place != CT_SLURM_NONE ? &slurm->said : NULL;
     if (rc == 0)
         rc = job_decide(job, argv + 1, environ, &err);
+    if (rc != 0 && !job->as_torchrun)
+        guess_command(job, argv[1], &err);
     if (rc == 0)
         rc = ct_planner_check(&job->cfg, (int)job->cfg.launch.nnodes.max, (int)job->slots, &err);
     return rc == 0 ? node_run(job) : fail(rc, &err);

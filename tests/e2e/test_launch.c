@@ -3,6 +3,9 @@
  * The programs are small shell scripts, so that each test shows what a worker saw or did. */
 #include "e2e.h"
 
+#include "base/assert.h"
+#include "base/version.h"
+
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>
@@ -317,4 +320,62 @@ Test(launch, help_and_version_are_there)
     cr_assert_eq(e2e_run(&run, "--version", NULL), 0);
     e2e_said(&run, "ctrun ");
     proc_free(&run);
+}
+
+/* The subcommands are those that `ctrun help` lists. */
+Test(launch, every_subcommand_says_what_it_takes_when_asked_for_help)
+{
+    static const char mark[] = "\n  ctrun ";
+    struct proc list, run, again;
+    int count = 0;
+
+    cr_assert_eq(e2e_run(&list, "help", NULL), 0);
+    for (const char *at = ct_buf_str(&list.text); (at = strstr(at, mark)) != NULL; count++) {
+        char name[32] = "", own[48];
+
+        at += sizeof mark - 1;
+        (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(at, " \n"), at);
+        (void)snprintf(own, sizeof own, "ctrun %s",
+                       strcmp(name, "version") == 0 ? CT_VERSION : name);
+        cr_expect_eq(e2e_run(&run, name, "--help", NULL), 0, "%s --help", name);
+        e2e_said(&run, own);
+        cr_expect_eq(e2e_run(&again, "help", name, NULL), 0, "help %s", name);
+        cr_expect_str_eq(ct_buf_str(&again.text), ct_buf_str(&run.text),
+                         "help %s and %s --help differ", name, name);
+        proc_free(&again);
+        proc_free(&run);
+    }
+    cr_assert_geq(count, 15);
+    proc_free(&list);
+}
+
+Test(launch, a_misspelt_subcommand_is_told_what_may_be_meant)
+{
+    struct proc run;
+
+    cr_assert_eq(e2e_run(&run, "staus", NULL), 66);
+    e2e_said(&run, "the program staus was not found");
+    e2e_said(&run, "did you mean ctrun status?");
+    proc_free(&run);
+    cr_assert_eq(e2e_run(&run, "./staus", NULL), 66);
+    e2e_not_said(&run, "did you mean");
+    proc_free(&run);
+    cr_assert_eq(e2e_run(&run, "help", "plna", NULL), 2);
+    e2e_said(&run, "did you mean plan?");
+    proc_free(&run);
+}
+
+Test(launch, help_that_cannot_be_written_ends_with_74)
+{
+    static const char *const words[] = {"help", "version"};
+    struct proc run;
+
+    for (size_t i = 0; i < CT_COUNT(words); i++) {
+        const char *argv[] = {
+            "/bin/sh", "-c", "exec \"$0\" \"$1\" > /dev/full", proc_program("ctrun"),
+            words[i],  NULL};
+
+        cr_expect_eq(proc_run(&run, argv, NULL, 20), 74, "%s", words[i]);
+        proc_free(&run);
+    }
 }
