@@ -295,6 +295,7 @@ static int open_node(struct node *node, struct ct_error *err)
     if (node->console == NULL || node->survivors == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory");
     ct_console_log(node->console, &node->log, "ctrun");
+    ct_console_tell(node->console, &node->log);
     node->log.level = (enum ct_log_level)cfg->log.level;
     node->log.json = cfg->log.format == CT_CONFIG_LOG_FORMAT_JSON;
     node->workers =

@@ -5,6 +5,7 @@
 #include "launch/console_uv.h"
 
 #include "base/assert.h"
+#include "base/error.h"
 #include "base/str.h"
 
 #include <errno.h>
@@ -43,6 +44,7 @@ struct ct_console {
     char live[LIVE_MAX];
     void (*on_room)(void *context);
     void *context;
+    const struct ct_log *log; /* of ct_console_tell; NULL: nobody is told of a stream's end */
     bool closing;
     int handles; /* being closed */
     void (*closed)(void *context);
@@ -113,14 +115,23 @@ struct ct_buf *ct_console_lines(struct ct_console *console, enum ct_console_stre
 /* ---- writing out ------------------------------------------------------------------------------
  */
 
-/* The reader is gone, or the disk is full: nothing more can be said here. */
-static void give_up(struct sink *sink)
+/* The reader is gone, or the disk is full: nothing more can be said here. A reader that goes away
+ * (head, a closed terminal) knows it; of anything else the other stream tells. */
+static void give_up(struct sink *sink, int code)
 {
+    struct ct_console *console = sink->console;
+
     if (sink->waiting)
         (void)uv_poll_stop(&sink->poll);
     sink->waiting = false;
     sink->dead = true;
     ct_buf_clear(&sink->out);
+    if (code != -EPIPE && code != -EIO && console->log != NULL)
+        ct_log_event(console->log, CT_LOG_WARN, "output_lost",
+                     "standard %s cannot be written: %s; lines that come from now on are lost, the "
+                     "job goes on (--log_dir keeps them in files)",
+                     sink == console->stream[CT_CONSOLE_OUT] ? "output" : "error",
+                     ct_strerror(code));
 }
 
 static void on_writable(uv_poll_t *poll, int status, int events);
@@ -130,8 +141,10 @@ static void await_room(struct sink *sink)
     if (sink->waiting)
         return;
     if (!sink->polled) {
-        if (uv_poll_init(sink->console->loop, &sink->poll, sink->fd) != 0) {
-            give_up(sink);
+        int rc = uv_poll_init(sink->console->loop, &sink->poll, sink->fd);
+
+        if (rc != 0) {
+            give_up(sink, rc);
             return;
         }
         sink->poll.data = sink;
@@ -154,7 +167,7 @@ static void write_out(struct sink *sink)
             return;
         }
         if (written < 0) {
-            give_up(sink);
+            give_up(sink, -errno);
             return;
         }
         ct_buf_consume(&sink->out, (size_t)written);
@@ -247,6 +260,11 @@ void ct_console_log(struct ct_console *console, struct ct_log *ret_log, const ch
     };
 }
 
+void ct_console_tell(struct ct_console *console, const struct ct_log *log)
+{
+    console->log = log;
+}
+
 /* ---- the end ----------------------------------------------------------------------------------
  */
 
@@ -295,7 +313,7 @@ static void on_writable(uv_poll_t *poll, int status, int events)
 
     (void)events;
     if (status < 0)
-        give_up(sink);
+        give_up(sink, status);
     else
         write_out(sink);
     if (console->closing)

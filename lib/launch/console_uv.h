@@ -7,7 +7,8 @@
  * A sink never blocks the loop: terminals and pipes are opened a second time, non-blocking, so that
  * other users of the same descriptor are not affected. Both streams share one sink when they are
  * the same file. When the reader goes away, what is written is dropped: a job is worth more than
- * its console. The live line stays below the lines that are written.
+ * its console. When it is lost otherwise (a full disk), the other stream says so once. The live
+ * line stays below the lines that are written.
  *
  * One a process, on the loop's thread. */
 #ifndef CT_LAUNCH_CONSOLE_UV_H
@@ -49,6 +50,9 @@ void ct_console_live(struct ct_console *console, const char *text);
 
 /* A log whose lines go to standard error through the console. */
 void ct_console_log(struct ct_console *console, struct ct_log *ret_log, const char *program);
+
+/* Tell `log`, which lives as long as the console, when a stream is lost. */
+void ct_console_tell(struct ct_console *console, const struct ct_log *log);
 
 /* Write out what is queued, waiting as long as the readers take, then free the console; `closed`
  * (may be NULL) is the last callback. */

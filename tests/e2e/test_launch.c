@@ -379,3 +379,16 @@ Test(launch, help_that_cannot_be_written_ends_with_74)
         proc_free(&run);
     }
 }
+
+Test(launch, output_that_a_full_disk_does_not_take_is_told_once_and_the_job_goes_on)
+{
+    const char *argv[] = {"/bin/sh", "-c",
+                          "\"$0\" --nproc_per_node 2 /bin/sh -c 'echo one; echo two' > /dev/full",
+                          proc_program("ctrun"), NULL};
+    struct proc run;
+
+    cr_assert_eq(proc_run(&run, argv, NULL, 20), 0);
+    e2e_said(&run, "standard output cannot be written: No space left on device");
+    cr_assert_eq(e2e_count(ct_buf_str(&run.text), "cannot be written"), 1);
+    proc_free(&run);
+}
