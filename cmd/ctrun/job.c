@@ -86,7 +86,7 @@ static int decide_settings(struct job *job, struct ct_error *err)
 
 int job_decide(struct job *job, char *const *args, char *const *env, struct ct_error *err)
 {
-    const struct ct_config *cfg = &job->cfg;
+    struct ct_config *cfg = &job->cfg;
     char host[256] = "localhost";
     int rc;
 
@@ -96,6 +96,8 @@ int job_decide(struct job *job, char *const *args, char *const *env, struct ct_e
     if (job->slurm != NULL && job->slurm->node_name[0] != '\0')
         (void)ct_str_copy(host, sizeof host, job->slurm->node_name);
     job->host = ct_arena_strdup(&job->arena, host);
+    if (cfg->launch.standalone) /* MIN:MAX from 1 on, as torchrun takes it: this one node */
+        cfg->launch.nnodes.min = cfg->launch.nnodes.max = 1;
     job->alone = cfg->launch.standalone ||
                  (cfg->launch.nnodes.max == 1 && cfg->launch.rdzv_endpoint[0] == '\0');
     job->run_id = decide_run_id(job);

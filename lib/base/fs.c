@@ -134,7 +134,9 @@ int ct_fs_make_dirs(const char *path, struct ct_error *err)
         *at = '\0';
         if (!make_dir(partial))
             return ct_error_set(err, CT_ECANTCREAT, "directory %s: cannot be created: %s", partial,
-                                strerror(errno));
+                                errno == EEXIST || errno == ENOTDIR
+                                    ? "there is a file of that name; name another folder"
+                                    : strerror(errno));
         *at = kept;
         if (kept == '\0')
             return 0;

@@ -50,9 +50,10 @@ static bool standalone_with_nodes(const struct ct_config *cfg, const void *membe
                                   struct ct_buf *why)
 {
     (void)member;
-    (void)ct_buf_printf(why, "means one node, but nnodes asks for up to %" PRId64,
-                        cfg->launch.nnodes.max);
-    return cfg->launch.standalone && cfg->launch.nnodes.max > 1 &&
+    (void)ct_buf_printf(
+        why, "means one node, but nnodes asks for at least %" PRId64 "; leave one of them out",
+        cfg->launch.nnodes.min);
+    return cfg->launch.standalone && cfg->launch.nnodes.min > 1 &&
            ct_config_origin(cfg, &cfg->launch.nnodes)->layer != CT_CONFIG_PRESET;
 }
 
@@ -425,7 +426,9 @@ static bool nothing_to_train(const struct ct_config *cfg, const void *member, st
 static bool warmup_too_long(const struct ct_config *cfg, const void *member, struct ct_buf *why)
 {
     (void)member;
-    (void)ct_buf_printf(why, "is longer than the whole training (train.steps is %" PRId64 ")",
+    (void)ct_buf_printf(why,
+                        "is longer than the whole training (train.steps is %" PRId64
+                        "); make it shorter (0 is none), or give more steps",
                         cfg->train.steps);
     return cfg->train.steps > 0 && cfg->schedule.warmup > cfg->train.steps;
 }
@@ -508,9 +511,12 @@ static const struct ct_config_rule rules[] = {
 static void note_unused(struct ct_config_loader *loader)
 {
     const struct ct_config *cfg = loader->cfg;
-    const void *const members[] = {&cfg->launch.rdzv_endpoint, &cfg->launch.master_addr};
+    const void *const members[] = {&cfg->launch.rdzv_endpoint, &cfg->launch.master_addr,
+                                   &cfg->launch.nnodes};
+    bool elastic = cfg->launch.nnodes.min == 1 && cfg->launch.nnodes.max > 1;
+    size_t count = CT_COUNT(members) - !elastic; /* one node agrees with it, more are an error */
 
-    for (size_t i = 0; cfg->launch.standalone && i < CT_COUNT(members); i++)
+    for (size_t i = 0; cfg->launch.standalone && i < count; i++)
         if (!is_default(cfg, members[i]))
             ct_config_note(loader, ct_config_origin(cfg, members[i]),
                            ct_config_key_of(cfg, members[i])->path,

@@ -247,6 +247,22 @@ Test(options, a_yaml_file_names_devices_and_the_number_of_workers_of_each_host)
     proc_free(&run);
 }
 
+/* torchrun: --standalone settles it, whatever MIN:MAX says; several nodes at least contradict it.
+ */
+Test(options, a_standalone_job_of_min_to_max_nodes_is_one_node)
+{
+    struct proc run;
+
+    cr_assert_eq(e2e_run(&run, "--standalone", "--nnodes=1:2", "--nproc_per_node=2", "/bin/sh",
+                         "-c", "echo nodes $GROUP_WORLD_SIZE world $WORLD_SIZE", NULL),
+                 0);
+    e2e_said(&run, "[0:1] nodes 1 world 2");
+    proc_free(&run);
+    cr_assert_eq(e2e_run(&run, "--standalone", "--nnodes=2:3", "/bin/true", NULL), 2);
+    e2e_said(&run, "at least 2");
+    proc_free(&run);
+}
+
 Test(options, the_macro_of_the_local_rank_is_replaced_in_arguments)
 {
     struct proc run;

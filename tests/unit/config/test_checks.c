@@ -146,7 +146,8 @@ static const struct {
                                         "of them must say how long to train\n"},
     {MODEL DATA "train: {epochs: 0, steps: 5}\n", ""},
     {MODEL DATA "train: {steps: 5}\nschedule: {warmup: 6}\n",
-     "a.yaml:4:20: schedule.warmup is longer than the whole training (train.steps is 5)\n"},
+     "a.yaml:4:20: schedule.warmup is longer than the whole training (train.steps is 5); make it "
+     "shorter (0 is none), or give more steps\n"},
     {MODEL DATA "train: {steps: 9}\nschedule: {type: wsd, warmup: 5, decay: 5}\n",
      "a.yaml:4:41: schedule.decay 5 and schedule.warmup 5 are longer than the whole training "
      "(train.steps is 9)\n"},
