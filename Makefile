@@ -252,7 +252,7 @@ $(HOSTGPU)/lib/libctrun_cuda.so: $(filter $(BUILD)/hostcuda/lib/%,$(HOST_KERNELS
                                    $(patsubst %,$(HOSTCUDA)/%.c,host fiber cublaslt)) | $(HOSTGPU)/lib/libcuda.so.1
 	$(Q)$(HOSTGPU_LINK) -Wl,-z,defs $^ -l:libcuda.so.1 -lm -o $@
 $(BUILD)/hostcuda/tests/lib/fakenccl/%.c.o: WARN += -Wno-missing-prototypes
-$(HOSTGPU)/lib/libnccl.so.2: $(call hostgpu,$(patsubst %,tests/lib/fakenccl/%.c,nccl world sum cuda) lib/base/dtype.c lib/base/assert.c) \
+$(HOSTGPU)/lib/libnccl.so.2: $(call hostgpu,$(patsubst %,tests/lib/fakenccl/%.c,nccl child memory world sum cuda) lib/base/dtype.c lib/base/assert.c) \
                              | $(HOSTGPU)/lib/libcuda.so.1
 	$(Q)$(HOSTGPU_LINK) $^ -l:libcuda.so.1 -o $@
 $(HOSTGPU)/bin/%: $(BUILD)/bin/%

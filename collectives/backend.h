@@ -11,8 +11,8 @@
  *   progress ...          the group's thread
  *   close
  *
- * No function but `connect` and `park` blocks. One thread at a time calls, but for `revoke` and
- * `wake`. */
+ * No function but `connect`, `park`, `split` and `share` blocks. One thread at a time calls, but
+ * for `revoke` and `wake`. */
 #ifndef CT_COLL_BACKEND_H
 #define CT_COLL_BACKEND_H
 
@@ -32,8 +32,9 @@ struct ct_table; /* tuning.h */
 
 struct ct_setup {
     struct ct_job *job;
-    const char *key; /* unique to this group in the round: "world/1" */
-    int rank, size;  /* in the group */
+    const char *key;               /* unique to this group in the round: "world/1" */
+    const struct ct_group *parent; /* whose part this is, by ct_group_split; NULL: nobody's */
+    int rank, size;                /* in the group */
     const int *ranks;
     uint64_t deadline_ns;          /* of the creation */
     bool encrypt;                  /* what leaves the node, or may */
@@ -131,6 +132,15 @@ struct ct_backend {
      */
     int (*copy)(void *state, void *to, const void *from, size_t bytes, void *stream);
     int (*copied)(void *state);
+
+    /* NULL, or what comes before the parts of a split form: all members call it, nothing is under
+     * way. With CT_NO_COLOUR a member takes no part. A part of several members may then find (by
+     * ct_setup.parent) what this has left for it, and must do without it. Waits, to the deadline.
+     */
+    int (*split)(void *state, int colour, int key, uint64_t deadline_ns, struct ct_error *err);
+
+    /* NULL, or the same for memory of ct_mem_alloc_on, as large at all members: make it known. */
+    int (*share)(void *state, void *memory, uint64_t deadline_ns, struct ct_error *err);
 };
 
 extern const struct ct_backend ct_backend_self, ct_backend_thread, ct_backend_mpi, ct_backend_shm,

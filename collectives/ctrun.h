@@ -241,8 +241,15 @@ int ct_job_published(struct ct_job *job, int timeout_ms, struct ct_error *err);
  * dies. Any thread. 0, or a negative code with its sentence. */
 int ct_mem_alloc(struct ct_job *job, size_t bytes, void **ret_memory, struct ct_error *err);
 
+/* Zeroed memory of a device, of the kind that the device's collectives work in best (windows of
+ * NCCL's, where CTRUN_NCCL_WINDOWS=1 asks for them). Once a group of this job on the device has
+ * formed. Any thread. CT_EUNSUPPORTED with the reason where there is no such kind: the device's own
+ * allocations do as well, only slower. */
+int ct_mem_alloc_on(struct ct_job *job, const struct ct_accel *device, size_t bytes,
+                    void **ret_memory, struct ct_error *err);
+
 /* Give it back, no call on it being under way. Any thread. NULL is fine. ct_job_close gives back
- * what is left. */
+ * what is left. What a group was told of (ct_group_share) goes when that group is freed. */
 void ct_mem_free(struct ct_job *job, void *memory);
 
 /* ---- groups ----------------------------------------------------------------------------------*/
@@ -295,6 +302,13 @@ int ct_group_split(struct ct_group *parent, int colour, int key, struct ct_group
 /* End every operation of this group, here at once and at the other members as soon as they can
  * notice, with CT_EREVOKED (or CT_ECLOSED across machines). Any thread, any number of times. */
 void ct_group_revoke(struct ct_group *group);
+
+/* Tell the group of memory that its calls will work in: `memory` is what ct_mem_alloc_on gave, at
+ * each member as many bytes of it, and calls of the members use the same places in it. Collective,
+ * among the group's other collectives. Only speed depends on it: where a member has something else,
+ * or less, or NULL, nothing comes of it, nor on groups that find memory by themselves. Four
+ * allocations a group. 0, or the code of the group, which is broken then. */
+int ct_group_share(struct ct_group *group, void *memory, struct ct_error *err);
 
 /* Why the group is broken: code 0 and an empty text while it is not. By the group's thread. */
 const struct ct_error *ct_group_failure(const struct ct_group *group);

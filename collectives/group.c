@@ -377,7 +377,7 @@ static int fill_members(struct ct_group *group, const struct ct_group_options *o
 }
 
 static int form(struct ct_group *group, const struct ct_group_options *options,
-                struct ct_error *err)
+                const struct ct_group *parent, struct ct_error *err)
 {
     struct ct_table table = {.count = 0};
     uint64_t start_ns = ct_clock_mono_ns(&ct_clock_system);
@@ -397,6 +397,7 @@ static int form(struct ct_group *group, const struct ct_group_options *options,
     ct_recorder_open(group);
     struct ct_setup setup = {.job = group->job,
                              .key = key,
+                             .parent = parent,
                              .rank = group->rank,
                              .size = group->size,
                              .ranks = group->ranks,
@@ -421,7 +422,8 @@ static const char *own_name(const char *backend)
 }
 
 int ct_group_make(struct ct_job *job, const struct ct_group_options *options,
-                  const struct ct_tuning *tuning, struct ct_group **ret_group, struct ct_error *err)
+                  const struct ct_tuning *tuning, const struct ct_group *parent,
+                  struct ct_group **ret_group, struct ct_error *err)
 {
     struct ct_group *group = calloc(1, sizeof *group);
     int code;
@@ -440,7 +442,7 @@ int ct_group_make(struct ct_job *job, const struct ct_group_options *options,
         group->requests[i].next_free = group->free;
         group->free = &group->requests[i];
     }
-    code = form(group, options, err);
+    code = form(group, options, parent, err);
     if (code != 0) {
         ct_group_free(group);
         return code;
@@ -459,7 +461,7 @@ int ct_group_new_tuned(struct ct_job *job, const struct ct_group_options *option
     err = err != NULL ? err : &unread;
     options = options != NULL ? options : &none;
     int code = check_options(job, options, err);
-    return code != 0 ? code : ct_group_make(job, options, tuning, ret_group, err);
+    return code != 0 ? code : ct_group_make(job, options, tuning, NULL, ret_group, err);
 }
 
 int ct_group_new(struct ct_job *job, const struct ct_group_options *options,

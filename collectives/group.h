@@ -70,10 +70,11 @@ int ct_group_new_tuned(struct ct_job *job, const struct ct_group_options *option
                        const struct ct_tuning *tuning, struct ct_group **ret_group,
                        struct ct_error *err);
 
-/* As ct_group_new_tuned, without a look at the options: ranks may come in any order. */
+/* As ct_group_new_tuned, without a look at the options: ranks may come in any order. `parent`: what
+ * it is a part of; or NULL. */
 int ct_group_make(struct ct_job *job, const struct ct_group_options *options,
-                  const struct ct_tuning *tuning, struct ct_group **ret_group,
-                  struct ct_error *err);
+                  const struct ct_tuning *tuning, const struct ct_group *parent,
+                  struct ct_group **ret_group, struct ct_error *err);
 
 /* Queue a call that ct_call_complete has checked; `timeout_ms` 0: the group's. 0, CT_ELIMIT, or the
  * code of a broken group. */

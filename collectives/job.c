@@ -203,7 +203,7 @@ void ct_job_close(struct ct_job *job)
     CT_ASSERT(job->world == NULL);
     ct_job_state_free(job->state);
     ct_ucx_close(job->ucx);
-    ct_nccl_close(job->nccl);
+    ct_nccl_close(job);
     ct_mpi_close(job->mpi);
     ct_job_link_free(job->link);
     if (job->page != NULL)

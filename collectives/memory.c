@@ -1,6 +1,7 @@
 /* See memory.h. */
 #include "memory.h"
 
+#include "backend/nccl_memory.h"
 #include "base/assert.h"
 #include "job.h"
 
@@ -308,5 +309,9 @@ int ct_mem_alloc(struct ct_job *job, size_t bytes, void **ret_memory, struct ct_
 
 void ct_mem_free(struct ct_job *job, void *memory)
 {
+    struct ct_nccl *nccl = atomic_load(&job->nccl);
+
+    if (memory != NULL && nccl != NULL && ct_nccl_memory_free(nccl, memory))
+        return;
     ct_memory_free(&job->memory, memory);
 }

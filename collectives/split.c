@@ -1,9 +1,10 @@
 /* Splitting a group: all members learn each other's colour and key, then those of one colour make a
  * group, by themselves. Its name is the parent's key, how often that was split, and the colour: no
  * two groups of a round can have the same. */
-#include "group.h"
+#include "talk.h"
 
 #include "base/assert.h"
+#include "base/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,32 +84,48 @@ static int make_part(struct ct_group *parent, const struct choice *choices,
                                            .timeout_ms = parent->timeout_ms,
                                            .no_thread = parent->helper.refused};
 
-        code = ct_group_make(parent->job, &options, &parent->tuning, ret_group, err);
+        code = ct_group_make(parent->job, &options, &parent->tuning, parent, ret_group, err);
     }
     free(places);
     free(ranks);
     return code;
 }
 
-/* The numbers lie in the host's memory: where the group's buffers do not, they go over its host
- * group, of which nothing else is under way once all earlier collectives are over. */
 static int learn_choices(struct ct_group *parent, const struct choice *mine, struct choice *choices,
                          struct ct_error *err)
 {
     struct ct_data data = ct_from_to(mine, choices, 2, CT_I32);
     struct ct_group *talk = parent;
-    int code = 0;
+    int code = ct_talk_begin(parent, &talk);
 
-    if (parent->backend->host != NULL) {
-        code = ct_barrier(parent, NULL);
-        ct_helper_take(parent);
-        talk = code == 0 ? parent->backend->host(parent->state) : parent;
+    if (code != 0)
+        return ct_group_explain(parent, code, err);
+    code = ct_group_explain(talk, ct_all_gather(talk, data, NULL), err);
+    ct_talk_end(parent, talk);
+    return code;
+}
+
+/* What the parts may be made of, where the backend can do it at once for all of them. A member that
+ * is alone in its part needs nothing. */
+static int split_backend(struct ct_group *parent, const struct choice *choices,
+                         struct ct_error *err)
+{
+    uint64_t now_ns = ct_clock_mono_ns(&ct_clock_system);
+    int colour = choices[parent->rank].colour, members = 0;
+
+    for (int i = 0; i < parent->size; i++)
+        members += choices[i].colour == colour;
+    if (members == 1)
+        colour = CT_NO_COLOUR;
+    ct_helper_take(parent);
+    int code = parent->backend->split(parent->state, colour, choices[parent->rank].key,
+                                      now_ns + parent->timeout_ms * 1000000u, &parent->failure);
+    if (code != 0) {
+        ct_group_break(parent, code);
+        code = ct_group_explain(parent, code, err);
     }
-    if (code == 0)
-        code = ct_all_gather(talk, data, NULL);
-    if (talk != parent)
-        ct_helper_offer(parent);
-    return ct_group_explain(talk, code, err);
+    ct_helper_offer(parent);
+    return code;
 }
 
 int ct_group_split(struct ct_group *parent, int colour, int key, struct ct_group **ret_group,
@@ -127,6 +144,8 @@ int ct_group_split(struct ct_group *parent, int colour, int key, struct ct_group
         return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", parent->size);
     code = learn_choices(parent, &mine, choices, err);
     parent->splits++;
+    if (code == 0 && parent->backend->split != NULL)
+        code = split_backend(parent, choices, err);
     if (code != 0) {
         ct_error_prefix(err, "group %s cannot be split", parent->key);
     } else if (colour == CT_NO_COLOUR) {

@@ -18,7 +18,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-enum { WORLD_MAX = 64, GENERATION = 1, WAIT_SLICE_MS = 10 };
+enum { WORLD_MAX = 64, WAIT_SLICE_MS = 10 };
 
 struct entry {
     struct entry *next;
@@ -37,6 +37,7 @@ struct segment {
 
 struct ct_thread_world {
     int size;
+    uint64_t generation;
     struct ct_job jobs[WORLD_MAX];
     struct ct_job_node nodes[WORLD_MAX];
     struct ct_control_page page;
@@ -125,7 +126,7 @@ static int kv_wait(void *context, const char *key, struct ct_kv_value *value, ui
 
     (void)pthread_mutex_lock(&world->lock);
     while ((entry = find(world, key)) == NULL && code == 0) {
-        if (ct_control_page_revoked(&world->page, GENERATION))
+        if (ct_control_page_revoked(&world->page, world->generation))
             code = CT_EREVOKED;
         else if (ct_clock_mono_ms(&ct_clock_system) >= deadline_ms)
             code = CT_ETIMEOUT;
@@ -211,6 +212,7 @@ int ct_thread_world_new_nodes(int world, int nodes, struct ct_thread_world **ret
     if (made == NULL)
         return CT_ENOMEM;
     made->size = world;
+    made->generation = 1;
     for (int i = 0; i < nodes; i++)
         made->nodes[i] =
             (struct ct_job_node){.first_rank = i * slots, .slots = slots, .address = "127.0.0.1"};
@@ -219,7 +221,7 @@ int ct_thread_world_new_nodes(int world, int nodes, struct ct_thread_world **ret
     for (int rank = 0; rank < world; rank++)
         made->jobs[rank] = (struct ct_job){
             .assignment = {.run_id = "threads",
-                           .generation = GENERATION,
+                           .generation = made->generation,
                            .base_rank = -1,
                            .rank = rank,
                            .world = world,
@@ -251,7 +253,7 @@ void ct_thread_world_free(struct ct_thread_world *world)
     for (int rank = 0; rank < WORLD_MAX; rank++) {
         ct_job_state_free(world->jobs[rank].state);
         ct_ucx_close(world->jobs[rank].ucx);
-        ct_nccl_close(world->jobs[rank].nccl);
+        ct_nccl_close(&world->jobs[rank]);
         ct_job_names_free(world->jobs[rank].names);
         ct_memory_deinit(&world->jobs[rank].memory);
     }
@@ -326,5 +328,12 @@ int ct_thread_world_run(struct ct_thread_world *world,
 
 void ct_thread_world_revoke(struct ct_thread_world *world)
 {
-    ct_control_page_revoke(&world->page, GENERATION);
+    ct_control_page_revoke(&world->page, world->generation);
+}
+
+void ct_thread_world_next(struct ct_thread_world *world)
+{
+    world->generation++;
+    for (int rank = 0; rank < world->size; rank++)
+        world->jobs[rank].assignment.generation = world->generation;
 }

@@ -46,4 +46,8 @@ int ct_thread_world_run(struct ct_thread_world *world,
 /* What the agents do when a member is lost: the round is over for every rank. Any thread. */
 void ct_thread_world_revoke(struct ct_thread_world *world);
 
+/* The next round, of the same ranks: a program whose ranks are fewer makes groups of those. All
+ * groups are freed. */
+void ct_thread_world_next(struct ct_thread_world *world);
+
 #endif

@@ -162,11 +162,14 @@ static bool was_queued_again(void)
 }
 
 /* The library reads variables, as it does in programs without a file like ours. An agent has set
- * them. */
+ * those that are about its machine. */
 static int tell_library(const struct ct_config *cfg, struct ct_error *err)
 {
     const char *tuning = cfg->collectives.tuning, *mpi = cfg->collectives.mpi;
 
+    if ((cfg->collectives.windows && setenv("CTRUN_NCCL_WINDOWS", "1", 1) != 0) ||
+        (cfg->collectives.shrink && setenv("CTRUN_NCCL_SHRINK", "1", 1) != 0))
+        return ct_error_set(err, CT_ENOMEM, "no memory for the environment");
     if (has_agent())
         return 0;
     if ((strcmp(tuning, "auto") != 0 && setenv("CTRUN_TUNING", tuning, 1) != 0) ||

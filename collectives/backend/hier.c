@@ -171,7 +171,7 @@ static int make_part(struct ct_hier *hier, const struct ct_setup *setup,
     options.encrypt = setup->encrypt;
     options.timeout_ms = setup->deadline_ns > now ? (setup->deadline_ns - now) / 1000000u + 1 : 1;
     tuning.inner = true;
-    code = ct_group_make(setup->job, &options, &tuning, ret_group, err);
+    code = ct_group_make(setup->job, &options, &tuning, NULL, ret_group, err);
     free(ranks);
     return code;
 }

@@ -14,12 +14,9 @@
  * group.
  *
  * When the group fails, NCCL is told to leave its kernels (revoke), where it can; communicators are
- * aborted when the group is freed, and the next round makes new ones from new ids. None is shrunk:
- * after a death that NCCL itself has seen its shrink refuses, and one way is enough. */
-#include "backend/nccl_calls.h"
-#include "backend/nccl_check.h"
-#include "backend/nccl_lane.h"
-#include "backend/staged.h"
+ * aborted when the group is freed, and the next round makes new ones from new ids; or shrinks one,
+ * where that is asked for (nccl_kept.h). How groups form is nccl_form.c's. */
+#include "backend/nccl_group.h"
 #include "base/assert.h"
 #include "base/clock.h"
 
@@ -27,217 +24,15 @@
 #include <string.h>
 #include <time.h>
 
-enum {
-    SPINS = 200,
-    LOOK_NS = 20000,       /* how long to sleep while the device works */
-    FORM_LOOK_NS = 500000, /* and while a communicator forms */
-    FORM_ASK = 100,        /* how many such looks until the store is asked for failures */
-    RANKS_AN_ID = 128,
-};
-
-struct group {
-    struct ct_staged staged;
-    struct ct_nccl *nccl;
-    struct ct_nccl_check check;
-    struct ct_nccl_lane lanes[CT_NCCL_LANES];
-    bool opened; /* the lanes are listed */
-    bool failed;
-    int open; /* collectives on the lanes that are not over */
-    /* The batch of messages that goes next. */
-    struct ct_nccl_message messages[CT_REQUESTS_MAX];
-    size_t message_count;
-};
+enum { SPINS = 200, LOOK_NS = 20000 }; /* how long to sleep while the device works */
 
 /* What a task's `path` and `stage` are. */
 enum { UNDECIDED, BY_LANE, BY_HOST };
-enum { NEW, SPLITTING, READY, ISSUED, QUEUED };
+enum { NEW, SPLITTING, COVERING, READY, ISSUED, QUEUED };
 
 static bool suits(const struct ct_setup *setup)
 {
     return setup->device != NULL && setup->size > 1;
-}
-
-/* ---- creation --------------------------------------------------------------------------------*/
-
-/* What members tell each other. */
-struct card {
-    uint8_t unique[16]; /* the GPU's */
-    int32_t version;
-    int32_t shares; /* NCCL was told to take several ranks a GPU */
-    struct ct_nccl_id id;
-};
-_Static_assert(sizeof(struct card) <= CT_BLOB_BYTES, "fits the blob");
-
-/* As many unique ids as roots: the members that make them are spread evenly. */
-static int id_count(const struct ct_nccl *nccl, int size)
-{
-    return nccl->lib.ncclCommInitRankScalable == NULL ? 1 : 1 + (size - 1) / RANKS_AN_ID;
-}
-
-static int maker_of(int id, int count, int size)
-{
-    return (int)((int64_t)id * size / count);
-}
-
-static bool makes_id(const struct ct_nccl *nccl, const struct ct_setup *setup)
-{
-    int count = id_count(nccl, setup->size);
-
-    for (int i = 0; i < count; i++)
-        if (maker_of(i, count, setup->size) == setup->rank)
-            return true;
-    return false;
-}
-
-static bool is_set(const char *name)
-{
-    const char *value = getenv(name);
-
-    return value != NULL && value[0] != '\0' && strcmp(value, "0") != 0;
-}
-
-static int prepare(const struct ct_setup *setup, struct ct_blob *ret_blob, void **ret_state,
-                   struct ct_error *err)
-{
-    struct group *group = calloc(1, sizeof *group);
-    struct card card = {.shares = is_set("NCCL_HOSTID") || is_set("NCCL_MULTI_RANK_GPU_ENABLE")};
-
-    if (group == NULL)
-        return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", setup->size);
-    *ret_state = group;
-    if (is_set("NCCL_COMM_BLOCKING"))
-        return ct_error_set(
-            err, CT_EUNSUPPORTED,
-            "NCCL_COMM_BLOCKING makes NCCL wait where nobody could end it: unset it");
-    int code = ct_nccl_of_job(setup->job, &group->nccl, err);
-    if (code == 0)
-        code = ct_staged_init(&group->staged, setup, err);
-    if (code != 0)
-        return code;
-    memcpy(card.unique, setup->device->unique, sizeof card.unique);
-    card.version = group->nccl->lib.version;
-    if (makes_id(group->nccl, setup)) {
-        int result = group->nccl->lib.ncclGetUniqueId(&card.id);
-
-        if (result != CT_NCCL_SUCCESS)
-            return ct_nccl_error(&group->nccl->lib, NULL, result, "no unique id", err);
-    }
-    memcpy(ret_blob->data, &card, sizeof card);
-    return 0;
-}
-
-static struct card card_of(const struct ct_blob *blobs, int member)
-{
-    struct card card;
-
-    memcpy(&card, blobs[member].data, sizeof card);
-    return card;
-}
-
-/* One version for all, and a GPU each. */
-static int check_cards(const struct ct_setup *setup, const struct ct_blob *blobs,
-                       struct ct_error *err)
-{
-    struct card first = card_of(blobs, 0);
-
-    for (int i = 1; i < setup->size; i++) {
-        struct card card = card_of(blobs, i);
-
-        if (card.version != first.version)
-            return ct_error_set(err, CT_EUNSUPPORTED,
-                                "rank %d has NCCL %d, rank %d has %d: all need the same",
-                                setup->ranks[0], first.version, setup->ranks[i], card.version);
-        for (int j = 0; j < i && !card.shares; j++) {
-            struct card other = card_of(blobs, j);
-
-            if (memcmp(card.unique, other.unique, sizeof card.unique) == 0)
-                return ct_error_set(err, CT_EUNSUPPORTED,
-                                    "ranks %d and %d share a GPU, which NCCL refuses",
-                                    setup->ranks[j], setup->ranks[i]);
-        }
-    }
-    return 0;
-}
-
-/* Poll the lane that forms (its parent, while it is split off) until it is there. */
-static int await(struct group *group, const struct ct_setup *setup, struct ct_nccl_lane *lane,
-                 struct ct_nccl_lane *asked, struct ct_error *err)
-{
-    for (int looks = 0;; looks++) {
-        (void)pthread_mutex_lock(&group->nccl->lock);
-        int code = ct_nccl_lane_poll(group->nccl, asked, err);
-        ct_nccl_unlock(group->nccl);
-        if (code == CT_ECLOSED) /* a connection that cannot be made: another backend may do */
-            return err->code = CT_EUNAVAILABLE;
-        if (code < 0)
-            return code;
-        if (code == 1 && lane->comm != NULL)
-            return 0;
-        if (ct_job_revoked(setup->job))
-            return ct_error_set(err, CT_EREVOKED, "the round was revoked");
-        if (looks % FORM_ASK == FORM_ASK - 1) {
-            code = setup->failed_elsewhere(setup, err);
-            if (code != 0)
-                return code;
-        }
-        if (ct_clock_mono_ns(&ct_clock_system) >= setup->deadline_ns)
-            return ct_error_set(err, CT_ETIMEOUT,
-                                "NCCL did not make a communicator of %d ranks in time",
-                                setup->size);
-        (void)nanosleep(&(struct timespec){.tv_nsec = FORM_LOOK_NS}, NULL);
-    }
-}
-
-static int form_main(struct group *group, const struct ct_setup *setup, const struct ct_blob *blobs,
-                     struct ct_error *err)
-{
-    struct ct_nccl_lane *lane = &group->lanes[CT_NCCL_MAIN];
-    int count = id_count(group->nccl, setup->size);
-    struct ct_nccl_id *ids = calloc((size_t)count, sizeof *ids);
-
-    if (ids == NULL)
-        return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", setup->size);
-    for (int i = 0; i < count; i++)
-        ids[i] = card_of(blobs, maker_of(i, count, setup->size)).id;
-    (void)pthread_mutex_lock(&group->nccl->lock);
-    int code = ct_nccl_lane_form(group->nccl, lane, setup->rank, setup->size, ids, count, err);
-    ct_nccl_unlock(group->nccl);
-    free(ids);
-    return code == 0 ? await(group, setup, lane, lane, err) : code;
-}
-
-/* Two members that exchange messages cannot ask the others to make a communicator for it. */
-static int form_pairs(struct group *group, const struct ct_setup *setup, struct ct_error *err)
-{
-    struct ct_nccl_lane *main = &group->lanes[CT_NCCL_MAIN];
-    struct ct_nccl_lane *pairs = &group->lanes[CT_NCCL_PAIRS];
-
-    (void)pthread_mutex_lock(&group->nccl->lock);
-    int code = ct_nccl_lane_split(group->nccl, pairs, main, setup->rank, err);
-    ct_nccl_unlock(group->nccl);
-    return code == 0 ? await(group, setup, pairs, main, err) : code;
-}
-
-static int connect_group(void *state, const struct ct_setup *setup, const struct ct_blob *blobs,
-                         struct ct_error *err)
-{
-    struct group *group = state;
-    int code = check_cards(setup, blobs, err);
-
-    if (code == 0)
-        code = ct_staged_connect(&group->staged, setup, err);
-    if (code == 0 && ct_nccl_check_init(&group->check, group->staged.host) != 0)
-        code = ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", setup->size);
-    for (int i = 0; i < CT_NCCL_LANES && code == 0; i++) {
-        group->opened = true;
-        code = ct_nccl_lane_open(group->nccl, &group->lanes[i], setup->device, err);
-    }
-    if (code == 0)
-        code = form_main(group, setup, blobs, err);
-    if (code == 0)
-        code = form_pairs(group, setup, err);
-    group->failed = code != 0;
-    return code;
 }
 
 static void settle(void *state)
@@ -245,34 +40,11 @@ static void settle(void *state)
     (void)state;
 }
 
-static void close_group(void *state)
-{
-    struct group *group = state;
-    struct ct_job *job = group->staged.job;
-
-    bool idle = group->open == 0 && group->message_count == 0;
-    for (int i = 0; i < CT_NCCL_LANES; i++)
-        idle = idle && group->lanes[i].launched == group->lanes[i].done;
-    ct_staged_deinit(&group->staged);
-    ct_nccl_check_deinit(&group->check);
-    if (group->opened) {
-        struct ct_nccl_end how = {.nccl = group->nccl,
-                                  .lanes = group->lanes,
-                                  .count = CT_NCCL_LANES,
-                                  .healthy = idle && !group->failed,
-                                  .all = group->failed && ct_job_revoked(job)};
-
-        if (!ct_nccl_lanes_end(job, &how))
-            return; /* the library may still come back to its lanes */
-    }
-    free(group);
-}
-
 /* ---- collectives on a lane -------------------------------------------------------------------*/
 
 /* Lanes but the first two are made when they are first used: all members come there in the same
  * order, with nothing under way. */
-static int split_off(struct group *group, struct ct_nccl_lane *lane, struct ct_task *task,
+static int split_off(struct ct_nccl_group *group, struct ct_nccl_lane *lane, struct ct_task *task,
                      struct ct_error *err)
 {
     struct ct_nccl_lane *main = &group->lanes[CT_NCCL_MAIN];
@@ -280,14 +52,22 @@ static int split_off(struct group *group, struct ct_nccl_lane *lane, struct ct_t
     if (lane->comm == NULL && task->stage == NEW) {
         if (group->open > 0 || main->busy || main->launched != main->done)
             return 0;
-        int code = ct_nccl_lane_split(group->nccl, lane, main, group->staged.rank, err);
+        int code = ct_nccl_lane_split(group->nccl, lane, main, 0, group->staged.rank, err);
         if (code != 0)
             return code;
         task->stage = SPLITTING;
     }
-    int code = ct_nccl_lane_poll(group->nccl, main, err);
-    if (code == 1 && lane->comm != NULL)
-        task->stage = READY;
+    int code = 1;
+    if (task->stage == SPLITTING) {
+        code = ct_nccl_lane_poll(group->nccl, main, err);
+        if (code == 1 && lane->comm != NULL)
+            task->stage = COVERING;
+    }
+    if (code == 1 && task->stage == COVERING) {
+        code = ct_nccl_lane_cover(group->nccl, lane, group->shared, group->shared_count, err);
+        if (code == 1)
+            task->stage = READY;
+    }
     return code < 0 ? code : task->stage == READY;
 }
 
@@ -296,7 +76,7 @@ static bool has_room(const struct ct_nccl_lane *lane)
     return lane->launched - lane->done < CT_NCCL_RING;
 }
 
-static int issue(struct group *group, struct ct_nccl_lane *lane, struct ct_task *task,
+static int issue(struct ct_nccl_group *group, struct ct_nccl_lane *lane, struct ct_task *task,
                  struct ct_error *err)
 {
     int code = ct_nccl_lane_poll(group->nccl, lane, err);
@@ -321,7 +101,7 @@ static int issue(struct group *group, struct ct_nccl_lane *lane, struct ct_task 
 }
 
 /* What needs the library, and so the lock. 1: queued. */
-static int enqueue(struct group *group, struct ct_nccl_lane *lane, struct ct_task *task,
+static int enqueue(struct ct_nccl_group *group, struct ct_nccl_lane *lane, struct ct_task *task,
                    struct ct_error *err)
 {
     int code = 1;
@@ -341,7 +121,7 @@ static int enqueue(struct group *group, struct ct_nccl_lane *lane, struct ct_tas
 }
 
 /* Under the lock, when it is free: the lane's failure, told by NCCL. */
-static int ask(struct group *group, struct ct_nccl_lane *lane, struct ct_error *err)
+static int ask(struct ct_nccl_group *group, struct ct_nccl_lane *lane, struct ct_error *err)
 {
     if (!ct_nccl_try_lock(group->nccl))
         return 0;
@@ -351,7 +131,7 @@ static int ask(struct group *group, struct ct_nccl_lane *lane, struct ct_error *
 }
 
 /* Has the device done batch `task->at`, and have all called the same? */
-static int is_over(struct group *group, struct ct_nccl_lane *lane, struct ct_task *task,
+static int is_over(struct ct_nccl_group *group, struct ct_nccl_lane *lane, struct ct_task *task,
                    struct ct_error *err)
 {
     int code = ct_nccl_lane_look(lane, err);
@@ -365,7 +145,7 @@ static int is_over(struct group *group, struct ct_nccl_lane *lane, struct ct_tas
     return ask(group, lane, err);
 }
 
-static int collective(struct group *group, struct ct_task *task, struct ct_error *err)
+static int collective(struct ct_nccl_group *group, struct ct_task *task, struct ct_error *err)
 {
     struct ct_nccl_lane *lane = &group->lanes[ct_nccl_lane_of(task->call.kind)];
 
@@ -387,7 +167,7 @@ static int collective(struct group *group, struct ct_task *task, struct ct_error
 /* ---- messages --------------------------------------------------------------------------------*/
 
 /* Join the batch that goes next. */
-static int join(struct group *group, struct ct_nccl_lane *lane, struct ct_task *task,
+static int join(struct ct_nccl_group *group, struct ct_nccl_lane *lane, struct ct_task *task,
                 struct ct_error *err)
 {
     const struct ct_call *call = &task->call;
@@ -416,7 +196,7 @@ static int join(struct group *group, struct ct_nccl_lane *lane, struct ct_task *
 }
 
 /* Send the batch off, when the lane is free. */
-static int send_off(struct group *group, struct ct_nccl_lane *lane, struct ct_error *err)
+static int send_off(struct ct_nccl_group *group, struct ct_nccl_lane *lane, struct ct_error *err)
 {
     if (!ct_nccl_try_lock(group->nccl))
         return 0;
@@ -432,7 +212,7 @@ static int send_off(struct group *group, struct ct_nccl_lane *lane, struct ct_er
     return CT_MIN(code, 0);
 }
 
-static int message(struct group *group, struct ct_task *task, struct ct_error *err)
+static int message(struct ct_nccl_group *group, struct ct_task *task, struct ct_error *err)
 {
     struct ct_nccl_lane *lane = &group->lanes[CT_NCCL_PAIRS];
 
@@ -451,7 +231,7 @@ static int message(struct group *group, struct ct_task *task, struct ct_error *e
 
 static int progress(void *state, struct ct_task *task, struct ct_error *err)
 {
-    struct group *group = state;
+    struct ct_nccl_group *group = state;
 
     if (ct_call_is_transfer(&task->call))
         return message(group, task, err);
@@ -471,13 +251,13 @@ static int spins(const void *state)
 
 static uint32_t arm(void *state)
 {
-    return ct_staged_arm(&((struct group *)state)->staged);
+    return ct_staged_arm(&((struct ct_nccl_group *)state)->staged);
 }
 
 /* The device rings no bell: while it works, look again soon. */
 static void park(void *state, uint32_t armed, uint64_t timeout_ns)
 {
-    struct group *group = state;
+    struct ct_nccl_group *group = state;
     bool works = group->message_count > 0;
 
     for (int i = 0; i < CT_NCCL_LANES; i++)
@@ -488,7 +268,7 @@ static void park(void *state, uint32_t armed, uint64_t timeout_ns)
 
 static int missing(void *state, const struct ct_task *task)
 {
-    struct group *group = state;
+    struct ct_nccl_group *group = state;
 
     if (ct_call_is_transfer(&task->call))
         return task->call.peer;
@@ -498,7 +278,7 @@ static int missing(void *state, const struct ct_task *task)
 
 static void fail(void *state, int code)
 {
-    struct group *group = state;
+    struct ct_nccl_group *group = state;
 
     group->failed = true;
     ct_staged_fail(&group->staged, code);
@@ -511,27 +291,66 @@ static void fail(void *state, int code)
 
 static void wake(void *state)
 {
-    ct_staged_wake(&((struct group *)state)->staged);
+    ct_staged_wake(&((struct ct_nccl_group *)state)->staged);
 }
 
 static void revoke(void *state)
 {
-    ct_staged_revoke(&((struct group *)state)->staged);
+    ct_staged_revoke(&((struct ct_nccl_group *)state)->staged);
 }
 
 static struct ct_group *host_of(const void *state)
 {
-    return ((const struct group *)state)->staged.host;
+    return ((const struct ct_nccl_group *)state)->staged.host;
 }
 
 static int copy_within(void *state, void *to, const void *from, size_t bytes, void *stream)
 {
-    return ct_staged_copy(&((struct group *)state)->staged, to, from, bytes, stream);
+    return ct_staged_copy(&((struct ct_nccl_group *)state)->staged, to, from, bytes, stream);
 }
 
 static int copied(void *state)
 {
-    return ct_staged_copied(&((struct group *)state)->staged);
+    return ct_staged_copied(&((struct ct_nccl_group *)state)->staged);
+}
+
+/* ---- the end ---------------------------------------------------------------------------------*/
+
+static void leave_memory(struct ct_nccl_group *group)
+{
+    (void)pthread_mutex_lock(&group->nccl->lock);
+    for (int i = 0; i < group->shared_count; i++)
+        ct_nccl_memory_leave(group->nccl, group->shared[i]);
+    ct_nccl_unlock(group->nccl);
+}
+
+static void close_group(void *state)
+{
+    struct ct_nccl_group *group = state;
+    struct ct_job *job = group->staged.job;
+
+    bool idle = group->open == 0 && group->message_count == 0;
+    for (int i = 0; i < CT_NCCL_LANES; i++)
+        idle = idle && group->lanes[i].launched == group->lanes[i].done;
+    ct_staged_deinit(&group->staged);
+    ct_nccl_check_deinit(&group->check);
+    if (group->opened) {
+        bool over = group->failed && ct_job_revoked(job);
+
+        if (over && group->origin.tag != 0 && group->origin.name[0] != '\0' &&
+            ct_nccl_lacks(&group->nccl->lib, CT_NCCL_SHRINK) == NULL)
+            ct_nccl_keep(group->nccl, &group->lanes[CT_NCCL_MAIN], &group->origin);
+        struct ct_nccl_end how = {.nccl = group->nccl,
+                                  .lanes = group->lanes,
+                                  .count = CT_NCCL_COMMS,
+                                  .healthy = idle && !group->failed,
+                                  .all = over};
+
+        if (!ct_nccl_lanes_end(job, &how))
+            return; /* the library may still come back to its lanes */
+        leave_memory(group);
+    }
+    free(group);
 }
 
 const struct ct_backend ct_backend_nccl = {
@@ -539,8 +358,8 @@ const struct ct_backend ct_backend_nccl = {
     .on_device = true,
     .batches = true,
     .suits = suits,
-    .prepare = prepare,
-    .connect = connect_group,
+    .prepare = ct_nccl_group_prepare,
+    .connect = ct_nccl_group_connect,
     .settle = settle,
     .progress = progress,
     .spins = spins,
@@ -554,4 +373,6 @@ const struct ct_backend ct_backend_nccl = {
     .host = host_of,
     .copy = copy_within,
     .copied = copied,
+    .split = ct_nccl_group_split,
+    .share = ct_nccl_group_share,
 };

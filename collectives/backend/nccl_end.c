@@ -11,6 +11,7 @@
 #include "base/str.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 enum { ABORT_MS = 10000, FINISH_MS = 2000, REVOKE_MS = 1000, LOOK_NS = 200000, COMMS_MAX = 256 };
@@ -19,8 +20,11 @@ enum { ABORT_MS = 10000, FINISH_MS = 2000, REVOKE_MS = 1000, LOOK_NS = 200000, C
 struct ending {
     struct ct_nccl *nccl;
     const struct ct_accel *device;
-    const struct ct_nccl_lane *lanes; /* whose these were */
-    struct ct_nccl_comm *comms[COMMS_MAX];
+    const struct ct_nccl_lane *lanes;                    /* whose these were */
+    struct ct_nccl_comm *comms[COMMS_MAX];               /* NULL: destroyed */
+    struct ct_nccl_view views[COMMS_MAX][CT_NCCL_VIEWS]; /* of each */
+    int view_counts[COMMS_MAX];
+    bool leaves[COMMS_MAX]; /* was revoked: at rest it has no kernel any more */
     int count;
     bool healthy;
     pthread_mutex_t lock;
@@ -33,9 +37,8 @@ static void pause_a_while(void)
     (void)nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
 }
 
-/* Poll until nothing is in progress. True: it is at rest, well. */
-static bool comes_to_rest(const struct ct_nccl_library *lib, struct ct_nccl_comm *comm,
-                          uint64_t patience_ms)
+bool ct_nccl_comes_to_rest(const struct ct_nccl_library *lib, struct ct_nccl_comm *comm,
+                           uint64_t patience_ms)
 {
     uint64_t deadline = ct_clock_mono_ns(&ct_clock_system) + patience_ms * 1000000u;
     int state = CT_NCCL_IN_PROGRESS;
@@ -51,39 +54,54 @@ static bool comes_to_rest(const struct ct_nccl_library *lib, struct ct_nccl_comm
     }
 }
 
-/* Those that come to rest are destroyed; the others stay in the list. One that nobody has used may
- * still be in the making, and NCCL finalizes none that is. */
+static void close_views(struct ending *ending, int i, bool at_rest)
+{
+    ct_nccl_views_close(&ending->nccl->lib, ending->comms[i], ending->views[i],
+                        ending->view_counts[i], at_rest);
+}
+
+/* Those that come to rest are destroyed; the others stay. Nothing is under way there: windows go
+ * first. One that nobody has used may still be in the making, and NCCL finalizes none that is. */
 static void finish(struct ending *ending)
 {
     const struct ct_nccl_library *lib = &ending->nccl->lib;
     bool asked[COMMS_MAX];
-    int left = 0;
 
     for (int i = 0; i < ending->count; i++) {
-        bool made = comes_to_rest(lib, ending->comms[i], FINISH_MS);
-        int result = made ? lib->ncclCommFinalize(ending->comms[i]) : CT_NCCL_INVALID_USAGE;
+        bool made = ct_nccl_comes_to_rest(lib, ending->comms[i], FINISH_MS);
+        int result = CT_NCCL_INVALID_USAGE;
 
+        if (made) {
+            close_views(ending, i, true);
+            result = lib->ncclCommFinalize(ending->comms[i]);
+        }
         asked[i] = result == CT_NCCL_SUCCESS || result == CT_NCCL_IN_PROGRESS;
     }
     for (int i = 0; i < ending->count; i++)
-        if (asked[i] && comes_to_rest(lib, ending->comms[i], FINISH_MS))
+        if (asked[i] && ct_nccl_comes_to_rest(lib, ending->comms[i], FINISH_MS)) {
             (void)lib->ncclCommDestroy(ending->comms[i]);
-        else
-            ending->comms[left++] = ending->comms[i];
-    ending->count = left;
+            ending->comms[i] = NULL;
+        }
 }
 
 static void abort_all(struct ending *ending)
 {
     const struct ct_nccl_library *lib = &ending->nccl->lib;
+    bool any = false;
 
-    if (ending->count == 0)
+    for (int i = 0; i < ending->count; i++) {
+        if (ending->comms[i] == NULL)
+            continue;
+        any = true;
+        if (ending->leaves[i])
+            close_views(ending, i, ct_nccl_comes_to_rest(lib, ending->comms[i], REVOKE_MS));
+    }
+    if (!any)
         return;
-    for (int i = 0; i < ending->count && lib->ncclCommRevoke != NULL; i++)
-        (void)comes_to_rest(lib, ending->comms[i], REVOKE_MS);
     (void)lib->ncclGroupStart();
     for (int i = 0; i < ending->count; i++)
-        (void)lib->ncclCommAbort(ending->comms[i]);
+        if (ending->comms[i] != NULL)
+            (void)lib->ncclCommAbort(ending->comms[i]);
     (void)lib->ncclGroupEnd();
 }
 
@@ -184,8 +202,12 @@ static void collect(const struct ct_nccl_end *how, struct ending *ending)
         if ((own || how->all) && lane->comm != NULL && ending->count < COMMS_MAX) {
             if (!how->healthy)
                 ct_nccl_lane_revoke(nccl, lane);
+            memcpy(ending->views[ending->count], lane->views, sizeof lane->views);
+            ending->view_counts[ending->count] = lane->view_count;
+            ending->leaves[ending->count] = lane->leaves;
             ending->comms[ending->count++] = lane->comm;
             lane->comm = NULL;
+            lane->view_count = 0;
             lane->aborted = true;
         }
         if (own)
@@ -226,6 +248,8 @@ bool ct_nccl_lanes_end(struct ct_job *job, const struct ct_nccl_end *how)
         over = true;
     }
     how->nccl->stuck = how->nccl->stuck || !over;
+    for (int i = 0; i < ending->count && over; i++)
+        ct_nccl_views_leave(how->nccl, ending->views[i], ending->view_counts[i]);
     ct_nccl_unlock(how->nccl);
     if (!over) {
         ct_error_set(&err, CT_EHUNG,

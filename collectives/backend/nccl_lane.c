@@ -1,11 +1,18 @@
 /* See nccl_lane.h: communicators at work. Their end is nccl_end.c's. */
 #include "backend/nccl_lane.h"
 
+#include "backend/nccl_kept.h"
 #include "base/assert.h"
 
 #include <stdlib.h>
 
 /* ---- the job's -------------------------------------------------------------------------------*/
+
+static void discard(struct ct_nccl *nccl)
+{
+    (void)pthread_mutex_destroy(&nccl->lock);
+    free(nccl);
+}
 
 /* Another thread may come first. */
 int ct_nccl_of_job(struct ct_job *job, struct ct_nccl **ret_nccl, struct ct_error *err)
@@ -26,18 +33,22 @@ int ct_nccl_of_job(struct ct_job *job, struct ct_nccl **ret_nccl, struct ct_erro
         if (atomic_compare_exchange_strong(&job->nccl, &present, made))
             present = made;
         else
-            ct_nccl_close(made);
+            discard(made);
     }
     *ret_nccl = present;
     return 0;
 }
 
-void ct_nccl_close(struct ct_nccl *nccl)
+void ct_nccl_close(struct ct_job *job)
 {
+    struct ct_nccl *nccl = atomic_load(&job->nccl);
+
+    while (nccl != NULL && nccl->kept != NULL)
+        ct_nccl_kept_end(job, nccl, nccl->kept);
     if (nccl == NULL || nccl->stuck)
         return;
-    (void)pthread_mutex_destroy(&nccl->lock);
-    free(nccl);
+    ct_nccl_memory_close(nccl);
+    discard(nccl);
 }
 
 bool ct_nccl_try_lock(struct ct_nccl *nccl)
@@ -58,6 +69,12 @@ static int device_error(const struct ct_nccl_lane *lane, int code, struct ct_err
                         ct_strerror(code));
 }
 
+static void list(struct ct_nccl *nccl, struct ct_nccl_lane *lane)
+{
+    lane->next = nccl->lanes;
+    nccl->lanes = lane;
+}
+
 int ct_nccl_lane_open(struct ct_nccl *nccl, struct ct_nccl_lane *lane,
                       const struct ct_accel *device, struct ct_error *err)
 {
@@ -71,14 +88,20 @@ int ct_nccl_lane_open(struct ct_nccl *nccl, struct ct_nccl_lane *lane,
     for (int i = 0; i < CT_NCCL_RING && code == 0; i++)
         code = device->event_new(device->context, &lane->events[i]);
     (void)pthread_mutex_lock(&nccl->lock);
-    lane->next = nccl->lanes;
-    nccl->lanes = lane;
+    list(nccl, lane);
     ct_nccl_unlock(nccl);
     return code == 0 ? 0 : device_error(lane, code, err);
 }
 
+void ct_nccl_lane_list(struct ct_nccl *nccl, struct ct_nccl_lane *lane,
+                       const struct ct_accel *device)
+{
+    *lane = (struct ct_nccl_lane){.device = device};
+    list(nccl, lane);
+}
+
 /* Nothing is shared with a parent: shared flags would end both. */
-static struct ct_nccl_config config_of_ours(void)
+struct ct_nccl_config ct_nccl_config(void)
 {
     return (struct ct_nccl_config){.size = sizeof(struct ct_nccl_config),
                                    .magic = (unsigned)CT_NCCL_CONFIG_MAGIC,
@@ -99,7 +122,7 @@ static bool went_well(int result)
 int ct_nccl_lane_form(struct ct_nccl *nccl, struct ct_nccl_lane *lane, int rank, int size,
                       struct ct_nccl_id *ids, int count, struct ct_error *err)
 {
-    struct ct_nccl_config config = config_of_ours();
+    struct ct_nccl_config config = ct_nccl_config();
     int result =
         count > 1 ? nccl->lib.ncclCommInitRankScalable(&lane->comm, size, rank, count, ids, &config)
                   : nccl->lib.ncclCommInitRankConfig(&lane->comm, size, ids[0], rank, &config);
@@ -111,12 +134,12 @@ int ct_nccl_lane_form(struct ct_nccl *nccl, struct ct_nccl_lane *lane, int rank,
 
 /* The new one stays NULL until it is whole: the parent is asked. */
 int ct_nccl_lane_split(struct ct_nccl *nccl, struct ct_nccl_lane *lane, struct ct_nccl_lane *parent,
-                       int rank, struct ct_error *err)
+                       int colour, int key, struct ct_error *err)
 {
-    struct ct_nccl_config config = config_of_ours();
+    struct ct_nccl_config config = ct_nccl_config();
 
     CT_ASSERT(parent->launched == parent->done && !parent->busy);
-    int result = nccl->lib.ncclCommSplit(parent->comm, 0, rank, &lane->comm, &config);
+    int result = nccl->lib.ncclCommSplit(parent->comm, colour, key, &lane->comm, &config);
     return went_well(result) ? 0
                              : ct_nccl_error(&nccl->lib, parent->comm, result,
                                              "a communicator cannot be split", err);
@@ -175,7 +198,7 @@ void ct_nccl_lane_revoke(struct ct_nccl *nccl, struct ct_nccl_lane *lane)
     if (lane->comm == NULL || lane->revoked || nccl->lib.ncclCommRevoke == NULL)
         return;
     lane->revoked = true;
-    (void)nccl->lib.ncclCommRevoke(lane->comm, 0);
+    lane->leaves = went_well(nccl->lib.ncclCommRevoke(lane->comm, 0));
 }
 
 int ct_nccl_lane_look(struct ct_nccl_lane *lane, struct ct_error *err)

@@ -15,6 +15,7 @@
 #define CT_COLL_NCCL_LANE_H
 
 #include "backend/nccl_library.h"
+#include "backend/nccl_memory.h"
 #include "base/accel.h"
 #include "job.h"
 
@@ -27,7 +28,9 @@ struct ct_nccl {
     struct ct_nccl_library lib;
     pthread_mutex_t lock; /* of all calls of the library, and of the list */
     struct ct_nccl_lane *lanes;
-    bool stuck; /* a thread may still come back to it: it is never freed */
+    struct ct_nccl_memory *memories;
+    struct ct_nccl_kept *kept; /* communicators that the next round may shrink; nccl_kept.h */
+    bool stuck;                /* a thread may still come back to it: it is never freed */
 };
 
 enum { CT_NCCL_RING = 64 };
@@ -36,8 +39,11 @@ struct ct_nccl_lane {
     struct ct_nccl_lane *next;
     struct ct_nccl_comm *comm; /* NULL: none, or none any more */
     bool aborted;              /* by another group, as the round was over */
-    bool revoked;              /* its flags are raised already */
+    bool revoked;              /* it was told to leave its kernels */
+    bool leaves;               /* and does */
     bool busy;                 /* batch `launched` is not enqueued yet, and has no event */
+    struct ct_nccl_view views[CT_NCCL_VIEWS];
+    int view_count;
     const struct ct_accel *device;
     void *stream, *before; /* `before`: the event that a batch begins behind */
     void *events[CT_NCCL_RING];
@@ -47,8 +53,8 @@ struct ct_nccl_lane {
 /* The job's; 0, or why NCCL cannot be had. */
 int ct_nccl_of_job(struct ct_job *job, struct ct_nccl **ret_nccl, struct ct_error *err);
 
-/* NULL is fine. No lane is left. */
-void ct_nccl_close(struct ct_nccl *nccl);
+/* The job's end. No group is left. */
+void ct_nccl_close(struct ct_job *job);
 
 /* Stream and events; and the list. */
 int ct_nccl_lane_open(struct ct_nccl *nccl, struct ct_nccl_lane *lane,
@@ -60,12 +66,20 @@ void ct_nccl_unlock(struct ct_nccl *nccl);
 
 /* The rest of this part is called under the lock. */
 
-/* Begin a communicator: of `size` ranks from `count` unique ids, the same at all; or of all ranks
- * of a `parent` at rest. Then poll. */
+/* That of all communicators: they do not block, and share nothing. */
+struct ct_nccl_config ct_nccl_config(void);
+
+/* List a lane that has no stream: a communicator that is in no use yet. Under the lock. */
+void ct_nccl_lane_list(struct ct_nccl *nccl, struct ct_nccl_lane *lane,
+                       const struct ct_accel *device);
+
+/* Begin a communicator: of `size` ranks from `count` unique ids, the same at all; or of the ranks
+ * of a `parent` at rest that give the same `colour`, in the order of `key`; with CT_NCCL_NO_COLOUR
+ * none comes. Then poll; of a split the parent. */
 int ct_nccl_lane_form(struct ct_nccl *nccl, struct ct_nccl_lane *lane, int rank, int size,
                       struct ct_nccl_id *ids, int count, struct ct_error *err);
 int ct_nccl_lane_split(struct ct_nccl *nccl, struct ct_nccl_lane *lane, struct ct_nccl_lane *parent,
-                       int rank, struct ct_error *err);
+                       int colour, int key, struct ct_error *err);
 
 /* 1: nothing that NCCL was told is in progress at its side; 0: something is; negative: it failed.
  * A batch that was busy and is no more gets its event. */
@@ -93,6 +107,10 @@ struct ct_nccl_end {
     bool healthy; /* nothing failed and nothing is under way: finish in order, then abort */
     bool all;     /* the round is over: every communicator of the job goes */
 };
+
+/* Poll until nothing is in progress there. True: it is at rest, well. */
+bool ct_nccl_comes_to_rest(const struct ct_nccl_library *lib, struct ct_nccl_comm *comm,
+                           uint64_t patience_ms);
 
 /* Give communicators, streams and events back, on a thread of its own. A library that does not
  * return within its patience (CTRUN_NCCL_ABORT_MS, 10 s) can neither be used again nor be left:

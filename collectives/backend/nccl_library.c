@@ -28,6 +28,51 @@ int ct_nccl_version_check(int version, struct ct_error *err)
     return 0;
 }
 
+/* The same of one feature. Windows and shrink need ncclCommRevoke, which takes kernels out of a
+ * communicator before anything else is done with it. */
+static const struct {
+    enum ct_nccl_feature feature;
+    int first, last;
+    const char *why;
+} faults[] = {
+    {CT_NCCL_WINDOWS, 0, 22806, "nothing takes kernels out of windows before 2.28.7"},
+    {CT_NCCL_SHRINK, 0, 22806, "nothing makes a communicator fit to be shrunk before 2.28.7"},
+};
+
+/* The variable that asks for a feature; NULL: none has to. */
+static const char *const switches[] = {
+    [CT_NCCL_SPLIT] = NULL,
+    [CT_NCCL_WINDOWS] = "CTRUN_NCCL_WINDOWS",
+    [CT_NCCL_SHRINK] = "CTRUN_NCCL_SHRINK",
+};
+
+static bool has_functions(const struct ct_nccl_library *lib, enum ct_nccl_feature feature)
+{
+    switch (feature) {
+    case CT_NCCL_WINDOWS:
+        return lib->ncclMemAlloc != NULL && lib->ncclMemFree != NULL &&
+               lib->ncclCommWindowRegister != NULL && lib->ncclCommWindowDeregister != NULL &&
+               lib->ncclCommRevoke != NULL;
+    case CT_NCCL_SHRINK:
+        return lib->ncclCommShrink != NULL && lib->ncclCommRevoke != NULL;
+    default:
+        return true;
+    }
+}
+
+const char *ct_nccl_lacks(const struct ct_nccl_library *lib, enum ct_nccl_feature feature)
+{
+    const char *asked = switches[feature] != NULL ? getenv(switches[feature]) : "1";
+
+    if (asked == NULL || strcmp(asked, "1") != 0)
+        return "it is not asked for";
+    for (size_t i = 0; i < CT_COUNT(faults); i++)
+        if (faults[i].feature == feature && lib->version >= faults[i].first &&
+            lib->version <= faults[i].last)
+            return faults[i].why;
+    return has_functions(lib, feature) ? NULL : "this library has not all of its functions";
+}
+
 /* ---- loading ---------------------------------------------------------------------------------*/
 
 static const struct {

@@ -59,6 +59,8 @@ struct ct_nccl_config {
 
 enum { CT_NCCL_CONFIG_MAGIC = (int)0xcafebeef, CT_NCCL_CONFIG_VERSION = 21800 };
 enum { CT_NCCL_UNDEFINED = INT_MIN };
+enum { CT_NCCL_NO_COLOUR = -1 };
+enum { CT_NCCL_SHRINK_DEFAULT = 0 };
 
 /* Name of the function, result, arguments. These every version from 2.18 on has. */
 #define CT_NCCL_REQUIRED(X)                                                                        \
@@ -86,15 +88,17 @@ enum { CT_NCCL_UNDEFINED = INT_MIN };
     X(ncclSend, int, (const void *, size_t, int, int, struct ct_nccl_comm *, void *))              \
     X(ncclRecv, int, (void *, size_t, int, int, struct ct_nccl_comm *, void *))
 
-/* These newer ones have: 2.19.1, 2.23.4, 2.27.3, 2.28.7. NULL where not. */
-#define CT_NCCL_OPTIONAL(X)                                                                  \
-    X(ncclMemAlloc, int, (void **, size_t))                                                  \
-    X(ncclMemFree, int, (void *))                                                            \
-    X(ncclCommInitRankScalable, int,                                                         \
-      (struct ct_nccl_comm **, int, int, int, struct ct_nccl_id *, struct ct_nccl_config *)) \
-    X(ncclCommWindowRegister, int,                                                           \
-      (struct ct_nccl_comm *, void *, size_t, struct ct_nccl_window **, int))                \
-    X(ncclCommWindowDeregister, int, (struct ct_nccl_comm *, struct ct_nccl_window *))       \
+/* These newer ones have: 2.19.1, 2.23.4, 2.27.3 (windows, shrink), 2.28.7. NULL where not. */
+#define CT_NCCL_OPTIONAL(X)                                                                      \
+    X(ncclMemAlloc, int, (void **, size_t))                                                      \
+    X(ncclMemFree, int, (void *))                                                                \
+    X(ncclCommInitRankScalable, int,                                                             \
+      (struct ct_nccl_comm **, int, int, int, struct ct_nccl_id *, struct ct_nccl_config *))     \
+    X(ncclCommWindowRegister, int,                                                               \
+      (struct ct_nccl_comm *, void *, size_t, struct ct_nccl_window **, int))                    \
+    X(ncclCommWindowDeregister, int, (struct ct_nccl_comm *, struct ct_nccl_window *))           \
+    X(ncclCommShrink, int,                                                                       \
+      (struct ct_nccl_comm *, int *, int, struct ct_nccl_comm **, struct ct_nccl_config *, int)) \
     X(ncclCommRevoke, int, (struct ct_nccl_comm *, int))
 
 #endif

@@ -93,7 +93,7 @@ int ct_staged_connect(struct ct_staged *staged, const struct ct_setup *setup, st
 
     (void)snprintf(name, sizeof name, "%s/host", setup->key);
     tuning.inner = true;
-    return ct_group_make(setup->job, &options, &tuning, &staged->host, err);
+    return ct_group_make(setup->job, &options, &tuning, NULL, &staged->host, err);
 }
 
 /* Give the stage's memory back. What the device still copies keeps it: it is better lost. */

@@ -89,15 +89,41 @@ static int join_axes(struct ct_exec *exec, struct ct_error *err)
     return code;
 }
 
+/* The job's memory where ranks work in it together, else the device's own. */
 static int allocate(struct ct_exec *exec, struct ct_error *err)
 {
+    struct ct_job *job = exec->options.job;
+    struct ct_device *device = exec->device;
     size_t bytes = exec->plan->arena_bytes;
+    struct ct_error unread = {0};
     void *arena = NULL;
+    int code;
 
-    exec->symmetric = exec->options.job != NULL && exec->device->table->on_host;
-    int code = exec->symmetric ? ct_mem_alloc(exec->options.job, bytes, &arena, err)
-                               : ct_device_alloc(exec->device, bytes, &arena, err);
+    if (device->table->on_host) {
+        exec->symmetric = job != NULL;
+        code = exec->symmetric ? ct_mem_alloc(job, bytes, &arena, err)
+                               : ct_device_alloc(device, bytes, &arena, err);
+    } else {
+        exec->symmetric =
+            job != NULL && exec->options.device_group != NULL &&
+            ct_mem_alloc_on(job, ct_device_accel(device), bytes, &arena, &unread) == 0;
+        code = exec->symmetric ? 0 : ct_device_alloc(device, bytes, &arena, err);
+    }
     exec->arena = arena;
+    return code;
+}
+
+/* All groups get to know the arena: of ranks whose arenas differ, as those of stages do, nothing
+ * comes of it. */
+static int share_arena(struct ct_exec *exec, struct ct_error *err)
+{
+    int code = 0;
+
+    if (exec->device->table->on_host)
+        return 0;
+    for (int i = CT_AXIS_WORLD; i < CT_AXIS_COUNT && code == 0; i++)
+        if (exec->groups[i] != NULL && first_same(exec->plan, (enum ct_axis)i) == (enum ct_axis)i)
+            code = ct_group_share(exec->groups[i], exec->symmetric ? exec->arena : NULL, err);
     return code;
 }
 
@@ -113,6 +139,8 @@ static int start(struct ct_exec *exec, struct ct_error *err)
 
     if (code == 0)
         code = allocate(exec, err);
+    if (code == 0)
+        code = share_arena(exec, err);
     if (code == 0)
         code = ct_exec_map_host(exec, err);
     for (size_t i = 0; i < CT_COUNT(lists) && code == 0 && exec->beside == NULL; i++)
@@ -160,7 +188,9 @@ int ct_exec_regroup(struct ct_exec *exec, struct ct_group *group, struct ct_grou
 
     exec->options.group = group;
     exec->options.device_group = device_group;
-    return code == 0 ? join_axes(exec, err) : code;
+    if (code == 0)
+        code = join_axes(exec, err);
+    return code == 0 ? share_arena(exec, err) : code;
 }
 
 int ct_exec_reset(struct ct_exec *exec, struct ct_error *err)

@@ -46,7 +46,8 @@ struct ct_exec_options {
     struct ct_group *device_group; /* borrowed; the same ranks, and takes memory of a device that
                                       is not on the host; NULL for one that is */
     struct ct_job *job;            /* borrowed; when set, a device on the host gets its arena from
-                                      ct_mem_alloc: ranks of a node reduce gradients in place */
+                                      ct_mem_alloc: ranks of a node reduce gradients in place; any
+                                      other from ct_mem_alloc_on, where there is such memory */
     const char *offload_dir;       /* activations that are offloaded go to a file in this folder;
                                       NULL: to memory of the process */
     uint64_t timeout_ms;           /* of each reduction; 0: the group's */

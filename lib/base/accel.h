@@ -4,8 +4,9 @@
  *     stream   work in order: copies, and what a communication library is given
  *     event    record(event, stream): over when all that the stream was given before is
  *
- * Functions return 0, or a negative code. None waits for the device, any thread may call them, and
- * each thread that gives streams work calls `enter` first. The table outlives what is made of it.
+ * Functions return 0, or a negative code. None but `zero` waits for the device, any thread may call
+ * them, and each thread that gives streams work calls `enter` first. The table outlives what is
+ * made of it.
  */
 #ifndef CT_BASE_ACCEL_H
 #define CT_BASE_ACCEL_H
@@ -34,6 +35,9 @@ struct ct_accel {
 
     /* Either end may lie in the device's memory or in the host's; goes on as the stream does. */
     int (*copy)(void *context, void *to, const void *from, size_t bytes, void *stream);
+
+    /* Fill memory of the device with zeroes; they are there on return. */
+    int (*zero)(void *context, void *memory, size_t bytes);
 
     /* Copies to and from this memory of the host need no stopover. Only a hint: what it returns may
      * be passed over. */

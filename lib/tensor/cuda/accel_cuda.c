@@ -96,6 +96,15 @@ static int copy(void *context, void *to, const void *from, size_t bytes, void *s
     return code_of(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
 }
 
+static int zero(void *context, void *memory, size_t bytes)
+{
+    int code = enter(context);
+
+    if (code == 0)
+        code = code_of(cudaMemsetAsync(memory, 0, bytes, NULL));
+    return code != 0 ? code : code_of(cudaStreamSynchronize(NULL));
+}
+
 /* What fails here is only a hint that was not taken: it must not be found by a later call. */
 static int pin(void *context, void *memory, size_t bytes)
 {
@@ -136,6 +145,7 @@ static bool fill(struct gpu *gpu, int number)
                                    .wait = wait_for,
                                    .query = query,
                                    .copy = copy,
+                                   .zero = zero,
                                    .pin = pin,
                                    .unpin = unpin};
     memcpy(gpu->accel.unique, properties.uuid.bytes, sizeof gpu->accel.unique);

@@ -5,6 +5,8 @@
  *   cuda.c     in its place: those of a whole CUDA device that runs on the host
  *   world.c    ranks that meet, as threads or as processes: a shared file a communicator
  *   nccl.c     NCCL's functions: communicators that do not block, groups, revoke, abort
+ *   child.c    splits, shrink, windows: what all ranks of a communicator take part in
+ *   memory.c   ncclMemAlloc; what may not be done with memory that is registered ends the process
  *
  * Faults, by environment variables that are read at each use:
  *
@@ -14,6 +16,11 @@
  *                  async_error    a collective fails with ncclRemoteError after it was enqueued
  *                  slow_enqueue   each call is InProgress for some looks
  *                  no_window      windows are refused as NCCL does it: success, and no handle
+ *                  fail_window    windows are refused with an error
+ *                  fail_memory    ncclMemAlloc has no memory
+ *                  refuse_part    ncclCommSplit fails at once, but for a communicator's first split
+ *                  fail_part      it fails later, and leaves the parent in error
+ *                  fail_shrink    the same of ncclCommShrink
  *   FAKENCCL_RANK=1               only at this rank of the communicator
  *   FAKENCCL_VERSION=22805        what ncclGetVersion says
  *   FAKENCCL_WITHOUT_REVOKE=1     as in old versions, ncclCommRevoke fails (InvalidUsage) */
@@ -22,6 +29,7 @@
 
 #include "backend/nccl_types.h"
 #include "base/accel.h"
+#include "counts.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -66,6 +74,17 @@ struct fake_piece {
 bool fake_world_meet(struct fake_world *world, const struct fake_piece *piece,
                      const atomic_bool *stop);
 
+/* Two numbers that each rank tells the others, before the next two of the same kind: note, then
+ * look until all have. */
+enum fake_topic { FAKE_SPLIT, FAKE_WINDOW, FAKE_TOPICS };
+struct fake_note {
+    int64_t values[2];
+};
+void fake_world_note(struct fake_world *world, enum fake_topic topic, struct fake_note note);
+/* True: notes[0 .. size) are those of the last note. */
+bool fake_world_notes(const struct fake_world *world, enum fake_topic topic,
+                      struct fake_note *notes);
+
 /* Messages; one call makes what can be made now. True: all `bytes` have gone. */
 struct fake_message {
     int peer;
@@ -74,5 +93,21 @@ struct fake_message {
     size_t bytes, at;
 };
 bool fake_world_carry(struct fake_world *world, struct fake_message *message);
+
+/* ---- memory.c ---- */
+
+struct allocation;
+struct ct_nccl_window {
+    struct ct_nccl_window *next;
+    struct allocation *allocation;
+};
+
+/* NULL: not in memory of ncclMemAlloc. */
+struct ct_nccl_window *fake_window_new(const void *memory, size_t bytes);
+void fake_window_free(struct ct_nccl_window *window);
+void fake_windows_leave(struct ct_nccl_window *windows);
+
+/* Into `ret`: allocations, windows, left_behind. */
+void fake_memory_count(struct fakenccl_counts *ret);
 
 #endif

@@ -1,6 +1,6 @@
 /* See fake.h. What NCCL's rules forbid fails here, too: a call on a communicator in progress, one
  * that may block, a communicator destroyed before it is finalized. */
-#include "fake.h"
+#include "comm.h"
 #include "sum.h"
 
 #include <stdio.h>
@@ -11,18 +11,6 @@
 enum { SLOW_LOOKS = 5, GROUP_MAX = 512, COMMS_MAX = 64, HANG_MS = 2000, VERSION = 22809 };
 
 enum kind { ALL_REDUCE, REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, SEND, RECV };
-
-struct ct_nccl_comm {
-    struct fake_world *world;
-    struct ct_nccl_id id;
-    int rank, size, splits;
-    _Atomic int state;     /* what ncclCommGetAsyncError says */
-    _Atomic int under_way; /* batches that streams have not done */
-    atomic_bool stop;      /* the abort flag of its kernels */
-    bool forming, revoking, revoked, finishing, finished;
-    int looks; /* until the batch that waits goes */
-    struct batch *waits;
-};
 
 struct op {
     enum kind kind;
@@ -40,9 +28,22 @@ struct batch {
     struct op ops[GROUP_MAX];
 };
 
+struct fake_count fake_count;
+
+struct fakenccl_counts fakenccl_counts(void)
+{
+    struct fakenccl_counts counts = {.ids = atomic_load(&fake_count.ids),
+                                     .splits = atomic_load(&fake_count.splits),
+                                     .shrinks = atomic_load(&fake_count.shrinks),
+                                     .comms = atomic_load(&fake_count.comms)};
+
+    fake_memory_count(&counts);
+    return counts;
+}
+
 /* ---- faults ----------------------------------------------------------------------------------*/
 
-static bool has_fault(const char *name, int rank)
+bool fake_has_fault(const char *name, int rank)
 {
     const char *fault = getenv("FAKENCCL_FAULT"), *at = getenv("FAKENCCL_RANK");
 
@@ -184,10 +185,8 @@ static void run(void *argument)
     struct ct_nccl_comm *comm = batch->comm;
     bool goes = true;
 
-    if (has_fault("async_error", comm->rank)) {
-        int good = CT_NCCL_SUCCESS;
-
-        (void)atomic_compare_exchange_strong(&comm->state, &good, CT_NCCL_REMOTE_ERROR);
+    if (fake_has_fault("async_error", comm->rank)) {
+        atomic_store(&comm->broken, CT_NCCL_REMOTE_ERROR);
         while (!atomic_load(&comm->stop)) /* the kernel goes on waiting */
             fake_doze(100000);
         goes = false;
@@ -199,6 +198,14 @@ static void run(void *argument)
         run_messages(batch);
     free(batch);
     (void)atomic_fetch_sub(&comm->under_way, 1);
+}
+
+/* The error of its connections shows when nothing is in progress. */
+int fake_state_of(struct ct_nccl_comm *comm)
+{
+    int state = atomic_load(&comm->state);
+
+    return state == CT_NCCL_SUCCESS ? atomic_load(&comm->broken) : state;
 }
 
 /* ---- groups ----------------------------------------------------------------------------------*/
@@ -223,13 +230,17 @@ static struct batch *batch_of(struct ct_nccl_comm *comm, void *stream)
     return batch;
 }
 
-static void end_comm(struct ct_nccl_comm *comm)
+void fake_comm_end(struct ct_nccl_comm *comm)
 {
     while (atomic_load(&comm->under_way) > 0)
         fake_doze(100000);
     free(comm->waits);
+    fake_child_end(comm);
+    fake_windows_leave(comm->windows);
+    fake_windows_leave(comm->registering);
     fake_world_leave(comm->world);
     free(comm);
+    (void)atomic_fetch_sub(&fake_count.comms, 1);
 }
 
 int ncclGroupStart(void)
@@ -248,7 +259,7 @@ int ncclGroupEnd(void)
         struct ct_nccl_comm *comm = batches[i]->comm;
 
         (void)atomic_fetch_add(&comm->under_way, 1);
-        if (has_fault("slow_enqueue", comm->rank)) {
+        if (fake_has_fault("slow_enqueue", comm->rank)) {
             comm->waits = batches[i];
             comm->looks = SLOW_LOOKS;
             atomic_store(&comm->state, CT_NCCL_IN_PROGRESS);
@@ -259,7 +270,7 @@ int ncclGroupEnd(void)
     }
     batch_count = 0;
     for (int i = 0; i < abort_count; i++)
-        end_comm(aborts[i]);
+        fake_comm_end(aborts[i]);
     abort_count = 0;
     return result;
 }
@@ -268,7 +279,7 @@ static int add(struct ct_nccl_comm *comm, void *stream, struct op op)
 {
     if (comm->revoked || comm->finishing)
         return CT_NCCL_INVALID_USAGE;
-    if (atomic_load(&comm->state) != CT_NCCL_SUCCESS)
+    if (fake_state_of(comm) != CT_NCCL_SUCCESS)
         return CT_NCCL_INVALID_ARGUMENT;
     (void)ncclGroupStart();
     struct batch *batch = batch_of(comm, stream);
@@ -323,23 +334,24 @@ int ncclRecv(void *recv, size_t count, int type, int peer, struct ct_nccl_comm *
 
 /* ---- communicators ---------------------------------------------------------------------------*/
 
-static struct ct_nccl_comm *make(const struct ct_nccl_id *id, int rank, int size)
+struct ct_nccl_comm *fake_comm_new(const struct ct_nccl_id *id, int rank, int size)
 {
     struct ct_nccl_comm *comm = calloc(1, sizeof *comm);
 
     if (comm == NULL)
         abort();
+    (void)atomic_fetch_add(&fake_count.comms, 1);
     comm->id = *id;
     comm->rank = rank;
     comm->size = size;
     comm->forming = true;
     comm->world = fake_world_join(id, rank, size);
     atomic_store(&comm->state,
-                 has_fault("fail_init", rank) ? CT_NCCL_SYSTEM_ERROR : CT_NCCL_IN_PROGRESS);
+                 fake_has_fault("fail_init", rank) ? CT_NCCL_SYSTEM_ERROR : CT_NCCL_IN_PROGRESS);
     return comm;
 }
 
-static bool is_fine(const struct ct_nccl_config *config)
+bool fake_is_fine(const struct ct_nccl_config *config)
 {
     return config->magic == (unsigned)CT_NCCL_CONFIG_MAGIC && config->size == sizeof *config &&
            config->version == CT_NCCL_CONFIG_VERSION && config->blocking == 0 &&
@@ -360,6 +372,7 @@ int ncclGetUniqueId(struct ct_nccl_id *id)
 
     if (getrandom(random, sizeof random, 0) != sizeof random)
         return CT_NCCL_SYSTEM_ERROR;
+    (void)atomic_fetch_add(&fake_count.ids, 1);
     memset(id, 0, sizeof *id);
     (void)snprintf(id->internal, sizeof id->internal, "fakenccl-%016llx%016llx",
                    (unsigned long long)random[0], (unsigned long long)random[1]);
@@ -369,9 +382,9 @@ int ncclGetUniqueId(struct ct_nccl_id *id)
 int ncclCommInitRankScalable(struct ct_nccl_comm **comm, int size, int rank, int count,
                              struct ct_nccl_id *ids, struct ct_nccl_config *config)
 {
-    if (!is_fine(config) || rank < 0 || rank >= size || count < 1)
+    if (!fake_is_fine(config) || rank < 0 || rank >= size || count < 1)
         return CT_NCCL_INVALID_ARGUMENT;
-    *comm = make(&ids[0], rank, size);
+    *comm = fake_comm_new(&ids[0], rank, size);
     return CT_NCCL_IN_PROGRESS;
 }
 
@@ -381,30 +394,21 @@ int ncclCommInitRankConfig(struct ct_nccl_comm **comm, int size, struct ct_nccl_
     return ncclCommInitRankScalable(comm, size, rank, 1, &id, config);
 }
 
-/* One colour, in the parent's order: what is used of it. */
-int ncclCommSplit(struct ct_nccl_comm *comm, int colour, int key, struct ct_nccl_comm **child,
-                  struct ct_nccl_config *config)
-{
-    struct ct_nccl_id id = {{0}};
-
-    if (!is_fine(config) || colour != 0 || key != comm->rank ||
-        atomic_load(&comm->state) != CT_NCCL_SUCCESS || atomic_load(&comm->under_way) > 0)
-        return CT_NCCL_INVALID_ARGUMENT;
-    (void)snprintf(id.internal, sizeof id.internal, "%.64s-%d", comm->id.internal, ++comm->splits);
-    *child = make(&id, comm->rank, comm->size);
-    return CT_NCCL_SUCCESS;
-}
-
 static void advance(struct ct_nccl_comm *comm)
 {
     int success = CT_NCCL_SUCCESS;
 
+    if (comm->child != NULL && !comm->revoking)
+        fake_child_advance(comm);
+    if (comm->ret_window != NULL && !comm->revoking)
+        fake_window_advance(comm);
     if (comm->waits != NULL && --comm->looks == 0) {
         fake_stream_push(comm->waits->stream, run, comm->waits);
         comm->waits = NULL;
         atomic_store(&comm->state, success);
     }
-    if (comm->forming && !has_fault("hang_init", comm->rank) && fake_world_is_full(comm->world)) {
+    if (comm->forming && !fake_has_fault("hang_init", comm->rank) &&
+        fake_world_is_full(comm->world)) {
         comm->forming = false;
         atomic_store(&comm->state, success);
     }
@@ -423,7 +427,7 @@ int ncclCommGetAsyncError(struct ct_nccl_comm *comm, int *state)
 {
     if (atomic_load(&comm->state) == CT_NCCL_IN_PROGRESS)
         advance(comm);
-    *state = atomic_load(&comm->state);
+    *state = fake_state_of(comm);
     return CT_NCCL_SUCCESS;
 }
 
@@ -446,7 +450,7 @@ int ncclCommRevoke(struct ct_nccl_comm *comm, int flags)
 
 int ncclCommFinalize(struct ct_nccl_comm *comm)
 {
-    if (comm->revoked || comm->finishing || atomic_load(&comm->state) != CT_NCCL_SUCCESS)
+    if (comm->revoked || comm->finishing || fake_state_of(comm) != CT_NCCL_SUCCESS)
         return CT_NCCL_INVALID_USAGE;
     comm->finishing = true;
     fake_world_say_finished(comm->world);
@@ -458,19 +462,19 @@ int ncclCommDestroy(struct ct_nccl_comm *comm)
 {
     if (!comm->finished)
         abort(); /* in a node this waits for all */
-    end_comm(comm);
+    fake_comm_end(comm);
     return CT_NCCL_SUCCESS;
 }
 
 int ncclCommAbort(struct ct_nccl_comm *comm)
 {
-    if (has_fault("hang_abort", comm->rank))
+    if (fake_has_fault("hang_abort", comm->rank))
         hang();
     atomic_store(&comm->stop, true);
     if (comm->waits != NULL)
         (void)atomic_fetch_sub(&comm->under_way, 1);
     if (depth == 0)
-        end_comm(comm);
+        fake_comm_end(comm);
     else if (abort_count < COMMS_MAX)
         aborts[abort_count++] = comm;
     return CT_NCCL_SUCCESS;
@@ -486,37 +490,4 @@ const char *ncclGetLastError(struct ct_nccl_comm *comm)
 {
     (void)comm;
     return "";
-}
-
-/* ---- memory ----------------------------------------------------------------------------------*/
-
-int ncclMemAlloc(void **memory, size_t bytes)
-{
-    *memory = aligned_alloc(CT_NCCL_WIN_ALIGN, (bytes + CT_NCCL_WIN_ALIGN - 1) / CT_NCCL_WIN_ALIGN *
-                                                   CT_NCCL_WIN_ALIGN);
-    return *memory != NULL ? CT_NCCL_SUCCESS : CT_NCCL_UNHANDLED_CUDA_ERROR;
-}
-
-int ncclMemFree(void *memory)
-{
-    free(memory);
-    return CT_NCCL_SUCCESS;
-}
-
-int ncclCommWindowRegister(struct ct_nccl_comm *comm, void *memory, size_t bytes,
-                           struct ct_nccl_window **window, int flags)
-{
-    (void)bytes;
-    if ((uintptr_t)memory % CT_NCCL_WIN_ALIGN != 0 || flags != CT_NCCL_WIN_SYMMETRIC)
-        return CT_NCCL_INVALID_ARGUMENT;
-    if (!has_fault("no_window", comm->rank))
-        *window = calloc(1, 1);
-    return CT_NCCL_SUCCESS;
-}
-
-int ncclCommWindowDeregister(struct ct_nccl_comm *comm, struct ct_nccl_window *window)
-{
-    (void)comm;
-    free(window);
-    return CT_NCCL_SUCCESS;
 }

@@ -235,6 +235,13 @@ static int copy(void *context, void *to, const void *from, size_t bytes, void *s
     return 0;
 }
 
+static int zero(void *context, void *memory, size_t bytes)
+{
+    (void)context;
+    memset(memory, 0, bytes);
+    return 0;
+}
+
 static int pin(void *context, void *memory, size_t bytes)
 {
     (void)context;
@@ -254,7 +261,7 @@ static void unpin(void *context, void *memory)
         .name = "fake:" #index, .unique = {'f', 'a', 'k', 'e', index + 1}, .enter = enter, \
         .stream_new = stream_new, .stream_free = stream_free, .event_new = event_new,      \
         .event_free = event_free, .record = record, .wait = wait_for, .query = query,      \
-        .copy = copy, .pin = pin, .unpin = unpin                                           \
+        .copy = copy, .zero = zero, .pin = pin, .unpin = unpin                             \
     }
 
 const struct ct_accel *fakenccl_accel(int index);

@@ -14,8 +14,15 @@
 
 enum { CHANNEL_BYTES = 4096 };
 
+/* What a rank has told: by turns in two places, as who tells the next has read the last. */
+struct told {
+    _Atomic uint64_t number;
+    struct fake_note notes[2];
+};
+
 struct seat {
     _Alignas(64) _Atomic uint64_t in, out; /* meetings this rank has put into, has taken from */
+    struct told told[FAKE_TOPICS];
     char slot[FAKE_SLOT_BYTES];
 };
 
@@ -141,6 +148,32 @@ bool fake_world_meet(struct fake_world *world, const struct fake_piece *piece,
         slots[rank] = world->head->seats[rank].slot;
     piece->take(piece->context, slots, world->size);
     atomic_store(&mine->out, number);
+    return true;
+}
+
+/* ---- notes -----------------------------------------------------------------------------------*/
+
+void fake_world_note(struct fake_world *world, enum fake_topic topic, struct fake_note note)
+{
+    struct told *mine = &world->head->seats[world->rank].told[topic];
+    uint64_t number = atomic_load(&mine->number) + 1;
+
+    mine->notes[number % 2] = note;
+    atomic_store(&mine->number, number);
+}
+
+bool fake_world_notes(const struct fake_world *world, enum fake_topic topic,
+                      struct fake_note *notes)
+{
+    uint64_t number = atomic_load(&world->head->seats[world->rank].told[topic].number);
+
+    for (int i = 0; i < world->size; i++) {
+        const struct told *told = &world->head->seats[i].told[topic];
+
+        if (atomic_load(&told->number) < number)
+            return false;
+        notes[i] = told->notes[number % 2];
+    }
     return true;
 }
 

@@ -53,25 +53,43 @@ int rig_backend_count(void)
 }
 
 /* It lies beside this test. */
-const struct ct_accel *rig_accel(int index)
+static void *double_of_nccl(void)
 {
-    static const struct ct_accel *(*accel)(int index);
+    static void *library;
     char path[4096];
-    ssize_t length;
 
-    if (accel != NULL)
-        return accel(index);
-    length = readlink("/proc/self/exe", path, sizeof path - sizeof "fakenccl.so");
+    if (library != NULL)
+        return library;
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - sizeof "fakenccl.so");
     CT_ASSERT(length > 0);
     path[length] = '\0';
     strcpy(strrchr(path, '/') + 1, "fakenccl.so");
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library == NULL)
         fprintf(stderr, "%s\n", dlerror());
     CT_ASSERT(library != NULL && setenv("CTRUN_NCCL", path, 1) == 0);
-    void *symbol = dlsym(library, "fakenccl_accel");
-    memcpy(&accel, &symbol, sizeof accel);
+    return library;
+}
+
+const struct ct_accel *rig_accel(int index)
+{
+    static const struct ct_accel *(*accel)(int index);
+
+    if (accel == NULL) {
+        void *symbol = dlsym(double_of_nccl(), "fakenccl_accel");
+
+        memcpy(&accel, &symbol, sizeof accel);
+    }
     return accel(index);
+}
+
+struct fakenccl_counts rig_nccl(void)
+{
+    struct fakenccl_counts (*counts)(void);
+    void *symbol = dlsym(double_of_nccl(), "fakenccl_counts");
+
+    memcpy(&counts, &symbol, sizeof counts);
+    return counts();
 }
 
 struct run {

@@ -8,6 +8,7 @@
 #include "collectives/group.h"
 #include "ctrun.h"
 #include "domains.h"
+#include "fakenccl/counts.h"
 #include "thread_world.h"
 
 #include <criterion/criterion.h>
@@ -31,6 +32,9 @@ extern const struct ct_tuning tiny;
 
 /* A device without a GPU, whose memory is the host's; CTRUN_NCCL names its library from here on. */
 const struct ct_accel *rig_accel(int index);
+
+/* What its NCCL was asked for in this process. */
+struct fakenccl_counts rig_nccl(void);
 
 /* Make the world and the group, run `body`, take all down. The first non-zero return by rank; a
  * group that does not form is a line of this file. */

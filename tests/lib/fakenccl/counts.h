@@ -1,0 +1,14 @@
+/* What the double of NCCL was asked for in this process, and what is there now. */
+#ifndef FAKENCCL_COUNTS_H
+#define FAKENCCL_COUNTS_H
+
+struct fakenccl_counts {
+    int ids, splits, shrinks; /* calls that were taken */
+    int comms, allocations, windows;
+    int left_behind; /* windows that ended with their communicator */
+};
+
+/* Found by dlsym. */
+struct fakenccl_counts fakenccl_counts(void);
+
+#endif
