@@ -294,11 +294,6 @@ const char *ct_rdzv_name(const struct ct_rdzv *job)
     return job->name;
 }
 
-uint64_t ct_rdzv_epoch(const struct ct_rdzv *job)
-{
-    return job->epoch;
-}
-
 uint64_t ct_rdzv_generation(const struct ct_rdzv *job)
 {
     return job->generation;

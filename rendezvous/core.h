@@ -400,7 +400,6 @@ uint64_t ct_rdzv_deadline(const struct ct_rdzv *job);
 
 enum ct_rdzv_phase ct_rdzv_phase(const struct ct_rdzv *job);
 const char *ct_rdzv_name(const struct ct_rdzv *job);
-uint64_t ct_rdzv_epoch(const struct ct_rdzv *job);
 uint64_t ct_rdzv_generation(const struct ct_rdzv *job); /* highest reserved */
 uint32_t ct_rdzv_restarts(const struct ct_rdzv *job);
 const struct ct_rdzv_params *ct_rdzv_params(const struct ct_rdzv *job);

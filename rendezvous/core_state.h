@@ -172,9 +172,6 @@ void ct_rdzv_contact(struct ct_rdzv *job);
 /* All members are silent at once: it is the daemon that is cut off, not they. */
 bool ct_rdzv_hears_nobody(const struct ct_rdzv *job);
 
-/* Was it heard so lately that it lives in all likelihood? */
-bool ct_rdzv_is_lively(const struct ct_rdzv *job, const struct ct_rdzv_member *member);
-
 void ct_rdzv_renew_lease(struct ct_rdzv *job, struct ct_rdzv_member *member);
 
 /* The connection is gone; `silent`: given up because nobody answered on it. */

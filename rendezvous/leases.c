@@ -56,12 +56,6 @@ bool ct_rdzv_hears_nobody(const struct ct_rdzv *job)
            silence < ct_rdzv_outlived_ms(job);
 }
 
-bool ct_rdzv_is_lively(const struct ct_rdzv *job, const struct ct_rdzv_member *member)
-{
-    return member->link != 0 &&
-           job->now_ms - member->heard_ms <= 2 * ct_rdzv_heartbeat_ms(&job->params);
-}
-
 /* ---- leases ---- */
 
 void ct_rdzv_renew_lease(struct ct_rdzv *job, struct ct_rdzv_member *member)

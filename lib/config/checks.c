@@ -439,7 +439,8 @@ static bool decay_too_long(const struct ct_config *cfg, const void *member, stru
 
     (void)ct_buf_printf(why,
                         "%" PRId64 " and schedule.warmup %" PRId64
-                        " are longer than the whole training (train.steps is %" PRId64 ")",
+                        " are longer than the whole training (train.steps is %" PRId64
+                        "); make one of them shorter, or give more steps",
                         decay, cfg->schedule.warmup, cfg->train.steps);
     return cfg->schedule.type == CT_CONFIG_SCHEDULE_WSD && cfg->train.steps > 0 && decay > 0 &&
            cfg->schedule.warmup + decay > cfg->train.steps;

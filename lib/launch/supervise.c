@@ -108,12 +108,6 @@ static const struct cell table[CT_SUP_STATES][CT_SUP_EVENTS] =
             },
 };
 
-static const char *const state_names[] = {
-    [DONE] = "done",         [SPAWNING] = "spawning", [RUNNING] = "running",
-    [STOPPING] = "stopping", [KILLING] = "killing",
-};
-_Static_assert(CT_COUNT(state_names) == CT_SUP_STATES, "a name for each state");
-
 void ct_supervise_init(struct ct_supervise *sup, uint64_t grace_ms)
 {
     *sup = (struct ct_supervise){
@@ -187,9 +181,4 @@ unsigned ct_supervise_step(struct ct_supervise *sup, uint64_t now_ms, enum ct_su
 uint64_t ct_supervise_deadline(const struct ct_supervise *sup)
 {
     return CT_MIN(sup->notice_at_ms, sup->deadline_at_ms);
-}
-
-const char *ct_sup_state_name(enum ct_sup_state state)
-{
-    return state < CT_SUP_STATES ? state_names[state] : "unknown";
 }

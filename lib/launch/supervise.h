@@ -85,6 +85,4 @@ unsigned ct_supervise_step(struct ct_supervise *sup, uint64_t now_ms, enum ct_su
 /* When to feed TICK at the latest; UINT64_MAX when nothing is timed. */
 uint64_t ct_supervise_deadline(const struct ct_supervise *sup);
 
-const char *ct_sup_state_name(enum ct_sup_state state);
-
 #endif

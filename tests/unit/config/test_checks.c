@@ -150,7 +150,7 @@ static const struct {
      "shorter (0 is none), or give more steps\n"},
     {MODEL DATA "train: {steps: 9}\nschedule: {type: wsd, warmup: 5, decay: 5}\n",
      "a.yaml:4:41: schedule.decay 5 and schedule.warmup 5 are longer than the whole training "
-     "(train.steps is 9)\n"},
+     "(train.steps is 9); make one of them shorter, or give more steps\n"},
     {MODEL DATA "train: {steps: 10}\nschedule: {type: wsd, warmup: 5, decay: 5}\n", ""},
     {MODEL DATA "schedule: {type: plateau}\n",
      "a.yaml:3:18: schedule.type plateau looks at held-out samples: give data.eval\n"},
