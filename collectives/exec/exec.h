@@ -54,6 +54,11 @@ struct ct_exec_options {
     const struct ct_clock *clock;  /* for the trace; NULL: the system's */
     bool trace;                    /* record an event an op */
     bool check_ops;                /* wait for the device after each op: a failure names its op */
+    /* Where the plan is served: take `bytes` of gradients from place `at` of the flat range, on the
+     * thread of their queue, beside ops that compute. 0, or a code with a sentence. */
+    int (*push)(void *push_context, size_t at, const void *data, size_t bytes,
+                struct ct_error *err);
+    void *push_context;
     /* When set, called on the queue's thread as each op of a step starts: tests, injected faults.
      */
     void (*before_op)(void *context, int op);

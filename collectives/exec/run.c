@@ -98,7 +98,16 @@ static int communicate(struct ct_runner *r, struct ct_device *device,
     return gather(group, args, op->dtype, &options);
 }
 
-/* A failure of the device has its sentence in `err`, one of a group has none. */
+static int push(struct ct_runner *r, const struct ct_program_op *op,
+                const struct ct_kernel_args *args, struct ct_error *err)
+{
+    const struct ct_value *value = &r->list->program.values[op->in[0]];
+
+    return r->options->push(r->options->push_context, value->offset_bytes, args->in[0].data,
+                            value->bytes, err);
+}
+
+/* A failure of the device, or of a push, has its sentence in `err`, one of a group has none. */
 static int run_op(struct ct_runner *r, int i, struct ct_error *err)
 {
     const struct ct_program_op *op = &r->list->program.ops[i];
@@ -112,6 +121,8 @@ static int run_op(struct ct_runner *r, int i, struct ct_error *err)
         r->options->before_op(r->options->context, i);
     if (!ct_op_is_comm(op->kind))
         ct_device_run(device, (enum ct_op_kind)op->kind, op->dtype, args);
+    else if (op->kind == CT_OP_PUSH)
+        code = push(r, op, args, err);
     else if (!device->table->on_host || (code = ct_device_finish(device, err)) == 0)
         code = communicate(r, device, op, args); /* beside the host, behind what is in the queue */
     if (code == 0 && (r->tracing || r->options->check_ops))
@@ -250,6 +261,8 @@ static int describe(const struct ct_runner *r, struct ct_error *err)
 
     if (r->code == 0)
         return 0;
+    if (op->kind == CT_OP_PUSH)
+        return ct_error_set(err, r->code, "%s", r->failure.text);
     if (r->failure.code != 0)
         return ct_error_set(err, r->code, "op %d, %s of %s: %s", r->failed_op,
                             ct_rule_info(op->kind)->name,
@@ -390,6 +403,14 @@ static bool talks(const struct ct_plan_list *list)
     return false;
 }
 
+static bool pushes(const struct ct_plan_list *list)
+{
+    for (int i = 0; i < list->program.op_count; i++)
+        if (list->program.ops[i].kind == CT_OP_PUSH)
+            return true;
+    return false;
+}
+
 /* The thread takes no signals: those are for the program's own threads. */
 static int start_thread(struct ct_runner *r, struct ct_error *err)
 {
@@ -420,6 +441,8 @@ int ct_runner_init(struct ct_runner *r, void *arena, void *host, struct ct_error
         r->trace = calloc(count, sizeof *r->trace);
     r->tracing = r->trace != NULL;
     r->records = ct_device_can_record(r->device[CT_QUEUE_COMPUTE]) && !talks(r->list);
+    if (pushes(r->list) && r->options->push == NULL)
+        return ct_error_set(err, CT_EUSAGE, "the plan is served, and nobody takes its gradients");
     if (r->args == NULL || r->signals == NULL || r->after == NULL ||
         (r->options->trace && r->trace == NULL))
         return ct_error_set(err, CT_ENOMEM, "no memory for a list of %zu ops", count);

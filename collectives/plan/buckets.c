@@ -98,16 +98,18 @@ static int last_writer(const struct ct_program *program, int root, struct ct_ran
     return last;
 }
 
-/* Put the program's last op, which works on `value` in place, behind the last that writes it. */
+/* Put the program's last op, which reads `value` or works on it in place, behind the last that
+ * writes it. */
 static void follow_writer(struct ct_program *program, int value)
 {
     const struct ct_value *v = &program->values[value];
     struct ct_program_op *op = &program->ops[program->op_count - 1];
+    int out = op->out[0];
 
-    op->in[0] = op->out[0] = CT_NONE; /* not to be found itself */
+    op->out[0] = CT_NONE; /* not to be found itself */
     int last = last_writer(program, v->root, ct_plan_in_root(v));
     CT_ASSERT(last != CT_NONE);
-    op->in[0] = op->out[0] = value;
+    op->out[0] = out;
     op->micro = program->ops[last].micro;
     ct_program_move_last(program, last + 1);
 }
@@ -188,29 +190,53 @@ int ct_plan_join_slices(struct ct_plan *plan, struct ct_error *err)
                : ct_error_set(err, program->error.code, "slices: %s", program->error.text);
 }
 
+/* The gradients of bucket `i`. */
+static int bucket_view(struct ct_plan *plan, int i)
+{
+    struct ct_program *program = &plan->step.program;
+    const struct ct_bucket *bucket = &plan->buckets[i];
+    enum ct_dtype dtype = plan->tensors[0].dtype;
+    char name[32];
+
+    (void)snprintf(name, sizeof name, "bucket%d", i);
+    return ct_program_view(program, root_of_kind(program, CT_VALUE_GRAD), bucket->offset_bytes,
+                           dtype, ct_shape1((int64_t)(bucket->bytes / ct_dtype_size(dtype))), name);
+}
+
+/* Each bucket goes to the servers as soon as it is complete. */
+static int push_buckets(struct ct_plan *plan, struct ct_error *err)
+{
+    struct ct_program *program = &plan->step.program;
+
+    for (int i = 0; i < plan->bucket_count && program->error.code == 0; i++) {
+        struct ct_program_op op = ct_program_op(CT_OP_PUSH);
+        op.in[0] = bucket_view(plan, i);
+        program->stage = CT_STAGE_REDUCE;
+        if (program->error.code == 0)
+            ct_program_emit(program, op);
+        if (program->error.code == 0)
+            follow_writer(program, op.in[0]);
+    }
+    return program->error.code == 0
+               ? 0
+               : ct_error_set(err, program->error.code, "pushes: %s", program->error.text);
+}
+
 int ct_plan_reduce(struct ct_plan *plan, struct ct_error *err)
 {
     struct ct_program *program = &plan->step.program;
-    char name[32];
 
-    if (plan->options.world == 1 || plan->options.served)
+    if (plan->options.served)
+        return push_buckets(plan, err);
+    if (plan->options.world == 1)
         return 0;
-    int grads = root_of_kind(program, CT_VALUE_GRAD);
-    enum ct_dtype dtype = plan->tensors[0].dtype;
     bool sums =
         plan->shards == 1 && ct_mesh_size(&plan->mesh, CT_AXIS_DATA) > 1 && !plan->options.rooted;
     int loss = program->values[plan->step.io.loss].root;
     if (plan->mesh.stages == 1)
         insert_reduce(program, loss, CT_AXIS_WORLD);
-    for (int i = 0; i < plan->bucket_count && sums; i++) {
-        const struct ct_bucket *bucket = &plan->buckets[i];
-        snprintf(name, sizeof name, "bucket%d", i);
-        insert_reduce(program,
-                      ct_program_view(program, grads, bucket->offset_bytes, dtype,
-                                      ct_shape1((int64_t)(bucket->bytes / ct_dtype_size(dtype))),
-                                      name),
-                      CT_AXIS_DATA);
-    }
+    for (int i = 0; i < plan->bucket_count && sums; i++)
+        insert_reduce(program, bucket_view(plan, i), CT_AXIS_DATA);
     if (plan->mesh.stages > 1)
         reduce_last(program, loss);
     if (program->error.code != 0)

@@ -229,7 +229,7 @@ static double sent(const struct ct_plan *plan, const struct ct_program_op *op)
 {
     double ranks = ct_mesh_size(&plan->mesh, op->axis), bytes = ct_plan_talk_bytes(plan, op);
 
-    if (op->kind == CT_OP_EXCHANGE)
+    if (op->kind == CT_OP_EXCHANGE || op->kind == CT_OP_PUSH)
         return bytes_of(plan, op->in, CT_OP_MAX_IN);
     if (op->kind == CT_OP_RANK_COPY)
         return 0;

@@ -184,7 +184,7 @@ static int set_mesh(struct ct_plan *plan, struct ct_error *err)
         return ct_error_set(err, CT_ECONFIG,
                             "parallel.strategy ps shares nothing out among workers: each computes "
                             "the whole model");
-    options->overlap = options->overlap && !options->rooted && !options->served;
+    options->overlap = options->overlap && !options->rooted;
     plan->place = ct_mesh_place(&plan->mesh, options->rank);
     plan->shards = plan->mesh.shards;
     return 0;

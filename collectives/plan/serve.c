@@ -1,10 +1,12 @@
 /* See passes.h: what a worker of a parameter server runs.
  *
- *     pull -> params | forward, backward -> grads -> sumsq | push        the servers: sum, update
+ *     pull -> params | forward, backward -> grads -> sumsq | commit      the servers: sum, update
+ *                                           `- push(bucket)
  *
- * Pulling and pushing are not in the list: they are whole ranges, from and to other processes. What
- * is left of the update is the norm of this rank's own gradient. Moments lie with the servers; rank
- * 0, which writes checkpoints, has room for them to pass through. */
+ * Buckets are pushed as they become complete (buckets.c). Pulling is not in the list: it is a whole
+ * range, from other processes. What is left of the update is the norm of this rank's own gradient.
+ * Moments lie with the servers; rank 0, which writes checkpoints, has room for them to pass
+ * through. */
 #include "collectives/plan/passes.h"
 
 static void drop_update(struct ct_program *program)

@@ -22,6 +22,7 @@ enum debt {
     OWES_GATHER = 4,  /* the parts that the other ranks have changed */
     PADDING = 8,      /* nothing: between parameters, zero on every rank, stays so */
     OWES_SLICES = 16, /* a sum over the slices: each has the gradient of its own tokens */
+    OWES_PUSH = 64,   /* to servers, which add up and update */
     SPENT = 32        /* nothing: scattered, or on its way in another type */
 };
 
@@ -292,8 +293,10 @@ static int fresh_debt(const struct verifier *v, const struct ct_program_op *op, 
 {
     const struct ct_plan *plan = v->plan;
 
-    if (plan->options.world == 1 || plan->options.served || v->list != &plan->step)
-        return 0; /* what is served is added up elsewhere */
+    if (plan->options.served) /* what is served is added up elsewhere */
+        return v->list == &plan->step && is_gradient(v, value) ? OWES_PUSH : 0;
+    if (plan->options.world == 1 || v->list != &plan->step)
+        return 0;
     if (is_gradient(v, value))
         return (adds_up(v) ? OWES_SUM : 0) | (is_partial(v, value) ? OWES_SLICES : 0);
     if (shares_root(v, value, v->list->io.loss) || is_total(v, value))
@@ -344,6 +347,9 @@ static int check_read(const struct verifier *v, int op, int value)
     if (is_sum(o) && axis_debt(o->axis) != 0 && any_owes(v, value, axis_debt(o->axis), false))
         return ct_error_set(v->err, CT_EBUG, "op %d (%s) reduces '%s' a second time", op,
                             op_name(v, op), value_of(v, value)->name);
+    if (o->kind == CT_OP_PUSH && any_owes(v, value, OWES_PUSH, false))
+        return ct_error_set(v->err, CT_EBUG, "op %d (%s) pushes '%s' a second time", op,
+                            op_name(v, op), value_of(v, value)->name);
     bool total = is_total(v, value);
     bool own = o->kind == CT_OP_BATCH_DB || o->kind == CT_OP_BATCH_DG; /* to be reduced later */
     bool adds = ((o->kind == CT_OP_SUMSQ || o->kind == CT_OP_SCALE) && value == o->out[0]) ||
@@ -371,6 +377,9 @@ static int check_write(const struct verifier *v, int op, int value)
     if ((owed & OWES_SUM) != 0 &&
         (any_owes(v, value, OWES_SUM, false) || any_owes(v, value, SPENT, true)))
         return ct_error_set(v->err, CT_EBUG, "op %d (%s) writes '%s' after its reduction", op,
+                            op_name(v, op), value_of(v, value)->name);
+    if ((owed & OWES_PUSH) != 0 && any_owes(v, value, OWES_PUSH, false))
+        return ct_error_set(v->err, CT_EBUG, "op %d (%s) writes '%s' after it was pushed", op,
                             op_name(v, op), value_of(v, value)->name);
     if ((owed & OWES_SLICES) != 0 && any_owes(v, value, OWES_SLICES, false))
         return ct_error_set(v->err, CT_EBUG, "op %d (%s) writes '%s' after its sum over the slices",
@@ -482,6 +491,8 @@ static int play(struct verifier *v, int op)
     for (int k = 0; k < CT_OP_MAX_OUT && code == 0; k++)
         if (o->out[k] != CT_NONE)
             write(v, o, o->out[k]);
+    if (code == 0 && o->kind == CT_OP_PUSH)
+        settle(v, ct_plan_range(v->list, o->in[0]), OWES_PUSH);
     if (code == 0)
         spend(v, o);
     return code;
@@ -534,6 +545,8 @@ static int check_end(const struct verifier *v)
             return code;
         if (any_owes(v, i, OWES_SUM, true))
             return ct_error_set(v->err, CT_EBUG, "'%s' is not reduced", value->name);
+        if (any_owes(v, i, OWES_PUSH, true))
+            return ct_error_set(v->err, CT_EBUG, "'%s' is not pushed", value->name);
         if (any_owes(v, i, OWES_GATHER, true))
             return ct_error_set(v->err, CT_EBUG, "'%s' is not gathered", value->name);
     }

@@ -74,6 +74,12 @@ static size_t bytes_of(const struct player *p, int value)
     return value == CT_NONE ? 0 : p->list->program.values[value].bytes;
 }
 
+/* Does it wait for other ranks? Servers, which are pushed to, are none. */
+static bool talks(const struct ct_program_op *op)
+{
+    return ct_op_is_comm(op->kind) && op->kind != CT_OP_PUSH;
+}
+
 /* The queue of `rank` whose op at hand is on the group of `axis`, an exchange or a collective; -1
  * when none is. */
 static int waiting(const struct world *w, int rank, enum ct_axis axis, bool exchanges)
@@ -82,7 +88,7 @@ static int waiting(const struct world *w, int rank, enum ct_axis axis, bool exch
 
     for (int queue = 0; queue < CT_QUEUE_COUNT; queue++) {
         const struct ct_program_op *op = op_at(p, queue);
-        if (op != NULL && is_open(p, queue) && ct_op_is_comm(op->kind) &&
+        if (op != NULL && is_open(p, queue) && talks(op) &&
             (op->kind == CT_OP_EXCHANGE) == exchanges &&
             ct_mesh_shared(&p->plan->mesh, op->axis, axis))
             return queue;
@@ -191,7 +197,7 @@ static int advance(struct world *w, int rank, int queue)
 {
     struct player *p = &w->players[rank];
 
-    while (is_open(p, queue) && !ct_op_is_comm(op_at(p, queue)->kind))
+    while (is_open(p, queue) && !talks(op_at(p, queue)))
         finish(w, rank, queue);
     if (!is_open(p, queue))
         return 0;

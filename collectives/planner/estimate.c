@@ -46,7 +46,7 @@ static double talk_s(const struct ct_machine *machine, const struct ct_plan *pla
     double bytes = ct_plan_talk_bytes(plan, op);
     int stride = stride_of(plan, op->axis);
 
-    if (op->kind == CT_OP_EXCHANGE)
+    if (op->kind == CT_OP_EXCHANGE || op->kind == CT_OP_PUSH)
         return ct_machine_send_s(machine, stride, bytes);
     double once = ct_machine_gather_s(machine, ct_mesh_size(&plan->mesh, op->axis), stride, bytes);
     return op->kind == CT_OP_ALL_REDUCE ? 2 * once : once;

@@ -36,7 +36,8 @@ struct server {
     struct ct_bytes note;
     unsigned char note_data[CT_PS_NOTE_MAX];
     struct under_way calls[WINDOW];
-    size_t next; /* the next block of the flow begins here */
+    size_t next; /* of its part: the next block of the flow begins here */
+    size_t end;  /* and the last one ends here */
     bool last;   /* it has been asked for */
 };
 
@@ -48,7 +49,9 @@ struct flow {
     size_t at_word; /* where in the head `at` lies; `bytes` follows, if there is room */
     bool blocks;    /* the range in blocks; else one call */
     bool sized;     /* the head has `bytes` */
-    const char *out;
+    bool some;      /* of the range from `begin` to `end` alone, with the servers that have it */
+    size_t begin, end;
+    const char *out; /* from `begin` on */
     char *in;
     struct ct_bytes tail; /* of a single call: what follows its head */
     struct ct_ps_pulled *pulled;
@@ -159,7 +162,7 @@ static struct ct_bytes fill(struct server *server, size_t at, size_t bytes)
 {
     struct ct_ps_client *client = server->client;
     const struct flow *flow = client->flow;
-    const char *data = flow->out != NULL ? flow->out + server->part.at + at : NULL;
+    const char *data = flow->out != NULL ? flow->out + (server->part.at + at - flow->begin) : NULL;
     size_t size = data != NULL ? bytes : 0;
 
     memcpy(client->body, flow->head, flow->head_bytes);
@@ -180,7 +183,7 @@ static void ask(struct server *server)
 {
     struct ct_ps_client *client = server->client;
     const struct flow *flow = client->flow;
-    size_t end = flow->blocks ? server->part.bytes : 0;
+    size_t end = server->end;
     struct under_way *call;
     struct ct_error why = {0};
 
@@ -205,17 +208,32 @@ static void ask(struct server *server)
     }
 }
 
+/* What the flow is to do with this server: false for nothing. */
+static bool aim(struct server *server, const struct flow *flow)
+{
+    const struct ct_ps_part *part = &server->part;
+
+    server->next = 0;
+    server->end = flow->blocks ? part->bytes : 0;
+    server->last = false;
+    if (!flow->some)
+        return true;
+    size_t begin = CT_MAX(flow->begin, part->at), end = CT_MIN(flow->end, part->at + part->bytes);
+    if (begin >= end)
+        return false;
+    server->next = begin - part->at;
+    server->end = end - part->at;
+    return true;
+}
+
 /* Run `flow` with one server, or with all (-1). */
 static int run(struct ct_ps_client *client, const struct flow *flow, int only, struct ct_error *err)
 {
     client->flow = flow;
     for (int i = 0; i < client->options.servers && client->code == 0; i++) {
         struct server *server = &client->servers[i];
-        if (only >= 0 && only != i)
-            continue;
-        server->next = 0;
-        server->last = false;
-        ask(server);
+        if ((only < 0 || only == i) && aim(server, flow))
+            ask(server);
     }
     while (client->code == 0 && client->open > 0)
         (void)uv_run(&client->loop, UV_RUN_ONCE);
@@ -406,22 +424,29 @@ int ct_ps_client_begin(struct ct_ps_client *client, const struct ct_ps_begin *be
     return run(client, &flow, -1, err);
 }
 
-int ct_ps_client_push(struct ct_ps_client *client, const void *gradient,
-                      const struct ct_ps_commit *commit, struct ct_bytes note, struct ct_error *err)
+int ct_ps_client_push(struct ct_ps_client *client, uint64_t step, size_t at, const void *gradient,
+                      size_t bytes, struct ct_error *err)
 {
-    const struct ct_ps_push push = {.step = commit->step};
-    unsigned char bytes[CT_PS_HEAD_BYTES];
-    struct flow blocks = flow_of(CT_PS_PUSH, CT_PS_HEAD_push, &push, bytes);
+    const struct ct_ps_push push = {.step = step};
+    unsigned char head[CT_PS_HEAD_BYTES];
+    struct flow flow = flow_of(CT_PS_PUSH, CT_PS_HEAD_push, &push, head);
 
-    blocks.at_word = AT(push, at);
-    blocks.blocks = true;
-    blocks.out = gradient;
-    int code = run(client, &blocks, -1, err);
-    if (code != 0)
-        return code;
-    struct flow end = flow_of(CT_PS_COMMIT, CT_PS_HEAD_commit, commit, bytes);
-    end.tail = note;
-    return run(client, &end, -1, err);
+    flow.at_word = AT(push, at);
+    flow.blocks = flow.some = true;
+    flow.begin = at;
+    flow.end = at + bytes;
+    flow.out = gradient;
+    return run(client, &flow, -1, err);
+}
+
+int ct_ps_client_commit(struct ct_ps_client *client, const struct ct_ps_commit *commit,
+                        struct ct_bytes note, struct ct_error *err)
+{
+    unsigned char bytes[CT_PS_HEAD_BYTES];
+    struct flow flow = flow_of(CT_PS_COMMIT, CT_PS_HEAD_commit, commit, bytes);
+
+    flow.tail = note;
+    return run(client, &flow, -1, err);
 }
 
 int ct_ps_client_pull(struct ct_ps_client *client, uint64_t step, void *params,

@@ -4,14 +4,14 @@
  *     [ct_ps_client_store]  worker 0, when the servers hold nothing to go on from
  *     [ct_ps_client_begin]  worker 0
  *     ct_ps_client_pull     parameters for the first step
- *     ct_ps_client_push, ct_ps_client_pull      a step
+ *     ct_ps_client_push..., ct_ps_client_commit, ct_ps_client_pull      a step
  *     ct_ps_client_bye
  *
  *     flat range   [ server 0's part | server 1's part | ... ]   in blocks, some under way to each
  *
  * All calls block: they turn an event loop until all servers have answered, `check` says that the
  * round is over, or the time is up. After a failure the client is of no use but to be freed. One
- * thread. Nothing is allocated after ct_ps_client_new but what travels. */
+ * thread at a time. Nothing is allocated after ct_ps_client_new but what travels. */
 #ifndef CT_PS_CLIENT_UV_H
 #define CT_PS_CLIENT_UV_H
 
@@ -51,10 +51,14 @@ int ct_ps_client_fetch(struct ct_ps_client *client, int range, void *data, struc
 int ct_ps_client_begin(struct ct_ps_client *client, const struct ct_ps_begin *begin,
                        struct ct_bytes note, struct ct_error *err);
 
-/* The gradient of a step, whole on all servers when this returns; the note is worker 0's. */
-int ct_ps_client_push(struct ct_ps_client *client, const void *gradient,
-                      const struct ct_ps_commit *commit, struct ct_bytes note,
-                      struct ct_error *err);
+/* `bytes` of the gradient of `step`, from place `at` of the flat range on: with the servers when
+ * this returns. */
+int ct_ps_client_push(struct ct_ps_client *client, uint64_t step, size_t at, const void *gradient,
+                      size_t bytes, struct ct_error *err);
+
+/* All of it was pushed; the note is worker 0's. */
+int ct_ps_client_commit(struct ct_ps_client *client, const struct ct_ps_commit *commit,
+                        struct ct_bytes note, struct ct_error *err);
 
 /* Parameters to begin `step` with: waits for its turn (turn.h). What server 0 says goes to
  * `*ret_pulled`. */

@@ -38,6 +38,7 @@ static const struct ct_op_info comm_ops[] = {
     {.name = "broadcast", .operands = "x[n] -> x[n]", .in_place = 0, .updates = true},
     {.name = "reduce", .operands = "x[n] -> x[n]", .in_place = 0, .updates = true},
     {.name = "scatter", .operands = "x[n] -> y[m]", .in_place = -1},
+    {.name = "push", .operands = "x[n] ->", .in_place = -1},
 };
 _Static_assert(CT_COUNT(comm_ops) == CT_RULE_COUNT - CT_OP_COUNT,
                "a row for every communication op");
@@ -152,6 +153,12 @@ static int complete_comm(int op, struct ct_kernel_args *args, enum ct_dtype *ret
         *ret_dtype = out->dtype;
         return 0;
     }
+    if (op == CT_OP_PUSH && in->data != NULL && out->data == NULL) {
+        *ret_dtype = in->dtype;
+        return 0;
+    }
+    if (op == CT_OP_PUSH)
+        return ct_error_set(err, CT_EBUG, "push: takes one input, and gives nothing");
     if (in->data == NULL || out->data == NULL || in->dtype != out->dtype)
         return ct_error_set(err, CT_EBUG, "%s: needs an input and an output of one type",
                             ct_rule_info(op)->name);

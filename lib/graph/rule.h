@@ -23,6 +23,7 @@ enum {
     CT_OP_BROADCAST, /* in place, from the group's rank 0, as are the next two */
     CT_OP_REDUCE,    /* in place, to rank 0 */
     CT_OP_SCATTER,   /* in: rank 0 alone */
+    CT_OP_PUSH,      /* in alone: whom the executor pushes for knows where to */
     CT_RULE_COUNT
 };
 

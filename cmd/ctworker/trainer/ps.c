@@ -1,6 +1,7 @@
 /* See ps.h.
  *
- *   a step      forward, backward -> push gradient, numbers -> pull: loss, norm, parameters
+ *   a step      forward, backward -> numbers -> pull: loss, norm, parameters
+ *                           `- push gradients, as they become complete
  *   staleness   above 0 a gradient is the mean of this worker's own samples, and is taken with 1/W
  *               of the learning rate: W of them move the parameters as far as one of all samples */
 #include "ps.h"
@@ -342,6 +343,13 @@ static void conclude_step(const struct ct_worker *worker, const struct ct_exec_s
     result->wishes = pulled->leave_at == worker->step + 1;
 }
 
+int ct_ps_push(void *context, size_t at, const void *data, size_t bytes, struct ct_error *err)
+{
+    struct ct_worker *worker = context;
+
+    return ct_ps_client_push(worker->ps.client, worker->step, at, data, bytes, err);
+}
+
 int ct_ps_step(struct ct_worker *worker, const struct ct_exec_step *args,
                const struct ct_sampler_batch *batch, struct ct_exec_result *ret_result,
                struct ct_error *err)
@@ -364,9 +372,7 @@ int ct_ps_step(struct ct_worker *worker, const struct ct_exec_step *args,
                                         .grad_norm = ret_result->grad_norm,
                                         .lr = args->lr,
                                         .logged = true};
-    code = ct_ps_client_push(worker->ps.client,
-                             (char *)ct_exec_state(worker->exec) + worker->plan.state_bytes,
-                             &commit, note_of(&news), err);
+    code = ct_ps_client_commit(worker->ps.client, &commit, note_of(&news), err);
     if (code == 0)
         code = pull(worker, worker->step + 1, &pulled, err);
     if (code == 0)

@@ -46,7 +46,10 @@ int ct_ps_find(struct ct_worker *worker, bool *ret_found, struct ct_error *err);
 /* Begin: worker 0 gives the servers its executor's state, unless they have it; all pull. */
 int ct_ps_begin(struct ct_worker *worker, bool found, struct ct_error *err);
 
-/* In the place of ct_exec_step: gradient, push, and the parameters of the next step. */
+/* What the executor pushes with (exec.h); `context` is the worker. */
+int ct_ps_push(void *context, size_t at, const void *data, size_t bytes, struct ct_error *err);
+
+/* In the place of ct_exec_step: gradient, pushes, and the parameters of the next step. */
 int ct_ps_step(struct ct_worker *worker, const struct ct_exec_step *args,
                const struct ct_sampler_batch *batch, struct ct_exec_result *ret_result,
                struct ct_error *err);

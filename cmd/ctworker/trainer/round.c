@@ -206,6 +206,8 @@ static int make_executor(struct ct_worker *worker, struct ct_error *err)
         .check_ops = worker->cfg->check.ops,
         .job = replicas != NULL ? NULL : worker->job,
         .trace = worker->cfg->log.trace > 0,
+        .push = ct_ps_push,
+        .push_context = worker,
         .timeout_ms = (uint64_t)worker->cfg->parallel.timeout_ms};
     int code = worker->reused
                    ? ct_exec_regroup(worker->exec, worker->group, worker->device_group, err)

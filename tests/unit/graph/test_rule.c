@@ -128,6 +128,17 @@ Test(rule, only_ops_with_the_attribute_accumulate)
     cr_assert_not(ct_rule_accumulates(CT_OP_ALL_REDUCE));
 }
 
+Test(rule, a_push_takes_one_input_and_gives_nothing)
+{
+    struct ct_kernel_args args = {.in = {given(CT_F32, ct_shape1(3))}};
+    enum ct_dtype dtype = CT_F64;
+
+    cr_assert_eq(ct_rule_complete(CT_OP_PUSH, &args, &dtype, NULL), 0);
+    cr_assert_eq(dtype, CT_F32);
+    args.out[0] = args.in[0];
+    cr_assert_eq(ct_rule_complete(CT_OP_PUSH, &args, &dtype, NULL), CT_EBUG);
+}
+
 Test(rule, an_exchange_takes_messages_of_one_type)
 {
     struct ct_kernel_args both = {.in = {given(CT_F32, ct_shape1(3)), {0}},

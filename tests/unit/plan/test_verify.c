@@ -227,3 +227,55 @@ Test(verify, rejects_an_output_that_is_overwritten_before_the_host_reads_it)
         ct_plan_offset(&plan.step, plan.step.io.correct);
     expect_objection(&plan, "(the end) reads 'sums'");
 }
+
+/* ---- what is served ------------------------------------------------------------------------- */
+
+static void build_served(struct ct_plan *plan)
+{
+    struct ct_plan_options options = plan_options;
+
+    options.served = true;
+    plan_init(plan, &options);
+    cr_assert_eq(ct_plan_verify(plan, &plan->step, NULL), 0);
+}
+
+Test(verify, rejects_a_gradient_that_is_not_pushed)
+{
+    struct ct_plan plan;
+
+    build_served(&plan);
+    plan.step.program.ops[find_op(&plan, CT_OP_PUSH, 0)].kind = CT_OP_COPY;
+    expect_objection(&plan, "'grads' is not pushed");
+}
+
+Test(verify, rejects_a_second_push)
+{
+    struct ct_plan plan;
+
+    build_served(&plan);
+    plan.step.program.ops[find_op(&plan, CT_OP_PUSH, 1)].in[0] =
+        plan.step.program.ops[find_op(&plan, CT_OP_PUSH, 0)].in[0];
+    expect_objection(&plan, "pushes 'bucket0' a second time");
+}
+
+Test(verify, rejects_a_gradient_that_is_written_after_it_was_pushed)
+{
+    struct ct_plan_options options = plan_options;
+    struct ct_plan plan;
+
+    options.served = true;
+    options.overlap = false;
+    plan_init(&plan, &options);
+    int push = find_op(&plan, CT_OP_PUSH, 0);
+    swap_ops(&plan, push - 1, push);
+    expect_objection(&plan, "after it was pushed");
+}
+
+Test(verify, rejects_a_push_that_does_not_wait_for_its_gradient)
+{
+    struct ct_plan plan;
+
+    build_served(&plan);
+    plan.step.slot[find_op(&plan, CT_OP_PUSH, 0)].wait = 0;
+    expect_objection(&plan, "(push) does not wait for");
+}
