@@ -70,8 +70,8 @@ Test(nccl_real, results_have_the_meaning_that_our_names_say)
     if (!load(&lib))
         cr_skip_test("skipped: libnccl.so.2 is not on this machine");
     for (size_t i = 0; i < CT_COUNT(rows); i++)
-        cr_assert_not_null(strstr(lib.ncclGetErrorString(rows[i].result), rows[i].word), "%d: %s",
-                           rows[i].result, lib.ncclGetErrorString(rows[i].result));
+        cr_assert_not_null(strstr(lib.ncclGetErrorString((int)rows[i].result), rows[i].word),
+                           "%d: %s", rows[i].result, lib.ncclGetErrorString((int)rows[i].result));
 }
 
 Test(nccl_real, ids_differ_and_need_no_gpu)
