@@ -439,6 +439,8 @@ static int form_shrunk(const struct forming *forming, struct ct_nccl_kept *kept,
                        const struct ct_nccl_origin *origins, struct ct_error *err)
 {
     struct ct_nccl_group *group = forming->group;
+
+    CT_ASSERT(origins[0].size > 0);
     int *missing = calloc((size_t)origins[0].size, sizeof *missing);
     bool all = false;
     int code =
