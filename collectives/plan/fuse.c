@@ -169,7 +169,7 @@ int ct_plan_fuse(struct ct_plan_list *list, struct ct_error *err)
     struct fuser f = {.program = program,
                       .op_count = program->op_count,
                       .ops = malloc(count * sizeof *f.ops),
-                      .matches = malloc(count * sizeof *f.matches),
+                      .matches = calloc(count, sizeof *f.matches),
                       .of_logits = malloc(values * sizeof *f.of_logits),
                       .of_stats = malloc(values * sizeof *f.of_stats),
                       .of_op = malloc(count * sizeof *f.of_op)};
