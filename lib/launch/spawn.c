@@ -1,5 +1,6 @@
 /* See spawn.h. clone(2) with a stack of its own is what posix_spawn(3) does inside; posix_spawn
- * itself knows neither the parent-death signal nor the look at the parent. */
+ * itself knows neither the parent-death signal nor the look at the parent. That stack is of the
+ * heap: what AddressSanitizer marks in it would stay in ours, since execve(2) does not return. */
 #include "launch/spawn.h"
 
 #include "base/assert.h"
@@ -9,6 +10,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -115,15 +117,18 @@ static int explain(const struct ct_spawn *spawn, int error, struct ct_error *err
 
 int ct_spawn(const struct ct_spawn *spawn, pid_t *ret_pid, struct ct_error *err)
 {
-    _Alignas(16) unsigned char stack[CHILD_STACK];
     struct child child = {.spawn = spawn, .parent = getpid()};
+    unsigned char *stack = malloc(CHILD_STACK);
     sigset_t all, before;
 
+    if (stack == NULL)
+        return ct_error_set(err, CT_ENOMEM, "%s cannot be started: out of memory", spawn->path);
     (void)sigfillset(&all);
     (void)sigprocmask(SIG_SETMASK, &all, &before);
-    pid_t pid = clone(run_child, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, &child);
+    pid_t pid = clone(run_child, stack + CHILD_STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, &child);
     int error = pid < 0 ? errno : child.error;
     (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    free(stack);
     if (error != 0) {
         while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
             continue;
