@@ -1,4 +1,5 @@
-/* The runner of the stand-in: registered tests one after another, in order of registration.
+/* The runner of the stand-in: registered tests in order of registration, each in a process of its
+ * own, as Criterion has it, as many at once as there are processors.
  *
  * usage: PROGRAM [SUBSTRING]    run the tests whose "suite/name" contains it
  * The closing line is Criterion's, so that scripts read both alike. */
@@ -6,6 +7,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static struct mini_suite *suites;
@@ -86,15 +88,71 @@ static void run_once(const struct mini_test *test, void *parameter)
     (void)alarm(0);
 }
 
+/* ---- a process a test, as many at once as there are processors -------------------------------*/
+
+enum { MOST = 16 };
+
+static struct job {
+    pid_t pid; /* 0: free */
+    const struct mini_test *test;
+} jobs[MOST];
+
+static unsigned running;
+
+/* Waits for the end of one. A test that failed has said why; the others go on unheard. */
+static void reap(void)
+{
+    int status = 0;
+    pid_t pid = wait(&status);
+    struct job *job = jobs;
+
+    while (job < jobs + MOST && (pid <= 0 || job->pid != pid))
+        job++;
+    if (job == jobs + MOST) {
+        perror("mini: a test's process");
+        exit(1);
+    }
+    if (status != 0) {
+        (void)fprintf(stderr, "[FAIL] %s/%s: %s %d\n", job->test->suite, job->test->name,
+                      WIFSIGNALED(status) ? "signal" : "exit status",
+                      WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+        exit(1);
+    }
+    job->pid = 0;
+    running--;
+}
+
+static void run_apart(const struct mini_test *test, void *parameter)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    struct job *job = jobs;
+
+    while (running >= MOST || (running > 0 && (long)running >= processors))
+        reap();
+    while (job->pid != 0)
+        job++;
+    *job = (struct job){.pid = fork(), .test = test};
+    if (job->pid == 0) {
+        run_once(test, parameter);
+        exit(0);
+    }
+    if (job->pid < 0) {
+        perror("mini: fork");
+        exit(1);
+    }
+    running++;
+}
+
 static unsigned run_test(const struct mini_test *test)
 {
+    (void)fprintf(stderr, "[RUN ] %s/%s\n", test->suite, test->name);
     if (test->plain != NULL) {
-        run_once(test, NULL);
+        run_apart(test, NULL);
         return 1;
     }
     struct criterion_test_params all = test->parameters();
     for (size_t i = 0; i < all.length; i++)
-        run_once(test, (char *)all.params + i * all.size);
+        run_apart(test, (char *)all.params + i * all.size);
     return (unsigned)all.length;
 }
 
@@ -107,9 +165,10 @@ int main(int argc, char **argv)
         (void)snprintf(name, sizeof name, "%s/%s", test->suite, test->name);
         if (test->options.disabled || (argc > 1 && strstr(name, argv[1]) == NULL))
             continue;
-        (void)fprintf(stderr, "[RUN ] %s\n", name);
         count += run_test(test);
     }
+    while (running > 0)
+        reap();
     (void)fprintf(stderr, "[====] Synthesis: Tested: %u | Passing: %u | Failing: 0 | Crashing: 0\n",
                   count, count);
     return count > 0 ? 0 : 1;

@@ -1,10 +1,9 @@
-/* A stand-in for <criterion/criterion.h>: the same test sources, run one after another in this
- * process.
+/* A stand-in for <criterion/criterion.h>: the same test sources, run by main() of mini.c.
  *
- * ThreadSanitizer cannot run under Criterion's runner, which starts every test in a process of its
- * own; here a constructor registers each test and main() (mini.c) runs them in turn. A failed
- * assertion ends the program. It knows what our tests use: Test, TestSuite with .init, .fini and
- * .timeout, ParameterizedTest over an index table, and the cr_assert family. */
+ * ThreadSanitizer cannot run under Criterion's runner, which has a thread of its own when it starts
+ * a test's process; here a constructor registers each test, and the runner that forks has none. A
+ * failed assertion ends the program. It knows what our tests use: Test, TestSuite with .init,
+ * .fini and .timeout, ParameterizedTest over an index table, and the cr_assert family. */
 #ifndef MINI_CRITERION_H
 #define MINI_CRITERION_H
 
