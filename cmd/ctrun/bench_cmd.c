@@ -95,7 +95,7 @@ static int launch(int argc, char **argv)
     }
     int count = split_words(argc, argv, self, words, &own);
     int code = ct_bench_read(count - own, (const char *const *)words + own, &options, &err);
-    status = code == 0 ? ct_cmd_run(count, words) : fail(code, &err);
+    status = code == 0 ? ct_run_job(count, words, true) : fail(code, &err);
     free(words);
     return status;
 }

@@ -10,6 +10,10 @@
 /* run_cmd.c: start the workers of a job on this node. */
 int ct_cmd_run(int argc, char **argv);
 
+/* run_cmd.c: the same. `for_output`: what the workers print is the result, and a job of which it
+ * could not be written has failed. */
+int ct_run_job(int argc, char **argv, bool for_output);
+
 /* key_cmd.c: make a job key. */
 int ct_cmd_key(int argc, char **argv);
 

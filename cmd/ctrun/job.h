@@ -36,6 +36,7 @@ struct job {
     uint32_t note_count;
     bool alone;                   /* one node that meets nobody */
     bool as_torchrun;             /* called by that name: set before job_decide */
+    bool for_output;              /* what the workers print is the result: set before job_decide */
     const struct ct_slurm *slurm; /* what Slurm says, NULL outside of it: set before job_decide */
 };
 

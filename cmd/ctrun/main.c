@@ -68,17 +68,12 @@ static const struct command *find(const char *name)
     return NULL;
 }
 
-static int written(void)
-{
-    return fflush(stdout) == 0 && ferror(stdout) == 0 ? 0 : ct_exit_status(CT_EIO);
-}
-
 int ct_cmd_version(int argc, char **argv)
 {
     (void)argc;
     (void)argv;
     (void)puts("ctrun " CT_VERSION);
-    return written();
+    return 0;
 }
 
 static int help_on(char *name)
@@ -115,7 +110,7 @@ int ct_cmd_help(int argc, char **argv)
     ct_config_help(false, &options);
     (void)fputs(ct_buf_str(&options), stdout);
     ct_buf_deinit(&options);
-    return written();
+    return 0;
 }
 
 /* What the program that started ctrun may have left in an odd state. */
@@ -147,5 +142,7 @@ int main(int argc, char **argv)
     const struct command *command = subcommands ? find(argv[1]) : NULL;
 
     tidy_process();
-    return command != NULL ? command->run(argc - 1, argv + 1) : ct_cmd_run(argc, argv);
+    int status = command != NULL ? command->run(argc - 1, argv + 1) : ct_cmd_run(argc, argv);
+    bool written = fflush(stdout) == 0 && ferror(stdout) == 0;
+    return status == 0 && !written ? ct_exit_status(CT_EIO) : status;
 }

@@ -50,6 +50,7 @@ struct node {
     struct ct_log log;
     struct ct_log server_log; /* of the rendezvous, when it is hosted here */
     struct ct_console *console;
+    bool output_lost; /* not all that was to go to standard output got there */
     struct ct_workers *workers;
     struct ct_guard guard;
     struct ct_agent *agent; /* NULL once it was told to stop */

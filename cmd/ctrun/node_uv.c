@@ -295,7 +295,7 @@ static int open_node(struct node *node, struct ct_error *err)
     if (node->console == NULL || node->survivors == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory");
     ct_console_log(node->console, &node->log, "ctrun");
-    ct_console_tell(node->console, &node->log);
+    ct_console_tell(node->console, &node->log, &node->output_lost);
     node->log.level = (enum ct_log_level)cfg->log.level;
     node->log.json = cfg->log.format == CT_CONFIG_LOG_FORMAT_JSON;
     node->workers =
@@ -441,6 +441,8 @@ int node_run(const struct job *job)
     ct_guard_stop(&node->guard);
     folder_drop(&job->folder, node->named_file);
     status = node->status;
+    if (status == 0 && node->output_lost && job->for_output)
+        status = ct_exit_status(CT_EIO);
     free(node);
     return status;
 }

@@ -56,9 +56,9 @@ static int run(struct job *job, struct slurm *slurm, char **argv)
     return rc == 0 ? node_run(job) : fail(rc, &err);
 }
 
-int ct_cmd_run(int argc, char **argv)
+int ct_run_job(int argc, char **argv, bool for_output)
 {
-    struct job job = {.as_torchrun = ct_called_torchrun(argv[0])};
+    struct job job = {.as_torchrun = ct_called_torchrun(argv[0]), .for_output = for_output};
     struct ct_config_errors errs = {0};
     struct ct_error err = {0};
     struct slurm slurm;
@@ -93,4 +93,9 @@ int ct_cmd_run(int argc, char **argv)
     slurm_end(&slurm);
     job_deinit(&job);
     return status;
+}
+
+int ct_cmd_run(int argc, char **argv)
+{
+    return ct_run_job(argc, argv, false);
 }

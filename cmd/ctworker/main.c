@@ -81,7 +81,7 @@ static int load_config(struct ct_config *cfg, int argc, char **argv, struct ct_e
     if (code == 0)
         return 0;
     ct_buf_init(&text, 0);
-    ct_config_errors_write(&errs, "ctworker: ", &text);
+    ct_config_errors_write(&errs, "ctworker: error: ", &text);
     if (speaks_for_node())
         (void)fputs(ct_buf_str(&text), stderr);
     ct_buf_deinit(&text);
@@ -221,7 +221,7 @@ int main(int argc, char **argv)
     (void)signal(SIGUSR2, SIG_IGN);
     int status = ct_exit_status(load_config(&cfg, argc, argv, &err));
     if (status == 0 && (cfg.command.help || cfg.command.version))
-        (void)fputs(usage, stdout);
+        status = fputs(usage, stdout) < 0 || fflush(stdout) != 0 ? ct_exit_status(CT_EIO) : 0;
     else if (status == 0)
         status = run(&cfg, &err);
     if (err.text[0] != '\0' && speaks_for_node())

@@ -45,6 +45,7 @@ struct ct_console {
     void (*on_room)(void *context);
     void *context;
     const struct ct_log *log; /* of ct_console_tell; NULL: nobody is told of a stream's end */
+    bool *output_lost;        /* likewise */
     bool closing;
     int handles; /* being closed */
     void (*closed)(void *context);
@@ -126,12 +127,14 @@ static void give_up(struct sink *sink, int code)
     sink->waiting = false;
     sink->dead = true;
     ct_buf_clear(&sink->out);
-    if (code != -EPIPE && code != -EIO && console->log != NULL)
-        ct_log_event(console->log, CT_LOG_WARN, "output_lost",
-                     "standard %s cannot be written: %s; lines that come from now on are lost, the "
-                     "job goes on (--log_dir keeps them in files)",
-                     sink == console->stream[CT_CONSOLE_OUT] ? "output" : "error",
-                     ct_strerror(code));
+    if (code == -EPIPE || code == -EIO || console->log == NULL)
+        return;
+    bool is_output = sink == console->stream[CT_CONSOLE_OUT];
+    *console->output_lost = *console->output_lost || is_output;
+    ct_log_event(console->log, CT_LOG_WARN, "output_lost",
+                 "standard %s cannot be written: %s; lines that come from now on are lost, the "
+                 "job goes on (--log_dir keeps them in files)",
+                 is_output ? "output" : "error", ct_strerror(code));
 }
 
 static void on_writable(uv_poll_t *poll, int status, int events);
@@ -260,9 +263,10 @@ void ct_console_log(struct ct_console *console, struct ct_log *ret_log, const ch
     };
 }
 
-void ct_console_tell(struct ct_console *console, const struct ct_log *log)
+void ct_console_tell(struct ct_console *console, const struct ct_log *log, bool *ret_output_lost)
 {
     console->log = log;
+    console->output_lost = ret_output_lost;
 }
 
 /* ---- the end ----------------------------------------------------------------------------------

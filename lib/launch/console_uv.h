@@ -51,8 +51,9 @@ void ct_console_live(struct ct_console *console, const char *text);
 /* A log whose lines go to standard error through the console. */
 void ct_console_log(struct ct_console *console, struct ct_log *ret_log, const char *program);
 
-/* Tell `log`, which lives as long as the console, when a stream is lost. */
-void ct_console_tell(struct ct_console *console, const struct ct_log *log);
+/* Tell `log`, when a stream is lost, and set `*ret_output_lost` when it is standard output; both
+ * live as long as the console. */
+void ct_console_tell(struct ct_console *console, const struct ct_log *log, bool *ret_output_lost);
 
 /* Write out what is queued, waiting as long as the readers take, then free the console; `closed`
  * (may be NULL) is the last callback. */

@@ -365,19 +365,38 @@ Test(launch, a_misspelt_subcommand_is_told_what_may_be_meant)
     proc_free(&run);
 }
 
-Test(launch, help_that_cannot_be_written_ends_with_74)
+/* Words of whose program, with nowhere to go. */
+static void expect_74(const char *program, const char *words)
 {
-    static const char *const words[] = {"help", "version"};
+    const char *argv[] = {"/bin/sh", "-c", NULL, proc_program(program), NULL};
+    char line[200];
     struct proc run;
 
-    for (size_t i = 0; i < CT_COUNT(words); i++) {
-        const char *argv[] = {
-            "/bin/sh", "-c", "exec \"$0\" \"$1\" > /dev/full", proc_program("ctrun"),
-            words[i],  NULL};
+    (void)snprintf(line, sizeof line, "exec \"$0\" %s > /dev/full", words);
+    argv[2] = line;
+    int status = proc_run(&run, argv, NULL, 30);
+    cr_expect_eq(status, 74, "%s %s: %d\n%s", program, words, status, ct_buf_str(&run.text));
+    proc_free(&run);
+}
 
-        cr_expect_eq(proc_run(&run, argv, NULL, 20), 74, "%s", words[i]);
-        proc_free(&run);
-    }
+Test(launch, help_that_cannot_be_written_ends_with_74)
+{
+    static const char *const words[] = {
+        "help",          "version",      "--help",        "bench --help",  "config --schema",
+        "config --help", "config --man", "plan --help",   "key --help",    "sample --help",
+        "export --help", "slurm --help", "status --help", "flight --help", "gpus --help",
+    };
+
+    for (size_t i = 0; i < CT_COUNT(words); i++)
+        expect_74("ctrun", words[i]);
+    expect_74("ctworker", "--help");
+    expect_74("ctrund", "--help");
+}
+
+Test(launch, figures_that_cannot_be_written_end_with_74)
+{
+    expect_74("ctrun", "bench collectives --nproc_per_node=1 --max=8 --iters=1");
+    expect_74("ctrun", "bench collectives --nproc_per_node=2 --max=8 --iters=1");
 }
 
 Test(launch, output_that_a_full_disk_does_not_take_is_told_once_and_the_job_goes_on)
