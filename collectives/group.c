@@ -316,24 +316,37 @@ static int open_first(struct ct_group *group, struct ct_setup *setup, const char
 
 /* ---- creation --------------------------------------------------------------------------------*/
 
-static bool known_backend(const char *name)
+/* By name; NULL when there is none, as for auto. */
+static const struct ct_backend *find_backend(const char *name)
 {
     for (size_t i = 0; i < CT_COUNT(backends); i++)
         if (strcmp(name, backends[i]->name) == 0)
-            return true;
-    return strcmp(name, "auto") == 0;
+            return backends[i];
+    return NULL;
+}
+
+int ct_backend_check(const char *name, bool *ret_on_device, struct ct_error *err)
+{
+    const struct ct_backend *backend = find_backend(name);
+
+    if (backend == NULL && strcmp(name, "auto") != 0)
+        return ct_error_set(err, CT_EUSAGE,
+                            "backend \"%s\" is not known: use auto, self, thread, mpi, shm, hier, "
+                            "ucx or tcp, or, for the memory of a device, nccl or staged",
+                            name);
+    *ret_on_device = backend != NULL && backend->on_device;
+    return 0;
 }
 
 static int check_options(const struct ct_job *job, const struct ct_group_options *options,
                          struct ct_error *err)
 {
     const struct ct_assignment *a = &job->assignment;
+    bool on_device;
+    int code = options->backend != NULL ? ct_backend_check(options->backend, &on_device, err) : 0;
 
-    if (options->backend != NULL && !known_backend(options->backend))
-        return ct_error_set(err, CT_EUSAGE,
-                            "backend \"%s\" is not known: use auto, self, thread, mpi, shm, hier, "
-                            "ucx or tcp, or, for the memory of a device, nccl or staged",
-                            options->backend);
+    if (code != 0)
+        return code;
     if (options->name != NULL && strlen(options->name) > NAME_MAX_BYTES)
         return ct_error_set(err, CT_EUSAGE, "a group's name has at most %d bytes", NAME_MAX_BYTES);
     if (options->ranks == NULL)
@@ -415,10 +428,9 @@ static int form(struct ct_group *group, const struct ct_group_options *options,
 /* The table's own text for a name: what the caller gave may not live as long as the group. */
 static const char *own_name(const char *backend)
 {
-    for (size_t i = 0; backend != NULL && i < CT_COUNT(backends); i++)
-        if (strcmp(backend, backends[i]->name) == 0)
-            return backends[i]->name;
-    return "auto";
+    const struct ct_backend *found = backend != NULL ? find_backend(backend) : NULL;
+
+    return found != NULL ? found->name : "auto";
 }
 
 int ct_group_make(struct ct_job *job, const struct ct_group_options *options,

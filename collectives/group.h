@@ -65,6 +65,10 @@ struct ct_group {
     struct ct_request requests[CT_REQUESTS_MAX];
 };
 
+/* Is `name` a backend's, or "auto"? 0, and whether it moves a device's memory; CT_EUSAGE with the
+ * sentence that lists them. */
+int ct_backend_check(const char *name, bool *ret_on_device, struct ct_error *err);
+
 /* As ct_group_new, with sizes that reach the rare paths. */
 int ct_group_new_tuned(struct ct_job *job, const struct ct_group_options *options,
                        const struct ct_tuning *tuning, struct ct_group **ret_group,

@@ -2,6 +2,7 @@
  * ctrun config --schema | --man | --completion SHELL: what config.def says, in other forms. */
 #include "config_cmd.h"
 
+#include "commands.h"
 #include "config/config.h"
 #include "recipe/recipe.h"
 
@@ -18,12 +19,18 @@ static const char usage[] =
     "       ctrun config --completion bash|zsh   shell completion\n";
 
 /* Write the buffer and free it. Returns `status`, or the status of an output error. */
-static int finish(struct ct_buf *text, FILE *stream, int status)
+static int finish(struct ct_buf *text, int status)
 {
-    bool written = !text->failed && fputs(ct_buf_str(text), stream) >= 0 && fflush(stream) == 0;
+    bool written = !text->failed && fputs(ct_buf_str(text), stdout) >= 0 && fflush(stdout) == 0;
 
     ct_buf_deinit(text);
     return written ? status : ct_exit_status(CT_EIO);
+}
+
+static int fail(int code, const char *sentence)
+{
+    (void)fprintf(stderr, "ctrun: error: %s\n", sentence);
+    return ct_exit_status(code);
 }
 
 static int print_config(int argc, char **argv)
@@ -32,30 +39,32 @@ static int print_config(int argc, char **argv)
     struct ct_config_input in = {
         .argc = argc, .argv = argv, .env = environ, .command_needed = true, .file_only = true};
     struct ct_config_errors *errs = calloc(1, sizeof *errs);
-    struct ct_buf text;
-
-    ct_buf_init(&text, 0);
-    if (errs == NULL) {
-        (void)ct_buf_puts(&text, "ctrun: out of memory\n");
-        return finish(&text, stderr, ct_exit_status(CT_ENOMEM));
-    }
     struct ct_error err = {0};
+    struct ct_buf text;
+    int status;
+
+    if (errs == NULL)
+        return fail(CT_ENOMEM, "out of memory");
     int code = ct_config_load(&cfg, &in, errs);
     if (code == 0 && !cfg.command.help)
         code = ct_recipe_check(&cfg, &err);
     char *here = getcwd(NULL, 0);
+    ct_buf_init(&text, 0);
     if (cfg.command.help)
         (void)ct_buf_puts(&text, usage);
     else if (code == 0)
         ct_config_print(&cfg, here, &text);
-    else if (err.code != 0)
-        (void)ct_buf_printf(&text, "ctrun: %s\n", err.text);
-    else
-        ct_config_errors_write(errs, "ctrun: ", &text);
+    if (err.code != 0) {
+        status = fail(code, err.text);
+    } else {
+        ct_complain(errs, false);
+        status = ct_exit_status(code);
+    }
+    status = finish(&text, status);
     free(here);
     free(errs);
     ct_config_deinit(&cfg);
-    return finish(&text, code == 0 ? stdout : stderr, ct_exit_status(code));
+    return status;
 }
 
 static int print_completion(const char *shell)
@@ -64,9 +73,9 @@ static int print_completion(const char *shell)
 
     ct_buf_init(&text, 0);
     if (shell != NULL && ct_config_completion(shell, &text) == 0)
-        return finish(&text, stdout, 0);
-    (void)ct_buf_puts(&text, "ctrun: --completion wants bash or zsh\n");
-    return finish(&text, stderr, ct_exit_status(CT_EUSAGE));
+        return finish(&text, 0);
+    ct_buf_deinit(&text);
+    return fail(CT_EUSAGE, "--completion wants bash or zsh");
 }
 
 int ct_cmd_config(int argc, char **argv)
@@ -85,5 +94,5 @@ int ct_cmd_config(int argc, char **argv)
         ct_config_help(true, &text);
     else
         return print_config(argc - 1, argv + 1);
-    return finish(&text, stdout, 0);
+    return finish(&text, 0);
 }

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/str.h"
 #include "hardware.h"
+#include "net/key.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -84,6 +85,22 @@ static int decide_settings(struct job *job, struct ct_error *err)
                : ct_error_set(err, CT_ENOMEM, "out of memory for what the nodes agree on");
 }
 
+/* The key is looked at even by who will not use it: a wrong one would be found where two nodes
+ * meet. Slurm's nodes make the one that nobody named. */
+static int check_key(const struct job *job, struct ct_error *err)
+{
+    const struct ct_config *cfg = &job->cfg;
+    struct ct_key key;
+
+    if (cfg->launch.key_file[0] == '\0' ||
+        ct_config_origin(cfg, &cfg->launch.key_file)->layer == CT_CONFIG_PRESET)
+        return 0;
+    int rc = ct_net_key_load(cfg->launch.key_file, &key, err);
+    if (rc == 0)
+        ct_net_key_wipe(&key);
+    return rc;
+}
+
 int job_decide(struct job *job, char *const *args, char *const *env, struct ct_error *err)
 {
     struct ct_config *cfg = &job->cfg;
@@ -103,7 +120,9 @@ int job_decide(struct job *job, char *const *args, char *const *env, struct ct_e
     job->run_id = decide_run_id(job);
     if (job->host == NULL || job->run_id == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory for names");
-    rc = decide_settings(job, err);
+    rc = check_key(job, err);
+    if (rc == 0)
+        rc = decide_settings(job, err);
     if (rc == 0)
         rc = decide_program(job, args, err);
     if (rc == 0)

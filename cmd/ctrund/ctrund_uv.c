@@ -226,6 +226,6 @@ int main(int argc, char **argv)
     if (rc == 0)
         rc = serve(&daemon, &options, &err);
     if (rc != 0)
-        (void)fprintf(stderr, "ctrund: %s\n", err.text);
+        (void)fprintf(stderr, "ctrund: error: %s\n", err.text);
     return ct_exit_status(rc);
 }

@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/str.h"
+#include "group.h"
 
 #include <string.h>
 
@@ -95,6 +96,21 @@ static int read_ops(const char *text, unsigned *ret_ops, struct ct_error *err)
     return 0;
 }
 
+/* Its buffers lie in the host's memory. */
+static int check_backend(const char *name, struct ct_error *err)
+{
+    bool on_device = false;
+    int code = ct_backend_check(name, &on_device, err);
+
+    if (code == 0 && on_device)
+        code = ct_error_set(
+            err, CT_EUSAGE,
+            "backend %s moves the memory of a device, and the bench has its buffers in "
+            "the host's: use auto, shm, hier, ucx, tcp or mpi",
+            name);
+    return code == 0 ? 0 : ct_error_prefix(err, "--backend");
+}
+
 static int read_words(const char *const *values, struct ct_bench_options *options_,
                       struct ct_error *err)
 {
@@ -114,7 +130,8 @@ static int read_words(const char *const *values, struct ct_bench_options *option
     options_->reduce = (enum ct_reduce)reduce;
     options_->mode = (enum ct_reduce_mode)mode;
     options_->backend = values[AT_backend];
-    return read_ops(values[AT_op], &options_->ops, err);
+    int code = check_backend(values[AT_backend], err);
+    return code == 0 ? read_ops(values[AT_op], &options_->ops, err) : code;
 }
 
 /* ---- reading ---------------------------------------------------------------------------------*/

@@ -113,6 +113,27 @@ static const char *conf_name_at(const void *context, size_t index)
     return conf_keys[index].name;
 }
 
+/* A name that there is not: the one that was meant, or all that do something. */
+static void refuse_name(struct ct_config_loader *loader, const struct ct_config_origin *origin,
+                        const char *name)
+{
+    const char *near = ct_nearest(name, CT_COUNT(conf_keys), conf_name_at, NULL);
+    char shown[CT_CONFIG_SHOWN_ROOM];
+    struct ct_buf remedy;
+
+    ct_buf_init(&remedy, 0);
+    if (near != NULL)
+        (void)ct_buf_printf(&remedy, "did you mean %s?", near);
+    else
+        (void)ct_buf_puts(&remedy, "it has");
+    for (size_t i = 0; near == NULL && i < CT_COUNT(conf_keys); i++)
+        if (conf_keys[i].action == CT_TORCHRUN_KEY)
+            (void)ct_buf_printf(&remedy, "%s %s", i > 0 ? "," : "", conf_keys[i].name);
+    ct_config_complain(loader, origin, "launch.rdzv_conf", "has no setting \"%s\"; %s",
+                       ct_config_shown(name, shown), ct_buf_str(&remedy));
+    ct_buf_deinit(&remedy);
+}
+
 /* One "name=value" of rdzv_conf, at the layer of rdzv_conf itself. */
 static void apply_pair(struct ct_config_loader *loader, char *pair,
                        const struct ct_config_origin *origin)
@@ -140,10 +161,7 @@ static void apply_pair(struct ct_config_loader *loader, char *pair,
         ct_torchrun_apply(loader, &conf_keys[i], equals + 1, &inner);
         return;
     }
-    const char *near = ct_nearest(pair, CT_COUNT(conf_keys), conf_name_at, NULL);
-    ct_config_complain(loader, origin, "launch.rdzv_conf", "has no setting \"%s\"%s%s%s",
-                       ct_config_shown(pair, shown), near != NULL ? "; did you mean " : "",
-                       near != NULL ? near : "", near != NULL ? "?" : "");
+    refuse_name(loader, origin, pair);
 }
 
 void ct_config_apply_rdzv_conf(struct ct_config_loader *loader)

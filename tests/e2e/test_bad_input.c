@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 TestSuite(bad_input, .init = e2e_enter, .fini = e2e_leave, .timeout = 60);
@@ -78,6 +79,37 @@ static const struct bad_case {
      {"--nnodes", "2", "--node_rank", "0", "--rdzv_endpoint", "0.0.0.0:0", "/bin/true"},
      77,
      {"key"}},
+    {"a key that is a folder",
+     NULL,
+     {"--key_file", "dir.yaml", "/bin/true"},
+     77,
+     {"ctrun: error: key file dir.yaml is no regular file"}},
+    {"a key without a byte, of one node that meets nobody",
+     "",
+     {"--standalone", "--key_file", "bad.yaml", "/bin/true"},
+     77,
+     {"ctrun: error: key file bad.yaml has 0 bytes", "ctrun key new"}},
+    {"a setting of rdzv_conf that there is not",
+     NULL,
+     {"--rdzv_conf", "wait=1", "/bin/true"},
+     2,
+     {"wait", "join_timeout, timeout, last_call_timeout, rank"}},
+    {"a backend that the bench does not know",
+     NULL,
+     {"bench", "collectives", "--backend", "smh"},
+     2,
+     {"ctrun bench: error: --backend: backend \"smh\" is not known", "shm"}},
+    {"a backend that the bench has no device for",
+     NULL,
+     {"bench", "collectives", "--backend=nccl"},
+     2,
+     {"ctrun bench: error: --backend: backend nccl", "device"}},
+    {"config of a wrong file",
+     "optim: {lr: -1}\n",
+     {"config", "bad.yaml"},
+     2,
+     {"ctrun: error: bad.yaml:1:13: optim.lr"}},
+    {"config of no shell", NULL, {"config", "--completion"}, 2, {"ctrun: error: --completion"}},
 };
 
 ParameterizedTestParameters(bad_input, ctrun_says_what_is_wrong)
@@ -101,7 +133,7 @@ ParameterizedTest(int *index, bad_input, ctrun_says_what_is_wrong)
     struct proc run;
 
     if (bad->yaml != NULL)
-        (void)e2e_write("bad.yaml", bad->yaml);
+        cr_assert_eq(chmod(e2e_write("bad.yaml", bad->yaml), 0600), 0); /* it may be a key */
     cr_assert_eq(system("mkdir -p dir.yaml"), 0);
     for (int i = 0; i < 8 && bad->argv[i] != NULL; i++)
         argv[i + 1] = bad->argv[i];
@@ -113,6 +145,7 @@ ParameterizedTest(int *index, bad_input, ctrun_says_what_is_wrong)
                            bad->name, bad->words[i], ct_buf_str(&run.text));
     cr_assert_leq(lines_of(ct_buf_str(&run.text)), 5, "%s", ct_buf_str(&run.text));
     cr_assert_lt(run.seconds, 5);
+    e2e_not_said(&run, "exit status"); /* no job began that could fail */
     proc_free(&run);
 }
 
@@ -124,7 +157,7 @@ static const struct data_case {
     int status;
     const char *words[3];
 } data_cases[] = {
-    {"unreadable data", NULL, NULL, 66, {"data.csv", "No such file"}},
+    {"unreadable data", NULL, NULL, 66, {"data.csv", "No such file", "--data.train.path=FILE"}},
     {"not a number", "1,2,3\n4,x,1\n", NULL, 65, {"data.csv:2", "x"}},
     {"NaN in data", "1,2,3\nnan,5,1\n", NULL, 65, {"data.csv:2", "nan"}},
     {"infinity in data", "1,2,3\n4,inf,1\n", NULL, 65, {"data.csv:2", "inf"}},
@@ -166,6 +199,43 @@ ParameterizedTest(int *index, bad_input, the_trainer_says_what_is_wrong)
     cr_assert_eq(e2e_count(ct_buf_str(&run.text), bad->words[0]) > 4, 0,
                  "the sentence is not repeated without end:\n%s", ct_buf_str(&run.text));
     cr_assert_lt(run.seconds, 5, "what cannot get better is not tried again");
+    proc_free(&run);
+}
+
+Test(bad_input, data_that_are_not_there_are_said_with_the_setting_that_names_them_and_their_source)
+{
+    const char *mnist = e2e_in_root("configs/mnist_mlp.yaml");
+    const char *const argv[] = {proc_program("ctworker"),
+                                "--data.train.images=none-images-idx3-ubyte", mnist, NULL};
+    struct proc run;
+
+    cr_assert_eq(proc_run(&run, argv, NULL, 20), 66);
+    e2e_said(&run, "ctworker: error: none-images-idx3-ubyte: cannot be opened");
+    e2e_said(&run, "--data.train.images=FILE");
+    e2e_said(&run, "MNIST");
+    proc_free(&run);
+}
+
+Test(bad_input, a_trainer_without_a_launcher_complains_as_every_program_does)
+{
+    const char *const argv[] = {proc_program("ctworker"),
+                                e2e_write("bad.yaml", "optim: {lr: -1}\n"), NULL};
+    struct proc run;
+
+    cr_assert_eq(proc_run(&run, argv, NULL, 20), 2);
+    e2e_said(&run, "ctworker: error: ");
+    cr_assert_eq(e2e_count(ct_buf_str(&run.text), "ctworker: error: "),
+                 lines_of(ct_buf_str(&run.text)));
+    proc_free(&run);
+}
+
+Test(bad_input, the_daemon_complains_as_every_program_does)
+{
+    const char *const argv[] = {proc_program("ctrund"), "--nosuch", NULL};
+    struct proc run;
+
+    cr_assert_eq(proc_run(&run, argv, NULL, 20), 2);
+    e2e_said(&run, "ctrund: error: ");
     proc_free(&run);
 }
 

@@ -3,10 +3,15 @@
 #include "setup.h"
 
 #include "agree.h"
+#include "base/assert.h"
+#include "base/str.h"
+#include "config/keys.h"
 #include "dp.h"
 #include "recipe/recipe.h"
 #include "round.h"
 #include "tensor/plugin.h"
+
+#include <string.h>
 
 /* Words of config.def and of tensor/plugin.h that carry the same meaning have the same order. */
 #define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a)
@@ -26,6 +31,31 @@ uint64_t ct_worker_epoch(const struct ct_worker *worker)
     uint64_t last = worker->position > 0 ? worker->position - 1 : 0; /* sample that was consumed */
 
     return last / worker->sampler.rows + 1;
+}
+
+/* Which setting names the file that cannot be read, and where MNIST's come from, whose names the
+ * shipped configurations have. */
+static int say_remedy(const struct ct_config *cfg, const struct ct_config_source *source,
+                      struct ct_error *err)
+{
+    const char *const *const files[] = {&source->path, &source->images, &source->labels,
+                                        &source->merges};
+    const char *key = NULL, *file = "";
+    const struct ct_error said = *err;
+
+    for (size_t i = 0; i < CT_COUNT(files) && key == NULL; i++) {
+        file = *files[i];
+        if (file[0] != '\0' && ct_starts_with(said.text, file))
+            key = ct_config_key_of(cfg, files[i])->path;
+    }
+    if (key == NULL)
+        return said.code;
+    return ct_error_set(err, said.code, "%.700s; put it there, or name another with --%s=FILE%s",
+                        said.text, key,
+                        strstr(file, "idx3-ubyte") != NULL || strstr(file, "idx1-ubyte") != NULL
+                            ? " (the files of MNIST are not shipped, each of its mirrors has them: "
+                              "configs/README.md)"
+                            : "");
 }
 
 static int load_source(struct ct_dataset *ret, const struct ct_worker *worker,
@@ -54,6 +84,8 @@ static int load_source(struct ct_dataset *ret, const struct ct_worker *worker,
     };
     int code = ct_dataset_load(ret, &spec, err);
 
+    if (code == CT_ENOINPUT)
+        code = say_remedy(cfg, source, err);
     int64_t width = ct_recipe_width(cfg);
     if (code == 0 && width != 0 && (size_t)width != ret->width)
         code = ct_error_set(err, CT_EDATA, "model.input is %d, but %s has %zu features a sample",

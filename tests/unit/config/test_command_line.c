@@ -104,7 +104,8 @@ static const struct {
      "once\n"},
     {{"--rdzv-conf=store_type=file,fo=3,bare", "x"},
      "--rdzv-conf (store_type) is not offered by ctrun: leave it out: the store is part of the "
-     "rendezvous\n--rdzv-conf has no setting \"fo\"\n"
+     "rendezvous\n--rdzv-conf has no setting \"fo\"; it has join_timeout, timeout, "
+     "last_call_timeout, rank\n"
      "--rdzv-conf wants name=value,name=value, not \"bare\"\n"},
     {{"--rdzv-conf", "join_timeot=3", "x"},
      "--rdzv-conf has no setting \"join_timeot\"; did you mean join_timeout?\n"},
