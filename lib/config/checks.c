@@ -573,6 +573,7 @@ void ct_config_check(struct ct_config_loader *loader)
     bool wrong = loader->errs->count > 0;
 
     note_unused(loader);
+    ct_config_fit_trial(loader);
     for (size_t i = 0; i < CT_COUNT(tables); i++)
         check_all(loader, &tables[i], wrong);
 }

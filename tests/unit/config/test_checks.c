@@ -297,3 +297,71 @@ Test(checks, a_list_of_signals_that_was_given_wins_over_the_default_of_the_other
         unload(l);
     }
 }
+
+/* ---- a short trial of a long training ---------------------------------------------------------
+ */
+
+#define TRIAL MODEL DATA "train: {steps: 1000}\n"
+
+static struct loaded *load_trial(const char *yaml, const char *option, const char *more)
+{
+    const char *const argv[] = {option, more, NULL};
+
+    return load(&(struct given){.yaml = yaml, .argv = argv});
+}
+
+Test(checks, fewer_steps_from_a_stronger_layer_shorten_warm_up_and_decay_in_proportion)
+{
+    static const struct {
+        const char *yaml, *option, *more;
+        int64_t warmup, decay;
+        const char *complaints;
+    } trials[] = {
+        {TRIAL "schedule: {type: cosine, warmup: 100}\n", "--train.steps=3", NULL, 3, 0,
+         "note: --train.steps 3 shortens schedule.warmup from 100 (a.yaml:4:34) to 3\n"},
+        {TRIAL "schedule: {type: cosine, warmup: 100}\n", "--train.steps=100", NULL, 100, 0, ""},
+        {TRIAL "schedule: {type: wsd, warmup: 100, decay: 200}\n", "--train.steps=30", NULL, 10, 20,
+         "note: --train.steps 30 shortens schedule.warmup from 100 (a.yaml:4:31) to 10\n"
+         "note: --train.steps 30 shortens schedule.decay from 200 (a.yaml:4:43) to 20\n"},
+        {TRIAL "schedule: {type: wsd, warmup: 1, decay: 200}\n", "--train.steps=1", NULL, 0, 1,
+         "note: --train.steps 1 shortens schedule.warmup from 1 (a.yaml:4:31) to 0\n"
+         "note: --train.steps 1 shortens schedule.decay from 200 (a.yaml:4:41) to 1\n"},
+        {TRIAL "schedule: {type: linear, warmup: 2, decay: 200}\n", "--train.steps=3", NULL, 2, 200,
+         ""},
+        /* Who says both at once means both. */
+        {TRIAL, "--train.steps=3", "--schedule.warmup=4", 4, 0,
+         "--schedule.warmup is longer than the whole training (train.steps is 3); make it shorter "
+         "(0 is none), or give more steps\n"},
+        {TRIAL "schedule: {type: wsd, warmup: 2}\n", "--train.steps=3", "--schedule.decay=2", 2, 2,
+         "--schedule.decay 2 and schedule.warmup 2 are longer than the whole training (train.steps "
+         "is 3); make one of them shorter, or give more steps\n"},
+        {TRIAL, "--schedule.warmup=1001", NULL, 1001, 0,
+         "--schedule.warmup is longer than the whole training (train.steps is 1000); make it "
+         "shorter (0 is none), or give more steps\n"},
+    };
+
+    for (size_t i = 0; i < CT_COUNT(trials); i++) {
+        struct loaded *l = load_trial(trials[i].yaml, trials[i].option, trials[i].more);
+
+        cr_expect_str_eq(complaints(l), trials[i].complaints, "%zu:\n%s", i, complaints(l));
+        cr_expect_eq(l->cfg.schedule.warmup, trials[i].warmup, "%zu", i);
+        cr_expect_eq(l->cfg.schedule.decay, trials[i].decay, "%zu", i);
+        unload(l);
+    }
+}
+
+Test(checks, what_a_trial_was_shortened_to_has_the_place_of_its_steps_and_starts_again_as_it_is)
+{
+    struct loaded *l = load_trial(TRIAL "schedule: {warmup: 100}\n", "--train.steps=3", NULL);
+    struct ct_buf printed = {0};
+
+    cr_assert_eq(l->code, 0);
+    cr_assert_str_eq(ct_config_origin(&l->cfg, &l->cfg.schedule.warmup)->name, "--train.steps");
+    ct_config_print(&l->cfg, NULL, &printed);
+    struct loaded *again = load_yaml(ct_buf_str(&printed));
+    cr_assert_str_eq(complaints(again), "");
+    cr_assert_eq(again->cfg.schedule.warmup, 3);
+    unload(again);
+    unload(l);
+    ct_buf_deinit(&printed);
+}
