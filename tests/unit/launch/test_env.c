@@ -207,3 +207,18 @@ Test(env, want_of_memory_is_reported)
         ct_arena_deinit(&small);
     }
 }
+
+/* PyTorch from 2.2 on complains of the old name in every worker; what is before reads no other. */
+Test(env, the_old_name_of_nccls_error_handling_is_the_users_alone)
+{
+    char old[] = "NCCL_ASYNC_ERROR_HANDLING=0", recent[] = "TORCH_NCCL_ASYNC_ERROR_HANDLING=3";
+    char *parent[] = {old, recent, NULL};
+    struct ct_worker_env env = some_env();
+    char **without = ct_worker_env_build(&arena, &env, parent + 2);
+    char **with = ct_worker_env_build(&arena, &env, parent);
+
+    cr_assert_null(ct_env_find(without, "NCCL_ASYNC_ERROR_HANDLING"));
+    cr_assert_str_eq(ct_env_find(without, "TORCH_NCCL_ASYNC_ERROR_HANDLING"), "1");
+    cr_assert_str_eq(ct_env_find(with, "NCCL_ASYNC_ERROR_HANDLING"), "0");
+    cr_assert_str_eq(ct_env_find(with, "TORCH_NCCL_ASYNC_ERROR_HANDLING"), "3");
+}
