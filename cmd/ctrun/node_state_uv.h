@@ -53,6 +53,8 @@ struct node {
     bool output_lost; /* not all that was to go to standard output got there */
     struct ct_workers *workers;
     struct ct_guard guard;
+    uv_poll_t guard_end; /* when guard_is_watched */
+    bool guard_is_watched;
     struct ct_agent *agent; /* NULL once it was told to stop */
     struct host host;
     struct ct_control_page *page;

@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/str.h"
+#include "guard_uv.h"
 #include "node_state_uv.h"
 
 #include <signal.h>
@@ -171,6 +172,7 @@ static void close_all(struct node *node)
     node->closed = true;
     words_waiting(node, NULL);
     signals_close(node);
+    guard_close(node);
     uv_close((uv_handle_t *)&node->notice, NULL);
     uv_close((uv_handle_t *)&node->linger, NULL);
     uv_close((uv_handle_t *)&node->quiesce, NULL);
@@ -309,6 +311,7 @@ static int open_node(struct node *node, struct ct_error *err)
     for (uint32_t i = 0; i < node->job->note_count; i++)
         ct_log_event(&node->log, CT_LOG_INFO, "hardware", "%s", node->job->notes[i]);
     signals_watch(node);
+    guard_watch(node);
     (void)uv_timer_init(&node->loop, &node->notice);
     (void)uv_timer_init(&node->loop, &node->linger);
     (void)uv_timer_init(&node->loop, &node->quiesce);

@@ -61,16 +61,24 @@ bool ct_guard_heard(const struct ct_guard *guard, int signal)
     return heard_ms != 0 && ct_clock_mono_ms(&ct_clock_system) - heard_ms <= FRESH_MS;
 }
 
+struct ct_exit ct_guard_bury(struct ct_guard *guard)
+{
+    int status = 0;
+
+    (void)close(guard->link);
+    guard->link = -1;
+    (void)munmap(guard->table, sizeof *guard->table);
+    while (waitpid(guard->pid, &status, 0) < 0 && errno == EINTR)
+        continue;
+    return ct_exit_of(status);
+}
+
 void ct_guard_stop(struct ct_guard *guard)
 {
     if (guard->link < 0)
         return;
     atomic_store(&guard->table->orderly, true);
-    (void)close(guard->link);
-    guard->link = -1;
-    (void)munmap(guard->table, sizeof *guard->table);
-    while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR)
-        continue;
+    (void)ct_guard_bury(guard);
 }
 
 /* ---- the guard's side -------------------------------------------------------------------------

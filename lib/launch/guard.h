@@ -17,6 +17,8 @@
 #ifndef CT_LAUNCH_GUARD_H
 #define CT_LAUNCH_GUARD_H
 
+#include "launch/exit.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,7 +29,7 @@ enum { CT_GUARD_WORKERS = 4096 }; /* more are not looked after */
 struct ct_guard_table; /* what both see */
 
 struct ct_guard {
-    int link;  /* -1: there is no guard */
+    int link;  /* -1: there is no guard. It never says anything: readable once it has ended */
     pid_t pid; /* of the guard */
     struct ct_guard_table *table;
 };
@@ -45,6 +47,10 @@ void ct_guard_look(const struct ct_guard *guard);
 /* Has the guard itself got this signal within the last second, from a process that the agent
  * descends from (or one that cannot be seen)? Each one is answered once. */
 bool ct_guard_heard(const struct ct_guard *guard, int signal);
+
+/* It has closed its end of `link` (which then can be read): take leave of it, and say how it ended.
+ * There is no guard any more. `link` is closed and must not be in a loop. */
+struct ct_exit ct_guard_bury(struct ct_guard *guard);
 
 /* Let it do its work, and wait for its end. */
 void ct_guard_stop(struct ct_guard *guard);

@@ -381,3 +381,50 @@ Test(failures, nothing_that_a_worker_started_outlives_a_killed_ctrun)
     cr_assert_eq(proc_finish(&run, 5), 128 + SIGKILL);
     proc_free(&run);
 }
+
+/* ---- the guard beside the workers -------------------------------------------------------------
+ */
+
+/* ctrun-guard: the first child of the agent. */
+static pid_t guard_of(const struct proc *agent)
+{
+    char path[96];
+    int pid = 0;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)agent->pid,
+                   (int)agent->pid);
+    cr_assert_eq(sscanf(e2e_read(path), "%d", &pid), 1);
+    (void)snprintf(path, sizeof path, "/proc/%d/comm", pid);
+    cr_assert_str_eq(e2e_read(path), "ctrun-guard\n");
+    return pid;
+}
+
+Test(failures, a_guard_that_is_killed_is_told_with_what_is_lost_and_the_job_goes_on)
+{
+    const char *script = e2e_script("waits", "#!/bin/sh\n"
+                                             "echo ready\n"
+                                             "while [ ! -e go ]; do sleep 0.02; done\n");
+    struct proc run;
+
+    e2e_start(&run, "--nproc_per_node", "1", "--no-python", script, NULL);
+    (void)proc_wait_text(&run, "ready", 20);
+    pid_t guard = guard_of(&run);
+    cr_assert_eq(kill(guard, SIGKILL), 0);
+    (void)proc_wait_text(&run, "ctrun-guard, the process beside the workers, has ended by SIGKILL",
+                         20);
+    cr_assert_not(proc_alive(guard));
+    (void)e2e_write("go", "1");
+    cr_assert_eq(proc_finish(&run, 20), 0);
+    cr_assert_eq(e2e_count(ct_buf_str(&run.text), "ctrun-guard"), 1);
+    e2e_said(&run, "what they have started lives on");
+    proc_free(&run);
+}
+
+Test(failures, an_orderly_end_says_nothing_of_the_guard)
+{
+    struct proc run;
+
+    cr_assert_eq(e2e_run(&run, "--nproc_per_node", "2", "--no-python", "/bin/true", NULL), 0);
+    e2e_not_said(&run, "guard");
+    proc_free(&run);
+}
