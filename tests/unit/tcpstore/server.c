@@ -7,7 +7,9 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -195,4 +197,59 @@ void expect_value_at(int fd, const char *key, const char *value)
 struct ct_tcpstore_counts counts(void)
 {
     return ct_tcpstore_counts(ct_tcpstore_server_store(host.server));
+}
+
+/* ---- a large value ----------------------------------------------------------------------------
+ */
+
+enum { LARGE_TIMES = 3 };
+
+static unsigned char *large_value(void)
+{
+    unsigned char *large = malloc(CT_TCPSTORE_VALUE_BYTES);
+
+    cr_assert_not_null(large);
+    for (size_t i = 0; i < CT_TCPSTORE_VALUE_BYTES; i++)
+        large[i] = (unsigned char)(i * 2654435761u >> 13);
+    return large;
+}
+
+void ask_for_large(int fd)
+{
+    unsigned char *large = large_value();
+    struct ct_buf request = {0};
+
+    compose(&request, SET, "bn", "/big", (int64_t)CT_TCPSTORE_VALUE_BYTES);
+    say(fd, request.data, request.size);
+    say(fd, large, CT_TCPSTORE_VALUE_BYTES);
+    ct_buf_clear(&request);
+    for (int i = 0; i < LARGE_TIMES; i++)
+        compose(&request, GET, "b", "/big");
+    say(fd, request.data, request.size);
+    ct_buf_deinit(&request);
+    free(large);
+}
+
+void expect_large(int fd)
+{
+    unsigned char *large = large_value();
+    struct ct_buf got = {0};
+
+    for (int i = 0; i < LARGE_TIMES; i++) {
+        ct_buf_clear(&got);
+        hear(fd, 8 + CT_TCPSTORE_VALUE_BYTES, &got);
+        cr_assert_eq(ct_get_le64(got.data), CT_TCPSTORE_VALUE_BYTES);
+        cr_assert_eq(memcmp(got.data + 8, large, CT_TCPSTORE_VALUE_BYTES), 0);
+    }
+    ct_buf_deinit(&got);
+    free(large);
+}
+
+void allow_descriptors(void)
+{
+    struct rlimit files;
+
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &files), 0);
+    files.rlim_cur = files.rlim_max;
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &files), 0);
 }

@@ -64,6 +64,14 @@ void ask_at(int fd, int code, const char *format, const char *key, const char *v
 /* GET, and the answer is this. */
 void expect_value_at(int fd, const char *key, const char *value);
 
+/* Set the largest value there may be and ask for it three times, without reading; then read it as
+ * often. */
+void ask_for_large(int fd);
+void expect_large(int fd);
+
+/* As many descriptors as this process may have. */
+void allow_descriptors(void);
+
 struct ct_tcpstore_counts counts(void);
 
 #endif
