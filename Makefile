@@ -262,8 +262,8 @@ $(HOSTGPU)/bin/%: $(BUILD)/bin/%
 	@mkdir -p $(@D)
 	$(Q)ln -f $< $@
 HOSTGPU_ALL := $(patsubst %,$(HOSTGPU)/lib/%,libcuda.so.1 libctrun_cuda.so libnccl.so.2) $(patsubst %,$(HOSTGPU)/bin/%,$(PROGRAMS))
-$(BUILD)/obj/tests/unit/cuda/%.o: CPPFLAGS += -I$(HOSTCUDA) -Itests/unit/tensor
-TEST_OBJECTS_unit_cuda := $(HOST_KERNELS)
+$(BUILD)/obj/tests/unit/cuda/%.o: CPPFLAGS += -I$(HOSTCUDA) -I$(HOSTCUDA)/include -Itests/unit/tensor
+TEST_OBJECTS_unit_cuda := $(HOST_KERNELS) $(call hostgpu,$(wildcard lib/tensor/cuda/*_cuda.c))
 
 # NCCL's and NVML's types are declared by those who load them; tests compare them with the headers, where there are.
 $(BUILD)/obj/tests/unit/coll/test_nccl.o $(BUILD)/obj/tests/unit/launch/test_nvml.o: CPPFLAGS += $(CUDA_HOME:%=-isystem %/include)

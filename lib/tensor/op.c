@@ -50,6 +50,8 @@ bool ct_op_narrows(enum ct_op_kind op)
         [CT_OP_LINEAR_DX] = true,
         [CT_OP_LINEAR_DW] = true,
         [CT_OP_LINEAR_DB] = true,
+        [CT_OP_LINEAR_GELU] = true,
+        [CT_OP_LINEAR_DX_GELU] = true,
         [CT_OP_RELU] = true,
         [CT_OP_RELU_BW] = true,
         [CT_OP_GELU] = true,
@@ -419,4 +421,22 @@ int ct_op_check(enum ct_op_kind op, enum ct_dtype dtype, const struct ct_kernel_
                               ops[op].name, operands.out_count);
     }
     return rc == 0 ? check_attributes(op, args, err) : rc;
+}
+
+void ct_op_halves(enum ct_op_kind op, const struct ct_kernel_args *args,
+                  struct ct_op_half ret_halves[2])
+{
+    const struct ct_tensor *in = args->in, *out = args->out;
+
+    CT_ASSERT(op == CT_OP_LINEAR_GELU || op == CT_OP_LINEAR_DX_GELU);
+    if (op == CT_OP_LINEAR_GELU) {
+        ret_halves[0] = (struct ct_op_half){
+            CT_OP_LINEAR, {.in = {in[0], in[1], in[2]}, .out = {out[1]}, .attr = args->attr}};
+        ret_halves[1] = (struct ct_op_half){CT_OP_GELU_TANH, {.in = {out[1]}, .out = {out[0]}}};
+    } else {
+        ret_halves[0] = (struct ct_op_half){
+            CT_OP_LINEAR_DX, {.in = {in[0], in[1]}, .out = {out[0]}, .attr = args->attr}};
+        ret_halves[1] =
+            (struct ct_op_half){CT_OP_GELU_TANH_BW, {.in = {out[0], in[2]}, .out = {out[0]}}};
+    }
 }

@@ -107,6 +107,18 @@ struct ct_kernel_args {
     struct ct_attr attr;
 };
 
+/* One of two ops that do together what another op does. */
+struct ct_op_half {
+    enum ct_op_kind op;
+    struct ct_kernel_args args;
+};
+
+/* Of linear_gelu and linear_dx_gelu (asserted): the product, then what is done with its result, for
+ * devices that have no kernel of both. The second may lie where the first does (its in-place
+ * input). */
+void ct_op_halves(enum ct_op_kind op, const struct ct_kernel_args *args,
+                  struct ct_op_half ret_halves[2]);
+
 /* Whether `args` fit the row of `op` with T = `dtype`: present, of the right type, with sizes that
  * agree. 0, or CT_EBUG with a sentence in `err` (may be NULL) that names op, operand and sizes. */
 int ct_op_check(enum ct_op_kind op, enum ct_dtype dtype, const struct ct_kernel_args *args,

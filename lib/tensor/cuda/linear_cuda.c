@@ -7,6 +7,10 @@
  * library and GPU, in every run, so the bits repeat. Sums over K are f32, split at most into parts
  * that lie in the workspace and are added in their order.
  *
+ * linear_gelu and linear_dx_gelu are products with an epilogue, which wants columns of aux that are
+ * multiples of 8 elements (cuBLAS Library, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD). Where cuBLASLt
+ * has no such product, they are two ops: a plain product, then a kernel of element.cu.
+ *
  * The bias is f32. Where cuBLASLt has no epilogue that adds such a bias to a result of 16 bits, it
  * is rounded to these first, in front of the workspace. */
 #include "tensor/cuda/linear.h"
@@ -82,24 +86,48 @@ static const struct choice *find(const struct ct_cuda_linear *linear,
             (rc) = function(object, attribute, &(value), sizeof(value)); \
     } while (0)
 
+static cublasLtEpilogue_t epilogue_of(const struct ct_product *p)
+{
+    if (p->end == CT_PRODUCT_DGELU)
+        return CUBLASLT_EPILOGUE_DGELU;
+    if (p->end == CT_PRODUCT_GELU)
+        return p->bias != NULL ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    return p->bias != NULL ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+/* Its epilogue, with the addresses at hand: algorithms are asked for by their alignment. */
+static cublasStatus_t describe_end(cublasLtMatmulDesc_t product, const struct ct_product *p,
+                                   bool round_bias)
+{
+    const cublasLtEpilogue_t epilogue = epilogue_of(p);
+    const int32_t bias = (int32_t)type_of(round_bias ? p->out : ct_dtype_wide(p->out));
+    cublasStatus_t rc = CUBLAS_STATUS_SUCCESS;
+
+    SET(rc, cublasLtMatmulDescSetAttribute, product, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+    if (p->bias != NULL) {
+        SET(rc, cublasLtMatmulDescSetAttribute, product, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+            p->bias);
+        SET(rc, cublasLtMatmulDescSetAttribute, product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, bias);
+    }
+    if (p->aux != NULL) {
+        SET(rc, cublasLtMatmulDescSetAttribute, product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+            p->aux);
+        SET(rc, cublasLtMatmulDescSetAttribute, product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
+            p->aux_step);
+    }
+    return rc;
+}
+
 static cublasStatus_t describe(struct choice *choice, const struct ct_product *p, bool round_bias)
 {
     const cublasOperation_t a = p->a_turned ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t b = p->b_turned ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-    const int32_t bias = (int32_t)type_of(round_bias ? p->out : ct_dtype_wide(p->out));
     cublasStatus_t rc = cublasLtMatmulDescCreate(&choice->product, CUBLAS_COMPUTE_32F, CUDA_R_32F);
 
     SET(rc, cublasLtMatmulDescSetAttribute, choice->product, CUBLASLT_MATMUL_DESC_TRANSA, a);
     SET(rc, cublasLtMatmulDescSetAttribute, choice->product, CUBLASLT_MATMUL_DESC_TRANSB, b);
-    if (p->bias != NULL) {
-        SET(rc, cublasLtMatmulDescSetAttribute, choice->product, CUBLASLT_MATMUL_DESC_EPILOGUE,
-            epilogue);
-        SET(rc, cublasLtMatmulDescSetAttribute, choice->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-            p->bias);
-        SET(rc, cublasLtMatmulDescSetAttribute, choice->product,
-            CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, bias);
-    }
+    if (rc == CUBLAS_STATUS_SUCCESS)
+        rc = describe_end(choice->product, p, round_bias);
     if (rc == CUBLAS_STATUS_SUCCESS)
         rc = cublasLtMatrixLayoutCreate(&choice->a, type_of(p->in),
                                         (uint64_t)(p->a_turned ? p->k : p->m),
@@ -268,6 +296,9 @@ static void run(struct ct_cuda_queue *queue, const struct ct_product *p)
     if (bias != NULL)
         SET(rc, cublasLtMatmulDescSetAttribute, choice->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
             bias);
+    if (p->aux != NULL)
+        SET(rc, cublasLtMatmulDescSetAttribute, choice->product,
+            CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p->aux);
     if (rc == CUBLAS_STATUS_SUCCESS)
         rc = cublasLtMatmul(queue->linear->library, choice->product, &one, p->a, choice->a, p->b,
                             choice->b, &beta, p->c, choice->c, p->c, choice->c, &choice->algorithm,
@@ -297,3 +328,58 @@ static void run(struct ct_cuda_queue *queue, const struct ct_product *p)
 LINEAR(CT_OP_LINEAR, linear)
 LINEAR(CT_OP_LINEAR_DX, linear_dx)
 LINEAR(CT_OP_LINEAR_DW, linear_dw)
+
+/* ---- with an activation --------------------------------------------------------------------- */
+
+/* With the epilogue, or else what its product alone needs. */
+static int prepare_gelu(struct ct_cuda_queue *queue, enum ct_op_kind op, enum ct_dtype dtype,
+                        const struct ct_kernel_args *args, size_t *ret_bytes, struct ct_error *err)
+{
+    struct ct_product p = ct_product_of(op, dtype, args);
+    struct ct_op_half halves[2];
+    struct ct_error why = {0};
+    int rc = prepare(queue, &p, ret_bytes, &why);
+
+    if (rc == CT_EUNSUPPORTED) {
+        ct_op_halves(op, args, halves);
+        p = ct_product_of(halves[0].op, dtype, &halves[0].args);
+        return prepare(queue, &p, ret_bytes, err);
+    }
+    return rc == 0 ? 0 : ct_error_set(err, rc, "%s", why.text);
+}
+
+/* No choice of the product with its epilogue: there is none, or nothing to add up. */
+static void run_gelu(struct ct_cuda_queue *queue, enum ct_op_kind op, enum ct_dtype dtype,
+                     const struct ct_kernel_args *args)
+{
+    struct ct_product p = ct_product_of(op, dtype, args);
+    const struct ct_product_key key = ct_product_key_of(&p);
+    struct ct_op_half halves[2];
+
+    if (p.m == 0 || p.n == 0)
+        return;
+    if (find(queue->linear, &key) != NULL) {
+        run(queue, &p);
+        return;
+    }
+    ct_op_halves(op, args, halves);
+    p = ct_product_of(halves[0].op, dtype, &halves[0].args);
+    run(queue, &p);
+    ct_cuda_kernels[halves[1].op].launch(queue, dtype, &halves[1].args);
+}
+
+#define LINEAR_GELU(op, name)                                                          \
+    int ct_cuda_##name##_prepare(struct ct_cuda_queue *queue, enum ct_dtype dtype,     \
+                                 const struct ct_kernel_args *args, size_t *ret_bytes, \
+                                 struct ct_error *err)                                 \
+    {                                                                                  \
+        return prepare_gelu(queue, op, dtype, args, ret_bytes, err);                   \
+    }                                                                                  \
+                                                                                       \
+    void ct_cuda_##name(struct ct_cuda_queue *queue, enum ct_dtype dtype,              \
+                        const struct ct_kernel_args *args)                             \
+    {                                                                                  \
+        run_gelu(queue, op, dtype, args);                                              \
+    }
+LINEAR_GELU(CT_OP_LINEAR_GELU, linear_gelu)
+LINEAR_GELU(CT_OP_LINEAR_DX_GELU, linear_dx_gelu)

@@ -3,16 +3,27 @@
 
 #include "base/assert.h"
 
+static void end(struct ct_product *p, enum ct_op_kind op, const struct ct_kernel_args *args)
+{
+    if (op != CT_OP_LINEAR_GELU && op != CT_OP_LINEAR_DX_GELU)
+        return;
+    p->end = op == CT_OP_LINEAR_GELU ? CT_PRODUCT_GELU : CT_PRODUCT_DGELU;
+    p->aux = op == CT_OP_LINEAR_GELU ? args->out[1].data : args->in[2].data;
+    p->aux_step = p->m;
+}
+
 struct ct_product ct_product_of(enum ct_op_kind op, enum ct_dtype dtype,
                                 const struct ct_kernel_args *args)
 {
     const struct ct_tensor *first = &args->in[0], *second = &args->in[1], *to = &args->out[0];
+    bool forward = op == CT_OP_LINEAR || op == CT_OP_LINEAR_GELU;
     int64_t rows = ct_shape_rows(first->shape), in = ct_shape_columns(second->shape);
-    int64_t out = ct_shape_columns(op == CT_OP_LINEAR ? to->shape : first->shape);
+    int64_t out = ct_shape_columns(forward ? to->shape : first->shape);
     struct ct_product p = {.c = to->data, .in = dtype, .out = to->dtype, .accumulate = false};
 
     switch (op) {
     case CT_OP_LINEAR:
+    case CT_OP_LINEAR_GELU:
         p.a = second->data;
         p.b = first->data;
         p.bias = args->in[2].data;
@@ -22,6 +33,7 @@ struct ct_product ct_product_of(enum ct_op_kind op, enum ct_dtype dtype,
         p.k = in;
         break;
     case CT_OP_LINEAR_DX:
+    case CT_OP_LINEAR_DX_GELU:
         p.a = second->data;
         p.b = first->data;
         p.m = in;
@@ -41,6 +53,7 @@ struct ct_product ct_product_of(enum ct_op_kind op, enum ct_dtype dtype,
     p.a_step = p.a_turned ? p.k : p.m;
     p.b_step = p.b_turned ? p.n : p.k;
     p.c_step = p.m;
+    end(&p, op, args);
     return p;
 }
 
@@ -59,14 +72,17 @@ struct ct_product_key ct_product_key_of(const struct ct_product *product)
         .m = product->m,
         .n = product->n,
         .k = product->k,
+        .aux_step = product->aux_step,
         .in = (int32_t)product->in,
         .out = (int32_t)product->out,
         .a_align = alignment(product->a),
         .b_align = alignment(product->b),
         .c_align = alignment(product->c),
         .bias_align = alignment(product->bias),
+        .aux_align = alignment(product->aux),
         .a_turned = product->a_turned,
         .b_turned = product->b_turned,
         .accumulate = product->accumulate,
+        .end = (uint8_t)product->end,
     };
 }

@@ -1,9 +1,12 @@
 /* cuBLASLt on the host (runtime.h): one algorithm, which adds up as the CPU's products do
  * (tensor/cpu/gemm.h), so what is left of a difference between the two devices is not of products.
  *
- * What the library's rules forbid fails here, too: an algorithm for other shapes or alignments than
- * it was asked for, a workspace that is too small, a bias of another type than the result. The
- * algorithm writes its workspace full before it begins: nobody else may count on what is there. */
+ * What the library's rules forbid fails here, too: an algorithm for other shapes, alignments or
+ * epilogues than it was asked for, a workspace that is too small, a bias of another type than the
+ * result, an epilogue with GELU whose aux matrix is missing, shorter than the result, or in columns
+ * that are no multiples of 8 elements. GELU is computed in double, so it has not the bits of our
+ * own kernel's, as NVIDIA's has not. The algorithm writes its workspace full before it begins:
+ * nobody else may count on what is there. */
 #include "runtime.h"
 
 #include "include/cublasLt.h"
@@ -16,10 +19,13 @@
 #include <string.h>
 
 enum { BLOCK = 256, WORKSPACE = 4096, UNSET_BYTE = 0xff, ALGORITHM = 0x6c74 };
+enum { AUX_STEP = 8, AUX_ALIGN = 16 }; /* elements, bytes */
 
 struct hostcuda_product {
     int32_t turned[2], epilogue, bias_type;
     const void *bias;
+    void *aux;
+    int64_t aux_step;
 };
 
 struct hostcuda_layout {
@@ -34,8 +40,8 @@ struct hostcuda_preference {
 
 /* What an algorithm was chosen for, in its data. */
 struct choice {
-    int64_t m, n, k;
-    uint32_t alignment[3], kind;
+    int64_t m, n, k, aux_step;
+    uint32_t alignment[3], kind, epilogue;
 };
 _Static_assert(sizeof(struct choice) <= sizeof(cublasLtMatmulAlgo_t), "a choice is kept in it");
 
@@ -106,6 +112,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
         return put(&desc->epilogue, sizeof desc->epilogue, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
         return put(&desc->bias, sizeof desc->bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+        return put(&desc->aux, sizeof desc->aux, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+        return put(&desc->aux_step, sizeof desc->aux_step, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
         return put(&desc->bias_type, sizeof desc->bias_type, value, bytes);
     }
@@ -158,6 +168,33 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
+static bool has_bias(const struct hostcuda_product *p)
+{
+    return p->epilogue == CUBLASLT_EPILOGUE_BIAS || p->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+}
+
+static bool has_gelu(const struct hostcuda_product *p)
+{
+    return p->epilogue == CUBLASLT_EPILOGUE_GELU_AUX ||
+           p->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+}
+
+static bool has_aux(const struct hostcuda_product *p)
+{
+    return has_gelu(p) || p->epilogue == CUBLASLT_EPILOGUE_DGELU;
+}
+
+/* An epilogue that is known, with all that it needs for a result of `rows`. */
+static bool ends_well(const struct hostcuda_product *p, int64_t rows)
+{
+    if (p->epilogue != CUBLASLT_EPILOGUE_DEFAULT && !has_bias(p) && !has_aux(p))
+        return false;
+    if (has_bias(p) && p->bias == NULL)
+        return false;
+    return !has_aux(p) || (p->aux != NULL && (uintptr_t)p->aux % AUX_ALIGN == 0 &&
+                           p->aux_step % AUX_STEP == 0 && p->aux_step >= rows);
+}
+
 static bool fit(const struct hostcuda_product *p, const struct hostcuda_layout *a,
                 const struct hostcuda_layout *b, const struct hostcuda_layout *c,
                 struct choice *ret_choice)
@@ -165,8 +202,13 @@ static bool fit(const struct hostcuda_product *p, const struct hostcuda_layout *
     int64_t m = p->turned[0] ? a->columns : a->rows, k = p->turned[0] ? a->rows : a->columns;
     int64_t n = p->turned[1] ? b->rows : b->columns;
 
-    *ret_choice = (struct choice){.m = m, .n = n, .k = k, .kind = ALGORITHM};
-    return a->type == b->type && c->rows == m && c->columns == n &&
+    *ret_choice = (struct choice){.m = m,
+                                  .n = n,
+                                  .k = k,
+                                  .aux_step = has_aux(p) ? p->aux_step : 0,
+                                  .kind = ALGORITHM,
+                                  .epilogue = (uint32_t)p->epilogue};
+    return ends_well(p, c->rows) && a->type == b->type && c->rows == m && c->columns == n &&
            (p->turned[1] ? b->columns : b->rows) == k && a->step >= a->rows && b->step >= b->rows &&
            c->step >= c->rows;
 }
@@ -185,7 +227,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     if (!fit(desc, a, b, c, &choice) || d != c || wanted < 1)
         return CUBLAS_STATUS_INVALID_VALUE;
     if (preference->workspace < WORKSPACE ||
-        (desc->epilogue == CUBLASLT_EPILOGUE_BIAS && desc->bias_type != (int32_t)c->type))
+        (has_bias(desc) && desc->bias_type != (int32_t)c->type))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     memcpy(choice.alignment, preference->alignment, sizeof choice.alignment);
     memset(results, 0, sizeof *results);
@@ -241,6 +283,38 @@ static float sum_of(const struct product *p, int64_t i, int64_t j, float before)
     return sum;
 }
 
+static double tanh_of_gelu(double x)
+{
+    return tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
+}
+
+static float gelu(float x)
+{
+    return (float)(0.5 * (double)x * (1 + tanh_of_gelu((double)x)));
+}
+
+static float gelu_slope(float x)
+{
+    double at = (double)x, t = tanh_of_gelu(at);
+
+    return (float)(0.5 * (1 + t) +
+                   0.5 * at * (1 - t * t) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * at * at));
+}
+
+/* What the epilogue makes of the sum for element (i, j). */
+static float end(const struct product *p, int64_t i, int64_t j, float sum)
+{
+    int64_t at = j * p->how.aux_step + i;
+
+    if (has_bias(&p->how))
+        sum += get((cudaDataType_t)p->how.bias_type, p->how.bias, i);
+    if (has_gelu(&p->how)) {
+        set(p->c.type, p->how.aux, at, sum);
+        return gelu(sum);
+    }
+    return has_aux(&p->how) ? sum * gelu_slope(get(p->c.type, p->how.aux, at)) : sum;
+}
+
 static void run(void *context)
 {
     const struct product *p = context;
@@ -251,9 +325,7 @@ static void run(void *context)
             int64_t at = j * p->c.step + i;
             float sum = sum_of(p, i, j, p->beta != 0 ? get(p->c.type, p->c_data, at) : 0);
 
-            if (p->how.bias != NULL)
-                sum += get((cudaDataType_t)p->how.bias_type, p->how.bias, i);
-            set(p->c.type, p->c_data, at, sum);
+            set(p->c.type, p->c_data, at, end(p, i, j, sum));
         }
 }
 
@@ -278,6 +350,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     bool good = fit(desc, a_layout, b_layout, c_layout, &wanted) && c == d &&
                 c_layout == d_layout && chosen.kind == ALGORITHM && chosen.m == wanted.m &&
                 chosen.n == wanted.n && chosen.k == wanted.k &&
+                chosen.epilogue == wanted.epilogue && chosen.aux_step == wanted.aux_step &&
+                (!has_aux(desc) || hostcuda_is_reachable(desc->aux)) &&
+                (!has_bias(desc) || hostcuda_is_reachable(desc->bias)) &&
                 is_aligned(a, chosen.alignment[0]) && is_aligned(b, chosen.alignment[1]) &&
                 is_aligned(c, chosen.alignment[2]) && workspace_bytes >= WORKSPACE &&
                 *(const float *)alpha == 1 && hostcuda_is_reachable(a) &&
@@ -296,7 +371,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                           .c_data = hostcuda_near(d),
                           .workspace = hostcuda_near(workspace),
                           .beta = *(const float *)beta};
-    p->how.bias = desc->epilogue == CUBLASLT_EPILOGUE_BIAS ? hostcuda_near(desc->bias) : NULL;
+    p->how.bias = has_bias(desc) ? hostcuda_near(desc->bias) : NULL;
+    p->how.aux = has_aux(desc) ? hostcuda_near(desc->aux) : NULL;
     return hostcuda_push_launch(stream, (struct hostcuda_work){run, free, p}) == cudaSuccess
                ? CUBLAS_STATUS_SUCCESS
                : CUBLAS_STATUS_EXECUTION_FAILED;

@@ -74,6 +74,30 @@ Test(product, takes_narrow_inputs_and_gives_what_op_def_says)
     cr_assert_eq(p.k, 4);
 }
 
+/* A matrix like the result, whose columns lie as close. */
+Test(product, of_linear_gelu_writes_what_gelu_takes_and_of_its_gradient_reads_it)
+{
+    float y[1], pre[1];
+    struct ct_kernel_args args = {
+        .in = {{CT_BF16, ct_shape2(4, 8), y}, {CT_BF16, ct_shape2(16, 8), y}},
+        .out = {{CT_BF16, ct_shape2(4, 16), y}, {CT_BF16, ct_shape2(4, 16), pre}}};
+    struct ct_product p = ct_product_of(CT_OP_LINEAR_GELU, CT_BF16, &args);
+
+    cr_assert_eq(p.end, CT_PRODUCT_GELU);
+    cr_assert_eq(p.c, y);
+    cr_assert_eq(p.aux, pre);
+    cr_assert_eq(p.aux_step, 16);
+    args = (struct ct_kernel_args){.in = {{CT_BF16, ct_shape2(4, 8), y},
+                                          {CT_BF16, ct_shape2(8, 16), y},
+                                          {CT_BF16, ct_shape2(4, 16), pre}},
+                                   .out = {{CT_BF16, ct_shape2(4, 16), y}}};
+    p = ct_product_of(CT_OP_LINEAR_DX_GELU, CT_BF16, &args);
+    cr_assert_eq(p.end, CT_PRODUCT_DGELU);
+    cr_assert_eq(p.aux, pre);
+    cr_assert_eq(p.aux_step, 16);
+    cr_assert_eq(ct_product_of(CT_OP_LINEAR_DX, CT_BF16, &args).end, CT_PRODUCT_PLAIN);
+}
+
 Test(product, key_tells_what_an_algorithm_depends_on)
 {
     _Alignas(256) static float memory[256];
@@ -93,4 +117,22 @@ Test(product, key_tells_what_an_algorithm_depends_on)
     struct ct_product_key unlike = ct_product_key_of(&other);
 
     cr_assert_neq(memcmp(&key, &unlike, sizeof key), 0);
+}
+
+Test(product, key_tells_epilogues_and_their_matrices_apart)
+{
+    _Alignas(256) static float memory[256];
+    const struct ct_product plain = {.a = memory, .b = memory, .c = memory, .m = 8, .n = 3, .k = 4};
+    struct ct_product ends[] = {plain, plain, plain, plain, plain};
+
+    for (int i = 1; i < 5; i++) {
+        ends[i].end = i == 2 ? CT_PRODUCT_DGELU : CT_PRODUCT_GELU;
+        ends[i].aux = memory + (i == 3 ? 1 : 0);
+        ends[i].aux_step = i == 4 ? 16 : 8;
+    }
+    for (size_t i = 0; i < CT_COUNT(ends); i++)
+        for (size_t j = 0; j < CT_COUNT(ends); j++) {
+            struct ct_product_key a = ct_product_key_of(&ends[i]), b = ct_product_key_of(&ends[j]);
+            cr_assert_eq(memcmp(&a, &b, sizeof a) == 0, i == j, "%zu and %zu", i, j);
+        }
 }

@@ -273,3 +273,43 @@ Test(linear, nan_and_infinity_reach_their_row_and_column_only)
         }
     kit_deinit(&kit);
 }
+
+/* ---- with an activation --------------------------------------------------------------------- */
+
+/* The gradient goes through gelu_tanh at what the layer gave. */
+static void check_halves(struct kit *kit, enum ct_dtype dtype, struct kit_sizes s)
+{
+    struct ct_kernel_args both = kit_args(kit, CT_OP_LINEAR_GELU, dtype, s);
+    struct ct_kernel_args product = {.in = {both.in[0], both.in[1], both.in[2]},
+                                     .out = {kit_tensor(kit, dtype, both.out[1].shape)}};
+    struct ct_kernel_args map = {.in = {product.out[0]},
+                                 .out = {kit_tensor(kit, dtype, both.out[0].shape)}};
+
+    kit_run(CT_CPU_AUTO, 3, CT_OP_LINEAR_GELU, dtype, &both);
+    kit_run(CT_CPU_AUTO, 1, CT_OP_LINEAR, dtype, &product);
+    kit_run(CT_CPU_AUTO, 1, CT_OP_GELU_TANH, dtype, &map);
+    kit_same_bytes(&both.out[1], &product.out[0], "pre");
+    kit_same_bytes(&both.out[0], &map.out[0], "y");
+
+    both = kit_args(kit, CT_OP_LINEAR_DX_GELU, dtype, s);
+    product = (struct ct_kernel_args){.in = {both.in[0], both.in[1]},
+                                      .out = {kit_tensor(kit, dtype, both.out[0].shape)}};
+    map = (struct ct_kernel_args){.in = {product.out[0], both.in[2]},
+                                  .out = {kit_tensor(kit, dtype, both.out[0].shape)}};
+    kit_run(CT_CPU_AUTO, 3, CT_OP_LINEAR_DX_GELU, dtype, &both);
+    kit_run(CT_CPU_AUTO, 1, CT_OP_LINEAR_DX, dtype, &product);
+    kit_run(CT_CPU_AUTO, 1, CT_OP_GELU_TANH_BW, dtype, &map);
+    kit_same_bytes(&both.out[0], &map.out[0], "dx");
+}
+
+Test(linear, with_gelu_has_the_bits_of_the_two_ops_that_it_stands_for)
+{
+    static const enum ct_dtype types[] = {CT_F32, CT_F64, CT_BF16, CT_F16};
+    struct kit kit;
+
+    kit_init(&kit, 21);
+    for (size_t t = 0; t < CT_COUNT(types); t++)
+        for (size_t s = 0; s < CT_COUNT(sizes); s++)
+            check_halves(&kit, types[t], sizes[s]);
+    kit_deinit(&kit);
+}
