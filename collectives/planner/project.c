@@ -53,6 +53,14 @@ static struct ct_recipe_data look(struct ct_project *p)
     return data;
 }
 
+/* Whether workers on these machines would compute on a GPU: what a wish for any device gets there.
+ */
+static bool on_gpus(const struct ct_project *p)
+{
+    return p->cfg->train.device == CT_CONFIG_DEVICE_AUTO && !p->options.rooted &&
+           !p->options.served && strcmp(p->machine.device.name, "cpu") != 0;
+}
+
 int ct_project_init(struct ct_project *p, const struct ct_config *cfg,
                     const struct ct_machine *machine, struct ct_error *err)
 {
@@ -87,6 +95,7 @@ int ct_project_init(struct ct_project *p, const struct ct_config *cfg,
         code = ct_recipe_model(&p->spec, cfg, &data, &p->arena, err);
     }
     p->options.world = p->world;
+    p->options.epilogues |= on_gpus(p);
     p->options.micro_rows = batch.micro;
     p->options.replicas = CT_MAX(p->options.replicas, 1);
     p->options.tensor = CT_MAX(p->options.tensor, 1);

@@ -27,7 +27,7 @@ struct ct_device_plugin {
 };
 
 #define CT_DEVICE_PLUGIN "ct_device_plugin"
-enum { CT_DEVICE_PLUGIN_VERSION = 1 };
+enum { CT_DEVICE_PLUGIN_VERSION = 2 };
 
 enum ct_device_kind { CT_DEVICE_AUTO, CT_DEVICE_CPU, CT_DEVICE_CUDA };
 

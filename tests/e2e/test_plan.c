@@ -61,6 +61,30 @@ Test(plan, every_op_of_a_step_can_be_seen)
     proc_free(&plan);
 }
 
+/* Products of GPUs end with GELU, the CPU's do not. */
+Test(plan, is_that_of_the_device_that_computes)
+{
+    static const struct {
+        const char *machine, *device;
+        bool fused;
+    } rows[] = {{"--device=h100", "--train.device=auto", true},
+                {"--device=cpu", "--train.device=auto", false},
+                {"--device=h100", "--train.device=cpu", false},
+                {"--device=cpu", "--train.device=cuda", true}};
+
+    for (size_t i = 0; i < CT_COUNT(rows); i++) {
+        struct proc plan;
+        cr_assert_eq(e2e_run(&plan, "plan", e2e_in_root("configs/char_gpt.yaml"), rows[i].machine,
+                             rows[i].device, "--ops", NULL),
+                     0, "%s", ct_buf_str(&plan.text));
+        const char *text = ct_buf_str(&plan.text);
+        cr_assert_eq(e2e_count(text, "compute linear_gelu ") > 0, rows[i].fused, "row %zu", i);
+        cr_assert_eq(e2e_count(text, "compute linear_dx_gelu ") > 0, rows[i].fused, "row %zu", i);
+        cr_assert_eq(e2e_count(text, "compute gelu_tanh ") > 0, !rows[i].fused, "row %zu", i);
+        proc_free(&plan);
+    }
+}
+
 Test(plan, bad_input_is_one_sentence)
 {
     static const struct {

@@ -140,13 +140,14 @@ static struct ct_group *join_device(struct ct_device *device, struct ct_job *job
 
 void rig_init(struct rig *rig, const struct run *run, struct ct_group *group)
 {
+    struct ct_plan_options plan_options = run->options;
     struct ct_exec_options options = run->exec;
     struct ct_error err = {0};
 
-    *rig = (struct rig){0};
-    cr_assert_eq(ct_plan_build(&rig->plan, &run->spec, &run->options, run->seed, &err), 0, "%s",
+    *rig = (struct rig){.device = open_device(run->device)};
+    plan_options.epilogues |= rig->device->table->epilogues;
+    cr_assert_eq(ct_plan_build(&rig->plan, &run->spec, &plan_options, run->seed, &err), 0, "%s",
                  err.text);
-    rig->device = open_device(run->device);
     options.device = rig->device;
     options.group = group;
     rig->device_group = group == NULL ? NULL : join_device(rig->device, run->job);

@@ -183,3 +183,209 @@ Test(fuse, the_gradient_lies_where_the_logits_lay)
     }
     ct_plan_deinit(&plan);
 }
+
+/* ---- products that end with an activation --------------------------------------------------- */
+
+/* A linear layer of 3 rows, 4 columns to 6, and gelu_tanh; back through both from dy. */
+struct layers {
+    struct ct_plan_list list;
+    struct ct_program *program;
+    int x, w, b, pre, y, dy, w2, dh, dx;
+};
+
+static int input(struct layers *l, int64_t rows, int64_t columns, const char *name)
+{
+    return ct_program_value(l->program, CT_VALUE_INPUT, CT_F32, ct_shape2(rows, columns), name);
+}
+
+static void begin_layers(struct layers *l)
+{
+    *l = (struct layers){0};
+    l->program = &l->list.program;
+    ct_program_init(l->program);
+    l->program->stage = CT_STAGE_FORWARD;
+    l->x = input(l, 3, 4, "x");
+    l->w = input(l, 6, 4, "w");
+    l->b = ct_program_value(l->program, CT_VALUE_INPUT, CT_F32, ct_shape1(6), "b");
+    l->dy = input(l, 3, 5, "dy");
+    l->w2 = input(l, 5, 6, "w2");
+    l->pre = ct_program_emit(l->program, reads(CT_OP_LINEAR, l->x, l->w, l->b, -1));
+}
+
+static int op_of(struct layers *l, int kind, int a, int c)
+{
+    return ct_program_emit(l->program, reads(kind, a, c, -1, -1));
+}
+
+static void activate(struct layers *l)
+{
+    l->y = op_of(l, CT_OP_GELU_TANH, l->pre, -1);
+}
+
+static void back_product(struct layers *l)
+{
+    l->program->stage = CT_STAGE_BACKWARD;
+    l->dh = op_of(l, CT_OP_LINEAR_DX, l->dy, l->w2);
+}
+
+static void back_activation(struct layers *l)
+{
+    l->dx = op_of(l, CT_OP_GELU_TANH_BW, l->dh, l->pre);
+}
+
+static void fuse_gelu(struct layers *l)
+{
+    struct ct_error err = {0};
+
+    cr_assert_eq(l->program->error.code, 0, "%s", l->program->error.text);
+    cr_assert_eq(ct_plan_fuse_gelu(&l->list, &err), 0, "%s", err.text);
+}
+
+/* Frees the layers. */
+static void expect_fused(struct layers *l, bool forward, bool backward)
+{
+    int ops = l->program->op_count;
+
+    fuse_gelu(l);
+    cr_assert_eq(count_of(l->program, CT_OP_LINEAR_GELU), forward);
+    cr_assert_eq(count_of(l->program, CT_OP_LINEAR_DX_GELU), backward);
+    cr_assert_eq(l->program->op_count, ops - forward - backward);
+    ct_program_deinit(l->program);
+}
+
+Test(fuse, a_linear_layer_and_its_gelu_become_one_op_and_so_do_their_gradients)
+{
+    struct layers l;
+
+    begin_layers(&l);
+    activate(&l);
+    back_product(&l);
+    back_activation(&l);
+    fuse_gelu(&l);
+    const struct ct_program_op *ops = l.program->ops;
+    cr_assert_eq(l.program->op_count, 2);
+    cr_assert_eq(ops[0].kind, CT_OP_LINEAR_GELU);
+    cr_assert_eq(ops[0].stage, CT_STAGE_FORWARD);
+    cr_assert_eq(ops[0].in[0], l.x);
+    cr_assert_eq(ops[0].in[1], l.w);
+    cr_assert_eq(ops[0].in[2], l.b);
+    cr_assert_eq(ops[0].out[0], l.y);
+    cr_assert_eq(ops[0].out[1], l.pre);
+    cr_assert_eq(ops[1].kind, CT_OP_LINEAR_DX_GELU);
+    cr_assert_eq(ops[1].stage, CT_STAGE_BACKWARD);
+    cr_assert_eq(ops[1].in[0], l.dy);
+    cr_assert_eq(ops[1].in[1], l.w2);
+    cr_assert_eq(ops[1].in[2], l.pre);
+    cr_assert_eq(ops[1].out[0], l.dx);
+    ct_program_deinit(l.program);
+}
+
+Test(fuse, only_gelu_tanh_of_all_that_a_product_gives_is_taken_into_it)
+{
+    struct layers l;
+
+    begin_layers(&l); /* the other GELU */
+    op_of(&l, CT_OP_GELU, l.pre, -1);
+    back_product(&l);
+    op_of(&l, CT_OP_GELU_BW, l.dh, l.pre);
+    expect_fused(&l, false, false);
+
+    begin_layers(&l); /* something changes it first */
+    l.pre = op_of(&l, CT_OP_ADD, l.pre, l.pre);
+    activate(&l);
+    expect_fused(&l, false, false);
+
+    begin_layers(&l); /* a part of it */
+    int part = ct_program_view(l.program, l.pre, 0, CT_F32, ct_shape2(2, 6), "part");
+    op_of(&l, CT_OP_GELU_TANH, part, -1);
+    expect_fused(&l, false, false);
+
+    begin_layers(&l); /* somebody reads it in between */
+    op_of(&l, CT_OP_TANH, l.pre, -1);
+    activate(&l);
+    expect_fused(&l, false, false);
+
+    begin_layers(&l); /* the gradient of the product is wanted, too */
+    activate(&l);
+    back_product(&l);
+    back_activation(&l);
+    op_of(&l, CT_OP_TANH, l.dh, -1);
+    expect_fused(&l, true, false);
+}
+
+Test(fuse, what_a_product_reads_is_still_there_when_the_activation_follows)
+{
+    for (int written = 0; written < 2; written++) {
+        struct ct_program_op fill = ct_program_op(CT_OP_FILL);
+        struct layers l;
+
+        begin_layers(&l);
+        fill.out[0] = written ? l.x : input(&l, 3, 4, "other");
+        ct_program_emit(l.program, fill);
+        activate(&l);
+        expect_fused(&l, !written, false);
+    }
+}
+
+/* Recomputed alone, it is to have the bits that it had. */
+Test(fuse, an_activation_that_is_computed_twice_stays_apart)
+{
+    struct layers l;
+
+    begin_layers(&l);
+    activate(&l);
+    back_product(&l);
+    op_of(&l, CT_OP_GELU_TANH, l.pre, -1);
+    back_activation(&l);
+    expect_fused(&l, false, true);
+}
+
+static void expect_gpt(struct ct_plan_options options, int forward, int backward, const char *what)
+{
+    static const struct ct_model_spec spec = {
+        .type = CT_MODEL_GPT,
+        .dtype = CT_F32,
+        .gpt = {.vocabulary = 96, .context = 16, .layers = 4, .heads = 2, .width = 32}};
+    struct ct_error err = {0};
+    struct ct_plan plan;
+
+    cr_assert_eq(ct_plan_build(&plan, &spec, &options, 1, &err), 0, "%s: %s", what, err.text);
+    const struct ct_program *step = &plan.step.program;
+
+    cr_assert_eq(count_of(step, CT_OP_LINEAR_GELU), forward, "%s: %d", what,
+                 count_of(step, CT_OP_LINEAR_GELU));
+    cr_assert_eq(count_of(step, CT_OP_LINEAR_DX_GELU), backward, "%s: %d", what,
+                 count_of(step, CT_OP_LINEAR_DX_GELU));
+    ct_plan_deinit(&plan);
+}
+
+/* 4 blocks, 4 micro-batches. */
+Test(fuse, a_block_has_one_such_layer_in_every_plan_for_a_device_with_epilogues)
+{
+    struct ct_plan_options options = plan_options;
+
+    expect_gpt(options, 0, 0, "without epilogues");
+    options.epilogues = true;
+    expect_gpt(options, 16, 16, "ddp");
+    options.compute = CT_BF16;
+    expect_gpt(options, 16, 16, "bf16");
+    options.shard = CT_PLAN_SHARD_FULL;
+    expect_gpt(options, 16, 16, "fsdp");
+    options.offload = true;
+    expect_gpt(options, 16, 16, "offload");
+    options = plan_options;
+    options.epilogues = true;
+    options.tensor = 2;
+    expect_gpt(options, 16, 16, "slices");
+    options.sequence = true;
+    expect_gpt(options, 16, 16, "tokens");
+    options = plan_options;
+    options.epilogues = true;
+    options.stages = 2;
+    expect_gpt(options, 8, 8, "stages");
+    options.order = CT_PLAN_1F1B;
+    options.recompute = CT_PLAN_RECOMPUTE_BLOCK;
+    expect_gpt(options, 16, 8, "stages, blocks once more");
+    options.recompute = CT_PLAN_RECOMPUTE_GELU;
+    expect_gpt(options, 0, 8, "stages, gelu once more");
+}
