@@ -1,5 +1,6 @@
 /* See equal.h: data, runs, comparisons. */
 #include "equal.h"
+#include "proc.h"
 
 #include "base/assert.h"
 #include "base/bytes.h"
@@ -332,4 +333,21 @@ void equal_check(const char *name, const char *root, bool all, equal_train *trai
             return;
         }
     cr_assert_fail("there is no group %s", name);
+}
+
+void equal_run(const char *ctrun, const char *const env[], int world, const char *const words[])
+{
+    const char *argv[EQUAL_WORDS + 8] = {ctrun, "--nproc_per_node"};
+    char workers[16];
+    struct proc run;
+    int count = 2;
+
+    (void)snprintf(workers, sizeof workers, "%d", world);
+    argv[count++] = workers;
+    for (int i = 0; words[i] != NULL; i++) {
+        CT_ASSERT(count < (int)CT_COUNT(argv) - 1);
+        argv[count++] = words[i];
+    }
+    cr_assert_eq(proc_run(&run, argv, env, 120), 0, "%s", ct_buf_str(&run.text));
+    proc_free(&run);
 }

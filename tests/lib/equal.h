@@ -53,6 +53,10 @@ struct equal_group {
  * the last one. It ends well, or the test does. */
 typedef void equal_train(int world, const char *const words[]);
 
+/* The same by a real `ctrun` with `env` (as proc_start): what an equal_train between processes
+ * does. */
+void equal_run(const char *ctrun, const char *const env[], int world, const char *const words[]);
+
 /* Go through a group in the working directory, which is empty; `root` is that of the source tree.
  */
 void equal_check(const char *group, const char *root, bool all, equal_train *train);
