@@ -94,17 +94,26 @@ static int64_t visible(int64_t query, int64_t first_key, int64_t keys)
     return CT_MIN(query + 1 - first_key, keys);
 }
 
+/* Those that are computed for them: whole groups of lanes, whose other results are put away. */
+static int64_t rounded(int64_t seen, int64_t keys)
+{
+    return CT_MIN((seen + LANES - 1) / LANES * LANES, keys);
+}
+
 /* Scores of one query: exponentials instead; returns the factor by which older ones shrink. */
 static T absorb(T *p, int64_t seen, int64_t keys, T scale, T *max, T *total)
 {
-    T old = *max, best = larger(old, row_max(p, seen) * scale);
-    T shrink = EXP(old - best);
+    int64_t some = rounded(seen, keys);
 
-    EACH(j, seen) p[j] = EXP(p[j] * scale - best);
+    for (int64_t j = seen; j < some; j++)
+        p[j] = -(T)INFINITY;
+    T old = *max, best = larger(old, row_max(p, some) * scale);
+    T shrink = EXP(old - best);
+    EACH(j, some) p[j] = EXP(p[j] * scale - best);
     for (int64_t j = seen; j < keys; j++)
         p[j] = 0;
     *max = best;
-    *total = *total * shrink + row_total(seen, p);
+    *total = *total * shrink + row_total(some, p);
     return shrink;
 }
 
@@ -193,12 +202,13 @@ static void slopes(const struct head *h, const struct ct_kernel_args *args, int6
 {
     for (int64_t r = 0; r < rows; r++) {
         int64_t row = h->row + query + r, seen = visible(query + r, key, keys);
+        int64_t some = rounded(seen, keys);
         T lse = IN(3, row, h->heads)[h->number], scale = h->scale;
         T delta =
             row_dot(h->size, IN(0, row, h->width) + h->column, IN(2, row, h->width) + h->column);
         T *p = s->score[r], *ds = s->slope[r];
 
-        EACH(j, seen)
+        EACH(j, some)
         {
             p[j] = EXP(p[j] * scale - lse);
             ds[j] = p[j] * (ds[j] - delta) * scale;

@@ -224,18 +224,26 @@ static void run_block(const struct ct_gemm *g, struct block *block)
     }
 }
 
+/* Whether `depth` vectors that lie `stride` floats apart evict each other from the first cache: a
+ * power of two in the stride leaves few of its 64 sets of lines. */
+static bool collide(ptrdiff_t stride, int64_t depth)
+{
+    return stride % 64 == 0 && depth >= 128;
+}
+
 /* Whether to copy a: rows a multiple of a page apart share cache sets, and a transposed a spreads
- * each tile over CT_GEMM_KC pages, which hurts when it is read for many columns. */
+ * each tile over CT_GEMM_KC lines or pages, which hurts when it is read for many columns. */
 static bool worth_packing_a(const struct ct_gemm *g)
 {
-    return g->a_k == 1 ? g->a_row % 1024 == 0 && g->m > 1 : g->n >= 512;
+    return g->a_k == 1 ? g->a_row % 1024 == 0 && g->m > 1
+                       : g->n >= (collide(g->a_k, g->k) ? 128 : 512);
 }
 
 /* Whether to copy b: always when its columns do not lie side by side, as vectors need them; else
  * when many rows of c reuse the copy. */
 static bool worth_packing_b(const struct ct_gemm *g)
 {
-    return g->b_col != 1 || g->m > 256;
+    return g->b_col != 1 || g->m > 256 || (g->m >= 96 && collide(g->b_k, g->k));
 }
 
 static void run(const struct ct_gemm *g, void *workspace)

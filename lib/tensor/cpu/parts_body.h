@@ -76,22 +76,28 @@ static inline T gelu_slope(T dy, T x)
     return dy * (cdf + x * density);
 }
 
+static inline T sigmoid_of(T x)
+{
+    return 1 / (1 + EXP(-x));
+}
+
+/* (1 + tanh u) / 2 is the sigmoid of this: 2 u. */
 static inline T gelu_tanh_inner(T x)
 {
-    return (T)0.79788456080286535588 * (x + (T)0.044715 * x * x * x);
+    return (T)(2 * 0.79788456080286535588) * (x + (T)0.044715 * x * x * x);
 }
 
 static inline T gelu_tanh_of(T x)
 {
-    return (T)0.5 * x * (1 + TANH(gelu_tanh_inner(x)));
+    return x * sigmoid_of(gelu_tanh_inner(x));
 }
 
 static inline T gelu_tanh_slope(T dy, T x)
 {
-    T t = TANH(gelu_tanh_inner(x));
-    T inner_slope = (T)0.79788456080286535588 * (1 + (T)(3 * 0.044715) * x * x);
+    T s = sigmoid_of(gelu_tanh_inner(x));
+    T inner_slope = (T)(2 * 0.79788456080286535588) * (1 + (T)(3 * 0.044715) * x * x);
 
-    return dy * ((T)0.5 * (1 + t) + (T)0.5 * x * (1 - t * t) * inner_slope);
+    return dy * (s + x * (s * (1 - s)) * inner_slope);
 }
 
 static inline T tanh_slope(T dy, T y)
@@ -112,11 +118,6 @@ static inline T product_of(T a, T b)
 static inline T same(T x)
 {
     return x;
-}
-
-static inline T sigmoid_of(T x)
-{
-    return 1 / (1 + EXP(-x));
 }
 
 MAP1(relu, relu_of)

@@ -74,28 +74,23 @@ template <typename T> static inline __device__ float gelu_slope(float dy, float 
     return dy * (cdf + x * density);
 }
 
-/* tanh where it is added to 1: of 16-bit elements without the polynomial for small values. */
-template <typename T> static inline __device__ float tanh_beside_1(float x)
-{
-    return sizeof(T) == sizeof(float) ? tanh_f32(x) : 1 - quotient<T>(2, exp_of<T>(2 * x) + 1);
-}
-
+/* (1 + tanh u) / 2 is the sigmoid of this: 2 u. */
 static inline __device__ float gelu_tanh_inner(float x)
 {
-    return 0.79788456080286535588f * (x + 0.044715f * x * x * x);
+    return (float)(2 * 0.79788456080286535588) * (x + 0.044715f * x * x * x);
 }
 
 template <typename T> static inline __device__ float gelu_tanh_of(float x)
 {
-    return 0.5f * x * (1 + tanh_beside_1<T>(gelu_tanh_inner(x)));
+    return x * sigmoid_of<T>(gelu_tanh_inner(x));
 }
 
 template <typename T> static inline __device__ float gelu_tanh_slope(float dy, float x)
 {
-    float t = tanh_beside_1<T>(gelu_tanh_inner(x));
-    float inner_slope = 0.79788456080286535588f * (1 + (float)(3 * 0.044715) * x * x);
+    float s = sigmoid_of<T>(gelu_tanh_inner(x));
+    float inner_slope = (float)(2 * 0.79788456080286535588) * (1 + (float)(3 * 0.044715) * x * x);
 
-    return dy * (0.5f * (1 + t) + 0.5f * x * (1 - t * t) * inner_slope);
+    return dy * (s + x * (s * (1 - s)) * inner_slope);
 }
 
 template <typename T> static inline __device__ float tanh_of(float x)
