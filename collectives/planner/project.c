@@ -54,11 +54,13 @@ static struct ct_recipe_data look(struct ct_project *p)
 }
 
 /* Whether workers on these machines would compute on a GPU: what a wish for any device gets there.
- */
+ * A configuration that is only checked has no device. */
 static bool on_gpus(const struct ct_project *p)
 {
-    return p->cfg->train.device == CT_CONFIG_DEVICE_AUTO && !p->options.rooted &&
-           !p->options.served && strcmp(p->machine.device.name, "cpu") != 0;
+    const char *device = p->machine.device.name;
+
+    return device != NULL && strcmp(device, "cpu") != 0 && !p->options.rooted &&
+           !p->options.served && p->cfg->train.device == CT_CONFIG_DEVICE_AUTO;
 }
 
 int ct_project_init(struct ct_project *p, const struct ct_config *cfg,
