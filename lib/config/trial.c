@@ -57,7 +57,7 @@ void ct_config_fit_trial(struct ct_config_loader *loader)
     if (cfg->command.file == NULL || was_refused(loader, &cfg->train.steps) ||
         was_refused(loader, warmup) || was_refused(loader, &cfg->schedule.decay))
         return;
-    if (steps == 0 || both <= steps || !gives_way(loader, warmup) ||
+    if (steps <= 0 || both <= steps || !gives_way(loader, warmup) ||
         (*decay != 0 && !gives_way(loader, decay)))
         return;
     int64_t rise = *warmup * steps / both; /* both below 2^31 */
