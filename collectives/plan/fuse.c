@@ -1,10 +1,13 @@
 /* See passes.h: ops that read the same become one op that reads it once.
  *
- *     apart      cross_entropy logits, labels -> loss, stats        fused   cross_entropy_grad
- * logits, correct logits, labels -> count                              labels, scale -> dlogits,
- *                ...                                                          rows
- *                cross_entropy_bw logits, labels, stats, scale            sum_rows -> loss
- *                  -> dlogits                                             sum_rows -> count
+ *     apart   cross_entropy logits, labels -> loss, stats
+ *             correct logits, labels -> count
+ *             ...
+ *             cross_entropy_bw logits, labels, stats, scale -> dlogits
+ *
+ *     fused   cross_entropy_grad logits, labels, scale -> dlogits, rows
+ *             sum_rows -> loss
+ *             sum_rows -> count
  *
  * No bit changes. Where slices share the classes out, or an evaluation wants no gradient, there is
  * nothing to fuse. */

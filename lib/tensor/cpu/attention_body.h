@@ -1,10 +1,12 @@
 /* Causal attention of parts_body.h, in blocks (Dao et al., FlashAttention, 2205.14135 and
  * 2307.08691):
  *
- *              keys ->            forward, a row of blocks at a time, with the largest score m and
- * the queries  [\.  ]             sum l of exponentials so far: |     [##\. ]                s = q
- * k^T; m' = max(m, s); p = e^(s - m') v     [####\]                l = l e^(m - m') + sum p;  y = y
- * e^(m - m') + p v and at its end y = y / l, lse = m + log l
+ *              keys ->
+ *     queries  [\.  ]    forward, a row of blocks at a time, with the largest score m and the
+ *        |     [##\. ]   sum l of exponentials so far:
+ *        v     [####\]       s = q k^T;  m' = max(m, s);  p = e^(s - m')
+ *                            l = l e^(m - m') + sum p;  y = y e^(m - m') + p v
+ *                         and at its end y = y / l, lse = m + log l
  *
  *     backward, a column of blocks at a time, p = e^(s - lse) made again:
  *         dv += p^T dy;  ds = p (dy v^T - dy.y);  dq += ds k;  dk += ds^T q

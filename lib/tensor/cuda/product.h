@@ -6,8 +6,8 @@
  *     linear_dx   dx[M,K]  = dy[M,N] W[N,K]        dx [K, M]       W                 dy
  *     linear_dw   dW[N,K] (+)= dy[M,N]^T x[M,K]    dW [K, N]       x                 dy turned
  *
- *     linear_gelu      y    = gelu_tanh(x W^T + b)         as linear          aux: x W^T + b,
- * written linear_dx_gelu   dx   = (dy W) gelu_tanh'(pre)       as linear_dx       aux: pre, read
+ *     linear_gelu      y  = gelu_tanh(pre)           as linear       aux: pre = x W^T + b, written
+ *     linear_dx_gelu   dx = (dy W) gelu_tanh'(pre)   as linear_dx    aux: pre, read
  *
  * The bias of linear is one number a row of c; aux is a matrix like c. Pure: which algorithm
  * computes it is linear_cuda.c's choice, once for every key. */
