@@ -182,8 +182,8 @@ static int run(const struct wish *wish)
             code = plan(wish, &cfg, &buf, &err);
         status = code == 0 ? 0 : complain(&err);
     }
-    if (status == 0 && (fputs(ct_buf_str(&buf), stdout) < 0 || fflush(stdout) != 0))
-        status = ct_exit_status(CT_EIO);
+    if (status == 0)
+        (void)fputs(ct_buf_str(&buf), stdout); /* main() sees to it that it is written */
     ct_buf_deinit(&buf);
     ct_config_deinit(&cfg);
     return status;
