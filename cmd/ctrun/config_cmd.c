@@ -18,8 +18,8 @@ static const char usage[] =
     "       ctrun config --options               the keys as a list of options\n"
     "       ctrun config --completion bash|zsh   shell completion\n";
 
-/* Write the buffer and free it. Returns `status`, or the status of an output error; what is still in
- * the stream is main()'s to write. */
+/* Write the buffer and free it. Returns `status`, or the status of an output error; main() writes
+ * what is still in the stream. */
 static int finish(struct ct_buf *text, int status)
 {
     bool written = !text->failed && fputs(ct_buf_str(text), stdout) >= 0;
