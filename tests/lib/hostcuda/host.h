@@ -19,9 +19,9 @@
  * - under AddressSanitizer: accesses beyond buffers and shared memory; under UBSan: misaligned
  * ones.
  *
- * What it cannot: memory that another block or thread writes at the same time, caches, the rounding
- * of fast intrinsics (they are exact here), resources beyond the size of shared memory. One launch
- * runs at a time. Whatever is found ends the program with a sentence.
+ * What it cannot: memory that another block or thread writes at the same time, caches, the bits of
+ * fast intrinsics (here they are off by what NVIDIA's may be), resources beyond the size of shared
+ * memory. One launch runs at a time. Whatever is found ends the program with a sentence.
  *
  * A launch on no stream runs before it returns, as unit tests want it; runtime.h has streams, and
  * all else that the whole device needs to train on the host. */

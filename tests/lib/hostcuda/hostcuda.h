@@ -412,13 +412,34 @@ static inline float __int_as_float(int x)
     return hostcuda_bits<float>(x);
 }
 
-/* The GPU's own; the C library has functions of these names inside. */
-#define __expf(x) expf(x)
-#define __logf(x) logf(x)
+/* The GPU's own functions are as far off as NVIDIA allows them to be (CUDA C++ Programming Guide,
+ * "Intrinsic Functions"): UNITS in the last place beside the exact result, this way or that as the
+ * result's last bit has it. What is exact on a GPU stays so: 0, infinity, 2^0. */
+enum { HOSTCUDA_UNITS = 2 };
+
+static inline float hostcuda_off(float exact)
+{
+    unsigned bits = __float_as_uint(exact);
+    bool whole = exact == 0 || exact == 1 || !(fabsf(exact) <= 0x1.fffffp127f);
+
+    return whole ? exact
+                 : __uint_as_float((bits & 1) != 0 ? bits - HOSTCUDA_UNITS : bits + HOSTCUDA_UNITS);
+}
+
+/* ex2.approx.ftz */
+static inline float hostcuda_ex2(float x)
+{
+    float y = exp2f(x);
+
+    return hostcuda_off(y < 0x1p-126f ? 0 : y);
+}
+
+/* The C library has functions of these names inside. */
+#define __expf(x) hostcuda_ex2((x)*1.44269504088896341f)
 
 static inline float __fdividef(float a, float b)
 {
-    return a / b;
+    return fabsf(b) > 0x1p126f ? a * copysignf(0, b) : hostcuda_off(a / b);
 }
 
 static inline float __frcp_rn(float x)

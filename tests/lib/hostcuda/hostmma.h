@@ -85,7 +85,7 @@ static inline uint32_t pair(__half, float low, float high)
 
 static inline float power_of_2(float x)
 {
-    return exp2f(x);
+    return hostcuda_ex2(x);
 }
 
 /* ---- matrices from shared memory ------------------------------------------------------------ */

@@ -94,7 +94,7 @@ static void compare(struct rig *rig, enum ct_op_kind op, enum ct_dtype dtype, st
     struct kit kit;
     char what[96];
 
-    kit_init(&kit, (uint64_t)size.m + (uint64_t)op);
+    kit_init(&kit, kit_seed(op, (uint64_t)size.m));
     struct ct_kernel_args args = kit_args(&kit, op, dtype, size);
     if (op == CT_OP_LINEAR_GELU && !with_bias)
         args.in[2].data = NULL;

@@ -35,7 +35,7 @@ static void compare(enum ct_op_kind op, struct kit_sizes size, bool accumulate)
 {
     struct kit kit;
 
-    kit_init(&kit, (uint64_t)op);
+    kit_init(&kit, kit_seed(op, 0));
     struct ct_kernel_args args = kit_args(&kit, op, CT_F32, size);
 
     args.attr.accumulate = accumulate && op == CT_OP_LINEAR_DW;

@@ -2,18 +2,28 @@
 #include "kit.h"
 
 #include "base/assert.h"
+#include "base/hash.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { GUARD = 64, GUARD_BYTE = 0x5a };
 
 void kit_init(struct kit *kit, uint64_t seed)
 {
+    const char *text = getenv("TEST_SEED");
+    uint64_t other = text != NULL ? strtoull(text, NULL, 10) : 0;
+
     *kit = (struct kit){0};
     ct_arena_init(&kit->arena, (size_t)1 << 30);
-    ct_rng_init(&kit->rng, seed);
+    ct_rng_init(&kit->rng, other != 0 ? ct_hash64(&seed, sizeof seed, other) : seed);
+}
+
+uint64_t kit_seed(enum ct_op_kind op, uint64_t number)
+{
+    return ct_hash_str(ct_op_info(op)->name) + number;
 }
 
 void kit_deinit(struct kit *kit)

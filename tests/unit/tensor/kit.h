@@ -13,7 +13,11 @@ struct kit {
     size_t skew; /* bytes by which new tensors miss alignment */
 };
 
+/* TEST_SEED=N in the environment gives every test other numbers: none may pass by luck. */
 void kit_init(struct kit *kit, uint64_t seed);
+
+/* A seed of an op's case, from its name: what it draws stays when op.def gets a row. */
+uint64_t kit_seed(enum ct_op_kind op, uint64_t number);
 void kit_deinit(struct kit *kit);
 
 /* Uniform in [low, high]. */

@@ -28,7 +28,7 @@ static void compare_op(enum ct_op_kind op, struct kit_sizes size)
     struct kit kit;
     char what[64];
 
-    kit_init(&kit, (uint64_t)op + 1);
+    kit_init(&kit, kit_seed(op, 0));
     struct ct_kernel_args args = kit_args(&kit, op, CT_F32, size);
     struct ct_kernel_args reference = kit_copy_args(&kit, &args);
 

@@ -116,7 +116,7 @@ static void compare_op(enum ct_op_kind op, enum ct_dtype dtype, struct kit_sizes
     struct kit kit;
     char what[64];
 
-    kit_init(&kit, (uint64_t)op + 1);
+    kit_init(&kit, kit_seed(op, 0));
     struct ct_kernel_args args = kit_args(&kit, op, dtype, size);
     args.attr.accumulate = accumulate;
     struct ct_kernel_args wide = as_f32(&kit, &args);
