@@ -34,6 +34,34 @@ const char *failures_text(const struct ct_worker_failure *failure)
     return file->callstack[0] != '\0' ? file->callstack : file->message;
 }
 
+void failures_note(struct failures_noted *noted, const struct ct_worker_failure *failure,
+                   const char *note)
+{
+    const char *text = failures_text(failure);
+    size_t length = strlen(text);
+
+    *noted = (struct failures_noted){.failure = *failure};
+    ct_buf_init(&noted->text, 0);
+    if (note[0] == '\0')
+        return;
+    (void)ct_buf_printf(&noted->text, "%s%s%s", text,
+                        length > 0 && text[length - 1] != '\n' ? "\n" : "", note);
+    noted->failure.text = ct_buf_str(&noted->text);
+    if (failure->error_file == NULL)
+        return;
+    noted->file = *failure->error_file;
+    if (noted->file.callstack[0] != '\0')
+        noted->file.callstack = ct_buf_str(&noted->text);
+    else
+        noted->file.message = ct_buf_str(&noted->text);
+    noted->failure.error_file = &noted->file;
+}
+
+void failures_noted_deinit(struct failures_noted *noted)
+{
+    ct_buf_deinit(&noted->text);
+}
+
 static void begin(struct failures *failures, uint64_t generation)
 {
     if (generation == failures->generation)

@@ -24,6 +24,18 @@ void failures_deinit(struct failures *failures);
 /* The most telling text about it: where it happened, what it was, or the last lines. */
 const char *failures_text(const struct ct_worker_failure *failure);
 
+/* A failure whose text ends with a note; the rest is another's. */
+struct failures_noted {
+    struct ct_worker_failure failure;
+    struct ct_error_file file; /* when the failure has one */
+    struct ct_buf text;
+};
+
+/* `note`: lines with an end, "" for none. */
+void failures_note(struct failures_noted *noted, const struct ct_worker_failure *failure,
+                   const char *note);
+void failures_noted_deinit(struct failures_noted *noted);
+
 /* Keep one; the first of a newer round replaces all older ones. */
 void failures_add(struct failures *failures, uint64_t generation, const char *host,
                   const struct ct_worker_failure *failure);

@@ -1,14 +1,16 @@
-/* ctrun gpus: how this machine's GPUs are. With --ask it is the process that asks NVML, for another
- * ctrun (launch/look_uv.h). */
+/* ctrun gpus: how this machine's GPUs are. With --ask and --watch it is the process that asks
+ * NVML, for another ctrun (launch/look_uv.h). */
 #include "commands.h"
 
 #include "base/assert.h"
 #include "base/fs.h"
 #include "launch/gpus.h"
 #include "launch/look_uv.h"
+#include "launch/xid.h"
 #include "words.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -17,22 +19,25 @@ enum { LIMIT_S = 30 };
 /* ---- the process that asks ---------------------------------------------------------------------
  */
 
-static void put(struct ct_buf *record)
+/* False when nobody reads. */
+static bool put(struct ct_buf *record)
 {
-    (void)ct_fs_write_all(STDOUT_FILENO, ct_buf_str(record), record->size);
+    bool done = ct_fs_write_all(STDOUT_FILENO, ct_buf_str(record), record->size) == 0;
+
     ct_buf_clear(record);
+    return done;
 }
 
 static void on_driver(void *context, const char *version, uint32_t cards)
 {
     ct_health_print_driver(context, version, cards);
-    put(context);
+    (void)put(context);
 }
 
 static void on_card(void *context, const struct ct_nvml_card *card)
 {
     ct_health_print_card(context, card);
-    put(context);
+    (void)put(context);
 }
 
 static int ask(void)
@@ -44,7 +49,32 @@ static int ask(void)
     ct_buf_init(&record, 0);
     if (ct_nvml_look(CT_NVML_LIBRARY, &callbacks, &err) != 0) {
         ct_health_print_error(&record, &err);
-        put(&record);
+        (void)put(&record);
+    }
+    ct_buf_deinit(&record);
+    return 0;
+}
+
+static bool on_xid(void *context, const struct ct_nvml_xid *xid)
+{
+    ct_xid_print(context, xid);
+    return put(context);
+}
+
+/* It ends with the ctrun that started it, which decides what signals mean: Slurm sends them to all
+ * processes of a step. */
+static int watch(void)
+{
+    struct ct_buf record;
+    struct ct_error err = {0};
+    sigset_t all;
+
+    (void)sigfillset(&all);
+    (void)sigprocmask(SIG_BLOCK, &all, NULL);
+    ct_buf_init(&record, 0);
+    if (ct_nvml_watch(CT_NVML_LIBRARY, on_xid, &record, &err) != 0) {
+        ct_health_print_error(&record, &err);
+        (void)put(&record);
     }
     ct_buf_deinit(&record);
     return 0;
@@ -141,13 +171,14 @@ static int show(bool json, uint64_t limit_ms)
 
 int ct_cmd_gpus(int argc, char **argv)
 {
-    bool json = false, asks = false, help = false;
+    bool json = false, asks = false, watches = false, help = false;
     double limit_s = LIMIT_S;
     const struct ct_word words[] = {
         {"json", CT_WORD_FLAG, &json, "one object a line: the driver, then each GPU"},
         {"limit", CT_WORD_REAL, &limit_s, "how many seconds NVML may take (30)"},
         {"ask", CT_WORD_FLAG, &asks,
          "ask in this process, however long it takes (ctrun's own use)"},
+        {"watch", CT_WORD_FLAG, &watches, "wait for Xids in this process (ctrun's own use)"},
         {"help", CT_WORD_FLAG, &help, "this"},
     };
     const char *places[1];
@@ -170,5 +201,7 @@ int ct_cmd_gpus(int argc, char **argv)
         ct_words_help(words, CT_COUNT(words), stdout);
         return 0;
     }
+    if (watches)
+        return watch();
     return asks ? ask() : show(json, (uint64_t)(limit_s * 1000));
 }

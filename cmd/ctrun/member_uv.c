@@ -259,6 +259,7 @@ static void say_round(struct node *node, uint32_t restarts_before, uint32_t surv
     words_waiting(node, NULL);
     if (!node->took_part)
         return; /* what happened before this node came is not its story */
+    health_watch(node->health);
     if (node->round->restarts > restarts_before) {
         words_restart(node, survivors);
         health_look(node->health);
@@ -341,14 +342,20 @@ static void look_at_stop(struct node *node, const struct ct_worker_failure *fail
                       node->job->host);
 }
 
-static void on_failure(void *context, const struct ct_worker_failure *failure)
+/* The same failure, with what its GPUs have reported. */
+static void note(struct node *node, const struct ct_worker_failure *failure,
+                 struct failures_noted *ret_noted)
 {
-    struct node *node = context;
+    struct ct_buf lines;
 
-    if (node->ending)
-        return;
-    if (signals_claim(node, failure->end.signal))
-        return; /* Slurm sends it to all processes of a step */
+    ct_buf_init(&lines, 0);
+    health_explain(node->health, failure->local_rank, &lines);
+    failures_note(ret_noted, failure, ct_buf_str(&lines));
+    ct_buf_deinit(&lines);
+}
+
+static void take_failure(struct node *node, const struct ct_worker_failure *failure)
+{
     look_at_stop(node, failure);
     words_failure(node, failure);
     words_casualty(node, failure);
@@ -365,12 +372,29 @@ static void on_failure(void *context, const struct ct_worker_failure *failure)
         inquiry_dead(node->inquiry, failure->rank);
 }
 
+static void on_failure(void *context, const struct ct_worker_failure *failure)
+{
+    struct node *node = context;
+    struct failures_noted noted;
+
+    if (node->ending)
+        return;
+    if (signals_claim(node, failure->end.signal))
+        return; /* Slurm sends it to all processes of a step */
+    note(node, failure, &noted);
+    take_failure(node, &noted.failure);
+    failures_noted_deinit(&noted);
+}
+
 static void on_casualty(void *context, const struct ct_worker_failure *failure)
 {
     struct node *node = context;
+    struct failures_noted noted;
 
-    words_casualty(node, failure);
-    look_at_stop(node, failure);
+    note(node, failure, &noted);
+    words_casualty(node, &noted.failure);
+    look_at_stop(node, &noted.failure);
+    failures_noted_deinit(&noted);
 }
 
 /* What it held is lost with it; that may have been promised. */

@@ -434,10 +434,12 @@ int node_run(const struct job *job)
     if (rc == 0)
         rc = join(node, &err);
     node->health = health_new(node);
-    if (rc == 0)
+    if (rc == 0) {
+        health_watch(node->health);
         health_look(node->health);
-    else
+    } else {
         node_end(node, &err);
+    }
     (void)uv_run(&node->loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&node->loop);
     free_node(node);

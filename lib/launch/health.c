@@ -190,11 +190,8 @@ static int place_of(const struct ct_gpus *gpus, const char *address)
     return -1;
 }
 
-/* Is it spoken of? A card without an address may be anybody's; one that this user may not ask about
- * is somebody else's. */
-static bool is_meant(const struct speech *speech, const struct ct_nvml_card *card)
+bool ct_health_means(const struct ct_health_scope *scope, const struct ct_nvml_card *card)
 {
-    const struct ct_health_scope *scope = speech->scope;
     int place = place_of(scope->gpus, card->address);
 
     if (card->failure == CT_NVML_NO_PERMISSION)
@@ -204,8 +201,7 @@ static bool is_meant(const struct speech *speech, const struct ct_nvml_card *car
     return place >= 0 && (scope->used == NULL || scope->used[place]);
 }
 
-/* "GPU 3 (NVIDIA H100, 0000:65:00.0)" */
-static void name_card(const struct ct_nvml_card *card, char *text, size_t room)
+void ct_health_name(const struct ct_nvml_card *card, char *text, size_t room)
 {
     const char *comma = card->name[0] != '\0' && card->address[0] != '\0' ? ", " : "";
 
@@ -219,6 +215,7 @@ static void name_card(const struct ct_nvml_card *card, char *text, size_t room)
 /* What there is: models with their numbers, memory, the highest temperature. */
 static void tell_all(const struct speech *speech)
 {
+    const struct ct_health_scope *scope = speech->scope;
     const struct ct_health *health = speech->health;
     uint64_t memory = 0, least = UINT64_MAX;
     uint32_t meant = 0, models = 0;
@@ -231,10 +228,10 @@ static void tell_all(const struct speech *speech)
         uint32_t alike = 0;
         bool is_first = true;
 
-        if (!is_meant(speech, card) || card->failure != 0)
+        if (!ct_health_means(scope, card) || card->failure != 0)
             continue;
         for (uint32_t other = 0; other < health->told; other++) {
-            bool same = is_meant(speech, &health->cards[other]) &&
+            bool same = ct_health_means(scope, &health->cards[other]) &&
                         health->cards[other].failure == 0 &&
                         strcmp(card->name, health->cards[other].name) == 0;
             alike += same;
@@ -266,7 +263,7 @@ static void tell_card(const struct speech *speech, const struct ct_nvml_card *ca
 {
     char name[160];
 
-    name_card(card, name, sizeof name);
+    ct_health_name(card, name, sizeof name);
     if (card->failure != 0) {
         tell(speech, true,
              "%s cannot be used: %s (NVML %" PRId32
@@ -344,7 +341,7 @@ void ct_health_tell(const struct ct_health *health, const struct ct_health_scope
 
     tell_all(&speech);
     for (uint32_t i = 0; i < health->told; i++)
-        if (is_meant(&speech, &health->cards[i]))
+        if (ct_health_means(scope, &health->cards[i]))
             tell_card(&speech, &health->cards[i]);
     if (health->error[0] != '\0')
         tell(&speech, !health->is_absent, "how the GPUs are is not known: %s", health->error);

@@ -41,6 +41,13 @@ struct ct_health_scope {
     uint64_t late_ms;           /* the answer was given up after so long; 0: it is whole */
 };
 
+/* Is this card meant? One without an address may be anybody's; one that this user may not ask about
+ * is somebody else's. */
+bool ct_health_means(const struct ct_health_scope *scope, const struct ct_nvml_card *card);
+
+/* "GPU 3 (NVIDIA H100, 0000:65:00.0)", as much of it as is known. */
+void ct_health_name(const struct ct_nvml_card *card, char *text, size_t room);
+
 /* How it is, a sentence at a time: one of what there is, and one for each thing that is wrong, with
  * its remedy. `is_wrong` tells which. */
 void ct_health_tell(const struct ct_health *health, const struct ct_health_scope *scope,

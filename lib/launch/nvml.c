@@ -7,9 +7,14 @@
 #include <ctype.h>
 #include <dlfcn.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct nvml_device *device;
+typedef struct nvml_events *events;
+
+/* How long a wait for an event takes at most; then comes the next one. */
+enum { WAIT_MS = 60000 };
 
 struct library {
     void *handle;
@@ -28,6 +33,9 @@ struct library {
                 unsigned int *ret_pending, unsigned int *ret_failed);
     int (*pages)(device, int *ret_pending);
     int (*slow)(device, unsigned long long *ret_reasons);
+    int (*events)(events *ret_events);
+    int (*enlist)(device, unsigned long long kinds, events);
+    int (*wait)(events, struct ct_nvml_event *ret_event, unsigned int timeout_ms);
 };
 
 static const struct {
@@ -49,6 +57,9 @@ static const struct {
     {"nvmlDeviceGetRemappedRows", offsetof(struct library, rows), false},
     {"nvmlDeviceGetRetiredPagesPendingStatus", offsetof(struct library, pages), false},
     {"nvmlDeviceGetCurrentClocksThrottleReasons", offsetof(struct library, slow), false},
+    {"nvmlEventSetCreate", offsetof(struct library, events), false},
+    {"nvmlDeviceRegisterEvents", offsetof(struct library, enlist), false},
+    {"nvmlEventSetWait_v2", offsetof(struct library, wait), false},
 };
 
 const char *ct_nvml_text(int32_t result)
@@ -171,6 +182,29 @@ static void look_at_card(const struct library *nvml, uint32_t index, struct ct_n
     examine(nvml, handle, ret_card);
 }
 
+/* Load it, start it, count the cards. */
+static int begin(const char *file, struct library *ret_nvml, unsigned int *ret_count,
+                 struct ct_error *err)
+{
+    int rc = load(file, ret_nvml, err);
+
+    if (rc != 0)
+        return rc;
+    int result = ret_nvml->init();
+    if (result != CT_NVML_OK)
+        return ct_error_set(err, CT_EUNAVAILABLE, "NVML does not start: %s (%d)%s",
+                            ct_nvml_text(result), result,
+                            result == CT_NVML_VERSION_MISMATCH
+                                ? "; load the new driver (reboot), CUDA will not start either"
+                                : "");
+    result = ret_nvml->count(ret_count);
+    if (result == CT_NVML_OK)
+        return 0;
+    (void)ret_nvml->shutdown();
+    return ct_error_set(err, CT_EUNAVAILABLE, "NVML does not count its GPUs: %s (%d)",
+                        ct_nvml_text(result), result);
+}
+
 int ct_nvml_look(const char *library, const struct ct_nvml_callbacks *callbacks,
                  struct ct_error *err)
 {
@@ -178,25 +212,12 @@ int ct_nvml_look(const char *library, const struct ct_nvml_callbacks *callbacks,
     struct ct_nvml_card card;
     unsigned int count = 0;
     struct library nvml;
-    int rc = load(library, &nvml, err);
+    int rc = begin(library, &nvml, &count, err);
 
     if (rc != 0)
         return rc;
-    int result = nvml.init();
-    if (result != CT_NVML_OK)
-        return ct_error_set(err, CT_EUNAVAILABLE, "NVML does not start: %s (%d)%s",
-                            ct_nvml_text(result), result,
-                            result == CT_NVML_VERSION_MISMATCH
-                                ? "; load the new driver (reboot), CUDA will not start either"
-                                : "");
     if (nvml.driver == NULL || nvml.driver(version, sizeof version) != CT_NVML_OK)
         version[0] = '\0';
-    result = nvml.count(&count);
-    if (result != CT_NVML_OK) {
-        (void)nvml.shutdown();
-        return ct_error_set(err, CT_EUNAVAILABLE, "NVML does not count its GPUs: %s (%d)",
-                            ct_nvml_text(result), result);
-    }
     callbacks->on_driver(callbacks->context, version, count);
     for (uint32_t i = 0; i < count; i++) {
         look_at_card(&nvml, i, &card);
@@ -204,4 +225,79 @@ int ct_nvml_look(const char *library, const struct ct_nvml_callbacks *callbacks,
     }
     (void)nvml.shutdown();
     return 0;
+}
+
+/* ---- Xids -------------------------------------------------------------------------------------
+ */
+
+/* A card whose events are waited for; it may not be able to say who it is when one comes. */
+struct watched {
+    device handle;
+    struct ct_nvml_card card;
+};
+
+/* Those of `count` cards that tell Xids, in `ret_cards`; how many. */
+static uint32_t enlist(const struct library *nvml, events set, unsigned int count,
+                       struct watched *ret_cards)
+{
+    uint32_t told = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        struct watched *at = &ret_cards[told];
+
+        *at = (struct watched){.card = {.index = i}};
+        if (nvml->device(i, &at->handle) != CT_NVML_OK ||
+            nvml->enlist(at->handle, CT_NVML_EVENT_XID, set) != CT_NVML_OK)
+            continue;
+        identify(nvml, at->handle, &at->card);
+        told++;
+    }
+    return told;
+}
+
+static struct ct_nvml_card card_of(const struct watched *cards, uint32_t count, device handle)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (cards[i].handle == handle)
+            return cards[i].card;
+    return (struct ct_nvml_card){.index = CT_NVML_ALL};
+}
+
+int ct_nvml_watch(const char *library, bool (*on_xid)(void *context, const struct ct_nvml_xid *xid),
+                  void *context, struct ct_error *err)
+{
+    struct ct_nvml_event event;
+    struct watched *cards;
+    unsigned int count = 0;
+    struct library nvml;
+    events set = NULL;
+    uint32_t told = 0;
+    bool more = true;
+    struct ct_error why;
+    int result = CT_NVML_OK;
+
+    if (begin(library, &nvml, &count, &why) != 0)
+        return ct_error_set(err, CT_ENOTFOUND, "%s", why.text);
+    cards = calloc(CT_MAX(count, 1u), sizeof *cards);
+    if (cards != NULL && nvml.events != NULL && nvml.enlist != NULL && nvml.wait != NULL &&
+        nvml.events(&set) == CT_NVML_OK)
+        told = enlist(&nvml, set, count, cards);
+    while (told > 0 && more && (result == CT_NVML_OK || result == CT_NVML_TIMEOUT)) {
+        event = (struct ct_nvml_event){.gpu_instance = CT_NVML_ALL};
+        result = nvml.wait(set, &event, WAIT_MS);
+        if (result != CT_NVML_OK || event.type != CT_NVML_EVENT_XID)
+            continue;
+        const struct ct_nvml_xid xid = {.card = card_of(cards, told, event.device),
+                                        .number = event.data,
+                                        .instance = event.gpu_instance};
+        more = on_xid(context, &xid);
+    }
+    free(cards);
+    (void)nvml.shutdown();
+    if (told == 0)
+        return ct_error_set(err, CT_ENOTFOUND, "%s tells no Xids here", library);
+    return more
+               ? ct_error_set(err, CT_EUNAVAILABLE, "NVML cannot wait for Xids any longer: %s (%d)",
+                              ct_nvml_text(result), result)
+               : 0;
 }

@@ -2,10 +2,11 @@
  * types are declared here as its reference manual has them (NVML API Reference, vR580), and each
  * function that a library lacks leaves one fact unknown.
  *
- *   nvmlInit_v2 -> driver, number of cards -> each card: who, memory, temperature, errors
+ *   look:   nvmlInit_v2 -> driver, number of cards -> each card: who, memory, temperature, errors
+ *   watch:  nvmlInit_v2 -> each card: who, its events -> wait for an Xid, and for the next one
  *
  * Any of these calls may hang for ever in a sick driver, in a wait that no signal ends: call
- * ct_nvml_look in a process that nobody has to wait for (look_uv.h). */
+ * ct_nvml_look and ct_nvml_watch in a process that nobody has to wait for (look_uv.h). */
 #ifndef CT_LAUNCH_NVML_H
 #define CT_LAUNCH_NVML_H
 
@@ -22,6 +23,7 @@ enum {
     CT_NVML_NOT_SUPPORTED = 3,
     CT_NVML_NO_PERMISSION = 4,
     CT_NVML_DRIVER_NOT_LOADED = 9,
+    CT_NVML_TIMEOUT = 10,
     CT_NVML_IRQ_ISSUE = 11,
     CT_NVML_FUNCTION_NOT_FOUND = 13,
     CT_NVML_GPU_IS_LOST = 15,
@@ -41,6 +43,12 @@ enum {
 #define CT_NVML_HW_THERMAL UINT64_C(0x40)
 #define CT_NVML_HW_POWER_BRAKE UINT64_C(0x80)
 
+/* Kinds of events, as bits. */
+#define CT_NVML_EVENT_XID UINT64_C(8)
+
+/* No part of a card that is cut into MIG devices, but all of it. */
+#define CT_NVML_ALL UINT32_MAX
+
 struct ct_nvml_memory {
     unsigned long long total, free, used;
 };
@@ -49,6 +57,12 @@ struct ct_nvml_pci {
     char address_legacy[16];
     unsigned int domain, bus, device, device_id, subsystem_id;
     char address[32];
+};
+
+struct ct_nvml_event {
+    struct nvml_device *device;
+    unsigned long long type, data; /* data: the Xid */
+    unsigned int gpu_instance, compute_instance;
 };
 
 /* One card. */
@@ -77,6 +91,20 @@ struct ct_nvml_callbacks {
  * CT_ENOTFOUND without such a library, CT_EUNAVAILABLE when it or the driver refuses as a whole. */
 int ct_nvml_look(const char *library, const struct ct_nvml_callbacks *callbacks,
                  struct ct_error *err);
+
+/* An Xid: a fault that the driver wrote to the kernel's log, by its number. */
+struct ct_nvml_xid {
+    struct ct_nvml_card card; /* index, address, name and uuid; index CT_NVML_ALL: not known */
+    uint64_t number;
+    uint32_t instance; /* the GPU instance it happened in; CT_NVML_ALL: no part of the card */
+};
+
+/* Load `library` and wait for the Xids of all cards, those that come from now on. Each is given to
+ * `on_xid` until that returns false: 0. Does not return otherwise, but with a sentence for
+ * CT_ENOTFOUND where nothing can be waited for (no such library, an older one, one that does not
+ * start, cards that tell no events) and CT_EUNAVAILABLE when NVML cannot wait any longer. */
+int ct_nvml_watch(const char *library, bool (*on_xid)(void *context, const struct ct_nvml_xid *xid),
+                  void *context, struct ct_error *err);
 
 /* What a result means, "the GPU is lost". */
 const char *ct_nvml_text(int32_t result);

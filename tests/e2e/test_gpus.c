@@ -5,10 +5,12 @@
 #include "base/bytes.h"
 
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 TestSuite(gpus, .timeout = 120, .init = e2e_enter, .fini = e2e_leave);
@@ -338,6 +340,99 @@ Test(gpus, those_that_workers_do_not_see_are_not_spoken_of)
     run_until_said(&run, env, NULL, "driver 580.95.05\n");
     e2e_said(&run, "GPUs: 1 x NVIDIA X, 79.0 of 80.0 GiB free, 40 C, driver");
     e2e_not_said(&run, "ECC");
+    proc_free(&run);
+}
+
+/* ---- Xids -------------------------------------------------------------------------------------
+ */
+
+/* The driver that the double plays says what is written to the pipe "xids"; a writer waits until
+ * somebody listens. In the round of restart N worker 1 fails once there is a file "failN". */
+static void start_with_xids(struct proc *run, const char *faults, const char *const more[])
+{
+    const char *worker = e2e_script("worker", "#!/bin/sh\n"
+                                              "while [ ! -e fail$TORCHELASTIC_RESTART_COUNT ]; do\n"
+                                              "    sleep 0.05\n"
+                                              "done\n"
+                                              "[ $RANK = 1 ] || exec sleep 60\n"
+                                              "echo it fails >&2\n"
+                                              "exit 3\n");
+    const char *args[8] = {"--nproc_per_node=gpu"};
+    char words[128];
+    int count = 1;
+
+    for (; more != NULL && more[count - 1] != NULL; count++)
+        args[count] = more[count - 1];
+    args[count] = worker;
+    cr_assert_eq(mkfifo(e2e_in_folder("xids"), 0600), 0);
+    (void)snprintf(words, sizeof words, "xid=xids,%s", faults);
+    start_on_machine(run, with_nvml("fakenvml", words), args);
+}
+
+/* Waits for somebody who listens. */
+static void report(const char *lines)
+{
+    int pipe = open(e2e_in_folder("xids"), O_WRONLY | O_CLOEXEC);
+
+    cr_assert_geq(pipe, 0);
+    cr_assert_eq(write(pipe, lines, strlen(lines)), (ssize_t)strlen(lines));
+    (void)close(pipe);
+}
+
+Test(gpus, an_xid_is_told_when_it_comes_and_names_what_a_worker_on_that_gpu_failed_of)
+{
+    static const char *const more[] = {"--log_dir=logs", NULL};
+    struct proc run;
+
+    start_with_xids(&run, "", more);
+    report("1:31\n0:63\n1:43\n1:31\n");
+    (void)proc_wait_text(&run, "reported Xid 43: ", 60);
+    cr_assert_eq(e2e_count(ct_buf_str(&run.text), "GPU 1 (NVIDIA X, 0000:2a:00.0) reported Xid "
+                                                  "31: the program used an address"),
+                 1, "%s", ct_buf_str(&run.text));
+    e2e_said(&run, "GPU 0 (NVIDIA X, 0000:1a:00.0) reported Xid 63: ");
+    (void)e2e_write("fail0", "x");
+    cr_assert_eq(proc_finish(&run, 60), 3, "%s", ct_buf_str(&run.text));
+    e2e_said(&run, "rank 1 (node 0, host ");
+    e2e_said(&run, "  | it fails\n  | GPU 1 (NVIDIA X, 0000:2a:00.0) reported Xid 31: ");
+    cr_assert_eq(e2e_count(ct_buf_str(&run.text), " Xid 63"), 1, "not its GPU: %s",
+                 ct_buf_str(&run.text));
+    const char *argv[] = {"grep", "-rlE", "then Xid 43.*error_?[cC]ode", "logs", NULL};
+    struct proc found;
+    cr_assert_eq(proc_run(&found, argv, NULL, 30), 0, "%s", ct_buf_str(&run.text));
+    e2e_said(&found, "/1/error.json");
+    e2e_not_said(&found, "/0/error.json");
+    proc_free(&found);
+    proc_free(&run);
+}
+
+Test(gpus, a_worker_that_fails_by_itself_is_not_said_to_fail_of_another_gpus_xid)
+{
+    struct proc run;
+
+    start_with_xids(&run, "", NULL);
+    report("0:79\n");
+    (void)proc_wait_text(&run, "GPU 0 (NVIDIA X, 0000:1a:00.0) reported Xid 79: ", 60);
+    (void)e2e_write("fail0", "x");
+    cr_assert_eq(proc_finish(&run, 60), 3, "%s", ct_buf_str(&run.text));
+    cr_assert_eq(e2e_count(ct_buf_str(&run.text), "Xid"), 1, "%s", ct_buf_str(&run.text));
+    proc_free(&run);
+}
+
+Test(gpus, a_watch_for_xids_that_ends_is_told_and_begun_again_with_the_next_round)
+{
+    static const char *const more[] = {"--max_restarts=1", NULL};
+    struct proc run;
+
+    start_with_xids(&run, "", more);
+    report("=15\n");
+    (void)proc_wait_text(&run, "until the next round nobody waits for Xids: NVML cannot", 60);
+    (void)e2e_write("fail0", "x");
+    (void)proc_wait_text(&run, "restart 1 of 1 follows", 60);
+    report("1:79\n");
+    (void)proc_wait_text(&run, "GPU 1 (NVIDIA X, 0000:2a:00.0) reported Xid 79: ", 60);
+    (void)e2e_write("fail1", "x");
+    cr_assert_eq(proc_finish(&run, 60), 3, "%s", ct_buf_str(&run.text));
     proc_free(&run);
 }
 

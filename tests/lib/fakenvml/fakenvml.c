@@ -1,23 +1,34 @@
 /* An NVML of NVIDIA's that is none, for machines without a GPU: a healthy machine of two cards,
  * with what FAKENVML says being otherwise, words with commas:
  *
- *   init=18          nvmlInit_v2 gives that result          count=3         cards
- *   lost=1           card 1 is lost                         ecc=0:2         errors on card 0
- *   remap=1          rows of card 1 wait for a reset        failed=1        a row could not be
- * remapped retire=0         pages of card 0 wait for a reset       hot=1, brake=1  card 1 is slowed
- * down gone=1           card 1 is not counted                  denied=1        card 1 is another
- * user's hang=1           the memory of card 1 is never told; hang_init=1: nor is anything unlike=1
- * card 1 is another model                late_ecc=FILE   an error on card 1 once there is such a
- * file
+ *   init=18             nvmlInit_v2 gives that result
+ *   count=3             cards
+ *   lost=1              card 1 is lost
+ *   gone=1              card 1 is not counted
+ *   denied=1            card 1 is another user's
+ *   unlike=1            card 1 is another model
+ *   ecc=0:2             errors on card 0
+ *   late_ecc=FILE       an error on card 1 once there is such a file
+ *   remap=1, failed=1   rows of card 1 wait for a reset, could not be remapped
+ *   retire=0            pages of card 0 wait for a reset
+ *   hot=1, brake=1      card 1 is slowed down
+ *   hang=1              the memory of card 1 is never told
+ *   hang_init=1         nor is anything
+ *   mute=1              card 1 tells no events
+ *   xid=PIPE            a named pipe, opened with the first event set: a line "1:79" is Xid 79 of
+ *                       card 1, "1:79:3" in its GPU instance 3, "=15" a wait that gives result 15
  *
  * -DFAKENVML_OLD leaves out what older libraries have not. */
+#include <fcntl.h>
+#include <poll.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { OK = 0, NOT_SUPPORTED = 3, NO_PERMISSION = 4, LOST = 15 };
+enum { OK = 0, NOT_SUPPORTED = 3, NO_PERMISSION = 4, TIMEOUT = 10, LOST = 15, UNKNOWN = 999 };
 
 struct nvml_device {
     int number;
@@ -48,13 +59,19 @@ static bool is_of(const char *name, const struct nvml_device *device)
     return number(name, -1) == device->number;
 }
 
-static bool has_file(const char *name)
+/* The file of that name; false when none is said. */
+static bool path_of(const char *name, char path[256])
 {
     const char *text = said(name);
+
+    return text != NULL && snprintf(path, 256, "%.*s", (int)strcspn(text, ","), text) > 0;
+}
+
+static bool has_file(const char *name)
+{
     char path[256];
 
-    return text != NULL && snprintf(path, sizeof path, "%.*s", (int)strcspn(text, ","), text) > 0 &&
-           access(path, F_OK) == 0;
+    return path_of(name, path) && access(path, F_OK) == 0;
 }
 
 static void hang(void)
@@ -176,6 +193,70 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(const struct nvml_device *device,
                                               unsigned long long *ret_reasons)
 {
     *ret_reasons = (is_of("hot", device) ? 0x48u : 0) | (is_of("brake", device) ? 0x88u : 0) | 1u;
+    return OK;
+}
+
+/* ---- events ---- */
+
+struct event_set {
+    unsigned watched; /* cards, as bits */
+    int pipe;         /* -1: nothing ever happens */
+};
+
+struct event {
+    const struct nvml_device *device;
+    unsigned long long type, data;
+    unsigned int gpu_instance, compute_instance;
+};
+
+int nvmlEventSetCreate(struct event_set **ret_set)
+{
+    static struct event_set set;
+    char path[256];
+
+    /* For writing as well: it has no end when a writer goes. */
+    set = (struct event_set){.pipe = path_of("xid", path) ? open(path, O_RDWR | O_CLOEXEC) : -1};
+    *ret_set = &set;
+    return said("xid") == NULL || set.pipe >= 0 ? OK : UNKNOWN;
+}
+
+int nvmlDeviceRegisterEvents(const struct nvml_device *device, unsigned long long kinds,
+                             struct event_set *set)
+{
+    if (kinds != 8 || is_of("mute", device))
+        return NOT_SUPPORTED;
+    set->watched |= 1u << device->number;
+    return OK;
+}
+
+int nvmlEventSetWait_v2(struct event_set *set, struct event *ret_event, unsigned int timeout_ms)
+{
+    struct pollfd ready = {.fd = set->pipe, .events = POLLIN};
+    unsigned card, xid, instance = UINT32_MAX;
+    char line[64] = "";
+
+    do {
+        if (poll(&ready, 1, (int)timeout_ms) <= 0)
+            return TIMEOUT;
+        for (size_t i = 0; i + 1 < sizeof line && read(set->pipe, &line[i], 1) == 1; i++)
+            if (line[i] == '\n') {
+                line[i] = '\0';
+                break;
+            }
+        if (line[0] == '=' && strcmp(line, "=10") != 0) { /* who writes from now on waits */
+            (void)close(set->pipe);
+            set->pipe = -1;
+        }
+        if (line[0] == '=')
+            return (int)strtol(line + 1, NULL, 10);
+        if (sscanf(line, "%u:%u:%u", &card, &xid, &instance) < 2 || card >= 16)
+            return UNKNOWN;
+    } while ((set->watched >> card & 1) == 0);
+    *ret_event = (struct event){.device = &devices[card],
+                                .type = 8,
+                                .data = xid,
+                                .gpu_instance = instance,
+                                .compute_instance = UINT32_MAX};
     return OK;
 }
 #endif

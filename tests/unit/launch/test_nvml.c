@@ -8,10 +8,12 @@
 #endif
 
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static void forget(void)
@@ -45,11 +47,10 @@ static void on_card(void *context, const struct ct_nvml_card *card)
     to->card[to->cards++] = *card;
 }
 
-/* The double lies beside this program. */
-static int look(const char *file, const char *faults)
+/* The double lies beside this program; its faults go with the test. */
+static const char *double_of(const char *file, const char *faults)
 {
-    static const struct ct_nvml_callbacks callbacks = {on_driver, on_card, &heard};
-    char path[512];
+    static char path[512];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
 
     cr_assert_gt(length, 0);
@@ -59,7 +60,14 @@ static int look(const char *file, const char *faults)
     (void)snprintf(slash, sizeof path - (size_t)(slash - path), "/fakenvml/%s", file);
     cr_assert_eq(setenv("FAKENVML", faults, 1), 0);
     heard = (struct heard){.count = 0};
-    return ct_nvml_look(path, &callbacks, &heard.err);
+    return path;
+}
+
+static int look(const char *file, const char *faults)
+{
+    static const struct ct_nvml_callbacks callbacks = {on_driver, on_card, &heard};
+
+    return ct_nvml_look(double_of(file, faults), &callbacks, &heard.err);
 }
 
 static int look_new(const char *faults)
@@ -130,6 +138,101 @@ Test(nvml, a_library_that_is_absent_or_refuses_is_named)
     cr_assert_eq(heard.cards, 0u);
 }
 
+/* ---- Xids -------------------------------------------------------------------------------------
+ */
+
+struct told {
+    struct ct_nvml_xid xid[8];
+    uint32_t count, wanted;
+};
+
+static bool on_xid(void *context, const struct ct_nvml_xid *xid)
+{
+    struct told *told = context;
+
+    told->xid[told->count++] = *xid;
+    return told->count < told->wanted;
+}
+
+/* Watch a driver that has these lines to say (see the double), until `wanted` Xids are here. */
+static int watch(const char *faults, const char *lines, uint32_t wanted, struct told *ret_told)
+{
+    char folder[] = "/tmp/ctrun-xid-XXXXXX", path[64], words[256];
+
+    cr_assert_not_null(mkdtemp(folder));
+    (void)snprintf(path, sizeof path, "%s/pipe", folder);
+    (void)snprintf(words, sizeof words, "xid=%s,%s", path, faults);
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    int pipe = open(path, O_RDWR | O_CLOEXEC);
+    cr_assert_geq(pipe, 0);
+    cr_assert_eq(write(pipe, lines, strlen(lines)), (ssize_t)strlen(lines));
+    *ret_told = (struct told){.wanted = wanted};
+    const char *library = double_of("libnvidia-ml.so.1", words);
+    int rc = ct_nvml_watch(library, on_xid, ret_told, &heard.err);
+
+    (void)close(pipe);
+    (void)unlink(path);
+    (void)rmdir(folder);
+    return rc;
+}
+
+Test(nvml, each_xid_is_told_with_its_card_and_part_in_the_order_of_their_coming)
+{
+    struct told told;
+
+    cr_assert_eq(watch("", "1:31\n0:94:3\n1:43\n", 3, &told), 0, "%s", heard.err.text);
+    cr_assert_eq(told.count, 3u);
+    cr_assert_eq(told.xid[0].number, 31u);
+    cr_assert_eq(told.xid[0].card.index, 1u);
+    cr_assert_str_eq(told.xid[0].card.address, "0000:2a:00.0");
+    cr_assert_str_eq(told.xid[0].card.name, "NVIDIA X");
+    cr_assert_eq(told.xid[0].instance, CT_NVML_ALL);
+    cr_assert(told.xid[1].number == 94 && told.xid[1].card.index == 0 && told.xid[1].instance == 3);
+    cr_assert(told.xid[2].number == 43 && told.xid[2].card.index == 1);
+}
+
+Test(nvml, a_wait_that_was_too_short_is_followed_by_another)
+{
+    struct told told;
+
+    cr_assert_eq(watch("", "=10\n=10\n0:79\n", 1, &told), 0, "%s", heard.err.text);
+    cr_assert(told.count == 1 && told.xid[0].number == 79);
+}
+
+Test(nvml, a_wait_that_fails_ends_the_watch_with_a_sentence)
+{
+    struct told told;
+
+    cr_assert_eq(watch("", "0:79\n=15\n0:31\n", 8, &told), CT_EUNAVAILABLE);
+    cr_assert_eq(told.count, 1u);
+    cr_assert_str_eq(heard.err.text, "NVML cannot wait for Xids any longer: the GPU is lost (15)");
+}
+
+Test(nvml, a_card_that_tells_no_events_does_not_keep_the_others_from_it)
+{
+    struct told told;
+
+    cr_assert_eq(watch("mute=0", "0:31\n1:13\n", 1, &told), 0, "%s", heard.err.text);
+    cr_assert(told.xid[0].number == 13 && told.xid[0].card.index == 1);
+    cr_assert_eq(watch("lost=0", "1:13\n", 1, &told), 0, "%s", heard.err.text);
+    cr_assert_eq(told.xid[0].card.index, 1u);
+}
+
+Test(nvml, where_nothing_can_be_waited_for_it_says_so_at_once)
+{
+    struct told told = {.wanted = 1};
+
+    cr_assert_eq(watch("mute=0,count=1", "", 1, &told), CT_ENOTFOUND);
+    cr_assert_not_null(strstr(heard.err.text, "tells no Xids here"));
+    cr_assert_eq(watch("init=9", "", 1, &told), CT_ENOTFOUND);
+    cr_assert_str_eq(heard.err.text, "NVML does not start: the driver is not loaded (9)");
+    cr_assert_eq(ct_nvml_watch(double_of("old/libnvidia-ml.so.1", ""), on_xid, &told, &heard.err),
+                 CT_ENOTFOUND, "an older library");
+    cr_assert_eq(ct_nvml_watch(double_of("none/libnvidia-ml.so.1", ""), on_xid, &told, &heard.err),
+                 CT_ENOTFOUND, "none");
+    cr_assert_eq(told.count, 0u);
+}
+
 Test(nvml, types_are_those_of_its_header)
 {
 #if __has_include(<nvml.h>)
@@ -145,6 +248,12 @@ Test(nvml, types_are_those_of_its_header)
     cr_assert_eq((int)CT_NVML_VOLATILE, (int)NVML_VOLATILE_ECC);
     cr_assert_eq(CT_NVML_HW_THERMAL, nvmlClocksThrottleReasonHwThermalSlowdown);
     cr_assert_eq(CT_NVML_HW_POWER_BRAKE, nvmlClocksThrottleReasonHwPowerBrakeSlowdown);
+    cr_assert_eq((int)CT_NVML_TIMEOUT, (int)NVML_ERROR_TIMEOUT);
+    cr_assert_eq(CT_NVML_EVENT_XID, nvmlEventTypeXidCriticalError);
+    cr_assert_eq(sizeof(struct ct_nvml_event), sizeof(nvmlEventData_t));
+    cr_assert_eq(offsetof(struct ct_nvml_event, data), offsetof(nvmlEventData_t, eventData));
+    cr_assert_eq(offsetof(struct ct_nvml_event, gpu_instance),
+                 offsetof(nvmlEventData_t, gpuInstanceId));
     cr_assert_eq(sizeof(struct ct_nvml_pci), sizeof(nvmlPciInfo_t));
     cr_assert_eq(offsetof(struct ct_nvml_pci, address), offsetof(nvmlPciInfo_t, busId));
     cr_assert_eq(sizeof(struct ct_nvml_memory), sizeof(nvmlMemory_t));
