@@ -15,3 +15,16 @@ void *fake_near(const void *memory)
 {
     return hostcuda_near(memory);
 }
+
+/* Pages. */
+void *fake_memory_new(size_t bytes)
+{
+    void *memory = NULL;
+
+    return cudaMalloc(&memory, bytes) == cudaSuccess ? memory : NULL;
+}
+
+void fake_memory_free(void *memory)
+{
+    (void)cudaFree(memory);
+}

@@ -42,6 +42,10 @@
  */
 void fake_stream_push(void *stream, void (*work)(void *argument), void *argument);
 
+/* Memory of the device, at least `bytes` from a multiple of CT_NCCL_WIN_ALIGN on; NULL: none. */
+void *fake_memory_new(size_t bytes);
+void fake_memory_free(void *memory);
+
 /* Where the stream's thread finds what the device has at `memory`. */
 void *fake_near(const void *memory);
 

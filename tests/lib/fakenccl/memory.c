@@ -24,7 +24,7 @@ int ncclMemAlloc(void **memory, size_t bytes)
     if (made == NULL)
         abort();
     if (fault == NULL || strcmp(fault, "fail_memory") != 0)
-        made->base = aligned_alloc(CT_NCCL_WIN_ALIGN, whole);
+        made->base = fake_memory_new(whole);
     if (made->base == NULL) {
         free(made);
         return CT_NCCL_UNHANDLED_CUDA_ERROR;
@@ -51,7 +51,7 @@ int ncclMemFree(void *memory)
         abort();
     *link = found->next;
     (void)pthread_mutex_unlock(&lock);
-    free(found->base);
+    fake_memory_free(found->base);
     free(found);
     return CT_NCCL_SUCCESS;
 }

@@ -73,6 +73,17 @@ void fake_stream_push(void *stream, void (*work)(void *argument), void *argument
     (void)pthread_mutex_unlock(&lock);
 }
 
+void *fake_memory_new(size_t bytes)
+{
+    return aligned_alloc(CT_NCCL_WIN_ALIGN,
+                         (bytes + CT_NCCL_WIN_ALIGN - 1) / CT_NCCL_WIN_ALIGN * CT_NCCL_WIN_ALIGN);
+}
+
+void fake_memory_free(void *memory)
+{
+    free(memory);
+}
+
 void *fake_near(const void *memory)
 {
     return (void *)(uintptr_t)memory;

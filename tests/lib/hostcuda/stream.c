@@ -159,6 +159,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     if (hostcuda_forbidden())
         return hostcuda_error(cudaErrorStreamCaptureUnsupported);
+    if (stream == NULL) /* has done what it was given */
+        return hostcuda_error(hostcuda_state());
     hostcuda_lock();
     uint64_t number = stream->put;
     while (stream->done < number)
