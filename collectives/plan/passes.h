@@ -80,11 +80,14 @@ struct ct_plan_flats {
 };
 int ct_plan_emit_update(struct ct_plan *plan, const struct ct_plan_flats *flats);
 
-/* fuse: in a list as it was made, let one op do what several did on the same operands. */
-int ct_plan_fuse(struct ct_plan_list *list, struct ct_error *err);
+/* fuse: in a list as it was made, let one op do what several did: loss, count and gradient of the
+ * logits. */
+int ct_plan_fuse_loss(struct ct_plan_list *list, struct ct_error *err);
 
-/* The same for a device with epilogues: products that end with an activation, or its gradient. */
+/* The same for a device that fuses (device.h): products that end with an activation, or its
+ * gradient; a norm's backward pass. */
 int ct_plan_fuse_gelu(struct ct_plan_list *list, struct ct_error *err);
+int ct_plan_fuse_norm(struct ct_plan_list *list, struct ct_error *err);
 
 /* buckets: let slices count loss and right rows once, and add up the gradients that each has a part
  * of. */

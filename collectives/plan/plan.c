@@ -135,9 +135,11 @@ static int run_passes(struct ct_plan *plan, const struct models *models, struct 
     if (code == 0)
         code = ct_plan_make_step(plan, model, cut, err);
     if (code == 0)
-        code = ct_plan_fuse(&plan->step, err);
-    if (code == 0 && plan->options.epilogues)
+        code = ct_plan_fuse_loss(&plan->step, err);
+    if (code == 0 && plan->options.fuses)
         code = ct_plan_fuse_gelu(&plan->step, err);
+    if (code == 0 && plan->options.fuses)
+        code = ct_plan_fuse_norm(&plan->step, err);
     if (code == 0)
         code = ct_plan_make_eval(plan, &models->eval, eval_cut, err);
     if (code == 0)

@@ -152,7 +152,7 @@ struct ct_plan_options {
                                    type), or a narrow one; not with CT_PLAN_INVARIANT */
     enum ct_plan_recompute recompute;
     int recompute_blocks; /* BLOCK: so many at a time; 0 is 1 */
-    bool epilogues;       /* the device's products end with gelu_tanh at no cost (device.h) */
+    bool fuses;           /* the device has ops that stand for several (device.h) */
     bool offload;         /* what waits for the backward pass does so in the host's memory */
     struct ct_optim_spec optim;
 };

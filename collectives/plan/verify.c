@@ -473,7 +473,6 @@ static void write(struct verifier *v, const struct ct_program_op *op, int value)
 static int play(struct verifier *v, int op)
 {
     const struct ct_program_op *o = &v->list->program.ops[op];
-    bool updates = ct_program_op_updates(o);
     int code = check_overlap(v, op);
 
     for (int k = 0; k < CT_OP_MAX_IN && code == 0; k++)
@@ -482,8 +481,7 @@ static int play(struct verifier *v, int op)
     for (int k = 0; k < CT_OP_MAX_OUT && code == 0; k++) {
         if (o->out[k] == CT_NONE)
             continue;
-        /* An accumulation adds to output 0; further outputs are written anew. */
-        if (updates && (k == 0 || ct_rule_info(o->kind)->updates))
+        if (ct_program_op_reads_out(o, k))
             code = check_read(v, op, o->out[k]);
         if (code == 0)
             code = check_write(v, op, o->out[k]);

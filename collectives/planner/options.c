@@ -141,7 +141,7 @@ int ct_planner_options(const struct ct_config *cfg, struct ct_plan_options *ret,
         .recompute = (enum ct_plan_recompute)cfg->memory.recompute,
         .recompute_blocks = (int)cfg->memory.blocks,
         .offload = cfg->memory.offload != CT_CONFIG_OFFLOAD_NONE,
-        .epilogues = cfg->train.device == CT_CONFIG_DEVICE_CUDA,
+        .fuses = cfg->train.device == CT_CONFIG_DEVICE_CUDA,
     };
     if (ret->rooted)
         ret->replicas = 1; /* of shards, which dp has none of */

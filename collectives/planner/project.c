@@ -97,7 +97,7 @@ int ct_project_init(struct ct_project *p, const struct ct_config *cfg,
         code = ct_recipe_model(&p->spec, cfg, &data, &p->arena, err);
     }
     p->options.world = p->world;
-    p->options.epilogues |= on_gpus(p);
+    p->options.fuses |= on_gpus(p);
     p->options.micro_rows = batch.micro;
     p->options.replicas = CT_MAX(p->options.replicas, 1);
     p->options.tensor = CT_MAX(p->options.tensor, 1);

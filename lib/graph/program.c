@@ -160,18 +160,24 @@ bool ct_program_op_updates(const struct ct_program_op *op)
     return ct_rule_info(op->kind)->updates || op->attr.accumulate;
 }
 
+bool ct_program_op_reads_out(const struct ct_program_op *op, int output)
+{
+    return ct_rule_info(op->kind)->updates ||
+           (op->attr.accumulate && ct_op_adds_to((enum ct_op_kind)op->kind, output));
+}
+
 struct ct_cost ct_program_cost(const struct ct_program *program, const struct ct_program_op *op)
 {
     struct ct_kernel_args args = operands(program, op);
     struct ct_cost cost = {.flop = ct_rule_flop(op->kind, &args)};
-    double times = ct_program_op_updates(op) ? 2 : 1;
 
     for (int i = 0; i < CT_OP_MAX_IN; i++)
         if (op->in[i] != CT_NONE)
             cost.bytes += (double)program->values[op->in[i]].bytes;
     for (int i = 0; i < CT_OP_MAX_OUT; i++)
         if (op->out[i] != CT_NONE)
-            cost.bytes += times * (double)program->values[op->out[i]].bytes;
+            cost.bytes += (ct_program_op_reads_out(op, i) ? 2 : 1) *
+                          (double)program->values[op->out[i]].bytes;
     return cost;
 }
 

@@ -141,6 +141,9 @@ void ct_program_backward(struct ct_program *program, int loss, int scale,
 /* Whether the op reads its outputs too (an update in place, an accumulation). */
 bool ct_program_op_updates(const struct ct_program_op *op);
 
+/* Whether it reads output number `output` before it writes it. */
+bool ct_program_op_reads_out(const struct ct_program_op *op, int output);
+
 /* A number for what the program computes: kinds, shapes, wiring and attributes, not the names. */
 uint64_t ct_program_hash(const struct ct_program *program);
 

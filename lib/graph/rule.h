@@ -35,7 +35,7 @@ static inline bool ct_op_is_comm(int op)
 /* Name, operands and attributes of any op of a program; never NULL. */
 const struct ct_op_info *ct_rule_info(int op);
 
-/* Whether `op` can add to output 0 instead of overwriting it (attribute accumulate). */
+/* Whether `op` can add to its sums over rows instead of overwriting them (attribute accumulate). */
 bool ct_rule_accumulates(int op);
 
 /* Complete and check the operands of `op`. In `args` an operand is given when its data is not NULL

@@ -43,7 +43,7 @@ struct ct_recording; /* ops that were run once, to be run again at once */
 struct ct_device_table {
     const char *name; /* "cpu" */
     bool on_host;     /* computes in the host's memory, wherever that was allocated */
-    bool epilogues;   /* an activation costs a product less than an op of its own: linear_gelu */
+    bool fuses;       /* has ops that stand for several (ct_op_parts) and gains by them */
     void (*free)(struct ct_device *device);
     void *(*alloc)(struct ct_device *device, size_t bytes);
     void (*release)(struct ct_device *device, void *memory, size_t bytes);

@@ -74,6 +74,8 @@ bool ct_op_narrows(enum ct_op_kind op)
         [CT_OP_RMSNORM] = true,
         [CT_OP_RMSNORM_DX] = true,
         [CT_OP_NORM_DG] = true,
+        [CT_OP_LAYERNORM_BW] = true,
+        [CT_OP_RMSNORM_BW] = true,
         [CT_OP_ADD] = true,
         [CT_OP_SCALE] = true,
         [CT_OP_AXPY] = true,
@@ -155,6 +157,16 @@ enum ct_dtype ct_operand_dtype(const struct ct_operand *operand, enum ct_dtype d
     if (operand->dtype == CT_OPERAND_WIDE)
         return ct_dtype_wide(dtype);
     return operand->dtype == CT_OPERAND_T ? dtype : (enum ct_dtype)operand->dtype;
+}
+
+bool ct_op_adds_to(enum ct_op_kind op, int output)
+{
+    struct ct_operands operands;
+
+    if ((ct_op_info(op)->attributes & (uint32_t)1 << CT_ATTR_accumulate) == 0)
+        return false;
+    ct_op_operands(op, &operands);
+    return output < operands.out_count && operands.out[output].dim[0] != 'M';
 }
 
 /* ---- holding operands to it ----------------------------------------------------------------- */
@@ -423,20 +435,45 @@ int ct_op_check(enum ct_op_kind op, enum ct_dtype dtype, const struct ct_kernel_
     return rc == 0 ? check_attributes(op, args, err) : rc;
 }
 
-void ct_op_halves(enum ct_op_kind op, const struct ct_kernel_args *args,
-                  struct ct_op_half ret_halves[2])
+/* ---- ops that stand for several -------------------------------------------------------------- */
+
+static int parts_of_norm_bw(enum ct_op_kind dx, const struct ct_kernel_args *args,
+                            struct ct_op_part *parts)
+{
+    const struct ct_tensor *in = args->in, *out = args->out;
+    int count = 0;
+
+    if (out[2].data != NULL)
+        parts[count++] = (struct ct_op_part){CT_OP_LINEAR_DB,
+                                             {.in = {in[0]}, .out = {out[2]}, .attr = args->attr}};
+    parts[count++] = (struct ct_op_part){
+        CT_OP_NORM_DG, {.in = {in[0], in[1], in[3]}, .out = {out[1]}, .attr = args->attr}};
+    parts[count++] = (struct ct_op_part){dx, {.in = {in[0], in[1], in[2], in[3]}, .out = {out[0]}}};
+    return count;
+}
+
+int ct_op_parts(enum ct_op_kind op, const struct ct_kernel_args *args,
+                struct ct_op_part ret_parts[CT_OP_MAX_PARTS])
 {
     const struct ct_tensor *in = args->in, *out = args->out;
 
-    CT_ASSERT(op == CT_OP_LINEAR_GELU || op == CT_OP_LINEAR_DX_GELU);
-    if (op == CT_OP_LINEAR_GELU) {
-        ret_halves[0] = (struct ct_op_half){
-            CT_OP_LINEAR, {.in = {in[0], in[1], in[2]}, .out = {out[1]}, .attr = args->attr}};
-        ret_halves[1] = (struct ct_op_half){CT_OP_GELU_TANH, {.in = {out[1]}, .out = {out[0]}}};
-    } else {
-        ret_halves[0] = (struct ct_op_half){
-            CT_OP_LINEAR_DX, {.in = {in[0], in[1]}, .out = {out[0]}, .attr = args->attr}};
-        ret_halves[1] =
-            (struct ct_op_half){CT_OP_GELU_TANH_BW, {.in = {out[0], in[2]}, .out = {out[0]}}};
+    switch (op) {
+    case CT_OP_LINEAR_GELU:
+        ret_parts[0] =
+            (struct ct_op_part){CT_OP_LINEAR, {.in = {in[0], in[1], in[2]}, .out = {out[1]}}};
+        ret_parts[1] = (struct ct_op_part){CT_OP_GELU_TANH, {.in = {out[1]}, .out = {out[0]}}};
+        return 2;
+    case CT_OP_LINEAR_DX_GELU:
+        ret_parts[0] =
+            (struct ct_op_part){CT_OP_LINEAR_DX, {.in = {in[0], in[1]}, .out = {out[0]}}};
+        ret_parts[1] =
+            (struct ct_op_part){CT_OP_GELU_TANH_BW, {.in = {out[0], in[2]}, .out = {out[0]}}};
+        return 2;
+    case CT_OP_LAYERNORM_BW:
+        return parts_of_norm_bw(CT_OP_LAYERNORM_DX, args, ret_parts);
+    case CT_OP_RMSNORM_BW:
+        return parts_of_norm_bw(CT_OP_RMSNORM_DX, args, ret_parts);
+    default:
+        return 0;
     }
 }

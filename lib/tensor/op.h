@@ -95,6 +95,9 @@ static inline enum ct_dtype ct_dtype_wide(enum ct_dtype dtype)
     return ct_dtype_is_narrow(dtype) ? CT_F32 : dtype;
 }
 
+/* Whether `op` adds to output `output` where its attribute `accumulate` is set. */
+bool ct_op_adds_to(enum ct_op_kind op, int output);
+
 /* Whether `op` is one that devices may have for operands of 16 bits. */
 bool ct_op_narrows(enum ct_op_kind op);
 
@@ -107,17 +110,19 @@ struct ct_kernel_args {
     struct ct_attr attr;
 };
 
-/* One of two ops that do together what another op does. */
-struct ct_op_half {
+/* One of several ops that do together what another op does. */
+struct ct_op_part {
     enum ct_op_kind op;
     struct ct_kernel_args args;
 };
 
-/* Of linear_gelu and linear_dx_gelu (asserted): the product, then what is done with its result, for
- * devices that have no kernel of both. The second may lie where the first does (its in-place
- * input). */
-void ct_op_halves(enum ct_op_kind op, const struct ct_kernel_args *args,
-                  struct ct_op_half ret_halves[2]);
+enum { CT_OP_MAX_PARTS = 3 };
+
+/* The ops that `op` stands for, in their order, for devices that have no kernel of the whole; how
+ * many they are, 0 for an op that stands for itself. What one gives another may read; the last may
+ * lie where its in-place input does. */
+int ct_op_parts(enum ct_op_kind op, const struct ct_kernel_args *args,
+                struct ct_op_part ret_parts[CT_OP_MAX_PARTS]);
 
 /* Whether `args` fit the row of `op` with T = `dtype`: present, of the right type, with sizes that
  * agree. 0, or CT_EBUG with a sentence in `err` (may be NULL) that names op, operand and sizes. */

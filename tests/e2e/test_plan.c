@@ -61,7 +61,7 @@ Test(plan, every_op_of_a_step_can_be_seen)
     proc_free(&plan);
 }
 
-/* Products of GPUs end with GELU, the CPU's do not. */
+/* GPUs do with one op what the CPU does with several. */
 Test(plan, is_that_of_the_device_that_computes)
 {
     static const struct {
@@ -81,6 +81,8 @@ Test(plan, is_that_of_the_device_that_computes)
         cr_assert_eq(e2e_count(text, "compute linear_gelu ") > 0, rows[i].fused, "row %zu", i);
         cr_assert_eq(e2e_count(text, "compute linear_dx_gelu ") > 0, rows[i].fused, "row %zu", i);
         cr_assert_eq(e2e_count(text, "compute gelu_tanh ") > 0, !rows[i].fused, "row %zu", i);
+        cr_assert_eq(e2e_count(text, "compute layernorm_bw ") > 0, rows[i].fused, "row %zu", i);
+        cr_assert_eq(e2e_count(text, "compute norm_dg ") > 0, !rows[i].fused, "row %zu", i);
         proc_free(&plan);
     }
 }

@@ -125,7 +125,7 @@ static int build_plan(struct ct_worker *worker, struct ct_error *err)
     options.micro_rows = worker->batch.micro;
     options.accumulation = (int)worker->batch.accumulation;
     options.eval_rows = worker->eval_share.micro;
-    options.epilogues = worker->device->table->epilogues;
+    options.fuses = worker->device->table->fuses;
     if (ct_ps_serves(worker)) { /* of it, tensors and optimizer count */
         options.served = false;
         options.world = 1;

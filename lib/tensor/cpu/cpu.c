@@ -87,7 +87,7 @@ static void cpu_copy(struct ct_device *device, void *to, const void *from, size_
 /* How an op's work is cut: by elements of output 0 or input 0 (a number a row there), by rows of
  * input 0 or output 0, by columns of input 0 or output 0, by heads of sequences or of a cache, by
  * samples of output 0, by elements of a window, by blocks, not at all, as a matrix product, or as
- * the two ops that it stands for. */
+ * the ops that it stands for. */
 enum cut {
     CUT_ELEMENTS,
     CUT_IN_ELEMENTS,
@@ -103,7 +103,7 @@ enum cut {
     CUT_BLOCKS,
     CUT_NOT,
     CUT_PRODUCT,
-    CUT_HALVES
+    CUT_PARTS
 };
 
 static const enum cut cuts[CT_OP_COUNT] = {
@@ -111,8 +111,8 @@ static const enum cut cuts[CT_OP_COUNT] = {
     [CT_OP_LINEAR_DX] = CUT_PRODUCT,
     [CT_OP_LINEAR_DW] = CUT_PRODUCT,
     [CT_OP_LINEAR_DB] = CUT_COLUMNS,
-    [CT_OP_LINEAR_GELU] = CUT_HALVES,
-    [CT_OP_LINEAR_DX_GELU] = CUT_HALVES,
+    [CT_OP_LINEAR_GELU] = CUT_PARTS,
+    [CT_OP_LINEAR_DX_GELU] = CUT_PARTS,
     [CT_OP_CROSS_ENTROPY] = CUT_ROWS,
     [CT_OP_CROSS_ENTROPY_BW] = CUT_ROWS,
     [CT_OP_CROSS_ENTROPY_GRAD] = CUT_ROWS,
@@ -140,6 +140,8 @@ static const enum cut cuts[CT_OP_COUNT] = {
     [CT_OP_RMSNORM] = CUT_ROWS,
     [CT_OP_RMSNORM_DX] = CUT_ROWS,
     [CT_OP_NORM_DG] = CUT_COLUMNS,
+    [CT_OP_LAYERNORM_BW] = CUT_PARTS,
+    [CT_OP_RMSNORM_BW] = CUT_PARTS,
     [CT_OP_BATCH_SUMS] = CUT_COLUMNS,
     [CT_OP_BATCH_STATS] = CUT_OUT_COLUMNS,
     [CT_OP_RUNNING_STATS] = CUT_OUT_COLUMNS,
@@ -260,17 +262,17 @@ static bool cpu_has(const struct ct_device *device, enum ct_op_kind op, enum ct_
         return false;
     return kernels != NULL &&
            (kernels->part[op] != NULL || kernels->block[op] != NULL || kernels->sum[op] != NULL ||
-            cuts[op] == CUT_PRODUCT || cuts[op] == CUT_HALVES);
+            cuts[op] == CUT_PRODUCT || cuts[op] == CUT_PARTS);
 }
 
-static void run_halves(struct ct_device *device, enum ct_op_kind op, enum ct_dtype dtype,
-                       const struct ct_kernel_args *args)
+static void run_parts(struct ct_device *device, enum ct_op_kind op, enum ct_dtype dtype,
+                      const struct ct_kernel_args *args)
 {
-    struct ct_op_half halves[2];
+    struct ct_op_part parts[CT_OP_MAX_PARTS];
+    int count = ct_op_parts(op, args, parts);
 
-    ct_op_halves(op, args, halves);
-    for (int i = 0; i < 2; i++)
-        ct_device_run(device, halves[i].op, dtype, &halves[i].args);
+    for (int i = 0; i < count; i++)
+        ct_device_run(device, parts[i].op, dtype, &parts[i].args);
 }
 
 static void cpu_run(struct ct_device *device, enum ct_op_kind op, enum ct_dtype dtype,
@@ -294,8 +296,8 @@ static void cpu_run(struct ct_device *device, enum ct_op_kind op, enum ct_dtype 
                                args->out[0].dtype == CT_F32);
         else
             ct_cpu_gemm(cpu, kernels->gemm, &gemm);
-    } else if (cuts[op] == CUT_HALVES) {
-        run_halves(device, op, dtype, args);
+    } else if (cuts[op] == CUT_PARTS) {
+        run_parts(device, op, dtype, args);
     } else if (work.sum != NULL) {
         double sum = ct_cpu_tree_sum(cpu, &work, range_of(op, args));
         double *out = args->out[0].data;

@@ -272,7 +272,7 @@ static int cuda_beside(struct ct_device *device, struct ct_device **ret_device,
 
 static const struct ct_device_table table = {
     .name = "cuda",
-    .epilogues = true,
+    .fuses = true,
     .free = cuda_free,
     .alloc = cuda_alloc,
     .release = cuda_release,

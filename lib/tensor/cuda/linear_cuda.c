@@ -336,13 +336,13 @@ static int prepare_gelu(struct ct_cuda_queue *queue, enum ct_op_kind op, enum ct
                         const struct ct_kernel_args *args, size_t *ret_bytes, struct ct_error *err)
 {
     struct ct_product p = ct_product_of(op, dtype, args);
-    struct ct_op_half halves[2];
+    struct ct_op_part parts[CT_OP_MAX_PARTS];
     struct ct_error why = {0};
     int rc = prepare(queue, &p, ret_bytes, &why);
 
     if (rc == CT_EUNSUPPORTED) {
-        ct_op_halves(op, args, halves);
-        p = ct_product_of(halves[0].op, dtype, &halves[0].args);
+        (void)ct_op_parts(op, args, parts);
+        p = ct_product_of(parts[0].op, dtype, &parts[0].args);
         return prepare(queue, &p, ret_bytes, err);
     }
     return rc == 0 ? 0 : ct_error_set(err, rc, "%s", why.text);
@@ -354,7 +354,7 @@ static void run_gelu(struct ct_cuda_queue *queue, enum ct_op_kind op, enum ct_dt
 {
     struct ct_product p = ct_product_of(op, dtype, args);
     const struct ct_product_key key = ct_product_key_of(&p);
-    struct ct_op_half halves[2];
+    struct ct_op_part parts[CT_OP_MAX_PARTS];
 
     if (p.m == 0 || p.n == 0)
         return;
@@ -362,10 +362,10 @@ static void run_gelu(struct ct_cuda_queue *queue, enum ct_op_kind op, enum ct_dt
         run(queue, &p);
         return;
     }
-    ct_op_halves(op, args, halves);
-    p = ct_product_of(halves[0].op, dtype, &halves[0].args);
+    (void)ct_op_parts(op, args, parts);
+    p = ct_product_of(parts[0].op, dtype, &parts[0].args);
     run(queue, &p);
-    ct_cuda_kernels[halves[1].op].launch(queue, dtype, &halves[1].args);
+    ct_cuda_kernels[parts[1].op].launch(queue, dtype, &parts[1].args);
 }
 
 #define LINEAR_GELU(op, name)                                                          \

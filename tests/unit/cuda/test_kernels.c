@@ -462,6 +462,33 @@ Test(kernels, give_the_cpus_results_for_many_tokens)
     }
 }
 
+/* Rows of which 16, a few, or not even one fit into shared memory. */
+Test(kernels, of_norms_give_the_cpus_results_for_rows_of_any_length)
+{
+    static const enum ct_op_kind ops[] = {CT_OP_LAYERNORM_BW, CT_OP_RMSNORM_BW};
+    static const int64_t columns[] = {768, 3000, 6001, 40000};
+
+    for (size_t i = 0; i < CT_COUNT(ops) * CT_COUNT(columns); i++)
+        for (size_t t = 0; t < CT_COUNT(types); t++)
+            compare_op(ops[i % CT_COUNT(ops)], types[t],
+                       (struct kit_sizes){.m = 19, .k = columns[i / CT_COUNT(ops)]});
+}
+
+/* What it is for: dy and x are read by one kernel, the sums of its blocks by another. */
+Test(kernels, of_a_norms_gradients_are_two)
+{
+    struct kit kit;
+
+    kit_init(&kit, 1);
+    struct ct_kernel_args args =
+        kit_args(&kit, CT_OP_LAYERNORM_BW, CT_BF16, (struct kit_sizes){.m = 600, .k = 768});
+    uint64_t before = hostcuda_launches();
+
+    run_kernel(CT_OP_LAYERNORM_BW, CT_BF16, &args, 132);
+    cr_assert_eq(hostcuda_launches() - before, 2);
+    kit_deinit(&kit);
+}
+
 /* Operands that may be left out are. */
 Test(kernels, take_optional_operands_as_the_cpu_does)
 {

@@ -145,7 +145,7 @@ void rig_init(struct rig *rig, const struct run *run, struct ct_group *group)
     struct ct_error err = {0};
 
     *rig = (struct rig){.device = open_device(run->device)};
-    plan_options.epilogues |= rig->device->table->epilogues;
+    plan_options.fuses |= rig->device->table->fuses;
     cr_assert_eq(ct_plan_build(&rig->plan, &run->spec, &plan_options, run->seed, &err), 0, "%s",
                  err.text);
     options.device = rig->device;

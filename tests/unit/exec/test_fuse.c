@@ -1,5 +1,5 @@
-/* Products that end with an activation, as plans for devices with epilogues have them: on the CPU,
- * which has none, the bits of the ops one by one. */
+/* Ops that stand for several, as plans for devices that fuse have them: on the CPU, which does not,
+ * the bits of the ops one by one. */
 #include "base/assert.h"
 #include "tests/unit/exec/fixture.h"
 
@@ -23,15 +23,17 @@ static void expect_planned(const struct run *run, bool forward, const char *what
 {
     struct ct_plan plan;
     struct ct_error err = {0};
-    int fused = 0, back = 0;
+    int fused = 0, back = 0, norms = 0;
 
     cr_assert_eq(ct_plan_build(&plan, &run->spec, &run->options, 1, &err), 0, "%s", err.text);
     for (int i = 0; i < plan.step.program.op_count; i++) {
         fused += plan.step.program.ops[i].kind == CT_OP_LINEAR_GELU;
         back += plan.step.program.ops[i].kind == CT_OP_LINEAR_DX_GELU;
+        norms += plan.step.program.ops[i].kind == CT_OP_LAYERNORM_BW;
     }
     cr_assert_eq(fused > 0, forward, "%s", what);
     cr_assert_gt(back, 0, "%s", what);
+    cr_assert_gt(norms, 0, "%s", what);
     ct_plan_deinit(&plan);
 }
 
@@ -40,7 +42,7 @@ static void assert_same(const struct ct_plan_options *options, const char *what)
     struct run apart = gpt_run(), fused = gpt_run();
 
     apart.options = fused.options = *options;
-    fused.options.epilogues = true;
+    fused.options.fuses = true;
     expect_planned(&fused, options->recompute != CT_PLAN_RECOMPUTE_GELU, what);
     run_train(&apart);
     run_train(&fused);
@@ -49,7 +51,7 @@ static void assert_same(const struct ct_plan_options *options, const char *what)
     run_deinit(&fused);
 }
 
-Test(fuse, linear_and_gelu_have_the_bits_of_the_ops_one_by_one_in_every_layout)
+Test(fuse, ops_that_stand_for_several_have_their_bits_in_every_layout)
 {
     static const enum ct_dtype types[] = {CT_F32, CT_BF16};
 

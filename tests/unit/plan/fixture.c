@@ -41,6 +41,26 @@ int find_op(const struct ct_plan *plan, int kind, int nth)
     return -1;
 }
 
+int count_kind(const struct ct_program *program, int kind)
+{
+    int count = 0;
+
+    for (int i = 0; i < program->op_count; i++)
+        count += program->ops[i].kind == kind;
+    return count;
+}
+
+struct ct_program_op op_reading(int kind, int a, int b, int c, int d)
+{
+    struct ct_program_op op = ct_program_op(kind);
+
+    op.in[0] = a;
+    op.in[1] = b;
+    op.in[2] = c;
+    op.in[3] = d;
+    return op;
+}
+
 void move_op(struct ct_plan *plan, int from, int to)
 {
     struct ct_program_op *ops = plan->step.program.ops, op = ops[from];

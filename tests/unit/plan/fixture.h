@@ -15,6 +15,12 @@ void plan_init(struct ct_plan *plan, const struct ct_plan_options *options);
 /* The number of the `nth` op (from 0) of `kind` in the step's list; -1 when there is none. */
 int find_op(const struct ct_plan *plan, int kind, int nth);
 
+/* How many ops of `kind` a list has. */
+int count_kind(const struct ct_program *program, int kind);
+
+/* An op with these inputs (CT_NONE for fewer). */
+struct ct_program_op op_reading(int kind, int a, int b, int c, int d);
+
 /* Planted faults: put op `from` of the step's list where op `to` is; leave an op out. Places and
  * waits stay as they are. */
 void move_op(struct ct_plan *plan, int from, int to);

@@ -89,25 +89,35 @@ static struct ct_kernel_args as_f32(struct kit *kit, const struct ct_kernel_args
     return wide;
 }
 
-/* In F32; an op that stands for two rounds what the first of them gives to `dtype`, too. */
+/* What an op gives of its type, as it would be in `dtype`. */
+static void round_results(struct kit *kit, const struct ct_op_part *part, enum ct_dtype dtype)
+{
+    struct ct_operands operands;
+
+    ct_op_operands(part->op, &operands);
+    for (int k = 0; k < operands.out_count; k++) {
+        struct ct_tensor out = part->args.out[k];
+        if (out.data == NULL || operands.out[k].dtype != CT_OPERAND_T)
+            continue;
+        struct ct_tensor rounded = kit_copy(kit, &out, dtype);
+        for (int64_t i = 0; i < ct_shape_elements(out.shape); i++)
+            kit_set(&out, i, kit_get(&rounded, i));
+    }
+}
+
+/* In F32; an op that stands for several rounds what each of them gives to `dtype`. */
 static void run_wide(struct kit *kit, enum ct_op_kind op, enum ct_dtype dtype,
                      struct ct_kernel_args *wide)
 {
-    struct ct_op_half halves[2];
+    struct ct_op_part parts[CT_OP_MAX_PARTS];
+    int count = ct_op_parts(op, wide, parts);
 
-    if (op != CT_OP_LINEAR_GELU && op != CT_OP_LINEAR_DX_GELU) {
+    if (count == 0)
         kit_run(CT_CPU_AUTO, 1, op, CT_F32, wide);
-        return;
+    for (int i = 0; i < count; i++) {
+        kit_run(CT_CPU_AUTO, 1, parts[i].op, CT_F32, &parts[i].args);
+        round_results(kit, &parts[i], dtype);
     }
-    ct_op_halves(op, wide, halves);
-    struct ct_tensor *first = &halves[0].args.out[0];
-
-    kit_run(CT_CPU_AUTO, 1, halves[0].op, CT_F32, &halves[0].args);
-    struct ct_tensor rounded = kit_copy(kit, first, dtype);
-
-    for (int64_t i = 0; i < ct_shape_elements(first->shape); i++)
-        kit_set(first, i, kit_get(&rounded, i));
-    kit_run(CT_CPU_AUTO, 1, halves[1].op, CT_F32, &halves[1].args);
 }
 
 static void compare_op(enum ct_op_kind op, enum ct_dtype dtype, struct kit_sizes size,

@@ -130,6 +130,19 @@ Test(op, scalars_are_one_double)
     kit_deinit(&kit);
 }
 
+/* Rows that are given beside the sums over them are written anew. */
+Test(op, what_accumulates_adds_to_its_sums_over_rows)
+{
+    cr_assert(ct_op_adds_to(CT_OP_LINEAR_DW, 0));
+    cr_assert(ct_op_adds_to(CT_OP_CROSS_ENTROPY, 0));
+    cr_assert_not(ct_op_adds_to(CT_OP_CROSS_ENTROPY, 1));
+    cr_assert_not(ct_op_adds_to(CT_OP_LAYERNORM_BW, 0));
+    cr_assert(ct_op_adds_to(CT_OP_LAYERNORM_BW, 1));
+    cr_assert(ct_op_adds_to(CT_OP_LAYERNORM_BW, 2));
+    cr_assert_not(ct_op_adds_to(CT_OP_RMSNORM_BW, 2), "it has no such output");
+    cr_assert_not(ct_op_adds_to(CT_OP_BATCH_GRADS, 0), "it never accumulates");
+}
+
 Test(op, momentum_needs_its_buffer)
 {
     struct kit kit;

@@ -244,6 +244,80 @@ Test(tokens, norms_give_rows_of_mean_0_and_variance_1, .init = setup, .fini = te
     }
 }
 
+/* Of sum(dy y) by the mean of differences to both sides. */
+static double slope_of(enum ct_op_kind norm, struct ct_kernel_args *args,
+                       const struct ct_tensor *dy, struct ct_tensor *by, int64_t i)
+{
+    const double at = kit_get(by, i), step = 1e-5;
+    double sums[2] = {0, 0};
+
+    for (int side = 0; side < 2; side++) {
+        kit_set(by, i, side == 0 ? at - step : at + step);
+        kit_run(CT_CPU_AUTO, 1, norm, CT_F64, args);
+        for (int64_t k = 0; k < ct_shape_elements(dy->shape); k++)
+            sums[side] += kit_get(dy, k) * kit_get(&args->out[0], k);
+    }
+    kit_set(by, i, at);
+    kit_run(CT_CPU_AUTO, 1, norm, CT_F64, args);
+    return (sums[1] - sums[0]) / (2 * step);
+}
+
+Test(tokens, gradients_of_norms_equal_finite_differences, .init = setup, .fini = teardown)
+{
+    enum { M = 3, K = 7 };
+    static const enum ct_op_kind norms[] = {CT_OP_LAYERNORM, CT_OP_RMSNORM},
+                                 backs[] = {CT_OP_LAYERNORM_BW, CT_OP_RMSNORM_BW};
+
+    for (size_t n = 0; n < CT_COUNT(norms); n++) {
+        const struct kit_sizes size = {.m = M, .k = K};
+        struct ct_kernel_args args = kit_args(&kit, norms[n], CT_F64, size);
+        struct ct_kernel_args back = kit_args(&kit, backs[n], CT_F64, size);
+        int biased = back.out[2].data != NULL;
+
+        kit_run(CT_CPU_AUTO, 1, norms[n], CT_F64, &args);
+        back.in[1] = args.in[0];
+        back.in[2] = args.in[1];
+        back.in[3] = args.out[1];
+        kit_run(CT_CPU_AUTO, 1, backs[n], CT_F64, &back);
+        for (int which = 0; which < 2 + biased; which++)
+            for (int64_t i = 0; i < (which == 0 ? M * K : K); i++)
+                cr_assert_float_eq(kit_get(&back.out[which], i),
+                                   slope_of(norms[n], &args, &back.in[0], &args.in[which], i), 1e-8,
+                                   "%s: gradient %d", ct_op_info(norms[n])->name, which);
+    }
+}
+
+/* One by one, in any type, and added to what is there. */
+Test(tokens, gradients_of_norms_in_one_op_have_the_bits_of_the_ops_that_it_stands_for,
+     .init = setup, .fini = teardown)
+{
+    static const enum ct_dtype types[] = {CT_F32, CT_F64, CT_BF16, CT_F16};
+
+    for (size_t i = 0; i < 4 * CT_COUNT(types); i++) {
+        enum ct_dtype dtype = types[i / 4];
+        bool layer = i % 2 == 0;
+        struct ct_kernel_args all = kit_args(&kit, layer ? CT_OP_LAYERNORM_BW : CT_OP_RMSNORM_BW,
+                                             dtype, (struct kit_sizes){.m = 300, .k = 37});
+        all.attr.accumulate = i % 4 < 2;
+        struct ct_kernel_args own = kit_copy_args(&kit, &all);
+        struct ct_kernel_args dx = {.in = {all.in[0], all.in[1], all.in[2], all.in[3]},
+                                    .out = {own.out[0]}};
+        struct ct_kernel_args dg = {
+            .in = {all.in[0], all.in[1], all.in[3]}, .out = {own.out[1]}, .attr = all.attr};
+        struct ct_kernel_args db = {.in = {all.in[0]}, .out = {own.out[2]}, .attr = all.attr};
+
+        kit_run(CT_CPU_AUTO, 3, layer ? CT_OP_LAYERNORM_BW : CT_OP_RMSNORM_BW, dtype, &all);
+        kit_run(CT_CPU_AUTO, 1, layer ? CT_OP_LAYERNORM_DX : CT_OP_RMSNORM_DX, dtype, &dx);
+        kit_run(CT_CPU_AUTO, 1, CT_OP_NORM_DG, dtype, &dg);
+        kit_same_bytes(&all.out[0], &dx.out[0], "dx");
+        kit_same_bytes(&all.out[1], &dg.out[0], "dg");
+        if (!layer)
+            continue;
+        kit_run(CT_CPU_AUTO, 1, CT_OP_LINEAR_DB, dtype, &db);
+        kit_same_bytes(&all.out[2], &db.out[0], "db");
+    }
+}
+
 /* ---- dropout -------------------------------------------------------------------------------- */
 
 static struct ct_kernel_args dropout_args(int64_t count, double step, double sample)
