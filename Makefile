@@ -261,7 +261,10 @@ $(HOSTGPU)/lib/libnccl.so.2: $(call hostgpu,$(patsubst %,tests/lib/fakenccl/%.c,
 $(HOSTGPU)/bin/%: $(BUILD)/bin/%
 	@mkdir -p $(@D)
 	$(Q)ln -f $< $@
-HOSTGPU_ALL := $(patsubst %,$(HOSTGPU)/lib/%,libcuda.so.1 libctrun_cuda.so libnccl.so.2) $(patsubst %,$(HOSTGPU)/bin/%,$(PROGRAMS))
+$(HOSTGPU)/bin/nccl: $(BUILD)/bench/nccl
+	@mkdir -p $(@D)
+	$(Q)ln -f $< $@
+HOSTGPU_ALL := $(patsubst %,$(HOSTGPU)/lib/%,libcuda.so.1 libctrun_cuda.so libnccl.so.2) $(patsubst %,$(HOSTGPU)/bin/%,$(PROGRAMS) nccl)
 $(BUILD)/obj/tests/unit/cuda/%.o: CPPFLAGS += -I$(HOSTCUDA) -I$(HOSTCUDA)/include -Itests/unit/tensor
 TEST_OBJECTS_unit_cuda := $(HOST_KERNELS) $(call hostgpu,$(wildcard lib/tensor/cuda/*_cuda.c))
 

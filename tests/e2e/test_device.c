@@ -26,3 +26,29 @@ NUMBERS(gpu_digits_f16, digits_leave_out_the_same_steps_in_f16)
 NUMBERS(gpu_resnet, the_residual_network_sums_up_to_the_cpus)
 NUMBERS(gpu_novel_near, the_novel_sums_up_to_the_cpus)
 NUMBERS(gpu_novel, the_novel_in_bf16_has_the_same_bits_in_every_layout)
+
+/* ---- NCCL ------------------------------------------------------------------------------------ */
+
+/* The program that asks a GPU's NCCL what is taken for granted of it (tests/bench/nccl.c) asks the
+ * double: all of it holds there, but for what the double is told to fail at. */
+static void ask(const char *env, int holds, const char *says)
+{
+    const char *const words[] = {env, NULL};
+    const char *const argv[] = {device_program("nccl"), NULL};
+    struct proc program;
+
+    cr_assert_eq(proc_run(&program, argv, device_env(words), 120), 0, "%s",
+                 ct_buf_str(&program.text));
+    cr_assert_eq(e2e_count(ct_buf_str(&program.text), "holds          "), holds, "%s",
+                 ct_buf_str(&program.text));
+    e2e_said(&program, says);
+    proc_free(&program);
+}
+
+Test(device, what_is_taken_for_granted_of_nccl_is_asked_of_it_a_line_a_fact)
+{
+    ask(NULL, 6, "shrink_after_death: 2 of 3 ranks shrank their communicator, which adds right\n");
+    ask("FAKENCCL_WITHOUT_REVOKE=1", 4, "does not hold  revoke_alone: ncclCommRevoke: an error");
+    ask("FAKENCCL_FAULT=no_window", 6, "is not registered, without an error, and adds right\n");
+    ask("FAKENCCL_FAULT=fail_shrink", 4, "does not hold  shrink_after_death: ncclCommShrink: an ");
+}
