@@ -264,6 +264,8 @@ $(HOSTGPU)/bin/%: $(BUILD)/bin/%
 $(HOSTGPU)/bin/nccl: $(BUILD)/bench/nccl
 	@mkdir -p $(@D)
 	$(Q)ln -f $< $@
+# clang leaves a library's calls of its sanitizers to the program, and -z defs does not.
+HOSTGPU_MODES := release $(if $(findstring clang,$(CC)),,asan)
 HOSTGPU_ALL := $(patsubst %,$(HOSTGPU)/lib/%,libcuda.so.1 libctrun_cuda.so libnccl.so.2) $(patsubst %,$(HOSTGPU)/bin/%,$(PROGRAMS) nccl)
 $(BUILD)/obj/tests/unit/cuda/%.o: CPPFLAGS += -I$(HOSTCUDA) -I$(HOSTCUDA)/include -Itests/unit/tensor
 TEST_OBJECTS_unit_cuda := $(HOST_KERNELS) $(call hostgpu,$(wildcard lib/tensor/cuda/*_cuda.c))
@@ -357,7 +359,7 @@ $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZED))
 # ---- what one asks for --------------------------------------------------------------------------
 .PHONY: units tests test torch programs unit/% lint asan tsan fuzz fuzzers bench sim sim-large mutants soak coverage install
 units: $(UNITS) ## build every unit test
-tests: $(UNITS) $(E2E) $(if $(filter release,$(MODE)),$(HOSTGPU_ALL)) $(USER_PROGRAMS) $(CONFORMANCE) $(INTERPOSE) $(SIM) all ## build every test
+tests: $(UNITS) $(E2E) $(if $(filter $(HOSTGPU_MODES),$(MODE)),$(HOSTGPU_ALL)) $(USER_PROGRAMS) $(CONFORMANCE) $(INTERPOSE) $(SIM) all ## build every test
 test: tests ## run every test of this mode
 	scripts/run-tests $(BUILD)
 torch: $(E2E) $(BUILD)/tests/unit_tcpstore all ## the tests with PyTorch, under PyPI's newest (5 GB, in TORCH_VENV)

@@ -16,7 +16,7 @@ const char *device_program(const char *name)
     const char *program = proc_program(path);
 
     if (access(program, X_OK) != 0)
-        cr_skip_test("skipped: GPUs that the host plays are built in release mode alone");
+        cr_skip_test("skipped: GPUs that the host plays are not built here");
     return program;
 }
 

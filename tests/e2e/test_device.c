@@ -15,17 +15,18 @@ static void train(int world, const char *const words[])
     equal_run(device_program("ctrun"), device_env(NULL), world, words);
 }
 
-#define NUMBERS(group, shows)                               \
-    Test(device, shows)                                     \
+#define NUMBERS(group, leaves_out, shows)                   \
+    Test(device, shows, .disabled = leaves_out)             \
     {                                                       \
         equal_check(#group, e2e_in_root("."), true, train); \
     }
-NUMBERS(gpu_digits, digits_have_the_cpus_bits_in_every_layout_and_from_checkpoint_to_checkpoint)
-NUMBERS(gpu_digits_near, digits_in_slices_sum_up_to_the_cpus)
-NUMBERS(gpu_digits_f16, digits_leave_out_the_same_steps_in_f16)
-NUMBERS(gpu_resnet, the_residual_network_sums_up_to_the_cpus)
-NUMBERS(gpu_novel_near, the_novel_sums_up_to_the_cpus)
-NUMBERS(gpu_novel, the_novel_in_bf16_has_the_same_bits_in_every_layout)
+NUMBERS(gpu_digits, DEVICE_FEW,
+        digits_have_the_cpus_bits_in_every_layout_and_from_checkpoint_to_checkpoint)
+NUMBERS(gpu_digits_near, false, digits_in_slices_sum_up_to_the_cpus)
+NUMBERS(gpu_digits_f16, false, digits_leave_out_the_same_steps_in_f16)
+NUMBERS(gpu_resnet, DEVICE_FEW, the_residual_network_sums_up_to_the_cpus)
+NUMBERS(gpu_novel_near, DEVICE_FEW, the_novel_sums_up_to_the_cpus)
+NUMBERS(gpu_novel, false, the_novel_in_bf16_has_the_same_bits_in_every_layout)
 
 /* ---- NCCL ------------------------------------------------------------------------------------ */
 
@@ -45,7 +46,7 @@ static void ask(const char *env, int holds, const char *says)
     proc_free(&program);
 }
 
-Test(device, what_is_taken_for_granted_of_nccl_is_asked_of_it_a_line_a_fact)
+Test(device, what_is_taken_for_granted_of_nccl_is_asked_of_it_a_line_a_fact, .disabled = DEVICE_FEW)
 {
     ask(NULL, 6, "shrink_after_death: 2 of 3 ranks shrank their communicator, which adds right\n");
     ask("FAKENCCL_WITHOUT_REVOKE=1", 4, "does not hold  revoke_alone: ncclCommRevoke: an error");

@@ -108,17 +108,18 @@ Test(device_faults, a_killed_worker_is_replaced_and_healed_over_a_fresh_communic
     lose_one("--parallel.backend=nccl", NULL, 1);
 }
 
-Test(device_faults, a_lost_rank_0_is_replaced_and_healed_over_nccl)
+Test(device_faults, a_lost_rank_0_is_replaced_and_healed_over_nccl, .disabled = DEVICE_FEW)
 {
     lose_one("--parallel.backend=nccl", NULL, 0);
 }
 
-Test(device_faults, a_killed_worker_is_replaced_and_healed_over_staged)
+Test(device_faults, a_killed_worker_is_replaced_and_healed_over_staged, .disabled = DEVICE_FEW)
 {
     lose_one("--parallel.backend=staged", NULL, 1);
 }
 
-Test(device_faults, a_part_that_is_lost_with_its_gpu_comes_from_the_checkpoint)
+Test(device_faults, a_part_that_is_lost_with_its_gpu_comes_from_the_checkpoint,
+     .disabled = DEVICE_FEW)
 {
     static const char *const options[] = {"--train.device=cuda", "--parallel.strategy=fsdp", NULL};
     struct proc agent;
@@ -133,7 +134,8 @@ Test(device_faults, a_part_that_is_lost_with_its_gpu_comes_from_the_checkpoint)
 
 /* The survivor cannot give its communicator back: it is ended, and both come back from the
  * checkpoint. */
-Test(device_faults, a_worker_whose_abort_hangs_is_killed_at_its_deadline_and_the_job_goes_on)
+Test(device_faults, a_worker_whose_abort_hangs_is_killed_at_its_deadline_and_the_job_goes_on,
+     .disabled = DEVICE_FEW)
 {
     static const char *const options[] = {"--train.device=cuda", "--parallel.backend=nccl", NULL};
     static const char *const env[] = {"FAKENCCL_FAULT=hang_abort", "FAKENCCL_HANG_MS=600000",
@@ -152,7 +154,7 @@ Test(device_faults, a_worker_whose_abort_hangs_is_killed_at_its_deadline_and_the
 }
 
 /* An illegal access in one worker's kernel. */
-Test(device_faults, a_gpu_that_fails_costs_its_worker_and_no_bit)
+Test(device_faults, a_gpu_that_fails_costs_its_worker_and_no_bit, .disabled = DEVICE_FEW)
 {
     static const char *const options[] = {"--train.device=cuda", "--parallel.backend=nccl", NULL};
     char words[PATH_BYTES];
@@ -175,7 +177,7 @@ Test(device_faults, a_gpu_that_fails_costs_its_worker_and_no_bit)
 static const char *const windows[] = {"--train.device=cuda", "--parallel.backend=nccl",
                                       "--collectives.windows=true", NULL};
 
-Test(device_faults, an_arena_that_nccl_has_registered_changes_no_bit)
+Test(device_faults, an_arena_that_nccl_has_registered_changes_no_bit, .disabled = DEVICE_FEW)
 {
     struct proc agent;
 
@@ -185,13 +187,15 @@ Test(device_faults, an_arena_that_nccl_has_registered_changes_no_bit)
     proc_free(&agent);
 }
 
-Test(device_faults, a_killed_worker_is_replaced_and_its_arena_registered_anew)
+Test(device_faults, a_killed_worker_is_replaced_and_its_arena_registered_anew,
+     .disabled = DEVICE_FEW)
 {
     lose_one("--parallel.backend=nccl", "--collectives.windows=true", 1);
 }
 
 /* Which shows that the executor's arena is registered, and that it is not without the option. */
-Test(device_faults, an_arena_that_nccl_does_not_register_is_said_with_the_option_that_does_without)
+Test(device_faults, an_arena_that_nccl_does_not_register_is_said_with_the_option_that_does_without,
+     .disabled = DEVICE_FEW)
 {
     static const char *const env[] = {"FAKENCCL_FAULT=fail_window", NULL};
     static const char *const without[] = {"--train.device=cuda", "--parallel.backend=nccl", NULL};
@@ -249,12 +253,14 @@ static void join(const char *backend, const char *says)
     proc_free(&daemon);
 }
 
-Test(device_faults, a_node_that_joins_is_healed_over_nccl_and_nobody_is_restarted)
+Test(device_faults, a_node_that_joins_is_healed_over_nccl_and_nobody_is_restarted,
+     .disabled = DEVICE_FEW)
 {
     join("--parallel.backend=nccl", "2 ranks talk by nccl, the first on cuda:0");
 }
 
-Test(device_faults, a_node_that_joins_is_healed_over_staged_and_nobody_is_restarted)
+Test(device_faults, a_node_that_joins_is_healed_over_staged_and_nobody_is_restarted,
+     .disabled = DEVICE_FEW)
 {
     join("--parallel.backend=staged", "2 ranks talk by staged, the first on cuda:0");
 }

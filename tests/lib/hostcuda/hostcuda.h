@@ -50,6 +50,14 @@ template <typename... P> cudaError_t cudaFuncSetAttribute(void (*)(P...), cudaFu
     return cudaSuccess;
 }
 
+/* What lies between a struct's members is whatever was there: half an address with a number in
+ * front of it must not be taken for one. clang 14 cannot clear it. */
+#if __has_builtin(__builtin_clear_padding)
+#define HOSTCUDA_CLEAR_PADDING(value) __builtin_clear_padding(value)
+#else
+#define HOSTCUDA_CLEAR_PADDING(value) (void)(value)
+#endif
+
 /* An argument as the kernel gets it: with addresses that it can touch, also those in a struct. All
  * of this is `static`: files may have structs of one name that differ. */
 template <typename T> static T *hostcuda_argument(T *pointer)
@@ -63,6 +71,7 @@ template <typename T> static T hostcuda_argument(T value)
         static_assert(__is_trivially_copyable(T), "bytes that can be given to a device");
         unsigned char *bytes = reinterpret_cast<unsigned char *>(&value);
 
+        HOSTCUDA_CLEAR_PADDING(&value);
         for (size_t at = 0; at + sizeof(void *) <= sizeof value; at += sizeof(void *)) {
             void *word;
 

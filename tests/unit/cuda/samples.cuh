@@ -22,6 +22,8 @@ void samples_warp_sum(const float *x, float *y);
 void samples_absent_lane(const float *x, float *y);
 /* y[3 * i ..] = block.x, thread.x and thread.y of each of 2 * 64 threads. */
 void samples_places(float *y);
+/* The flag of a struct that ends with these bytes, as a kernel gets it. */
+unsigned char samples_padded(const void *end);
 
 #ifdef __cplusplus
 }

@@ -3,6 +3,7 @@
 #include "samples.cuh"
 
 #include <criterion/criterion.h>
+#include <cuda_runtime_api.h>
 #include <math.h>
 #include <signal.h>
 
@@ -102,4 +103,15 @@ Test(hostcuda, tells_each_thread_its_place)
         cr_assert_eq(y[3 * i + 1], (float)(i % 16));
         cr_assert_eq(y[3 * i + 2], (float)(i % BLOCK / 16));
     }
+}
+
+/* Its number, its flag and the bytes behind these, which are nobody's, look like an address of the
+ * device's. */
+Test(hostcuda, takes_no_part_of_a_struct_with_what_lies_behind_it_for_an_address)
+{
+    void *memory = NULL;
+
+    cr_assert_eq(cudaMalloc(&memory, 1), cudaSuccess);
+    cr_assert_eq(samples_padded(memory), (uintptr_t)memory >> 32 & 0xff);
+    cr_assert_eq(cudaFree(memory), cudaSuccess);
 }
