@@ -1,4 +1,5 @@
-/* See passes.h: first values. Element i of the logical tensor is drawn for i, whoever holds it. */
+/* See passes.h: what is drawn for elements of parameters. Element i of the logical tensor is drawn
+ * for i, whoever holds it. */
 #include "collectives/plan/passes.h"
 
 #include "base/assert.h"
@@ -65,4 +66,20 @@ void ct_plan_emit_first(const struct ct_plan *plan, struct ct_program *program,
         fill.out[0] = part_of(program, first->view, count, padding);
         ct_program_emit(program, fill);
     }
+}
+
+void ct_plan_key_rounding(const struct ct_plan *plan, const struct ct_plan_tensor *tensor,
+                          uint64_t first, struct ct_program_op *op)
+{
+    const struct ct_plan_split *split = &tensor->split;
+    int64_t each = (split->size + plan->mesh.tensor - 1) / plan->mesh.tensor;
+
+    /* First values have this key for step 0, updates count from 1. */
+    op->attr.key = ct_model_key(plan->seed, tensor->name);
+    op->attr.first = first;
+    if (split->size == 0)
+        return;
+    op->attr.begin = (uint64_t)(each * plan->place.slice * split->inner);
+    op->attr.run = (uint64_t)(each * split->inner);
+    op->attr.stride = (uint64_t)(split->size * split->inner);
 }

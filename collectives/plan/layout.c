@@ -43,7 +43,7 @@ static bool is_wide(const struct ct_plan *plan, const struct ct_program *program
         return false;
     for (int i = 0; i < program->op_count; i++)
         for (int k = 0; k < CT_OP_MAX_IN; k++)
-            if (program->ops[i].in[k] == value && program->ops[i].kind != CT_OP_NARROW)
+            if (program->ops[i].in[k] == value && !ct_plan_is_narrowing(program->ops[i].kind))
                 return true;
     return false;
 }

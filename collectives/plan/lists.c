@@ -204,6 +204,17 @@ static void map_model(struct ct_maker *mk, const struct ct_maker_yield *yield, i
         mk->map[model->draw] = mk->list->io.draw;
 }
 
+/* The tensor that is the model's `value`, a parameter. */
+static const struct ct_plan_tensor *tensor_of(const struct ct_maker *mk, int value)
+{
+    int i = 0;
+
+    while (i < mk->model->param_count && mk->model->params[i].value != value)
+        i++;
+    CT_ASSERT(i < mk->model->param_count);
+    return &mk->plan->tensors[i];
+}
+
 static struct ct_program_op copied(struct ct_maker *mk, const struct ct_program_op *from)
 {
     struct ct_program_op op = *from;
@@ -217,6 +228,8 @@ static struct ct_program_op copied(struct ct_maker *mk, const struct ct_program_
         op.attr.first +=
             op.attr.unit * (uint64_t)(mk->program->micro * mk->plan->options.micro_rows);
     }
+    if (op.kind == CT_OP_NARROW_STOCHASTIC)
+        ct_plan_key_rounding(mk->plan, tensor_of(mk, from->in[0]), 0, &op);
     return op;
 }
 

@@ -2,6 +2,7 @@
 #include "collectives/plan/measure.h"
 
 #include "base/assert.h"
+#include "collectives/plan/passes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -108,7 +109,7 @@ static bool feeds_gradients(const struct gauge *g, const struct ct_program_op *o
 /* Whether `op` puts parameters together, or narrows them. */
 static bool copies_parameters(const struct gauge *g, const struct ct_program_op *op)
 {
-    if ((op->kind != CT_OP_ALL_GATHER && op->kind != CT_OP_NARROW) ||
+    if ((op->kind != CT_OP_ALL_GATHER && !ct_plan_is_narrowing(op->kind)) ||
         root_kind(g, op->out[0]) != CT_VALUE_TEMP)
         return false;
     return root_kind(g, op->in[0]) == CT_VALUE_PARAM ||

@@ -31,6 +31,12 @@ int ct_plan_slice(struct ct_plan *plan, struct ct_model *model, bool evaluation,
 int ct_plan_precision(struct ct_model *model, const struct ct_plan_options *options,
                       struct ct_error *err);
 
+/* Whether ops of the kind give what they read in a type of 16 bits. */
+static inline bool ct_plan_is_narrowing(int kind)
+{
+    return kind == CT_OP_NARROW || kind == CT_OP_NARROW_STOCHASTIC;
+}
+
 /* Whether the op makes a parameter's narrow copy; and whether the first micro-batch makes it for
  * all, as it does unless parameters are gathered for each pass. */
 bool ct_plan_narrows_param(const struct ct_program *program, const struct ct_program_op *op);
@@ -70,6 +76,11 @@ struct ct_plan_first {
 };
 void ct_plan_emit_first(const struct ct_plan *plan, struct ct_program *program,
                         const struct ct_plan_first *first);
+
+/* first: let `op`, narrow_stochastic of what this rank's slice holds of a parameter from element
+ * `first` on, draw for the seed, the parameter's name and each element's number in all of it. */
+void ct_plan_key_rounding(const struct ct_plan *plan, const struct ct_plan_tensor *tensor,
+                          uint64_t first, struct ct_program_op *op);
 
 /* groups: plan->runs. CT_ECONFIG with the pattern that matches no parameter. */
 int ct_plan_make_runs(struct ct_plan *plan, struct ct_error *err);

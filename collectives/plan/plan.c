@@ -60,6 +60,9 @@ static int check_options(const struct ct_plan_options *options, struct ct_error 
         return ct_error_set(err, CT_ECONFIG,
                             "%d micro-batches a step, must be from 1 to %d: raise batch.micro",
                             options->accumulation, CT_PLAN_MAX_ACCUMULATION);
+    if (options->stochastic && options->compute != CT_BF16)
+        return ct_error_set(err, CT_ECONFIG,
+                            "train.rounding stochastic is for train.precision bf16 alone");
     if (options->bucket_bytes < 1 || options->first_bucket_bytes < 1)
         return ct_error_set(err, CT_ECONFIG, "parallel.bucket and first_bucket must be > 0");
     return check_optim(&options->optim, err);

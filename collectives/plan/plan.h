@@ -148,6 +148,8 @@ struct ct_plan_options {
     enum ct_dtype compute; /* of the models's products and activations: CT_F32 (also for a model of
                               F64: its own type), CT_BF16 or CT_F16; parameters, their gradients and
                               the optimizer's state stay as the model has them */
+    bool stochastic; /* CT_BF16: a step's copies of parameters are rounded by chance, with an error
+                        whose mean is 0; an evaluation's, and all else, to the nearest */
     enum ct_dtype reduce_dtype; /* in which ranks add up their gradients: CT_F32 (the model's own
                                    type), or a narrow one; not with CT_PLAN_INVARIANT */
     enum ct_plan_recompute recompute;
@@ -171,7 +173,7 @@ struct ct_plan_io {
     int x;         /* [rows, ...]; the step's micro-batch m is the m-th block of micro_rows */
     int labels;    /* i32 [labels of all rows], -1 for those that do not count */
     int inv_valid; /* f64 [1]: 1 / labels that count in the global batch */
-    int draw;      /* f64 [2]: number of this update, first row of this rank (dropout) */
+    int draw;      /* f64 [2]: number of this update, first row of this rank (dropout, rounding) */
     int lr;        /* f64 [1] */
     int update;    /* f64 [1]: the number of this update, from 1 (AdamW) */
     int wish;      /* f64 [1]: what this rank adds to the wishes */

@@ -11,7 +11,9 @@
  * compute in f32 and round once what they give. Statistics, sums over rows and the gradients of
  * parameters are f32 (`wide` in op.def), so that micro-batches add up in f32. Other ops (images,
  * batch norm, mean squares) stay as they are, on operands that are widened for them. A weight is
- * narrowed once in a step; where it is gathered for each pass, once a pass. */
+ * narrowed once in a step; where it is gathered for each pass, once a pass. With
+ * options->stochastic a step rounds weights by chance, each time alike (op.def); an evaluation
+ * rounds them to the nearest, so that its result depends on the parameters alone. */
 #include "collectives/plan/passes.h"
 
 #include "base/assert.h"
@@ -23,13 +25,14 @@ struct precision {
     struct ct_program *program;
     enum ct_dtype dtype; /* the narrow one */
     bool each_pass;      /* narrow weights anew for the backward pass */
+    int draw;            /* what weights are rounded by: narrow_stochastic's `at`, or CT_NONE */
     int *other;          /* by value: the same in the other type, or CT_NONE */
     int value_count;     /* before any of these */
 };
 
 bool ct_plan_narrows_param(const struct ct_program *program, const struct ct_program_op *op)
 {
-    return op->kind == CT_OP_NARROW && program->values[op->in[0]].kind == CT_VALUE_PARAM;
+    return ct_plan_is_narrowing(op->kind) && program->values[op->in[0]].kind == CT_VALUE_PARAM;
 }
 
 bool ct_plan_is_shared(const struct ct_plan *plan, const struct ct_program *program,
@@ -102,6 +105,10 @@ static int in_type(struct precision *p, int value, bool narrow)
     if (p->other[value] != CT_NONE)
         return p->other[value];
     struct ct_value v = p->program->values[value]; /* adding one moves the array */
+    if (narrow && v.kind == CT_VALUE_PARAM && p->draw != CT_NONE) {
+        op = ct_program_op(CT_OP_NARROW_STOCHASTIC);
+        op.in[1] = p->draw;
+    }
     op.in[0] = value;
     op.out[0] =
         ct_program_value(p->program, CT_VALUE_TEMP, narrow ? p->dtype : CT_F32, v.shape, v.name);
@@ -180,12 +187,27 @@ static void convert_all(struct precision *p, struct ct_model *model,
     model->forward_count = p->program->op_count;
 }
 
+/* The model's `draw`, for a step that rounds by chance. */
+static int draw_of(struct ct_model *model, const struct ct_plan_options *options)
+{
+    bool trains = model->program.op_count > model->forward_count;
+
+    if (!options->stochastic || !trains)
+        return CT_NONE;
+    if (model->draw == CT_NONE)
+        model->draw =
+            ct_program_value(&model->program, CT_VALUE_INPUT, CT_F64, ct_shape1(2), "draw");
+    return model->draw;
+}
+
 int ct_plan_precision(struct ct_model *model, const struct ct_plan_options *options,
                       struct ct_error *err)
 {
     struct ct_program *program = &model->program;
+    int draw = draw_of(model, options);
     size_t count = (size_t)program->op_count, values = (size_t)program->value_count;
     struct precision p = {.program = program,
+                          .draw = draw,
                           .dtype = options->compute,
                           .each_pass = options->shard == CT_PLAN_SHARD_FULL,
                           .other = malloc(values * sizeof *p.other),

@@ -14,7 +14,7 @@
  *
  * In 16 bits, what the readers of an interval read is a narrow copy of each parameter: the parts
  * are narrowed instead, and gathered so, half as long. Rounding the same numbers gives the same
- * bits.
+ * bits; what is rounded by chance draws for a name and an element's number, tensor by tensor.
  *
  *     full = all_gather part,  W' = narrow full.W        n = narrow part,  full' = all_gather n
  *
@@ -286,8 +286,47 @@ void ct_shard_emit(struct ct_sharder *s, int kind, enum ct_axis axis, int in, in
     ct_program_emit(s->to, op);
 }
 
+/* Elements [begin, end) of what is in `value`. */
+static int elements(struct ct_sharder *s, int value, int64_t begin, int64_t end)
+{
+    enum ct_dtype dtype = s->to->values[value].dtype;
+
+    return ct_program_view(s->to, value, (size_t)begin * ct_dtype_size(dtype), dtype,
+                           ct_shape1(end - begin), s->to->values[value].name);
+}
+
+/* As `like`, the first reader's op, narrows a tensor: those that this rank's part of the bucket
+ * meets, each with the zeroes behind it. */
+static void round_part(struct ct_sharder *s, int bucket, const struct ct_program_op *like, int part,
+                       int narrow)
+{
+    const struct ct_bucket *b = &s->plan->buckets[bucket];
+    struct ct_plan_part own = ct_plan_part(s->plan, bucket, s->plan->place.part);
+    size_t end = b->offset_bytes + b->bytes;
+
+    for (int i = b->first_param; i <= b->last_param && s->to->error.code == 0; i++) {
+        const struct ct_plan_tensor *t = &s->plan->tensors[i];
+        if (!ct_plan_in_bucket(s->plan, b, i))
+            continue;
+        struct ct_program_op op = *like;
+        size_t from = CT_MAX(t->flat_bytes, own.flat_bytes);
+        size_t to = CT_MIN(end, own.flat_bytes + own.bytes);
+        end = t->flat_bytes;
+        if (from >= to)
+            continue;
+        int64_t first = elements_of(s, from - own.flat_bytes);
+        int64_t last = elements_of(s, to - own.flat_bytes);
+        ct_plan_key_rounding(s->plan, t, (uint64_t)elements_of(s, from - t->flat_bytes), &op);
+        op.in[0] = elements(s, part, first, last);
+        op.in[1] = mapped(s, like->in[1]);
+        op.out[0] = elements(s, narrow, first, last);
+        ct_program_emit(s->to, op);
+    }
+}
+
 static void gather(struct ct_sharder *s, struct ct_shard_interval *interval)
 {
+    const struct ct_program_op *reader = &s->from->ops[interval->first];
     enum ct_dtype dtype = s->plan->tensors[0].dtype;
     int part = ct_shard_own(s, ct_shard_root(s->from, CT_VALUE_PARAM), interval->bucket);
 
@@ -296,7 +335,10 @@ static void gather(struct ct_sharder *s, struct ct_shard_interval *interval)
         int narrow = ct_program_value(
             s->to, CT_VALUE_TEMP, dtype,
             ct_shape1(elements_of(s, ct_plan_part(s->plan, interval->bucket, 0).bytes)), "part");
-        ct_shard_emit(s, CT_OP_NARROW, CT_AXIS_WORLD, part, narrow);
+        if (reader->kind == CT_OP_NARROW_STOCHASTIC)
+            round_part(s, interval->bucket, reader, part, narrow);
+        else
+            ct_shard_emit(s, CT_OP_NARROW, CT_AXIS_WORLD, part, narrow);
         part = narrow;
     }
     interval->full = whole_bucket(s, "full", interval->bucket, dtype);

@@ -464,7 +464,7 @@ static void write(struct verifier *v, const struct ct_program_op *op, int value)
         settle(v, range, axis_debt(op->axis));
     else if (op->kind == CT_OP_REDUCE_SCATTER)
         paint(v, range, root, v->plan->mesh.replicas > 1 ? OWES_REPLICAS : 0);
-    else if (op->kind == CT_OP_NARROW || op->kind == CT_OP_WIDEN) /* the same in another type */
+    else if (ct_plan_is_narrowing(op->kind) || op->kind == CT_OP_WIDEN) /* in another type */
         paint(v, range, root, owed_by(v, op->in[0]));
     else
         paint(v, range, root, fresh_debt(v, op, value));

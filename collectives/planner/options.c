@@ -136,6 +136,7 @@ int ct_planner_options(const struct ct_config *cfg, struct ct_plan_options *ret,
         .overlap = cfg->parallel.overlap,
         .reduce = (enum ct_plan_reduce)cfg->parallel.reduce,
         .compute = precisions[cfg->train.precision],
+        .stochastic = cfg->train.rounding == CT_CONFIG_ROUNDING_STOCHASTIC,
         .reduce_dtype =
             cfg->parallel.reduce_dtype == CT_CONFIG_REDUCE_DTYPE_BF16 ? CT_BF16 : CT_F32,
         .recompute = (enum ct_plan_recompute)cfg->memory.recompute,

@@ -13,6 +13,15 @@ static bool scale_without_f16(const struct ct_config *cfg, const void *member, s
     return *(const double *)member != 65536 && cfg->train.precision != CT_CONFIG_PRECISION_F16;
 }
 
+static bool rounding_of_other_types(const struct ct_config *cfg, const void *member,
+                                    struct ct_buf *why)
+{
+    (void)ct_buf_puts(why, "is stochastic, which is for copies of the parameters in bf16; set "
+                           "train.precision to bf16, or leave it out");
+    return *(const enum ct_config_rounding *)member == CT_CONFIG_ROUNDING_STOCHASTIC &&
+           cfg->train.precision != CT_CONFIG_PRECISION_BF16;
+}
+
 static bool scale_of_other_bits(const struct ct_config *cfg, const void *member, struct ct_buf *why)
 {
     double scale = *(const double *)member;
@@ -49,6 +58,7 @@ static bool folder_without_file(const struct ct_config *cfg, const void *member,
 static const struct ct_config_rule rules[] = {
     {AT(train.loss_scale), AT(train.precision), true, scale_without_f16},
     {AT(train.loss_scale), AT(train.loss_scale), true, scale_of_other_bits},
+    {AT(train.rounding), AT(train.precision), true, rounding_of_other_types},
     {AT(parallel.reduce_dtype), AT(parallel.reduce), true, invariant_in_16_bits},
     {AT(memory.offload_dir), AT(memory.offload), true, folder_without_file},
 };

@@ -104,7 +104,8 @@ struct ct_model {
     int x;             /* input [rows, ...] */
     int labels;        /* input i32 [rows, or rows * labels a row]; -1 counts for nothing */
     int inv_valid;     /* input f64 [1]: 1 / labels that count in the global batch */
-    int draw;          /* input f64 [2]: dropout's `at` (op.def); CT_NONE without dropout */
+    int draw;          /* input f64 [2]: `at` of dropout and of rounding by chance (op.def); CT_NONE
+                          where nothing is drawn */
     int places;        /* decoding: input i32 [tokens], where they stand in the sequence: one behind
                           the other. Keys and values of those before are values of kind state. Ends
                           with the logits: no labels, no loss */

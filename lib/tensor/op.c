@@ -81,6 +81,7 @@ bool ct_op_narrows(enum ct_op_kind op)
         [CT_OP_AXPY] = true,
         [CT_OP_COPY] = true,
         [CT_OP_NARROW] = true,
+        [CT_OP_NARROW_STOCHASTIC] = true,
         [CT_OP_WIDEN] = true,
         [CT_OP_FILL] = true,
         [CT_OP_CROSS_ENTROPY] = true,

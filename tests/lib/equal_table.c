@@ -140,7 +140,8 @@ static const struct equal_row novel[] = {
     {"E10", 4, STAGES(2, "1f1b"), 1, "", ASKED},
 };
 
-/* Products in bf16; sharded, what they read is gathered so, and what norms read is not. */
+/* Products in bf16; sharded, what they read is gathered so, and what norms read is not. Rounded to
+ * the nearest, and by chance. */
 static const struct equal_row novel_bf16[] = {
     {"one worker", 1, "", ENDS, ASKED},
     {"E1", 4, "", ENDS, ASKED},
@@ -315,6 +316,14 @@ const struct equal_group equal_groups[] = {
     GROUP(novel_bf16_slices, "char_gpt", BITS,
           TEXT INVARIANT SMALL_GPT "2 --model.dropout=0.1 --model.tie=false --optim.clip=0 "
           "--batch.global=16 --batch.micro=2 --train.precision=bf16", novel_bf16_slices),
+    GROUP(novel_rounded, "char_gpt", BITS,
+          TEXT INVARIANT SMALL_GPT "2 --model.dropout=0.1 --model.tie=false --optim.clip=0 "
+          "--batch.global=16 --batch.micro=2 --train.precision=bf16 --train.rounding=stochastic",
+          novel_bf16),
+    GROUP(novel_rounded_slices, "char_gpt", BITS,
+          TEXT INVARIANT SMALL_GPT "2 --model.dropout=0.1 --model.tie=false --optim.clip=0 "
+          "--batch.global=16 --batch.micro=2 --train.precision=bf16 --train.rounding=stochastic",
+          novel_bf16_slices),
     GROUP(novel_near, "char_gpt", NEAR,
           TEXT SGD SMALL_GPT "8 --model.dropout=0.1 --optim.clip=0.5 --batch.global=16", novel_near),
     GROUP(novel_slices, "char_gpt", BITS,

@@ -71,6 +71,7 @@ static const enum way ways[CT_OP_COUNT] = {
     [CT_OP_AXPY] = WAY_ROWS,
     [CT_OP_COPY] = WAY_ROWS,
     [CT_OP_NARROW] = WAY_ROWS,
+    [CT_OP_NARROW_STOCHASTIC] = WAY_ROWS,
     [CT_OP_WIDEN] = WAY_ROWS,
     [CT_OP_FILL] = WAY_ROWS,
     [CT_OP_CROSS_ENTROPY] = WAY_ROWS,

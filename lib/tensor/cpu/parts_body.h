@@ -331,6 +331,7 @@ const struct ct_cpu_kernels KERNELS = {
              [CT_OP_SWIGLU] = swiglu,
              [CT_OP_SWIGLU_BW] = swiglu_bw,
              [CT_OP_DROPOUT] = dropout,
+             [CT_OP_NARROW_STOCHASTIC] = narrow_stochastic,
              [CT_OP_EMBEDDING] = embedding,
              [CT_OP_EMBEDDING_DW] = embedding_dw,
              [CT_OP_EMBEDDING_DP] = embedding_dp,

@@ -1,6 +1,7 @@
-/* Random numbers of parts_body.h: initial values and dropout. All are philox's for a key and a
- * counter that names the logical element, so every layout of the work draws the same. */
+/* Random numbers of parts_body.h: initial values, dropout and rounding. All are philox's for a key
+ * and a counter that names the logical element, so every layout of the work draws the same. */
 #include "tensor/cpu/normal.h"
+#include "tensor/cpu/rounding.h"
 
 /* ---- initialisation: element e uses word e % 4 of the philox block e / 4 -------------------- */
 
@@ -54,7 +55,7 @@ static void normal(const struct ct_kernel_args *args, int64_t first, int64_t cou
     }
 }
 
-/* ---- dropout: LANES blocks of philox side by side ---------------------------------------------
+/* ---- dropout and rounding: LANES blocks of philox side by side --------------------------------
  */
 
 /* ct_philox (base/rng.h) for the blocks first, first + 1, ..., with the counters (block, step). */
@@ -110,5 +111,45 @@ static void dropout(const struct ct_kernel_args *args, int64_t first, int64_t co
 
             y[from + k] = number >= rate ? x[from + k] * scale_up : 0;
         }
+    }
+}
+
+/* Elements that follow one another in the parameter, from number `start` on: element e = block * 8
+ * + h uses half h of its block, the low half of a word first. */
+static void round_run(const T *x, T *y, int64_t count, uint64_t key, uint64_t step, uint64_t start)
+{
+    uint32_t word[4][LANES];
+    uint16_t half[8 * LANES];
+
+    for (int64_t i = -(int64_t)(start % 8); i < count; i += 8 * LANES) {
+        int64_t from = CT_MAX(i, 0), end = CT_MIN(i + 8 * LANES, count);
+
+        philox_lanes(key, (start + (uint64_t)i) / 8, step, word);
+        for (int l = 0; l < LANES; l++)
+            for (int h = 0; h < 8; h++)
+                half[8 * l + h] = (uint16_t)(word[h / 2][l] >> 16 * (h % 2));
+        EACH(k, end - from)
+        {
+            y[from + k] = (T)stochastic_bf16((float)x[from + k], half[from - i + k]);
+        }
+    }
+}
+
+static void narrow_stochastic(const struct ct_kernel_args *args, int64_t first, int64_t count)
+{
+    const struct ct_attr *attr = &args->attr;
+    uint64_t step = (uint64_t) * (const double *)args->in[1].data;
+
+    for (int64_t end = first + count, next; first < end; first = next) {
+        uint64_t place = attr->first + (uint64_t)first, number = place;
+
+        next = end;
+        if (attr->run != 0) {
+            uint64_t in_run = place % attr->run;
+
+            number = attr->begin + place / attr->run * attr->stride + in_run;
+            next = (int64_t)CT_MIN((uint64_t)end, (uint64_t)first + attr->run - in_run);
+        }
+        round_run(IN(0, first, 1), OUT(0, first, 1), next - first, attr->key, step, number);
     }
 }

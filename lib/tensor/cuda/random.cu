@@ -1,8 +1,10 @@
-/* Initial values and dropout: philox's numbers for a key and a counter that names the logical
- * element (lib/tensor/cpu/random_body.h), so that every layout and device draws the same. */
+/* Initial values, dropout and rounding: philox's numbers for a key and a counter that names the
+ * logical element (lib/tensor/cpu/random_body.h), so that every layout and device draws the same.
+ */
 #include "tensor/cuda/number.cuh"
 
 #include "tensor/cpu/normal.h"
+#include "tensor/cpu/rounding.h"
 
 /* ct_philox of base/rng.h. */
 static inline __device__ void philox(uint64_t key, uint64_t low, uint64_t high, uint32_t word[4])
@@ -158,3 +160,58 @@ static void launch_dropout(struct ct_cuda_queue *queue, const struct ct_kernel_a
               (T *)args->out[0].data, drop, n);
 }
 LAUNCHER(dropout)
+
+/* ---- rounding: element e is half e % 8 of block e / 8, the low half of a word first -----------
+ */
+
+struct rounding {
+    uint64_t key, first, begin, run, stride;
+};
+
+/* The element's number in the whole parameter (op.def). */
+static inline __device__ uint64_t number_at(const struct rounding *r, uint64_t i)
+{
+    uint64_t place = r->first + i;
+
+    return r->run == 0 ? place : r->begin + place / r->run * r->stride + place % r->run;
+}
+
+template <typename T>
+static __global__ void narrow_stochastic_kernel(const float *x, const double *at, T *y,
+                                                struct rounding rounding, int64_t n)
+{
+    uint64_t step = (uint64_t)at[0];
+
+    EACH_PACK(T, i, n)
+    {
+        uint64_t block = ~(uint64_t)0;
+        uint32_t word[4] = {0, 0, 0, 0};
+        float a[PACK(T)];
+
+        load<T>(a, x, i, n);
+        for (int k = 0; k < PACK(T); k++) {
+            uint64_t number = number_at(&rounding, (uint64_t)(i + k));
+            int half = (int)(number % 8);
+
+            if (number / 8 != block) {
+                block = number / 8;
+                philox(rounding.key, block, step, word);
+            }
+            a[k] = stochastic_bf16(a[k], one_of(word, half / 2) >> 16 * (half % 2) & 0xffffu);
+        }
+        store<T>(y, i, n, a);
+    }
+}
+
+template <typename T>
+static void launch_narrow_stochastic(struct ct_cuda_queue *queue, const struct ct_kernel_args *args)
+{
+    const struct ct_attr *attr = &args->attr;
+    struct rounding rounding = {attr->key, attr->first, attr->begin, attr->run, attr->stride};
+    int64_t n = ct_shape_elements(args->out[0].shape);
+
+    CT_LAUNCH(narrow_stochastic_kernel<T>, grid_of(queue, n, CT_CUDA_BLOCK * PACK(T)),
+              CT_CUDA_BLOCK, 0, queue->stream, (const float *)args->in[0].data,
+              (const double *)args->in[1].data, (T *)args->out[0].data, rounding, n);
+}
+LAUNCHER(narrow_stochastic)

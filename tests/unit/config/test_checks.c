@@ -75,6 +75,15 @@ static const struct {
      "f16, or leave it out\n"},
     {MODEL DATA "train: {precision: f16, loss_scale: 1000}\n",
      "a.yaml:3:37: train.loss_scale is 1000, must be a power of two (512 or 1024)\n"},
+    {MODEL DATA "train: {precision: bf16, rounding: stochastic}\n", ""},
+    {MODEL DATA "train: {precision: f16, rounding: stochastic}\n",
+     "a.yaml:3:35: train.rounding is stochastic, which is for copies of the parameters in bf16; "
+     "set "
+     "train.precision to bf16, or leave it out\n"},
+    {MODEL DATA "train: {rounding: stochastic}\n",
+     "a.yaml:3:19: train.rounding is stochastic, which is for copies of the parameters in bf16; "
+     "set "
+     "train.precision to bf16, or leave it out\n"},
     {MODEL DATA "parallel: {strategy: fsdp, shard: grad, prefetch: 0, replicate: 2}\n", ""},
     {MODEL DATA "parallel: {replicate: 2}\n",
      "a.yaml:3:23: parallel.replicate is 2, but with ddp every worker holds a copy; set "

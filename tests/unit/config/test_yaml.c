@@ -49,11 +49,11 @@ static const struct {
      "a.yaml:1:9: unknown key optim.weight-decay; did you mean optim.weight_decay?\n"},
     {"optim.lr: 3\n", "a.yaml:1:1: unknown key optim.lr; did you mean optim.lr?\n"},
     {"train: {zzzzzz: {a: [1, {b: c}]}}\n", "a.yaml:1:9: unknown key train.zzzzzz; train has: "
-                                            "epochs, steps, precision, device, loss_scale, "
-                                            "loss_scale_every, skip_nonfinite\n"},
+                                            "epochs, steps, precision, rounding, device, "
+                                            "loss_scale, loss_scale_every, skip_nonfinite\n"},
     {"train: {\"a\\e[31mb\": 1}\n", "a.yaml:1:9: unknown key train.a?[31mb; train has: epochs, "
-                                    "steps, precision, device, loss_scale, "
-                                    "loss_scale_every, skip_nonfinite\n"},
+                                    "steps, precision, rounding, device, "
+                                    "loss_scale, loss_scale_every, skip_nonfinite\n"},
     {"? [a, b]\n: 3\n", "a.yaml:1:3: a key must be a plain word\n"},
     {"seed: 1\nseed: 2\n", "a.yaml:2:1: seed is given twice, first on line 1\n"},
     {"optim: {lr: 1}\noptim: {eps: 1}\n", "a.yaml:2:1: optim is given twice, first on line 1\n"},

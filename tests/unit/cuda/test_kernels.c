@@ -348,10 +348,25 @@ static const double odd[] = {NAN,   INFINITY, -INFINITY, 0,    -0.0, 1e-42,
 /* Element by element, so that a NaN stays where it is. */
 Test(kernels, hide_no_nan_and_no_infinity)
 {
-    static const enum ct_op_kind ops[] = {
-        CT_OP_RELU,  CT_OP_RELU_BW, CT_OP_GELU,  CT_OP_GELU_BW, CT_OP_TANH, CT_OP_TANH_BW,
-        CT_OP_ADD,   CT_OP_MUL,     CT_OP_SCALE, CT_OP_AXPY,    CT_OP_COPY, CT_OP_NARROW,
-        CT_OP_WIDEN, CT_OP_DROPOUT, CT_OP_SGD,   CT_OP_ADAMW,   CT_OP_LION, CT_OP_EMA};
+    static const enum ct_op_kind ops[] = {CT_OP_RELU,
+                                          CT_OP_RELU_BW,
+                                          CT_OP_GELU,
+                                          CT_OP_GELU_BW,
+                                          CT_OP_TANH,
+                                          CT_OP_TANH_BW,
+                                          CT_OP_ADD,
+                                          CT_OP_MUL,
+                                          CT_OP_SCALE,
+                                          CT_OP_AXPY,
+                                          CT_OP_COPY,
+                                          CT_OP_NARROW,
+                                          CT_OP_WIDEN,
+                                          CT_OP_DROPOUT,
+                                          CT_OP_SGD,
+                                          CT_OP_ADAMW,
+                                          CT_OP_LION,
+                                          CT_OP_EMA,
+                                          CT_OP_NARROW_STOCHASTIC};
 
     for (size_t i = 0; i < CT_COUNT(ops) * CT_COUNT(types); i++) {
         enum ct_op_kind op = ops[i / CT_COUNT(types)];
@@ -424,6 +439,24 @@ Test(kernels, of_initial_values_draw_runs_of_a_larger_tensor)
         args.attr.run = 7;
         args.attr.stride = 26;
         compare_args(&kit, op, CT_F32, &args);
+        kit_deinit(&kit);
+    }
+}
+
+/* From any element on, whole or in runs: a shard of a slice. */
+Test(kernels, of_rounding_draw_for_the_numbers_of_the_whole)
+{
+    for (uint64_t i = 0; i < 10; i++) {
+        struct kit kit;
+
+        kit_init(&kit, i);
+        struct ct_kernel_args args =
+            kit_args(&kit, CT_OP_NARROW_STOCHASTIC, CT_BF16, sizes[2 + i % 2]);
+        args.attr.first = ((uint64_t)1 << 35) + i;
+        args.attr.begin = 14;
+        args.attr.run = i < 5 ? 0 : 7;
+        args.attr.stride = 26;
+        compare_args(&kit, CT_OP_NARROW_STOCHASTIC, CT_BF16, &args);
         kit_deinit(&kit);
     }
 }

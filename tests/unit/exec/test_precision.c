@@ -61,6 +61,23 @@ static struct run cnn_run(enum ct_dtype compute)
 
 static struct run (*const models[])(enum ct_dtype) = {gpt_run, llama_run, mlp_run, cnn_run};
 
+/* Weights rounded by chance; with dropout, and without anything else that draws. */
+static struct run rounded_gpt_run(enum ct_dtype compute)
+{
+    struct run run = gpt_run(compute);
+
+    run.options.stochastic = true;
+    return run;
+}
+
+static struct run rounded_mlp_run(enum ct_dtype compute)
+{
+    struct run run = mlp_run(compute);
+
+    run.options.stochastic = true;
+    return run;
+}
+
 Test(precision, gradients_and_losses_are_near_those_of_f32)
 {
     for (size_t m = 0; m < CT_COUNT(models); m++) {
@@ -113,17 +130,88 @@ static void assert_same(struct run (*make)(enum ct_dtype), int world, enum ct_pl
     run_deinit(&one);
 }
 
+static void assert_same_in_layouts(struct run (*make)(enum ct_dtype))
+{
+    assert_same(make, 2, CT_PLAN_SHARD_NONE, CT_PLAN_RECOMPUTE_NONE);
+    assert_same(make, 4, CT_PLAN_SHARD_OPTIM, CT_PLAN_RECOMPUTE_NONE);
+    assert_same(make, 2, CT_PLAN_SHARD_GRAD, CT_PLAN_RECOMPUTE_BLOCK);
+    assert_same(make, 2, CT_PLAN_SHARD_FULL, CT_PLAN_RECOMPUTE_NONE);
+    assert_same(make, 2, CT_PLAN_SHARD_FULL, CT_PLAN_RECOMPUTE_BLOCK);
+    assert_same(make, 1, CT_PLAN_SHARD_NONE, CT_PLAN_RECOMPUTE_BLOCK);
+    assert_same(make, 1, CT_PLAN_SHARD_NONE, CT_PLAN_RECOMPUTE_GELU);
+}
+
 /* E1, E2, E7 in bf16. */
 Test(precision, layouts_and_recomputation_change_no_bit)
 {
-    for (size_t m = 0; m < CT_COUNT(models); m++) {
-        assert_same(models[m], 2, CT_PLAN_SHARD_NONE, CT_PLAN_RECOMPUTE_NONE);
-        assert_same(models[m], 4, CT_PLAN_SHARD_OPTIM, CT_PLAN_RECOMPUTE_NONE);
-        assert_same(models[m], 2, CT_PLAN_SHARD_GRAD, CT_PLAN_RECOMPUTE_BLOCK);
-        assert_same(models[m], 2, CT_PLAN_SHARD_FULL, CT_PLAN_RECOMPUTE_NONE);
-        assert_same(models[m], 2, CT_PLAN_SHARD_FULL, CT_PLAN_RECOMPUTE_BLOCK);
-        assert_same(models[m], 1, CT_PLAN_SHARD_NONE, CT_PLAN_RECOMPUTE_BLOCK);
-        assert_same(models[m], 1, CT_PLAN_SHARD_NONE, CT_PLAN_RECOMPUTE_GELU);
+    for (size_t m = 0; m < CT_COUNT(models); m++)
+        assert_same_in_layouts(models[m]);
+}
+
+/* Micro-batches of a step and its passes have one copy, shards round their own part of it. */
+Test(precision, layouts_and_recomputation_change_no_bit_of_weights_rounded_by_chance)
+{
+    assert_same_in_layouts(rounded_gpt_run);
+    assert_same_in_layouts(rounded_mlp_run);
+}
+
+/* Columns and rows of weights, whole or sharded, with the numbers of all of it. */
+Test(precision, shards_of_slices_round_by_chance_as_slices_do)
+{
+    struct run whole = rounded_gpt_run(CT_BF16), nearest = gpt_run(CT_BF16);
+
+    whole.options.world = nearest.options.world = 4;
+    whole.options.tensor = nearest.options.tensor = 2;
+    run_train(&whole);
+    run_train(&nearest);
+    cr_assert_neq(whole.losses[0], nearest.losses[0]);
+    for (int shard = CT_PLAN_SHARD_OPTIM; shard <= CT_PLAN_SHARD_FULL; shard++) {
+        struct run run = rounded_gpt_run(CT_BF16);
+
+        run.options.world = 4;
+        run.options.tensor = 2;
+        run.options.shard = (enum ct_plan_shard)shard;
+        run_train(&run);
+        for (int i = 0; i < run.steps; i++) { /* added up in parts */
+            cr_assert_lt(fabs(run.norms[i] - whole.norms[i]), 2e-6 * whole.norms[i]);
+            run.norms[i] = whole.norms[i];
+        }
+        assert_same_bits(&run, &whole, "shards of slices");
+        run_deinit(&run);
+    }
+    run_deinit(&whole);
+    run_deinit(&nearest);
+}
+
+/* At a rate of 0 the parameters stay as they are: each step rounds them anew, an evaluation to the
+ * nearest. */
+Test(precision, steps_round_by_chance_and_evaluations_to_the_nearest)
+{
+    struct run nearest = mlp_run(CT_BF16), run = rounded_mlp_run(CT_BF16);
+
+    nearest.lr = run.lr = 0;
+    nearest.evaluates = run.evaluates = true;
+    run_train(&nearest);
+    run_train(&run);
+    for (int i = 0; i < run.steps; i++) {
+        cr_assert_neq(run.losses[i], nearest.losses[i]);
+        cr_assert_leq(fabs(run.losses[i] - nearest.losses[i]), 0.02);
+    }
+    cr_assert_eq(run.evaluation.loss, nearest.evaluation.loss);
+    run_deinit(&nearest);
+    run_deinit(&run);
+}
+
+Test(precision, only_copies_in_bf16_are_rounded_by_chance)
+{
+    for (int f16 = 0; f16 < 2; f16++) {
+        struct run run = rounded_mlp_run(f16 == 1 ? CT_F16 : CT_F32);
+        struct ct_plan plan;
+        struct ct_error err = {0};
+
+        cr_assert_eq(ct_plan_build(&plan, &run.spec, &run.options, 1, &err), CT_ECONFIG);
+        cr_assert_str_eq(err.text, "train.rounding stochastic is for train.precision bf16 alone");
+        ct_plan_deinit(&plan);
     }
 }
 
@@ -156,19 +244,23 @@ Test(precision, groups_and_averages_of_parts_have_the_bits_of_ddp)
         }
 }
 
-/* Two stages in bf16: messages between them are narrow, the bits those of one. */
+/* Two stages in bf16: messages between them are narrow, the bits those of one. Both hold the tied
+ * embedding, and round it alike. */
 Test(precision, stages_change_no_bit, .timeout = 20)
 {
-    struct run one = gpt_run(CT_BF16), run = gpt_run(CT_BF16);
+    for (int stochastic = 0; stochastic < 2; stochastic++) {
+        struct run one = gpt_run(CT_BF16), run = gpt_run(CT_BF16);
 
-    one.options.accumulation = run.options.accumulation = 4;
-    run.options.world = run.options.stages = 2;
-    run_train(&one);
-    run_train(&run);
-    for (int i = 0; i < run.steps; i++)
-        cr_assert_eq(run.losses[i], one.losses[i]);
-    run_deinit(&one);
-    run_deinit(&run);
+        one.options.stochastic = run.options.stochastic = stochastic == 1;
+        one.options.accumulation = run.options.accumulation = 4;
+        run.options.world = run.options.stages = 2;
+        run_train(&one);
+        run_train(&run);
+        for (int i = 0; i < run.steps; i++)
+            cr_assert_eq(run.losses[i], one.losses[i]);
+        run_deinit(&one);
+        run_deinit(&run);
+    }
 }
 
 /* Linear layers, heads, vocabulary and loss cut over slices, in bf16. */
@@ -335,13 +427,16 @@ static int count_narrowed(const struct ct_plan *plan)
 
 Test(precision, weights_of_products_are_narrowed_once_a_step)
 {
-    struct run run = gpt_run(CT_BF16);
-    struct ct_plan plan;
+    for (int stochastic = 0; stochastic < 2; stochastic++) {
+        struct run run = gpt_run(CT_BF16);
+        struct ct_plan plan;
 
-    run.options.accumulation = 4;
-    build(&plan, &run);
-    cr_assert_eq(count_narrowed(&plan), 4 * 2 + 1, "%d", count_narrowed(&plan));
-    ct_plan_deinit(&plan);
+        run.options.stochastic = stochastic == 1;
+        run.options.accumulation = 4;
+        build(&plan, &run);
+        cr_assert_eq(count_narrowed(&plan), 4 * 2 + 1, "%d", count_narrowed(&plan));
+        ct_plan_deinit(&plan);
+    }
 }
 
 Test(precision, sums_in_bf16_send_half_the_bytes)

@@ -54,6 +54,23 @@ Test(precision, a_resumed_training_in_f16_has_the_scale_of_the_uninterrupted_one
     cr_assert_eq(rest.loss_scale[0], whole.loss_scale[0]);
 }
 
+/* Its numbers follow from the update's: nothing of them lies in a checkpoint. */
+Test(precision, rounding_by_chance_goes_on_from_a_checkpoint_in_another_layout)
+{
+    static const char rounding[] = "--train.rounding=stochastic";
+    struct training nearest = training_of(1, bf16, "--checkpoint.dir=nearest");
+    struct training whole = training_of(2, bf16, "--checkpoint.dir=whole");
+    struct training rest = training_of(4, bf16, "--checkpoint.dir=rest");
+
+    whole.options[3] = rest.options[3] = rounding;
+    rest.options[4] = "--checkpoint.resume=whole/step_00000010";
+    rest.options[5] = "--parallel.strategy=fsdp";
+    uint64_t bits = harness_train(&whole);
+    cr_assert_neq(harness_train(&nearest), bits);
+    cr_assert_float_eq(whole.evaluation[0].loss, nearest.evaluation[0].loss, 0.02);
+    cr_assert_eq(harness_train(&rest), bits);
+}
+
 /* On the last rank alone. */
 static void spoil_rows(struct ct_worker *worker)
 {
