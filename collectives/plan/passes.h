@@ -96,7 +96,7 @@ int ct_plan_emit_update(struct ct_plan *plan, const struct ct_plan_flats *flats)
 int ct_plan_fuse_loss(struct ct_plan_list *list, struct ct_error *err);
 
 /* The same for a device that fuses (device.h): products that end with an activation, or its
- * gradient; a norm's backward pass. */
+ * gradient; a norm with the sum in front of it, its backward pass. */
 int ct_plan_fuse_gelu(struct ct_plan_list *list, struct ct_error *err);
 int ct_plan_fuse_norm(struct ct_plan_list *list, struct ct_error *err);
 

@@ -76,6 +76,8 @@ bool ct_op_narrows(enum ct_op_kind op)
         [CT_OP_NORM_DG] = true,
         [CT_OP_LAYERNORM_BW] = true,
         [CT_OP_RMSNORM_BW] = true,
+        [CT_OP_ADD_LAYERNORM] = true,
+        [CT_OP_ADD_RMSNORM] = true,
         [CT_OP_ADD] = true,
         [CT_OP_SCALE] = true,
         [CT_OP_AXPY] = true,
@@ -453,6 +455,17 @@ static int parts_of_norm_bw(enum ct_op_kind dx, const struct ct_kernel_args *arg
     return count;
 }
 
+static int parts_of_add_norm(enum ct_op_kind norm, const struct ct_kernel_args *args,
+                             struct ct_op_part *parts)
+{
+    const struct ct_tensor *in = args->in, *out = args->out;
+
+    parts[0] = (struct ct_op_part){CT_OP_ADD, {.in = {in[0], in[1]}, .out = {out[0]}}};
+    parts[1] = (struct ct_op_part){
+        norm, {.in = {out[0], in[2], in[3]}, .out = {out[1], out[2]}, .attr = args->attr}};
+    return 2;
+}
+
 int ct_op_parts(enum ct_op_kind op, const struct ct_kernel_args *args,
                 struct ct_op_part ret_parts[CT_OP_MAX_PARTS])
 {
@@ -474,6 +487,10 @@ int ct_op_parts(enum ct_op_kind op, const struct ct_kernel_args *args,
         return parts_of_norm_bw(CT_OP_LAYERNORM_DX, args, ret_parts);
     case CT_OP_RMSNORM_BW:
         return parts_of_norm_bw(CT_OP_RMSNORM_DX, args, ret_parts);
+    case CT_OP_ADD_LAYERNORM:
+        return parts_of_add_norm(CT_OP_LAYERNORM, args, ret_parts);
+    case CT_OP_ADD_RMSNORM:
+        return parts_of_add_norm(CT_OP_RMSNORM, args, ret_parts);
     default:
         return 0;
     }

@@ -83,6 +83,7 @@ Test(plan, is_that_of_the_device_that_computes)
         cr_assert_eq(e2e_count(text, "compute gelu_tanh ") > 0, !rows[i].fused, "row %zu", i);
         cr_assert_eq(e2e_count(text, "compute layernorm_bw ") > 0, rows[i].fused, "row %zu", i);
         cr_assert_eq(e2e_count(text, "compute norm_dg ") > 0, !rows[i].fused, "row %zu", i);
+        cr_assert_eq(e2e_count(text, "compute add_layernorm ") > 0, rows[i].fused, "row %zu", i);
         proc_free(&plan);
     }
 }

@@ -80,9 +80,25 @@ static inline __device__ void scale_row(const T *x, T *y, const float *g, const 
     }
 }
 
+/* h = x + more, a pack at a time. */
 template <typename T>
-static __global__ void norm_kernel(const T *x, const float *g, const float *b, T *y, float *stats,
-                                   struct norm norm)
+static inline __device__ void add_row(const T *x, const T *more, T *h, int64_t columns, int lane)
+{
+    for (int64_t j = lane * PACK(T); j < columns; j += LANES * PACK(T)) {
+        float a[PACK(T)], b[PACK(T)];
+
+        load<T>(a, x, j, columns);
+        load<T>(b, more, j, columns);
+        for (int k = 0; k < PACK(T); k++)
+            a[k] += b[k];
+        store<T>(h, j, columns, a);
+    }
+}
+
+/* Of x, or, unless `more` is NULL, of h = x + more, which may lie where x does. */
+template <typename T>
+static __global__ void norm_kernel(const T *x, const T *more, T *h, const float *g, const float *b,
+                                   T *y, float *stats, struct norm norm)
 {
     int lane = (int)threadIdx.x % LANES;
 
@@ -91,6 +107,14 @@ static __global__ void norm_kernel(const T *x, const float *g, const float *b, T
         const T *from = x + row * norm.columns;
         float own[2] = {0, 0}, count = (float)norm.columns;
 
+        if (more != NULL) {
+            T *sum = h + row * norm.columns;
+
+            if (row == row_own)
+                add_row(from, more + row * norm.columns, sum, norm.columns, lane);
+            __syncwarp(); /* what other lanes have written is read */
+            from = sum;
+        }
         if (norm.centred)
             own[0] = total_of(from, norm.columns, lane) / count;
         own[1] = 1 / sqrtf(squares_of(from, own[0], norm.columns, lane) / count + norm.eps);
@@ -102,31 +126,32 @@ static __global__ void norm_kernel(const T *x, const float *g, const float *b, T
     }
 }
 
+/* summed: in[1] is added to in[0] first, and given as out[0]. */
 template <typename T>
 static void launch_norm(struct ct_cuda_queue *queue, const struct ct_kernel_args *args,
-                        bool centred)
+                        bool centred, bool summed)
 {
     struct norm norm = norm_of(args, centred);
+    const struct ct_tensor *in = args->in + summed, *out = args->out + summed;
 
     CT_LAUNCH(norm_kernel<T>, grid_of(queue, norm.rows, HALF_WARPS), CT_CUDA_BLOCK, 0,
-              queue->stream, (const T *)args->in[0].data, (const float *)args->in[1].data,
-              (const float *)args->in[2].data, (T *)args->out[0].data, (float *)args->out[1].data,
-              norm);
+              queue->stream, (const T *)args->in[0].data,
+              (const T *)(summed ? args->in[1].data : NULL),
+              (T *)(summed ? args->out[0].data : NULL), (const float *)in[1].data,
+              (const float *)in[2].data, (T *)out[0].data, (float *)out[1].data, norm);
 }
 
-template <typename T>
-static void launch_layernorm(struct ct_cuda_queue *queue, const struct ct_kernel_args *args)
-{
-    launch_norm<T>(queue, args, true);
-}
-LAUNCHER(layernorm)
-
-template <typename T>
-static void launch_rmsnorm(struct ct_cuda_queue *queue, const struct ct_kernel_args *args)
-{
-    launch_norm<T>(queue, args, false);
-}
-LAUNCHER(rmsnorm)
+#define NORM(name, centred, summed)                                                           \
+    template <typename T>                                                                     \
+    static void launch_##name(struct ct_cuda_queue *queue, const struct ct_kernel_args *args) \
+    {                                                                                         \
+        launch_norm<T>(queue, args, centred, summed);                                         \
+    }                                                                                         \
+    LAUNCHER(name)
+NORM(layernorm, true, false)
+NORM(rmsnorm, false, false)
+NORM(add_layernorm, true, true)
+NORM(add_rmsnorm, false, true)
 
 /* ---- backward: with n = (x - mean) rstd, dx = rstd (dy g - mean(dy g) - n mean(dy g n)) ------ */
 

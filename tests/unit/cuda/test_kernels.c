@@ -498,7 +498,8 @@ Test(kernels, give_the_cpus_results_for_many_tokens)
 /* Rows of which 16, a few, or not even one fit into shared memory. */
 Test(kernels, of_norms_give_the_cpus_results_for_rows_of_any_length)
 {
-    static const enum ct_op_kind ops[] = {CT_OP_LAYERNORM_BW, CT_OP_RMSNORM_BW};
+    static const enum ct_op_kind ops[] = {CT_OP_LAYERNORM_BW, CT_OP_RMSNORM_BW, CT_OP_ADD_LAYERNORM,
+                                          CT_OP_ADD_RMSNORM};
     static const int64_t columns[] = {768, 3000, 6001, 40000};
 
     for (size_t i = 0; i < CT_COUNT(ops) * CT_COUNT(columns); i++)

@@ -23,17 +23,19 @@ static void expect_planned(const struct run *run, bool forward, const char *what
 {
     struct ct_plan plan;
     struct ct_error err = {0};
-    int fused = 0, back = 0, norms = 0;
+    int fused = 0, back = 0, norms = 0, sums = 0;
 
     cr_assert_eq(ct_plan_build(&plan, &run->spec, &run->options, 1, &err), 0, "%s", err.text);
     for (int i = 0; i < plan.step.program.op_count; i++) {
         fused += plan.step.program.ops[i].kind == CT_OP_LINEAR_GELU;
         back += plan.step.program.ops[i].kind == CT_OP_LINEAR_DX_GELU;
         norms += plan.step.program.ops[i].kind == CT_OP_LAYERNORM_BW;
+        sums += plan.step.program.ops[i].kind == CT_OP_ADD_LAYERNORM;
     }
     cr_assert_eq(fused > 0, forward, "%s", what);
     cr_assert_gt(back, 0, "%s", what);
     cr_assert_gt(norms, 0, "%s", what);
+    cr_assert_gt(sums, 0, "%s", what);
     ct_plan_deinit(&plan);
 }
 

@@ -367,6 +367,7 @@ static void expect_gpt(struct ct_plan_options options, int forward, int backward
     cr_assert_eq(count_kind(step, CT_OP_NORM_DG) == 0, options.fuses, "%s", what);
     cr_assert_eq(count_kind(step, CT_OP_LAYERNORM_DX) == 0, options.fuses, "%s", what);
     cr_assert_eq(count_kind(step, CT_OP_LAYERNORM_BW) > 0, options.fuses, "%s", what);
+    cr_assert_eq(count_kind(step, CT_OP_ADD_LAYERNORM) > 0, options.fuses, "%s", what);
     ct_plan_deinit(&plan);
 }
 

@@ -235,3 +235,108 @@ Test(fuse_norm, gradients_of_a_norm_meet_where_all_of_them_may_be_done)
         ct_program_deinit(n.program);
     }
 }
+
+/* h = a + b and the norm of h. */
+struct summed {
+    struct normed n;
+    int a, b, bias, h;
+};
+
+static void begin_sum(struct summed *s, struct ct_shape shape_of_b)
+{
+    begin_norm(&s->n);
+    s->n.program->op_count = 0;
+    s->n.program->stage = CT_STAGE_FORWARD;
+    s->a = given(&s->n, ct_shape2(3, 4), "a");
+    s->b = given(&s->n, shape_of_b, "b");
+    s->bias = given(&s->n, ct_shape1(4), "bias");
+    s->h = ct_program_emit(s->n.program, op_reading(CT_OP_ADD, s->a, s->b, -1, -1));
+}
+
+static void norm_of(struct summed *s, int kind, int of)
+{
+    int bias = kind == CT_OP_LAYERNORM ? s->bias : CT_NONE;
+    struct ct_program_op op = op_reading(kind, of, s->n.g, bias, -1);
+
+    op.attr.eps = 0.5;
+    ct_program_emit(s->n.program, op);
+}
+
+/* Frees the list. */
+static void expect_sums(struct summed *s, int fused)
+{
+    fuse_norm(&s->n);
+    cr_assert_eq(count_kind(s->n.program, CT_OP_ADD_LAYERNORM) +
+                     count_kind(s->n.program, CT_OP_ADD_RMSNORM),
+                 fused);
+    cr_assert_eq(count_kind(s->n.program, CT_OP_ADD), 1 - fused);
+    ct_program_deinit(s->n.program);
+}
+
+Test(fuse_norm, a_sum_and_its_norm_become_one_op)
+{
+    for (int rms = 0; rms < 2; rms++) {
+        struct summed s;
+
+        begin_sum(&s, ct_shape2(3, 4));
+        ct_program_emit(s.n.program,
+                        op_reading(CT_OP_TANH, s.h, -1, -1, -1)); /* nor is it in the way */
+        norm_of(&s, rms ? CT_OP_RMSNORM : CT_OP_LAYERNORM, s.h);
+        const struct ct_program_op norm = s.n.program->ops[2];
+        fuse_norm(&s.n);
+        const struct ct_program_op *op = &s.n.program->ops[0];
+        cr_assert_eq(s.n.program->op_count, 2);
+        cr_assert_eq(op->kind, rms ? CT_OP_ADD_RMSNORM : CT_OP_ADD_LAYERNORM);
+        cr_assert_eq(op->stage, CT_STAGE_FORWARD);
+        cr_assert_eq(op->in[0], s.a);
+        cr_assert_eq(op->in[1], s.b);
+        cr_assert_eq(op->in[2], s.n.g);
+        cr_assert_eq(op->in[3], rms ? CT_NONE : s.bias);
+        cr_assert_eq(op->out[0], s.h);
+        cr_assert_eq(op->out[1], norm.out[0]);
+        cr_assert_eq(op->out[2], norm.out[1]);
+        cr_assert_eq(op->attr.eps, 0.5);
+        ct_program_deinit(s.n.program);
+    }
+}
+
+Test(fuse_norm, only_a_sum_of_rows_that_is_normed_as_it_is_takes_its_norm_in)
+{
+    struct summed s;
+
+    begin_sum(&s, ct_shape2(3, 4)); /* something changes it first */
+    write_to(&s.n, s.h);
+    norm_of(&s, CT_OP_LAYERNORM, s.h);
+    expect_sums(&s, 0);
+
+    begin_sum(&s, ct_shape2(3, 4)); /* a part of it */
+    norm_of(&s, CT_OP_LAYERNORM,
+            ct_program_view(s.n.program, s.h, 0, CT_F32, ct_shape2(2, 4), "part"));
+    expect_sums(&s, 0);
+
+    begin_sum(&s, ct_shape2(3, 4)); /* the weight is not there yet */
+    write_to(&s.n, s.n.g);
+    norm_of(&s, CT_OP_LAYERNORM, s.h);
+    expect_sums(&s, 0);
+
+    begin_sum(&s, ct_shape1(12)); /* of something that has no rows */
+    norm_of(&s, CT_OP_LAYERNORM, s.h);
+    expect_sums(&s, 0);
+
+    begin_sum(&s, ct_shape2(3, 4)); /* the norm is computed once more, instead of being kept */
+    s.n.program->stage = CT_STAGE_BACKWARD;
+    norm_of(&s, CT_OP_LAYERNORM, s.h);
+    expect_sums(&s, 0);
+
+    begin_sum(&s, ct_shape2(3, 4)); /* a second norm of it stays by itself */
+    norm_of(&s, CT_OP_LAYERNORM, s.h);
+    norm_of(&s, CT_OP_RMSNORM, s.h);
+    expect_sums(&s, 1);
+
+    begin_sum(&s, ct_shape2(3, 4)); /* a product */
+    s.n.program->ops[0].kind = CT_OP_MUL;
+    norm_of(&s, CT_OP_LAYERNORM, s.h);
+    fuse_norm(&s.n);
+    cr_assert_eq(s.n.program->op_count, 2);
+    ct_program_deinit(s.n.program);
+}

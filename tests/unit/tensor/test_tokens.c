@@ -318,6 +318,32 @@ Test(tokens, gradients_of_norms_in_one_op_have_the_bits_of_the_ops_that_it_stand
     }
 }
 
+Test(tokens, norms_of_a_sum_have_the_bits_of_the_ops_that_they_stand_for, .init = setup,
+     .fini = teardown)
+{
+    static const enum ct_dtype types[] = {CT_F32, CT_F64, CT_BF16, CT_F16};
+
+    for (size_t i = 0; i < 2 * CT_COUNT(types); i++) {
+        enum ct_dtype dtype = types[i / 2];
+        bool layer = i % 2 == 0;
+        enum ct_op_kind both = layer ? CT_OP_ADD_LAYERNORM : CT_OP_ADD_RMSNORM;
+        struct ct_kernel_args all =
+            kit_args(&kit, both, dtype, (struct kit_sizes){.m = 30, .k = 37});
+        struct ct_kernel_args own = kit_copy_args(&kit, &all);
+        struct ct_kernel_args sum = {.in = {all.in[0], all.in[1]}, .out = {own.out[0]}};
+        struct ct_kernel_args norm = {.in = {own.out[0], all.in[2], all.in[3]},
+                                      .out = {own.out[1], own.out[2]},
+                                      .attr = all.attr};
+
+        kit_run(CT_CPU_AUTO, 3, both, dtype, &all);
+        kit_run(CT_CPU_AUTO, 1, CT_OP_ADD, dtype, &sum);
+        kit_run(CT_CPU_AUTO, 1, layer ? CT_OP_LAYERNORM : CT_OP_RMSNORM, dtype, &norm);
+        kit_same_bytes(&all.out[0], &sum.out[0], "h");
+        kit_same_bytes(&all.out[1], &norm.out[0], "y");
+        kit_same_bytes(&all.out[2], &norm.out[1], "stats");
+    }
+}
+
 /* ---- dropout -------------------------------------------------------------------------------- */
 
 static struct ct_kernel_args dropout_args(int64_t count, double step, double sample)
