@@ -2,6 +2,7 @@
 #include "base/hash.h"
 
 #define XXH_INLINE_ALL
+#define XXH_FORCE_MEMORY_ACCESS 1 /* by packed structs: under sanitizers memcpy is a call */
 #include <xxhash.h>
 
 #include <immintrin.h>

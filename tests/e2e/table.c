@@ -6,6 +6,7 @@
 #include "drill.h"
 
 #include "base/assert.h"
+#include "sanitized.h"
 
 #include <criterion/criterion.h>
 #include <criterion/hooks.h>
@@ -17,11 +18,7 @@
 
 #define TABLE "TEST_FAULT_TABLE" /* the variable */
 
-#if defined(__SANITIZE_ADDRESS__)
-enum { SLACK = 5 }; /* how much slower everything may be */
-#else
-enum { SLACK = 1 };
-#endif
+enum { SLACK = SANITIZED ? 5 : 1 }; /* how much slower everything may be */
 
 enum { FIGURES_MAX = 256, LINE_BYTES = 160 };
 

@@ -1,6 +1,7 @@
 /* A program of a user's own that links the library lives on as the trainer does. */
 #include "drill.h"
 #include "e2e.h"
+#include "sanitized.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -169,11 +170,7 @@ Test(library, a_model_of_ones_own_learns_the_same_on_one_rank_and_on_two)
 /* Whether what is installed can be linked without the flags it was built with. */
 static bool is_plain_build(void)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    return false;
-#else
-    return strstr(proc_program("ctrun"), "cov") == NULL;
-#endif
+    return !SANITIZED && strstr(proc_program("ctrun"), "cov") == NULL;
 }
 
 Test(library, what_is_installed_is_enough_to_build_and_train_a_model)

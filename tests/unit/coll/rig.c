@@ -3,6 +3,7 @@
 
 #include "backend/ucx_worker.h"
 #include "base/assert.h"
+#include "sanitized.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -142,11 +143,7 @@ static bool is_affordable(int index)
 {
     int world = rig_case(index).world;
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-    return world == 2 || world == 4;
-#else
-    return world <= 4 || index < RIG_CASES - 6;
-#endif
+    return SANITIZED ? world == 2 || world == 4 : world <= 4 || index < RIG_CASES - 6;
 }
 
 static struct criterion_test_params cases(int backends)

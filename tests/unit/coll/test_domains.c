@@ -9,6 +9,7 @@
 #include "domains.h"
 #include "reference.h"
 #include "rig.h"
+#include "sanitized.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -148,11 +149,7 @@ Test(domains, a_rank_sits_where_all_its_cores_are)
  * sockets alone. Sanitizers get the first. */
 static const char *const layouts[] = {"aabbbbbxxyyy", "aaabbbxxxyyy", "aabbccddxyyy",
                                       "abcdefuvwxyz"};
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-enum { LAYOUTS = 1 };
-#else
-enum { LAYOUTS = CT_COUNT(layouts) };
-#endif
+enum { LAYOUTS = SANITIZED ? 1 : CT_COUNT(layouts) };
 
 static struct rig rig_at(const char *layout, struct ct_seat *seats)
 {

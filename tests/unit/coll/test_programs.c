@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "program.h"
 #include "rig.h"
+#include "sanitized.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -356,7 +357,7 @@ ParameterizedTest(int *index, programs, random_ones_equal_the_reference)
     const char *backend = place == 0 ? "hier" : rig_backends[place - 1];
 
     if (only == NULL || strcmp(only, backend) == 0)
-        run_share(backend, 0, (unsigned long)(*index % SHARES), 60);
+        run_share(backend, 0, (unsigned long)(*index % SHARES), SANITIZED ? 20 : 60);
 }
 
 Test(programs, random_ones_of_a_rank_alone_equal_the_reference)

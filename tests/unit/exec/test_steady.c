@@ -1,5 +1,6 @@
 /* A step allocates nothing, on any of its threads. malloc and its kin are replaced for this test
  * program by ones that count; under a sanitizer, which brings its own, the test is skipped. */
+#include "sanitized.h"
 #include "tests/unit/exec/fixture.h"
 #include "thread_world.h"
 
@@ -11,13 +12,7 @@
 
 TestSuite(steady, .timeout = 30);
 
-#if defined(__has_feature)
-#define HAS(feature) __has_feature(feature)
-#else
-#define HAS(feature) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || HAS(address_sanitizer) || \
-    HAS(thread_sanitizer) || HAS(memory_sanitizer)
+#if SANITIZED
 
 Test(steady, a_step_allocates_nothing)
 {

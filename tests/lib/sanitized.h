@@ -1,0 +1,17 @@
+/* Whether this test is built with a sanitizer: everything takes several times as long there, and
+ * malloc is the sanitizer's. */
+#ifndef TEST_SANITIZED_H
+#define TEST_SANITIZED_H
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+#endif
