@@ -37,12 +37,11 @@ void ct_rdzv_contact(struct ct_rdzv *job)
     if (!job->is_deaf)
         return;
     job->is_deaf = false;
-    job->excused_ms = job->now_ms + job->params.lease_ms;
+    job->excused_ms = job->now_ms + job->params.lease_ms + GRACE_MS;
     for (size_t i = 0; i < job->capacity; i++) {
         struct ct_rdzv_member *member = &job->members[i];
-        uint64_t until = job->excused_ms + GRACE_MS;
         if (member->state != CT_RDZV_FREE)
-            member->lease_until_ms = CT_MAX(member->lease_until_ms, until);
+            member->lease_until_ms = CT_MAX(member->lease_until_ms, job->excused_ms);
     }
     ct_rdzv_announce(job, "nodes are heard again");
 }
@@ -78,7 +77,8 @@ void ct_rdzv_extend_leases(struct ct_rdzv *job, uint64_t now_ms, uint64_t gap_ms
 }
 
 /* A closed connection leaves as long as a living agent needs to connect again. One that closed
- * while the daemon was away has a whole lease: its agent may be at its next attempt by now. */
+ * while the daemon was away has a whole lease, and one of a daemon that was cut off as long as
+ * those that are silent: its agent may be between two attempts by now. */
 void ct_rdzv_on_disconnect(struct ct_rdzv *job, struct ct_rdzv_member *member, bool silent)
 {
     member->link = 0;

@@ -256,6 +256,26 @@ Test(core, when_all_are_silent_at_once_the_daemon_is_cut_off_and_nobody_is_lost)
     scene_deinit(&s);
 }
 
+Test(core, a_connection_that_closed_while_the_daemon_was_cut_off_has_more_than_a_lease_to_come_back)
+{
+    struct scene s;
+    scene_init(&s, 2, 2, 0);
+    scene_run(&s, "a b");
+    scene_at(&s, 5000, true);
+    scene_at(&s, 60000, false);
+    scene_cut(&s, "a"); /* the cable is back */
+    scene_at(&s, 60300, false);
+    scene_join(&s, "b");
+    for (int at = 61000; at <= 68000; at += 1000) {
+        scene_at(&s, (uint64_t)at, false);
+        scene_beat(&s, "b");
+    }
+    scene_join(&s, "a"); /* its network tries again ever more rarely */
+    scene_at(&s, 90000, true);
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_RUNNING);
+    scene_deinit(&s);
+}
+
 Test(core, when_the_daemon_is_cut_off_for_most_of_a_lease_the_first_who_is_heard_costs_nobody_his)
 {
     struct scene s;
