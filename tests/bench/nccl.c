@@ -2,9 +2,10 @@
  * NCCL and the GPU of this machine: two or three processes that share the GPU, each with an
  * NCCL_HOSTID of its own, so that NCCL takes them for machines.
  *
- *     nccl                  a line a fact: "holds", "does not hold" or "skipped", its name, a
- * sentence nccl FACT RANK ID ID  one of its processes (descriptor 3: see spawn); rank 0 prints the
- * line
+ *     nccl                    a line a fact: "holds", "does not hold" or "skipped", its name, a
+ *                             sentence
+ *     nccl FACT RANK ID ID    one of its processes (descriptor 3: see spawn); rank 0 prints
+ *                             the line
  *
  * Status 0 whatever holds; 1 when a process could not be started. */
 #include "backend/nccl_library.h"

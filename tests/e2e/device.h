@@ -4,13 +4,10 @@
 #define TESTS_DEVICE_H
 
 #include "proc.h"
+#include "sanitized.h"
 
 /* Under AddressSanitizer, where every kernel takes long, those tests alone that reach most. */
-#ifdef __SANITIZE_ADDRESS__
-enum { DEVICE_FEW = 1 };
-#else
-enum { DEVICE_FEW = 0 };
-#endif
+enum { DEVICE_FEW = SANITIZED };
 
 /* Path of a program there; static, for as long as proc_program's. */
 const char *device_program(const char *name);

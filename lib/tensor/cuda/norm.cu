@@ -141,17 +141,18 @@ static void launch_norm(struct ct_cuda_queue *queue, const struct ct_kernel_args
               (const float *)in[2].data, (T *)out[0].data, (float *)out[1].data, norm);
 }
 
-#define NORM(name, centred, summed)                                                           \
+/* The launcher of op `name`: `launch` with what sets the op apart from the others that it does. */
+#define NORM(name, launch, ...)                                                               \
     template <typename T>                                                                     \
     static void launch_##name(struct ct_cuda_queue *queue, const struct ct_kernel_args *args) \
     {                                                                                         \
-        launch_norm<T>(queue, args, centred, summed);                                         \
+        launch<T>(queue, args, __VA_ARGS__);                                                  \
     }                                                                                         \
     LAUNCHER(name)
-NORM(layernorm, true, false)
-NORM(rmsnorm, false, false)
-NORM(add_layernorm, true, true)
-NORM(add_rmsnorm, false, true)
+NORM(layernorm, launch_norm, true, false)
+NORM(rmsnorm, launch_norm, false, false)
+NORM(add_layernorm, launch_norm, true, true)
+NORM(add_rmsnorm, launch_norm, false, true)
 
 /* ---- backward: with n = (x - mean) rstd, dx = rstd (dy g - mean(dy g) - n mean(dy g n)) ------ */
 
@@ -221,19 +222,8 @@ static void launch_norm_dx(struct ct_cuda_queue *queue, const struct ct_kernel_a
               (T *)args->out[0].data, norm);
 }
 
-template <typename T>
-static void launch_layernorm_dx(struct ct_cuda_queue *queue, const struct ct_kernel_args *args)
-{
-    launch_norm_dx<T>(queue, args, true);
-}
-LAUNCHER(layernorm_dx)
-
-template <typename T>
-static void launch_rmsnorm_dx(struct ct_cuda_queue *queue, const struct ct_kernel_args *args)
-{
-    launch_norm_dx<T>(queue, args, false);
-}
-LAUNCHER(rmsnorm_dx)
+NORM(layernorm_dx, launch_norm_dx, true)
+NORM(rmsnorm_dx, launch_norm_dx, false)
 
 /* ---- sums over rows, in the order of a matrix product (tensor/cpu/gemm.h) -------------------- */
 
@@ -543,19 +533,8 @@ static void launch_norm_bw(struct ct_cuda_queue *queue, const struct ct_kernel_a
               (float *)args->out[2].data, chunks, norm.columns, args->attr.accumulate);
 }
 
-template <typename T>
-static void launch_layernorm_bw(struct ct_cuda_queue *queue, const struct ct_kernel_args *args)
-{
-    launch_norm_bw<T>(queue, args, true);
-}
-LAUNCHER(layernorm_bw)
-
-template <typename T>
-static void launch_rmsnorm_bw(struct ct_cuda_queue *queue, const struct ct_kernel_args *args)
-{
-    launch_norm_bw<T>(queue, args, false);
-}
-LAUNCHER(rmsnorm_bw)
+NORM(layernorm_bw, launch_norm_bw, true)
+NORM(rmsnorm_bw, launch_norm_bw, false)
 
 /* Room for the sums of all chunks; and leave for tiles as large as a block may have. */
 template <typename T>
