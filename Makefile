@@ -30,7 +30,7 @@ DIRS_config := lib/config
 DIRS_net    := lib/net
 DIRS_rpc    := lib/rpc
 DIRS_tcpstore := rendezvous/tcpstore
-DIRS_launch := lib/launch
+DIRS_launch := lib/launch lib/output lib/hardware lib/diagnose lib/slurm
 DIRS_tensor := lib/tensor lib/tensor/cpu
 DIRS_cuda   := lib/tensor/cuda
 DIRS_graph  := lib/graph
@@ -38,10 +38,12 @@ DIRS_decode := lib/decode
 DIRS_recipe := lib/recipe
 DIRS_data   := lib/data
 DIRS_train  := lib/train
-DIRS_rdzv   := rendezvous
-DIRS_coll   := collectives collectives/backend
+DIRS_rdzv   := $(addprefix rendezvous/,core service client store)
+DIRS_coll   := $(addprefix collectives/,job group algorithm reduce) \
+               $(addprefix collectives/backend/,self local tcp message ucx mpi hier staged nccl) \
+               collectives collectives/backend
 DIRS_bench  := collectives/bench
-DIRS_plan   := collectives/plan
+DIRS_plan   := collectives/plan collectives/plan/passes
 DIRS_planner := collectives/planner
 DIRS_exec   := collectives/exec
 DIRS_ps     := collectives/ps
@@ -108,8 +110,11 @@ ALL_LDFLAGS = -pthread -pie -Wl,-z,relro,-z,now -Wl,--as-needed $(SAN_$(MODE)) $
 STAMP := $(BUILD)/flags
 FLAGS_NOW := $(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS)
 
-$(BUILD)/obj/tests/%.o: CPPFLAGS += -Itests/lib $(if $(filter tsan,$(MODE)),-Itests/lib/mini)
-$(BUILD)/obj/tests/%.o: WARN += $(if $(filter tsan,$(MODE)),-Wno-pedantic -Wno-format-zero-length)
+# Under a sanitizer the tests run on a runner of our own (tests/lib/mini), which forks where Criterion
+# starts each test's program anew: half of the time of a short test.
+MINI := $(filter asan tsan,$(MODE))
+$(BUILD)/obj/tests/%.o: CPPFLAGS += -Itests/lib $(if $(MINI),-Itests/lib/mini)
+$(BUILD)/obj/tests/%.o: WARN += $(if $(MINI),-Wno-pedantic -Wno-format-zero-length)
 # Vector kernels: one file an instruction set, chosen at run time. The flags let both compilers
 # vectorise plain loops; none of them changes a value.
 # Under a sanitizer -O3 finds nothing more, and 9 files would take two fifths of the build's time.
@@ -127,7 +132,7 @@ ordered = $(foreach m,$(call reverse,$(MODULES)),$(filter $m,$(call closure,$1))
 reverse = $(if $1,$(call reverse,$(wordlist 2,99,$1)) $(firstword $1))
 # One of the two stands for UCX: its headers are needed to build, the library only to run.
 HAS_UCX := $(if $(filter auto,$(UCX)),$(shell pkg-config --exists ucx && echo 1),$(UCX))
-ABSENT := $(patsubst %,collectives/backend/ucx_%.c,$(if $(filter 1,$(HAS_UCX)),none,library worker courier))
+ABSENT := $(patsubst %,collectives/backend/ucx/ucx_%.c,$(if $(filter 1,$(HAS_UCX)),none,library worker transport))
 # What includes CUDA's headers goes into libctrun_cuda.so alone.
 sources = $(filter-out $(ABSENT) lib/tensor/cuda/%_cuda.c,$(wildcard $(addsuffix /*.c,$1)))
 archives = $(foreach m,$(call ordered,$1),$(BUILD)/lib/libct_$m.a)
@@ -138,9 +143,8 @@ objects = $(patsubst %.c,$(BUILD)/obj/%.o,$1)
 TEST_USES_decode := train exec
 UNIT_MODULES := $(foreach m,$(MODULES),$(if $(wildcard tests/unit/$m/*.c),$m))
 BINARIES := $(foreach p,$(PROGRAMS),$(if $(wildcard cmd/$p/*.c),$(BUILD)/bin/$p))
-# Under ThreadSanitizer the tests run in one process, on a runner of our own (tests/lib/mini).
-TEST_LIB := tests/lib/proc.c tests/lib/equal.c tests/lib/equal_table.c $(if $(filter tsan,$(MODE)),tests/lib/mini/mini.c)
-TEST_LINK := $(if $(filter tsan,$(MODE)),,-lcriterion)
+TEST_LIB := tests/lib/proc.c tests/lib/equal.c tests/lib/equal_table.c $(if $(MINI),tests/lib/mini/mini.c)
+TEST_LINK := $(if $(MINI),,-lcriterion)
 
 # What programs link with -lctrun: the collectives and all below them, in one archive.
 LIBRARY := $(BUILD)/lib/libctrun.a
@@ -218,7 +222,7 @@ $(BUILD)/lib/libctrun_cuda.so: $(patsubst %.cu,$(BUILD)/pic/%.cu.o,$(filter %.cu
 	    -L$(CUDA_HOME)/lib64 -Xlinker -rpath,$(CUDA_HOME)/lib64 -lcublasLt -lm -o $@
 
 define program_rule
-$(BUILD)/bin/$1: $(call objects,$(call sources,cmd/$1)) $(call archives,$(USES_$1))
+$(BUILD)/bin/$1: $(call objects,$(call sources,cmd/$1 cmd/$1/agent)) $(call archives,$(USES_$1))
 	@mkdir -p $$(@D)
 	$$(SAY) '  LD   $$@'
 	$(Q)$(CC) $$(ALL_CFLAGS) $$^ $$(ALL_LDFLAGS) $(call libs,$(USES_$1)) -o $$@
@@ -285,6 +289,7 @@ $(foreach m,$(UNIT_MODULES),$(eval $(call test_rule,unit_$m,$(call sources,tests
 UNITS := $(addprefix $(BUILD)/tests/unit_,$(UNIT_MODULES))
 E2E := $(if $(wildcard tests/e2e/*.c),$(BUILD)/tests/e2e_all)
 $(eval $(call test_rule,e2e_all,$(call sources,tests/e2e),wire))
+$(E2E): ALL_LDFLAGS += -ljansson -lutil
 # Loaded into programs by end-to-end tests; never instrumented.
 INTERPOSE := $(BUILD)/tests/interpose.so
 $(INTERPOSE): $(wildcard tests/e2e/preload/*)
@@ -314,7 +319,7 @@ $(GPU_TESTS): $(GPU_SOURCES) $(call archives,exec) $(STAMP)
 	    $(filter-out $(STAMP),$^) $(ALL_LDFLAGS) $(call libs,exec) -o $@
 # A device and an NCCL without a GPU, loaded by unit tests in libnccl's place.
 FAKENCCL := $(BUILD)/tests/fakenccl.so
-$(FAKENCCL): $(filter-out %/cuda.c,$(wildcard tests/lib/fakenccl/*.[ch])) lib/base/dtype.c lib/base/assert.c lib/base/accel.h collectives/backend/nccl_types.h $(STAMP)
+$(FAKENCCL): $(filter-out %/cuda.c,$(wildcard tests/lib/fakenccl/*.[ch])) lib/base/dtype.c lib/base/assert.c lib/base/accel.h collectives/backend/nccl/nccl_types.h $(STAMP)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -fPIC -shared -Wno-missing-prototypes $(filter %.c,$^) $(SAN_$(MODE)) -o $@
 $(BUILD)/tests/unit_coll: | $(FAKENCCL)
@@ -344,17 +349,22 @@ $(SOAK): $(call objects,$(call sources,tests/soak)) $(call archives,base)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(call libs,base) -o $@
 
 BENCHES := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/*.c))
+# What tells a weak peer of the benchmarks from a good one (tests/e2e/test_benches.c).
+ifeq ($(MODE),release)
+$(E2E): | $(BUILD)/bench/gemm
+endif
 $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(call archives,$(MODULES))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(call libs,$(MODULES)) -ldl -o $@
 
 # Fuzz targets are built with clang, everything they use instrumented: make CC=clang MODE=fuzz fuzzers
-FUZZED := config wire tcpstore launch data train
+FUZZED := config wire tcpstore launch data train rdzv
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 $(BUILD)/fuzz/fuzz_rpc: $(call objects,collectives/ps/protocol.c)
+$(patsubst %,$(BUILD)/fuzz/fuzz_%,service hub member): $(call objects,tests/fuzz/frames.c)
 $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZED))
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) -fsanitize=fuzzer $(call libs,$(FUZZED)) -o $@
+	$(Q)$(CC) $(ALL_CFLAGS) $(filter %.o,$^) $(filter %.a,$^) $(ALL_LDFLAGS) -fsanitize=fuzzer $(call libs,$(FUZZED)) -o $@
 
 # ---- what one asks for --------------------------------------------------------------------------
 .PHONY: units tests test torch programs unit/% lint asan tsan fuzz fuzzers bench sim sim-large mutants soak coverage install
@@ -381,8 +391,8 @@ sim: $(SIM) ## the rendezvous simulator, SEEDS=2000 from FIRST=1
 	$(SIM) --scenarios tests/sim/transcripts
 sim-large: $(SIM) ## rounds of AGENTS=10000 simulated agents: what they cost
 	$(SIM) --agents $(or $(AGENTS),10000)
-mutants: ## each guard of the rendezvous removed: does the simulator notice? SEEDS=8000
-	tests/sim/mutants $(or $(SEEDS),8000)
+mutants: ## each guard of the rendezvous removed: does the simulator notice? SEEDS=10000
+	tests/sim/mutants $(or $(SEEDS),10000)
 programs: $(BUILD)/tests/unit_coll ## PROGRAMS=10000 random programs of collectives on each backend (ON=ucx: on one), from seed FIRST=1
 	$(if $(ON),CTRUN_PROGRAMS_ON=$(ON)) CTRUN_PROGRAMS=$(or $(PROGRAMS),10000) CTRUN_PROGRAMS_FIRST=$(or $(FIRST),1) $< --filter 'programs/*'
 soak: $(SOAK) all ## an elastic training under random faults for SECONDS=300, SEED=the time
@@ -395,8 +405,9 @@ install: all ## programs, headers, libraries, manual pages under PREFIX (DESTDIR
 	scripts/install $(BUILD) $(DESTDIR)$(PREFIX)
 
 .PHONY: print-modules
-print-modules: # MODULE:FOLDERS:DEPENDENCIES, for scripts/lint
+print-modules: # MODULE:FOLDERS:DEPENDENCIES, and so of programs, for scripts/lint
 	@$(foreach m,$(MODULES),echo '$m:$(DIRS_$m):$(DEPS_$m)';)
+	@$(foreach p,$(PROGRAMS),echo '$p:cmd/$p $(wildcard cmd/$p/agent):$(call closure,$(USES_$p))';)
 
 .PHONY: clean
 clean: ## remove what was built in this mode

@@ -1,11 +1,11 @@
 /* ctrun.h: what a worker program links to take part in a job.
  *
- *     struct ct_job *job;                          one process's membership in the current round
- *     struct ct_group *group;                      the ranks that communicate with each other
+ *     struct ct_job *job;     // one process's membership in the current round
+ *     struct ct_group *group; // the ranks that communicate with each other
  *     struct ct_error err = {0};
  *
  *     if (ct_job_open(&job, &err) != 0 || ct_group_new(job, NULL, &group, &err) != 0)
- *         ...                                      err.text says what, where, and the remedy
+ *         return fail(&err);  // err.text says what, where, and the remedy
  *     ct_all_reduce(group, ct_inplace(x, n, CT_F32), CT_REDUCE_AVG, NULL);
  *     ct_group_free(group);
  *     ct_job_close(job);
@@ -77,6 +77,18 @@ struct ct_progress {
     double eta_s;
 };
 
+/* An evaluation on held-out data: progress while it is made, a line of the log when it is
+ * complete. */
+struct ct_job_evaluation {
+    uint64_t step; /* after which it is made */
+    double done;   /* 0 to 1; below 1 the rest does not count yet */
+    double loss;
+    double accuracy;   /* 0 to 1; negative: there is none */
+    double perplexity; /* negative: there is none */
+    double best;       /* the lowest loss so far, and its step */
+    uint64_t best_step;
+};
+
 /* The state that this process holds: the next round starts from the most advanced survivor's. */
 struct ct_ready {
     uint64_t lineage; /* the last round in which all ranks had the same state; 0: it holds none */
@@ -104,6 +116,7 @@ const char *ct_job_mpi(const struct ct_job *job);
  * own. `summary` is the closing text of rank 0, printed by the agent. `failure` is the sentence of
  * the error that this process is about to exit with. */
 int ct_job_progress(struct ct_job *job, const struct ct_progress *progress);
+int ct_job_evaluation(struct ct_job *job, const struct ct_job_evaluation *evaluation);
 int ct_job_summary(struct ct_job *job, const char *text);
 int ct_job_failure(struct ct_job *job, const struct ct_error *failure);
 
@@ -136,12 +149,16 @@ bool ct_job_revoked(const struct ct_job *job);
 
 /* ---- living on -------------------------------------------------------------------------------
  *
- *     ct_job_open, state made or loaded
- *     ct_job_survive                          from here on the agent does not stop this process
- *  +> ct_group_new, state from base_rank      because another one was lost, or nodes come or go
- *  |  steps ... CT_EREVOKED or CT_ECLOSED, or a boundary that all ranks leave at
- *  |  ct_group_free                           all groups
- *  +- ct_job_regroup                          the next round: rank, world, base may be others
+ *       ct_job_open, state made or loaded
+ *       ct_job_survive                     from here on the agent does not stop this process
+ *           |
+ *     +---> ct_group_new                   all groups
+ *     |     the state, from base_rank      where it is another's; -1: from a checkpoint
+ *     |     ct_job_healed                  this process holds the state of the round
+ *     |     steps                          until CT_EREVOKED or CT_ECLOSED, or a boundary at which
+ *     |     |                              all ranks leave (ct_job_boundary_requested)
+ *     |     ct_group_free                  all groups
+ *     +---- ct_job_regroup                 the next round: rank, world, base may be others
  *
  * A program that does none of this is stopped and started anew with all others. */
 
@@ -171,11 +188,16 @@ bool ct_job_is_round_over(const struct ct_job *job, int code);
  *
  * The same with less work, for a training whose state is equal on all ranks:
  *
- *     ct_job_register_state(job, "weights", w, sizeof w, &err);       before the first step
+ *     struct ct_job_step step = {0};
+ *     int code = ct_job_register_state(job, "weights", w, sizeof w, &err);
+ *
+ *     if (code != 0)
+ *         return fail(&err);
  *     while ((code = ct_job_begin_step(job, &step, &err)) == 0 && step.number < STEPS) {
- *         compute, from the state and ct_job_assignment(job)          may be another rank than
- * before if (ct_all_reduce(step.group, ...) != 0) continue; begins the step again update the state
- * after the last collective
+ *         compute(ct_job_assignment(job), w, gradient); // rank and world may be others than before
+ *         if (ct_all_reduce(step.group, ct_inplace(gradient, N, CT_F32), CT_REDUCE_AVG, NULL) != 0)
+ *             continue;        // begins the step again
+ *         update(w, gradient); // w changes only behind the last collective of the step
  *     }
  *
  * When ranks are lost or come, ct_job_begin_step makes the next round: the most advanced survivor
@@ -204,9 +226,10 @@ int ct_job_begin_step(struct ct_job *job, struct ct_job_step *step, struct ct_er
  * has it on record. A process that was stopped or cut off, and still believes in a round that is
  * over, is told no, so it cannot put an old state in the place of a newer one:
  *
- *     write the files under a name of their own, flush
- *     ct_job_publish(job, step, digest)           training goes on
- *     ct_job_published(job, 0, &err) == 0         now point readers to it
+ *     ct_job_publish(job, step, digest); // the files lie there, under a name of their own
+ *     train();                           // goes on meanwhile
+ *     if (ct_job_published(job, 0, &err) == 0)
+ *         point_readers_to(step);
  *
  * Only a step that all ranks have completed may be published: when the first collective of the next
  * step, or a barrier, has returned. When a later round starts from this step or a newer one, what
@@ -415,25 +438,25 @@ static inline struct ct_transfer ct_transfer_from(int peer, void *recv, size_t c
 /* Blocking forms: start and wait in one call. What `send` and `recv` hold, in elements (a rank in
  * brackets: at this rank alone, the buffer of others is not looked at):
  *
- *                    send           recv            in place: the input lies at
- * all_reduce         count          count           recv
- * reduce             count          count (root)    recv; the root's alone is written
- * broadcast          count (root)   count           recv (root)
- * all_gather         count          size * count    recv + rank * count
- * all_gather_v       count          parts           recv + offsets[rank]
- * reduce_scatter     size * count   count           recv holds size * count; the result lies at
- *                                                   recv + rank * count, other parts are undefined
- * reduce_scatter_v   parts          count           recv holds parts; the result lies at
- *                                                   recv + offsets[rank], others are undefined
- * gather             count          size * count    root: recv + rank * count; others: recv
- *                                   (root)
- * scatter            size * count   count           root: recv holds size * count; its own part
- *                    (root)                         stays at recv + rank * count
- * all_to_all         size * count   size * count    recv
- * all_to_all_v       send_parts     recv_parts      not possible
- * send               count          -               recv may hold the data when send is NULL
- * recv               -              count
- * exchange           a list of messages, each as send or recv
+ *                        send           recv            in place: the input lies at
+ *     all_reduce         count          count           recv
+ *     reduce             count          count (root)    recv; the root's alone is written
+ *     broadcast          count (root)   count           recv (root)
+ *     all_gather         count          size * count    recv + rank * count
+ *     all_gather_v       count          parts           recv + offsets[rank]
+ *     reduce_scatter     size * count   count           recv holds size * count; the result lies at
+ *                                                       recv + rank * count, others are undefined
+ *     reduce_scatter_v   parts          count           recv holds parts; the result lies at
+ *                                                       recv + offsets[rank], others are undefined
+ *     gather             count          size * count    root: recv + rank * count; others: recv
+ *                                       (root)
+ *     scatter            size * count   count           root: recv holds size * count; its own part
+ *                        (root)                         stays at recv + rank * count
+ *     all_to_all         size * count   size * count    recv
+ *     all_to_all_v       send_parts     recv_parts      not possible
+ *     send               count          -               recv may hold the data when send is NULL
+ *     recv               -              count
+ *     exchange           a list of messages, each as send or recv
  *
  * v forms: data.count is counts[rank] (not looked at in all_to_all_v). Of all_gather_v and
  * reduce_scatter_v every member gives the same counts, of all_to_all_v each pair: what one sends is

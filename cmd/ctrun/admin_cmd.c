@@ -2,110 +2,122 @@
 #include "commands.h"
 
 #include "admin_uv.h"
+#include "base/assert.h"
 #include "base/fs.h"
 #include "base/str.h"
-#include "rendezvous/admin.h"
+#include "cli_options.h"
+#include "rendezvous/service/admin.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { ARGS = 32, WATCH_S = 1, HELP = ARGS + 1 };
+enum { WATCH_S = 1 };
 
-/* What each command takes besides the options that say where the job is. */
 static const struct verb {
     const char *name;
     enum ct_admin_verb verb;
-    bool takes_host, takes_view, takes_for;
-    const char *usage;
 } verbs[] = {
-    {"status", CT_ADMIN_STATUS, false, true, false,
-     "usage: ctrun status [--json] [--watch] [--rdzv_endpoint HOST:PORT] [--rdzv_id ID] "
-     "[--key_file FILE]\n"},
-    {"drain", CT_ADMIN_DRAIN, true, false, false,
-     "usage: ctrun drain HOST [--reason TEXT] [--rdzv_endpoint HOST:PORT] [--rdzv_id ID] "
-     "[--key_file FILE]\n"},
-    {"cordon", CT_ADMIN_CORDON, true, false, true,
-     "usage: ctrun cordon HOST [--for TIME] [--reason TEXT] [--rdzv_endpoint HOST:PORT] "
-     "[--rdzv_id ID] [--key_file FILE]\n"},
-    {"uncordon", CT_ADMIN_UNCORDON, true, false, false,
-     "usage: ctrun uncordon HOST [--rdzv_endpoint HOST:PORT] [--rdzv_id ID] [--key_file FILE]\n"},
+    {"status", CT_ADMIN_STATUS},
+    {"drain", CT_ADMIN_DRAIN},
+    {"cordon", CT_ADMIN_CORDON},
+    {"uncordon", CT_ADMIN_UNCORDON},
 };
 
+/* What a daemon says may have been told to it by anybody: nothing of it drives the terminal. */
 static int complain(const struct verb *verb, int code, const char *text)
 {
-    (void)fprintf(stderr, "ctrun %s: error: %s\n", verb->name, text);
-    return ct_exit_status(code);
+    struct ct_buf clean;
+    char who[32];
+
+    (void)snprintf(who, sizeof who, "ctrun %s", verb->name);
+    ct_buf_init(&clean, 0);
+    ct_buf_put_clean(&clean, text, "\n\t");
+    int status = ct_command_fail(who, code, ct_buf_str(&clean));
+    ct_buf_deinit(&clean);
+    return status;
 }
 
-/* The value of option `name` in `word` ("--for=10m"), or behind it ("--for 10m": `at` moves on);
- * NULL when it is another one, "" when the value is missing. */
-static const char *value_of(const char *word, const char *next, const char *name, int *at)
+/* The command's own words go into the request, those that say where the job is into `rest`, which
+ * has room for two more than there are; `job` takes "--rdzv_id=ID". Returns how many these are, or
+ * a negative code. */
+static int read_words(const struct verb *verb, int argc, char **argv, struct admin_request *request,
+                      struct ct_buf *job, char **rest, struct ct_error *err)
 {
-    size_t size = strlen(name);
+    const bool of_host = verb->verb != CT_ADMIN_STATUS;
+    const char *id = NULL, *host = NULL, *reason = "";
+    bool json = false;
+    const struct ct_word options[] = {
+        {"job", CT_WORD_TEXT, &id},
+        {of_host ? "reason" : "json", of_host ? CT_WORD_TEXT : CT_WORD_FLAG,
+         of_host ? (void *)&reason : &json},
+        {"watch", CT_WORD_FLAG, &request->watch},
+        {"for", CT_WORD_TIME, &request->ask.admin.for_ms},
+    };
+    /* status alone watches, cordon alone has a time */
+    struct ct_words words = {.command = verb->name,
+                             .options = options,
+                             .option_count = verb->verb == CT_ADMIN_STATUS ? 3 : 2,
+                             .places = &host,
+                             .room = of_host,
+                             .rest = rest};
+    const struct ct_word cordon[] = {options[0], options[1], options[3]};
 
-    if (strncmp(word, "--", 2) != 0 || strncmp(word + 2, name, size) != 0)
-        return NULL;
-    if (word[2 + size] == '=')
-        return word + 3 + size;
-    if (word[2 + size] != '\0')
-        return NULL;
-    if (next == NULL)
-        return "";
-    ++*at;
-    return next;
-}
-
-/* The command's own words go into the request, all else into `rest` for the configuration. Returns
- * how many these are, HELP when help is asked for, or a negative code. */
-static int sort_words(const struct verb *verb, char **argv, struct admin_request *request,
-                      char *rest[ARGS], struct ct_error *err)
-{
-    int count = 0;
-
-    for (int i = 1; argv[i] != NULL; i++) {
-        const char *word = argv[i], *next = argv[i + 1], *value;
-
-        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
-            return HELP;
-        if (verb->takes_view && strcmp(word, "--json") == 0)
-            request->ask.admin.json = 1;
-        else if (verb->takes_view && strcmp(word, "--watch") == 0)
-            request->watch = true;
-        else if (verb->takes_host && (value = value_of(word, next, "reason", &i)) != NULL)
-            request->ask.admin.reason = value;
-        else if (verb->takes_for && (value = value_of(word, next, "for", &i)) != NULL) {
-            if (ct_parse_duration_ms(value, &request->ask.admin.for_ms) != 0 ||
-                request->ask.admin.for_ms == 0)
-                return ct_error_set(err, CT_EUSAGE,
-                                    "--for wants a time such as 30m or 2h, not \"%s\"", value);
-        } else if (strncmp(word, "-", 1) != 0) {
-            if (!verb->takes_host || request->ask.admin.host[0] != '\0')
-                return ct_error_set(err, CT_EUSAGE, "unexpected argument \"%s\"", word);
-            request->ask.admin.host = word;
-        } else if (count + 3 > ARGS) {
-            return ct_error_set(err, CT_EUSAGE, "too many options");
-        } else {
-            rest[count++] = argv[i];
-            if (strchr(word, '=') == NULL && next != NULL)
-                rest[count++] = argv[++i];
-        }
+    if (verb->verb == CT_ADMIN_CORDON) {
+        words.options = cordon;
+        words.option_count = CT_COUNT(cordon);
     }
-    rest[count] = NULL;
-    if (verb->takes_host && request->ask.admin.host[0] == '\0')
-        return ct_error_set(err, CT_EUSAGE, "which host? It is named as `ctrun status` shows it");
-    return count;
+    int code = ct_words_read(&words, argc - 1, argv + 1, err);
+    if (code == 0 && of_host && words.count == 0)
+        code = ct_error_set(err, CT_EUSAGE, "which host? Name it as `ctrun status` shows it");
+    if (code != 0)
+        return code;
+    if (id != NULL) {
+        (void)ct_buf_printf(job, "--rdzv_id=%s", id);
+        rest[words.rest_count++] = (char *)(uintptr_t)ct_buf_str(job);
+    }
+    request->ask.admin.json = json;
+    request->ask.admin.reason = reason;
+    request->ask.admin.host = of_host ? host : "";
+    return words.rest_count;
 }
 
-static int print(const struct ct_buf *text)
+static int print(const struct ct_buf *text, bool on_clear_screen)
 {
-    int rc = ct_fs_write_all(STDOUT_FILENO, ct_buf_str(text), text->size);
-    bool ended = text->size > 0 && text->data[text->size - 1] == '\n';
+    struct ct_buf clean;
 
-    if (rc == 0 && !ended)
-        rc = ct_fs_write_all(STDOUT_FILENO, "\n", 1);
+    ct_buf_init(&clean, 0);
+    if (on_clear_screen)
+        (void)ct_buf_puts(&clean, "\033[H\033[2J");
+    ct_buf_put_clean(&clean, ct_buf_str(text), "\n\t");
+    if (text->size == 0 || text->data[text->size - 1] != '\n')
+        (void)ct_buf_puts(&clean, "\n");
+    int rc = ct_fs_write_all(STDOUT_FILENO, ct_buf_str(&clean), clean.size);
+    ct_buf_deinit(&clean);
     return rc == 0 ? 0 : CT_EIO;
+}
+
+/* What "done" means of such an order: until when. */
+static void explain(const struct ct_msg_admin *order, struct ct_buf *text)
+{
+    char when[64] = "";
+    time_t until = time(NULL) + (time_t)(order->for_ms / 1000);
+    struct tm local;
+
+    if (strcmp(ct_buf_str(text), "done") != 0)
+        return;
+    ct_buf_clear(text);
+    if (order->for_ms > 0 && localtime_r(&until, &local) != NULL)
+        (void)strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &local);
+    if (order->verb == CT_ADMIN_UNCORDON)
+        (void)ct_buf_printf(text, "%s may join new rounds again", order->host);
+    else if (when[0] != '\0')
+        (void)ct_buf_printf(text, "%s joins no new round until %s", order->host, when);
+    else
+        (void)ct_buf_printf(text, "%s joins no new round until `ctrun uncordon %s`", order->host,
+                            order->host);
 }
 
 /* Ask once; with --watch again and again, on a cleared screen, until the job cannot be found. */
@@ -118,11 +130,11 @@ static int ask(const struct verb *verb, const struct admin_request *request)
     ct_buf_init(&text, 0);
     do {
         ct_buf_clear(&text);
-        if (request->watch && request->ask.admin.json == 0)
-            (void)ct_buf_puts(&text, "\033[H\033[2J");
         rc = admin_ask(request, &text, &err);
+        if (rc == 0 && verb->verb != CT_ADMIN_STATUS)
+            explain(&request->ask.admin, &text);
         if (rc == 0)
-            rc = print(&text);
+            rc = print(&text, request->watch && request->ask.admin.json == 0);
         if (rc == 0 && request->watch)
             (void)sleep(WATCH_S);
     } while (rc == 0 && request->watch);
@@ -130,47 +142,47 @@ static int ask(const struct verb *verb, const struct admin_request *request)
     return rc == 0 ? 0 : complain(verb, rc, err.text);
 }
 
+/* Read the configuration's options, ask, and say what is wrong. */
+static int run(const struct verb *verb, struct admin_request *request, int count, char **rest)
+{
+    struct ct_config_errors *errs = calloc(1, sizeof *errs);
+    const struct ct_config_input input = {.argc = count, .argv = rest, .env = environ};
+    int status;
+
+    if (errs == NULL)
+        return complain(verb, CT_ENOMEM, "out of memory");
+    int rc = ct_config_load(&request->cfg, &input, errs);
+    if (rc != 0) {
+        ct_complain(errs, false);
+        status = ct_exit_status(rc);
+    } else {
+        admin_sign(request);
+        request->ask.admin.author = request->author;
+        status = ask(verb, request);
+    }
+    ct_config_deinit(&request->cfg);
+    free(errs);
+    return status;
+}
+
 int ct_cmd_admin(int argc, char **argv)
 {
     const struct verb *verb = verbs;
-    struct ct_config_errors *errs = calloc(1, sizeof *errs);
     struct admin_request request = {
         .ask = {.type = CT_MSG_ADMIN, .admin = {.host = "", .reason = ""}}};
+    char **rest = calloc((size_t)argc + 2, sizeof *rest);
     struct ct_error err = {0};
-    char *rest[ARGS];
-    int status;
+    struct ct_buf job;
 
-    (void)argc;
-    while (strcmp(verb->name, argv[0]) != 0) /* main.c lists no others */
+    while (strcmp(verb->name, argv[0]) != 0) /* commands.def lists no others */
         verb++;
-    if (errs == NULL)
+    if (rest == NULL)
         return complain(verb, CT_ENOMEM, "out of memory");
+    ct_buf_init(&job, 0);
     request.ask.admin.verb = (uint8_t)verb->verb;
-    int count = sort_words(verb, argv, &request, rest, &err);
-    if (count == HELP) {
-        free(errs);
-        return fputs(verb->usage, stdout) < 0;
-    }
-    struct ct_config_input input = {.argc = count, .argv = rest, .env = environ};
-    int rc = count < 0 ? count : ct_config_load(&request.cfg, &input, errs);
-    if (count < 0) {
-        status = complain(verb, rc, err.text);
-        (void)fputs(verb->usage, stderr);
-    } else if (rc != 0) {
-        struct ct_buf text;
-
-        ct_buf_init(&text, 0);
-        ct_config_errors_write(errs, "ctrun: error: ", &text);
-        (void)fputs(ct_buf_str(&text), stderr);
-        ct_buf_deinit(&text);
-        status = ct_exit_status(rc);
-    } else {
-        admin_sign(&request);
-        request.ask.admin.author = request.author;
-        status = ask(verb, &request);
-    }
-    if (count >= 0)
-        ct_config_deinit(&request.cfg);
-    free(errs);
+    int count = read_words(verb, argc, argv, &request, &job, rest, &err);
+    int status = count < 0 ? complain(verb, count, err.text) : run(verb, &request, count, rest);
+    ct_buf_deinit(&job);
+    free(rest);
     return status;
 }

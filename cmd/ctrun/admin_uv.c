@@ -1,16 +1,19 @@
-/* See admin_uv.h. One connection at a time: HELLO and ADMIN in one go, then the answer. */
+/* See admin_uv.h. A connection for each question: HELLO and ADMIN in one go, then the answer.
+ * Orders ask one rendezvous after the other until one answers; status asks all on this machine at
+ * once, for one that is stopped is not to hold up the others. */
 #include "admin_uv.h"
 
+#include "agent/local_socket.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "meet.h"
 #include "net/conn_uv.h"
 #include "net/endpoint.h"
 #include "net/key.h"
-#include "rendezvous/admin.h"
+#include "rendezvous/service/admin.h"
 
 #include <pwd.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <uv.h>
@@ -21,17 +24,17 @@ enum {
     PART_MS = 3000, /* between two parts of an answer */
     CONNECT_MS = 3000,
     GLANCE_MS = 300,
+    LOCAL_MS = 3000, /* for all on this machine together */
 };
 
 struct question {
     const struct admin_request *request;
     const char *job;
-    uv_loop_t loop;
     uv_timer_t timer;
     struct ct_conn *conn;
     struct ct_buf *text;
     struct ct_error *err;
-    uint32_t connect_ms;
+    uint32_t connect_ms, answer_ms;
     int code;
     bool answered;
     bool partial; /* parts of the answer have come */
@@ -134,15 +137,16 @@ static void on_late(uv_timer_t *timer)
     if (question->partial)
         take_part(question, NULL);
     else
-        answer(question, ct_error_set(question->err, CT_ETIMEOUT, "%s did not answer within %d s",
-                                      ct_conn_peer(question->conn), ANSWER_MS / 1000));
+        answer(question, ct_error_set(question->err, CT_ETIMEOUT, "%s did not answer within %u s",
+                                      ct_conn_peer(question->conn), question->answer_ms / 1000));
 }
 
 static const struct ct_conn_callbacks callbacks = {
     .on_open = on_open, .on_message = on_message, .on_close = on_close};
 
-/* Ask one rendezvous. */
-static int ask(struct question *question, const char *text, const struct ct_key *key)
+/* Begin to ask one rendezvous; the loop does the rest. */
+static int start(struct question *question, uv_loop_t *loop, const char *text,
+                 const struct ct_key *key)
 {
     struct ct_endpoint endpoint;
     struct ct_conn_options options = {.from = CT_FROM_SERVER,
@@ -151,21 +155,31 @@ static int ask(struct question *question, const char *text, const struct ct_key 
                                       .connect_ms = question->connect_ms};
     int rc = ct_endpoint_parse(text, DEFAULT_PORT, &endpoint, question->err);
 
-    if (rc == 0)
-        rc = uv_loop_init(&question->loop);
-    if (rc != 0)
-        return rc;
     question->answered = question->partial = false;
-    (void)uv_timer_init(&question->loop, &question->timer);
+    if (rc != 0)
+        return question->code = rc;
+    (void)uv_timer_init(loop, &question->timer);
     question->timer.data = question;
-    (void)uv_timer_start(&question->timer, on_late, ANSWER_MS, 0);
-    rc = ct_conn_connect(&question->loop, &endpoint, &options, &callbacks, question,
-                         &question->conn, question->err);
+    (void)uv_timer_start(&question->timer, on_late, question->answer_ms, 0);
+    rc = ct_conn_connect(loop, &endpoint, &options, &callbacks, question, &question->conn,
+                         question->err);
     if (rc != 0)
         uv_close((uv_handle_t *)&question->timer, NULL);
-    (void)uv_run(&question->loop, UV_RUN_DEFAULT);
-    (void)uv_loop_close(&question->loop);
-    return rc != 0 ? rc : question->code;
+    return question->code = rc;
+}
+
+/* Ask one rendezvous. */
+static int ask(struct question *question, const char *text, const struct ct_key *key)
+{
+    uv_loop_t loop;
+    int rc = uv_loop_init(&loop);
+
+    if (rc != 0)
+        return rc;
+    (void)start(question, &loop, text, key);
+    (void)uv_run(&loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&loop);
+    return question->code;
 }
 
 /* Each endpoint of the list until one answers. */
@@ -207,48 +221,133 @@ static int too_many(char paths[][MEET_PATH], size_t count, struct ct_error *err)
                         list);
 }
 
-/* Every ctrun of this user on this machine, for status; the only one, for an order. */
+/* ---- what is hosted on this machine ---------------------------------------------------------- */
+
+/* One of several that are asked at once. */
+struct part {
+    struct question question;
+    char endpoint[MEET_PATH + 8];
+    struct ct_buf text;
+    struct ct_error err;
+};
+
+/* Ask all: each has its own words, and all have the same time. */
+static int ask_together(const struct question *question, struct part *parts, size_t count)
+{
+    uv_loop_t loop;
+    int rc = uv_loop_init(&loop);
+
+    if (rc != 0)
+        return rc;
+    for (size_t i = 0; i < count; i++) {
+        parts[i].question = *question;
+        parts[i].question.text = &parts[i].text;
+        parts[i].question.err = &parts[i].err;
+        parts[i].question.connect_ms = parts[i].question.answer_ms = LOCAL_MS;
+        (void)start(&parts[i].question, &loop, parts[i].endpoint, NULL);
+    }
+    (void)uv_run(&loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&loop);
+    return 0;
+}
+
+/* What one of several has said, or that it says nothing, below its endpoint. */
+static void add_part(const struct part *part, bool is_only, bool json, struct ct_buf *text)
+{
+    bool is_silent = part->question.code == CT_ETIMEOUT && part->question.answered;
+
+    if (part->question.code != 0 && (json || !is_silent))
+        return;
+    if (!is_only && !json)
+        (void)ct_buf_printf(text, "%s--rdzv_endpoint %s\n", text->size > 0 ? "\n" : "",
+                            part->endpoint);
+    if (is_silent)
+        (void)ct_buf_printf(text, "no answer within %d s: its ctrun (pid %d) is stopped or busy\n",
+                            LOCAL_MS / 1000, atoi(strrchr(part->endpoint, '/') + 1));
+    else
+        (void)ct_buf_append(text, part->text.data, part->text.size);
+}
+
+/* Every ctrun of this user on this machine, for status. The error is that of one that answered, as
+ * far as there is one. */
+static int ask_all(struct question *question, char paths[][MEET_PATH], size_t count)
+{
+    struct part *parts = calloc(count, sizeof *parts);
+    bool json = question->request->ask.admin.json != 0;
+    size_t answers = 0;
+    struct ct_error none = {0};
+
+    if (parts == NULL)
+        return ct_error_set(question->err, CT_ENOMEM, "out of memory");
+    for (size_t i = 0; i < count; i++)
+        (void)snprintf(parts[i].endpoint, sizeof parts[i].endpoint, "unix:%.*s", MEET_PATH - 1,
+                       paths[i]);
+    int rc = ask_together(question, parts, count);
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        const struct question *asked = &parts[i].question;
+        answers += asked->code == 0;
+        add_part(&parts[i], count == 1, json, question->text);
+        if (asked->code != 0 && asked->answered &&
+            (none.code == 0 || none.code == CT_ENOTFOUND || none.code == CT_ETIMEOUT))
+            none = parts[i].err;
+    }
+    for (size_t i = 0; i < count; i++)
+        ct_buf_deinit(&parts[i].text);
+    free(parts);
+    if (answers == 0)
+        *question->err = none;
+    return rc != 0 ? rc : answers > 0 ? 0 : none.code;
+}
+
+/* Each until one answers: an order goes to the only one there is, a look to that with such a job.
+ */
+static int ask_in_turn(struct question *question, char paths[][MEET_PATH], size_t count)
+{
+    char endpoint[MEET_PATH + 8];
+    struct ct_error none = {0};
+
+    for (size_t i = 0; i < count; i++) {
+        (void)snprintf(endpoint, sizeof endpoint, "unix:%.*s", MEET_PATH - 1, paths[i]);
+        if (ask(question, endpoint, NULL) == 0)
+            return 0;
+        if (question->answered && (none.code == 0 || none.code == CT_ENOTFOUND))
+            none = *question->err; /* rather of one that has such a job or host */
+    }
+    *question->err = none;
+    return none.code;
+}
+
 static int ask_local(struct question *question)
 {
-    char paths[MEET_SOCKETS][MEET_PATH], endpoint[MEET_PATH + 8];
-    struct ct_error none = {0};
-    size_t count = meet_find(environ, paths), answers = 0;
+    char paths[MEET_SOCKETS][MEET_PATH];
+    size_t count = meet_find(environ, paths);
     const struct ct_message *asked = &question->request->ask;
     bool is_status = asked->type == CT_MSG_ADMIN && asked->admin.verb == CT_ADMIN_STATUS;
     bool is_look = asked->type == CT_MSG_LOOK && question->job[0] != '\0';
+    int rc = 0;
 
     if (count > 1 && !is_status && !is_look)
         return too_many(paths, count, question->err);
-    for (size_t i = 0; i < count && (is_status || answers == 0); i++) {
-        size_t before = question->text->size;
-
-        (void)snprintf(endpoint, sizeof endpoint, "unix:%.*s", MEET_PATH - 1, paths[i]);
-        if (count > 1 && is_status && asked->admin.json == 0)
-            (void)ct_buf_printf(question->text, "%s--rdzv_endpoint %s\n", before > 0 ? "\n" : "",
-                                endpoint);
-        int rc = ask(question, endpoint, NULL);
-
-        answers += rc == 0;
-        if (rc != 0)
-            question->text->size = before;
-        if (rc != 0 && question->answered && (none.code == 0 || none.code == CT_ENOTFOUND))
-            none = *question->err; /* rather of one that has such a job or host */
-    }
-    if (answers > 0)
-        return 0;
-    if (none.code == 0)
-        (void)ct_error_set(&none, CT_ENOTFOUND,
-                           "no job of yours is hosted on this machine; name its rendezvous with "
-                           "--rdzv_endpoint HOST:PORT");
-    *question->err = none;
-    return none.code;
+    *question->err = (struct ct_error){0};
+    if (count > 0)
+        rc = is_status ? ask_all(question, paths, count) : ask_in_turn(question, paths, count);
+    if (count > 0 && (rc == 0 || question->err->code != 0))
+        return rc;
+    return ct_error_set(question->err, CT_ENOTFOUND,
+                        "no job of yours is hosted on this machine; name its rendezvous with "
+                        "--rdzv_endpoint HOST:PORT");
 }
 
 int admin_ask(const struct admin_request *request, struct ct_buf *ret_text, struct ct_error *err)
 {
     const struct ct_config *cfg = &request->cfg;
     struct question question = {
-        .request = request, .text = ret_text, .err = err, .connect_ms = CONNECT_MS};
+        .request = request,
+        .text = ret_text,
+        .err = err,
+        .connect_ms = CONNECT_MS,
+        .answer_ms = ANSWER_MS,
+    };
     struct ct_key key = {0};
     bool has_key = cfg->launch.key_file[0] != '\0';
     int rc = 0;

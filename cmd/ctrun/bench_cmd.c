@@ -15,8 +15,7 @@
 
 static int fail(int code, const struct ct_error *err)
 {
-    (void)fprintf(stderr, "ctrun bench: error: %s\n", err->text);
-    return ct_exit_status(code);
+    return ct_command_fail("ctrun bench", code, err->text);
 }
 
 static int work(int argc, char **argv)
@@ -102,21 +101,12 @@ static int launch(int argc, char **argv)
 
 int ct_cmd_bench(int argc, char **argv)
 {
-    bool helps = says(argc - 1, argv + 1, "--help") || (argc > 1 && strcmp(argv[1], "-h") == 0);
     struct ct_error err = {0};
 
     if (argc > 1 && strcmp(argv[1], "worker") == 0)
         return work(argc - 2, argv + 2);
-    if (argc > 1 && strcmp(argv[1], "collectives") == 0 && !helps)
+    if (argc > 1 && strcmp(argv[1], "collectives") == 0)
         return launch(argc - 2, argv + 2);
-    if (!helps) {
-        (void)ct_error_set(&err, CT_EUSAGE,
-                           "what is measured is collectives, not \"%s\"; see "
-                           "ctrun bench --help",
-                           argc > 1 ? argv[1] : "");
-        return fail(CT_EUSAGE, &err);
-    }
-    (void)puts("usage: ctrun bench collectives [OPTIONS] [OPTIONS of run]");
-    ct_bench_help(stdout);
-    return 0;
+    (void)ct_error_set(&err, CT_EUSAGE, "usage: ctrun bench collectives [OPTIONS]");
+    return fail(CT_EUSAGE, &err);
 }

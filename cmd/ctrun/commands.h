@@ -1,8 +1,10 @@
-/* The subcommands of ctrun, one file each. Every function gets its own name in argv[0] and returns
- * the exit status. */
+/* The subcommands of ctrun, one file each, and the table of them (commands.def). Every function
+ * gets its own name in argv[0] and returns the exit status. */
 #ifndef CT_CTRUN_COMMANDS_H
 #define CT_CTRUN_COMMANDS_H
 
+#include "base/bytes.h"
+#include "base/error.h"
 #include "config/config.h"
 
 #include <stdbool.h>
@@ -29,6 +31,12 @@ int ct_cmd_sample(int argc, char **argv);
 /* export_cmd.c: a trained GPT-2 for other programs. */
 int ct_cmd_export(int argc, char **argv);
 
+/* resume_cmd.c: a run goes on. */
+int ct_cmd_resume(int argc, char **argv);
+
+/* runs_cmd.c: the runs here, or the differences of two. */
+int ct_cmd_runs(int argc, char **argv);
+
 /* slurm_cmd.c: write or submit a batch script for Slurm. */
 int ct_cmd_slurm(int argc, char **argv);
 
@@ -42,12 +50,56 @@ int ct_cmd_flight(int argc, char **argv);
 /* gpus_cmd.c: this machine's GPUs and what is wrong with them. */
 int ct_cmd_gpus(int argc, char **argv);
 
-/* main.c: what ctrun can do, or the subcommand that argv[1] names; its version. */
+/* config_cmd.c: what a configuration comes to, and what may be in one. */
+int ct_cmd_config(int argc, char **argv);
+
+/* help.c: what ctrun can do, or the subcommand that argv[1] names; its version. */
 int ct_cmd_help(int argc, char **argv);
 int ct_cmd_version(int argc, char **argv);
 
-/* main.c: the subcommand that `word` may be a misspelling of; NULL: none. */
+/* A row of commands.def. */
+struct ct_command {
+    const char *name; /* NULL: `brief` is a heading of those that follow */
+    int (*run)(int argc, char **argv);
+    const char *usage, *brief;
+    enum ct_command_also { CT_COMMAND_NONE, CT_COMMAND_WHERE, CT_COMMAND_RUN } also;
+    const char *words;
+};
+
+struct ct_command_option {
+    const char *command, *name;
+    const char *value; /* what it is called in the help; "" for a flag */
+    const char *standard, *help, *choices;
+};
+
+/* help.c: the rows in order, then NULL. */
+const struct ct_command *ct_command_at(size_t index);
+const struct ct_command_option *ct_command_option_at(size_t index);
+
+/* help.c: the subcommand of this name; the option of one, "_" being as good as "-"; or NULL. */
+const struct ct_command *ct_command_find(const char *name);
+const struct ct_command_option *ct_command_option_find(const char *command, const char *name);
+
+/* help.c: the subcommand that `word` may be a misspelling of; NULL: none. */
 const char *ct_command_like(const char *word);
+
+/* help.c: set CT_EUSAGE: `word` ("--wach", "--wach=1", "-x") is no option of `command`, and what it
+ * may mean. */
+int ct_command_unknown(const char *command, const char *word, struct ct_error *err);
+
+/* help.c: usage, what it does, its options, examples; of run, all its options. */
+int ct_command_help(const char *name);
+
+/* completion.c: append shell completion for "bash" or "zsh"; CT_EUSAGE for another shell. */
+int ct_command_completion(const char *shell, struct ct_buf *to);
+
+/* complaint.c: what is said on standard error outside of a job, in text or as records. Open first,
+ * with main's words; `who` is "ctrun status"; fail returns the exit status of `code`. */
+void ct_complaints_open(char *const *argv);
+bool ct_complaints_in_json(void);
+int ct_command_fail(const char *who, int code, const char *text);
+void ct_command_warn(const char *who, const char *text);
+void ct_command_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* run_cmd.c: errors and notes of the configuration, to standard error. */
 void ct_complain(const struct ct_config_errors *errs, bool notes);

@@ -1,7 +1,6 @@
 /* ctrun config FILE [options]: check a configuration and print it with the origin of each value.
  * ctrun config --schema | --man | --completion SHELL: what config.def says, in other forms. */
-#include "config_cmd.h"
-
+#include "base/str.h"
 #include "commands.h"
 #include "config/config.h"
 #include "recipe/recipe.h"
@@ -10,13 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static const char usage[] =
-    "usage: ctrun config FILE.yaml [options]     print the effective values and their origins\n"
-    "       ctrun config --schema                JSON schema of a YAML file, for editors\n"
-    "       ctrun config --man                   the keys as sections of train.yaml(5)\n"
-    "       ctrun config --options               the keys as a list of options\n"
-    "       ctrun config --completion bash|zsh   shell completion\n";
 
 /* Write the buffer and free it. Returns `status`, or the status of an output error; main() writes
  * what is still in the stream. */
@@ -30,8 +22,7 @@ static int finish(struct ct_buf *text, int status)
 
 static int fail(int code, const char *sentence)
 {
-    (void)fprintf(stderr, "ctrun: error: %s\n", sentence);
-    return ct_exit_status(code);
+    return ct_command_fail("ctrun", code, sentence);
 }
 
 static int print_config(int argc, char **argv)
@@ -47,13 +38,11 @@ static int print_config(int argc, char **argv)
     if (errs == NULL)
         return fail(CT_ENOMEM, "out of memory");
     int code = ct_config_load(&cfg, &in, errs);
-    if (code == 0 && !cfg.command.help)
+    if (code == 0)
         code = ct_recipe_check(&cfg, &err);
     char *here = getcwd(NULL, 0);
     ct_buf_init(&text, 0);
-    if (cfg.command.help)
-        (void)ct_buf_puts(&text, usage);
-    else if (code == 0)
+    if (code == 0)
         ct_config_print(&cfg, here, &text);
     if (err.code != 0) {
         status = fail(code, err.text);
@@ -73,7 +62,7 @@ static int print_completion(const char *shell)
     struct ct_buf text;
 
     ct_buf_init(&text, 0);
-    if (shell != NULL && ct_config_completion(shell, &text) == 0)
+    if (shell != NULL && ct_command_completion(shell, &text) == 0)
         return finish(&text, 0);
     ct_buf_deinit(&text);
     return fail(CT_EUSAGE, "--completion wants bash or zsh");
@@ -82,8 +71,12 @@ static int print_completion(const char *shell)
 int ct_cmd_config(int argc, char **argv)
 {
     const char *first = argc > 1 ? argv[1] : "";
+    struct ct_error err = {0};
     struct ct_buf text;
 
+    if (ct_starts_with(first, "--") && ct_command_option_find("config", first + 2) == NULL &&
+        ct_config_option_takes(first, NULL) == 0)
+        return fail(ct_command_unknown("config", first, &err), err.text);
     if (strcmp(first, "--completion") == 0)
         return print_completion(argc > 2 ? argv[2] : NULL);
     ct_buf_init(&text, 0);

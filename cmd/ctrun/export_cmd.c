@@ -7,20 +7,23 @@
 #include "base/assert.h"
 #include "base/fs.h"
 #include "base/str.h"
+#include "cli_options.h"
+#include "data/dataset.h"
 #include "train/hub.h"
 #include "train/weights.h"
 #include "train/weights_files.h"
 #include "trained.h"
-#include "words.h"
 
+#include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 struct export
 {
-    const char *config, *stored, *most;
-    bool average, help;
+    const char *config, *stored;
+    bool average, force;
     uint64_t most_bytes; /* of a file; 0: all in one */
     struct ct_trained trained;
     struct ct_weights_files files; /* of the trained weights; they own the names */
@@ -100,6 +103,51 @@ static struct ct_hub_gpt2 hub_of(const struct export *e)
                                 .untied = gpt->untied};
 }
 
+/* The characters in the order of their ids, for `ctrun sample FOLDER`. The training text tells
+ * them: where it is not there any more, the weights are exported without. */
+static int write_characters(const struct export *e, const char *folder, struct ct_error *err)
+{
+    const struct ct_config_source *source = &e->trained.cfg.data.train;
+    struct ct_data_spec spec = {.path = source->path, .tokenizer = "char"};
+    struct ct_tokenizer *tokenizer = NULL;
+    struct ct_error why = {0};
+    struct ct_buf text;
+    char path[PATH_MAX];
+    int code = 0;
+
+    if (e->trained.hub || source->tokenizer != CT_CONFIG_TOKENIZER_CHAR ||
+        source->format != CT_CONFIG_FORMAT_TEXT)
+        return 0;
+    if (ct_dataset_tokenizer(&tokenizer, &spec, &why) != 0) {
+        (void)ct_error_prefix(&why, "exported without its characters");
+        ct_command_warn("ctrun export", why.text);
+        return 0;
+    }
+    ct_buf_init(&text, 0);
+    for (int32_t id = 0; id < ct_tokenizer_size(tokenizer) && code == 0; id++)
+        code = ct_tokenizer_decode(tokenizer, &id, 1, &text, err);
+    ct_tokenizer_free(tokenizer);
+    if (code == 0 &&
+        snprintf(path, sizeof path, "%s/%s", folder, CT_TRAINED_CHARACTERS) < (int)sizeof path)
+        code = ct_fs_replace(path, ct_buf_str(&text), text.size, err);
+    ct_buf_deinit(&text);
+    return code;
+}
+
+/* Does the folder hold an export, or anything else? */
+static bool is_filled(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    const struct dirent *entry;
+    bool filled = false;
+
+    while (dir != NULL && !filled && (entry = readdir(dir)) != NULL)
+        filled = strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    if (dir != NULL)
+        (void)closedir(dir);
+    return filled;
+}
+
 static int write_folder(const struct export *e, const char *folder, struct ct_error *err)
 {
     int dtype = ct_dtype_find(e->stored);
@@ -111,6 +159,8 @@ static int write_folder(const struct export *e, const char *folder, struct ct_er
     if (strlen(folder) + sizeof "/config.json" > sizeof path)
         return ct_error_set(err, CT_ECANTCREAT, "%.64s...: the path is too long", folder);
     int code = ct_fs_make_dirs(folder, err);
+    if (code == 0)
+        code = write_characters(e, folder, err);
     if (code != 0)
         return code;
     code = ct_weights_save(folder, e->tensors, e->count, (enum ct_dtype)dtype, e->most_bytes, err);
@@ -122,6 +172,9 @@ static int write_folder(const struct export *e, const char *folder, struct ct_er
 
 static int export_weights(struct export *e, const char *const places[2], struct ct_error *err)
 {
+    if (!e->force && is_filled(places[1]))
+        return ct_error_set(err, CT_ECANTCREAT, "%s is not empty; --force overwrites what is there",
+                            places[1]);
     int code = ct_trained_open(&e->trained, places[0], e->config, e->average, err);
 
     if (code == 0)
@@ -142,38 +195,25 @@ static int export_weights(struct export *e, const char *const places[2], struct 
 
 int ct_cmd_export(int argc, char **argv)
 {
-    struct export e = {.config = "", .stored = "f32", .most = ""};
-    const struct ct_word words[] = {
-        {"dtype", CT_WORD_TEXT, &e.stored, "how numbers are stored: f32, bf16, f16 (f32)"},
-        {"max_shard_size", CT_WORD_TEXT, &e.most,
-         "files of at most this size, as 5GB, and an index of them; else one file"},
-        {"config", CT_WORD_TEXT, &e.config, "the configuration that the weights were trained by"},
-        {"ema", CT_WORD_FLAG, &e.average, "the average of the weights (optim.ema)"},
-        {"help", CT_WORD_FLAG, &e.help, "this"},
+    struct export e = {.config = "", .stored = "f32"};
+    const struct ct_word options[] = {
+        {"dtype", CT_WORD_TEXT, &e.stored},  {"max_shard_size", CT_WORD_BYTES, &e.most_bytes},
+        {"config", CT_WORD_TEXT, &e.config}, {"ema", CT_WORD_FLAG, &e.average},
+        {"force", CT_WORD_FLAG, &e.force},
     };
-    static const char usage[] =
-        "usage: ctrun export RUN | CHECKPOINT | train.yaml FOLDER [OPTIONS]\n"
-        "Write a trained GPT-2 as Hugging Face's transformers reads it.\n\n";
     struct ct_error err = {0};
     const char *places[2] = {NULL, NULL};
-    int count = 0;
-    int code = ct_words_read(words, CT_COUNT(words), argc - 1, argv + 1, places, 2, &count, &err);
+    struct ct_words words = {.command = "export",
+                             .options = options,
+                             .option_count = CT_COUNT(options),
+                             .places = places,
+                             .room = 2};
+    int code = ct_words_read(&words, argc - 1, argv + 1, &err);
 
-    if (code == 0 && e.help) {
-        (void)fputs(usage, stdout);
-        ct_words_help(words, CT_COUNT(words), stdout);
-        return 0;
-    }
-    if (code == 0 && count < 2)
+    if (code == 0 && words.count < 2)
         code = ct_error_set(&err, CT_EUSAGE,
                             "name a run, checkpoint or configuration, and the folder to write");
-    if (code == 0 && e.most[0] != '\0' &&
-        (ct_parse_bytes(e.most, &e.most_bytes) != 0 || e.most_bytes == 0))
-        code = ct_error_set(&err, CT_EUSAGE, "--max_shard_size \"%.40s\": it is a size such as 5GB",
-                            e.most);
     if (code == 0)
         code = export_weights(&e, places, &err);
-    if (code != 0)
-        (void)fprintf(stderr, "ctrun export: error: %s\n", err.text);
-    return ct_exit_status(code);
+    return code == 0 ? 0 : ct_command_fail("ctrun export", code, err.text);
 }

@@ -1,18 +1,20 @@
 /* ctrun flight: the flight recorders of the ranks, of this machine or of a whole job.
  *
- *   [--rank N] [--calls N] [--json]     of this machine. They lie in shared memory that each agent
- *                                       keeps open, so they are found in /proc, and read whatever
- *                                       agents and ranks are at
- *   and --job ID, --rdzv_endpoint E     of all nodes of the job, which their agents tell through
- * the rendezvous, with the verdict on them (flight_job.h) */
+ *   [--rank N] [--calls N] [--json]   of this machine: they lie in shared memory that each agent
+ *                                     keeps open, so they are found in /proc, and read whatever
+ *                                     agents and ranks are doing
+ *   --job ID, --rdzv_endpoint E       of all nodes of the job: their agents send them through the
+ *                                     rendezvous; with the verdict on them (flight_job.h) */
 #include "commands.h"
 
 #include "admin_uv.h"
 
+#include "base/assert.h"
 #include "base/fs.h"
 #include "base/str.h"
+#include "cli_options.h"
+#include "diagnose/traces.h"
 #include "flight_job.h"
-#include "launch/traces.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -23,21 +25,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { RECORDS = 1024, ARGS = 16, JOB_CALLS = 8 };
-
-static const char usage[] =
-    "usage: ctrun flight [--rank N] [--calls N] [--json]\n"
-    "       ctrun flight --job ID [--rdzv_endpoint HOST:PORT] [--key_file FILE] [--rank N] "
-    "[--calls N] [--json]\n";
+enum { RECORDS = 1024, JOB_CALLS = 8 };
 
 /* What the command line asks for. */
 struct wish {
     int64_t rank;  /* -1: all */
     int64_t calls; /* of each rank; -1: as many as usual */
-    bool json, help;
-    char *rest[ARGS]; /* where the job is; none: this machine */
+    bool json;
+    char **rest; /* where the job is; none: this machine */
     int count;
-    char job[160];
 };
 
 struct search {
@@ -47,6 +43,18 @@ struct search {
     size_t shown;
     struct ct_buf text;
 };
+
+/* Programs and nodes name their groups and functions as they like: no name drives the terminal. */
+static int print(const struct ct_buf *text)
+{
+    struct ct_buf clean;
+
+    ct_buf_init(&clean, 0);
+    ct_buf_put_clean(&clean, ct_buf_str(text), "\n\t");
+    int rc = clean.failed ? CT_ENOMEM : ct_fs_write_all(STDOUT_FILENO, clean.data, clean.size);
+    ct_buf_deinit(&clean);
+    return rc;
+}
 
 static bool is_new(struct search *search, ino_t inode)
 {
@@ -116,8 +124,7 @@ static void look_into(struct search *search, const char *pid)
 
 static int complain(int code, const char *text)
 {
-    (void)fprintf(stderr, "ctrun flight: error: %s\n", text);
-    return ct_exit_status(code);
+    return ct_command_fail("ctrun flight", code, text);
 }
 
 static int look_here(const struct wish *wish)
@@ -132,7 +139,7 @@ static int look_here(const struct wish *wish)
             look_into(&search, entry->d_name);
     if (entries != NULL)
         (void)closedir(entries);
-    int rc = ct_fs_write_all(STDOUT_FILENO, ct_buf_str(&search.text), search.text.size);
+    int rc = print(&search.text);
     ct_buf_deinit(&search.text);
     if (search.shown == 0)
         return complain(CT_ENOTFOUND, "no such rank of yours that uses ctrun's library runs on "
@@ -156,7 +163,7 @@ static int ask_job(struct admin_request *request, struct flight_job *job, struct
     int rc = admin_ask(request, &text, err);
     if (rc == 0 && flight_job_print(job, &text) != 0)
         rc = ct_error_set(err, CT_ENOMEM, "no memory for what the nodes tell");
-    if (rc == 0 && ct_fs_write_all(STDOUT_FILENO, ct_buf_str(&text), text.size) != 0)
+    if (rc == 0 && print(&text) != 0)
         rc = ct_error_set(err, CT_EIO, "cannot write to standard output");
     ct_buf_deinit(&text);
     return rc;
@@ -188,62 +195,49 @@ static int look_at_job(struct wish *wish)
 
 /* ---- the command line -------------------------------------------------------------------------*/
 
-/* The value of option `name` at *at, which moves on when the value is a word of its own; NULL: it
- * is another option. */
-static const char *value_of(char **argv, int *at, const char *name)
+/* `job` takes "--rdzv_id=ID". */
+static int read_words(struct wish *wish, int argc, char **argv, struct ct_buf *job,
+                      struct ct_error *err)
 {
-    size_t size = strlen(name);
-    const char *word = argv[*at];
+    const char *id = NULL;
+    const struct ct_word options[] = {{"rank", CT_WORD_NUMBER, &wish->rank},
+                                      {"calls", CT_WORD_NUMBER, &wish->calls},
+                                      {"json", CT_WORD_FLAG, &wish->json},
+                                      {"job", CT_WORD_TEXT, &id}};
+    struct ct_words words = {.command = "flight",
+                             .options = options,
+                             .option_count = CT_COUNT(options),
+                             .rest = wish->rest};
+    int code = ct_words_read(&words, argc - 1, argv + 1, err);
 
-    if (strncmp(word, name, size) != 0 || (word[size] != '=' && word[size] != '\0'))
-        return NULL;
-    if (word[size] == '=')
-        return word + size + 1;
-    return argv[*at + 1] != NULL ? argv[++*at] : "";
-}
-
-/* False: no word of ours, or a bad one. */
-static bool read_word(struct wish *wish, char **argv, int *at)
-{
-    const char *value;
-
-    if (strcmp(argv[*at], "--json") == 0)
-        return wish->json = true;
-    if (strcmp(argv[*at], "--help") == 0 || strcmp(argv[*at], "-h") == 0)
-        return wish->help = true;
-    if ((value = value_of(argv, at, "--rank")) != NULL)
-        return ct_parse_i64(value, &wish->rank) == 0 && wish->rank >= 0 && wish->rank <= INT32_MAX;
-    if ((value = value_of(argv, at, "--calls")) != NULL)
-        return ct_parse_i64(value, &wish->calls) == 0 && wish->calls >= 0 &&
-               wish->calls <= CT_FLIGHT_ENTRIES;
-    if ((value = value_of(argv, at, "--job")) != NULL) {
-        (void)snprintf(wish->job, sizeof wish->job, "--rdzv_id=%s", value);
-        wish->rest[wish->count++] = wish->job;
-        return value[0] != '\0' && strlen(value) <= 128;
+    wish->count = words.rest_count;
+    if (code == 0 && (wish->rank < -1 || wish->rank > INT32_MAX))
+        code = ct_error_set(err, CT_EUSAGE, "--rank wants a number from 0 on");
+    if (code == 0 && (wish->calls < -1 || wish->calls > CT_FLIGHT_ENTRIES))
+        code = ct_error_set(err, CT_EUSAGE, "--calls wants a number from 0 to %d",
+                            (int)CT_FLIGHT_ENTRIES);
+    if (code == 0 && id != NULL) {
+        (void)ct_buf_printf(job, "--rdzv_id=%s", id);
+        wish->rest[wish->count++] = (char *)(uintptr_t)ct_buf_str(job);
     }
-    if (strncmp(argv[*at], "--rdzv", 6) != 0 && strncmp(argv[*at], "--key", 5) != 0)
-        return false;
-    wish->rest[wish->count++] = argv[*at];
-    if (strchr(argv[*at], '=') == NULL && argv[*at + 1] != NULL)
-        wish->rest[wish->count++] = argv[++*at];
-    return true;
+    return code;
 }
 
 int ct_cmd_flight(int argc, char **argv)
 {
-    struct wish wish = {.rank = -1, .calls = -1};
-    bool good = true;
+    struct wish wish = {.rank = -1, .calls = -1, .rest = calloc((size_t)argc + 2, sizeof(char *))};
+    struct ct_error err = {0};
+    struct ct_buf job;
+    int status;
 
-    (void)argc;
-    for (int i = 1; good && argv[i] != NULL; i++)
-        good = wish.count + 3 <= ARGS && read_word(&wish, argv, &i);
-    if (!good) {
-        (void)fputs(usage, stderr);
-        return complain(CT_EUSAGE,
-                        "it takes --rank and --calls with a number from 0 on (4096 calls "
-                        "at most), --json, --job ID, --rdzv_endpoint, --key_file");
-    }
-    if (wish.help)
-        return fputs(usage, stdout) < 0;
-    return wish.count > 0 ? look_at_job(&wish) : look_here(&wish);
+    if (wish.rest == NULL)
+        return complain(CT_ENOMEM, "out of memory");
+    ct_buf_init(&job, 0);
+    if (read_words(&wish, argc, argv, &job, &err) != 0)
+        status = complain(CT_EUSAGE, err.text);
+    else
+        status = wish.count > 0 ? look_at_job(&wish) : look_here(&wish);
+    ct_buf_deinit(&job);
+    free(wish.rest);
+    return status;
 }

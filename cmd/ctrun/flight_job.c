@@ -4,7 +4,7 @@
 #include "base/assert.h"
 #include "base/json.h"
 #include "base/str.h"
-#include "launch/verdict.h"
+#include "diagnose/verdict.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -13,7 +13,7 @@
 #ifndef CT_CTRUN_FLIGHT_JOB_H
 #define CT_CTRUN_FLIGHT_JOB_H
 
-#include "launch/traces.h"
+#include "diagnose/traces.h"
 #include "wire/wire.h"
 
 struct flight_node {

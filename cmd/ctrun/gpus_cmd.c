@@ -1,13 +1,14 @@
 /* ctrun gpus: how this machine's GPUs are. With --ask and --watch it is the process that asks
- * NVML, for another ctrun (launch/look_uv.h). */
+ * NVML, for another ctrun (diagnose/nvml_probe_uv.h). */
 #include "commands.h"
 
 #include "base/assert.h"
 #include "base/fs.h"
-#include "launch/gpus.h"
-#include "launch/look_uv.h"
-#include "launch/xid.h"
-#include "words.h"
+#include "base/json.h"
+#include "cli_options.h"
+#include "diagnose/nvml_probe_uv.h"
+#include "hardware/gpus.h"
+#include "hardware/xid.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -16,8 +17,7 @@
 
 enum { LIMIT_S = 30 };
 
-/* ---- the process that asks ---------------------------------------------------------------------
- */
+/* ---- the process that asks ------------------------------------------------------------------ */
 
 /* False when nobody reads. */
 static bool put(struct ct_buf *record)
@@ -80,8 +80,7 @@ static int watch(void)
     return 0;
 }
 
-/* ---- the one that is asked ---------------------------------------------------------------------
- */
+/* ---- the one that is asked ------------------------------------------------------------------ */
 
 struct asked {
     struct ct_gpus gpus;
@@ -130,6 +129,22 @@ static void print_json(const struct ct_health *health, struct ct_buf *to)
         ct_health_print_card(to, &health->cards[i]);
 }
 
+/* Nothing is known of the GPUs: programs get an object, too. */
+static int refuse(bool json, int code, const char *why)
+{
+    struct ct_buf text;
+
+    if (json) {
+        ct_buf_init(&text, 0);
+        (void)ct_buf_puts(&text, "{\"error\":");
+        ct_json_string(&text, why);
+        (void)ct_buf_printf(&text, ",\"status\":%d}\n", ct_exit_status(code));
+        (void)fputs(ct_buf_str(&text), stdout);
+        ct_buf_deinit(&text);
+    }
+    return ct_command_fail("ctrun gpus", code, why);
+}
+
 static int show(bool json, uint64_t limit_ms)
 {
     static struct asked asked;
@@ -137,16 +152,12 @@ static int show(bool json, uint64_t limit_ms)
     struct ct_buf text;
 
     ct_gpus_read("", &asked.gpus);
-    if (ct_gpus_present("") == 0) {
-        (void)fprintf(stderr, "ctrun: error: there is no NVIDIA GPU in /dev or /proc/driver/nvidia "
-                              "that this user may open\n");
-        return ct_exit_status(CT_EUNAVAILABLE);
-    }
+    if (ct_gpus_present("") == 0)
+        return refuse(json, CT_EUNAVAILABLE,
+                      "no NVIDIA GPU in /dev or /proc/driver/nvidia that this user may open");
     int rc = ct_look_wait(limit_ms, &asked.health, &asked.late_ms, &err);
-    if (rc != 0) {
-        (void)fprintf(stderr, "ctrun: error: %s\n", err.text);
-        return ct_exit_status(rc);
-    }
+    if (rc != 0)
+        return refuse(json, rc, err.text);
     const struct ct_health_scope scope = {.gpus = &asked.gpus, .late_ms = asked.late_ms};
 
     ct_buf_init(&text, 0);
@@ -171,36 +182,25 @@ static int show(bool json, uint64_t limit_ms)
 
 int ct_cmd_gpus(int argc, char **argv)
 {
-    bool json = false, asks = false, watches = false, help = false;
+    bool json = false, asks = false, watches = false;
     double limit_s = LIMIT_S;
-    const struct ct_word words[] = {
-        {"json", CT_WORD_FLAG, &json, "one object a line: the driver, then each GPU"},
-        {"limit", CT_WORD_REAL, &limit_s, "how many seconds NVML may take (30)"},
-        {"ask", CT_WORD_FLAG, &asks,
-         "ask in this process, however long it takes (ctrun's own use)"},
-        {"watch", CT_WORD_FLAG, &watches, "wait for Xids in this process (ctrun's own use)"},
-        {"help", CT_WORD_FLAG, &help, "this"},
+    const struct ct_word options[] = {
+        {"json", CT_WORD_FLAG, &json},
+        {"limit", CT_WORD_REAL, &limit_s},
+        {"ask", CT_WORD_FLAG, &asks}, /* these two are ctrun's own use */
+        {"watch", CT_WORD_FLAG, &watches},
     };
-    const char *places[1];
+    struct ct_words words = {
+        .command = "gpus", .options = options, .option_count = CT_COUNT(options)};
     struct ct_error err = {0};
-    int count = 0;
 
-    if (ct_words_read(words, CT_COUNT(words), argc - 1, argv + 1, places, 0, &count, &err) == 0 &&
-        !(limit_s > 0 && limit_s <= 3600))
+    if (ct_words_read(&words, argc - 1, argv + 1, &err) == 0 && !(limit_s > 0 && limit_s <= 3600))
         (void)ct_error_set(&err, CT_EUSAGE,
                            "--limit is %g; it takes seconds, more than 0 and at "
                            "most 3600",
                            limit_s);
-    if (err.code != 0) {
-        (void)fprintf(stderr, "ctrun: error: %s\n", err.text);
-        return ct_exit_status(err.code);
-    }
-    if (help) {
-        (void)puts("ctrun gpus [--json] [--limit SECONDS]: this machine's NVIDIA GPUs and what is "
-                   "wrong with them;\nstatus 0: nothing, 1: something, 69: not known\n");
-        ct_words_help(words, CT_COUNT(words), stdout);
-        return 0;
-    }
+    if (err.code != 0)
+        return ct_command_fail("ctrun", err.code, err.text);
     if (watches)
         return watch();
     return asks ? ask() : show(json, (uint64_t)(limit_s * 1000));

@@ -7,7 +7,8 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "collectives/planner/report.h"
+#include "cli_options.h"
+#include "collectives/planner/plan_report.h"
 #include "recipe/recipe.h"
 
 #include <stdio.h>
@@ -15,70 +16,47 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char usage[] =
-    "usage: ctrun plan FILE.yaml [--nnodes N] [--nproc_per_node M] [OPTIONS of run]\n"
-    "  --device NAME    what each worker has: %s (default cpu)\n"
-    "  --memory SIZE    its memory, as 40GB, instead of the device's\n"
-    "  --ops            print each op of a step, with its queue, waits and places\n"
-    "  --rank R         of this rank (default 0)\n"
-    "  --json           one JSON object\n";
-
 /* Its own words; the rest is for ct_config_load. */
 struct wish {
     const char *device;
     uint64_t memory_bytes; /* 0: the device's */
     int64_t rank;
-    bool ops, json, help;
+    bool ops, json;
     int argc;
     char **argv;
 };
 
 static int complain(const struct ct_error *err)
 {
-    (void)fprintf(stderr, "ctrun plan: error: %s\n", err->text);
-    return ct_exit_status(err->code);
+    return ct_command_fail("ctrun plan", err->code, err->text);
 }
 
-/* The value of `option` at argv[*at], as --option VALUE or --option=VALUE; NULL when it is another
- * word. */
-static const char *value_of(int argc, char **argv, int *at, const char *option)
-{
-    size_t length = strlen(option);
-    const char *word = argv[*at];
-
-    if (word == NULL || strncmp(word, option, length) != 0)
-        return NULL;
-    if (word[length] == '=')
-        return word + length + 1;
-    if (word[length] != '\0')
-        return NULL;
-    return *at + 1 < argc ? argv[++*at] : "";
-}
-
+/* The file and the configuration's options go into wish->argv. */
 static int read_words(struct wish *wish, int argc, char **argv, struct ct_error *err)
 {
-    for (int i = 1; i < argc; i++) {
-        const char *text;
-        if (strcmp(argv[i], "--ops") == 0)
-            wish->ops = true;
-        else if (strcmp(argv[i], "--json") == 0)
-            wish->json = true;
-        else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            wish->help = true;
-        else if ((text = value_of(argc, argv, &i, "--device")) != NULL)
-            wish->device = text;
-        else if ((text = value_of(argc, argv, &i, "--memory")) != NULL) {
-            if (ct_parse_bytes(text, &wish->memory_bytes) != 0 || wish->memory_bytes == 0)
-                return ct_error_set(err, CT_EUSAGE,
-                                    "--memory wants a size such as 40GB, not \"%.40s\"", text);
-        } else if ((text = value_of(argc, argv, &i, "--rank")) != NULL) {
-            if (ct_parse_i64(text, &wish->rank) != 0)
-                return ct_error_set(err, CT_EUSAGE, "--rank wants a number, not \"%.40s\"", text);
-        } else {
-            wish->argv[wish->argc++] = argv[i];
-        }
-    }
-    return 0;
+    const struct ct_word options[] = {
+        {"device", CT_WORD_TEXT, &wish->device},
+        {"ops", CT_WORD_FLAG, &wish->ops},
+        {"memory", CT_WORD_BYTES, &wish->memory_bytes},
+        {"rank", CT_WORD_NUMBER, &wish->rank},
+        {"json", CT_WORD_FLAG, &wish->json},
+    };
+    const char *file = NULL;
+    struct ct_words words = {.command = "plan",
+                             .options = options,
+                             .option_count = CT_COUNT(options),
+                             .places = &file,
+                             .room = 1,
+                             .rest = wish->argv};
+    int code = ct_words_read(&words, argc - 1, argv + 1, err);
+
+    wish->argc = words.rest_count;
+    if (code == 0 && file == NULL)
+        code =
+            ct_error_set(err, CT_EUSAGE, "name the YAML file of a training: ctrun plan FILE.yaml");
+    if (code == 0)
+        wish->argv[wish->argc++] = (char *)(uintptr_t)file;
+    return code;
 }
 
 /* The machines that the configuration and the words name. */
@@ -120,12 +98,13 @@ static int print_ops(const struct ct_project *project, int rank, struct ct_buf *
     return code;
 }
 
+/* *ret_fits: some layout does. */
 static int plan(const struct wish *wish, const struct ct_config *cfg, struct ct_buf *buf,
-                struct ct_error *err)
+                bool *ret_fits, struct ct_error *err)
 {
     struct ct_project project = {0};
     struct ct_estimate estimate;
-    struct ct_advice advice;
+    struct ct_advice advice = {.simplest = -1};
     struct ct_machine machine;
     int code = decide_machine(wish, cfg, &machine, err);
 
@@ -137,6 +116,7 @@ static int plan(const struct wish *wish, const struct ct_config *cfg, struct ct_
         code = ct_estimate(&project, &layout, CT_ESTIMATE_WHOLE_OPS, &estimate, err);
     if (code == 0)
         code = ct_advise(&project, &advice, err);
+    *ret_fits = code == 0 && advice.simplest >= 0;
     const struct ct_report_of report = {&project, &estimate, &advice};
     if (code == 0 && wish->json)
         ct_planner_json(&report, buf);
@@ -171,6 +151,7 @@ static int run(const struct wish *wish)
     struct ct_error err = {0};
     struct ct_buf buf;
     int code = load(wish, &cfg, &errs), status;
+    bool fits = true;
 
     ct_buf_init(&buf, 0);
     if (code != 0) {
@@ -179,11 +160,13 @@ static int run(const struct wish *wish)
     } else {
         code = ct_recipe_check(&cfg, &err);
         if (code == 0)
-            code = plan(wish, &cfg, &buf, &err);
+            code = plan(wish, &cfg, &buf, &fits, &err);
         status = code == 0 ? 0 : complain(&err);
     }
-    if (status == 0)
+    if (status == 0) {
         (void)fputs(ct_buf_str(&buf), stdout); /* main() sees to it that it is written */
+        status = fits ? 0 : ct_exit_status(CT_EUSAGE);
+    }
     ct_buf_deinit(&buf);
     ct_config_deinit(&cfg);
     return status;
@@ -193,22 +176,13 @@ int ct_cmd_plan(int argc, char **argv)
 {
     struct wish wish = {.device = "cpu", .argv = calloc((size_t)argc + 1, sizeof(char *))};
     struct ct_error err = {0};
-    char devices[128];
     int status;
 
     if (wish.argv == NULL) {
         (void)ct_error_set(&err, CT_ENOMEM, "out of memory");
         return complain(&err);
     }
-    if (read_words(&wish, argc, argv, &err) != 0)
-        status = complain(&err);
-    else if (wish.help || wish.argc == 0) {
-        (void)fprintf(wish.help ? stdout : stderr, usage,
-                      ct_machine_devices(devices, sizeof devices));
-        status = wish.help ? 0 : ct_exit_status(CT_EUSAGE);
-    } else {
-        status = run(&wish);
-    }
+    status = read_words(&wish, argc, argv, &err) == 0 ? run(&wish) : complain(&err);
     free(wish.argv);
     return status;
 }

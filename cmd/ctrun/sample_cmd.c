@@ -12,15 +12,16 @@
 #include "base/assert.h"
 #include "base/fs.h"
 #include "base/str.h"
+#include "cli_options.h"
 #include "data/dataset.h"
 #include "decode/choose.h"
 #include "decode/decode.h"
 #include "train/weights.h"
 #include "trained.h"
-#include "words.h"
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -30,7 +31,7 @@ struct sample {
     struct ct_word_texts prompts;
     const char *config, *merges;
     int64_t tokens, count, seed;
-    bool average, help;
+    bool average;
     struct ct_choice choice;
 
     struct ct_trained trained;
@@ -60,8 +61,10 @@ static int make_tokenizer(struct sample *s, struct ct_error *err)
     struct ct_data_spec spec = {.tokenizer = "gpt2",
                                 .merges = s->merges[0] != '\0' ? s->merges : s->trained.merges};
 
-    if (spec.merges[0] == '\0' && !s->trained.hub &&
-        strcmp(ct_config_word(cfg, &source->format), "text") == 0)
+    if (spec.merges[0] == '\0' && s->trained.characters[0] != '\0')
+        spec = (struct ct_data_spec){.path = s->trained.characters, .tokenizer = "char"};
+    else if (spec.merges[0] == '\0' && !s->trained.hub &&
+             strcmp(ct_config_word(cfg, &source->format), "text") == 0)
         spec = (struct ct_data_spec){.path = source->path,
                                      .tokenizer = ct_config_word(cfg, &source->tokenizer),
                                      .merges = source->merges};
@@ -285,17 +288,6 @@ static void watch_signals(void)
     (void)sigaction(SIGTERM, &action, NULL);
 }
 
-static int help(const struct ct_word *words, size_t count, FILE *to)
-{
-    (void)fputs(
-        "usage: ctrun sample RUN | CHECKPOINT | train.yaml | FOLDER [OPTIONS]\n"
-        "Write text by a trained GPT: the prompt and what follows it. FOLDER is a GPT-2 of\n"
-        "Hugging Face's: config.json, model.safetensors and merges.txt.\n\n",
-        to);
-    ct_words_help(words, count, to);
-    return fflush(to) == 0 ? 0 : ct_exit_status(CT_EIO);
-}
-
 int ct_cmd_sample(int argc, char **argv)
 {
     struct sample s = {.config = "",
@@ -304,30 +296,28 @@ int ct_cmd_sample(int argc, char **argv)
                        .count = 1,
                        .seed = 1,
                        .choice = {.temperature = 1, .top_p = 1}};
-    const struct ct_word words[] = {
-        {"prompt", CT_WORD_TEXTS, &s.prompts,
-         "what the text begins with; once more for another text"},
-        {"count", CT_WORD_NUMBER, &s.count, "how many texts of each prompt (1)"},
-        {"tokens", CT_WORD_NUMBER, &s.tokens, "how many tokens to add (200)"},
-        {"temperature", CT_WORD_REAL, &s.choice.temperature,
-         "above 1 bolder, below 1 surer, 0 always the likeliest (1)"},
-        {"top_k", CT_WORD_NUMBER, &s.choice.top_k, "only of the K likeliest tokens; 0: of all (0)"},
-        {"top_p", CT_WORD_REAL, &s.choice.top_p,
-         "only of the likeliest tokens that have this share together (1)"},
-        {"seed", CT_WORD_NUMBER, &s.seed, "equal seeds give equal texts (1)"},
-        {"config", CT_WORD_TEXT, &s.config, "the configuration that the weights were trained by"},
-        {"merges", CT_WORD_TEXT, &s.merges, "vocab.bpe, for a model trained on GPT-2's ids"},
-        {"ema", CT_WORD_FLAG, &s.average, "the average of the weights (optim.ema)"},
-        {"help", CT_WORD_FLAG, &s.help, "this"},
+    const struct ct_word options[] = {
+        {"prompt", CT_WORD_TEXTS, &s.prompts},
+        {"count", CT_WORD_NUMBER, &s.count},
+        {"tokens", CT_WORD_NUMBER, &s.tokens},
+        {"temperature", CT_WORD_REAL, &s.choice.temperature},
+        {"top_k", CT_WORD_NUMBER, &s.choice.top_k},
+        {"top_p", CT_WORD_REAL, &s.choice.top_p},
+        {"seed", CT_WORD_NUMBER, &s.seed},
+        {"config", CT_WORD_TEXT, &s.config},
+        {"merges", CT_WORD_TEXT, &s.merges},
+        {"ema", CT_WORD_FLAG, &s.average},
     };
     struct ct_error err = {0};
     const char *path = NULL;
-    int count = 0;
-    int code = ct_words_read(words, CT_COUNT(words), argc - 1, argv + 1, &path, 1, &count, &err);
+    struct ct_words words = {.command = "sample",
+                             .options = options,
+                             .option_count = CT_COUNT(options),
+                             .places = &path,
+                             .room = 1};
+    int code = ct_words_read(&words, argc - 1, argv + 1, &err);
 
-    if (code == 0 && s.help)
-        return help(words, CT_COUNT(words), stdout);
-    if (code == 0 && count == 0)
+    if (code == 0 && words.count == 0)
         code = ct_error_set(&err, CT_EUSAGE,
                             "name a run's folder, a checkpoint or a configuration (sample --help)");
     if (code == 0 && s.tokens < 0)
@@ -342,11 +332,13 @@ int ct_cmd_sample(int argc, char **argv)
     if (code == 0)
         code = prepare(&s, path, &err);
     if (code == 0)
+        ct_command_note("sampling from %s", s.trained.weights);
+    if (code == 0)
         code = generate_all(&s, &err);
     release(&s);
     if (code == -EPIPE)
         return 128 + SIGPIPE;
     if (code != 0)
-        (void)fprintf(stderr, "ctrun sample: error: %s\n", err.text);
-    return code != 0 ? ct_exit_status(code) : stopped_by != 0 ? 128 + stopped_by : 0;
+        return ct_command_fail("ctrun sample", code, err.text);
+    return stopped_by != 0 ? 128 + stopped_by : 0;
 }

@@ -3,11 +3,12 @@
  * the job waits in a queue. */
 #include "commands.h"
 
+#include "agent/launch_job.h"
 #include "base/assert.h"
 #include "base/fs.h"
 #include "base/str.h"
 #include "config/config.h"
-#include "launch/batch.h"
+#include "slurm/batch_script.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -16,12 +17,6 @@
 #include <unistd.h>
 
 enum { SBATCH_MAX = 64 };
-
-/* Options of sbatch that need no --sbatch in front. */
-static const char *const sbatch_options[] = {
-    "--account", "--array",  "--constraint", "--cpus-per-task", "--gpus-per-node", "--gres",
-    "--mem",     "--output", "--partition",  "--qos",           "--reservation",   "--time",
-};
 
 struct request {
     bool submit, requeue, help;
@@ -32,8 +27,7 @@ struct request {
 
 static int fail(int code, const struct ct_error *err)
 {
-    (void)fprintf(stderr, "ctrun: error: %s\n", err->text);
-    return ct_exit_status(code);
+    return ct_command_fail("ctrun", code, err->text);
 }
 
 /* ---- options ---- */
@@ -50,16 +44,16 @@ static int add_directive(struct request *request, const char *directive, struct 
     return 0;
 }
 
-/* Is `word` "--time" (then the value follows) or "--time=VALUE"? */
+/* Is `word` one of sbatch's that need no --sbatch: "--time" (then the value follows) or
+ * "--time=VALUE"? */
 static bool is_sbatch_option(const char *word, bool *ret_alone)
 {
     size_t length = strcspn(word, "=");
+    char name[64];
 
     *ret_alone = word[length] == '\0';
-    for (size_t i = 0; i < CT_COUNT(sbatch_options); i++)
-        if (strlen(sbatch_options[i]) == length && strncmp(word, sbatch_options[i], length) == 0)
-            return true;
-    return false;
+    (void)snprintf(name, sizeof name, "%.*s", (int)length, word);
+    return ct_starts_with(name, "--") && ct_command_option_find("slurm", name + 2) != NULL;
 }
 
 /* Slurm's options come first; returns how many words they are, or a negative code. */
@@ -89,6 +83,9 @@ static int read_options(struct request *request, char **words, struct ct_error *
                 request,
                 alone ? ct_arena_printf(&request->arena, "%s=%s", word, words[at + 1]) : word, err);
             at += alone;
+        } else if (ct_starts_with(word, "--") && word[2] != '\0' &&
+                   ct_config_option_takes(word, NULL) == 0) {
+            return ct_command_unknown("slurm", word, err);
         } else {
             break;
         }
@@ -154,8 +151,10 @@ static int make(struct request *request, const struct ct_config *cfg, char **wor
 {
     struct ct_error err = {0};
     struct ct_buf script;
-    int rc = 0;
+    int rc = job_check_name(cfg, environ, &request->arena, &err);
 
+    if (rc != 0)
+        return fail(rc, &err);
     ct_buf_init(&script, 0);
     print_script(request, cfg, words, &script);
     if (request->submit)
@@ -166,19 +165,6 @@ static int make(struct request *request, const struct ct_config *cfg, char **wor
     if (rc < 0 && err.code == 0)
         (void)ct_error_set(&err, CT_EIO, "the script cannot be written: %s", ct_strerror(rc));
     return err.code == 0 ? 0 : fail(err.code, &err);
-}
-
-static void print_usage(void)
-{
-    (void)puts("ctrun slurm [--submit] [--requeue] [SBATCH OPTIONS] [OPTIONS] train.yaml | "
-               "PROGRAM [ARGS]\n\n"
-               "Writes a batch script that runs `ctrun OPTIONS train.yaml` under Slurm.\n\n"
-               "  --submit         give it to sbatch instead\n"
-               "  --requeue        when its time is up, the job saves and is queued again\n"
-               "  --sbatch WORD    any option of sbatch, --sbatch --mail-type=END\n\n"
-               "These need no --sbatch:");
-    for (size_t i = 0; i < CT_COUNT(sbatch_options); i++)
-        (void)printf("  %s VALUE\n", sbatch_options[i]);
 }
 
 int ct_cmd_slurm(int argc, char **argv)
@@ -196,8 +182,7 @@ int ct_cmd_slurm(int argc, char **argv)
     if (used < 0) {
         status = fail(used, &err);
     } else if (request.help) {
-        print_usage();
-        status = 0;
+        status = ct_command_help("slurm");
     } else {
         const struct ct_config_input input = {
             .argc = argc - 1 - used,

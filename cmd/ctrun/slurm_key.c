@@ -1,5 +1,5 @@
-/* The key of a job under Slurm, in a home directory that all nodes share; see slurm.h. */
-#include "slurm.h"
+/* The key of a job under Slurm, in a home directory that all nodes share; see slurm_layer.h. */
+#include "slurm_layer.h"
 
 #include "base/clock.h"
 #include "base/fs.h"
@@ -72,7 +72,8 @@ int slurm_key_make(const char *path, struct ct_error *err)
     return 0;
 }
 
-int slurm_key_await(const char *path, const char *host, int64_t limit_ms, struct ct_error *err)
+int slurm_key_await(const struct ct_log *log, const char *path, const char *host, int64_t limit_ms,
+                    struct ct_error *err)
 {
     const struct timespec pause = {.tv_nsec = LOOK_MS * 1000000L};
     int64_t begin_ms = (int64_t)ct_clock_mono_ms(&ct_clock_system), waited_ms = 0;
@@ -88,7 +89,8 @@ int slurm_key_await(const char *path, const char *host, int64_t limit_ms, struct
                                 host, path);
         if (!said && waited_ms >= SAY_MS) {
             said = true;
-            (void)fprintf(stderr, "ctrun: waiting for %s to make the job's key, %s\n", host, path);
+            ct_log_event(log, CT_LOG_INFO, "waiting", "waiting for %s to make the job's key, %s",
+                         host, path);
         }
         (void)nanosleep(&pause, NULL);
     }

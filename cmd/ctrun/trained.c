@@ -1,11 +1,13 @@
 /* See trained.h. */
 #include "trained.h"
 
+#include "agent/run_text.h"
 #include "base/assert.h"
 #include "base/str.h"
 #include "recipe/recipe.h"
 #include "train/checkpoint.h"
 #include "train/hub.h"
+#include "train/runs.h"
 #include "train/weights.h"
 
 #include <stdio.h>
@@ -52,42 +54,7 @@ static int find_config(char path[PATH_MAX], struct ct_error *err)
                         path);
 }
 
-static int load_config(struct ct_config *cfg, const char *path, struct ct_error *err)
-{
-    /* A run's nodes may have met where nobody wrote down; nobody meets here. */
-    static const struct ct_config_preset nowhere = {"launch.rdzv_endpoint", "nowhere", "ctrun"};
-    char *argv[] = {(char *)(uintptr_t)path};
-    const struct ct_config_input in = {.argc = 1,
-                                       .argv = argv,
-                                       .env = environ,
-                                       .command_needed = true,
-                                       .file_only = true,
-                                       .presets = &nowhere,
-                                       .preset_count = 1};
-    struct ct_config_errors *errs = calloc(1, sizeof *errs);
-
-    if (errs == NULL)
-        return ct_error_set(err, CT_ENOMEM, "out of memory for a configuration");
-    int code = ct_config_load(cfg, &in, errs);
-    if (code != 0)
-        *err = errs->at[0];
-    free(errs);
-    return code;
-}
-
 /* ---- the weights ------------------------------------------------------------------------------*/
-
-/* checkpoint.dir as seen from here: outputs of a run are where it was started, and its folder may
- * have moved since. */
-static void checkpoints_of(const struct ct_config *cfg, const char *path, char to[PATH_MAX])
-{
-    size_t length = strlen(cfg->log.dir);
-
-    if (length > 0 && is_folder(path) && strncmp(cfg->checkpoint.dir, cfg->log.dir, length) == 0 &&
-        cfg->checkpoint.dir[length] == '/' && join(to, path, cfg->checkpoint.dir + length + 1))
-        return;
-    (void)ct_str_copy(to, PATH_MAX, cfg->checkpoint.dir);
-}
 
 static int weights_of(struct ct_trained *trained, const char *checkpoint, bool average,
                       struct ct_error *err)
@@ -103,14 +70,32 @@ static int weights_of(struct ct_trained *trained, const char *checkpoint, bool a
                         checkpoint);
 }
 
+/* The folder of the run: `path`, or of a configuration its newest run. */
+static bool find_run(const struct ct_trained *trained, const char *path, char run[PATH_MAX])
+{
+    const struct ct_config *cfg = &trained->cfg;
+    char base[PATH_MAX];
+
+    ct_config_run_base(cfg, base);
+    if (is_folder(path))
+        return ct_str_copy(run, PATH_MAX, path);
+    if (cfg->log.dir[0] != '\0')
+        return ct_str_copy(run, PATH_MAX, cfg->log.dir);
+    if (ct_runs_newest(base, run))
+        return true;
+    run[0] = '\0';
+    return !ct_config_keeps_checkpoints_in_run(cfg);
+}
+
 /* The weights of a run, or of a configuration that has not run. */
 static int newest_weights(struct ct_trained *trained, const char *path, bool average,
                           struct ct_error *err)
 {
     const char *first = trained->cfg.model.init_from;
-    char dir[PATH_MAX] = "", newest[PATH_MAX];
+    char dir[PATH_MAX] = "", newest[PATH_MAX], run[PATH_MAX];
 
-    checkpoints_of(&trained->cfg, path, dir);
+    if (find_run(trained, path, run))
+        run_checkpoints(&trained->cfg, run, dir);
     if (dir[0] != '\0' && ct_ckpt_latest(dir, newest, NULL) == 0)
         return weights_of(trained, newest, average, err);
     if (first[0] != '\0' && !average)
@@ -156,6 +141,8 @@ static int read_hub(struct ct_trained *trained, const char *path, const char *fi
                                                    .untied = hub.untied,
                                                    .eps = hub.eps,
                                                    .dropout = hub.dropout}};
+    if (!holds(path, CT_TRAINED_CHARACTERS, trained->characters))
+        trained->characters[0] = '\0';
     if (!holds(path, "merges.txt", trained->merges) && !holds(path, "vocab.bpe", trained->merges))
         trained->merges[0] = '\0';
     return ct_weights_path(path, trained->weights, err);
@@ -202,11 +189,15 @@ static int find_weights(struct ct_trained *trained, const char *path, bool avera
 int ct_trained_open(struct ct_trained *ret, const char *path, const char *config, bool average,
                     struct ct_error *err)
 {
-    char file[PATH_MAX] = "", *slash;
+    char file[PATH_MAX] = "", run[PATH_MAX], *slash;
     int code = 0;
 
     *ret = (struct ct_trained){.weights = ""};
     ct_arena_init(&ret->arena, ARENA_BYTES);
+    if ((access(path, R_OK) != 0 || is_folder(path)) && kind_of(path, file) == RUN &&
+        !holds(path, "config.json", file) && !holds(path, "config.yaml", file) &&
+        ct_runs_find(path, run, NULL) == 0)
+        path = run;
     if (access(path, R_OK) != 0)
         return ct_error_set(err, CT_ENOINPUT, "%s: there is no such run, checkpoint or file", path);
     if (config[0] == '\0' && holds(path, "config.json", file))
@@ -220,7 +211,7 @@ int ct_trained_open(struct ct_trained *ret, const char *path, const char *config
     if (is_folder(file))
         code = find_config(file, err);
     if (code == 0)
-        code = load_config(&ret->cfg, file, err);
+        code = run_config(&ret->cfg, file, err);
     if (code == 0)
         code = read_spec(ret, err);
     return code == 0 ? find_weights(ret, path, average, err) : code;

@@ -1,7 +1,8 @@
 /* What a training left: the model that a configuration describes, and its weights.
  *
- *     ctrun sample runs/novel                      a run's folder: config.yaml in it, the newest
- *                                                  checkpoint of its checkpoint.dir
+ *     ctrun sample novel                           the newest run of that name (train/runs.h)
+ *     ctrun sample novel/2026-11-23_20-15-04       a run, or its folder: config.yaml in it, the
+ *                                                  newest checkpoint of its checkpoint.dir
  *     ctrun sample runs/novel/checkpoints          a folder of checkpoints: its newest
  *     ctrun sample .../checkpoints/step_00001000   a checkpoint
  *     ctrun sample configs/novel.yaml              a configuration: as the run's folder
@@ -18,10 +19,14 @@
 #include <limits.h>
 #include <stdbool.h>
 
+/* Beside the exported weights of a model of characters: its vocabulary, each character once. */
+#define CT_TRAINED_CHARACTERS "characters.txt"
+
 struct ct_trained {
     bool hub;                  /* a model of Hugging Face's: cfg is empty */
     struct ct_config cfg;      /* of the training */
     char merges[PATH_MAX];     /* of GPT-2's tokenizer, where they lie beside the weights; or "" */
+    char characters[PATH_MAX]; /* those of an exported model of characters, in order; or "" */
     char weights[PATH_MAX];    /* a safetensors file */
     struct ct_model_spec spec; /* a gpt; its vocabulary may be 0: as many as there are tokens */
     struct ct_arena arena;     /* what `spec` points to */

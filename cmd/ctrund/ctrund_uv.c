@@ -1,32 +1,40 @@
 /* ctrund: the rendezvous daemon. Reads its options, serves until SIGTERM or SIGINT.
  *
- *      options -> listen -> write the port file -> serve ... signal -> close everything -> 0 */
-#include "options.h"
+ *      options -> listen -> write the port file -> serve ... signal -> close everything -> 0
+ *                                                    SIGHUP: read the key file again */
+#include "daemon_options.h"
 
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/log_writer.h"
 #include "base/str.h"
 #include "base/version.h"
+#include "net/descriptors.h"
 #include "net/endpoint.h"
 #include "net/http_uv.h"
-#include "rendezvous/server_uv.h"
+#include "rendezvous/service/server_uv.h"
 
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
+#include <unistd.h>
 #include <uv.h>
+
+enum { SIGNALS = 3, MAPPED_BYTES = 128 << 10 };
 
 struct daemon {
     uv_loop_t loop;
-    uv_signal_t signals[2];
+    uv_signal_t signals[SIGNALS];
     uv_timer_t last_words; /* bounds what connections may take to end in good order */
     struct ct_rdzv_server *server;
     struct ct_http_server *http;
     struct ct_log log;
+    struct ct_log_writer *writer; /* NULL: the log is written where it arises */
     int stderr_fd;
+    const char *key_file;   /* NULL: none */
     struct ct_error fenced; /* a newer daemon has taken over */
 };
 
@@ -41,7 +49,7 @@ static void stop(struct daemon *daemon)
 {
     (void)uv_timer_start(&daemon->last_words, on_late, LAST_WORDS_MS, 0);
     uv_unref((uv_handle_t *)&daemon->last_words);
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < SIGNALS; i++)
         uv_close((uv_handle_t *)&daemon->signals[i], NULL);
     if (daemon->http != NULL)
         ct_http_stop(daemon->http);
@@ -56,6 +64,23 @@ static void on_signal(uv_signal_t *handle, int number)
     stop(daemon);
 }
 
+/* SIGHUP: of `systemctl reload`, and of a terminal that was closed, which is no reason to end. */
+static void on_reload(uv_signal_t *handle, int number)
+{
+    struct daemon *daemon = handle->data;
+    struct ct_error err = {0};
+    (void)number;
+    if (daemon->key_file == NULL)
+        ct_log_event(&daemon->log, CT_LOG_INFO, "reload", "SIGHUP: there is no key file to read");
+    else if (ct_rdzv_server_reload(daemon->server, &err) == 0)
+        ct_log_event(&daemon->log, CT_LOG_INFO, "reload",
+                     "SIGHUP: new links need the key that %s holds now, links that stand go on",
+                     daemon->key_file);
+    else
+        ct_log_event(&daemon->log, CT_LOG_ERROR, "reload",
+                     "SIGHUP: the key of before stays in use: %s", err.text);
+}
+
 static void on_fenced(void *user, const struct ct_error *why)
 {
     struct daemon *daemon = user;
@@ -65,14 +90,17 @@ static void on_fenced(void *user, const struct ct_error *why)
 
 static int watch_signals(struct daemon *daemon, struct ct_error *err)
 {
-    static const int numbers[2] = {SIGTERM, SIGINT};
-    for (size_t i = 0; i < 2; i++) {
+    static const struct {
+        int number;
+        uv_signal_cb act;
+    } rows[SIGNALS] = {{SIGTERM, on_signal}, {SIGINT, on_signal}, {SIGHUP, on_reload}};
+    for (size_t i = 0; i < SIGNALS; i++) {
         int rc = uv_signal_init(&daemon->loop, &daemon->signals[i]);
         daemon->signals[i].data = daemon;
         if (rc == 0)
-            rc = uv_signal_start(&daemon->signals[i], on_signal, numbers[i]);
+            rc = uv_signal_start(&daemon->signals[i], rows[i].act, rows[i].number);
         if (rc != 0)
-            return ct_error_set(err, CT_EOS, "cannot watch signal %d: %s", numbers[i],
+            return ct_error_set(err, CT_EOS, "cannot watch signal %d: %s", rows[i].number,
                                 uv_strerror(rc));
     }
     return 0;
@@ -93,31 +121,61 @@ static int write_port_file(const struct daemon *daemon, const char *path, struct
     return ct_fs_replace(path, text, strlen(text), err);
 }
 
+static void put_health(const struct daemon *daemon, struct ct_buf *out)
+{
+    (void)daemon;
+    (void)ct_buf_puts(out, "ok\n");
+}
+
+static void put_status(const struct daemon *daemon, struct ct_buf *out)
+{
+    ct_rdzv_server_describe(daemon->server, out);
+}
+
+static void put_metrics(const struct daemon *daemon, struct ct_buf *out)
+{
+    ct_rdzv_server_metrics(daemon->server, out);
+}
+
+static void put_pages(const struct daemon *daemon, struct ct_buf *out);
+
+static const struct page {
+    const char *path;
+    const char *what;
+    void (*put)(const struct daemon *daemon, struct ct_buf *out);
+} pages[] = {
+    {"/", "this list", put_pages},
+    {"/status", "one line per job", put_status},
+    {"/metrics", "the same figures in the text format of Prometheus", put_metrics},
+    {"/healthz", "ok, as long as this ctrund answers", put_health},
+};
+
+static void put_pages(const struct daemon *daemon, struct ct_buf *out)
+{
+    (void)daemon;
+    (void)ct_buf_puts(out, "ctrund " CT_VERSION "\n");
+    for (size_t i = 0; i < CT_COUNT(pages); i++)
+        (void)ct_buf_printf(out, "%-10s %s\n", pages[i].path, pages[i].what);
+}
+
 static void answer_http(void *user, const char *path, struct ct_http_answer *answer)
 {
-    const struct daemon *daemon = user;
-    if (strcmp(path, "/status") == 0)
-        ct_rdzv_server_describe(daemon->server, &answer->body);
-    else if (strcmp(path, "/metrics") == 0)
-        ct_rdzv_server_metrics(daemon->server, &answer->body);
-    else
-        answer->status = 404;
+    for (size_t i = 0; i < CT_COUNT(pages); i++)
+        if (strcmp(path, pages[i].path) == 0) {
+            pages[i].put(user, &answer->body);
+            return;
+        }
+    answer->status = 404;
+    (void)ct_buf_puts(&answer->body, "no such page; GET / lists all\n");
 }
 
 /* As many descriptors as the system allows, less those that journal, metrics and operators need:
  * when all are in use, newcomers are turned away and nobody else notices. */
 static uint32_t connections_allowed(void)
 {
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return 0;
-    limit.rlim_cur = limit.rlim_max;
-    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 && getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return 0;
-    if (limit.rlim_cur <= 2 * RESERVED)
-        return RESERVED;
-    return (uint32_t)CT_MIN(limit.rlim_cur - RESERVED, (rlim_t)CONNECTIONS);
+    struct rlimit before;
+    (void)ct_descriptors_raise(&before);
+    return ct_descriptors_for_links(RESERVED, CONNECTIONS);
 }
 
 static int start(struct daemon *daemon, const struct ct_ctrund_options *options,
@@ -166,7 +224,7 @@ static int serve(struct daemon *daemon, const struct ct_ctrund_options *options,
         if (daemon->http != NULL)
             ct_http_stop(daemon->http);
         ct_rdzv_server_stop(daemon->server, NULL, NULL);
-        for (size_t i = 0; i < 2; i++)
+        for (size_t i = 0; i < SIGNALS; i++)
             if (daemon->signals[i].data != NULL)
                 uv_close((uv_handle_t *)&daemon->signals[i], NULL);
     }
@@ -186,6 +244,7 @@ static int init_log(struct daemon *daemon, const struct ct_ctrund_options *optio
 {
     daemon->stderr_fd = 2;
     ct_log_init_fd(&daemon->log, "ctrund", &daemon->stderr_fd);
+    daemon->log.stamped = isatty(daemon->stderr_fd) != 1;
     if (options->log_level != NULL) {
         int level = ct_log_level_find(options->log_level);
         if (level < 0)
@@ -203,14 +262,29 @@ static int init_log(struct daemon *daemon, const struct ct_ctrund_options *optio
         strcmp(options->takeover, "no") != 0)
         return ct_error_set(err, CT_EUSAGE, "--takeover is yes or no, not \"%s\"",
                             options->takeover);
+    daemon->key_file = options->key_file;
     return 0;
+}
+
+/* Options that are wrong are complained about in the format that they ask for. */
+static void complain(struct daemon *daemon, const struct ct_ctrund_options *options,
+                     const struct ct_error *err)
+{
+    daemon->stderr_fd = STDERR_FILENO;
+    if (daemon->log.write == NULL)
+        ct_log_init_fd(&daemon->log, "ctrund", &daemon->stderr_fd);
+    daemon->log.json = options->log_format != NULL && strcmp(options->log_format, "json") == 0;
+    ct_log_event(&daemon->log, CT_LOG_ERROR, "failed", "%s", err->text);
 }
 
 int main(int argc, char **argv)
 {
     struct ct_error err = {0};
-    struct ct_ctrund_options options;
+    struct ct_ctrund_options options = {0};
     struct daemon daemon = {0};
+    /* A job's arrays are taken for all its places and used as nodes join: pages of their own, which
+     * cost nothing until then, and never ones of before, which would be cleared by hand. */
+    (void)mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
     (void)signal(SIGPIPE, SIG_IGN); /* a peer that is gone is an error of one write */
     (void)signal(SIGXFSZ, SIG_IGN); /* a journal that may not grow likewise */
     int rc = ct_ctrund_options_parse(&options, argc, argv, &err);
@@ -223,9 +297,12 @@ int main(int argc, char **argv)
     }
     if (rc == 0)
         rc = init_log(&daemon, &options, &err);
-    if (rc == 0)
+    if (rc == 0) {
+        daemon.writer = ct_log_writer_new(&daemon.log, daemon.stderr_fd);
         rc = serve(&daemon, &options, &err);
+    }
     if (rc != 0)
-        (void)fprintf(stderr, "ctrund: error: %s\n", err.text);
+        complain(&daemon, &options, &err);
+    ct_log_writer_free(daemon.writer, LAST_WORDS_MS);
     return ct_exit_status(rc);
 }

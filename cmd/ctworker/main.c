@@ -5,7 +5,8 @@
  *   mpirun -np 2 ctworker configs/digits_mlp.yaml         two, by the site's MPI
  *
  * Exit status: 0; 128 + n after a stop by signal n; else that of the error (base/error.def). */
-#include "collectives/backend/mpi_launch.h"
+#include "base/str.h"
+#include "collectives/backend/mpi/mpi_launch.h"
 #include "trainer/setup.h"
 #include "trainer/train.h"
 
@@ -57,6 +58,26 @@ static void forget_agent(struct ct_config *cfg)
         cfg->launch.rdzv_endpoint = "";
 }
 
+static void open_log(struct ct_log *ret_log, const struct ct_config *cfg)
+{
+    static const int stderr_fd = STDERR_FILENO;
+
+    ct_log_init_fd(ret_log, "ctworker", &stderr_fd);
+    ret_log->level = (enum ct_log_level)cfg->log.level;
+    ret_log->json = cfg->log.format == CT_CONFIG_LOG_FORMAT_JSON;
+}
+
+static void complain(const struct ct_config *cfg, const struct ct_config_errors *errs)
+{
+    struct ct_log log;
+
+    open_log(&log, cfg);
+    for (size_t i = 0; i < errs->count; i++)
+        ct_log_event(&log, CT_LOG_ERROR, "config", "%s", errs->at[i].text);
+    if (errs->dropped > 0)
+        ct_log_event(&log, CT_LOG_ERROR, "config", "and %zu more", errs->dropped);
+}
+
 static int load_config(struct ct_config *cfg, int argc, char **argv, struct ct_error *err)
 {
     /* Where nodes meet is the agent's business; its options come here with all others. */
@@ -71,21 +92,16 @@ static int load_config(struct ct_config *cfg, int argc, char **argv, struct ct_e
     };
     struct ct_config_errors errs = {0};
     int code = ct_config_load(cfg, &in, &errs);
-    struct ct_buf text;
 
     if (code == 0)
         forget_agent(cfg);
     if (code == 0 && !cfg->command.help && !cfg->command.version && cfg->command.file == NULL)
         return ct_error_set(err, CT_EUSAGE, "ctworker trains a YAML file, and %s is none",
                             cfg->command.program);
-    if (code == 0)
-        return 0;
-    ct_buf_init(&text, 0);
-    ct_config_errors_write(&errs, "ctworker: error: ", &text);
-    if (speaks_for_node())
-        (void)fputs(ct_buf_str(&text), stderr);
-    ct_buf_deinit(&text);
-    err->text[0] = '\0';
+    if (code != 0 && speaks_for_node())
+        complain(cfg, &errs);
+    if (code != 0)
+        err->text[0] = '\0';
     return code;
 }
 
@@ -180,16 +196,14 @@ static int tell_library(const struct ct_config *cfg, struct ct_error *err)
 
 static int run(const struct ct_config *cfg, struct ct_error *err)
 {
-    const int stderr_fd = STDERR_FILENO;
     struct ct_log log;
     struct ct_stop stop = {.signal = 0};
     struct ct_worker *worker = calloc(1, sizeof *worker);
+    const char *folder = getenv("CTRUN_RUN_FOLDER"); /* of the job's earlier rounds */
 
     if (worker == NULL)
         return ct_exit_status(ct_error_set(err, CT_ENOMEM, "out of memory"));
-    ct_log_init_fd(&log, "ctworker", &stderr_fd);
-    log.level = (enum ct_log_level)cfg->log.level;
-    log.json = cfg->log.format == CT_CONFIG_LOG_FORMAT_JSON;
+    open_log(&log, cfg);
     worker->cfg = cfg;
     worker->log = &log;
     worker->clock = &ct_clock_system;
@@ -197,12 +211,16 @@ static int run(const struct ct_config *cfg, struct ct_error *err)
     worker->survives = has_agent();
     worker->queued_again = was_queued_again();
     worker->report.alone = !has_agent();
+    if (has_agent() && folder != NULL)
+        (void)ct_str_copy(worker->run_dir.path, PATH_MAX, folder);
     int code = tell_library(cfg, err);
     if (code == 0)
         code = ct_job_open(&worker->job, err);
     int status = ct_exit_status(code);
     if (code == 0) {
         worker->me = ct_job_assignment(worker->job);
+        log.node = &worker->me->node_rank;
+        log.rank = &worker->me->rank;
         worker->scope = CT_SCOPE_NODE;
         status = work(worker);
         ct_job_close(worker->job);
@@ -215,6 +233,7 @@ int main(int argc, char **argv)
 {
     struct ct_config cfg = {0};
     struct ct_error err = {0};
+    struct ct_log log;
 
     /* Slurm signals every process of a step; what that means is for the agent to say. */
     (void)signal(SIGUSR1, SIG_IGN);
@@ -224,8 +243,10 @@ int main(int argc, char **argv)
         status = fputs(usage, stdout) < 0 || fflush(stdout) != 0 ? ct_exit_status(CT_EIO) : 0;
     else if (status == 0)
         status = run(&cfg, &err);
-    if (err.text[0] != '\0' && speaks_for_node())
-        (void)fprintf(stderr, "ctworker: error: %s\n", err.text);
+    if (err.text[0] != '\0' && speaks_for_node()) {
+        open_log(&log, &cfg);
+        ct_log_event(&log, CT_LOG_ERROR, "failed", "%s", err.text);
+    }
     ct_config_deinit(&cfg);
     return status;
 }

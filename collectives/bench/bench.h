@@ -44,9 +44,6 @@ int ct_bench_takes(int argc, const char *const *argv);
 int ct_bench_read(int argc, const char *const *argv, struct ct_bench_options *ret_options,
                   struct ct_error *err);
 
-/* An option a line, for the help. */
-void ct_bench_help(FILE *to);
-
 /* ---- an operation ----------------------------------------------------------------------------*/
 
 /* What a rank passes, as nccl-tests counts. */

@@ -5,10 +5,10 @@
  * a batch of calls each, so that what slows the machine down slows all of them; medians count. */
 #include "bench.h"
 
+#include "algorithm/tuning.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "group.h"
-#include "tuning.h"
+#include "group/group.h"
 
 #include <limits.h>
 #include <math.h>

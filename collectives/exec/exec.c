@@ -1,9 +1,10 @@
-/* See exec.h: start, step, evaluation; run.c does the running, state.c reads and writes tensors. */
+/* See exec.h: start, step, evaluation; run.c does the running, exec_state.c reads and writes
+ * tensors. */
 #include "collectives/exec/exec.h"
 
 #include "base/assert.h"
 #include "collectives/exec/executor.h"
-#include "collectives/plan/pieces.h"
+#include "collectives/plan/tensor_extents.h"
 
 #include <inttypes.h>
 #include <math.h>

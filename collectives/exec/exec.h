@@ -23,7 +23,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "collectives/plan/pieces.h"
+#include "collectives/plan/tensor_extents.h"
 #include "ctrun.h"
 #include "tensor/device.h"
 
@@ -138,7 +138,7 @@ int ct_exec_collect(struct ct_exec *exec, void *const *data, struct ct_error *er
  * others. Collective. After a failure the state is undefined. */
 int ct_exec_spread(struct ct_exec *exec, void *const *data, struct ct_error *err);
 
-/* Copy a piece that this rank holds (pieces.h) out of the device or into it. */
+/* Copy a piece that this rank holds (tensor_extents.h) out of the device or into it. */
 void ct_exec_take(struct ct_exec *exec, const struct ct_plan_piece *piece, void *data);
 void ct_exec_put(struct ct_exec *exec, const struct ct_plan_piece *piece, const void *data);
 

@@ -3,7 +3,7 @@
 #include "collectives/exec/replicas.h"
 
 #include "base/assert.h"
-#include "thread_world.h"
+#include "job/thread_world.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -2,7 +2,7 @@
 #include "collectives/plan/measure.h"
 
 #include "base/assert.h"
-#include "collectives/plan/passes.h"
+#include "collectives/plan/access.h"
 
 #include <stdlib.h>
 #include <string.h>

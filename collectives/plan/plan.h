@@ -1,11 +1,20 @@
 /* Plans: what one rank runs in a step, decided and proved before anything runs.
  *
- *     model ---> layout ---> step ---> shard ---> buckets ----> memory ---> queues ---> verifier
- *     (one       params,     A copies  ranks hold reduce(k)     lifetimes   compute,    every read
- *     micro-     moments,    of the    parts:     after the     to offsets  comm, and   after its
- *     batch)     gradients   micro-    gather,    bucket's      in one      who waits   writer,
- * before flat        batch,    free,      last writer   arena       for whom    its reuser update
- * scatter
+ *     model       one micro-batch: slice, backward pass, precision, cut, recompute, offload
+ *       v
+ *     layout      parameters, moments and gradients in flat ranges
+ *       v
+ *     lists       the step: A copies of the micro-batch, then the update; first values; evaluation
+ *       v
+ *     shard       ranks hold parts: gather in front of the first reader, free behind the last,
+ *       v         reduce_scatter behind the last writer
+ *     buckets     ranks hold all: reduce(k) behind the last writer of bucket k
+ *       v
+ *     memory      lifetimes to offsets in one arena
+ *       v
+ *     queues      compute and communication: which op waits for which
+ *       v
+ *     verifier    every read behind its writer, and before its memory is written again
  *
  * Each pass edits or annotates the flat list; all of it is pure: no device, no socket, no clock.
  * The result is the same on every rank, and its hash says so.
@@ -36,9 +45,9 @@
  *     bucket k of W = 4      [ rank 0 | rank 1 | rank 2 | rank 3 ]     flat
  *     rank 2's range         ... part k of rank 2 | part k + 1 ...      sharded: flat / W
  *
- * Pipeline. With several stages a rank has the layers of its stage alone (cut.h): its list runs
- * their passes in the order of schedule.h, and exchanges activations and their gradients with the
- * stages beside it.
+ * Pipeline. With several stages a rank has the layers of its stage alone (stage_cut.h): its list
+ * runs their passes in the order of pipeline_schedule.h, and exchanges activations and their
+ * gradients with the stages beside it.
  *
  * Equality. Except in mode fast all ways of sharding have the same bits, clipping apart: the norm
  * is added up in another order. With CT_PLAN_INVARIANT each micro-batch is a leaf of a binary tree:
@@ -52,7 +61,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "collectives/plan/mesh.h"
-#include "collectives/plan/schedule.h"
+#include "collectives/plan/pipeline_schedule.h"
 #include "graph/model.h"
 #include "graph/program.h"
 
@@ -127,9 +136,10 @@ struct ct_plan_options {
     int world;
     int rank;    /* whose list it is; matters when ranks hold different things */
     bool rooted; /* DataParallel: rank 0 scatters the batch, gathers the gradients and updates; the
-                    others are replicas of its parameters, and hold no moments (root.c) */
+                    others are replicas of its parameters, and hold no moments
+                    (passes/dataparallel_pass.c) */
     bool served; /* parameter servers update: the list ends with this rank's gradients and their
-                    norm, and ranks but 0, which saves, have no moments (serve.c) */
+                    norm, and ranks but 0, which saves, have no moments (ps_pass.c) */
     enum ct_plan_shard shard; /* NONE is taken where one rank would hold everything anyway */
     int replicas;  /* copies of what is sharded, each held by consecutive ranks; 0 is 1 */
     int tensor;    /* ranks that compute each layer together; 0 is 1 */

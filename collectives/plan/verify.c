@@ -7,10 +7,10 @@
  * own root in every segment. That proves the order of the list right; that queues run
  * it in an equivalent order follows when all conflicting ops on different queues are ordered by
  * waits. */
-#include "collectives/plan/passes.h"
+#include "collectives/plan/access.h"
 
 #include "base/assert.h"
-#include "collectives/plan/pieces.h"
+#include "collectives/plan/tensor_extents.h"
 
 #include <stdlib.h>
 

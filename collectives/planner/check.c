@@ -2,7 +2,7 @@
 #include "collectives/planner/check.h"
 
 #include "base/str.h"
-#include "collectives/planner/options.h"
+#include "collectives/planner/plan_options.h"
 #include "collectives/planner/project.h"
 #include "train/checkpoint.h"
 #include "train/weights.h"

@@ -35,7 +35,7 @@ const char *ct_machine_devices(char *text, int size);
 /* Seconds that one of `ranks` workers, `stride` apart, needs to receive all but its own part of
  * `bytes` that lie in equal parts on all of them: an all_gather, or a reduce_scatter the other way
  * round; an all_reduce is both. Inside of a node over `inside`; between nodes each part crosses
- * once, on the cards of all devices that hold one (collectives/backend/hier.h). */
+ * once, on the cards of all devices that hold one (collectives/backend/hier/hier.h). */
 double ct_machine_gather_s(const struct ct_machine *machine, int ranks, int stride, double bytes);
 
 /* Seconds for `bytes` to a worker that is `stride` ranks away. */

@@ -2,9 +2,9 @@
 #include "collectives/planner/project.h"
 
 #include "base/assert.h"
-#include "collectives/planner/options.h"
+#include "collectives/planner/plan_options.h"
 #include "recipe/recipe.h"
-#include "train/batch.h"
+#include "train/batch_size.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -32,7 +32,7 @@ struct ct_layout {
     int64_t micro; /* rows that a rank runs at a time */
 };
 
-/* 0, or the sentence: a batch that does not divide (lib/train/batch.h), a model that cannot be
+/* 0, or the sentence: a batch that does not divide (lib/train/batch_size.h), a model that cannot be
  * built. The project needs ct_project_deinit in any case. */
 int ct_project_init(struct ct_project *project, const struct ct_config *cfg,
                     const struct ct_machine *machine, struct ct_error *err);

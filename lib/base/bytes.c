@@ -1,6 +1,8 @@
 /* See bytes.h. */
 #include "base/bytes.h"
 
+#include "base/str.h"
+
 #include "base/assert.h"
 #include "base/error.h"
 
@@ -139,6 +141,24 @@ int ct_buf_printf(struct ct_buf *buf, const char *format, ...)
     return 0;
 }
 
+void ct_buf_put_clean(struct ct_buf *buf, const char *text, const char *kept)
+{
+    while (*text != '\0') {
+        size_t plain = 0;
+        while (text[plain] != '\0' &&
+               (ct_str_control(text + plain) == 0 || strchr(kept, text[plain]) != NULL))
+            plain++;
+        (void)ct_buf_append(buf, text, plain);
+        text += plain;
+        for (size_t left = *text != '\0' ? ct_str_control(text) : 0; left > 0; left--, text++) {
+            if (*text == '\n' || *text == '\t')
+                (void)ct_buf_puts(buf, *text == '\n' ? "\\n" : "\\t");
+            else
+                (void)ct_buf_printf(buf, "\\x%02x", (unsigned char)*text);
+        }
+    }
+}
+
 void *ct_buf_reserve(struct ct_buf *buf, size_t size)
 {
     return grow(buf, size) == 0 ? buf->data + buf->size : NULL;
@@ -157,4 +177,21 @@ void ct_buf_consume(struct ct_buf *buf, size_t size)
 const char *ct_buf_str(const struct ct_buf *buf)
 {
     return buf->data != NULL ? buf->data : "";
+}
+
+void ct_buf_wrap(struct ct_buf *buf, const char *text, int column, int indent, int width)
+{
+    for (bool first = true; *text != '\0'; first = false) {
+        int word = (int)strcspn(text, " ");
+        if (!first && column + 1 + word > width) {
+            (void)ct_buf_printf(buf, "\n%*s", indent, "");
+            column = indent;
+        } else if (!first) {
+            (void)ct_buf_puts(buf, " ");
+            column++;
+        }
+        (void)ct_buf_append(buf, text, (size_t)word);
+        column += word;
+        text += word + (text[word] == ' ');
+    }
 }

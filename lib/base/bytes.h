@@ -35,8 +35,16 @@ void ct_buf_clear(struct ct_buf *buf);
 /* Append; 0, CT_ELIMIT or CT_ENOMEM. */
 int ct_buf_append(struct ct_buf *buf, const void *data, size_t size);
 int ct_buf_puts(struct ct_buf *buf, const char *text);
+/* `text`, broken at blanks so that no line passes `width`; it begins at `column`, further lines at
+ * `indent`. A word that is longer stands alone. */
+void ct_buf_wrap(struct ct_buf *buf, const char *text, int column, int indent, int width);
 int ct_buf_printf(struct ct_buf *buf, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* Append text of which nobody knows where it comes from: control characters that are not in `kept`
+ * ("" for one line, "\n\t" for several) as \n, \t, \xNN, so that they neither forge lines nor
+ * drive a terminal. */
+void ct_buf_put_clean(struct ct_buf *buf, const char *text, const char *kept);
 
 /* Make `size` more bytes writable at data + size and return that place, or NULL. The caller adds
  * what it wrote to `size`. */

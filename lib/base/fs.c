@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -84,17 +85,36 @@ int ct_fs_sync_parent(const char *path)
     return code;
 }
 
-int ct_fs_replace(const char *path, const void *data, size_t size, struct ct_error *err)
+/* Create "PATH.XXXXXX", a name that nobody has; umask applies to `mode`. The descriptor, or a
+ * negative errno. */
+static int create_beside(const char *path, mode_t mode, char temporary[PATH_MAX])
+{
+    static const char letters[] = "0123456789abcdefghijklmnopqrstuv";
+    int length = snprintf(temporary, PATH_MAX, "%s.XXXXXX", path);
+
+    if (length < 0 || length >= PATH_MAX)
+        return -ENAMETOOLONG;
+    for (;;) {
+        unsigned char dice[CT_FS_SUFFIX - 1];
+        if (getrandom(dice, sizeof dice, 0) != (ssize_t)sizeof dice)
+            return -EIO;
+        for (size_t i = 0; i < sizeof dice; i++)
+            temporary[(size_t)length - sizeof dice + i] = letters[dice[i] % 32];
+        int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+        if (fd >= 0 || errno != EEXIST)
+            return fd >= 0 ? fd : -errno;
+    }
+}
+
+static int replace(const char *path, const void *data, size_t size, mode_t mode,
+                   struct ct_error *err)
 {
     char temporary[PATH_MAX];
-    int length = snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
+    int fd = create_beside(path, mode, temporary);
 
-    if (length < 0 || (size_t)length >= sizeof temporary)
-        return ct_error_set(err, CT_ECANTCREAT, "%s: the path is too long", path);
-    int fd = mkostemp(temporary, O_CLOEXEC);
     if (fd < 0)
-        return ct_error_set(err, CT_ECANTCREAT, "%s: cannot be created: %s", path, strerror(errno));
-    int code = fchmod(fd, 0644) != 0 ? -errno : ct_fs_write_all(fd, data, size);
+        return ct_error_set(err, CT_ECANTCREAT, "%s: cannot be created: %s", path, strerror(-fd));
+    int code = ct_fs_write_all(fd, data, size);
     if (code == 0 && fsync(fd) != 0)
         code = -errno;
     if (close(fd) != 0 && code == 0)
@@ -108,6 +128,16 @@ int ct_fs_replace(const char *path, const void *data, size_t size, struct ct_err
     if (code == 0)
         return 0;
     return ct_error_set(err, CT_EIO, "%s: cannot be written: %s", path, strerror(-code));
+}
+
+int ct_fs_replace(const char *path, const void *data, size_t size, struct ct_error *err)
+{
+    return replace(path, data, size, 0666, err);
+}
+
+int ct_fs_replace_private(const char *path, const void *data, size_t size, struct ct_error *err)
+{
+    return replace(path, data, size, 0600, err);
 }
 
 /* Is it there now? Else errno says why not. */

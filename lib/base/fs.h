@@ -14,9 +14,15 @@ int ct_fs_read(const char *path, size_t limit, struct ct_buf *buf, struct ct_err
 /* Write all of `size` bytes; 0 or a negative errno (short writes and EINTR handled). */
 int ct_fs_write_all(int fd, const void *data, size_t size);
 
+/* Of the temporary file of a replacement, behind the path: a dot and six letters or digits. A crash
+ * in the midst of a replacement leaves it behind. */
+enum { CT_FS_SUFFIX = 7 };
+
 /* Replace `path` by `size` bytes: temporary file, fsync, rename, fsync of the directory. On any
- * error (CT_EIO, CT_ECANTCREAT) the old file stays and no temporary is left. */
+ * error (CT_EIO, CT_ECANTCREAT) the old file stays and no temporary is left. The new file has mode
+ * 0666 less the umask; a private one 0600. */
 int ct_fs_replace(const char *path, const void *data, size_t size, struct ct_error *err);
+int ct_fs_replace_private(const char *path, const void *data, size_t size, struct ct_error *err);
 
 /* fsync the directory that holds `path`. */
 int ct_fs_sync_parent(const char *path);

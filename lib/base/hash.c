@@ -18,8 +18,7 @@ uint64_t ct_hash_str(const char *text)
     return ct_hash64(text, strlen(text), 0);
 }
 
-/* ---- CRC32C: a polynomial over GF(2), bit 31 its constant term --------------------------------
- */
+/* ---- CRC32C: a polynomial over GF(2), bit 31 its constant term ------------------------------ */
 
 static const uint32_t polynomial = 0x82F63B78u;
 

@@ -1,6 +1,7 @@
 /* See json.h. */
 #include "base/json.h"
 
+#include "base/assert.h"
 #include "base/str.h"
 
 #include <math.h>
@@ -24,24 +25,43 @@ static void put_char(struct ct_buf *buf, unsigned char c)
         (void)ct_buf_append(buf, &c, 1);
 }
 
-void ct_json_string(struct ct_buf *buf, const char *text)
+/* Text without characters that need an escape, at the start of data[0 .. size). */
+static size_t plain_span(const char *data, size_t size)
 {
-    size_t left = strlen(text);
+    size_t at = 0;
 
+    while (at < size && (unsigned char)data[at] >= 0x20 && (unsigned char)data[at] < 0x7f &&
+           data[at] != '"' && data[at] != '\\')
+        at++;
+    return at;
+}
+
+void ct_json_bytes(struct ct_buf *buf, const char *data, size_t size)
+{
     (void)ct_buf_puts(buf, "\"");
-    while (left > 0) {
-        size_t valid = ct_utf8_valid_prefix(text, left);
-        for (size_t i = 0; i < valid; i++)
-            put_char(buf, (unsigned char)text[i]);
-        text += valid;
-        left -= valid;
-        if (left > 0) {
-            (void)ct_buf_puts(buf, "\\ufffd");
-            text++;
-            left--;
+    while (size > 0) {
+        size_t valid = plain_span(data, size);
+
+        (void)ct_buf_append(buf, data, valid);
+        if (valid == 0 && data[0] != '\0') {
+            valid = ct_utf8_valid_prefix(data, CT_MIN(size, (size_t)4));
+            valid = (unsigned char)data[0] < 0x80 ? CT_MIN(valid, (size_t)1) : valid;
+            for (size_t i = 0; i < valid; i++)
+                put_char(buf, (unsigned char)data[i]);
         }
+        if (valid == 0) {
+            (void)ct_buf_puts(buf, "\\ufffd");
+            valid = 1;
+        }
+        data += valid;
+        size -= valid;
     }
     (void)ct_buf_puts(buf, "\"");
+}
+
+void ct_json_string(struct ct_buf *buf, const char *text)
+{
+    ct_json_bytes(buf, text, strlen(text));
 }
 
 /* Equal, and zeros of the same sign. */

@@ -2,7 +2,7 @@
 #include "base/log.h"
 
 #include "base/bytes.h"
-#include "base/json.h"
+#include "base/record.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -47,21 +47,43 @@ int ct_log_level_find(const char *name)
 static void put_json(struct ct_buf *line, const struct ct_log *log, enum ct_log_level level,
                      const char *event, const char *message)
 {
-    uint64_t now_ns = ct_clock_wall_ns(log->clock);
-    time_t seconds = (time_t)(now_ns / 1000000000u);
-    struct tm utc;
+    ct_record_begin(line, ct_clock_wall_ns(log->clock), "log");
+    if (log->node != NULL)
+        ct_record_whole(line, "node", *log->node);
+    if (log->rank != NULL)
+        ct_record_whole(line, "rank", *log->rank);
+    ct_record_string(line, "level", level_names[level]);
+    ct_record_string(line, "program", log->program);
+    ct_record_string(line, "event", event);
+    ct_record_string(line, "message", message);
+    ct_record_end(line);
+}
+
+void ct_log_stamp(const struct ct_log *log, struct ct_buf *line)
+{
+    time_t seconds = (time_t)(ct_clock_wall_ns(log->clock) / 1000000000u);
+    struct tm tm = {0};
     char stamp[40];
 
-    (void)gmtime_r(&seconds, &utc);
-    (void)strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
-    (void)ct_buf_printf(line, "{\"time\":\"%s.%03uZ\",\"level\":\"%s\",\"program\":", stamp,
-                        (unsigned)(now_ns / 1000000u % 1000u), level_names[level]);
-    ct_json_string(line, log->program);
-    (void)ct_buf_puts(line, ",\"event\":");
-    ct_json_string(line, event);
-    (void)ct_buf_puts(line, ",\"message\":");
-    ct_json_string(line, message);
-    (void)ct_buf_puts(line, "}\n");
+    if (!log->stamped)
+        return;
+    (void)localtime_r(&seconds, &tm);
+    (void)strftime(stamp, sizeof stamp, "%Y-%m-%d %H:%M:%S ", &tm);
+    (void)ct_buf_puts(line, stamp);
+}
+
+static void put_text(struct ct_buf *line, const struct ct_log *log, enum ct_log_level level,
+                     const char *message)
+{
+    static const char *const words[] = {"", "", "warning: ", "error: "};
+    static const char *const colours[] = {"", "", "\x1b[33m", "\x1b[31m"};
+    bool coloured = log->coloured && words[level][0] != '\0';
+
+    ct_log_stamp(log, line);
+    (void)ct_buf_printf(line, "%s: %s%s%s", log->program, coloured ? colours[level] : "",
+                        words[level], coloured ? "\x1b[0m" : "");
+    ct_buf_put_clean(line, message, "");
+    (void)ct_buf_puts(line, "\n");
 }
 
 void ct_log_event(const struct ct_log *log, enum ct_log_level level, const char *event,
@@ -80,11 +102,7 @@ void ct_log_event(const struct ct_log *log, enum ct_log_level level, const char 
     if (log->json)
         put_json(&line, log, level, event, message);
     else
-        (void)ct_buf_printf(&line, "%s: %s%s\n", log->program,
-                            level == CT_LOG_ERROR  ? "error: "
-                            : level == CT_LOG_WARN ? "warning: "
-                                                   : "",
-                            message);
+        put_text(&line, log, level, message);
     if (!line.failed)
         log->write(log->context, line.data, line.size);
     ct_buf_deinit(&line);

@@ -1,11 +1,13 @@
 /* Logs: one line an event, text for people, JSON on request.
  *
  * A log belongs to a program, never to a library: libraries return errors. Two logs may live in one
- * process. Text:  "ctrun: message key=value key=value"; JSON: one object a line with `time`,
- * `level`, `event`, the message and the fields. Safe from several threads: a line is one write. */
+ * process. Text: "ctrun: warning: message", behind the time where that is asked for; JSON: a record
+ * (record.h). Safe from several threads: a line is one write. Whatever a message holds, it is one
+ * line: control characters are escaped. */
 #ifndef CT_BASE_LOG_H
 #define CT_BASE_LOG_H
 
+#include "base/bytes.h"
 #include "base/clock.h"
 
 #include <stdbool.h>
@@ -19,6 +21,9 @@ struct ct_log {
     const char *program; /* the prefix, "ctrun" */
     enum ct_log_level level;
     bool json;
+    bool stamped;  /* text begins with the local time: it goes to a file, not to a person */
+    bool coloured; /* "warning: " and "error: " */
+    const int *node, *rank; /* fields of JSON; NULL while they are not known */
 };
 
 /* A log to a file descriptor (not owned) at level INFO, as text. */
@@ -26,6 +31,9 @@ void ct_log_init_fd(struct ct_log *log, const char *program, const int *fd);
 
 /* "debug", "info", "warn", "error"; -1 for anything else. */
 int ct_log_level_find(const char *name);
+
+/* What a line of text begins with: the local time when the log is stamped, else nothing. */
+void ct_log_stamp(const struct ct_log *log, struct ct_buf *line);
 
 /* One event. `event` is a stable short name for machines ("worker_exit"); `format` the sentence for
  * people. Nothing happens below the log's level or when `log` is NULL. */

@@ -250,6 +250,25 @@ static size_t utf8_sequence(const unsigned char *s, size_t size)
     return length;
 }
 
+size_t ct_str_control(const char *text)
+{
+    unsigned char first = (unsigned char)text[0], second;
+
+    if ((first > 0 && first < 0x20) || first == 0x7f)
+        return 1;
+    if (first != 0xc2)
+        return 0;
+    second = (unsigned char)text[1];
+    return second >= 0x80 && second < 0xa0 ? 2 : 0;
+}
+
+bool ct_str_has_control(const char *text)
+{
+    while (*text != '\0' && ct_str_control(text) == 0)
+        text++;
+    return *text != '\0';
+}
+
 size_t ct_utf8_valid_prefix(const char *text, size_t size)
 {
     size_t at = 0;
@@ -261,4 +280,20 @@ size_t ct_utf8_valid_prefix(const char *text, size_t size)
         at += length;
     }
     return at;
+}
+
+const char *ct_env_value(const char *entry, const char *name)
+{
+    size_t length = strlen(name);
+
+    return strncmp(entry, name, length) == 0 && entry[length] == '=' ? entry + length + 1 : NULL;
+}
+
+const char *ct_env_find(char *const *list, const char *name)
+{
+    const char *value = NULL;
+
+    for (; *list != NULL && value == NULL; list++)
+        value = ct_env_value(*list, name);
+    return value;
 }

@@ -42,6 +42,17 @@ bool ct_str_copy(char *to, size_t room, const char *from);
 /* The last lines of `text`, whole ones if it can be, that have at most `size` bytes together. */
 const char *ct_str_last_lines(const char *text, size_t size);
 
+/* Bytes of the control character that `text` begins with: 1 (C0, DEL), 2 (C1 in UTF-8, which some
+ * terminals obey), 0 when it begins with something else. */
+size_t ct_str_control(const char *text);
+bool ct_str_has_control(const char *text);
+
+/* What follows "name=" in `entry`, an entry of an environment; NULL: it is another variable's. */
+const char *ct_env_value(const char *entry, const char *name);
+
+/* The value of `name` in an environment, a NULL-terminated list; or NULL. */
+const char *ct_env_find(char *const *list, const char *name);
+
 /* How many bytes at `text` (at most `size`) form a valid UTF-8 prefix. */
 size_t ct_utf8_valid_prefix(const char *text, size_t size);
 

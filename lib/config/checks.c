@@ -22,8 +22,8 @@ static bool min_above_max(const struct ct_config *cfg, const void *member, struc
     const struct ct_config_nodes *nodes = member;
 
     (void)cfg;
-    (void)ct_buf_printf(why, "has a MIN above its MAX (%" PRId64 ":%" PRId64 "); turn them round",
-                        nodes->min, nodes->max);
+    (void)ct_buf_printf(why, "%" PRId64 ":%" PRId64 ": MIN exceeds MAX; swap them", nodes->min,
+                        nodes->max);
     return nodes->min > nodes->max;
 }
 
@@ -69,7 +69,7 @@ static bool bad_worker_count(const struct ct_config *cfg, const void *member, st
     for (size_t i = 0; i < CT_COUNT(words); i++)
         if (strcmp(text, words[i]) == 0)
             return false;
-    if (strchr(text, '=') != NULL) /* a number for each host: lib/launch/nproc.c reads it */
+    if (strchr(text, '=') != NULL) /* a number for each host: lib/hardware/nproc.c reads it */
         return false;
     bool number = ct_parse_i64(text, &count) == 0;
     (void)ct_buf_printf(why, "must be a number from 1 to %d, cpu, gpu or auto, not \"%s\"%s", MOST,

@@ -137,7 +137,7 @@ static bool strategy_of_cpus(const struct ct_config *cfg, const void *member, st
 
     (void)ct_buf_printf(why,
                         "cuda is not for parallel.strategy %s, which computes on the CPU; use ddp "
-                        "with a worker a GPU, or set train.device to cpu",
+                        "with one worker per GPU, or set train.device to cpu",
                         dp ? "dp" : "ps");
     return (dp || cfg->parallel.strategy == CT_CONFIG_STRATEGY_PS) &&
            *(const enum ct_config_device *)member == CT_CONFIG_DEVICE_CUDA;

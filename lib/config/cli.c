@@ -17,7 +17,8 @@
 struct command_line {
     struct ct_config_loader *loader;
     struct ct_config_command *command;
-    int at; /* the next word of argv */
+    int at;       /* the next word of argv */
+    bool unknown; /* an option was no option: the word behind it may be its value */
 };
 
 static const char *next_word(struct command_line *c)
@@ -96,25 +97,29 @@ static size_t complete(const char *beginning, const char **ret_name, struct ct_b
     return found;
 }
 
+const char *ct_config_option_like(const char *name)
+{
+    const char *meant = ct_config_synonym(name), *near = NULL;
+
+    if (meant != NULL)
+        return meant;
+    if (strchr(name, '.') == NULL)
+        near = ct_nearest(name, short_name_count(), short_name_at, NULL);
+    return near != NULL ? near : ct_config_guess(name);
+}
+
 static void complain_unknown(struct command_line *c, const char *name,
                              const struct ct_config_origin *origin)
 {
-    size_t count = short_name_count();
-    const char *guess;
+    const char *guess = ct_config_option_like(name);
 
-    if (strchr(name, '.') != NULL) {
-        guess = ct_config_guess(name);
-    } else {
-        guess = ct_nearest(name, count, short_name_at, NULL);
-        if (guess == NULL)
-            guess = ct_config_guess(name);
-    }
+    c->unknown = true;
     if (guess != NULL)
         ct_config_complain(c->loader, origin, "", "is no option; did you mean --%s?", guess);
     else
         ct_config_complain(c->loader, origin, "",
-                           "is no option; ctrun help lists them, and words for the program come "
-                           "behind it");
+                           "is no option; see ctrun help run; put the program's own options after "
+                           "the program");
 }
 
 /* The value behind an option that needs one, or NULL after a complaint. */
@@ -165,10 +170,52 @@ static void read_torchrun(struct command_line *c, const struct ct_torchrun_optio
         read_key(c, ct_config_key_find(option->text), value, origin);
         return;
     }
+    if (option->action == CT_TORCHRUN_SET) {
+        if (value != NULL)
+            ct_config_complain(c->loader, origin, "", "takes no value");
+        else
+            ct_torchrun_apply(c->loader, option, NULL, origin);
+        return;
+    }
     if (value == NULL)
         value = take_value(c, origin);
     if (value != NULL)
         ct_torchrun_apply(c->loader, option, value, origin);
+}
+
+int ct_config_option_takes(const char *word, const char *next)
+{
+    size_t length = strcspn(word, "=");
+    const struct ct_torchrun_option *option = NULL;
+    const struct ct_config_key *key = NULL;
+    struct ct_buf matches;
+    char copy[128];
+    const char *name = copy + 2;
+    bool dashes = ct_starts_with(word, "--"), ignored;
+
+    (void)snprintf(copy, sizeof copy, "%.*s", (int)length, word);
+    if (!dashes) {
+        option = word[0] == '-' ? ct_torchrun_find_letter(word[1]) : NULL;
+    } else if ((key = find_key(name)) == NULL && (option = ct_torchrun_find(name)) == NULL &&
+               name[0] != '\0') {
+        ct_buf_init(&matches, 0);
+        if (complete(name, &name, &matches) > 0) {
+            key = find_key(name);
+            option = ct_torchrun_find(name);
+        }
+        ct_buf_deinit(&matches);
+    }
+    if (key == NULL && option == NULL)
+        return 0;
+    if (key == NULL && option->action == CT_TORCHRUN_KEY)
+        key = ct_config_key_find(option->text);
+    bool flag = key != NULL && key->type == CT_CONFIG_TYPE_BOOL;
+    bool has_value = dashes ? word[length] == '=' : word[2] != '\0';
+    if (has_value || next == NULL)
+        return 1;
+    if (flag)
+        return strchr(name, '.') != NULL && ct_parse_bool(next, &ignored) == 0 ? 2 : 1;
+    return 2;
 }
 
 /* "--name", "--name=value". */
@@ -200,18 +247,41 @@ static void read_long(struct command_line *c, const char *word)
     ct_buf_deinit(&matches);
 }
 
+/* "-nproc_per_node 2": a dash is missing; or some letter that is no option. */
+static void complain_short(struct command_line *c, const char *word,
+                           const struct ct_config_origin *origin)
+{
+    char dashed[128];
+
+    (void)snprintf(dashed, sizeof dashed, "-%s", word);
+    if (word[2] != '\0' && ct_config_option_takes(dashed, NULL) > 0)
+        ct_config_complain(c->loader, origin, "", "is no option; write two dashes: %s", dashed);
+    else
+        ct_config_complain(c->loader, origin, "", "is no option; see ctrun --help");
+}
+
+/* "master_addr", "rdzv_id=7", as behind a single dash. */
+static bool is_long_name(const char *text)
+{
+    char name[128];
+    size_t length = strcspn(text, "=");
+
+    (void)snprintf(name, sizeof name, "%.*s", (int)length, text);
+    return length > 1 && (find_key(name) != NULL || ct_torchrun_find(name) != NULL);
+}
+
 /* "-m", "-r 3", "-r3", "-r=3". */
 static void read_short(struct command_line *c, const char *word)
 {
     const struct ct_torchrun_option *option = ct_torchrun_find_letter(word[1]);
-    struct ct_config_origin origin = origin_of(c, word, option != NULL ? 2 : strlen(word));
+    struct ct_config_origin origin =
+        origin_of(c, word, option != NULL && !is_long_name(word + 1) ? 2 : strlen(word));
     const char *value = word[2] != '\0' ? word + 2 + (word[2] == '=') : NULL;
 
-    if (option != NULL)
+    if (option != NULL && !is_long_name(word + 1))
         read_torchrun(c, option, value, &origin);
     else
-        ct_config_complain(c->loader, &origin, "",
-                           "is no option; the short ones are -h, -m, -r and -t");
+        complain_short(c, word, &origin);
 }
 
 static bool is_yaml(const struct command_line *c, const char *word)
@@ -225,6 +295,8 @@ static bool read_positional(struct command_line *c, const char *word)
     struct ct_config_origin origin = origin_of(c, word, strlen(word));
 
     if (c->command->file != NULL) {
+        if (c->unknown)
+            return false;
         ct_config_complain(c->loader, &origin, "",
                            "is one word too many: %s is the file already, and words for the "
                            "trainer come behind \"--\"",
@@ -255,7 +327,14 @@ void ct_config_read_command_line(struct ct_config_loader *loader)
             c.command->version = true;
             return;
         }
+        if (ct_starts_with(word, "--version=") || ct_starts_with(word, "--help=")) {
+            const struct ct_config_origin origin = origin_of(&c, word, strcspn(word, "="));
+            ct_config_complain(loader, &origin, "", "takes no value");
+            c.command->program = word; /* so that none is missed */
+            return;
+        }
         if (strcmp(word, "--") == 0) {
+            c.command->ended = c.command->file == NULL;
             word = c.command->file == NULL ? next_word(&c) : NULL;
             c.at += word != NULL;
             ended = word == NULL || read_positional(&c, word) || c.command->file != NULL;

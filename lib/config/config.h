@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "config/source.def"
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -95,6 +96,7 @@ struct ct_config_command {
     const char *program; /* the program (or module) that is no YAML file, or NULL */
     char *const *args;   /* what follows the program, or follows "--" after a YAML file */
     int arg_count;
+    bool ended;   /* "--" came before the program, which may lie in PATH */
     bool help;    /* -h or --help was met: nothing else counts, loading succeeds */
     bool version; /* the same for --version */
 };
@@ -249,11 +251,28 @@ uint64_t ct_config_hash(const struct ct_config *cfg);
  * their default are left out. */
 void ct_config_settings(const struct ct_config *cfg, struct ct_buf *to);
 
+/* Where runs have their folders unless log.dir names one: "runs/digits_mlp" for
+ * configs/digits_mlp.yaml. */
+void ct_config_run_base(const struct ct_config *cfg, char path[PATH_MAX]);
+
+/* Is checkpoint.dir auto? */
+bool ct_config_keeps_checkpoints_in_run(const struct ct_config *cfg);
+
+/* Call `each` with every key whose values differ, and both as they are written in a file. */
+void ct_config_differences(const struct ct_config *a, const struct ct_config *b,
+                           void (*each)(void *context, const char *key, const char *in_a,
+                                        const char *in_b),
+                           void *context);
+
 /* ---- writing -------------------------------------------------------------------------------- */
 
 /* Append the effective values as a YAML file that means the same; each line's comment says where
  * the value came from. Relative INPUT paths get `base_dir` in front unless it is NULL. */
 void ct_config_print(const struct ct_config *cfg, const char *base_dir, struct ct_buf *to);
+
+/* The same for the folder of a run: defaults of section launch are left out, as they are for those
+ * who start it again to choose. */
+void ct_config_print_run(const struct ct_config *cfg, const char *base_dir, struct ct_buf *to);
 
 /* Append the JSON schema (2020-12) of a YAML file, for editors. */
 void ct_config_schema(struct ct_buf *to);
@@ -264,7 +283,18 @@ void ct_config_man(struct ct_buf *to);
 /* Append a list of the launch options (or of all keys), for `ctrun help`. */
 void ct_config_help(bool all, struct ct_buf *to);
 
-/* Append the completion script of ctrun for "bash" or "zsh"; CT_EUSAGE for another shell. */
+/* Are two names alike, dashes being as good as underscores? */
+bool ct_config_same_name(const char *a, const char *b);
+
+/* How many words the option `word` ("--nnodes", "--nnodes=2", "-m") takes, itself among them: 1 or
+ * 2; `next` follows it, or NULL. 0 when there is no such option. */
+int ct_config_option_takes(const char *word, const char *next);
+
+/* The option (without its dashes) that `name` may be a misspelling of, or NULL. */
+const char *ct_config_option_like(const char *name);
+
+/* Append a function _ctrun_keys for "bash" or "zsh" that completes the keys as options (bash: $1 is
+ * the word, $2 the one before it); CT_EUSAGE for another shell. */
 int ct_config_completion(const char *shell, struct ct_buf *to);
 
 #endif

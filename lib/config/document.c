@@ -203,35 +203,31 @@ static const char *option_name(const struct ct_config_key *key)
     return is_launch(key) ? key->name : key->path;
 }
 
-/* `text`, broken at blanks so that no line passes column 100, further lines at `indent`. */
-static void put_wrapped(const char *text, int indent, struct ct_buf *to)
-{
-    int column = indent;
+enum { INDENT = 30, WIDTH = 80 };
 
-    while (*text != '\0') {
-        int word = (int)strcspn(text, " ");
-        if (column > indent && column + 1 + word > 100) {
-            (void)ct_buf_printf(to, "\n%*s", indent, "");
-            column = indent;
-        } else if (column > indent) {
-            (void)ct_buf_puts(to, " ");
-            column++;
-        }
-        (void)ct_buf_append(to, text, (size_t)word);
-        column += word;
-        text += word + (text[word] == ' ');
-    }
+/* "--name" in its column, then `text`. */
+static void put_option(const char *dashes, const char *name, const char *text, struct ct_buf *to)
+{
+    int length = 2 + (int)(strlen(dashes) + strlen(name));
+
+    (void)ct_buf_printf(to, "  %s%s", dashes, name);
+    if (length + 1 > INDENT)
+        (void)ct_buf_printf(to, "\n%*s", INDENT, "");
+    else
+        (void)ct_buf_printf(to, "%*s", INDENT - length, "");
+    ct_buf_wrap(to, text, INDENT, INDENT, WIDTH);
+    (void)ct_buf_puts(to, "\n");
 }
 
 /* torchrun's options that are no keys, "-t" for --tee among them. */
-static void put_torchrun(const struct ct_torchrun_option *option, int indent, struct ct_buf *to)
+static void put_torchrun(const struct ct_torchrun_option *option, struct ct_buf *to)
 {
     static const char *const meanings[] = {
-        [CT_TORCHRUN_KEY] = "another name of --",
-        [CT_TORCHRUN_NOTE] = "has no effect: ",
-        [CT_TORCHRUN_ONLY] = "refused: ",
+        [CT_TORCHRUN_KEY] = "another name of --", [CT_TORCHRUN_SET] = "the same as --",
+        [CT_TORCHRUN_NOTE] = "has no effect: ",   [CT_TORCHRUN_ONLY] = "refused: ",
         [CT_TORCHRUN_REFUSE] = "refused: ",
     };
+    const char letter[2] = {option->letter, '\0'};
     const char *text = option->text;
     struct ct_buf words;
 
@@ -241,37 +237,38 @@ static void put_torchrun(const struct ct_torchrun_option *option, int indent, st
     if (option->only != NULL)
         (void)ct_buf_printf(&words, "%s (as with torchrun), or ", option->only);
     (void)ct_buf_printf(&words, "%s%s", meanings[option->action], text);
-    if (option->letter != 0)
-        (void)ct_buf_printf(to, "  -%-*c", indent - 3, option->letter);
-    else
-        (void)ct_buf_printf(to, "  --%-*s", indent - 4, option->name);
-    put_wrapped(ct_buf_str(&words), indent, to);
-    (void)ct_buf_puts(to, "\n");
+    put_option(letter[0] != '\0' ? "-" : "--", letter[0] != '\0' ? letter : option->name,
+               ct_buf_str(&words), to);
     ct_buf_deinit(&words);
+}
+
+static void put_key(const struct ct_config_key *key, struct ct_buf *text, struct ct_buf *to)
+{
+    bool flag = key->type == CT_CONFIG_TYPE_BOOL;
+
+    ct_buf_clear(text);
+    (void)ct_buf_puts(text, key->help);
+    for (size_t w = 0; key->words != NULL && key->words[w] != NULL; w++)
+        (void)ct_buf_printf(text, "%s%s", w == 0 ? "; " : " | ", key->words[w]);
+    if (key->standard[0] != '\0')
+        (void)ct_buf_printf(text, " (default %s)",
+                            !flag                                ? key->standard
+                            : strcmp(key->standard, "true") == 0 ? "on"
+                                                                 : "off");
+    put_option("--", option_name(key), ct_buf_str(text), to);
 }
 
 void ct_config_help(bool all, struct ct_buf *to)
 {
-    enum { INDENT = 30 };
     struct ct_buf text;
 
     ct_buf_init(&text, 0);
-    for (size_t i = 0; i < CT_CONFIG_KEYS; i++) {
-        const struct ct_config_key *key = &ct_config_keys[i];
-        if (!all && !is_launch(key))
-            continue;
-        ct_buf_clear(&text);
-        (void)ct_buf_puts(&text, key->help);
-        for (size_t w = 0; key->words != NULL && key->words[w] != NULL; w++)
-            (void)ct_buf_printf(&text, "%s%s", w == 0 ? "; " : " | ", key->words[w]);
-        if (key->standard[0] != '\0' && key->type != CT_CONFIG_TYPE_BOOL)
-            (void)ct_buf_printf(&text, " (default %s)", key->standard);
-        (void)ct_buf_printf(to, "  --%-*s", INDENT - 4, option_name(key));
-        put_wrapped(ct_buf_str(&text), INDENT, to);
-        (void)ct_buf_puts(to, "\n");
-    }
+    for (size_t i = 0; i < CT_CONFIG_KEYS; i++)
+        if (all || is_launch(&ct_config_keys[i]))
+            put_key(&ct_config_keys[i], &text, to);
+    (void)ct_buf_puts(to, "\nOther options of torchrun:\n");
     for (size_t i = 0; ct_torchrun_at(i) != NULL; i++)
-        put_torchrun(ct_torchrun_at(i), INDENT, to);
+        put_torchrun(ct_torchrun_at(i), to);
     ct_buf_deinit(&text);
 }
 
@@ -279,11 +276,8 @@ void ct_config_help(bool all, struct ct_buf *to)
 
 static void put_bash(struct ct_buf *to)
 {
-    (void)ct_buf_puts(to, "# bash completion of ctrun: source it, or put it where "
-                          "bash-completion looks\n"
-                          "_ctrun()\n{\n"
-                          "    local word=${COMP_WORDS[COMP_CWORD]}\n"
-                          "    local before=${COMP_WORDS[COMP_CWORD - 1]}\n"
+    (void)ct_buf_puts(to, "_ctrun_keys()\n{\n"
+                          "    local word=$1 before=$2\n"
                           "    case $before in\n");
     for (size_t i = 0; i < CT_CONFIG_KEYS; i++) {
         const struct ct_config_key *key = &ct_config_keys[i];
@@ -300,8 +294,7 @@ static void put_bash(struct ct_buf *to)
                           "    mapfile -t COMPREPLY < <(compgen -W '");
     for (size_t i = 0; i < CT_CONFIG_KEYS; i++)
         (void)ct_buf_printf(to, "%s--%s", i > 0 ? " " : "", option_name(&ct_config_keys[i]));
-    (void)ct_buf_puts(to, "' -- \"$word\")\n}\n"
-                          "complete -o default -F _ctrun ctrun\n");
+    (void)ct_buf_puts(to, "' -- \"$word\")\n}\n");
 }
 
 /* An argument specification of _arguments: '--optim.type=[what it is]:value:(sgd adamw)'. */
@@ -327,10 +320,10 @@ static void put_zsh_key(const struct ct_config_key *key, struct ct_buf *to)
 
 static void put_zsh(struct ct_buf *to)
 {
-    (void)ct_buf_puts(to, "#compdef ctrun\n_ctrun()\n{\n    _arguments \\\n");
+    (void)ct_buf_puts(to, "_ctrun_keys()\n{\n    _arguments \\\n");
     for (size_t i = 0; i < CT_CONFIG_KEYS; i++)
         put_zsh_key(&ct_config_keys[i], to);
-    (void)ct_buf_puts(to, "        '*:file:_files'\n}\n_ctrun \"$@\"\n");
+    (void)ct_buf_puts(to, "        '*:file:_files'\n}\n");
 }
 
 int ct_config_completion(const char *shell, struct ct_buf *to)

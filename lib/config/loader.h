@@ -1,7 +1,7 @@
 /* Inside a load: what the front ends hand over, and how they complain.
  *
  *     cli.c  ---- settings --+
- *     env.c  ---- settings --+--> ct_config_set --> cfg + origins
+ *     env_layer.c  ---- settings --+--> ct_config_set --> cfg + origins
  *     yaml.c ---- settings --+          |
  *     checks.c (across keys) -----------+--> errors
  *
@@ -55,6 +55,7 @@ void ct_config_check(struct ct_config_loader *loader);
 /* torchrun's other options, a row of torchrun.def each. */
 enum ct_torchrun_action {
     CT_TORCHRUN_KEY,
+    CT_TORCHRUN_SET,
     CT_TORCHRUN_NOTE,
     CT_TORCHRUN_ONLY,
     CT_TORCHRUN_REFUSE,

@@ -40,6 +40,17 @@ const struct ct_torchrun_option *ct_torchrun_at(size_t index)
     return index < CT_COUNT(options) ? &options[index] : NULL;
 }
 
+/* "key=value". */
+static void set(struct ct_config_loader *loader, const struct ct_torchrun_option *option,
+                const struct ct_config_origin *origin)
+{
+    const char *equals = strchr(option->text, '=');
+    char path[64];
+
+    (void)snprintf(path, sizeof path, "%.*s", (int)(equals - option->text), option->text);
+    ct_config_set_text(loader, ct_config_key_find(path), equals + 1, origin);
+}
+
 void ct_torchrun_apply(struct ct_config_loader *loader, const struct ct_torchrun_option *option,
                        const char *value, const struct ct_config_origin *origin)
 {
@@ -49,6 +60,9 @@ void ct_torchrun_apply(struct ct_config_loader *loader, const struct ct_torchrun
     switch (option->action) {
     case CT_TORCHRUN_KEY:
         ct_config_set_text(loader, ct_config_key_find(option->text), value, origin);
+        break;
+    case CT_TORCHRUN_SET:
+        set(loader, option, origin);
         break;
     case CT_TORCHRUN_NOTE:
         ct_config_note(loader, origin, subject, "has no effect: %s", option->text);

@@ -2,7 +2,7 @@
 #ifndef CT_CONFIG_VALUE_H
 #define CT_CONFIG_VALUE_H
 
-#include "config/keys.h"
+#include "config/config_keys.h"
 
 /* A value as some front end met it. */
 enum ct_config_shape {

@@ -79,22 +79,28 @@ static void complain_syntax(struct reader *r)
                            p->context != NULL ? " " : "", p->context != NULL ? p->context : "");
 }
 
-/* Go to the next event; false (and `over`) when there is none. */
-static bool advance(struct reader *r)
+/* Go to the next event; false after a complaint. */
+static bool next_event(struct reader *r)
 {
-    if (r->over)
-        return false;
     yaml_event_delete(&r->event);
     if (!yaml_parser_parse(&r->parser, &r->event)) {
         complain_syntax(r);
-        r->over = true;
         return false;
     }
     if (r->event.type == YAML_MAPPING_START_EVENT || r->event.type == YAML_SEQUENCE_START_EVENT)
         r->depth++;
     else if (r->event.type == YAML_MAPPING_END_EVENT || r->event.type == YAML_SEQUENCE_END_EVENT)
         r->depth--;
-    if (r->depth > DEPTH) {
+    return true;
+}
+
+/* The same; also false (and `over`) when there is no event any more. */
+static bool advance(struct reader *r)
+{
+    if (r->over)
+        return false;
+    r->over = !next_event(r);
+    if (!r->over && r->depth > DEPTH) {
         struct ct_config_origin origin = place_of(r, &r->event.start_mark);
         ct_config_complain(r->loader, &origin, "", "this is nested deeper than %d levels", DEPTH);
         r->over = true;
@@ -407,6 +413,39 @@ static bool is_text(struct reader *r)
     return true;
 }
 
+static bool begin(struct reader *r)
+{
+    struct ct_config_origin origin = whole_file(r);
+
+    if (!yaml_parser_initialize(&r->parser)) {
+        ct_config_complain(r->loader, &origin, "", "%s", ct_strerror(CT_ENOMEM));
+        return false;
+    }
+    yaml_parser_set_input_string(&r->parser, (const unsigned char *)r->text, r->size);
+    yaml_parser_set_encoding(&r->parser, YAML_UTF8_ENCODING);
+    return true;
+}
+
+static void end(struct reader *r)
+{
+    yaml_event_delete(&r->event);
+    yaml_parser_delete(&r->parser);
+}
+
+/* Whether the text is YAML, down to the depth that is read. If it is not, keys and values are not
+ * where they seem to be: its first error of syntax is the only one to report. */
+static bool is_yaml(struct reader r)
+{
+    bool good = begin(&r), at_end = !good;
+
+    while (!at_end && r.depth <= DEPTH) {
+        good = next_event(&r);
+        at_end = !good || r.event.type == YAML_STREAM_END_EVENT;
+    }
+    end(&r);
+    return good;
+}
+
 static void read_text(struct ct_config_loader *loader, const char *name, const char *text,
                       size_t size)
 {
@@ -417,17 +456,10 @@ static void read_text(struct ct_config_loader *loader, const char *name, const c
         ct_config_complain(loader, &origin, "", "larger than the limit of %d bytes", FILE_BYTES);
         return;
     }
-    if (!is_text(&r))
+    if (!is_text(&r) || !is_yaml(r) || !begin(&r))
         return;
-    if (!yaml_parser_initialize(&r.parser)) {
-        ct_config_complain(loader, &origin, "", "%s", ct_strerror(CT_ENOMEM));
-        return;
-    }
-    yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, size);
-    yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
     read_document(&r);
-    yaml_event_delete(&r.event);
-    yaml_parser_delete(&r.parser);
+    end(&r);
 }
 
 void ct_config_read_yaml(struct ct_config_loader *loader, const char *path)
@@ -444,8 +476,12 @@ void ct_config_read_yaml(struct ct_config_loader *loader, const char *path)
     ct_buf_init(&buf, 0);
     if (ct_fs_read(path, FILE_BYTES, &buf, &err) == 0)
         read_text(loader, path, ct_buf_str(&buf), buf.size);
-    else
+    else {
         ct_config_complain(loader, &origin, "", "%s",
                            ct_starts_with(err.text, path) ? err.text + strlen(path) + 2 : err.text);
+        if (err.code == CT_ENOINPUT &&
+            loader->errs->count == 1) /* as a program that is not there */
+            loader->errs->at[0].code = CT_ENOINPUT;
+    }
     ct_buf_deinit(&buf);
 }

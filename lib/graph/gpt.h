@@ -1,11 +1,19 @@
 /* GPT-2 and its relatives: what a model of tokens is made of.
  *
- *     ids [rows, sequence]                                              h.<i>, `layers` times
- *      |                                              .---------------------.
- * .--------------------. wte + wpe -> dropout -> h -> h + c_proj(attention(c_attn(ln_1 h))) -> h +
- * c_proj(act(c_fc(ln_2 h)))
- *                                                                       ... -> ln_f -> head ->
- * logits
+ *     ids [rows, sequence]
+ *      |
+ *      v
+ *     wte + wpe --> dropout --> h
+ *                               |
+ *      .----------- h.<i>, `layers` times -------------.
+ *      |                                               |
+ *      |   h := h + c_proj(attention(c_attn(ln_1 h)))  |
+ *      |   h := h + c_proj(act(c_fc(ln_2 h)))          |
+ *      |                                               |
+ *      '-----------------------------------------------'
+ *                               |
+ *                               v
+ *                             ln_f --> head --> logits
  *
  * Names are those of Hugging Face's GPT-2: wte.weight, wpe.weight, h.0.ln_1.weight, h.0.attn.c_attn
  * .weight, ... , ln_f.bias; an untied head is lm_head.weight, SwiGLU's gate h.0.mlp.c_gate.weight.

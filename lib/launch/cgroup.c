@@ -11,8 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- where ------------------------------------------------------------------------------------
- */
+/* ---- where ---------------------------------------------------------------------------------- */
 
 /* The mount point of the cgroup2 tree: "36 25 0:32 / /sys/fs/cgroup rw - cgroup2 ...". */
 static bool find_mount(const char *root, char mount[PATH_MAX])
@@ -59,8 +58,7 @@ bool ct_cgroup_own(const char *root, char path[PATH_MAX])
     return length > 0 && length < PATH_MAX;
 }
 
-/* ---- a group ----------------------------------------------------------------------------------
- */
+/* ---- a group -------------------------------------------------------------------------------- */
 
 static bool write_to(const struct ct_cgroup *group, const char *name, const char *text)
 {

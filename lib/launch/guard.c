@@ -6,6 +6,8 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "launch/cgroup.h"
+#include "launch/strays.h"
+#include "launch/worker_env.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,6 +30,7 @@ enum {
     SETTLED_MS = 50, /* workers that end sooner are not worth a move between control groups */
     REMOVE_TRIES = 200,
     REMOVE_PAUSE_MS = 10,
+    STRAYS_MS = 2000,
     FRESH_MS = 1000, /* so long a signal is news */
     SIGNALS = 65,
 };
@@ -38,8 +41,7 @@ struct ct_guard_table {
     atomic_bool orderly;                      /* the agent sees to its own files */
 };
 
-/* ---- the agent's side -------------------------------------------------------------------------
- */
+/* ---- the agent's side ----------------------------------------------------------------------- */
 
 void ct_guard_set(const struct ct_guard *guard, uint32_t local_rank, pid_t pid)
 {
@@ -81,35 +83,17 @@ void ct_guard_stop(struct ct_guard *guard)
     (void)ct_guard_bury(guard);
 }
 
-/* ---- the guard's side -------------------------------------------------------------------------
- */
+/* ---- the guard's side ----------------------------------------------------------------------- */
 
 struct watch {
     int link, signals; /* descriptors */
     pid_t agent;
     struct ct_guard_table *table;
+    const char *mark;              /* of all that the workers start */
     pid_t moved[CT_GUARD_WORKERS]; /* those that are in the control group */
     bool no_group;                 /* there can be none */
     struct ct_cgroup group;
 };
-
-/* 0: there is no such process. */
-static pid_t parent_of(pid_t pid)
-{
-    char name[32], text[512];
-    const char *end;
-    int parent = 0;
-
-    (void)snprintf(name, sizeof name, "/proc/%d/stat", (int)pid);
-    int fd = open(name, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
-    ssize_t size = read(fd, text, sizeof text - 1);
-    (void)close(fd);
-    text[CT_MAX(size, 0)] = '\0';
-    end = strrchr(text, ')'); /* "PID (NAME) STATE PARENT ..." */
-    return end != NULL && sscanf(end + 1, " %*c %d", &parent) == 1 ? parent : 0;
-}
 
 /* Those that have lived for a while. */
 static void move_workers(struct watch *watch)
@@ -122,7 +106,7 @@ static void move_workers(struct watch *watch)
         pid_t pid = atomic_load(&watch->table->workers[i]);
 
         /* The number may have been given to another process meanwhile. */
-        if (pid != 0 && pid != watch->moved[i] && parent_of(pid) == watch->agent)
+        if (pid != 0 && pid != watch->moved[i] && ct_strays_parent(pid) == watch->agent)
             (void)ct_cgroup_add(&watch->group, pid);
         watch->moved[i] = pid;
     }
@@ -137,6 +121,8 @@ static void end_all(struct watch *watch)
             (void)kill(-pid, SIGKILL);
     }
     ct_cgroup_kill(&watch->group);
+    if (!atomic_load(&watch->table->orderly) || ct_strays_possible(watch->agent))
+        ct_strays_end(watch->mark, watch->agent, STRAYS_MS);
     for (int i = 0; i < REMOVE_TRIES && !ct_cgroup_remove(&watch->group); i++)
         (void)poll(NULL, 0, REMOVE_PAUSE_MS);
 }
@@ -147,7 +133,7 @@ static bool is_above_agent(const struct watch *watch, pid_t pid)
     pid_t above = watch->agent;
 
     while (above > 0 && above != pid)
-        above = parent_of(above);
+        above = ct_strays_parent(above);
     return above == pid;
 }
 
@@ -181,13 +167,27 @@ static void listen_to_agent(struct watch *watch)
     }
 }
 
-static _Noreturn void run_guard(int link, pid_t agent, struct ct_guard_table *table,
+/* In a worker of another ctrun, whose guard ends what has its mark: this one ends by itself, and
+ * has its own workers to end first. */
+static void hide(void)
+{
+    char *marks = getenv(CT_ENV_MARKS);
+
+    if (marks != NULL)
+        memset(marks, 0, strlen(marks));
+}
+
+static _Noreturn void run_guard(const struct ct_guard *guard, int link, pid_t agent,
                                 const char *folder)
 {
     static struct watch watch;
+    static char mark[CT_MARK_TEXT];
     sigset_t all;
 
-    watch.table = table;
+    memcpy(mark, guard->marks, sizeof mark - 1);
+    hide();
+    watch.mark = mark;
+    watch.table = guard->table;
     watch.agent = agent;
     watch.link = dup3(link, 3, O_CLOEXEC) == 3 ? 3 : link;
     (void)sigfillset(&all);
@@ -203,9 +203,22 @@ static _Noreturn void run_guard(int link, pid_t agent, struct ct_guard_table *ta
     watch.signals = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
     listen_to_agent(&watch);
     end_all(&watch);
-    if (!atomic_load(&table->orderly) && folder[0] != '\0')
+    if (!atomic_load(&watch.table->orderly) && folder[0] != '\0')
         (void)ct_fs_remove_tree(folder);
     _exit(0);
+}
+
+/* A mark of its own, before those of the agents that this one descends from. */
+static void set_marks(struct ct_guard *guard)
+{
+    const char *outer = getenv(CT_ENV_MARKS);
+    char mark[CT_MARK_TEXT];
+
+    ct_strays_mark(mark);
+    if (mark[0] == '\0')
+        return;
+    (void)snprintf(guard->marks, sizeof guard->marks, "%s:%.*s", mark,
+                   (int)(sizeof guard->marks - sizeof mark - 1), outer != NULL ? outer : "");
 }
 
 void ct_guard_start(struct ct_guard *guard, const char *folder)
@@ -223,9 +236,10 @@ void ct_guard_start(struct ct_guard *guard, const char *folder)
         return;
     }
     guard->table = table;
+    set_marks(guard);
     guard->pid = fork();
     if (guard->pid == 0)
-        run_guard(ends[1], agent, guard->table, folder);
+        run_guard(guard, ends[1], agent, folder);
     (void)close(ends[1]);
     if (guard->pid > 0) {
         guard->link = ends[0];

@@ -5,12 +5,11 @@
  *       x  SIGKILL: the kernel kills its workers     into a control group (cgroup.h),
  *       :  (spawn.h), not what they started          where that is allowed
  *       :.. the connection has ended ................> SIGKILL to the process groups that
- *                                                      are not empty, and to the control group;
+ *                                                      are not empty, to the control group, and
+ *                                                      to who has left both (strays.h);
  *                                                      its temporary folder is removed
  *
- * What has left its worker's process group before there was a control group, or without one, is not
- * found. It is a fork of the agent that no signal ends and that holds no descriptor but its
- * connection.
+ * It is a fork of the agent that no signal ends and that holds no descriptor but its connection.
  *
  * Who starts the agent may send a signal to all that descends from it: the agent, the guard, each
  * worker. What the guard has got so is nothing that the agent needs to pass on. */
@@ -18,19 +17,24 @@
 #define CT_LAUNCH_GUARD_H
 
 #include "launch/exit.h"
+#include "launch/strays.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { CT_GUARD_WORKERS = 4096 }; /* more are not looked after */
+enum {
+    CT_GUARD_WORKERS = 4096,              /* more are not looked after */
+    CT_GUARD_MARKS = 8 * CT_MARK_TEXT + 1 /* of so many agents inside of each other */
+};
 
 struct ct_guard_table; /* what both see */
 
 struct ct_guard {
     int link;  /* -1: there is no guard. It never says anything: readable once it has ended */
     pid_t pid; /* of the guard */
+    char marks[CT_GUARD_MARKS]; /* CT_ENV_MARKS of the workers; "": none */
     struct ct_guard_table *table;
 };
 

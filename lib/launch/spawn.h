@@ -12,7 +12,7 @@
 #define CT_LAUNCH_SPAWN_H
 
 #include "base/error.h"
-#include "launch/affinity.h"
+#include "hardware/affinity.h"
 
 #include <sys/resource.h>
 #include <sys/types.h>

@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/record.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -12,8 +13,7 @@ static const struct {
     int signal, status; /* the one that is not 0 counts */
     const char *text;
 } hints[] = {
-    {SIGKILL, 0,
-     "only the kernel or a person sends SIGKILL; see dmesg for the out-of-memory killer"},
+    {SIGKILL, 0, "often the out-of-memory killer; check dmesg"},
     {SIGBUS, 0, "often a full /dev/shm, or a mapped file that was cut short"},
     {SIGSEGV, 0, "a crash in native code; `ulimit -c unlimited` keeps a core file"},
     {SIGILL, 0, "often a program built for another processor"},
@@ -48,13 +48,23 @@ const char *ct_signal_name(int signal, char *room, size_t size)
     return room;
 }
 
+/* Whatever stands in the text, which a worker or another node may have written. */
+static void print_first_line(const char *text, struct ct_buf *to)
+{
+    struct ct_buf clean;
+
+    ct_buf_init(&clean, 0);
+    ct_buf_put_clean(&clean, text, "\n\t");
+    (void)ct_buf_append(to, ct_buf_str(&clean), strcspn(ct_buf_str(&clean), "\n"));
+    ct_buf_deinit(&clean);
+}
+
 void ct_casualty_print(const struct ct_casualty *casualty, struct ct_buf *to)
 {
     char name[32];
 
     if (casualty->rank < 0) {
-        size_t length = strcspn(casualty->text, "\n");
-        (void)ct_buf_append(to, casualty->text, length);
+        print_first_line(casualty->text, to);
         return;
     }
     (void)ct_buf_printf(to, "rank %d (", casualty->rank);
@@ -77,17 +87,27 @@ void ct_casualty_print(const struct ct_casualty *casualty, struct ct_buf *to)
         (void)ct_buf_printf(to, "exited with status %d", casualty->status);
 }
 
-/* Each line of `text` behind a bar. */
+/* Each line of `text` behind a bar; its escape sequences as text. */
 static void print_quoted(const char *text, struct ct_buf *to)
 {
-    while (*text != '\0') {
-        size_t length = strcspn(text, "\n");
+    struct ct_buf clean;
+
+    ct_buf_init(&clean, 0);
+    ct_buf_put_clean(&clean, text, "\n\t");
+    for (const char *line = ct_buf_str(&clean); *line != '\0';) {
+        size_t length = strcspn(line, "\n");
 
         (void)ct_buf_puts(to, "  | ");
-        (void)ct_buf_append(to, text, length);
+        (void)ct_buf_append(to, line, length);
         (void)ct_buf_puts(to, "\n");
-        text += length + (text[length] == '\n');
+        line += length + (line[length] == '\n');
     }
+    ct_buf_deinit(&clean);
+}
+
+static bool has(const char *text)
+{
+    return text != NULL && text[0] != '\0';
 }
 
 /* "ctrun: job "digits" failed: rank 1 (...) exited with status 3", its last lines, a hint. */
@@ -101,8 +121,12 @@ static void print_cause(const char *run_id, const char *what, const struct ct_ca
         (void)ct_buf_printf(to, "\"%s\" ", run_id);
     (void)ct_buf_puts(to, what);
     ct_casualty_print(cause, to);
+    if (cause->rank >= 0 && cause->seen && (cause->signal == 0 || cause->code == CT_EHUNG))
+        (void)ct_buf_puts(to, " (see above)");
+    if (has(cause->also))
+        (void)ct_buf_printf(to, "; %s failed for the same reason", cause->also);
     (void)ct_buf_printf(to, "%s\n", more);
-    if (cause->rank >= 0)
+    if (cause->rank >= 0 && !cause->seen)
         print_quoted(cause->text, to);
     if (hint != NULL)
         (void)ct_buf_printf(to, "  hint: %s\n", hint);
@@ -124,11 +148,73 @@ void ct_summary_stopped(const char *run_id, const struct ct_casualty *cause, uin
 void ct_summary_failed(const char *run_id, const struct ct_casualty *cause, uint32_t restarts,
                        uint32_t max_restarts, int exit_status, struct ct_buf *to)
 {
+    bool has_status =
+        cause->rank >= 0 && cause->pid > 0 && cause->signal == 0 && cause->status == exit_status;
+
     print_cause(run_id, "failed: ", cause, "", to);
+    if (has_status && max_restarts == 0)
+        return;
     (void)ct_buf_puts(to, "ctrun: ");
     if (cause->rank >= 0 && restarts < max_restarts)
         (void)ct_buf_puts(to, "not restarted, it would end the same way; ");
     else if (max_restarts > 0)
         (void)ct_buf_printf(to, "%u of %u restarts were used; ", restarts, max_restarts);
     (void)ct_buf_printf(to, "exit status %d\n", exit_status);
+}
+
+/* Who failed and how, as far as both reports of a failure have it. */
+static void begin_record(uint64_t wall_ns, const char *event, const struct ct_casualty *cause,
+                         struct ct_buf *to)
+{
+    const char *hint = ct_casualty_hint(cause);
+    struct ct_buf who;
+    char name[32];
+
+    ct_buf_init(&who, 0);
+    ct_casualty_print(cause, &who);
+    ct_record_begin(to, wall_ns, "failure");
+    if (cause->node >= 0)
+        ct_record_whole(to, "node", cause->node);
+    if (cause->rank >= 0) {
+        ct_record_whole(to, "rank", cause->rank);
+        ct_record_whole(to, "local_rank", cause->local_rank);
+        ct_record_whole(to, "pid", cause->pid);
+    }
+    if (cause->host[0] != '\0')
+        ct_record_string(to, "host", cause->host);
+    if (cause->signal != 0)
+        ct_record_string(to, "signal", ct_signal_name(cause->signal, name, sizeof name));
+    else if (cause->rank >= 0)
+        ct_record_whole(to, "status", cause->status);
+    ct_record_string(to, "level", "error");
+    ct_record_string(to, "event", event);
+    ct_record_string(to, "message", ct_buf_str(&who));
+    ct_record_string(to, "text", cause->text);
+    if (has(cause->also))
+        ct_record_string(to, "also", cause->also);
+    if (has(cause->error_file))
+        ct_record_string(to, "error_file", cause->error_file);
+    if (hint != NULL)
+        ct_record_string(to, "hint", hint);
+    ct_buf_deinit(&who);
+}
+
+void ct_summary_record(uint64_t wall_ns, const struct ct_casualty *cause, uint32_t restarts,
+                       int exit_status, struct ct_buf *to)
+{
+    begin_record(wall_ns, "job_failed", cause, to);
+    ct_record_whole(to, "restarts", restarts);
+    ct_record_whole(to, "exit_status", exit_status);
+    ct_record_end(to);
+}
+
+void ct_summary_record_stopped(uint64_t wall_ns, const struct ct_casualty *cause, uint32_t others,
+                               const char *checkpoint, int exit_status, struct ct_buf *to)
+{
+    begin_record(wall_ns, "stop_failed", cause, to);
+    ct_record_whole(to, "others", others);
+    if (checkpoint[0] != '\0')
+        ct_record_string(to, "checkpoint", checkpoint);
+    ct_record_whole(to, "exit_status", exit_status);
+    ct_record_end(to);
 }

@@ -4,8 +4,11 @@
  *   ctrun: job "digits" failed: rank 3 (node 1, host b, local rank 1, pid 4711) was killed by
  *          signal 9 (SIGKILL)
  *     | the last lines of its log
- *     hint: nobody but the kernel or an operator sends SIGKILL; see dmesg for the out-of-memory
- * killer ctrun: 2 of 2 restarts were used; exit status 137
+ *     hint: often the out-of-memory killer; check dmesg
+ *   ctrun: 2 of 2 restarts were used; exit status 137
+ *
+ * Each thing is said once: lines that the console has are not quoted ("see above"), and there is no
+ * last line when the first one has the exit status and no restart was allowed.
  *
  * Pure: text from facts. */
 #ifndef CT_LAUNCH_SUMMARY_H
@@ -13,6 +16,7 @@
 
 #include "base/bytes.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,6 +30,9 @@ struct ct_casualty {
     int32_t code;     /* CT_EHUNG: the signal was ctrun's own */
     const char *host; /* "" when unknown */
     const char *text; /* its own sentence, or the last lines of its log; "" for none */
+    const char *also; /* "ranks 0 and 2": who failed for the same reason; NULL or "": nobody */
+    const char *error_file; /* that stays, for its record; NULL or "": none */
+    bool seen; /* the text stands on the same console, further up: it is not repeated */
 };
 
 /* Append who and how in one sentence without end: "rank 3 (...) exited with status 1". `text` is
@@ -41,6 +48,12 @@ void ct_summary_failed(const char *run_id, const struct ct_casualty *cause, uint
  * that is not known. */
 void ct_summary_stopped(const char *run_id, const struct ct_casualty *cause, uint32_t others,
                         const char *checkpoint, int exit_status, struct ct_buf *to);
+
+/* The same two as records of the JSON log, written at `wall_ns`. */
+void ct_summary_record(uint64_t wall_ns, const struct ct_casualty *cause, uint32_t restarts,
+                       int exit_status, struct ct_buf *to);
+void ct_summary_record_stopped(uint64_t wall_ns, const struct ct_casualty *cause, uint32_t others,
+                               const char *checkpoint, int exit_status, struct ct_buf *to);
 
 /* "SIGKILL" for 9; "signal 99" for one without a name, written to `room`. */
 const char *ct_signal_name(int signal, char *room, size_t size);

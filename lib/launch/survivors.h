@@ -1,12 +1,13 @@
 /* What the workers of this node hold between two rounds.
  *
- *   start --- READY(0) ---> idle --- HEALED(g) ---> able --- READY(g) ---> ready --- next round
- * ---> able
+ *     start --- READY(0) ---> idle --- HEALED(g) ---> able --- READY(g) ---> ready
+ *                                                      ^                       |
+ *                                                      `----- next round ------'
  *
  * A worker that is able lives on when the round ends; when it is ready it has left the round and
  * says which state it holds. The node promises the most advanced of these. One that is idle still
- * loads its data: it holds nothing and has done nothing in its round, so nobody waits for it. Pure.
- */
+ * loads its data: it holds nothing and has done nothing in its round, so nobody waits for it.
+ * ctworker is idle from its start, without a message. Pure. */
 #ifndef CT_LAUNCH_SURVIVORS_H
 #define CT_LAUNCH_SURVIVORS_H
 

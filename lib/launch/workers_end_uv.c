@@ -12,10 +12,11 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "launch/error_note.h"
-#include "launch/report.h"
+#include "launch/failure_report.h"
 
 #include <errno.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/wait.h>
 
 enum {
@@ -28,8 +29,7 @@ int64_t ct_workers_now_ms(void)
     return (int64_t)(ct_clock_wall_ns(&ct_clock_system) / 1000000);
 }
 
-/* ---- blame ------------------------------------------------------------------------------------
- */
+/* ---- blame ---------------------------------------------------------------------------------- */
 
 /* A bad end as far as it is known, or the end that an error file of a running worker announces. */
 struct verdict {
@@ -82,6 +82,25 @@ static struct verdict find_first(struct ct_workers *workers, struct worker *work
     return first;
 }
 
+/* Is the sentence that a worker announced among the last lines of one of them on the console? Of an
+ * error that all ranks have, rank 0 alone prints it. */
+static bool is_printed(struct ct_workers *workers, const char *sentence)
+{
+    bool found = false;
+    struct ct_buf tail;
+
+    ct_buf_init(&tail, 0);
+    for (uint32_t i = 0; i < workers->count && !found; i++) {
+        ct_outputs_drain(workers->outputs, i);
+        ct_buf_clear(&tail);
+        ct_outputs_tail(workers->outputs, i, CT_WORKER_LINES, &tail);
+        found =
+            ct_outputs_shown(workers->outputs, i) && strstr(ct_buf_str(&tail), sentence) != NULL;
+    }
+    ct_buf_deinit(&tail);
+    return found;
+}
+
 static void tell(struct ct_workers *workers, const struct verdict *verdict,
                  void (*callback)(void *context, const struct ct_worker_failure *failure))
 {
@@ -106,6 +125,9 @@ static void tell(struct ct_workers *workers, const struct verdict *verdict,
     if (failure.text == NULL) {
         ct_outputs_tail(workers->outputs, local_rank, CT_WORKER_LINES, &tail);
         failure.text = ct_buf_str(&tail);
+        failure.shown = ct_outputs_shown(workers->outputs, local_rank);
+    } else { /* a hang's finding is a warning of ctrun's */
+        failure.shown = failure.code == CT_EHUNG || is_printed(workers, failure.text);
     }
     callback(workers->callbacks.context, &failure);
     ct_buf_deinit(&tail);
@@ -139,8 +161,7 @@ static void tell_casualty(struct ct_workers *workers, struct worker *worker)
     ct_arena_deinit(&arena);
 }
 
-/* ---- ends -------------------------------------------------------------------------------------
- */
+/* ---- ends ----------------------------------------------------------------------------------- */
 
 static struct worker *find(struct ct_workers *workers, pid_t pid)
 {

@@ -5,8 +5,8 @@
 #ifndef CT_LAUNCH_WORKERS_STATE_UV_H
 #define CT_LAUNCH_WORKERS_STATE_UV_H
 
-#include "launch/link_uv.h"
 #include "launch/supervise.h"
+#include "launch/worker_link_uv.h"
 #include "launch/workers_uv.h"
 
 struct worker {
@@ -38,6 +38,7 @@ struct ct_workers {
     struct ct_workers_callbacks callbacks;
     struct ct_supervise sup;
     struct ct_outputs *outputs;
+    struct ct_log_files *files; /* of all rounds */
     struct worker *all;
     uint32_t count;
     int null_fd;

@@ -6,9 +6,9 @@
 #include "launch/workers_uv.h"
 
 #include "base/assert.h"
-#include "launch/env.h"
 #include "launch/spawn.h"
 #include "launch/summary.h"
+#include "launch/worker_env.h"
 #include "launch/workers_state_uv.h"
 
 #include <fcntl.h>
@@ -18,8 +18,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-/* ---- signals to process groups ----------------------------------------------------------------
- */
+/* ---- signals to process groups -------------------------------------------------------------- */
 
 void ct_workers_signal_group(const struct worker *worker, int signal)
 {
@@ -64,8 +63,7 @@ static void kill_all(struct ct_workers *workers)
     }
 }
 
-/* ---- actions ----------------------------------------------------------------------------------
- */
+/* ---- actions -------------------------------------------------------------------------------- */
 
 static void on_timer(uv_timer_t *timer);
 
@@ -193,8 +191,7 @@ static void on_timer(uv_timer_t *timer)
         workers); /* those that ended before SIGKILL went to what they left behind */
 }
 
-/* ---- starting ---------------------------------------------------------------------------------
- */
+/* ---- starting ------------------------------------------------------------------------------- */
 
 static void on_link_message(void *context, uint32_t local_rank, const struct ct_message *message)
 {
@@ -214,10 +211,8 @@ static void on_link_message(void *context, uint32_t local_rank, const struct ct_
 static void on_link_broken(void *context, uint32_t local_rank, const struct ct_error *error)
 {
     struct ct_workers *workers = context;
-    struct ct_log log;
 
-    ct_console_log(workers->console, &log, "ctrun");
-    ct_log_event(&log, CT_LOG_WARN, "worker_link",
+    ct_log_event(ct_console_told(workers->console), CT_LOG_WARN, "worker_link",
                  "the control link of rank %u is closed, the worker goes on without: %s",
                  workers->all[local_rank].rank, error->text);
 }
@@ -242,15 +237,16 @@ static int start_one(struct ct_workers *workers, const struct ct_workers_round *
         .cpus = spec->cpus,
         .files = round->files,
     };
-    int rc = 0;
+    bool has_folder = spec->folder != NULL && spec->folder[0] != '\0';
+    int rc = has_folder ? ct_log_files_make_dirs(workers->files, spec->folder, err) : 0;
 
     worker->rank = spec->rank;
-    if (spec->error_file != NULL && spec->error_file[0] != '\0') {
+    if (rc == 0 && spec->error_file != NULL && spec->error_file[0] != '\0') {
         worker->error_file = strdup(spec->error_file);
         rc = worker->error_file != NULL ? 0 : ct_error_set(err, CT_ENOMEM, "out of memory");
     }
     for (int i = 0; rc == 0 && i < CT_CONSOLE_STREAMS; i++)
-        rc = ct_output_open(workers->outputs, local_rank, (enum ct_console_stream)i, spec->prefix,
+        rc = ct_output_open(workers->outputs, local_rank, (enum ct_console_stream)i, &spec->origin,
                             &spec->routes[i], &spawn.fds[STDOUT_FILENO + i], err);
     if (rc == 0)
         rc = ct_worker_link_new(&worker->link, workers->loop, &callbacks, &spawn.fds[CT_CONTROL_FD],
@@ -299,7 +295,8 @@ int ct_workers_start(struct ct_workers *workers, const struct ct_workers_round *
                      uint32_t *ret_failed, struct ct_error *err)
 {
     CT_ASSERT(!ct_workers_running(workers) && round->count > 0);
-    workers->outputs = ct_outputs_new(workers->loop, workers->console, round->count);
+    workers->outputs =
+        ct_outputs_new(workers->loop, workers->console, round->count, workers->files);
     workers->all = calloc(round->count, sizeof *workers->all);
     workers->count = round->count;
     if (workers->outputs == NULL || workers->all == NULL) {
@@ -338,7 +335,7 @@ int ct_workers_refill(struct ct_workers *workers, const struct ct_workers_round 
             continue;
         }
         worker->rank = round->specs[i].rank;
-        ct_outputs_rename(workers->outputs, i, round->specs[i].prefix);
+        ct_outputs_rename(workers->outputs, i, &round->specs[i].origin);
     }
     workers->well = true;
     unsigned actions = ct_supervise_step(&workers->sup, uv_now(workers->loop), CT_SUP_REFILL, 0);
@@ -457,8 +454,15 @@ void ct_workers_room(struct ct_workers *workers)
         ct_outputs_room(workers->outputs);
 }
 
-/* ---- birth and death --------------------------------------------------------------------------
- */
+/* ---- birth and death ------------------------------------------------------------------------ */
+
+static void on_file_room(void *context)
+{
+    const struct ct_workers *workers = context;
+
+    if (workers->outputs != NULL)
+        ct_outputs_file_room(workers->outputs);
+}
 
 struct ct_workers *ct_workers_new(uv_loop_t *loop, struct ct_console *console, uint64_t grace_ms,
                                   const struct ct_workers_callbacks *callbacks)
@@ -467,6 +471,11 @@ struct ct_workers *ct_workers_new(uv_loop_t *loop, struct ct_console *console, u
 
     if (workers == NULL)
         return NULL;
+    workers->files = ct_log_files_new(loop, console, on_file_room, workers);
+    if (workers->files == NULL) {
+        free(workers);
+        return NULL;
+    }
     workers->loop = loop;
     workers->console = console;
     workers->callbacks = *callbacks;
@@ -479,6 +488,11 @@ struct ct_workers *ct_workers_new(uv_loop_t *loop, struct ct_console *console, u
     (void)uv_signal_start(&workers->sigchld, on_sigchld, SIGCHLD);
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
     return workers;
+}
+
+struct ct_log_files *ct_workers_files(const struct ct_workers *workers)
+{
+    return workers->files;
 }
 
 void ct_workers_guard(struct ct_workers *workers, const struct ct_guard *guard)
@@ -507,6 +521,7 @@ void ct_workers_free(struct ct_workers *workers, void (*freed)(void *context), v
     workers->freed = freed;
     workers->freed_context = context;
     workers->handles = 2;
+    ct_log_files_free(workers->files);
     uv_close((uv_handle_t *)&workers->sigchld, on_handle_closed);
     uv_close((uv_handle_t *)&workers->timer, on_handle_closed);
 }

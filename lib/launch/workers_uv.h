@@ -20,12 +20,12 @@
 #ifndef CT_LAUNCH_WORKERS_UV_H
 #define CT_LAUNCH_WORKERS_UV_H
 
-#include "launch/affinity.h"
-#include "launch/console_uv.h"
+#include "hardware/affinity.h"
 #include "launch/error_file.h"
 #include "launch/exit.h"
 #include "launch/guard.h"
-#include "launch/output_uv.h"
+#include "output/console_uv.h"
+#include "output/output_uv.h"
 #include "wire/wire.h"
 #include "wire/worker_record.h"
 
@@ -40,11 +40,12 @@ enum { CT_WORKER_LINES = 20 };
 /* What differs from worker to worker. */
 struct ct_worker_spec {
     uint32_t rank;
-    const char *prefix; /* of its lines */
+    struct ct_lines_origin origin; /* of its lines */
     char *const *envp;
     char *const *argv;          /* NULL: the round's */
     const struct ct_cpus *cpus; /* NULL: all */
     const char *error_file;     /* where it may leave an error file; NULL, "": nowhere */
+    const char *folder;         /* is made before it starts; NULL, "": none */
     struct ct_output_route routes[CT_CONSOLE_STREAMS];
 };
 
@@ -67,6 +68,7 @@ struct ct_worker_failure {
     int64_t time_ms;    /* when it happened, since 1970 */
     int code;           /* of the error that it announced; 0: none */
     const char *text;   /* that error's sentence, or its last lines */
+    bool shown;         /* this node's console has it already */
     const char *own_error_file;             /* where it was to leave an error file, or "" */
     const struct ct_error_file *error_file; /* what it says, or NULL when there is none */
 };
@@ -90,6 +92,9 @@ struct ct_workers;
 /* Watch for children; `grace_ms` from the first signal to SIGKILL. NULL without memory. */
 struct ct_workers *ct_workers_new(uv_loop_t *loop, struct ct_console *console, uint64_t grace_ms,
                                   const struct ct_workers_callbacks *callbacks);
+
+/* Their log files: what was given up so far, and to be flushed before the end. */
+struct ct_log_files *ct_workers_files(const struct ct_workers *workers);
 
 /* From now on this guard (NULL: none) is told of every worker; it must outlive them. */
 void ct_workers_guard(struct ct_workers *workers, const struct ct_guard *guard);
@@ -139,7 +144,7 @@ bool ct_workers_trace(const struct ct_workers *workers, uint32_t local_rank,
 /* Its process; 0 when it has ended. */
 pid_t ct_workers_pid(const struct ct_workers *workers, uint32_t local_rank);
 
-/* Does its output wait for a slow console? Then so does it, in write(2). */
+/* Does its output wait for a slow console or disk? Then so does it, in write(2). */
 bool ct_workers_held(const struct ct_workers *workers, uint32_t local_rank);
 
 /* Does this worker's process run? */

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 static const struct sockaddr_in *as_v4(const struct sockaddr *address)
 {
@@ -80,17 +79,4 @@ int ct_address_numeric(const char *host, uint16_t port, struct sockaddr_storage 
     if (inet_pton(AF_INET6, local ? "::1" : host, &v6.sin6_addr) == 1)
         memcpy(&ret_addresses[count++], &v6, sizeof(v6));
     return count;
-}
-
-int ct_address_check_peer_user(int fd, struct ct_error *err)
-{
-    struct ucred peer = {0};
-    socklen_t size = sizeof(peer);
-
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
-        return ct_error_set(err, CT_EAUTH, "cannot tell which user is at the other end");
-    if (peer.uid != geteuid() && peer.uid != 0)
-        return ct_error_set(err, CT_EAUTH, "the peer runs as user %u, not as you (%u)",
-                            (unsigned)peer.uid, (unsigned)geteuid());
-    return 0;
 }

@@ -32,8 +32,16 @@ int ct_address_numeric(const char *host, uint16_t port, struct sockaddr_storage 
 int ct_address_bind(const struct ct_endpoint *endpoint, bool open_to_all, int *ret_fd,
                     struct ct_endpoint *ret_bound, struct ct_error *err);
 
-/* The user at the other end of a connected AF_UNIX socket: 0 when it is this user or root, CT_EAUTH
- * otherwise. */
+/* The user at the other end of a connected socket (peer_user.c): 0 when it is this user or root,
+ * and for a TCP peer on another machine, whose users an address does not tell. CT_EAUTH for another
+ * user, CT_ECLOSED when the peer has gone before it could be told whose it was. */
 int ct_address_check_peer_user(int fd, struct ct_error *err);
+
+/* May a process of this user be the peer? 0 for this user and root, CT_EAUTH for another. */
+int ct_address_check_user(unsigned uid, struct ct_error *err);
+
+/* The user that owns the other end of a TCP connection within this machine. 0; CT_ECLOSED when no
+ * process here has it; CT_EUNSUPPORTED when the system does not say. */
+int ct_address_find_peer_user(int fd, unsigned *ret_uid);
 
 #endif

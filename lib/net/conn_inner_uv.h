@@ -60,6 +60,7 @@ struct ct_conn {
     uv_shutdown_t shutdown;
     bool shut;
     uint32_t next_sequence;
+    size_t charged; /* to options.budget */
 
     uint64_t began_ms;   /* the state's begin: HANDSHAKE, OPEN, CLOSING */
     uint64_t message_ms; /* when the message in progress began */
@@ -72,7 +73,9 @@ struct ct_conn {
 
     struct ct_listener *listener;  /* server side */
     struct ct_conn *older, *newer; /* among the listener's unproven ones */
-    char peer_host[CT_ADDRESS_TEXT];
+    uint64_t account; /* whom its place is charged to: an address, a /64, a user of this machine */
+    int64_t uid;      /* of a peer on this machine, as its listener knows it; -1: not asked */
+    uint32_t pool_at; /* its place among those whom nothing is known of; UINT32_MAX: none */
     uint64_t accepted_ms;
 };
 
@@ -81,7 +84,8 @@ struct ct_conn {
 struct ct_conn *ct_conn_alloc(uv_loop_t *loop, const struct ct_conn_options *options,
                               const struct ct_conn_callbacks *callbacks, void *user);
 
-/* The stream in `io` is connected: go to HANDSHAKE (with a key) or OPEN. */
+/* The stream in `io` is connected: go to HANDSHAKE (with a key) or OPEN. Without a key a peer on
+ * this machine must be this user's or root's. */
 void ct_conn_begin(struct ct_conn *conn, const struct ct_key *key);
 
 /* The end, at once and without a word to the peer. `why` is copied and prefixed with the peer. */
@@ -100,6 +104,9 @@ void ct_conn_arm(struct ct_conn *conn);
 /* Hand `out` to the kernel as far as it takes it, and the rest to one uv_write. */
 void ct_conn_flush(struct ct_conn *conn);
 
+/* Charge the budget with what waits now; with nothing once the connection has `ended`. */
+void ct_conn_charge(struct ct_conn *conn, bool ended);
+
 /* Leave with `why`: write out what is queued, tell the peer by the end of the stream, and wait for
  * its end, because bytes of it that nobody reads would make the kernel reset the connection and
  * take our last words with it. */
@@ -116,6 +123,8 @@ void ct_dial_end(struct ct_dial *dial);
 /* ---- listen_uv.c ---- */
 /* The connection's first message has come. */
 void ct_listener_proven(struct ct_listener *listener, struct ct_conn *conn);
+/* Are there so many strangers that they get no last words? */
+bool ct_listener_is_busy(const struct ct_listener *listener);
 /* The connection is about to be freed. */
 void ct_listener_gone(struct ct_listener *listener, struct ct_conn *conn);
 

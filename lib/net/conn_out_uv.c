@@ -18,6 +18,15 @@ static void recycle(struct ct_buf *buf)
         ct_buf_clear(buf);
 }
 
+void ct_conn_charge(struct ct_conn *conn, bool ended)
+{
+    size_t now = ended ? 0 : conn->out.size + conn->flying.size;
+
+    if (conn->options.budget != NULL)
+        conn->options.budget->used += now - conn->charged; /* modulo 2^64, as sizes are */
+    conn->charged = now;
+}
+
 static void on_written(uv_write_t *request, int status)
 {
     struct ct_conn *conn = request->data;
@@ -54,7 +63,8 @@ static void shut_down(struct ct_conn *conn)
         ct_conn_arm(conn);
 }
 
-void ct_conn_flush(struct ct_conn *conn)
+/* As far as the kernel takes it, and the rest to one uv_write. */
+static void write_out(struct ct_conn *conn)
 {
     if (conn->writing)
         return;
@@ -86,6 +96,12 @@ void ct_conn_flush(struct ct_conn *conn)
     }
 }
 
+void ct_conn_flush(struct ct_conn *conn)
+{
+    write_out(conn);
+    ct_conn_charge(conn, false);
+}
+
 /* ---- messages ---- */
 
 size_t ct_conn_queued(const struct ct_conn *conn)
@@ -111,6 +127,22 @@ static int put_message(struct ct_conn *conn, const struct ct_message *message, s
     return code;
 }
 
+/* All links together have more waiting than they may: this one is dropped if it is one of those
+ * that do not read. */
+static void keep_budget(struct ct_conn *conn)
+{
+    const struct ct_conn_budget *budget = conn->options.budget;
+    struct ct_error why = {0};
+
+    if (budget == NULL || budget->used <= budget->limit || conn->charged <= CT_CONN_SHARE)
+        return;
+    ct_error_set(&why, CT_ELIMIT,
+                 "the peer does not read: %zu bytes wait for it, above its share of %d while all "
+                 "links have %zu waiting, limit %zu; have it read, or connect again later",
+                 conn->charged, CT_CONN_SHARE, budget->used, budget->limit);
+    ct_conn_end(conn, &why);
+}
+
 int ct_conn_send(struct ct_conn *conn, const struct ct_message *message, struct ct_error *err)
 {
     size_t queued = ct_conn_queued(conn);
@@ -126,6 +158,8 @@ int ct_conn_send(struct ct_conn *conn, const struct ct_message *message, struct 
     int code = put_message(conn, message, err);
     if (code == 0)
         ct_conn_flush(conn);
+    if (code == 0 && conn->state == CT_CONN_OPEN)
+        keep_budget(conn);
     return code == 0 && conn->state != CT_CONN_OPEN
                ? ct_error_set(err, CT_ECLOSED, "%s", conn->why.text)
                : code;

@@ -1,7 +1,7 @@
 /* Connections; see conn_uv.h.
  *
- * In:   bytes -> [TLS] -> frame reader -> message -> on_message
- * Out:  conn_out_uv.c */
+ *   In:   bytes -> [TLS] -> frame reader -> message -> on_message
+ *   Out:  conn_out_uv.c */
 #include "net/conn_inner_uv.h"
 
 #include "base/assert.h"
@@ -34,6 +34,7 @@ struct ct_conn *ct_conn_alloc(uv_loop_t *loop, const struct ct_conn_options *opt
     if (conn == NULL)
         return NULL;
     conn->loop = loop;
+    conn->uid = -1;
     conn->callbacks = *callbacks;
     conn->user = user;
     conn->options = *options;
@@ -63,6 +64,7 @@ static void free_conn(struct ct_conn *conn)
 {
     if (conn->io_exists || conn->timer_exists)
         return;
+    ct_conn_charge(conn, true);
     if (conn->announced)
         conn->callbacks.on_close(conn, &conn->why);
     if (conn->listener != NULL)
@@ -374,25 +376,66 @@ static void set_tcp_options(struct ct_conn *conn)
         ct_address_host((const struct sockaddr *)&address, conn->local_host);
 }
 
+/* In clear the peer's user is all that there is to go by. */
+static int check_user(struct ct_conn *conn, struct ct_error *err)
+{
+    int fd, code = 0;
+
+    if (conn->uid >= 0)
+        code = ct_address_check_user((unsigned)conn->uid, err);
+    else if (uv_fileno(&conn->io.handle, &fd) == 0)
+        code = ct_address_check_peer_user(fd, err);
+    if (code != CT_EAUTH || conn->io.handle.type != UV_TCP)
+        return code;
+    const struct ct_error why = *err;
+    return ct_error_set(err, code,
+                        "%.400s; without a key both ends must be one user's: make a key with "
+                        "`ctrun key new FILE` and pass --key_file FILE at both ends",
+                        why.text);
+}
+
+/* Another user is told why, in the words that every version knows. */
+static void refuse_user(struct ct_conn *conn, const struct ct_error *why)
+{
+    const struct ct_message message = {.type = CT_MSG_REFUSE,
+                                       .refuse = {.code = CT_EAUTH, .text = why->text}};
+
+    if (conn->options.from != CT_FROM_NODE || ct_listener_is_busy(conn->listener) ||
+        conn->io.handle.type != UV_TCP ||
+        ct_wire_encode(&message, conn->next_sequence, &conn->out, NULL) != 0) {
+        ct_conn_end(conn, why);
+        return;
+    }
+    conn->state = CT_CONN_HANDSHAKE;
+    ct_conn_leave(conn, why);
+}
+
+static void fail_to_begin(struct ct_conn *conn, int code, const struct ct_error *why)
+{
+    if (code == CT_ECLOSED && conn->dial != NULL)
+        ct_dial_retry(conn->dial, why);
+    else if (code == CT_EAUTH && conn->listener != NULL)
+        refuse_user(conn, why);
+    else
+        ct_conn_end(conn, why);
+}
+
 void ct_conn_begin(struct ct_conn *conn, const struct ct_key *key)
 {
     struct ct_error err = {0};
     bool is_tcp = conn->io.handle.type == UV_TCP;
-    int fd, code = 0;
+    int code = uv_read_start(&conn->io.stream, on_alloc, on_read);
 
+    if (code != 0)
+        ct_error_set(&err, code, "cannot read from the peer: %s", uv_strerror(code));
     if (is_tcp)
         set_tcp_options(conn);
-    else if (uv_fileno(&conn->io.handle, &fd) == 0)
-        code = ct_address_check_peer_user(fd, &err);
-    if (code == 0 && is_tcp && key != NULL)
+    if (code == 0 && (!is_tcp || key == NULL))
+        code = check_user(conn, &err);
+    else if (code == 0)
         code = ct_tls_new(&conn->tls, conn->listener != NULL, key, conn->options.job, &err);
-    if (code == 0) {
-        code = uv_read_start(&conn->io.stream, on_alloc, on_read);
-        if (code != 0)
-            ct_error_set(&err, code, "cannot read from the peer: %s", uv_strerror(code));
-    }
     if (code != 0) {
-        ct_conn_end(conn, &err);
+        fail_to_begin(conn, code, &err);
         return;
     }
     conn->heard_ms = conn->began_ms = uv_now(conn->loop);
@@ -436,6 +479,11 @@ bool ct_conn_is_for(const struct ct_conn *conn, const char *job)
 bool ct_conn_is_open(const struct ct_conn *conn)
 {
     return conn->state == CT_CONN_OPEN;
+}
+
+void ct_conn_set_frame_limit(struct ct_conn *conn, uint32_t limit)
+{
+    conn->options.frame_limit = conn->reader.limit = limit;
 }
 
 void ct_conn_set_idle(struct ct_conn *conn, uint32_t idle_ms)

@@ -36,18 +36,30 @@ struct ct_conn_callbacks {
     /* The end. `why`: CT_ECLOSED when the peer ended in order or the owner closed without a reason.
      * The connection is freed after the call. */
     void (*on_close)(struct ct_conn *conn, const struct ct_error *why);
-    /* Connecting lasts (may be NULL): called about once a second with what stands in the way. */
-    void (*on_waiting)(struct ct_conn *conn, uint64_t waited_ms, const char *what);
+    /* Connecting lasts (may be NULL): called about once a second with what stands in the way, and
+     * whenever a peer has accepted and the TLS handshake begins. `accepted`: the one that was tried
+     * last took the connection, what is missing is its part of the handshake. */
+    void (*on_waiting)(struct ct_conn *conn, uint64_t waited_ms, const char *what, bool accepted);
 };
+
+/* What the connections of one loop may have waiting for their peers together; outlives them. Above
+ * the limit whoever has more than CT_CONN_SHARE waiting is dropped when more is sent to it. */
+struct ct_conn_budget {
+    size_t limit;
+    size_t used; /* zeroed at first */
+};
+
+enum { CT_CONN_SHARE = 64 << 10 };
 
 /* Zero in a number means its default. */
 struct ct_conn_options {
-    unsigned from;            /* CT_FROM_...: what the peer may send */
-    const struct ct_key *key; /* NULL: in clear. Copied. Unused on AF_UNIX */
-    const char *job;          /* with a key: the job whose key a client proves. Copied */
-    uint32_t frame_limit;     /* payload bytes of a message; default CT_WIRE_VALUE */
-    size_t queue_limit;       /* bytes that may wait for the peer; default 1 MiB */
-    uint32_t handshake_ms;    /* default 5000 */
+    unsigned from;                 /* CT_FROM_...: what the peer may send */
+    const struct ct_key *key;      /* NULL: in clear. Copied. Unused on AF_UNIX */
+    const char *job;               /* with a key: the job whose key a client proves. Copied */
+    uint32_t frame_limit;          /* payload bytes of a message; default CT_WIRE_VALUE */
+    size_t queue_limit;            /* bytes that may wait for the peer; default 1 MiB */
+    struct ct_conn_budget *budget; /* NULL: none */
+    uint32_t handshake_ms;         /* default 5000 */
     uint32_t first_ms;        /* from OPEN to the first message; default 5000. Listener side only */
     uint32_t message_ms;      /* from a message's first byte to its last; default 10000 */
     uint32_t idle_ms;         /* without any byte from the peer; default: no limit */
@@ -95,6 +107,9 @@ size_t ct_conn_queued(const struct ct_conn *conn);
 
 /* True once the connection is OPEN and not yet closing. */
 bool ct_conn_is_open(const struct ct_conn *conn);
+
+/* Payload bytes of a message from now on: what a peer may send can grow with what it has proved. */
+void ct_conn_set_frame_limit(struct ct_conn *conn, uint32_t limit);
 
 /* The silence limit from now on (0: none). */
 void ct_conn_set_idle(struct ct_conn *conn, uint32_t idle_ms);

@@ -48,6 +48,7 @@ struct ct_dial {
     bool looking_up;
     struct sockaddr_storage addresses[ADDRESSES];
     int count, current;
+    bool accepted;  /* the last try got as far as the handshake */
     char what[512]; /* what stands in the way */
 };
 
@@ -132,7 +133,7 @@ static void on_timer(uv_timer_t *timer)
     if (now_ms >= dial->tick_ms) {
         dial->tick_ms = now_ms + TICK_MS;
         if (conn->callbacks.on_waiting != NULL)
-            conn->callbacks.on_waiting(conn, now_ms - dial->started_ms, dial->what);
+            conn->callbacks.on_waiting(conn, now_ms - dial->started_ms, dial->what, dial->accepted);
         if (conn->state == CT_CONN_ENDED)
             return; /* the owner has lost patience */
     }
@@ -142,6 +143,7 @@ static void on_timer(uv_timer_t *timer)
         begin_round(dial);
     } else {
         snprintf(dial->what, sizeof(dial->what), "no answer within %d ms", TRY_MS);
+        dial->accepted = false;
         ct_conn_drop_stream(conn);
     }
 }
@@ -200,6 +202,7 @@ static void describe(struct ct_dial *dial, int status)
 {
     char address[CT_ADDRESS_TEXT] = "the socket";
 
+    dial->accepted = false;
     if (!dial->endpoint.is_unix)
         ct_address_print((const struct sockaddr *)&dial->addresses[dial->current], address);
     snprintf(dial->what, sizeof(dial->what), "%s answers %s (%s)", address, uv_strerror(status),
@@ -220,7 +223,23 @@ static void on_connected(uv_connect_t *request, int status)
     }
     uv_timer_stop(&conn->timer);
     conn->options.job = dial->job;
+    dial->accepted = true;
     ct_conn_begin(conn, dial->has_key ? &dial->key : NULL);
+    if (conn->state == CT_CONN_HANDSHAKE && conn->callbacks.on_waiting != NULL)
+        conn->callbacks.on_waiting(conn, uv_now(conn->loop) - dial->started_ms,
+                                   "it has accepted the connection, the TLS handshake goes on",
+                                   true);
+}
+
+/* What to say if the time is over before anything has come back. */
+static void expect_answer(struct ct_dial *dial)
+{
+    char address[CT_ADDRESS_TEXT];
+
+    if (dial->what[0] == '\0' && !dial->endpoint.is_unix)
+        snprintf(
+            dial->what, sizeof(dial->what), "%s has not answered",
+            ct_address_print((const struct sockaddr *)&dial->addresses[dial->current], address));
 }
 
 /* Start connecting `io`; 0 when on_connected will come. */
@@ -259,6 +278,7 @@ static void try_address(struct ct_dial *dial)
     for (; dial->current < dial->count && !dial->conn->io_exists; dial->current++) {
         status = start_try(dial);
         if (status == 0) {
+            expect_answer(dial);
             enter(dial, TRY, TRY_MS);
             return;
         }

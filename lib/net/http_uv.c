@@ -321,6 +321,18 @@ static void on_connection(uv_stream_t *stream, int status)
         respond_error(client, 503);
 }
 
+/* Nobody proves anything here, so nobody beyond this machine may come. */
+static int refuse_others(const struct ct_endpoint *endpoint, struct ct_error *err)
+{
+    char where[CT_ENDPOINT_TEXT];
+
+    return ct_error_set(err, CT_EAUTH,
+                        "refusing to serve status and metrics on %s: other machines can reach it, "
+                        "and HTTP here knows neither key nor password; give 127.0.0.1:%u, and let "
+                        "a collector on this machine or a tunnel (ssh -L) bring it to others",
+                        ct_endpoint_print(endpoint, where), endpoint->port);
+}
+
 int ct_http_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
                   const struct ct_http_options *options, struct ct_http_server **ret_server,
                   struct ct_error *err)
@@ -333,7 +345,7 @@ int ct_http_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
     int code = ct_address_bind(endpoint, false, &fd, &server->endpoint, err);
     if (code != 0) {
         free(server);
-        return code;
+        return code == CT_EAUTH ? refuse_others(endpoint, err) : code;
     }
     server->loop = loop;
     server->options = *options;

@@ -1,18 +1,22 @@
 /* Listening and admission; see listen_uv.h.
  *
  *   kernel backlog -> admit? -> accept -> ct_conn_begin -> ... first message -> proven
- *                       | no
+ *   (two: known.h)      | no
  *                       v
  *                  `waiting`: libuv accepts no more until on_turn or on_timer admits
  *
  * A few connections are accepted per turn of the loop, so that those already accepted are read in
- * between and many honest clients that come at once prove themselves before the limits bite. */
+ * between and many honest clients that come at once prove themselves before the limits bite. Where
+ * strangers crowd, fewer of them: a turn is what a known address waits for. */
 #include "net/listen_uv.h"
 #include "net/conn_inner_uv.h"
 
 #include "base/assert.h"
 #include "base/hash.h"
+#include "base/rng.h"
+#include "net/known.h"
 
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,27 +24,42 @@
 enum {
     BACKLOG = 4096,
     ACCEPTS_PER_TURN = 16,
-    PATIENCE_MS = 250, /* an unproven connection may be pushed out once it is this old */
-    REPORT_MS = 10000, /* one report a peer address in this time */
-    REPORTED = 64,     /* addresses remembered for that */
+    ACCEPTS_IN_A_CROWD = 4, /* of addresses that are not known */
+    CROWD_MS = 1000,        /* for so long after a stranger had to give way */
+    TELL_MS = 100,          /* until an address that has proved itself is known */
+    PATIENCE_MS = 250,      /* an unproven connection may be pushed out once it is this old */
+    ACCOUNTS = 4096,        /* that proved themselves are remembered */
+    REPORT_MS = 10000,      /* one report a peer address in this time */
+    REPORTED = 64,          /* addresses remembered for that */
 };
 
-struct ct_listener {
+/* A socket that listens, with what the kernel holds for it. */
+struct queue {
+    struct ct_listener *listener;
     union {
         uv_handle_t handle;
         uv_stream_t stream;
         uv_tcp_t tcp;
         uv_pipe_t pipe;
     } io;
+    bool waiting;     /* libuv holds one accepted descriptor for us */
+    unsigned accepts; /* in this turn */
+};
+
+enum { QUEUE_KNOWN, QUEUE_ANY, QUEUES }; /* in the order in which they are served */
+
+struct ct_listener {
+    struct queue queues[QUEUES]; /* without a `listener`: there is none */
+    struct ct_known known;
+    uv_timer_t tell;  /* runs until the kernel knows them, too */
     uv_timer_t timer; /* runs while `waiting` for an unproven connection to grow old */
     uv_check_t turn;  /* runs at the end of a turn that accepted something */
     unsigned handles; /* whose close callback has not run */
     uv_loop_t *loop;
     bool stopped;
-    bool waiting;     /* libuv holds one accepted descriptor for us */
-    unsigned accepts; /* in this turn */
 
     struct ct_listener_options options;
+    struct ct_conn_budget budget;
     struct ct_key key;
     bool has_key;
     struct ct_conn_callbacks callbacks;
@@ -50,6 +69,11 @@ struct ct_listener {
 
     struct ct_conn *oldest, *newest; /* unproven ones, by age */
     uint32_t unproven, connections;
+    struct ct_conn **pool; /* those among them of whose account nothing is known, in any order */
+    uint32_t pool_count;
+    uint64_t crowd_ms;          /* when one of them had to give way last; 0: never */
+    uint64_t trusted[ACCOUNTS]; /* accounts that have proved themselves, each at its own slot */
+    struct ct_rng rng;
     struct {
         uint64_t hash, until_ms;
     } reported[REPORTED];
@@ -84,14 +108,14 @@ static void remove_unproven(struct ct_listener *listener, struct ct_conn *conn)
     listener->unproven--;
 }
 
-/* Connections of `host` among the unproven; the oldest of them. */
-static uint32_t count_host(const struct ct_listener *listener, const char *host,
-                           struct ct_conn **ret_oldest)
+/* Connections of `account` among the unproven; the oldest of them. */
+static uint32_t count_account(const struct ct_listener *listener, uint64_t account,
+                              struct ct_conn **ret_oldest)
 {
     uint32_t count = 0;
 
     for (struct ct_conn *conn = listener->oldest; conn != NULL; conn = conn->newer) {
-        if (conn->state == CT_CONN_ENDED || strcmp(conn->peer_host, host) != 0)
+        if (conn->state == CT_CONN_ENDED || conn->account != account)
             continue;
         if (count++ == 0)
             *ret_oldest = conn;
@@ -99,11 +123,34 @@ static uint32_t count_host(const struct ct_listener *listener, const char *host,
     return count;
 }
 
+/* ---- strangers: unproven ones of an account of which nothing is known ---- */
+
+static void add_stranger(struct ct_listener *listener, struct ct_conn *conn)
+{
+    conn->pool_at = listener->pool_count;
+    listener->pool[listener->pool_count++] = conn;
+}
+
+static void remove_stranger(struct ct_listener *listener, struct ct_conn *conn)
+{
+    if (conn->pool_at == UINT32_MAX)
+        return;
+    struct ct_conn *last = listener->pool[--listener->pool_count];
+    listener->pool[conn->pool_at] = last;
+    last->pool_at = conn->pool_at;
+    conn->pool_at = UINT32_MAX;
+}
+
+static bool is_trusted(const struct ct_listener *listener, uint64_t account)
+{
+    return listener->trusted[account % ACCOUNTS] == account;
+}
+
 /* Tell the owner about a refused peer, unless its address was reported just now. */
 static void report(struct ct_listener *listener, const struct ct_conn *conn,
                    const struct ct_error *why)
 {
-    uint64_t hash = ct_hash_str(conn->peer_host);
+    uint64_t hash = conn->account;
     uint64_t now_ms = uv_now(listener->loop);
     size_t slot = hash % REPORTED;
 
@@ -122,6 +169,7 @@ static void free_listener(struct ct_listener *listener)
     if (!listener->stopped || listener->handles > 0 || listener->connections > 0)
         return;
     ct_net_key_wipe(&listener->key);
+    free(listener->pool);
     free(listener->chunk);
     free(listener);
 }
@@ -132,6 +180,14 @@ static void on_closed(uv_handle_t *handle)
 
     listener->handles--;
     free_listener(listener);
+}
+
+static void on_queue_closed(uv_handle_t *handle)
+{
+    struct queue *queue = handle->data;
+
+    queue->listener->handles--;
+    free_listener(queue->listener);
 }
 
 void ct_listener_stop(struct ct_listener *listener)
@@ -146,7 +202,10 @@ void ct_listener_stop(struct ct_listener *listener)
             ct_conn_end(conn, &why); /* nobody else knows it */
     if (listener->endpoint.is_unix)
         unlink(listener->endpoint.path);
-    uv_close(&listener->io.handle, on_closed);
+    for (size_t i = 0; i < QUEUES; i++)
+        if (listener->queues[i].listener != NULL)
+            uv_close(&listener->queues[i].io.handle, on_queue_closed);
+    uv_close((uv_handle_t *)&listener->tell, on_closed);
     uv_close((uv_handle_t *)&listener->timer, on_closed);
     uv_close((uv_handle_t *)&listener->turn, on_closed);
 }
@@ -155,6 +214,7 @@ void ct_listener_gone(struct ct_listener *listener, struct ct_conn *conn)
 {
     listener->connections--;
     if (!conn->proven) {
+        remove_stranger(listener, conn);
         remove_unproven(listener, conn);
         report(listener, conn, &conn->why);
     }
@@ -162,8 +222,38 @@ void ct_listener_gone(struct ct_listener *listener, struct ct_conn *conn)
     free_listener(listener);
 }
 
+bool ct_listener_is_busy(const struct ct_listener *listener)
+{
+    return listener->pool_count > listener->options.max_unproven / 4;
+}
+
+static void on_tell(uv_timer_t *timer)
+{
+    struct ct_listener *listener = timer->data;
+    int fd;
+
+    if (uv_fileno(&listener->queues[QUEUE_ANY].io.handle, &fd) == 0)
+        (void)ct_known_tell(&listener->known, fd); /* else it knows those of before */
+}
+
+/* Many that come at once are told together. */
+static void know(struct ct_listener *listener, const struct ct_conn *conn)
+{
+    struct sockaddr_storage address;
+    int size = sizeof(address);
+
+    if (listener->queues[QUEUE_KNOWN].listener == NULL || listener->stopped ||
+        uv_tcp_getpeername(&conn->io.tcp, (struct sockaddr *)&address, &size) != 0)
+        return;
+    if (ct_known_add(&listener->known, &address) && !uv_is_active((uv_handle_t *)&listener->tell))
+        uv_timer_start(&listener->tell, on_tell, TELL_MS, 0);
+}
+
 void ct_listener_proven(struct ct_listener *listener, struct ct_conn *conn)
 {
+    listener->trusted[conn->account % ACCOUNTS] = conn->account;
+    know(listener, conn);
+    remove_stranger(listener, conn);
     remove_unproven(listener, conn);
     admit(listener);
 }
@@ -175,43 +265,109 @@ static bool is_old(const struct ct_listener *listener, const struct ct_conn *con
     return uv_now(listener->loop) - conn->accepted_ms >= PATIENCE_MS;
 }
 
-static void push_out(struct ct_conn *conn, const char *reason)
+static void push_out(struct ct_listener *listener, struct ct_conn *conn, const char *reason)
 {
     struct ct_error why = {0};
 
+    remove_stranger(listener, conn);
     ct_error_set(&why, CT_ELIMIT, "%s", reason);
     ct_conn_end(conn, &why);
 }
 
-/* The accepted connection's names. */
+/* A host of IPv6 has a /64 to itself and may take any address in it. */
+static uint64_t account_of_address(const struct sockaddr_storage *address)
+{
+    struct sockaddr_in6 v6;
+    struct sockaddr_in v4;
+
+    memcpy(&v6, address, sizeof(v6));
+    memcpy(&v4, address, sizeof(v4));
+    if (address->ss_family != AF_INET6)
+        return ct_hash64(&v4.sin_addr, sizeof(v4.sin_addr), AF_INET);
+    if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr))
+        return ct_hash64(&v6.sin6_addr.s6_addr[12], sizeof(v4.sin_addr), AF_INET);
+    return ct_hash64(&v6.sin6_addr, 8, AF_INET6);
+}
+
+/* Whom its place is charged to, and what it is called. On loopback that is a user, and this one and
+ * root are no strangers. */
 static void name_peer(struct ct_listener *listener, struct ct_conn *conn)
 {
     struct sockaddr_storage address;
-    int size = sizeof(address);
+    int size = sizeof(address), fd;
+    unsigned uid;
 
+    conn->account = 0;
     if (listener->endpoint.is_unix ||
         uv_tcp_getpeername(&conn->io.tcp, (struct sockaddr *)&address, &size) != 0) {
         ct_endpoint_print(&listener->endpoint, conn->peer);
         return;
     }
     ct_address_print((const struct sockaddr *)&address, conn->peer);
-    ct_address_host((const struct sockaddr *)&address, conn->peer_host);
+    conn->account = account_of_address(&address);
+    if (!ct_address_is_loopback((const struct sockaddr *)&address) ||
+        uv_fileno(&conn->io.handle, &fd) != 0 || ct_address_find_peer_user(fd, &uid) != 0)
+        return;
+    conn->account = ct_hash64(&uid, sizeof(uid), AF_UNIX);
+    conn->uid = uid;
+    if (ct_address_check_user(uid, NULL) == 0)
+        listener->trusted[conn->account % ACCOUNTS] = conn->account;
+}
+
+/* A stranger to make room: any, or one of `account`. By chance: who comes in numbers pushes out
+ * mostly his own. */
+static struct ct_conn *draw_stranger(struct ct_listener *listener, const uint64_t *account)
+{
+    struct ct_conn *drawn = NULL;
+    uint32_t seen = 0;
+
+    if (account == NULL)
+        return listener->pool_count > 0
+                   ? listener->pool[ct_rng_below(&listener->rng, listener->pool_count)]
+                   : NULL;
+    for (uint32_t i = 0; i < listener->pool_count; i++)
+        if (listener->pool[i]->account == *account && ct_rng_below(&listener->rng, ++seen) == 0)
+            drawn = listener->pool[i];
+    return drawn;
+}
+
+/* Room for a stranger: one of his own account gives way, or any. There always is. */
+static void make_room(struct ct_listener *listener, const struct ct_conn *conn)
+{
+    uint32_t count = 0;
+    struct ct_conn *victim = NULL;
+
+    for (uint32_t i = 0; i < listener->pool_count; i++)
+        count += listener->pool[i]->account == conn->account;
+    if (count >= listener->options.max_unproven_per_address)
+        victim = draw_stranger(listener, &conn->account);
+    else if (listener->pool_count >= listener->options.max_unproven)
+        victim = draw_stranger(listener, NULL);
+    if (victim == NULL)
+        return;
+    listener->crowd_ms = uv_now(listener->loop);
+    push_out(listener, victim, "pushed out: too many connections sent no message");
 }
 
 /* Is there room for `conn`, which has just been accepted? Makes some where old silent peers sit. */
-static bool has_room(struct ct_listener *listener, const struct ct_conn *conn)
+static bool has_room(struct ct_listener *listener, struct ct_conn *conn)
 {
     struct ct_conn *oldest = NULL;
 
     if (listener->connections >= listener->options.max_connections)
         return false;
-    if (conn->peer_host[0] == '\0' ||
-        count_host(listener, conn->peer_host, &oldest) < listener->options.max_unproven_per_address)
+    if (!listener->endpoint.is_unix && !is_trusted(listener, conn->account)) {
+        make_room(listener, conn);
+        add_stranger(listener, conn);
+        return true;
+    }
+    if (listener->endpoint.is_unix || count_account(listener, conn->account, &oldest) <
+                                          listener->options.max_unproven_per_address)
         return true;
     CT_ASSERT(oldest != NULL); /* the limit is at least 1 */
     if (!is_old(listener, oldest))
         return false;
-    push_out(oldest, "pushed out: too many connections of this address sent no message");
+    push_out(listener, oldest, "pushed out: too many connections of this address sent no message");
     return true;
 }
 
@@ -220,7 +376,8 @@ static void on_turn(uv_check_t *turn)
     struct ct_listener *listener = turn->data;
 
     uv_check_stop(turn);
-    listener->accepts = 0;
+    for (size_t i = 0; i < QUEUES; i++)
+        listener->queues[i].accepts = 0;
     admit(listener);
 }
 
@@ -230,8 +387,9 @@ static void on_timer(uv_timer_t *timer)
 }
 
 /* Take the connection that libuv holds. */
-static void accept_one(struct ct_listener *listener)
+static void accept_one(struct queue *queue)
 {
+    struct ct_listener *listener = queue->listener;
     struct ct_conn *conn = ct_conn_alloc(listener->loop, &listener->options.conn,
                                          &listener->callbacks, listener->user);
 
@@ -246,12 +404,13 @@ static void accept_one(struct ct_listener *listener)
     conn->io_exists = true;
     conn->io.handle.data = conn;
     conn->listener = listener;
+    conn->pool_at = UINT32_MAX;
     conn->chunk = listener->chunk;
     conn->accepted_ms = uv_now(listener->loop);
-    listener->waiting = false;
-    listener->accepts++;
+    queue->waiting = false;
+    queue->accepts++;
     uv_check_start(&listener->turn, on_turn);
-    int status = uv_accept(&listener->io.stream, &conn->io.stream);
+    int status = uv_accept(&queue->io.stream, &conn->io.stream);
     if (status == 0)
         name_peer(listener, conn);
     bool room = status == 0 && has_room(listener, conn);
@@ -260,19 +419,24 @@ static void accept_one(struct ct_listener *listener)
     if (room)
         ct_conn_begin(conn, listener->has_key ? &listener->key : NULL);
     else
-        push_out(conn, "refused: too many connections");
+        push_out(listener, conn, "refused: too many connections");
 }
 
-/* May the next one be accepted now? If not, something will ask again. */
-static bool may_accept(struct ct_listener *listener)
+/* May the next one be accepted now? If not, something will ask again. Strangers, who can be pushed
+ * out at any time, keep nobody waiting. */
+static bool may_accept(const struct queue *queue)
 {
-    if (listener->accepts >= ACCEPTS_PER_TURN)
+    struct ct_listener *listener = queue->listener;
+    bool in_a_crowd = queue == &listener->queues[QUEUE_ANY] && listener->crowd_ms != 0 &&
+                      uv_now(listener->loop) - listener->crowd_ms < CROWD_MS;
+
+    if (queue->accepts >= (in_a_crowd ? ACCEPTS_IN_A_CROWD : ACCEPTS_PER_TURN))
         return false; /* on_turn will */
-    if (listener->unproven < listener->options.max_unproven)
+    if (listener->unproven - listener->pool_count < listener->options.max_unproven)
         return true;
     CT_ASSERT(listener->oldest != NULL);
     if (is_old(listener, listener->oldest)) {
-        push_out(listener->oldest, "pushed out: too many connections sent no message");
+        push_out(listener, listener->oldest, "pushed out: too many connections sent no message");
         return false; /* ct_listener_gone will */
     }
     uint64_t age_ms = uv_now(listener->loop) - listener->oldest->accepted_ms;
@@ -282,24 +446,30 @@ static bool may_accept(struct ct_listener *listener)
 
 static void admit(struct ct_listener *listener)
 {
-    if (listener->waiting && !listener->stopped && may_accept(listener))
-        accept_one(listener);
+    for (size_t i = 0; i < QUEUES; i++) {
+        struct queue *queue = &listener->queues[i];
+        if (queue->waiting && !listener->stopped && may_accept(queue))
+            accept_one(queue);
+    }
 }
 
 static void on_connection(uv_stream_t *stream, int status)
 {
-    struct ct_listener *listener = stream->data;
+    struct queue *queue = stream->data;
 
     if (status != 0)
         return; /* out of descriptors: libuv sheds the newcomer and listens on */
-    listener->waiting = true;
-    admit(listener);
+    queue->waiting = true;
+    admit(queue->listener);
 }
 
 /* ---- start ---- */
 
-static void fill_options(struct ct_listener *listener, const struct ct_listener_options *options)
+/* 0 or CT_ENOMEM. */
+static int fill_options(struct ct_listener *listener, const struct ct_listener_options *options)
 {
+    uint64_t seed = 0;
+
     listener->options = *options;
     if (listener->options.max_unproven == 0)
         listener->options.max_unproven = 256;
@@ -307,31 +477,54 @@ static void fill_options(struct ct_listener *listener, const struct ct_listener_
         listener->options.max_unproven_per_address = 32;
     if (listener->options.max_connections == 0)
         listener->options.max_connections = 16384;
+    listener->budget.limit = options->budget;
+    if (options->budget != 0)
+        listener->options.conn.budget = &listener->budget;
     listener->has_key = options->conn.key != NULL;
     if (listener->has_key)
         listener->key = *options->conn.key;
     listener->options.conn.key = NULL;
+    listener->pool = calloc(listener->options.max_unproven, sizeof(struct ct_conn *));
+    (void)uv_random(NULL, NULL, &seed, sizeof(seed), 0, NULL);
+    ct_rng_init(&listener->rng, seed);
+    return listener->pool != NULL ? 0 : CT_ENOMEM;
 }
 
 /* Give the bound socket `fd` to libuv and listen. */
-static int listen_on(struct ct_listener *listener, int fd)
+static int listen_on(struct ct_listener *listener, struct queue *queue, int fd)
 {
     int status;
 
+    queue->listener = listener;
     if (listener->endpoint.is_unix) {
-        uv_pipe_init(listener->loop, &listener->io.pipe, 0);
-        status = uv_pipe_open(&listener->io.pipe, fd);
+        uv_pipe_init(listener->loop, &queue->io.pipe, 0);
+        status = uv_pipe_open(&queue->io.pipe, fd);
     } else {
-        uv_tcp_init(listener->loop, &listener->io.tcp);
-        status = uv_tcp_open(&listener->io.tcp, fd);
+        uv_tcp_init(listener->loop, &queue->io.tcp);
+        status = uv_tcp_open(&queue->io.tcp, fd);
     }
-    uv_timer_init(listener->loop, &listener->timer);
-    uv_check_init(listener->loop, &listener->turn);
-    listener->io.handle.data = listener->timer.data = listener->turn.data = listener;
-    listener->handles = 3;
+    queue->io.handle.data = queue;
+    listener->handles++;
+    if (!listener->endpoint.is_unix && listener->options.silent_s > 0)
+        ct_known_hold_silent(fd, listener->options.silent_s);
     if (status != 0)
         close(fd);
-    return status != 0 ? status : uv_listen(&listener->io.stream, BACKLOG, on_connection);
+    return status != 0 ? status : uv_listen(&queue->io.stream, BACKLOG, on_connection);
+}
+
+static int listen_on_all(struct ct_listener *listener, int fd)
+{
+    int second;
+
+    uv_timer_init(listener->loop, &listener->tell);
+    uv_timer_init(listener->loop, &listener->timer);
+    uv_check_init(listener->loop, &listener->turn);
+    listener->tell.data = listener->timer.data = listener->turn.data = listener;
+    listener->handles = 3;
+    int status = listen_on(listener, &listener->queues[QUEUE_ANY], fd);
+    if (status == 0 && !listener->endpoint.is_unix && ct_known_listen(fd, &second) == 0)
+        status = listen_on(listener, &listener->queues[QUEUE_KNOWN], second);
+    return status;
 }
 
 int ct_listener_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
@@ -343,11 +536,15 @@ int ct_listener_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
     char *chunk = malloc(2 * CT_CONN_CHUNK);
     int fd = -1, code = CT_ENOMEM;
 
-    if (listener == NULL || chunk == NULL)
+    if (listener == NULL || chunk == NULL || fill_options(listener, options) != 0)
         ct_error_set(err, code, "no memory for a listener");
     else
         code = ct_address_bind(endpoint, options->conn.key != NULL, &fd, &listener->endpoint, err);
     if (code != 0) {
+        if (listener != NULL) {
+            ct_net_key_wipe(&listener->key);
+            free(listener->pool);
+        }
         free(listener);
         free(chunk);
         return code;
@@ -356,9 +553,8 @@ int ct_listener_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
     listener->chunk = chunk;
     listener->callbacks = *callbacks;
     listener->user = user;
-    fill_options(listener, options);
     uv_update_time(loop);
-    code = listen_on(listener, fd);
+    code = listen_on_all(listener, fd);
     if (code != 0) {
         char text[CT_ENDPOINT_TEXT];
         ct_listener_stop(listener); /* frees it when the loop has run */
@@ -372,6 +568,12 @@ int ct_listener_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
 const struct ct_endpoint *ct_listener_endpoint(const struct ct_listener *listener)
 {
     return &listener->endpoint;
+}
+
+void ct_listener_change_key(struct ct_listener *listener, const struct ct_key *key)
+{
+    if (listener->has_key)
+        listener->key = *key;
 }
 
 uint32_t ct_listener_connections(const struct ct_listener *listener)

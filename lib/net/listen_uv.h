@@ -2,13 +2,17 @@
  *
  * Who may come:
  *     AF_UNIX    a socket in a directory of mode 0700 (made if it is missing); this user or root
- *     loopback   anybody on the machine; with a key: who holds it
+ *     loopback   this user or root (the owner of the peer's socket); with a key: who holds it
  *     beyond     who holds the key; without one, listening there is refused
  *
- * A connection is unproven until its first message has arrived. Unproven ones are counted: at most
- * `max_unproven`, and `max_unproven_per_address` of one TCP address. At the limit the oldest gives
- * way once it is 250 ms old; until then newcomers wait in the kernel's backlog (total) or are
- * closed (of one address). So silent peers cannot keep others out. */
+ * A connection is unproven until its first message has arrived. Its place is charged to its
+ * account: its address, its /64 in IPv6, its user on loopback. Accounts that have proved
+ * themselves, and this user and root on loopback, are trusted; all others are strangers. Strangers
+ * hold at most `max_unproven` places and `max_unproven_per_address` an account; above, one drawn by
+ * lot gives way (of the newcomer's own account, if that is full), so nobody waits in the backlog
+ * for them. Trusted ones have as many places of their own: there the oldest gives way once it is
+ * 250 ms old; until then newcomers wait in the kernel's backlog (total) or are closed (of one
+ * account). */
 #ifndef CT_NET_LISTEN_UV_H
 #define CT_NET_LISTEN_UV_H
 
@@ -17,10 +21,12 @@
 struct ct_listener;
 
 struct ct_listener_options {
-    struct ct_conn_options conn;       /* of accepted connections; conn.key protects the listener */
-    uint32_t max_unproven;             /* default 256 */
+    struct ct_conn_options conn; /* of accepted connections; conn.key protects the listener */
+    size_t budget;         /* bytes that may wait for all its connections together; 0: no limit */
+    uint32_t max_unproven; /* strangers, and trusted ones; default 256 */
     uint32_t max_unproven_per_address; /* default 32 */
     uint32_t max_connections;          /* in all; default 16384. Above, newcomers are closed */
+    int silent_s;                      /* that the kernel holds who says nothing, about; 0: none */
     /* Told about refused and failed peers (may be NULL), at most once in 10 s a peer address. */
     void (*on_refused)(void *user, const char *peer, const struct ct_error *why);
 };
@@ -36,6 +42,9 @@ int ct_listener_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
 
 /* What it listens on, with the real port. */
 const struct ct_endpoint *ct_listener_endpoint(const struct ct_listener *listener);
+
+/* Connections that are accepted from now on prove `key`. Nothing happens where none is needed. */
+void ct_listener_change_key(struct ct_listener *listener, const struct ct_key *key);
 
 /* Connections that live, and those among them that are unproven. */
 uint32_t ct_listener_connections(const struct ct_listener *listener);

@@ -1,7 +1,9 @@
 /* OpenSSL between two memory BIOs; see tls.h.
  *
  *   feed -> in (BIO) -> SSL_read -> plain text        plain text -> SSL_write -> out (BIO) -> drain
- */
+ *
+ * A server makes its SSL object when the client's first record is whole: most of those who will
+ * never prove a key send none, and the object is most of what a connection costs. */
 #include "net/tls.h"
 
 #include "net/psk.h"
@@ -13,17 +15,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WRITE_PIECE = 64 << 10 };
+enum {
+    WRITE_PIECE = 64 << 10,
+    HEADER = 5,                   /* of a record: type, version, length */
+    RECORD = (16 << 10) + HEADER, /* the longest in clear */
+};
 
 struct ct_tls {
     const struct ct_openssl *ssl; /* the library */
-    SSL *end;
-    BIO *in, *out; /* owned by `end` */
+    SSL *end;                     /* NULL on a server before the first record */
+    BIO *in, *out;                /* owned by `end` */
+    struct ct_buf first;
     struct ct_key key;
     bool server;
     bool ready;
-    bool stranger;            /* the peer opened with something that is not TLS */
-    unsigned char opening[3]; /* the peer's first bytes */
+    bool stranger;                 /* the peer opened with something that is not TLS */
+    bool alerted;                  /* told so, without `end` */
+    unsigned char opening[HEADER]; /* the peer's first bytes */
     size_t opening_size;
     char key_tag[CT_TLS_TAG];
     char job_tag[CT_TLS_TAG];  /* the client's job; on a server known once a client named it */
@@ -130,6 +138,7 @@ static int open_end(struct ct_tls *tls)
 {
     const struct ct_openssl *ssl = tls->ssl;
 
+    ct_psk_key_tag(ssl, &tls->key, tls->key_tag);
     tls->end = ssl->SSL_new(context);
     if (tls->end == NULL)
         return CT_ENOMEM;
@@ -165,12 +174,12 @@ int ct_tls_new(struct ct_tls **ret_tls, bool server, const struct ct_key *key, c
     tls->ssl = ssl;
     tls->server = server;
     tls->key = *key;
-    ct_psk_key_tag(ssl, key, tls->key_tag);
+    ct_buf_init(&tls->first, RECORD);
     if (!server) {
         ct_psk_job_tag(ssl, job, tls->job_tag);
+        code = open_end(tls);
         ct_psk_name(tls->key_tag, tls->job_tag, tls->name);
     }
-    code = open_end(tls);
     if (code != 0) {
         ct_tls_free(tls);
         return ct_error_set(err, code, "no memory for a TLS connection");
@@ -185,6 +194,7 @@ void ct_tls_free(struct ct_tls *tls)
         return;
     tls->ssl->SSL_free(tls->end);
     ct_net_key_wipe(&tls->key);
+    ct_buf_deinit(&tls->first);
     free(tls);
 }
 
@@ -195,6 +205,39 @@ static bool opens_with_tls(const struct ct_tls *tls)
            (tls->opening_size < 2 || tls->opening[1] == 3);
 }
 
+static int feed_end(struct ct_tls *tls, const void *data, size_t size)
+{
+    CT_ASSERT(size <= INT_MAX);
+    return tls->ssl->BIO_write(tls->in, data, (int)size) == (int)size ? 0 : CT_ENOMEM;
+}
+
+/* Is the first record there, as far as it may be of use? */
+static bool is_first_whole(const struct ct_tls *tls)
+{
+    size_t length = (size_t)tls->opening[3] << 8 | tls->opening[4];
+
+    return tls->opening_size == HEADER &&
+           (tls->first.size >= HEADER + length || HEADER + length > RECORD);
+}
+
+/* A server's first bytes; those that follow in the same piece come with them. */
+static int feed_first(struct ct_tls *tls, const void *data, size_t size)
+{
+    size_t kept = CT_MIN(size, RECORD - tls->first.size);
+
+    if (ct_buf_append(&tls->first, data, kept) != 0)
+        return CT_ENOMEM;
+    if (!is_first_whole(tls))
+        return 0;
+    int code = open_end(tls);
+    if (code == 0)
+        code = feed_end(tls, tls->first.data, tls->first.size);
+    if (code == 0 && size > kept)
+        code = feed_end(tls, (const char *)data + kept, size - kept);
+    ct_buf_deinit(&tls->first);
+    return code;
+}
+
 int ct_tls_feed(struct ct_tls *tls, const void *data, size_t size)
 {
     for (size_t i = 0; i < size && tls->opening_size < sizeof(tls->opening); i++)
@@ -203,19 +246,27 @@ int ct_tls_feed(struct ct_tls *tls, const void *data, size_t size)
         return 0;
     if (!opens_with_tls(tls)) {
         tls->stranger = true;
+        if (tls->end == NULL)
+            return 0; /* ct_tls_drain tells */
         return tls->ssl->BIO_write(tls->out, ct_tls_alert, CT_TLS_ALERT) > 0 ? 0 : CT_ENOMEM;
     }
-    CT_ASSERT(size <= INT_MAX);
-    return tls->ssl->BIO_write(tls->in, data, (int)size) == (int)size ? 0 : CT_ENOMEM;
+    return tls->end == NULL ? feed_first(tls, data, size) : feed_end(tls, data, size);
+}
+
+static bool opens_with(const struct ct_tls *tls, const char *word)
+{
+    return memcmp(tls->opening, word, CT_MIN(tls->opening_size, strlen(word))) == 0;
 }
 
 static int refuse_stranger(const struct ct_tls *tls, struct ct_error *err)
 {
-    if (memcmp(tls->opening, "CTR", tls->opening_size) == 0)
+    bool http = opens_with(tls, "HTTP") || opens_with(tls, "GET ") || opens_with(tls, "POST");
+
+    if (opens_with(tls, "CTR"))
         return ct_error_set(err, CT_EAUTH,
                             "the peer speaks in clear: it has no key file, this side has one");
-    return ct_error_set(err, CT_EPROTOCOL, "the peer opened with the byte %02x: it speaks no TLS",
-                        tls->opening[0]);
+    return ct_error_set(err, CT_EPROTOCOL, "the peer opened with the byte %02x: it speaks %s",
+                        tls->opening[0], http ? "HTTP, no TLS" : "no TLS");
 }
 
 /* The handshake ended badly; OpenSSL has left its reason in the queue. */
@@ -246,6 +297,8 @@ static int refuse_handshake(const struct ct_tls *tls, struct ct_error *err)
 /* 1 when done, 0 when more input is needed. */
 static int shake_hands(struct ct_tls *tls, struct ct_error *err)
 {
+    if (tls->end == NULL)
+        return 0;
     tls->ssl->ERR_clear_error();
     int result = tls->ssl->SSL_do_handshake(tls->end);
     if (result != 1)
@@ -310,6 +363,11 @@ int ct_tls_write(struct ct_tls *tls, const void *data, size_t size, struct ct_bu
 
 int ct_tls_drain(struct ct_tls *tls, struct ct_buf *out)
 {
+    if (tls->end == NULL) {
+        bool tell = tls->stranger && !tls->alerted;
+        tls->alerted = tls->stranger;
+        return tell ? ct_buf_append(out, ct_tls_alert, CT_TLS_ALERT) : 0;
+    }
     long size = tls->ssl->BIO_ctrl(tls->out, BIO_CTRL_PENDING, 0, NULL);
 
     if (size <= 0)

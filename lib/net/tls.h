@@ -8,7 +8,8 @@
  *
  * Both ends derive the session key from the job key:
  *     PSK = HKDF-SHA256(secret, salt = job tag, info = "ctrun/1 agent " + key tag)
- * and the client names it in clear as "ctrun/1 agent <key tag> <job tag>". A tag is the first 8
+ *
+ * The client names it in clear as "ctrun/1 agent <key tag> <job tag>". A tag is the first 8
  * bytes of a SHA-256 in hex: it tells which key or job is meant and nothing of the secret. So a
  * server with one key serves many jobs, and a client of job A is never taken for one of job B.
  *

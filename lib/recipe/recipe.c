@@ -2,7 +2,7 @@
 #include "recipe/recipe.h"
 
 #include "graph/model.h"
-#include "recipe/layers.h"
+#include "recipe/layer_list.h"
 
 /* Words of config.def and of the libraries that carry the same meaning have the same order. */
 #define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a)

@@ -222,8 +222,7 @@ static int check_operand(struct check *check, const struct ct_operand *operand,
     return rc != 0 ? rc : check_size(check, operand, 1, ct_shape_columns(tensor->shape));
 }
 
-/* ---- what no row can say: how sizes and attributes hang together ------------------------------
- */
+/* ---- what no row can say: how sizes and attributes hang together ---------------------------- */
 
 static int check_sequences(enum ct_op_kind op, const struct ct_kernel_args *args, int64_t rows,
                            struct ct_error *err)

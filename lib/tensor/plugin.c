@@ -70,10 +70,20 @@ struct gpu {
     char name[NAME_ROOM];
 };
 
+static const char *driver_file(const struct ct_device_wish *wish)
+{
+    return wish->driver != NULL ? wish->driver : "libcuda.so.1";
+}
+
+static int no_driver(const char *file, struct ct_error *err)
+{
+    return REFUSE(err, "no NVIDIA driver found: %s is missing", file);
+}
+
 static int load_driver(const struct ct_device_wish *wish, struct driver *driver,
                        struct ct_error *err)
 {
-    const char *file = wish->driver != NULL ? wish->driver : "libcuda.so.1";
+    const char *file = driver_file(wish);
     const struct {
         const char *name;
         void *function;
@@ -85,7 +95,7 @@ static int load_driver(const struct ct_device_wish *wish, struct driver *driver,
     void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 
     if (library == NULL)
-        return REFUSE(err, "this machine has no driver of NVIDIA's (%s is not there)", file);
+        return no_driver(file, err);
     for (size_t i = 0; i < CT_COUNT(wanted); i++) {
         void *symbol = dlsym(library, wanted[i].name);
         if (symbol == NULL)
@@ -185,6 +195,20 @@ static int open_cuda(const struct ct_device_wish *wish, struct ct_device **ret_d
     if (code == 0)
         code = check_age(plugin, &gpu, err);
     return code == 0 ? plugin->open(gpu.number, ret_device, err) : code;
+}
+
+int ct_device_look(const struct ct_device_wish *wish, bool has_cards, struct ct_error *err)
+{
+    char path[PATH_MAX];
+    int code = find_library(wish, path, sizeof path, err);
+
+    if (code != 0 || has_cards)
+        return code;
+    void *driver = dlopen(driver_file(wish), RTLD_LAZY | RTLD_LOCAL);
+    if (driver == NULL)
+        return no_driver(driver_file(wish), err);
+    (void)dlclose(driver);
+    return 0;
 }
 
 int ct_device_open(const struct ct_device_wish *wish, struct ct_device **ret_device,

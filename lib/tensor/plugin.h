@@ -1,9 +1,11 @@
 /* Devices that are loaded when they are wanted, and which one a program gets.
  *
- *     wish      library there?   driver?   a GPU?   both new enough?  ->  libctrun_cuda.so's device
- *     auto         no, or no, or no, or no                            ->  the CPU, and why
- *     cuda         no, or no, or no, or no                            ->  an error, the same
- * sentence cpu                                                             ->  the CPU
+ *     asked in this order: is the library's file there, the driver, a GPU? Are these new enough?
+ *
+ *     wish    yes to all                    no, at one of them
+ *     auto    libctrun_cuda.so's device     the CPU, and why
+ *     cuda    libctrun_cuda.so's device     an error: the same sentence
+ *     cpu     the CPU (nothing is asked)
  *
  * The driver (libcuda.so.1) is asked first and by itself, so a machine without a GPU loads none of
  * NVIDIA's libraries. What was loaded stays until the process ends. */
@@ -43,6 +45,10 @@ struct ct_device_wish {
  * otherwise. 0, CT_EUNSUPPORTED with the sentence, or what ct_device_cpu_new says. */
 int ct_device_open(const struct ct_device_wish *wish, struct ct_device **ret_device,
                    struct ct_error *ret_why, struct ct_error *err);
+
+/* Is there what `cuda` needs in any case, library and driver? Nothing is started, and where the
+ * kernel shows cards the driver is believed. 0, or CT_EUNSUPPORTED with the sentence. */
+int ct_device_look(const struct ct_device_wish *wish, bool has_cards, struct ct_error *err);
 
 #ifdef __cplusplus
 }

@@ -180,8 +180,11 @@ int ct_ckpt_state_read(struct ct_ckpt_state *ret, struct ct_ckpt_sums *ret_sums,
     if (code != 0)
         return code;
     if (access(path, F_OK) != 0)
-        return ct_error_set(err, CT_ENOINPUT, "checkpoint %s: cannot be read: %s", path,
-                            strerror(errno));
+        return ct_error_set(
+            err, CT_ENOINPUT,
+            "checkpoint %s: cannot be read: %s; name another with checkpoint.resume, or start "
+            "anew with none",
+            path, strerror(errno));
     if (access(state_path, F_OK) != 0)
         return ct_error_set(err, CT_EDATA, "%s: is no checkpoint: it holds no %s", path,
                             CT_CKPT_STATE);

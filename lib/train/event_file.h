@@ -2,9 +2,11 @@
  *
  *   u64 LE length | u32 LE masked CRC32C of the length | message | u32 LE masked CRC32C of it
  *
- * Event { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5;
- *         SessionLog session_log = 7; }   Summary { repeated Value value = 1; }
- * Value { string tag = 1; float simple_value = 2; }   SessionLog { status = 1 (START = 1) }
+ *   Event      { double wall_time = 1; int64 step = 2; string file_version = 3;
+ *                Summary summary = 5; SessionLog session_log = 7; }
+ *   Summary    { repeated Value value = 1; }
+ *   Value      { string tag = 1; float simple_value = 2; }
+ *   SessionLog { status = 1 (START = 1) }
  *
  * Pure: everything appends to a buffer. Source: tensorboard/compat/proto/{event,summary}.proto and
  * TensorFlow's record format. */

@@ -198,7 +198,7 @@ static void frame_record(struct ct_buf *buf, const struct ct_metric_record *reco
     size_t count = 0;
 
     for (size_t i = 0; i < CT_METRIC_COUNT; i++) {
-        if (!record->has[i])
+        if (!record->has[i] || metrics_table[i].tag == NULL)
             continue;
         (void)snprintf(tags[count], sizeof tags[count], "%s/%s", record->kind,
                        metrics_table[i].tag);
@@ -232,8 +232,11 @@ int ct_metrics_write(struct ct_metrics *metrics, const struct ct_metric_record *
 
 const char *ct_metrics_path(const struct ct_metrics *metrics)
 {
-    if (metrics->jsonl >= 0)
-        return metrics->jsonl_path;
+    return metrics->jsonl >= 0 ? metrics->jsonl_path : "";
+}
+
+const char *ct_metrics_events_path(const struct ct_metrics *metrics)
+{
     return metrics->events >= 0 ? metrics->events_path : "";
 }
 

@@ -60,8 +60,9 @@ int ct_metrics_new(struct ct_metrics **ret, const struct ct_metrics_options *opt
 int ct_metrics_write(struct ct_metrics *metrics, const struct ct_metric_record *record,
                      struct ct_error *err);
 
-/* The path of metrics.jsonl, or of the event file when there is no other; "" when neither. */
+/* The path of metrics.jsonl, and of TensorBoard's event file; "" where it is not written. */
 const char *ct_metrics_path(const struct ct_metrics *metrics);
+const char *ct_metrics_events_path(const struct ct_metrics *metrics);
 
 /* Close everything. NULL is fine. */
 void ct_metrics_free(struct ct_metrics *metrics);

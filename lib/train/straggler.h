@@ -10,9 +10,15 @@
  *      rank 3  #########
  *
  * A step counts against the last rank when this cost more than COST per cent of the step, and a
- * millisecond: below that nobody gains by knowing. Who has more than SHARE per cent of the last
- * WINDOW steps against him is a straggler. A rank that becomes slow is found within 50 steps, and a
- * single long wait makes nobody one. Pure. */
+ * millisecond: below that nobody gains by knowing. A rank with more than SHARE per cent of the last
+ * WINDOW steps against it is a straggler. A rank that becomes slow is found within 50 steps, and a
+ * single long wait makes nobody one.
+ *
+ * Steps of the warm-up do not count: caches, memory and files are cold, at some ranks longer than
+ * at others. And where cores are oversubscribed, chance decides which rank gets one last. A rank
+ * whose peers are starved of cores too is a straggler only if it costs that much more than the
+ * starvation by which it exceeds theirs explains; half of theirs is taken to fall into their
+ * waiting. Its peers are the other ranks of its node; if there are none, all other ranks. Pure. */
 #ifndef CT_TRAIN_STRAGGLER_H
 #define CT_TRAIN_STRAGGLER_H
 
@@ -25,14 +31,25 @@ enum {
     CT_STRAGGLER_SHARE = 70,
     CT_STRAGGLER_COST = 10,
     CT_STRAGGLER_COST_US = 1000,
+    CT_STRAGGLER_WARMUP_US = 5000000,
+    CT_STRAGGLER_STARVED = 5, /* per cent of the time that ranks wait for a core */
+};
+
+/* What a rank tells the others of BATCH steps; floats alone, for they are gathered as such. */
+struct ct_straggler_sample {
+    float waited_us[CT_STRAGGLER_BATCH]; /* for other ranks; negative: not known */
+    float starved;                       /* the share of its time that it waited for a core */
+    float node;                          /* where it runs */
 };
 
 struct ct_straggler {
     struct {
         int last;
         float cost_us, took_us;
+        float starved_us, peers_starved_us; /* the last one; the middle one of its peers */
     } steps[CT_STRAGGLER_WINDOW];
-    uint32_t count; /* steps that were added so far */
+    double warmed_us; /* steps of so long have gone before those that count */
+    uint32_t count;   /* steps that were added so far */
 };
 
 struct ct_straggler_finding {
@@ -44,11 +61,10 @@ struct ct_straggler_finding {
 /* Forget everything: ranks are others from now on. */
 void ct_straggler_reset(struct ct_straggler *straggler);
 
-/* Add CT_STRAGGLER_BATCH steps: waited_us[world][BATCH], negative where a rank does not know; and
- * took_us[BATCH], from the end of one step to that of the next. `room` holds world floats. A step
- * that is not known of all is left out. */
-void ct_straggler_add(struct ct_straggler *straggler, int world, const float *waited_us,
-                      const float *took_us, float *room);
+/* Add CT_STRAGGLER_BATCH steps: a sample of each rank, and took_us[BATCH], from the end of one step
+ * to that of the next. `room` holds world floats. A step that is not known of all is left out. */
+void ct_straggler_add(struct ct_straggler *straggler, int world,
+                      const struct ct_straggler_sample *samples, const float *took_us, float *room);
 
 /* Is there one now? */
 bool ct_straggler_find(const struct ct_straggler *straggler,

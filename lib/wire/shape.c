@@ -8,12 +8,13 @@
 
 #include <string.h>
 
-#define ROW(kind, name, limit, record) \
-    {#name, CT_WIRE_KIND_##kind, offsetof(self, name), limit, record},
-#define FIELD(kind, name) ROW(kind, name, 0, NULL)
-#define STR(name, limit) ROW(str, name, limit, NULL)
-#define BYTES(name, limit) ROW(bytes, name, limit, NULL)
-#define LIST(record, name, limit) ROW(list, name, limit, record_##record)
+#define ROW(kind, name, limit, is_name, record) \
+    {#name, CT_WIRE_KIND_##kind, offsetof(self, name), limit, is_name, record},
+#define FIELD(kind, name) ROW(kind, name, 0, false, NULL)
+#define STR(name, limit) ROW(str, name, limit, false, NULL)
+#define NAME(name, limit) ROW(str, name, limit, true, NULL)
+#define BYTES(name, limit) ROW(bytes, name, limit, false, NULL)
+#define LIST(record, name, limit) ROW(list, name, limit, false, record_##record)
 #define SHAPE(function, type, text, number, limit, from, ...)              \
     static const struct ct_wire_shape *function(void)                      \
     {                                                                      \

@@ -5,6 +5,7 @@
 
 #include "wire/wire.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,6 +30,7 @@ struct ct_wire_field {
     enum ct_wire_kind kind;
     size_t offset;                               /* in the struct */
     uint32_t limit;                              /* bytes of a string or bytes, records of a list */
+    bool is_name;                                /* of a string: no control characters in it */
     const struct ct_wire_shape *(*record)(void); /* of a list */
 };
 

@@ -20,7 +20,8 @@ const struct ct_call_traits ct_call_traits[CT_CALL_KINDS] = {
     [CT_CALL_EXCHANGE] = {"exchange", "exchange", false, false, false, false},
 };
 
-/* In the order of enum ct_reduce and enum ct_reduce_mode; collectives/call.c asserts how many. */
+/* In the order of enum ct_reduce and enum ct_reduce_mode; collectives/algorithm/call.c asserts how
+ * many. */
 static const char *const reduce_names[CT_SIGNATURE_REDUCTIONS] = {
     "SUM", "AVG", "MAX", "MIN", "PROD", "AND", "OR", "PREMUL_SUM"};
 static const char *const mode_names[CT_SIGNATURE_MODES] = {"FAST", "REPRODUCIBLE", "INVARIANT"};

@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 enum {
-    CT_WIRE_PROTOCOL = 4,       /* what HELLO and WELCOME compare */
+    CT_WIRE_PROTOCOL = 5,       /* what HELLO and WELCOME compare */
     CT_WIRE_MAGIC = 0x01525443, /* "CTR\x01": ctrun, frame format 1 */
     CT_WIRE_HEADER = 16,        /* bytes before the payload */
 
@@ -82,6 +82,7 @@ struct ct_bytes {
 /* struct ct_wire_node, struct ct_wire_place; struct ct_msg_hello, struct ct_msg_welcome, ... */
 #define FIELD(kind, name) CT_WIRE_C_##kind name;
 #define STR(name, limit) const char *name;
+#define NAME(name, limit) const char *name;
 #define BYTES(name, limit) struct ct_bytes name;
 #define LIST(record, name, limit)            \
     struct {                                 \
@@ -101,6 +102,7 @@ struct ct_bytes {
 #undef RECORD
 #undef LIST
 #undef BYTES
+#undef NAME
 #undef STR
 #undef FIELD
 

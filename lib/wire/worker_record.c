@@ -19,8 +19,7 @@ enum { OPEN_CALLS = 64 }; /* that may be open: one of them may have ended last *
 #define SET(field, value) atomic_store_explicit(&(field), (value), memory_order_relaxed)
 #define GET(field) atomic_load_explicit(&(field), memory_order_relaxed)
 
-/* ---- agent ------------------------------------------------------------------------------------
- */
+/* ---- agent ---------------------------------------------------------------------------------- */
 
 int ct_worker_record_new(const struct ct_worker_record **ret_record, int *ret_fd,
                          struct ct_error *err)
@@ -139,8 +138,7 @@ uint32_t ct_worker_record_durations(const struct ct_worker_record *record, uint3
     return count;
 }
 
-/* ---- worker -----------------------------------------------------------------------------------
- */
+/* ---- worker --------------------------------------------------------------------------------- */
 
 int ct_worker_record_open(int fd, struct ct_worker_record **ret_record, struct ct_error *err)
 {
@@ -285,8 +283,7 @@ void ct_worker_record_woke(struct ct_record_group *group)
     SET(group->waiting, 0);
 }
 
-/* ---- both -------------------------------------------------------------------------------------
- */
+/* ---- both ----------------------------------------------------------------------------------- */
 
 void ct_worker_record_unmap(const struct ct_worker_record *record)
 {

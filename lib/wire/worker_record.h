@@ -4,11 +4,12 @@
  * its agent, who reads it whether the worker runs, hangs, is stopped or is dead; its last calls one
  * by one lie behind it (flight.h):
  *
- *     worker                                        agent, twice a second
- *     ct_worker_record_at(STEP, 17)   section, step        ct_worker_record_read -> struct
- * ct_record_view group's call             entered++              .signs    the same as last time:
- * no sign of life it has to wait         waiting, since         .progress the same as last time: it
- * waits each 10 ms of a wait   beat, awaited rank over                     completed++
+ *     worker                          it writes                 agent, twice a second
+ *     ct_worker_record_at(STEP, 17)   section, step       \
+ *     a group's call                  entered++            |   ct_worker_record_read -> view
+ *     it has to wait                  waiting, since_ns     >  .signs as last time: no sign of life
+ *     each 10 ms of a wait            beat_ns, awaited     |   .progress as last time: it waits
+ *     the call is over                completed++         /
  *
  * Every field is one atomic, so no value is torn; fields that belong together may be of two moments
  * when the worker is stopped between two stores, which the verdict on it survives. A call that
@@ -38,7 +39,7 @@ enum {
 /* `waiting` of a send or recv: they are not counted. */
 #define CT_RECORD_TRANSFER UINT64_MAX
 
-/* What a worker is at. Each has a patience of its own (launch/watch.h). */
+/* What a worker is at. Each has a patience of its own (diagnose/watch.h). */
 enum ct_record_section {
     CT_RECORD_START, /* until its first step of a round */
     CT_RECORD_STEP,  /* in the step after the number `step` */

@@ -106,6 +106,7 @@ static void on_flush(struct ct_tcpstore_sink *sink)
         ct_tcpstore_sent(guest->client, now_ms(guest->link->hub), sent);
         output = ct_tcpstore_output(guest->client);
     }
+    ct_tcpstore_hold(guest->client, guest->stream.kept.room);
     if (!ct_tcpstore_is_full(guest->client))
         ct_tunnel_take(conn, &guest->stream, guest->stream.inside - guest->stream.taken);
 }
@@ -121,7 +122,7 @@ static void on_broke(struct ct_tcpstore_sink *sink, const struct ct_error *why)
 
 /* ---- what relays say; false: it must not be said ---- */
 
-static bool on_open_stream(struct link *link, uint32_t number);
+static bool on_open_stream(struct link *link, uint32_t number, struct ct_conn *way);
 static void remove_link(struct link *link);
 
 static void greet(struct link *link)
@@ -160,7 +161,7 @@ static bool resume(struct link *link, const struct ct_msg_tunnel_hello *m)
     for (uint32_t i = 0; i < m->streams.count; i++) {
         const struct ct_wire_tunnel_state *state = &m->streams.data[i];
         bool is_new = ct_tunnel_find(&link->tunnel, state->number) == NULL;
-        if (is_new && !on_open_stream(link, state->number)) /* its OPEN was lost */
+        if (is_new && !on_open_stream(link, state->number, NULL)) /* its OPEN was lost */
             return false;
         struct ct_tunnel_stream *stream = ct_tunnel_find(&link->tunnel, state->number);
         if (stream == NULL || !ct_tunnel_resume(stream, state))
@@ -228,7 +229,8 @@ static bool on_hello(struct link *link, const struct ct_msg_tunnel_hello *m)
     return true;
 }
 
-static bool on_open_stream(struct link *link, uint32_t number)
+/* `way`: where a refusal goes now; NULL: after WELCOME, before which a relay takes nothing. */
+static bool on_open_stream(struct link *link, uint32_t number, struct ct_conn *way)
 {
     struct ct_tcpstore_hub *hub = link->hub;
     struct ct_tcpstore *store = ct_tcpstore_server_store(hub->options.server);
@@ -246,7 +248,7 @@ static bool on_open_stream(struct link *link, uint32_t number)
     else
         ct_error_set(&why, CT_ELIMIT, "too many clients of the store have said nothing yet");
     if (guest->client == NULL)
-        ct_tunnel_close(link->conn, &guest->stream, &why);
+        ct_tunnel_close(way, &guest->stream, &why);
     return true;
 }
 
@@ -299,7 +301,7 @@ static bool take(struct link *link, const struct ct_message *message)
         return false;
     switch (message->type) {
     case CT_MSG_TUNNEL_OPEN:
-        return on_open_stream(link, message->tunnel_open.number);
+        return on_open_stream(link, message->tunnel_open.number, link->conn);
     case CT_MSG_TUNNEL_DATA:
         return on_data(link, &message->tunnel_data);
     case CT_MSG_TUNNEL_TAKEN:

@@ -27,6 +27,11 @@ static struct ct_tcpstore_bytes value_of(const struct ct_tcpstore_key *key)
     return (struct ct_tcpstore_bytes){key->value, key->size};
 }
 
+static struct ct_tcpstore_share *share_of(const struct call *call)
+{
+    return &call->client->peer->share;
+}
+
 static int answer_byte(const struct call *call, uint8_t value)
 {
     return ct_tcpstore_answer(call->client, &value, 1, call->err);
@@ -54,12 +59,12 @@ static int put(const struct call *call, struct ct_tcpstore_key *key, struct ct_t
     struct ct_tcpstore_keys *keys = &call->store->keys;
 
     if (key == NULL)
-        key = ct_tcpstore_demand(keys, name, call->err);
+        key = ct_tcpstore_demand(keys, share_of(call), name, call->err);
     if (key == NULL)
         return call->err->code;
     ct_tcpstore_tell(key, key->value != NULL ? CT_TCPSTORE_UPDATED : CT_TCPSTORE_CREATED,
                      value_of(key), value);
-    int rc = ct_tcpstore_put(keys, key, value, call->err);
+    int rc = ct_tcpstore_put(keys, share_of(call), key, value, call->err);
     if (rc != 0)
         ct_tcpstore_settle(keys, key);
     else
@@ -195,8 +200,8 @@ static int do_wait(struct call *call)
         return answer_byte(call, CT_TCPSTORE_STOP_WAITING);
     int rc = ct_tcpstore_begin_wait(call->client, absent, call->now_ms, call->err);
     for (; rc == 0 && count > 0; count--) {
-        struct ct_tcpstore_key *key =
-            ct_tcpstore_demand(&call->store->keys, ct_tcpstore_take_bytes(&call->body), call->err);
+        struct ct_tcpstore_key *key = ct_tcpstore_demand(
+            &call->store->keys, share_of(call), ct_tcpstore_take_bytes(&call->body), call->err);
         if (key == NULL)
             rc = call->err->code;
         else if (!ct_tcpstore_present(key))
@@ -228,12 +233,12 @@ static int do_barrier(struct call *call)
         return rc == 0 ? answer_byte(call, CT_TCPSTORE_STOP_WAITING) : rc;
     }
     if (key == NULL)
-        key = ct_tcpstore_demand(&call->store->keys, name, call->err);
+        key = ct_tcpstore_demand(&call->store->keys, share_of(call), name, call->err);
     if (key == NULL)
         return call->err->code;
     int size = snprintf(text, sizeof text, "%" PRId64, count);
     rc =
-        ct_tcpstore_put(&call->store->keys, key,
+        ct_tcpstore_put(&call->store->keys, share_of(call), key,
                         (struct ct_tcpstore_bytes){(unsigned char *)text, (size_t)size}, call->err);
     if (rc != 0)
         ct_tcpstore_settle(&call->store->keys, key);
@@ -267,13 +272,13 @@ static int do_append(struct call *call)
     struct ct_tcpstore_keys *keys = &call->store->keys;
     struct ct_tcpstore_bytes name = ct_tcpstore_take_bytes(&call->body);
     struct ct_tcpstore_bytes more = ct_tcpstore_take_bytes(&call->body);
-    struct ct_tcpstore_key *key = ct_tcpstore_demand(keys, name, call->err);
+    struct ct_tcpstore_key *key = ct_tcpstore_demand(keys, share_of(call), name, call->err);
 
     if (key == NULL)
         return call->err->code;
     bool here = key->value != NULL;
     size_t before = key->size;
-    int rc = ct_tcpstore_extend(keys, key, more, call->err);
+    int rc = ct_tcpstore_extend(keys, share_of(call), key, more, call->err);
     if (rc != 0) {
         ct_tcpstore_settle(keys, key);
         return rc;
@@ -314,11 +319,11 @@ static int do_queue_push(struct call *call)
 {
     struct ct_tcpstore_keys *keys = &call->store->keys;
     struct ct_tcpstore_bytes name = ct_tcpstore_take_bytes(&call->body);
-    struct ct_tcpstore_key *key = ct_tcpstore_demand(keys, name, call->err);
+    struct ct_tcpstore_key *key = ct_tcpstore_demand(keys, share_of(call), name, call->err);
 
     if (key == NULL)
         return call->err->code;
-    int rc = ct_tcpstore_push(keys, key, ct_tcpstore_take_bytes(&call->body), call->err);
+    int rc = ct_tcpstore_push(share_of(call), key, ct_tcpstore_take_bytes(&call->body), call->err);
     if (rc != 0)
         ct_tcpstore_settle(keys, key);
     else
@@ -334,7 +339,7 @@ static int do_queue_pop(struct call *call)
     if (key == NULL || key->queued == 0)
         return answer_number(call, 0);
     int rc = answer_number(call, key->queued);
-    struct ct_tcpstore_item *item = ct_tcpstore_pop(keys, key);
+    struct ct_tcpstore_item *item = ct_tcpstore_pop(key);
     if (rc == 0) /* its room is free: a full store can be emptied */
         rc = answer_bytes(call, (struct ct_tcpstore_bytes){item->data, item->size});
     free(item);
@@ -374,15 +379,15 @@ static int do_watch_key(struct call *call)
     struct ct_tcpstore *store = call->store;
     struct ct_tcpstore_bytes name = ct_tcpstore_take_bytes(&call->body);
     struct ct_tcpstore_tie *tie;
-    int rc = ct_tcpstore_charge(&store->budget, sizeof(*tie), call->err);
+    int rc = ct_tcpstore_charge(share_of(call), sizeof(*tie), call->err);
 
     if (rc != 0)
         return rc;
     tie = calloc(1, sizeof(*tie));
     struct ct_tcpstore_key *key =
-        tie != NULL ? ct_tcpstore_demand(&store->keys, name, call->err) : NULL;
+        tie != NULL ? ct_tcpstore_demand(&store->keys, share_of(call), name, call->err) : NULL;
     if (key == NULL) {
-        store->budget.used -= sizeof(*tie);
+        ct_tcpstore_refund(share_of(call), sizeof(*tie));
         free(tie);
         return call->err->code != 0 ? call->err->code
                                     : ct_error_set(call->err, CT_ENOMEM, "out of memory to watch");

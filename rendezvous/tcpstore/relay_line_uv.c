@@ -10,6 +10,46 @@
 
 #include <stdlib.h>
 
+/* ---- what is kept ---- */
+
+void ct_line_charge(struct ct_line *line)
+{
+    struct ct_tcpstore_relay *relay = line->relay;
+    size_t now = line->stream.kept.room + line->out.room + line->flying.room;
+
+    relay->held = relay->held - line->charged + now;
+    line->charged = now;
+    if (relay->held >= relay->options.budget) {
+        relay->full = true;
+        relay->woken = false;
+    } else if (relay->full && relay->held < relay->options.budget / 8 * 7) {
+        relay->full = false;
+        relay->woken = true;
+    }
+}
+
+void ct_lines_wake(struct ct_tcpstore_relay *relay)
+{
+    if (!relay->woken)
+        return;
+    relay->woken = false;
+    for (struct ct_line *line = relay->lines, *next; line != NULL; line = next) {
+        next = line->next;
+        ct_line_read(line);
+    }
+}
+
+/* How much may be read from the client now. */
+static uint32_t room_of(const struct ct_line *line)
+{
+    uint32_t window = line->opened ? line->stream.window : CT_TUNNEL_WINDOW;
+    size_t under_way = line->opened ? line->stream.kept.size : 0;
+
+    if (!line->relay->full)
+        return window;
+    return under_way < CT_TUNNEL_SHARE ? CT_MIN(window, CT_TUNNEL_SHARE - (uint32_t)under_way) : 0;
+}
+
 /* ---- ends ---- */
 
 /* Nobody needs it any more: its socket is closed, and the hub does not know its number. */
@@ -19,6 +59,7 @@ static void free_line(struct ct_line *line)
         return;
     ct_buf_deinit(&line->flying);
     ct_buf_deinit(&line->out);
+    ct_line_charge(line);
     free(line);
 }
 
@@ -29,6 +70,8 @@ static void on_line_closed(uv_handle_t *handle)
 
     line->gone = true;
     free_line(line);
+    if (!relay->stopped)
+        ct_lines_wake(relay);
     relay->handles--;
     ct_relay_free(relay);
 }
@@ -59,6 +102,7 @@ void ct_line_forget(struct ct_line *line)
         return;
     ct_tunnel_remove(&line->relay->tunnel, &line->stream);
     line->opened = false;
+    ct_line_charge(line);
     free_line(line);
 }
 
@@ -97,7 +141,13 @@ static void on_written(uv_write_t *request, int status)
     }
     ct_tunnel_take(ct_relay_way(line->relay), &line->stream, line->flying.size);
     ct_buf_clear(&line->flying);
+    if (line->out.size == 0) {
+        ct_buf_deinit(&line->flying);
+        ct_buf_deinit(&line->out);
+    }
+    ct_line_charge(line);
     flush(line);
+    ct_lines_wake(line->relay);
 }
 
 /* Write what waits, if nothing is being written. */
@@ -118,6 +168,18 @@ static void flush(struct ct_line *line)
     }
 }
 
+/* It does not read, and memory is short. */
+static void end_reluctant(struct ct_line *line)
+{
+    struct ct_error why = {0};
+
+    ct_error_set(&why, CT_ELIMIT,
+                 "it does not read, and its node keeps as much for all its clients as it may "
+                 "(%zu MiB)",
+                 line->relay->options.budget >> 20);
+    ct_line_end(line, &why);
+}
+
 void ct_line_write(struct ct_line *line, const unsigned char *data, size_t size)
 {
     int sent = 0;
@@ -134,7 +196,14 @@ void ct_line_write(struct ct_line *line, const unsigned char *data, size_t size)
     }
     if ((size_t)sent == size)
         return;
-    if (ct_buf_append(&line->out, data + sent, size - (size_t)sent) != 0)
+    size -= (size_t)sent;
+    if (line->relay->full && line->out.size + line->flying.size + size > CT_TUNNEL_SHARE) {
+        end_reluctant(line);
+        return;
+    }
+    int rc = ct_buf_append(&line->out, data + sent, size);
+    ct_line_charge(line);
+    if (rc != 0)
         end_with_status(line, UV_ENOMEM);
     else
         flush(line);
@@ -161,7 +230,8 @@ static int open_stream(struct ct_line *line)
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
     const struct ct_line *line = handle->data;
-    uint32_t room = line->opened ? line->stream.window : CT_TUNNEL_WINDOW;
+    uint32_t room =
+        CT_MAX(room_of(line), 1u); /* it may have shrunk since it was asked to be read */
 
     (void)suggested;
     *buf = uv_buf_init(line->relay->input, CT_MIN(room, (uint32_t)CT_WIRE_TUNNEL_BYTES));
@@ -171,7 +241,9 @@ static void send_on(struct ct_line *line, const char *data, size_t size)
 {
     struct ct_error why = {0};
 
-    if (ct_tunnel_send(ct_relay_way(line->relay), &line->stream, data, size) == size) {
+    size_t sent = ct_tunnel_send(ct_relay_way(line->relay), &line->stream, data, size);
+    ct_line_charge(line);
+    if (sent == size) {
         ct_line_read(line);
         return;
     }
@@ -192,12 +264,13 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
         ct_line_close(line);
     else if (count > 0)
         send_on(line, buf->base, (size_t)count);
+    ct_lines_wake(relay);
     ct_relay_admit(relay);
 }
 
 void ct_line_read(struct ct_line *line)
 {
-    bool wanted = line->relay->conn_open && (!line->opened || line->stream.window > 0);
+    bool wanted = line->relay->conn_open && room_of(line) > 0;
     int status = 0;
 
     if (wanted == line->reading)

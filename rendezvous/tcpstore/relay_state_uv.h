@@ -21,13 +21,15 @@ struct ct_line {
     uv_write_t write;
     bool writing;
     struct ct_buf flying, out; /* in `write`, and behind that */
+    size_t charged;            /* to the relay's `held` */
 };
 
 struct ct_tcpstore_relay {
     uv_loop_t *loop;
     uv_tcp_t tcp;
-    uv_timer_t timer; /* while `waiting` for a silent client to grow old */
-    unsigned handles; /* whose close callback has not run */
+    uv_timer_t timer;   /* while `waiting` for a silent client to grow old */
+    uv_timer_t silence; /* while there are silent ones: when to look at their age */
+    unsigned handles;   /* whose close callback has not run */
     struct ct_tcpstore_relay_options options;
     struct ct_key key;
     char job[129];
@@ -38,6 +40,9 @@ struct ct_tcpstore_relay {
     struct ct_tunnel tunnel;
     struct ct_line *lines, *oldest;
     uint32_t line_count, silent;
+    size_t held;  /* for all clients */
+    bool full;    /* that was the budget, and is not much less yet */
+    bool woken;   /* it was: clients may be read again */
     bool waiting; /* libuv holds one accepted descriptor for us */
     bool stopped;
     char *input;
@@ -59,6 +64,9 @@ void ct_relay_admit(struct ct_tcpstore_relay *relay);
 
 /* ---- relay_line_uv.c ---- */
 
+/* Count what is kept for this client now. */
+void ct_line_charge(struct ct_line *line);
+
 /* Close its socket. */
 void ct_line_close(struct ct_line *line);
 
@@ -73,5 +81,8 @@ void ct_line_write(struct ct_line *line, const unsigned char *data, size_t size)
 
 /* From the client: read as long as there is a hub, and room on the way to it. */
 void ct_line_read(struct ct_line *line);
+
+/* Read from all of them again, if there is room since the last time. */
+void ct_lines_wake(struct ct_tcpstore_relay *relay);
 
 #endif

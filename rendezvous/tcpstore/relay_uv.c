@@ -12,7 +12,14 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { BACKLOG = 4096, PATIENCE_MS = 250, RESUME_MS = 20000, LIST_BYTES = 1 << 20 };
+enum {
+    BACKLOG = 4096,
+    PATIENCE_MS = 250,
+    SILENT_MS = 10000,
+    RESUME_MS = 20000,
+    LIST_BYTES = 1 << 20,
+    BUDGET = 128 << 20,
+};
 
 static int dial(struct ct_tcpstore_relay *relay, uint32_t connect_ms, struct ct_error *err);
 
@@ -118,6 +125,7 @@ static bool take(struct ct_tcpstore_relay *relay, const struct ct_message *messa
     } else if (message->type == CT_MSG_TUNNEL_TAKEN) {
         if (!ct_tunnel_was_taken(&line->stream, message->tunnel_taken.bytes))
             return false;
+        ct_line_charge(line);
         if (!line->closed)
             ct_line_read(line);
     } else {
@@ -131,8 +139,11 @@ static void on_message(struct ct_conn *conn, const struct ct_message *message)
 {
     struct ct_tcpstore_relay *relay = ct_conn_user(conn);
 
-    if (relay != NULL && !take(relay, message))
+    if (relay == NULL)
+        return;
+    if (!take(relay, message))
         ct_conn_close(conn, CT_EPROTOCOL, "a message that a hub does not send now");
+    ct_lines_wake(relay);
 }
 
 /* Without the hub every client is lost. */
@@ -202,9 +213,30 @@ static void on_timer(uv_timer_t *timer)
     ct_relay_admit(timer->data);
 }
 
+/* Close who has said nothing for too long, the oldest first. As many silent ones as have spoken may
+ * be second connections of old clients, which never speak. */
+static void on_silence(uv_timer_t *timer)
+{
+    struct ct_tcpstore_relay *relay = timer->data;
+    uint64_t now_ms = uv_now(relay->loop);
+    uint32_t seconds = relay->line_count - relay->silent;
+
+    for (struct ct_line *line = relay->oldest, *newer; line != NULL; line = newer) {
+        newer = line->prev;
+        if (relay->silent <= seconds || line->since_ms + relay->options.silent_ms > now_ms)
+            break;
+        if (!line->opened)
+            ct_line_close(line);
+    }
+    if (relay->silent > 0)
+        uv_timer_start(timer, on_silence, CT_MAX(relay->options.silent_ms / 4, 1u), 0);
+    ct_relay_admit(relay);
+}
+
 static void accept_one(struct ct_tcpstore_relay *relay)
 {
     struct ct_line *line = calloc(1, sizeof(*line));
+    int fd;
 
     if (line == NULL) {
         uv_timer_start(&relay->timer, on_timer, PATIENCE_MS, 0);
@@ -218,6 +250,8 @@ static void accept_one(struct ct_tcpstore_relay *relay)
     relay->handles++;
     relay->line_count++;
     relay->silent++;
+    if (!uv_is_active((uv_handle_t *)&relay->silence))
+        uv_timer_start(&relay->silence, on_silence, relay->options.silent_ms, 0);
     line->next = relay->lines;
     if (line->next != NULL)
         line->next->prev = line;
@@ -226,6 +260,8 @@ static void accept_one(struct ct_tcpstore_relay *relay)
     relay->lines = line;
     if (uv_accept((uv_stream_t *)&relay->tcp, (uv_stream_t *)&line->tcp) != 0 ||
         relay->line_count > relay->options.clients ||
+        uv_fileno((uv_handle_t *)&line->tcp, &fd) != 0 ||
+        ct_address_check_peer_user(fd, NULL) != 0 || /* who is not this user's goes at once */
         (relay->conn == NULL && dial(relay, relay->options.connect_ms, NULL) != 0)) {
         ct_line_close(line);
         return;
@@ -283,6 +319,10 @@ static void fill_options(struct ct_tcpstore_relay *relay,
     if (options->clients == 0 || options->clients > CT_TUNNEL_STREAMS)
         relay->options.clients = CT_TUNNEL_STREAMS;
     relay->options.clients = ct_tcpstore_clients_possible(relay->options.clients);
+    if (options->silent_ms == 0)
+        relay->options.silent_ms = SILENT_MS;
+    if (options->budget == 0)
+        relay->options.budget = BUDGET;
     if (options->resume_ms == 0)
         relay->options.resume_ms = RESUME_MS;
     if (options->silent == 0)
@@ -323,8 +363,9 @@ int ct_tcpstore_relay_start(uv_loop_t *loop, const struct ct_tcpstore_relay_opti
     }
     (void)uv_tcp_init(loop, &relay->tcp);
     (void)uv_timer_init(loop, &relay->timer);
-    relay->tcp.data = relay->timer.data = relay;
-    relay->handles = 2;
+    (void)uv_timer_init(loop, &relay->silence);
+    relay->tcp.data = relay->timer.data = relay->silence.data = relay;
+    relay->handles = 3;
     relay->input = malloc(CT_WIRE_TUNNEL_BYTES);
     int rc = relay->input != NULL ? listen_on(relay, err)
                                   : ct_error_set(err, CT_ENOMEM, "out of memory for a store");
@@ -348,6 +389,11 @@ uint32_t ct_tcpstore_relay_clients(const struct ct_tcpstore_relay *relay)
     return relay->line_count;
 }
 
+size_t ct_tcpstore_relay_held(const struct ct_tcpstore_relay *relay)
+{
+    return relay->held;
+}
+
 void ct_tcpstore_relay_stop(struct ct_tcpstore_relay *relay)
 {
     if (relay == NULL || relay->stopped)
@@ -365,4 +411,5 @@ void ct_tcpstore_relay_stop(struct ct_tcpstore_relay *relay)
     cut_all(relay);
     uv_close((uv_handle_t *)&relay->tcp, on_handle_closed);
     uv_close((uv_handle_t *)&relay->timer, on_handle_closed);
+    uv_close((uv_handle_t *)&relay->silence, on_handle_closed);
 }

@@ -24,6 +24,11 @@ struct ct_tcpstore_relay_options {
     uint32_t clients;         /* at once; default 4096, the most */
     uint32_t silent;          /* of them: have said nothing; above, the oldest is closed once it is
                                  250 ms old. Default: half of `clients` */
+    uint32_t silent_ms;       /* may say nothing for so long, but for as many as have spoken (second
+                                 connections of old clients); default 10000 */
+    size_t budget;            /* bytes kept for all clients; above it a client has
+                                 CT_TUNNEL_SHARE under way at most: more is not read from it, and
+                                 it is closed when it does not read. Default 128 MiB */
     uint32_t connect_ms;      /* how long to try; default 60000 */
     uint32_t resume_ms;       /* likewise when a connection broke; default 20000 */
     uint32_t user_timeout_ms; /* as of lib/net */
@@ -42,8 +47,9 @@ int ct_tcpstore_relay_start(uv_loop_t *loop, const struct ct_tcpstore_relay_opti
 /* What it listens on, with the real port. */
 const struct ct_endpoint *ct_tcpstore_relay_endpoint(const struct ct_tcpstore_relay *relay);
 
-/* Clients that are here now. */
+/* Clients that are here now, and the bytes that are kept for them. */
 uint32_t ct_tcpstore_relay_clients(const struct ct_tcpstore_relay *relay);
+size_t ct_tcpstore_relay_held(const struct ct_tcpstore_relay *relay);
 
 /* Close everything; nothing is reported. Frees itself when the loop has run. NULL is fine. */
 void ct_tcpstore_relay_stop(struct ct_tcpstore_relay *relay);

@@ -2,12 +2,14 @@
 #ifndef CT_RENDEZVOUS_TCPSTORE_STATE_H
 #define CT_RENDEZVOUS_TCPSTORE_STATE_H
 
-#include "rendezvous/tcpstore/keys.h"
+#include "rendezvous/tcpstore/store_keys.h"
 #include "rendezvous/tcpstore/tcpstore.h"
 
-/* A host with clients. */
+/* A host with clients. It goes with the last of them, or with the store when something is left of
+ * them there. */
 struct ct_tcpstore_peer {
     struct ct_tcpstore_peer *next;
+    struct ct_tcpstore_share share;
     uint32_t clients;
     uint32_t old; /* clients of the old dialect: each has a second connection, which is silent */
     uint32_t seconds; /* such connections */
@@ -28,7 +30,8 @@ struct ct_tcpstore_client {
     struct ct_tcpstore_reader reader;
     struct ct_buf out;
     size_t out_sent; /* bytes of `out` that are on their way */
-    size_t charged;  /* of both buffers */
+    size_t held;     /* bytes that its owner keeps for it */
+    size_t charged;  /* of both buffers, and of these */
     uint32_t pid;
     bool is_second; /* the silent connection of an old client */
     struct ct_error broken;

@@ -51,11 +51,21 @@ struct ct_tcpstore *ct_tcpstore_new(const struct ct_tcpstore_limits *limits)
         store->limits = *limits;
     fill_limits(&store->limits);
     store->budget.limit = store->limits.bytes;
-    if (ct_tcpstore_keys_init(&store->keys, store->limits.keys, &store->budget) != 0) {
+    if (ct_tcpstore_keys_init(&store->keys, &store->limits) != 0) {
         free(store);
         return NULL;
     }
     return store;
+}
+
+/* No client of it is left, nor anything that one stored. */
+static void free_peer(struct ct_tcpstore_peer **slot)
+{
+    struct ct_tcpstore_peer *peer = *slot;
+
+    CT_ASSERT(peer != NULL && peer->clients == 0 && peer->share.used == 0);
+    *slot = peer->next;
+    free(peer);
 }
 
 void ct_tcpstore_free(struct ct_tcpstore *store)
@@ -65,6 +75,9 @@ void ct_tcpstore_free(struct ct_tcpstore *store)
     CT_ASSERT(store->clients == NULL);
     ct_tcpstore_keys_deinit(&store->keys);
     CT_ASSERT(store->budget.used == 0);
+    for (size_t i = 0; i < CT_COUNT(store->peers); i++)
+        while (store->peers[i] != NULL)
+            free_peer(&store->peers[i]);
     free(store);
 }
 
@@ -79,15 +92,33 @@ static struct ct_tcpstore_peer **peer_slot(struct ct_tcpstore *store, const char
     return slot;
 }
 
+/* No host may take all the places: an eighth is left to others. */
+static bool host_is_full(struct ct_tcpstore *store, const char *host)
+{
+    char name[CT_TCPSTORE_HOST];
+
+    (void)ct_str_copy(name, sizeof name, host);
+    const struct ct_tcpstore_peer *peer = *peer_slot(store, name);
+    return peer != NULL && peer->clients >= store->limits.clients - store->limits.clients / 8;
+}
+
 static struct ct_tcpstore_peer *demand_peer(struct ct_tcpstore *store, const char *host)
 {
     char name[CT_TCPSTORE_HOST];
 
     (void)ct_str_copy(name, sizeof name, host);
     struct ct_tcpstore_peer **slot = peer_slot(store, name);
-    if (*slot == NULL && (*slot = calloc(1, sizeof(**slot))) != NULL)
+    if (*slot == NULL && (*slot = calloc(1, sizeof(**slot))) != NULL) {
         (void)ct_str_copy((*slot)->host, sizeof(*slot)->host, name);
+        (*slot)->share = (struct ct_tcpstore_share){&store->budget, (*slot)->host, 0};
+    }
     return *slot;
+}
+
+static void drop_peer(struct ct_tcpstore *store, const struct ct_tcpstore_peer *peer)
+{
+    if (peer->clients == 0 && peer->share.used == 0)
+        free_peer(peer_slot(store, peer->host));
 }
 
 static void leave_peer(struct ct_tcpstore_client *client)
@@ -96,10 +127,9 @@ static void leave_peer(struct ct_tcpstore_client *client)
 
     peer->old -= client->reader.dialect == CT_TCPSTORE_OLD;
     peer->seconds -= client->is_second;
-    if (--peer->clients > 0)
-        return;
-    *peer_slot(client->store, peer->host) = peer->next;
-    free(peer);
+    peer->clients--;
+    ct_tcpstore_refund(&peer->share, client->charged + sizeof(*client));
+    drop_peer(client->store, peer);
 }
 
 /* ---- lists of clients ---- */
@@ -231,30 +261,45 @@ uint64_t ct_tcpstore_admit(struct ct_tcpstore *store, uint64_t now_ms)
     return 0;
 }
 
+/* Charged to its host. */
+static struct ct_tcpstore_client *new_client(struct ct_tcpstore *store, const char *host,
+                                             struct ct_error *err)
+{
+    struct ct_tcpstore_peer *peer = demand_peer(store, host);
+    struct ct_tcpstore_client *client = peer != NULL ? calloc(1, sizeof(*client)) : NULL;
+
+    if (client == NULL) {
+        ct_error_set(err, CT_ENOMEM, "out of memory for a client of the store");
+    } else if (ct_tcpstore_charge(&peer->share, sizeof(*client), err) == 0) {
+        client->peer = peer;
+        peer->clients++;
+        return client;
+    }
+    if (peer != NULL)
+        drop_peer(store, peer);
+    free(client);
+    return NULL;
+}
+
 struct ct_tcpstore_client *ct_tcpstore_join(struct ct_tcpstore *store, uint64_t now_ms,
                                             const char *host, void *user, struct ct_error *err)
 {
-    struct ct_tcpstore_client *client = NULL;
-    struct ct_tcpstore_peer *peer = NULL;
+    struct ct_tcpstore_client *client;
 
     if (store->client_count >= store->limits.clients) {
         ct_error_set(err, CT_ELIMIT, "the store has %u clients already, as many as it may have",
                      store->client_count);
         return NULL;
     }
-    if (ct_tcpstore_charge(&store->budget, sizeof(*client), err) != 0)
-        return NULL;
-    client = calloc(1, sizeof(*client));
-    peer = client != NULL ? demand_peer(store, host) : NULL;
-    if (peer == NULL) {
-        store->budget.used -= sizeof(*client);
-        free(client);
-        ct_error_set(err, CT_ENOMEM, "out of memory for a client of the store");
+    if (host_is_full(store, host)) {
+        ct_error_set(err, CT_ELIMIT, "the store has as many clients of %s as a host may have",
+                     host);
         return NULL;
     }
-    peer->clients++;
+    client = new_client(store, host, err);
+    if (client == NULL)
+        return NULL;
     client->store = store;
-    client->peer = peer;
     client->user = user;
     client->next = store->clients;
     if (client->next != NULL)
@@ -281,7 +326,6 @@ void ct_tcpstore_leave(struct ct_tcpstore_client *client)
         client->next->prev = client->prev;
     store->client_count--;
     leave_peer(client);
-    store->budget.used -= client->charged + sizeof(*client);
     ct_tcpstore_reader_deinit(&client->reader);
     ct_buf_deinit(&client->out);
     free(client->waits);
@@ -303,15 +347,13 @@ bool ct_tcpstore_is_full(const struct ct_tcpstore_client *client)
 /* Charge what the buffers hold now. CT_ELIMIT when they have grown above the limit. */
 static int recharge(struct ct_tcpstore_client *client, struct ct_error *err)
 {
-    struct ct_tcpstore_budget *budget = &client->store->budget;
+    struct ct_tcpstore_share *share = &client->peer->share;
     size_t before = client->charged;
 
-    budget->used -= before;
-    client->charged = client->reader.kept.room + client->out.room;
-    budget->used += client->charged;
-    if (budget->used <= budget->limit || client->charged <= before)
-        return 0;
-    return ct_error_set(err, CT_ELIMIT, "the store is full: it may hold %zu bytes", budget->limit);
+    ct_tcpstore_refund(share, before);
+    client->charged = client->reader.kept.room + client->out.room + client->held;
+    ct_tcpstore_book(share, client->charged);
+    return client->charged <= before ? 0 : ct_tcpstore_check_room(share, 0, err);
 }
 
 /* The first bytes told the dialect. */
@@ -406,6 +448,15 @@ void ct_tcpstore_sent(struct ct_tcpstore_client *client, uint64_t now_ms, size_t
     if (was_full && !ct_tcpstore_is_full(client))
         run(client, now_ms);
     else if (recharge(client, &why) != 0)
+        ct_tcpstore_break(client, &why);
+}
+
+void ct_tcpstore_hold(struct ct_tcpstore_client *client, size_t size)
+{
+    struct ct_error why = {0};
+
+    client->held = size;
+    if (recharge(client, &why) != 0)
         ct_tcpstore_break(client, &why);
 }
 

@@ -5,7 +5,7 @@
  *                           `-> broken: close the connection, then leave
  *
  * It knows no socket and no clock. One store is the key space of one generation: the next has its
- * own, and its own port. Clients of both numberings (request.h) may share it.
+ * own, and its own port. Clients of both numberings (store_request.h) may share it.
  *
  *      SET k v           -              stores
  *      GET k             value          never waits; of an absent key: no bytes
@@ -41,7 +41,8 @@
 #define CT_RENDEZVOUS_TCPSTORE_TCPSTORE_H
 
 #include "base/error.h"
-#include "rendezvous/tcpstore/request.h"
+#include "base/siphash.h"
+#include "rendezvous/tcpstore/store_request.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,11 +56,13 @@ enum {
 /* Zero in a number means its default. */
 struct ct_tcpstore_limits {
     size_t keys;           /* 1048576, with those that are only waited for */
-    size_t bytes;          /* 1 GiB: keys, values, queues, waits, and what is on its way */
-    uint32_t clients;      /* 16384 */
+    size_t bytes;          /* 1 GiB: keys, values, queues, waits, and what is on its way; of one
+                            * host: all but an eighth */
+    uint32_t clients;      /* 16384; of one host: all but an eighth */
     uint32_t silent;       /* clients of which nothing has come yet: half of `clients` */
     uint64_t handshake_ms; /* 10000 */
     uint64_t request_ms;   /* 60000 */
+    unsigned char hash_key[CT_SIPHASH_KEY]; /* random, of the hash table: see siphash.h */
 };
 
 struct ct_tcpstore;
@@ -93,6 +96,10 @@ struct ct_tcpstore_bytes ct_tcpstore_output(const struct ct_tcpstore_client *cli
 
 /* So much of it is on its way. A client whose answers piled up is served on. */
 void ct_tcpstore_sent(struct ct_tcpstore_client *client, uint64_t now_ms, size_t size);
+
+/* So many bytes are kept for the client outside of the store: they count as its own. Breaks it when
+ * they are too many. */
+void ct_tcpstore_hold(struct ct_tcpstore_client *client, size_t size);
 
 /* Should its bytes be left in the socket until it has taken its answers? */
 bool ct_tcpstore_is_full(const struct ct_tcpstore_client *client);

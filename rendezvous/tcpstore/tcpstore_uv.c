@@ -325,13 +325,15 @@ static bool let_in(struct conn *conn)
 {
     struct ct_tcpstore_server *server = conn->server;
     struct sockaddr_storage address = {0};
-    int size = sizeof address;
+    int size = sizeof address, fd;
 
     if (uv_tcp_getpeername(&conn->tcp, (struct sockaddr *)&address, &size) != 0)
         return false;
     ct_address_print((const struct sockaddr *)&address, conn->peer);
     ct_address_host((const struct sockaddr *)&address, conn->host);
-    if (!may_come(server, (const struct sockaddr *)&address, conn->host)) {
+    if (!may_come(server, (const struct sockaddr *)&address, conn->host) ||
+        uv_fileno((uv_handle_t *)&conn->tcp, &fd) != 0 ||
+        ct_address_check_peer_user(fd, NULL) != 0) {
         report_refused(server, conn->host);
         return false;
     }
@@ -475,6 +477,9 @@ static int prepare(struct ct_tcpstore_server *server, const struct ct_endpoint *
                             endpoint->path);
     options->limits.clients = ct_tcpstore_clients_possible(
         options->limits.clients != 0 ? options->limits.clients : CLIENTS);
+    unsigned char *hash_key = server->options.limits.hash_key;
+    if (uv_random(NULL, NULL, hash_key, CT_SIPHASH_KEY, 0, NULL) != 0)
+        return ct_error_set(err, CT_EOS, "the system gave no random bytes");
     server->store = ct_tcpstore_new(&server->options.limits);
     server->input = malloc(READ_BYTES);
     if (server->store == NULL || server->input == NULL)

@@ -1,7 +1,8 @@
 /* A TCPStore on a libuv loop: listens, lets in whom it may, moves bytes.
  *
- * PyTorch's protocol knows no authentication, so the address decides: loopback only, or with a list
- * of hosts (the round's members) those and loopback. Whoever else connects is closed and reported.
+ * PyTorch's protocol knows no authentication, so address and user decide: loopback only, or with a
+ * list of hosts (the round's members) those and loopback; of this machine only this user and root.
+ * Whoever else connects is closed and reported.
  * The port must be known before the members are: with `members_follow` all who connect wait in the
  * kernel's backlog until ct_tcpstore_server_allow says who they are.
  *

@@ -15,18 +15,17 @@ enum {
 int ct_tcpstore_make_room(struct ct_tcpstore_client *client, size_t size, struct ct_error *err)
 {
     struct ct_buf *out = &client->out;
-    struct ct_tcpstore_budget *budget = &client->store->budget;
+    struct ct_tcpstore_share *share = &client->peer->share;
     size_t before = out->room;
 
     if (out->room - out->size > size)
         return 0;
-    int rc = ct_tcpstore_charge(budget, size, err);
+    int rc = ct_tcpstore_check_room(share, size, err);
     if (rc != 0)
         return rc;
-    budget->used -= size;
     if (ct_buf_reserve(out, size) == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory for an answer of %zu bytes", size);
-    budget->used += out->room - before;
+    ct_tcpstore_book(share, out->room - before);
     client->charged += out->room - before;
     return 0;
 }
@@ -77,7 +76,7 @@ void ct_tcpstore_give_up(struct ct_tcpstore_client *client)
     if (client->waits == NULL)
         return;
     untie_all(client);
-    client->store->budget.used -= client->wait_count * sizeof(*client->waits);
+    ct_tcpstore_refund(&client->peer->share, client->wait_count * sizeof(*client->waits));
     client->store->waiting--;
     free(client->waits);
     client->waits = NULL;
@@ -92,7 +91,7 @@ void ct_tcpstore_unwatch(struct ct_tcpstore_client *client)
         client->watches = tie->next_own;
         ct_tcpstore_untie(&key->watches, tie);
         ct_tcpstore_settle(&client->store->keys, key);
-        client->store->budget.used -= sizeof(*tie);
+        ct_tcpstore_refund(&client->peer->share, sizeof(*tie));
         free(tie);
     }
 }
@@ -102,14 +101,14 @@ int ct_tcpstore_begin_wait(struct ct_tcpstore_client *client, size_t count, uint
 {
     struct ct_tcpstore *store = client->store;
     size_t cost = count * sizeof(*client->waits);
-    int rc = ct_tcpstore_charge(&store->budget, cost, err);
+    int rc = ct_tcpstore_charge(&client->peer->share, cost, err);
 
     CT_ASSERT(client->waits == NULL);
     if (rc != 0)
         return rc;
     client->waits = calloc(count, sizeof(*client->waits));
     if (client->waits == NULL) {
-        store->budget.used -= cost;
+        ct_tcpstore_refund(&client->peer->share, cost);
         return ct_error_set(err, CT_ENOMEM, "out of memory to wait for %zu keys", count);
     }
     client->wait_count = count;

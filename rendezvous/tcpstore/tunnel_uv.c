@@ -6,8 +6,6 @@
 
 #include <stdlib.h>
 
-enum { TELL = CT_TUNNEL_WINDOW / 4 }; /* so many taken bytes are worth a message */
-
 void ct_tunnel_deinit(struct ct_tunnel *tunnel)
 {
     CT_ASSERT(tunnel->count == 0);
@@ -96,10 +94,30 @@ const struct ct_wire_tunnel_state *ct_tunnel_list(struct ct_tunnel *tunnel, stru
     return list;
 }
 
+/* Give back the room that a burst took: what is left is few bytes, and may stay for long. */
+static void shrink(struct ct_buf *buf)
+{
+    struct ct_buf small;
+
+    if (buf->size > CT_TUNNEL_SHARE || buf->room <= 4 * CT_TUNNEL_SHARE)
+        return;
+    ct_buf_init(&small, 0);
+    if (ct_buf_append(&small, buf->data, buf->size) != 0) {
+        ct_buf_deinit(&small);
+        return;
+    }
+    ct_buf_deinit(buf);
+    *buf = small;
+}
+
 /* So many of the bytes that are kept have left the tunnel. */
 static void forget(struct ct_tunnel_stream *stream, uint32_t bytes)
 {
     ct_buf_consume(&stream->kept, bytes);
+    if (stream->kept.size == 0)
+        ct_buf_deinit(&stream->kept);
+    else
+        shrink(&stream->kept);
     stream->gone += bytes;
     stream->window += bytes;
 }
@@ -148,7 +166,8 @@ void ct_tunnel_repeat(struct ct_conn *conn, const struct ct_tunnel_stream *strea
 {
     size_t there = (size_t)(state->came - stream->gone);
 
-    send_data(conn, stream->number, stream->kept.data + there, stream->kept.size - there);
+    if (there < stream->kept.size) /* else there may be no buffer to point into */
+        send_data(conn, stream->number, stream->kept.data + there, stream->kept.size - there);
     if (stream->said_close && !state->closed)
         send_close(conn, stream->number, "");
 }
@@ -188,7 +207,7 @@ void ct_tunnel_take(struct ct_conn *conn, struct ct_tunnel_stream *stream, size_
 {
     stream->taken += (uint32_t)size;
     CT_ASSERT(stream->taken <= stream->inside);
-    if (conn == NULL || stream->taken < TELL || stream->said_close)
+    if (conn == NULL || stream->taken < CT_TUNNEL_SHARE || stream->said_close)
         return;
     const struct ct_message message = {
         .type = CT_MSG_TUNNEL_TAKEN,

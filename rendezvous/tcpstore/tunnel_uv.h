@@ -27,6 +27,7 @@
 enum {
     CT_TUNNEL_STREAMS = 4096,
     CT_TUNNEL_WINDOW = 128 << 10,
+    CT_TUNNEL_SHARE = 16 << 10,  /* taken bytes that are told; a stream may always have so many */
     CT_TUNNEL_QUEUE = 600 << 20, /* above all windows together: who keeps the rules is not cut */
 };
 

@@ -8,7 +8,7 @@
  *                             the line
  *
  * Status 0 whatever holds; 1 when a process could not be started. */
-#include "backend/nccl_library.h"
+#include "backend/nccl/nccl_library.h"
 #include "base/assert.h"
 #include "base/clock.h"
 #include "tensor/device.h"
@@ -48,8 +48,7 @@ struct rank {
     void *stream, *event, *memory; /* COUNT floats */
 };
 
-/* ---- calls ------------------------------------------------------------------------------------
- */
+/* ---- calls ---------------------------------------------------------------------------------- */
 
 static double now_ms(void)
 {
@@ -121,8 +120,7 @@ static int form(struct rank *me)
     return result == CT_NCCL_SUCCESS ? sum(me, me->comm, me->size, me->memory) : result;
 }
 
-/* ---- facts ------------------------------------------------------------------------------------
- */
+/* ---- facts ---------------------------------------------------------------------------------- */
 
 /* The line's end; `result` is NCCL's, -1 wrong numbers. */
 static enum verdict judge(struct rank *me, int result, char *text, size_t room, const char *what)
@@ -274,8 +272,7 @@ static void print(const char *verdict, const char *name, const char *text)
     (void)fflush(stdout);
 }
 
-/* ---- a process --------------------------------------------------------------------------------
- */
+/* ---- a process ------------------------------------------------------------------------------ */
 
 /* 0, or the sentence of what is not here. */
 static int open_all(struct rank *me, struct ct_error *err)
@@ -324,8 +321,7 @@ static int work(const struct fact *fact, char **words)
     _exit(0); /* what is under way is nobody's business any more */
 }
 
-/* ---- all of them ------------------------------------------------------------------------------
- */
+/* ---- all of them ---------------------------------------------------------------------------- */
 
 /* One rank; descriptor 3 is an end of a pipe: its other end lives as long as the last rank. */
 static pid_t spawn(const struct fact *fact, int number, const int life[2], char hex[IDS][HEX + 1])

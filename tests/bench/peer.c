@@ -6,9 +6,9 @@
  * From the environment: BENCH_BACKEND (or auto); BENCH_BLOCK, BENCH_CHUNK, BENCH_FLAT (bytes) and
  * BENCH_RAILS, as in struct ct_tuning; with BENCH_SYMMETRIC the data lie in memory of ct_mem_alloc.
  */
-#include "backend/local.h"
+#include "backend/local/local.h"
 #include "ctrun.h"
-#include "group.h"
+#include "group/group.h"
 #include "peers/bare.h"
 #include "peers/loop.h"
 

@@ -1,6 +1,6 @@
 /* One process that is N nodes for a ctrund: how fast do they form a round, and what does it cost?
  *
- * usage: swarm ENDPOINT PID NODES [KEY_FILE]        (scripts/bench/swarm starts the daemon)
+ * usage: swarm ENDPOINT PID NODES [KEY_FILE] (scripts/bench/swarm starts the daemon)
  *
  * Every node is the true agent (agent_uv.h) with a TCP connection of its own; they have no workers,
  * so a promise is given at once. What is measured, in this order:
@@ -16,7 +16,7 @@
  * daemon takes few connections of one address that have not yet said who they are. */
 #include "base/clock.h"
 #include "base/str.h"
-#include "rendezvous/agent_uv.h"
+#include "rendezvous/client/agent_uv.h"
 
 #include <inttypes.h>
 #include <signal.h>

@@ -18,8 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -79,8 +77,7 @@ void drill_leave(void)
     e2e_leave();
 }
 
-/* ---- starting ---------------------------------------------------------------------------------
- */
+/* ---- starting ------------------------------------------------------------------------------- */
 
 enum { WORDS_MAX = 48 };
 
@@ -253,8 +250,7 @@ struct proc *drill_proc(int index)
     return &drill.nodes[index];
 }
 
-/* ---- seeing -----------------------------------------------------------------------------------
- */
+/* ---- seeing --------------------------------------------------------------------------------- */
 
 static void name_worker(char name[32], int generation, int rank)
 {
@@ -277,35 +273,11 @@ bool drill_has_worker(int generation, int rank)
     return e2e_exists(name);
 }
 
-/* GET `path`; "" when the daemon does not answer within half a second. */
-static void get(const char *path, char *text, size_t room)
-{
-    char request[96];
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    struct timeval patience = {.tv_usec = 500000};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    size_t size = 0;
-
-    cr_assert_geq(fd, 0);
-    (void)snprintf(request, sizeof request,
-                   "GET %s HTTP/1.1\r\nHost: drill\r\nConnection: close\r\n\r\n", path);
-    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    (void)snprintf(address.sun_path, sizeof address.sun_path, "%s", e2e_in_folder(drill.status));
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
-        send(fd, request, strlen(request), MSG_NOSIGNAL) > 0) {
-        ssize_t got;
-        while (size + 1 < room && (got = read(fd, text + size, room - 1 - size)) > 0)
-            size += (size_t)got;
-    }
-    text[size] = '\0';
-    (void)close(fd);
-}
-
 const char *drill_status(void)
 {
     static char text[65536];
 
-    get("/status", text, sizeof text);
+    e2e_get(drill.status, "/status", text, sizeof text);
     return text;
 }
 
@@ -314,7 +286,7 @@ double drill_metric(const char *name)
     static char text[65536];
     size_t length = strlen(name);
 
-    get("/metrics", text, sizeof text);
+    e2e_get(drill.status, "/metrics", text, sizeof text);
     for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
         line += *line == '\n';
         if (strncmp(line, name, length) == 0 && (line[length] == ' ' || line[length] == '{'))
@@ -375,8 +347,7 @@ void drill_wait_metric(const char *name, double value, double seconds)
     proc_until(is_granted, &wish, seconds, what);
 }
 
-/* ---- doing ------------------------------------------------------------------------------------
- */
+/* ---- doing ---------------------------------------------------------------------------------- */
 
 static bool is_past(void *context)
 {

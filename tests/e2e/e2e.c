@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "base/fs.h"
 #include "base/str.h"
+#include "speech.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -13,7 +14,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 static char root[PATH_MAX];
@@ -134,6 +137,12 @@ void e2e_not_said(const struct proc *proc, const char *words)
                    ct_buf_str(&proc->text));
 }
 
+void e2e_wrote(const struct proc *proc, const char *words)
+{
+    if (!speech_is_json())
+        e2e_said(proc, words);
+}
+
 /* A walk of its own: strstr under AddressSanitizer measures the whole rest at each call. */
 int e2e_count(const char *text, const char *words)
 {
@@ -219,4 +228,27 @@ const char *e2e_daemon(struct proc *daemon)
     proc_start(daemon, argv, NULL);
     (void)snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", atoi(e2e_wait_file(port_file, 10)));
     return endpoint;
+}
+
+void e2e_get(const char *socket_name, const char *path, char *text, size_t room)
+{
+    char request[96];
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct timeval patience = {.tv_usec = 500000};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    size_t size = 0;
+
+    cr_assert_geq(fd, 0);
+    (void)snprintf(request, sizeof request,
+                   "GET %s HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n", path);
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    (void)snprintf(address.sun_path, sizeof address.sun_path, "%s", e2e_in_folder(socket_name));
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
+        send(fd, request, strlen(request), MSG_NOSIGNAL) > 0) {
+        ssize_t got;
+        while (size + 1 < room && (got = read(fd, text + size, room - 1 - size)) > 0)
+            size += (size_t)got;
+    }
+    text[size] = '\0';
+    (void)close(fd);
 }

@@ -37,6 +37,10 @@ int e2e_run(struct proc *proc, const char *first, ...) __attribute__((sentinel))
 void e2e_said(const struct proc *proc, const char *words);
 void e2e_not_said(const struct proc *proc, const char *words);
 
+/* As e2e_said, of what the text format alone has (tables, prefixes, colours): nothing with
+ * TEST_JSON=1 (speech.h). */
+void e2e_wrote(const struct proc *proc, const char *words);
+
 /* How often `words` occur in the text. */
 int e2e_count(const char *text, const char *words);
 
@@ -51,5 +55,9 @@ int e2e_workers(const struct proc *agent, pid_t *pids, int room);
 
 /* A `ctrund` on a loopback port of its own choice; the endpoint is "127.0.0.1:PORT", static. */
 const char *e2e_daemon(struct proc *daemon);
+
+/* GET `path` from the socket of that name in the test's folder, with its headers; "" when nobody
+ * answers within half a second. */
+void e2e_get(const char *socket_name, const char *path, char *text, size_t room);
 
 #endif

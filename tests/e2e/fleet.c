@@ -20,8 +20,7 @@ static int batch_of(const struct fleet *fleet)
     return fleet->batch != 0 ? fleet->batch : BATCH;
 }
 
-/* ---- running ----------------------------------------------------------------------------------
- */
+/* ---- running -------------------------------------------------------------------------------- */
 
 /* The options of a training, in static storage: one list at a time. */
 static const char *const *options_of(const struct fleet *fleet)
@@ -113,8 +112,7 @@ int fleet_finish(int index, double seconds)
     return proc_finish(drill_proc(index), seconds);
 }
 
-/* ---- what was written -------------------------------------------------------------------------
- */
+/* ---- what was written ----------------------------------------------------------------------- */
 
 struct line {
     int step;

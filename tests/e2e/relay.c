@@ -60,8 +60,7 @@ static struct sockaddr_in address_of(int host)
     return address;
 }
 
-/* ---- one way ---------------------------------------------------------------------------------
- */
+/* ---- one way -------------------------------------------------------------------------------- */
 
 /* Read what has come; a broken connection is an end. */
 static void take(struct way *way)
@@ -103,8 +102,7 @@ static void give(struct way *way)
     }
 }
 
-/* ---- lines -----------------------------------------------------------------------------------
- */
+/* ---- lines ---------------------------------------------------------------------------------- */
 
 static void hang_up(struct line *line)
 {
@@ -171,8 +169,7 @@ static void *serve(void *unused)
     return unused;
 }
 
-/* ---- for tests -------------------------------------------------------------------------------
- */
+/* ---- for tests ------------------------------------------------------------------------------ */
 
 const char *relay_start(int host, int to, int delay_ms)
 {

@@ -32,8 +32,7 @@ static const struct row {
 #undef ROW
 };
 
-/* ---- in a test --------------------------------------------------------------------------------
- */
+/* ---- in a test ------------------------------------------------------------------------------ */
 
 void drill_fact(int row, const char *format, ...)
 {
@@ -71,8 +70,7 @@ double drill_lease_bound(const struct drill_job *job)
     return (strcmp(unit, "ms") == 0 ? lease : lease * 1e3) + 1000;
 }
 
-/* ---- in the runner ----------------------------------------------------------------------------
- */
+/* ---- in the runner -------------------------------------------------------------------------- */
 
 struct figures {
     char lines[FIGURES_MAX][LINE_BYTES];

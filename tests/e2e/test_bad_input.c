@@ -32,8 +32,8 @@ static const struct bad_case {
     const char *words[3];
 } cases[] = {
     {"no argument", NULL, {NULL}, 2, {"program"}},
-    {"missing file", NULL, {"none.yaml"}, 2, {"none.yaml", "No such file"}},
-    {"directory", NULL, {"dir.yaml"}, 2, {"dir.yaml", "directory"}},
+    {"missing file", NULL, {"none.yaml"}, 66, {"none.yaml", "No such file"}},
+    {"directory", NULL, {"dir.yaml"}, 66, {"dir.yaml", "directory"}},
     {"missing program", NULL, {"--no-python", "./nosuch"}, 66, {"nosuch"}},
     {"binary junk",
      "\x7f"
@@ -45,6 +45,16 @@ static const struct bad_case {
     {"tabs", "model:\n\ttype: mlp\n", {"bad.yaml"}, 2, {"bad.yaml:2:1", "tab"}},
     {"unknown key", "model: {hiden: [8]}\n", {"bad.yaml"}, 2, {"bad.yaml:1:9", "hiden", "hidden"}},
     {"unknown section", "modle: {hidden: [8]}\n", {"bad.yaml"}, 2, {"bad.yaml:1:1", "model"}},
+    {"the name of a section elsewhere",
+     "optimizer: {lr: 1}\n",
+     {"bad.yaml"},
+     2,
+     {"bad.yaml:1:1: unknown key optimizer", "did you mean optim?"}},
+    {"the name of a key elsewhere",
+     "learning_rate: 0.1\n",
+     {"bad.yaml"},
+     2,
+     {"bad.yaml:1:1: unknown key learning_rate", "did you mean optim.lr?"}},
     {"wrong type", "optim: {lr: fast}\n", {"bad.yaml"}, 2, {"bad.yaml:1:13", "fast"}},
     {"out of range", "optim: {lr: -1}\n", {"bad.yaml"}, 2, {"bad.yaml:1:13", "optim.lr", "-1"}},
     {"duplicate key", "seed: 1\nseed: 2\n", {"bad.yaml"}, 2, {"bad.yaml:2:1", "seed"}},
@@ -109,6 +119,46 @@ static const struct bad_case {
      {"config", "bad.yaml"},
      2,
      {"ctrun: error: bad.yaml:1:13: optim.lr"}},
+    {"a misspelt option of status",
+     NULL,
+     {"status", "--wach"},
+     2,
+     {"ctrun status: error: unknown option --wach; did you mean --watch?"}},
+    {"a misspelt option of config", NULL, {"config", "--schma"}, 2, {"did you mean --schema?"}},
+    {"a misspelt option of slurm", NULL, {"slurm", "--tim", "3"}, 2, {"did you mean --time?"}},
+    {"a misspelt key in a plan",
+     NULL,
+     {"plan", "x.yaml", "--modle.hidden=3"},
+     2,
+     {"ctrun plan: error: unknown option --modle.hidden", "did you mean --model.hidden?"}},
+    {"a version of ctrun", NULL, {"--version=3"}, 2, {"--version takes no value"}},
+    {"one dash", NULL, {"-nproc_per_node", "2", "x.py"}, 2, {"two dashes: --nproc_per_node"}},
+    {"a misspelt operation of the bench",
+     NULL,
+     {"bench", "collectives", "--op", "allreduce"},
+     2,
+     {"ctrun bench: error: --op \"allreduce\" is not known; did you mean all_reduce?"}},
+    {"a size of the bench that is none",
+     NULL,
+     {"bench", "collectives", "--max", "1XB"},
+     2,
+     {"ctrun bench: error: --max wants a size such as 64MiB, not \"1XB\""}},
+    {"no bench", NULL, {"bench"}, 2, {"usage: ctrun bench collectives [OPTIONS]"}},
+    {"no key",
+     NULL,
+     {"key", "new"},
+     2,
+     {"ctrun key: error: usage: ctrun key new FILE (copy the file to every node)"}},
+    {"a space too many",
+     "optim:\n  type: adamw\n   lr: 1\n",
+     {"bad.yaml"},
+     2,
+     {"ctrun: error: bad.yaml:3:6: this is not valid YAML"}},
+    {"a program for Slurm that is no file here",
+     NULL,
+     {"slurm", "env"},
+     2,
+     {"ctrun: error: env is neither a subcommand nor an executable file here", "ctrun -- env"}},
     {"config of no shell", NULL, {"config", "--completion"}, 2, {"ctrun: error: --completion"}},
 };
 
@@ -146,6 +196,25 @@ ParameterizedTest(int *index, bad_input, ctrun_says_what_is_wrong)
     cr_assert_leq(lines_of(ct_buf_str(&run.text)), 5, "%s", ct_buf_str(&run.text));
     cr_assert_lt(run.seconds, 5);
     e2e_not_said(&run, "exit status"); /* no job began that could fail */
+    proc_free(&run);
+}
+
+Test(bad_input, a_script_with_windows_line_ends_is_refused_with_the_remedy)
+{
+    struct proc run;
+    const char *const lines[] = {"#!/bin/sh\r\ntrue\r\n", "#! /usr/bin/env python3\r\n"};
+
+    for (size_t i = 0; i < CT_COUNT(lines); i++) {
+        cr_assert_eq(chmod(e2e_write("crlf.sh", lines[i]), 0700), 0);
+        cr_assert_eq(e2e_run(&run, "./crlf.sh", NULL), 66, "%s", ct_buf_str(&run.text));
+        e2e_said(&run, "its first line ends in CR LF (Windows line ends): convert it, e.g. "
+                       "sed -i 's/\\r$//' ./crlf.sh\n");
+        e2e_not_said(&run, "exit status"); /* no job began */
+        proc_free(&run);
+    }
+    cr_assert_eq(chmod(e2e_write("crlf.sh", "#!/usr/bin/perl -w\r\n"), 0700), 0);
+    (void)e2e_run(&run, "./crlf.sh", NULL); /* perl takes that for a blank */
+    e2e_not_said(&run, "CR LF");
     proc_free(&run);
 }
 
@@ -295,4 +364,33 @@ Test(bad_input, a_misspelt_variable_of_ours_is_named)
     e2e_said(&run, "CTRUN_OPTIM_LRR");
     e2e_said(&run, "CTRUN_OPTIM_LR");
     proc_free(&run);
+}
+
+/* ---- what this machine has not -------------------------------------------------------------- */
+
+/* By the launcher, before there is a worker. */
+Test(bad_input, a_gpu_that_is_not_there_is_missed_once_with_the_remedy)
+{
+    static const struct {
+        const char *option, *says;
+    } wishes[] = {
+        {"--train.device=cuda", "ctrun: error: --train.device: this ctrun was built without CUDA"},
+        {"--train.device=cuda", "; or compute on the CPU (train.device: cpu)\n"},
+        {"--parallel.backend=nccl",
+         "ctrun: error: --parallel.backend nccl carries memory of a GPU, and this training "
+         "computes on the CPU (this ctrun was built without CUDA"},
+        {"--parallel.backend=staged", "; leave it out\n"},
+    };
+
+    if (access(proc_program("../lib/libctrun_cuda.so"), F_OK) == 0)
+        cr_skip_test("skipped: this ctrun was built with CUDA");
+    for (size_t i = 0; i < CT_COUNT(wishes); i++) {
+        struct proc run;
+        cr_assert_eq(e2e_run(&run, "--nproc_per_node=2", wishes[i].option,
+                             e2e_in_root("configs/digits_mlp.yaml"), NULL),
+                     69, "%s", ct_buf_str(&run.text));
+        e2e_said(&run, wishes[i].says);
+        cr_assert_eq(e2e_count(ct_buf_str(&run.text), "\n"), 1, "%s", ct_buf_str(&run.text));
+        proc_free(&run);
+    }
 }

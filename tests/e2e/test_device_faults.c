@@ -271,8 +271,13 @@ Test(device_faults, a_node_that_joins_is_healed_over_staged_and_nobody_is_restar
 static void expect(const char *env, const char *option, const char *more, int status,
                    const char *says)
 {
-    const char *const options[] = {
-        "--train.device=cuda", "--train.steps=3", "--schedule.warmup=0", option, more, NULL};
+    const char *const options[] = {"--train.device=cuda",
+                                   "--train.steps=3",
+                                   "--schedule.warmup=0",
+                                   "--log.overwrite=yes",
+                                   option,
+                                   more,
+                                   NULL};
     const char *const words[] = {env, NULL};
     struct proc agent;
 

@@ -223,8 +223,7 @@ Test(elastic, a_spare_whose_worker_was_stopped_is_found_out_when_it_is_needed)
     cr_assert(fleet_same_result(&run, &alone), "parameters or moments differ");
 }
 
-/* ---- the daemon dies --------------------------------------------------------------------------
- */
+/* ---- the daemon dies ------------------------------------------------------------------------ */
 
 enum phase { LAST_CALL, PREPARE, COMMIT, HEAL, RUNNING, PHASES };
 

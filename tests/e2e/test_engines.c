@@ -140,7 +140,7 @@ static void train_with_mpi(const struct mpi *mpi, const char *ranks, const char 
     cr_assert_eq(run(&proc, mpi, ranks, words, NULL), 0, "%s", ct_buf_str(&proc.text));
     e2e_said(&proc, mpi->library);
     e2e_said(&proc, "such a job cannot shrink");
-    cr_assert_eq(e2e_count(ct_buf_str(&proc.text), "accuracy"), 1, "one rank tells");
+    cr_assert_eq(e2e_count(ct_buf_str(&proc.text), "throughput"), 1, "one rank tells");
     proc_free(&proc);
 }
 

@@ -12,8 +12,7 @@
 
 TestSuite(failures, .init = e2e_enter, .fini = e2e_leave, .timeout = 120);
 
-/* ---- error files ------------------------------------------------------------------------------
- */
+/* ---- error files ---------------------------------------------------------------------------- */
 
 /* Writes what PyTorch's `record` writes, and ends. */
 #define FAIL_WITH_FILE(message)                                                                   \
@@ -30,13 +29,13 @@ Test(failures, an_error_file_becomes_the_root_cause_in_torchruns_table)
                                "ValueError: no such layer") "exit 3\n");
 
     cr_assert_eq(e2e_run(&run, "--nproc_per_node", "2", "--log_dir=logs", fail, NULL), 3);
-    e2e_said(&run, "exited with status 3\n  | ValueError: no such layer\nctrun: exit status 3\n");
-    e2e_said(&run, "fail FAILED\n------");
-    e2e_said(&run, "Failures:\n  <NO_OTHER_FAILURES>\n");
-    e2e_said(&run, "Root Cause (first observed failure):\n[0]:\n  time      : 20");
-    e2e_said(&run, "  rank      : 1 (local_rank: 1)\n  exitcode  : 3 (pid: ");
-    e2e_said(&run, "/attempt_0_g1/1/error.json\n  traceback : Traceback (most recent call last):\n"
-                   "    the line\n  ValueError: no such layer\n======");
+    e2e_wrote(&run, "exited with status 3\n  | ValueError: no such layer\n======");
+    e2e_wrote(&run, "fail FAILED\n------");
+    e2e_wrote(&run, "Failures:\n  <NO_OTHER_FAILURES>\n");
+    e2e_wrote(&run, "Root Cause (first observed failure):\n[0]:\n  time      : 20");
+    e2e_wrote(&run, "  rank      : 1 (local_rank: 1)\n  exitcode  : 3 (pid: ");
+    e2e_wrote(&run, "/attempt_0_g1/1/error.json\n  traceback : Traceback (most recent call last):\n"
+                    "    the line\n  ValueError: no such layer\n======");
     e2e_not_said(&run, "SIGTERM");
     proc_free(&run);
 }
@@ -54,8 +53,8 @@ Test(failures, the_first_error_is_the_cause_although_its_worker_ends_last)
     cr_assert_eq(e2e_run(&run, "--nproc_per_node", "2", fail, NULL), 1);
     e2e_said(&run, "ctrun: job failed: rank 1 ");
     e2e_said(&run, "  | ValueError: the cause\n");
-    e2e_said(&run, "Failures:\n[1]:\n");
-    e2e_said(&run, "  ConnectionError: an echo\n------");
+    e2e_wrote(&run, "Failures:\n[1]:\n");
+    e2e_wrote(&run, "  ConnectionError: an echo\n------");
     proc_free(&run);
 }
 
@@ -74,12 +73,13 @@ Test(failures, the_table_has_the_failures_of_other_nodes)
         int status = proc_finish(&nodes[i], 30);
         bool is_cause = status == 3 + i;
         cr_assert(status == 3 || status == 4, "%s", ct_buf_str(&nodes[i].text));
-        e2e_said(&nodes[i], "Failures:\n[1]:\n");
-        e2e_said(&nodes[i], "  rank      : 0 (local_rank: 0)\n  exitcode  : 3 (pid: ");
-        e2e_said(&nodes[i], "  rank      : 1 (local_rank: 0)\n  exitcode  : 4 (pid: ");
+        e2e_wrote(&nodes[i], "Failures:\n[1]:\n");
+        e2e_wrote(&nodes[i], "  rank      : 0 (local_rank: 0)\n  exitcode  : 3 (pid: ");
+        e2e_wrote(&nodes[i], "  rank      : 1 (local_rank: 0)\n  exitcode  : 4 (pid: ");
         /* The last words of the cause are quoted above the table, those of others in it. */
         if (is_cause)
-            e2e_said(&nodes[i], i == 0 ? "traceback : rank 1 says why" : "traceback : rank 0 says");
+            e2e_wrote(&nodes[i],
+                      i == 0 ? "traceback : rank 1 says why" : "traceback : rank 0 says");
     }
     cr_assert_eq(kill(daemon.pid, SIGTERM), 0);
     (void)proc_finish(&daemon, 10);
@@ -106,9 +106,11 @@ Test(failures, without_error_file_the_table_shows_how_each_worker_ended)
     const char *fail = e2e_script("fail", "#!/bin/sh\n[ $RANK = 1 ] && kill -SEGV $$\n"
                                           "exec sleep 600\n");
 
-    cr_assert_eq(e2e_run(&run, "--nproc_per_node", "2", fail, NULL), 128 + SIGSEGV);
-    e2e_said(&run, "  exitcode  : -11 (pid: ");
-    e2e_said(&run, ")  (SIGSEGV)\n  error_file: <N/A>\n  traceback : Signal 11 (SIGSEGV) received");
+    cr_assert_eq(e2e_run(&run, "--nproc_per_node", "2", "--log_dir=logs", fail, NULL),
+                 128 + SIGSEGV);
+    e2e_wrote(&run, "  exitcode  : -11 (pid: ");
+    e2e_wrote(&run,
+              ")  (SIGSEGV)\n  error_file: <N/A>\n  traceback : Signal 11 (SIGSEGV) received");
     proc_free(&run);
 }
 
@@ -182,8 +184,8 @@ Test(failures, a_launcher_of_launchers_reads_how_a_worker_of_a_worker_failed)
 
     cr_assert_eq(
         e2e_run(&run, "--log_dir=outer", "--no-python", ctrun, "--log_dir=inner", fail, NULL), 5);
-    e2e_said(&run, "ctrun: exit status 5\n[0:0] ");
-    e2e_said(&run, "\n  | E: deep down\nctrun: exit status 5\n");
+    e2e_wrote(&run, "[0:0]   | E: deep down\n[0:0] ======");
+    e2e_wrote(&run, "\n  | E: deep down\n======");
     cr_assert_not_null(
         strstr(e2e_read(e2e_glob("outer/none_*/attempt_0_g1/0/error.json")), "\"errorCode\": 5}}"));
     proc_free(&run);
@@ -215,9 +217,9 @@ Test(failures, the_first_node_shows_the_error_file_of_another)
     for (int i = 0; i < 2; i++) {
         cr_assert_eq(proc_finish(&nodes[i], 30), 9, "%s", ct_buf_str(&nodes[i].text));
         e2e_said(&nodes[i], "failed: rank 1 (node 1, host ");
-        e2e_said(&nodes[i], "  rank      : 1 (local_rank: 0)\n  exitcode  : 9 (pid: ");
-        e2e_said(&nodes[i], "/attempt_0_g1/0/error.json\n  traceback : Traceback (most recent");
-        e2e_said(&nodes[i], "\n  ValueError: far away\n======");
+        e2e_wrote(&nodes[i], "  rank      : 1 (local_rank: 0)\n  exitcode  : 9 (pid: ");
+        e2e_wrote(&nodes[i], "/attempt_0_g1/0/error.json\n  traceback : Traceback (most recent");
+        e2e_wrote(&nodes[i], "\n  ValueError: far away\n======");
         proc_free(&nodes[i]);
     }
     (void)e2e_glob("logs/none_*_*/attempt_0_g1/0/error.json");
@@ -226,8 +228,7 @@ Test(failures, the_first_node_shows_the_error_file_of_another)
     proc_free(&daemon);
 }
 
-/* ---- the log tree -----------------------------------------------------------------------------
- */
+/* ---- the log tree --------------------------------------------------------------------------- */
 
 Test(failures, each_attempt_and_each_run_keeps_its_own_logs)
 {
@@ -258,8 +259,7 @@ Test(failures, with_dev_null_as_log_folder_there_are_neither_logs_nor_error_file
     proc_free(&run);
 }
 
-/* ---- signals ----------------------------------------------------------------------------------
- */
+/* ---- signals -------------------------------------------------------------------------------- */
 
 /* Two workers that note each signal; `ready.RANK` is there when they listen. */
 static void start_listeners(struct proc *run, const char *option)
@@ -342,8 +342,7 @@ Test(failures, sigterm_gives_workers_their_grace)
     proc_free(&run);
 }
 
-/* ---- orphans ----------------------------------------------------------------------------------
- */
+/* ---- orphans -------------------------------------------------------------------------------- */
 
 /* A worker with two helpers: one in its process group, one that left it for a session of its own
  * once the worker was in a control group (or after a while). Their pids are in files. */
@@ -368,22 +367,88 @@ Test(failures, nothing_that_a_worker_started_outlives_a_killed_ctrun)
 
     start_with_helpers(&run);
     pid_t near = atoi(e2e_read("near")), far = atoi(e2e_read("far"));
-    bool grouped = strstr(e2e_wait_file("group", 20), "ctrun-") != NULL;
+    (void)e2e_wait_file("group", 20);
     cr_assert(proc_alive(near) && proc_alive(far));
     cr_assert_eq(kill(run.pid, SIGKILL), 0);
     e2e_wait_gone(near, 2);
-    if (!grouped) {
-        (void)kill(far, SIGKILL);
-        cr_skip_test("skipped: without a control group, which is not allowed here, a helper with a "
-                     "session of its own is not found");
-    }
     e2e_wait_gone(far, 2);
     cr_assert_eq(proc_finish(&run, 5), 128 + SIGKILL);
     proc_free(&run);
 }
 
-/* ---- the guard beside the workers -------------------------------------------------------------
- */
+/* A worker whose helper leaves for a session of its own at once, before there can be a control
+ * group, and has a child that lost its parent. Pids: `helper`, `orphan`. */
+static const char *stray_script(void)
+{
+    return e2e_script("strays",
+                      "#!/bin/sh\nsetsid sh -c '(setsid sh -c \"echo \\$\\$ > orphan.new; "
+                      "mv orphan.new orphan; exec sleep 600\" &)\n"
+                      "echo $$ > helper.new; mv helper.new helper; exec sleep 600' "
+                      ">/dev/null 2>&1 &\n"
+                      "until [ -e helper ] && [ -e orphan ] && [ \"$1\" != on ]; do sleep 0.02; "
+                      "done\n");
+}
+
+/* They die within a second. */
+static void kill_with_strays(const char *const *argv)
+{
+    struct proc run;
+
+    proc_start(&run, argv, NULL);
+    pid_t helper = atoi(e2e_wait_file("helper", 20)), orphan = atoi(e2e_wait_file("orphan", 20));
+    cr_assert(proc_alive(helper) && proc_alive(orphan));
+    cr_assert_eq(kill(run.pid, SIGKILL), 0);
+    e2e_wait_gone(helper, 1);
+    e2e_wait_gone(orphan, 1);
+    (void)proc_finish(&run, 5);
+    proc_free(&run);
+}
+
+Test(failures, what_left_its_workers_session_dies_with_a_killed_ctrun_without_a_control_group)
+{
+    const char *const argv[] = {proc_program("ctrun"), stray_script(), "on", NULL};
+
+    kill_with_strays(argv);
+}
+
+Test(failures, what_left_its_workers_session_dies_with_a_killed_ctrun_of_an_ordinary_user)
+{
+    const char *const argv[] = {"setpriv",
+                                "--reuid=65534",
+                                "--regid=65534",
+                                "--clear-groups",
+                                proc_program("ctrun"),
+                                stray_script(),
+                                "on",
+                                NULL};
+
+    const char *const may[] = {"setpriv",
+                               "--reuid=65534",
+                               "--regid=65534",
+                               "--clear-groups",
+                               proc_program("ctrun"),
+                               "--version",
+                               NULL};
+    struct proc run;
+
+    if (getuid() != 0 || proc_run(&run, may, NULL, 20) != 0)
+        cr_skip_test("skipped: only root can be another user, where that one may read ctrun");
+    proc_free(&run);
+    cr_assert_eq(chown(e2e_in_folder("."), 65534, 65534), 0);
+    kill_with_strays(argv);
+}
+
+Test(failures, what_left_its_workers_session_dies_with_a_ctrun_that_ends_by_itself)
+{
+    struct proc run;
+
+    cr_assert_eq(e2e_run(&run, stray_script(), NULL), 0);
+    e2e_wait_gone(atoi(e2e_read("helper")), 1);
+    e2e_wait_gone(atoi(e2e_read("orphan")), 1);
+    proc_free(&run);
+}
+
+/* ---- the guard beside the workers ----------------------------------------------------------- */
 
 /* ctrun-guard: the first child of the agent. */
 static pid_t guard_of(const struct proc *agent)
@@ -397,6 +462,31 @@ static pid_t guard_of(const struct proc *agent)
     (void)snprintf(path, sizeof path, "/proc/%d/comm", pid);
     cr_assert_str_eq(e2e_read(path), "ctrun-guard\n");
     return pid;
+}
+
+Test(failures, who_has_a_workers_environment_but_another_parent_outlives_ctrun)
+{
+    const char *script = e2e_script("marked", "#!/bin/sh\necho \"CTRUN_MARKS=$CTRUN_MARKS\" > new\n"
+                                              "mv new marks\nexec sleep 600\n");
+    const char *const argv[] = {"sleep", "600", NULL};
+    struct proc run, queued;
+    char marks[512];
+
+    e2e_start(&run, script, NULL);
+    const char *env[] = {marks, NULL};
+    (void)snprintf(marks, sizeof marks, "%s", e2e_wait_file("marks", 20));
+    marks[strcspn(marks, "\n")] = '\0';
+    cr_assert_geq(strlen(marks), sizeof "CTRUN_MARKS=" - 1 + 32);
+    proc_start(&queued, argv, env);
+    pid_t guard = guard_of(&run);
+    cr_assert_eq(kill(run.pid, SIGKILL), 0);
+    (void)proc_finish(&run, 5);
+    proc_free(&run);
+    e2e_wait_gone(guard, 5);
+    cr_assert(proc_alive(queued.pid));
+    cr_assert_eq(kill(queued.pid, SIGKILL), 0);
+    (void)proc_finish(&queued, 5);
+    proc_free(&queued);
 }
 
 Test(failures, a_guard_that_is_killed_is_told_with_what_is_lost_and_the_job_goes_on)

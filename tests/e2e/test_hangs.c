@@ -83,6 +83,7 @@ static void start(struct proc *agent, const struct plant *plant, const char *end
         argv[count++] = words[1];
     }
     argv[count++] = "--hang_timeout=1s";
+    argv[count++] = "-v"; /* also a verdict that a warning has said before */
     argv[count++] = "--no_python";
     argv[count++] = proc_program("../tests/programs/hangs");
     argv[count++] = plant->way->name;

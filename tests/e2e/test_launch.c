@@ -4,7 +4,6 @@
 #include "e2e.h"
 
 #include "base/assert.h"
-#include "base/version.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -322,33 +321,6 @@ Test(launch, help_and_version_are_there)
     proc_free(&run);
 }
 
-/* The subcommands are those that `ctrun help` lists. */
-Test(launch, every_subcommand_says_what_it_takes_when_asked_for_help)
-{
-    static const char mark[] = "\n  ctrun ";
-    struct proc list, run, again;
-    int count = 0;
-
-    cr_assert_eq(e2e_run(&list, "help", NULL), 0);
-    for (const char *at = ct_buf_str(&list.text); (at = strstr(at, mark)) != NULL; count++) {
-        char name[32] = "", own[48];
-
-        at += sizeof mark - 1;
-        (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(at, " \n"), at);
-        (void)snprintf(own, sizeof own, "ctrun %s",
-                       strcmp(name, "version") == 0 ? CT_VERSION : name);
-        cr_expect_eq(e2e_run(&run, name, "--help", NULL), 0, "%s --help", name);
-        e2e_said(&run, own);
-        cr_expect_eq(e2e_run(&again, "help", name, NULL), 0, "help %s", name);
-        cr_expect_str_eq(ct_buf_str(&again.text), ct_buf_str(&run.text),
-                         "help %s and %s --help differ", name, name);
-        proc_free(&again);
-        proc_free(&run);
-    }
-    cr_assert_geq(count, 15);
-    proc_free(&list);
-}
-
 Test(launch, a_misspelt_subcommand_is_told_what_may_be_meant)
 {
     struct proc run;
@@ -357,11 +329,34 @@ Test(launch, a_misspelt_subcommand_is_told_what_may_be_meant)
     e2e_said(&run, "the program staus was not found");
     e2e_said(&run, "did you mean ctrun status?");
     proc_free(&run);
+    cr_assert_eq(e2e_run(&run, "sort", NULL), 2, "in PATH, and not run");
+    e2e_said(&run, "write: ctrun -- sort (or --no_python sort)");
+    proc_free(&run);
     cr_assert_eq(e2e_run(&run, "./staus", NULL), 66);
     e2e_not_said(&run, "did you mean");
     proc_free(&run);
     cr_assert_eq(e2e_run(&run, "help", "plna", NULL), 2);
     e2e_said(&run, "did you mean plan?");
+    proc_free(&run);
+}
+
+Test(launch, nothing_of_path_runs_unless_told_to_and_a_file_here_needs_no_slash)
+{
+    struct proc run;
+
+    cr_assert_eq(e2e_run(&run, "hostname", NULL), 2, "%s", ct_buf_str(&run.text));
+    e2e_said(&run, "hostname is neither a subcommand nor an executable file here; to run ");
+    e2e_said(&run, "/hostname, write: ctrun -- hostname (or --no_python hostname)\n");
+    proc_free(&run);
+    cr_assert_eq(e2e_run(&run, "--", "printf", "ran", NULL), 0);
+    e2e_said(&run, "[0:0] ran");
+    proc_free(&run);
+    cr_assert_eq(e2e_run(&run, "--no-python", "printf", "ran", NULL), 0);
+    e2e_said(&run, "[0:0] ran");
+    proc_free(&run);
+    (void)e2e_script("x.sh", "#!/bin/sh\necho here $*\n");
+    cr_assert_eq(e2e_run(&run, "x.sh", "1", NULL), 0, "%s", ct_buf_str(&run.text));
+    e2e_said(&run, "[0:0] here 1");
     proc_free(&run);
 }
 
@@ -409,5 +404,77 @@ Test(launch, output_that_a_full_disk_does_not_take_is_told_once_and_the_job_goes
     cr_assert_eq(proc_run(&run, argv, NULL, 20), 0);
     e2e_said(&run, "standard output cannot be written: No space left on device");
     cr_assert_eq(e2e_count(ct_buf_str(&run.text), "cannot be written"), 1);
+    proc_free(&run);
+}
+
+/* ---- a reader that leaves ------------------------------------------------------------------- */
+
+/* Run `line` in a shell; it ends by printing the status of ctrun, "$0". */
+static void run_piped(struct proc *run, const char *line)
+{
+    const char *argv[] = {"/bin/bash", "-c", line, proc_program("ctrun"), NULL};
+
+    cr_assert_eq(proc_run(run, argv, NULL, 30), 0, "%s", ct_buf_str(&run->text));
+}
+
+Test(launch, a_program_ends_with_the_reader_of_its_output_as_it_would_without_ctrun)
+{
+    static const char *const lines[] = {
+        "\"$0\" -- yes | head -1; echo status ${PIPESTATUS[0]}",
+        "\"$0\" --nproc_per_node 3 --max_restarts 2 -- yes | (sleep 0.3; head -c 10); "
+        "echo status ${PIPESTATUS[0]}",
+        "\"$0\" -- yes 2>&1 | head -1; echo status ${PIPESTATUS[0]}",
+    };
+    struct proc run;
+
+    for (size_t i = 0; i < CT_COUNT(lines); i++) {
+        run_piped(&run, lines[i]);
+        e2e_said(&run, "status 141");
+        e2e_not_said(&run, "ctrun:");
+        proc_free(&run);
+    }
+}
+
+Test(launch, what_is_kept_in_a_file_goes_on_without_the_reader_of_the_console)
+{
+    struct proc run;
+
+    run_piped(&run, "\"$0\" --log_dir logs --no_python sh -c "
+                    "'for i in 1 2 3 4 5 6 7 8 9; do seq 10000; done; echo the last' | head -1; "
+                    "echo status ${PIPESTATUS[0]}");
+    e2e_said(&run, "status 0");
+    proc_free(&run);
+    cr_assert_not_null(strstr(e2e_read(e2e_glob("logs/none_*/*/0/stdout.log")), "the last"));
+}
+
+Test(launch, a_training_outlives_the_reader_of_its_output_and_says_once_that_it_is_gone)
+{
+    char line[4096];
+    struct proc run;
+
+    (void)snprintf(line, sizeof line,
+                   "\"$0\" --train.epochs 1 --log.every '5 steps' '%s' | true; "
+                   "echo status ${PIPESTATUS[0]}",
+                   e2e_in_root("configs/digits_mlp.yaml"));
+    run_piped(&run, line);
+    e2e_said(&run, "status 0");
+    cr_assert_eq(e2e_count(ct_buf_str(&run.text), "standard output cannot be written: Broken pipe"),
+                 1);
+    proc_free(&run);
+}
+
+/* ---- log files that a full disk does not take ----------------------------------------------- */
+
+Test(launch, a_log_file_that_cannot_be_written_is_named_at_once_and_at_the_end)
+{
+    struct proc run;
+
+    /* EFBIG stands for ENOSPC: no file may be larger than 4 MiB. */
+    run_piped(&run, "trap '' XFSZ; ulimit -f 4096; \"$0\" --nproc_per_node 1 --log_dir logs "
+                    "--no_python sh -c 'seq 1000000; echo the last' > /dev/null; echo status $?");
+    e2e_said(&run, "status 0");
+    e2e_said(&run, "/0/stdout.log of local rank 0 is given up, the job goes on: File too large");
+    e2e_said(&run, "1 log file is incomplete: ");
+    e2e_said(&run, "/0/stdout.log: File too large");
     proc_free(&run);
 }

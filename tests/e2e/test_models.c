@@ -49,9 +49,9 @@ static void train(const char *config, const char *workers, const char *const *op
 {
     struct proc run;
     char dir[64], metrics[96];
-    const char *argv[32] = {proc_program("ctrun"), "--nproc_per_node", workers, "--log.every=1",
-                            "--checkpoint.dir="};
-    int count = 5;
+    const char *argv[32] = {proc_program("ctrun"), "--nproc_per_node",  workers,
+                            "--log.every=1",       "--checkpoint.dir=", "--log.overwrite=yes"};
+    int count = 6;
 
     (void)snprintf(dir, sizeof dir, "--log.dir=run%s", workers);
     (void)snprintf(metrics, sizeof metrics, "run%s/metrics.jsonl", workers);

@@ -2,10 +2,15 @@
  * failures of nodes. What operators get wrong is in test_operators.c. */
 #include "e2e.h"
 
+#include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 TestSuite(nodes, .init = e2e_enter, .fini = e2e_leave, .timeout = 120);
 
@@ -176,11 +181,126 @@ Test(nodes, a_wait_of_more_than_a_second_says_what_it_waits_for)
     const char *endpoint = e2e_daemon(&daemon);
 
     start_node(&node, endpoint, "2", "0", "/bin/true");
-    (void)proc_wait_text(&node, "waits for nodes: 1 of 2", 10);
+    (void)proc_wait_text(&node, "waiting for 1 more node (1 of 2", 10);
     cr_assert_eq(kill(node.pid, SIGINT), 0);
     cr_assert_eq(proc_finish(&node, 5), 130);
     proc_free(&node);
     stop_daemon(&daemon);
+}
+
+/* Listen on a free port; the endpoint is for `ctrun`. */
+static int listen_anywhere(char *endpoint, size_t size)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    int at = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    cr_assert_geq(at, 0);
+    cr_assert_eq(bind(at, (const struct sockaddr *)&address, length), 0);
+    cr_assert_eq(listen(at, 64), 0);
+    cr_assert_eq(getsockname(at, (struct sockaddr *)&address, &length), 0);
+    (void)snprintf(endpoint, size, "127.0.0.1:%d", ntohs(address.sin_port));
+    return at;
+}
+
+/* A process that refuses whatever it is asked, as a web server does. */
+static pid_t serve_http(int listener)
+{
+    static const char refusal[] = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n";
+    pid_t pid = fork();
+    cr_assert_geq(pid, 0);
+    if (pid > 0)
+        return pid;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) {
+        char heard[4096];
+        int caller = accept(listener, NULL, NULL);
+        if (caller < 0)
+            _exit(1);
+        (void)recv(caller, heard, sizeof heard, 0);
+        (void)send(caller, refusal, sizeof refusal - 1, MSG_NOSIGNAL);
+        (void)close(caller);
+    }
+}
+
+enum { MUTE, HTTP, SERVERS };
+
+/* The words about the server at `endpoint`. */
+static void name_server(char *words, size_t size, const char *endpoint, const char *detail)
+{
+    (void)snprintf(words, size,
+                   "%s accepts connections but does not answer as a ctrun rendezvous%s: another "
+                   "program may hold the port; check --rdzv_endpoint\n",
+                   endpoint, detail);
+}
+
+static void name_servers_to(const char *key_option, const char *key, const char *http_detail)
+{
+    struct proc nodes[SERVERS];
+    char endpoints[SERVERS][32];
+    int listeners[SERVERS];
+
+    for (int i = 0; i < SERVERS; i++)
+        listeners[i] = listen_anywhere(endpoints[i], sizeof endpoints[i]);
+    pid_t server = serve_http(listeners[HTTP]);
+    for (int i = 0; i < SERVERS; i++)
+        e2e_start(&nodes[i], "--nnodes=2", "--rdzv_endpoint", endpoints[i], "--node_rank=1",
+                  "--join_timeout=20s", key_option, key, "/bin/true", NULL);
+    for (int i = 0; i < SERVERS; i++) {
+        char words[400];
+        name_server(words, sizeof words, endpoints[i], i == HTTP ? http_detail : "");
+        (void)proc_wait_text(&nodes[i], words, 4.5); /* a handshake's limit is 5 s */
+        cr_assert_eq(kill(nodes[i].pid, SIGINT), 0);
+        cr_assert_eq(proc_finish(&nodes[i], 10), 130, "%s", ct_buf_str(&nodes[i].text));
+        cr_assert_eq(e2e_count(ct_buf_str(&nodes[i].text), words), 1, "said once: %s",
+                     ct_buf_str(&nodes[i].text));
+        proc_free(&nodes[i]);
+        (void)close(listeners[i]);
+    }
+    cr_assert_eq(kill(server, SIGKILL), 0);
+    cr_assert_eq(waitpid(server, NULL, 0), server);
+}
+
+Test(nodes, another_program_on_the_endpoint_is_named_whether_it_is_mute_or_speaks_http)
+{
+    name_servers_to("--local_addr", "127.0.0.1",
+                    " (the peer sent 48 54 54 50 instead of a frame: it speaks HTTP)");
+}
+
+static const char *make_key(void)
+{
+    static char path[512];
+    struct proc run;
+
+    (void)snprintf(path, sizeof path, "%s", e2e_in_folder("key"));
+    cr_assert_eq(e2e_run(&run, "key", "new", path, NULL), 0, "%s", ct_buf_str(&run.text));
+    proc_free(&run);
+    return path;
+}
+
+Test(nodes, another_program_on_the_endpoint_is_named_as_soon_where_a_key_is_given)
+{
+    name_servers_to("--key_file", make_key(),
+                    " (the peer opened with the byte 48: it speaks HTTP, no TLS)");
+}
+
+Test(nodes, a_server_that_accepts_and_never_answers_is_waited_for_as_long_as_to_join)
+{
+    struct proc nodes[2];
+    char endpoint[32], words[400];
+    int listener = listen_anywhere(endpoint, sizeof endpoint);
+    const char *const key[] = {"--key_file", make_key(), "--local_addr", "127.0.0.1"};
+
+    for (int i = 0; i < 2; i++)
+        e2e_start(&nodes[i], "--nnodes=2", "--rdzv_endpoint", endpoint, "--node_rank=1",
+                  "--join_timeout=3s", key[2 * i], key[2 * i + 1], "/bin/true", NULL);
+    name_server(words, sizeof words, endpoint, "");
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(proc_finish(&nodes[i], 4.5), 75, "%s", ct_buf_str(&nodes[i].text));
+        cr_assert_eq(e2e_count(ct_buf_str(&nodes[i].text), words), 2,
+                     "as it waits and at the end: %s", ct_buf_str(&nodes[i].text));
+        proc_free(&nodes[i]);
+    }
+    (void)close(listener);
 }
 
 static void start_slices(struct proc *node, const char *endpoint)

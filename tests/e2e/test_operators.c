@@ -3,16 +3,22 @@
 #include "e2e.h"
 
 #include "base/arena.h"
+#include "base/assert.h"
 #include "wire/link.h"
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 TestSuite(operators, .init = e2e_enter, .fini = e2e_leave, .timeout = 60);
@@ -134,7 +140,7 @@ Test(operators, a_node_that_names_another_job_than_its_host_serves_is_told_both_
     (void)snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", port);
     e2e_start(&host, "--nnodes=2", "--node_rank=0", "--rdzv_endpoint", endpoint, "--rdzv_id=right",
               nap_script(), NULL);
-    (void)proc_wait_text(&host, "waits for nodes: 1 of 2", 10);
+    (void)proc_wait_text(&host, "waiting for 1 more node (1 of 2", 10);
     cr_assert_eq(e2e_run(&stranger, "--nnodes=2", "--node_rank=1", "--rdzv_endpoint", endpoint,
                          "--rdzv_id=wrong", "/bin/true", NULL),
                  2, "%s", ct_buf_str(&stranger.text));
@@ -165,6 +171,194 @@ Test(operators, nodes_with_different_configurations_are_told_so)
     proc_free(&a);
     proc_free(&b);
     stop_daemon(&daemon);
+}
+
+/* ---- the node that hosts the rendezvous leaves ---------------------------------------------- */
+
+static void start_elastic(struct proc *node, int port)
+{
+    char endpoint[32], folder[32];
+    static int count;
+
+    (void)snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", port);
+    (void)snprintf(folder, sizeof folder, "log%d", count++);
+    e2e_start(node, "--nproc_per_node=1", "--rdzv_endpoint", endpoint, "--grow=100ms",
+              "--checkpoint.dir=kept", "--log.dir", folder, "--grace=30s",
+              e2e_in_root("configs/elastic.yaml"), NULL);
+}
+
+/* Two nodes train, the first of which has been told to leave and stays as the rendezvous. */
+static void start_and_leave(struct proc *host, struct proc *other, int port)
+{
+    start_elastic(host, port);
+    (void)proc_wait_text(host, "step 1/", 10);
+    start_elastic(other, port);
+    (void)proc_wait_text(host, "2 nodes, 2 ranks", 20);
+    cr_assert_eq(kill(host->pid, SIGTERM), 0);
+    (void)proc_wait_text(
+        host, "this node's workers left; it stays as the rendezvous until the job ends", 20);
+    (void)proc_wait_text(other, "1 node, 1 ranks", 10);
+}
+
+/* Its grace is 30 s: what waits for a boundary in vain takes as long. */
+static void end_quickly(struct proc *node)
+{
+    double since = proc_now_s();
+
+    cr_assert_eq(kill(node->pid, SIGTERM), 0);
+    cr_assert_eq(proc_finish(node, 25), 128 + SIGTERM, "%s", ct_buf_str(&node->text));
+    cr_assert_lt(proc_now_s() - since, 15, "%s", ct_buf_str(&node->text));
+}
+
+Test(operators, a_host_of_the_rendezvous_that_leaves_stays_as_such_until_the_job_ends)
+{
+    struct proc host, other, newcomer, order;
+    char endpoint[32], name[64] = "";
+    int port = free_port();
+
+    (void)snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", port);
+    cr_assert_eq(gethostname(name, sizeof name - 1), 0);
+    start_and_leave(&host, &other, port);
+    start_elastic(&newcomer, port);
+    (void)proc_wait_text(&other, "2 nodes, 2 ranks", 20);
+    end_quickly(&newcomer);
+    cr_assert_eq(e2e_run(&order, "status", "--rdzv_endpoint", endpoint, NULL), 0, "%s",
+                 ct_buf_str(&order.text));
+    e2e_said(&order, "elastic");
+    proc_free(&order);
+    cr_assert_neq(e2e_run(&order, "drain", name, "--rdzv_endpoint", endpoint, NULL), 0);
+    e2e_said(&order, "job elastic would have 0 nodes of at least 1");
+    end_quickly(&other);
+    cr_assert_eq(proc_finish(&host, 10), 128 + SIGTERM, "%s", ct_buf_str(&host.text));
+    proc_free(&order);
+    proc_free(&newcomer);
+    proc_free(&other);
+    proc_free(&host);
+}
+
+Test(operators, a_node_whose_rendezvous_was_ended_by_force_does_not_wait_for_it_when_it_is_stopped)
+{
+    struct proc host, other;
+
+    start_and_leave(&host, &other, free_port());
+    cr_assert_eq(kill(host.pid, SIGTERM), 0);
+    (void)proc_wait_text(&host, "the rendezvous of a job with 1 other node is here", 10);
+    cr_assert_eq(kill(host.pid, SIGTERM), 0);
+    cr_assert_eq(proc_finish(&host, 10), 128 + SIGTERM, "%s", ct_buf_str(&host.text));
+    (void)proc_wait_text(&other, "is gone, the workers go on meanwhile", 10);
+    end_quickly(&other);
+    proc_free(&other);
+    proc_free(&host);
+}
+
+/* ---- sockets of the dead -------------------------------------------------------------------- */
+
+/* A socket that nobody listens on, named after a process that lives: number 1. */
+static const char *dead_socket(const char *folder)
+{
+    static struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    (void)snprintf(address.sun_path, sizeof address.sun_path, "%.80s/1.407ff98e.sock", folder);
+    cr_assert_eq(bind(fd, (const struct sockaddr *)&address, sizeof address), 0);
+    cr_assert_eq(utimensat(AT_FDCWD, address.sun_path, old, 0), 0);
+    (void)close(fd);
+    return address.sun_path;
+}
+
+Test(operators, a_socket_of_a_dead_ctrun_is_no_job_and_is_removed)
+{
+    struct proc job, order;
+    char folder[128];
+
+    cr_assert_eq(setenv("XDG_RUNTIME_DIR", e2e_in_folder(""), 1), 0);
+    (void)snprintf(folder, sizeof folder, "%s/ctrun-%u", e2e_in_folder(""), (unsigned)geteuid());
+    e2e_start(&job, "--nproc_per_node=1", e2e_script("up", "#!/bin/sh\necho up\nexec sleep 600\n"),
+              NULL);
+    (void)proc_wait_text(&job, "up\n", 10);
+    const char *dead = dead_socket(folder);
+    cr_assert_neq(e2e_run(&order, "drain", "nobody.example", NULL), 0);
+    e2e_not_said(&order, dead); /* among several jobs */
+    cr_assert_not(e2e_exists(dead));
+    cr_assert_eq(kill(job.pid, SIGTERM), 0);
+    cr_assert_eq(proc_finish(&job, 10), 128 + SIGTERM, "%s", ct_buf_str(&job.text));
+    proc_free(&order);
+    proc_free(&job);
+}
+
+/* One stopped launcher takes 3 s: so do three, and what the live ones say is printed. */
+Test(operators, stopped_launchers_do_not_hold_up_the_status_of_the_others)
+{
+    enum { JOBS = 5, STOPPED = 3 };
+    struct proc jobs[JOBS], order;
+    const char *up = e2e_script("up", "#!/bin/sh\necho up\nexec sleep 600\n");
+    char line[100];
+
+    cr_assert_eq(setenv("XDG_RUNTIME_DIR", e2e_in_folder(""), 1), 0);
+    for (int i = 0; i < JOBS; i++) {
+        (void)snprintf(line, sizeof line, "--rdzv_id=job%d", i);
+        e2e_start(&jobs[i], "--nproc_per_node=1", line, up, NULL);
+    }
+    for (int i = 0; i < JOBS; i++)
+        (void)proc_wait_text(&jobs[i], "up\n", 20);
+    for (int i = 0; i < STOPPED; i++)
+        cr_assert_eq(kill(jobs[i].pid, SIGSTOP), 0);
+    double began = proc_now_s();
+    cr_assert_eq(e2e_run(&order, "status", NULL), 0, "%s", ct_buf_str(&order.text));
+    double took = proc_now_s() - began;
+    cr_assert_lt(took, 5.5, "%.1f s for %d stopped launchers", took, STOPPED);
+    for (int i = 0; i < JOBS; i++) {
+        (void)snprintf(line, sizeof line, "job job%d", i);
+        if (i >= STOPPED)
+            e2e_said(&order, line);
+        (void)snprintf(line, sizeof line,
+                       "no answer within 3 s: its ctrun (pid %d) is stopped or busy\n",
+                       (int)jobs[i].pid);
+        cr_assert_eq(e2e_count(ct_buf_str(&order.text), line), i < STOPPED, "%s",
+                     ct_buf_str(&order.text));
+    }
+    proc_free(&order);
+    for (int i = 0; i < JOBS; i++) {
+        cr_assert_eq(kill(jobs[i].pid, SIGCONT), 0);
+        cr_assert_eq(kill(jobs[i].pid, SIGTERM), 0);
+        cr_assert_eq(proc_finish(&jobs[i], 20), 128 + SIGTERM, "%s", ct_buf_str(&jobs[i].text));
+        proc_free(&jobs[i]);
+    }
+}
+
+/* What a look whether somebody listens there does. */
+static void look_at(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    (void)snprintf(address.sun_path, sizeof address.sun_path, "%.100s", path);
+    cr_assert_eq(connect(fd, (const struct sockaddr *)&address, sizeof address), 0, "%s", path);
+    (void)close(fd);
+}
+
+Test(operators, who_looks_at_a_jobs_socket_and_goes_again_is_no_warning_on_its_screen)
+{
+    struct proc job, order;
+    char sockets[128];
+    glob_t found;
+
+    cr_assert_eq(setenv("XDG_RUNTIME_DIR", e2e_in_folder(""), 1), 0);
+    e2e_start(&job, "--nproc_per_node=1", e2e_script("up", "#!/bin/sh\necho up\nexec sleep 600\n"),
+              NULL);
+    (void)proc_wait_text(&job, "up\n", 10);
+    (void)snprintf(sockets, sizeof sockets, "%s/ctrun-%u/*.sock", e2e_in_folder(""),
+                   (unsigned)geteuid());
+    cr_assert_eq(glob(sockets, 0, NULL, &found), 0, "%s", sockets);
+    look_at(found.gl_pathv[0]);
+    globfree(&found);
+    cr_assert_eq(e2e_run(&order, "status", NULL), 0, "%s", ct_buf_str(&order.text)); /* after it */
+    cr_assert_eq(kill(job.pid, SIGTERM), 0);
+    cr_assert_eq(proc_finish(&job, 10), 128 + SIGTERM, "%s", ct_buf_str(&job.text));
+    e2e_not_said(&job, "warning");
+    proc_free(&order);
+    proc_free(&job);
 }
 
 /* ---- the wrong place ------------------------------------------------------------------------- */
@@ -212,6 +406,55 @@ Test(operators, a_second_daemon_with_the_same_journal_ends_with_76)
     e2e_said(&second, "another ctrund works with the journal in");
     proc_free(&second);
     stop_daemon(&first);
+}
+
+/* ---- what a prober sees ---------------------------------------------------------------------- */
+
+static void expect_page(const char *path, const char *code, const char *body)
+{
+    char text[65536];
+    double until = proc_now_s() + 20; /* it may be busy for half a second */
+
+    do
+        e2e_get("status", path, text, sizeof text);
+    while (text[0] == '\0' && proc_now_s() < until);
+    cr_assert(strncmp(text, "HTTP/1.1 ", 9) == 0 && strncmp(text + 9, code, 3) == 0, "%s: %s", path,
+              text);
+    cr_assert_not_null(strstr(text, "\r\n\r\n"));
+    const char *got = strstr(text, "\r\n\r\n") + 4;
+    if (body != NULL)
+        cr_assert_str_eq(got, body, "%s: %s", path, text);
+}
+
+Test(operators, a_daemon_says_that_it_is_well_as_long_as_it_answers)
+{
+    static const char *const pages[] = {"/", "/status", "/metrics", "/healthz"};
+    struct proc daemon;
+    char status[PATH_MAX], text[4096];
+    const char *port_file = e2e_in_folder("port");
+    const char *const argv[] = {proc_program("ctrund"),
+                                "--listen",
+                                "127.0.0.1:0",
+                                "--port_file",
+                                port_file,
+                                "--status",
+                                status,
+                                NULL};
+
+    (void)snprintf(status, sizeof status, "unix:%s", e2e_in_folder("status"));
+    proc_start(&daemon, argv, NULL);
+    (void)e2e_wait_file(port_file, 10);
+    expect_page("/healthz", "200", "ok\n");
+    expect_page("/status", "200", ""); /* no job is well, too */
+    expect_page("/health", "404", "no such page; GET / lists all\n");
+    for (size_t i = 0; i < CT_COUNT(pages); i++) {
+        char line[32];
+        expect_page(pages[i], "200", NULL);
+        e2e_get("status", "/", text, sizeof text);
+        (void)snprintf(line, sizeof line, "\n%s ", pages[i]);
+        cr_assert_not_null(strstr(text, line), "%s is not in the list: %s", pages[i], text);
+    }
+    stop_daemon(&daemon);
 }
 
 /* ---- the wrong version ----------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 #include "e2e.h"
 
 #include <criterion/criterion.h>
+#include <string.h>
 
 TestSuite(plan, .init = e2e_enter, .fini = e2e_leave, .timeout = 60);
 
@@ -16,7 +17,7 @@ Test(plan, every_configuration_that_is_shipped_can_be_planned)
         struct proc plan;
         cr_assert_eq(e2e_run(&plan, "plan", e2e_in_root(files[i]), "--nproc_per_node=2", NULL), 0,
                      "%s", ct_buf_str(&plan.text));
-        e2e_said(&plan, "of 4.00 GB a worker: fits\n");
+        e2e_said(&plan, "of 4.00 GiB per worker: fits\n");
         e2e_said(&plan, "advice       --parallel.strategy=ddp ");
         proc_free(&plan);
     }
@@ -30,9 +31,19 @@ Test(plan, a_hundred_billion_parameters_on_eight_nodes_are_answered_for)
                          "--nproc_per_node=8", "--device=a100-80g", NULL),
                  0, "%s", ct_buf_str(&plan.text));
     e2e_said(&plan, "machines     8 nodes x 8 a100-80g = 64 workers\n");
-    e2e_said(&plan, "model        101.21 G parameters\n");
-    e2e_said(&plan, "  ddp        does not fit");
+    e2e_said(&plan, "model        101.21 B parameters\n");
+    e2e_said(&plan, "  ddp        no ");
+    e2e_said(&plan, "  parameters           377.04 GiB\n");
+    e2e_said(&plan, "links                300 GB/s between devices");
     e2e_said(&plan, "advice       --parallel.strategy=fsdp ");
+    for (const char *at = ct_buf_str(&plan.text); *at != '\0'; at += strcspn(at, "\n") + 1)
+        cr_assert_leq(strcspn(at, "\n"), 80, "%.120s", at);
+    proc_free(&plan);
+    cr_assert_eq(
+        e2e_run(&plan, "plan", e2e_in_root("configs/gpt_100b.yaml"), "--device=h100", NULL), 2,
+        "nothing fits on one device");
+    e2e_said(&plan, "= 1 worker\n");
+    e2e_said(&plan, "advice       nothing fits: use more workers or a smaller model\n");
     proc_free(&plan);
 }
 
@@ -94,7 +105,7 @@ Test(plan, bad_input_is_one_sentence)
         const char *option, *says;
     } rows[] = {
         {"--device=a100", "--device \"a100\" is not known; did you mean a100-80g?"},
-        {"--memory=much", "--memory wants a size such as 40GB, not \"much\""},
+        {"--memory=much", "--memory wants a size such as 40GB or 64MiB, not \"much\""},
         {"--nproc_per_node=gpu", "--nproc_per_node is \"gpu\", and a plan wants a number"},
         {"--rank=2", "--rank 2 is not one of 1 workers"},
         {"--nproc_per_node=5", "batch.global 32 does not divide into 5 workers"},

@@ -31,6 +31,15 @@ static void train(const char *folder, const char *option)
     proc_free(&run);
 }
 
+/* What `ctrun sample` wrote, behind the line that says which weights it took. */
+static const char *text_of(const struct proc *run)
+{
+    const char *text = ct_buf_str(&run->text);
+
+    cr_assert_eq(strncmp(text, "ctrun: sampling from ", 21), 0, "%s", text);
+    return strchr(text, '\n') + 1;
+}
+
 /* The text of `ctrun sample` with these words; static, four stay valid. */
 static const char *sample(const char *what, const char *option, const char *value)
 {
@@ -42,7 +51,7 @@ static const char *sample(const char *what, const char *option, const char *valu
     cr_assert_eq(
         e2e_run(&run, "sample", what, "--prompt=Call me", "--tokens=40", option, value, NULL), 0,
         "%s", ct_buf_str(&run.text));
-    (void)snprintf(text, sizeof texts[0], "%s", ct_buf_str(&run.text));
+    (void)snprintf(text, sizeof texts[0], "%s", text_of(&run));
     proc_free(&run);
     cr_assert_eq(strncmp(text, "Call me", 7), 0, "%s", text);
     return text;
@@ -62,7 +71,7 @@ Test(sample, a_run_its_checkpoint_and_its_export_write_the_same_text)
     cr_assert_eq(e2e_run(&run, "sample", "run", "--prompt=Call me", "--prompt=The ", "--count=2",
                          "--tokens=40", "--seed=3", NULL),
                  0, "%s", ct_buf_str(&run.text));
-    cr_assert_eq(strncmp(ct_buf_str(&run.text), text, strlen(text)), 0);
+    cr_assert_eq(strncmp(text_of(&run), text, strlen(text)), 0);
     cr_assert_eq(e2e_count(ct_buf_str(&run.text), "\n----\n"), 3);
     cr_assert_eq(e2e_count(ct_buf_str(&run.text), "\n----\nThe "), 2);
     cr_assert_eq(e2e_count(ct_buf_str(&run.text), text), 1, "another text each");
@@ -74,13 +83,25 @@ Test(sample, a_run_its_checkpoint_and_its_export_write_the_same_text)
     e2e_said(&run, "hub: 28 tensors of run/checkpoints/step_00000004/model.safetensors as f32");
     proc_free(&run);
     cr_assert(strstr(e2e_read("hub/config.json"), "\"n_embd\": 16,\n") != NULL);
+    /* Its characters came along; a folder that is not empty is left alone unless it is forced. */
+    cr_assert_eq(
+        e2e_run(&run, "sample", "hub", "--prompt=Call me", "--tokens=40", "--temperature=0", NULL),
+        0, "%s", ct_buf_str(&run.text));
+    cr_assert_str_eq(text_of(&run), text);
+    proc_free(&run);
+    cr_assert_eq(e2e_run(&run, "export", "run", "hub", NULL), 73);
+    e2e_said(&run, "hub is not empty; --force overwrites what is there");
+    proc_free(&run);
+    cr_assert_eq(e2e_run(&run, "export", "run", "hub", "--force", NULL), 0);
+    proc_free(&run);
+    cr_assert_eq(unlink("hub/characters.txt"), 0);
     cr_assert_eq(e2e_run(&run, "sample", "hub", NULL), 2, "%s", ct_buf_str(&run.text));
     e2e_said(&run, "name GPT-2's vocab.bpe with --merges");
     proc_free(&run);
     cr_assert_eq(e2e_run(&run, "sample", "hub", "--config", "run/config.yaml", "--prompt=Call me",
                          "--tokens=40", "--temperature=0", NULL),
                  0);
-    cr_assert_str_eq(ct_buf_str(&run.text), text);
+    cr_assert_str_eq(text_of(&run), text);
     proc_free(&run);
     cr_assert_eq(e2e_run(&run, "export", "run", "half", "--dtype=bf16", "--ema", NULL), 0, "%s",
                  ct_buf_str(&run.text));
@@ -96,7 +117,7 @@ Test(sample, a_run_its_checkpoint_and_its_export_write_the_same_text)
     cr_assert_eq(e2e_run(&run, "sample", "parts", "--config", "run/config.yaml", "--prompt=Call me",
                          "--tokens=40", "--temperature=0", NULL),
                  0, "%s", ct_buf_str(&run.text));
-    cr_assert_str_eq(ct_buf_str(&run.text), text);
+    cr_assert_str_eq(text_of(&run), text);
     proc_free(&run);
 }
 
@@ -113,13 +134,12 @@ Test(sample, gpt2s_configuration_trains_on_its_tokens_and_writes_them)
                          NULL),
                  0, "%s", ct_buf_str(&run.text));
     proc_free(&run);
-    cr_assert_eq(e2e_run(&run, "sample", "runs/gpt2_124m", "--prompt=Ahab’s whale, 1851",
-                         "--tokens=30", "--top_p=0.9", NULL),
+    cr_assert_eq(e2e_run(&run, "sample", "gpt2_124m", "--prompt=Ahab’s whale, 1851", "--tokens=30",
+                         "--top_p=0.9", NULL),
                  0, "%s", ct_buf_str(&run.text));
-    cr_assert_eq(strncmp(ct_buf_str(&run.text), "Ahab’s whale, 1851", 20), 0, "%s",
-                 ct_buf_str(&run.text));
-    cr_assert_gt(run.text.size, 20 + 30, "a token is a byte or more");
-    (void)snprintf(text, sizeof text, "%s", ct_buf_str(&run.text));
+    cr_assert_eq(strncmp(text_of(&run), "Ahab’s whale, 1851", 20), 0, "%s", ct_buf_str(&run.text));
+    cr_assert_gt(strlen(text_of(&run)), 20 + 30, "a token is a byte or more");
+    (void)snprintf(text, sizeof text, "%s", text_of(&run));
     proc_free(&run);
     /* What was exported needs no configuration, and a folder of the hub brings its merges. */
     cr_assert_eq(e2e_run(&run, "export", "runs/gpt2_124m", "hub", NULL), 0, "%s",
@@ -129,7 +149,7 @@ Test(sample, gpt2s_configuration_trains_on_its_tokens_and_writes_them)
     cr_assert_eq(e2e_run(&run, "sample", "hub", "--prompt=Ahab’s whale, 1851", "--tokens=30",
                          "--top_p=0.9", NULL),
                  0, "%s", ct_buf_str(&run.text));
-    cr_assert_str_eq(ct_buf_str(&run.text), text);
+    cr_assert_str_eq(text_of(&run), text);
     proc_free(&run);
 }
 
@@ -142,15 +162,17 @@ Test(sample, what_cannot_be_done_is_said_in_one_sentence)
     } rows[] = {
         {{"sample"}, 2, "sample: error: name a run's folder, a checkpoint or a configuration"},
         {{"sample", "run", "--token=3"}, 2, "unknown option --token; did you mean --tokens?"},
-        {{"sample", "run", "--tokens=x"}, 2, "--tokens \"x\": it is how many tokens to add"},
+        {{"sample", "run", "--tokens=x"}, 2, "--tokens wants a whole number, not \"x\""},
         {{"sample", "run", "--top_p=2"}, 2, "--top_p 2: it is above 0 and at most 1"},
-        {{"sample", "run", "--seed"}, 2, "--seed needs a value: equal seeds give equal texts"},
+        {{"sample", "run", "--seed"}, 2, "--seed wants a value: a whole number"},
         {{"sample", "run", "twice"}, 2, "\"twice\" is one word too many"},
         {{"sample", "no/run"}, 66, "no/run: there is no such run, checkpoint or file"},
         {{"sample", "."}, 66, ".: no config.yaml there or above it: name the run's configuration"},
         {{"sample", "run", "--prompt=\xe6\x97\xa5"}, 65, "the character U+65E5 is not in the"},
         {{"sample", "run", "--count=0"}, 2, "--count 0: it is 1 or more"},
-        {{"export", "run", "hub", "--max_shard_size=big"}, 2, "--max_shard_size \"big\": it is a"},
+        {{"export", "run", "hub", "--max_shard_size=big"},
+         2,
+         "--max_shard_size wants a size such as"},
         {{"export", "run"}, 2, "name a run, checkpoint or configuration, and the folder to write"},
         {{"export", "run", "hub", "--dtype=f8"}, 2, "--dtype \"f8\": it is f32, bf16 or f16"},
     };

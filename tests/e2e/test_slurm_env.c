@@ -82,10 +82,38 @@ Test(slurm_env, two_tasks_meet_by_what_slurm_says)
     cr_assert_not(e2e_exists(key));
 }
 
+Test(slurm_env, the_key_that_a_killed_ctrun_left_is_not_taken_when_the_job_is_queued_again)
+{
+    struct proc nodes[2];
+    int job = some_job();
+    char left[96], fresh[96];
+
+    cr_assert_eq(mkdir("home", 0700), 0);
+    cr_assert_eq(mkdir("home/.ctrun", 0700), 0);
+    (void)snprintf(left, sizeof left, "home/.ctrun/job-%d.0.key", job);
+    (void)snprintf(fresh, sizeof fresh, "home/.ctrun/job-%d.0-r1.key", job);
+    (void)e2e_write(left, "0123456789abcdef0123456789abcdef");
+    cr_assert_eq(chmod(left, 0600), 0);
+    const char *const argv[] = {proc_program("ctrun"),
+                                e2e_script("look", "#!/bin/sh\nls \"$HOME/.ctrun\"\n"), NULL};
+    for (int i = 0; i < 2; i++) {
+        proc_start(&nodes[i], argv, task_env(job, i, "127.0.0.[1-2]", "SLURM_RESTART_COUNT=1"));
+    }
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(proc_finish(&nodes[i], 30), 0, "%s", ct_buf_str(&nodes[i].text));
+        if (i == 0) /* it is there while node 0 is */
+            e2e_said(&nodes[i], strrchr(fresh, '/') + 1);
+        e2e_not_said(&nodes[i], strrchr(left, '/') + 1);
+        proc_free(&nodes[i]);
+    }
+    cr_assert_not(e2e_exists(left));
+    cr_assert_not(e2e_exists(fresh));
+}
+
 Test(slurm_env, a_key_that_no_other_node_makes_is_waited_for_and_named)
 {
     struct proc node;
-    const char *const argv[] = {proc_program("ctrun"), "--join_timeout=1s", "true", NULL};
+    const char *const argv[] = {proc_program("ctrun"), "--join_timeout=1s", "/bin/true", NULL};
 
     cr_assert_eq(proc_run(&node, argv, task_env(some_job(), 1, "127.0.0.[1-2]", NULL), 30), 75,
                  "%s", ct_buf_str(&node.text));
@@ -97,7 +125,7 @@ Test(slurm_env, a_key_that_no_other_node_makes_is_waited_for_and_named)
 Test(slurm_env, a_home_that_cannot_hold_the_key_is_named)
 {
     struct proc node;
-    const char *const argv[] = {proc_program("ctrun"), "true", NULL};
+    const char *const argv[] = {proc_program("ctrun"), "/bin/true", NULL};
 
     (void)e2e_write("home", "no directory");
     cr_assert_neq(proc_run(&node, argv, task_env(some_job(), 0, "127.0.0.[1-2]", NULL), 30), 0);
@@ -125,8 +153,8 @@ Test(slurm_env, what_the_user_wrote_counts_more_but_may_not_contradict)
                                   "data: {train: {path: x.csv}}\n");
     for (size_t i = 0; i < CT_COUNT(rows); i++) {
         struct proc node;
-        const char *const argv[] = {proc_program("ctrun"), rows[i].words[0], i == 3 ? NULL : "true",
-                                    NULL};
+        const char *const argv[] = {proc_program("ctrun"), rows[i].words[0],
+                                    i == 3 ? NULL : "/bin/true", NULL};
         cr_assert_eq(proc_run(&node, argv, task_env(some_job(), 0, "127.0.0.[1-2]", NULL), 30), 2,
                      "%s", ct_buf_str(&node.text));
         e2e_said(&node, rows[i].said);
@@ -137,7 +165,7 @@ Test(slurm_env, what_the_user_wrote_counts_more_but_may_not_contradict)
 Test(slurm_env, a_variable_that_cannot_be_right_is_named)
 {
     struct proc node;
-    const char *const argv[] = {proc_program("ctrun"), "true", NULL};
+    const char *const argv[] = {proc_program("ctrun"), "/bin/true", NULL};
 
     cr_assert_eq(proc_run(&node, argv, task_env(some_job(), 0, "n[1-", NULL), 30), 2);
     e2e_said(&node, "ctrun: error: SLURM_STEP_NODELIST: ");
@@ -310,7 +338,42 @@ Test(slurm_env, a_wrong_configuration_is_found_before_the_job_waits_in_a_queue)
     e2e_said(&proc, "--optim.lrr");
     e2e_not_said(&proc, "#SBATCH");
     proc_free(&proc);
-    cr_assert_eq(e2e_run(&proc, "slurm", "--sbatch", "mail", "true", NULL), 2);
+    cr_assert_eq(e2e_run(&proc, "slurm", "--sbatch", "mail", "/bin/true", NULL), 2);
     e2e_said(&proc, "--sbatch wants an option of sbatch in one word");
     proc_free(&proc);
+}
+
+/* The batch script's key is there for the step and gone after it, however either of them ends. */
+Test(slurm_env, the_key_of_a_batch_script_goes_with_it_whoever_is_killed)
+{
+    static const char *const ends[] = {"exit 0", "kill -KILL $$", "kill -TERM $PPID; sleep 1"};
+    static const int statuses[] = {0, 128 + 9, 128 + 15};
+    const char *key = "home/.ctrun/job-7.key";
+    char path[PATH_MAX + 64], home[PATH_MAX], batch[PATH_MAX], stub[256];
+    struct proc run;
+
+    (void)mkdir(e2e_in_folder("home"), 0700);
+    (void)mkdir(e2e_in_folder("home/.ctrun"), 0700);
+    for (int requeue = 0; requeue < 2; requeue++) {
+        cr_assert_eq(e2e_run(&run, "slurm", requeue ? "--requeue" : "--time=1", "--nnodes=2",
+                             "--nproc_per_node=1", "/bin/true", NULL),
+                     0, "%s", ct_buf_str(&run.text));
+        (void)snprintf(batch, sizeof batch, "%s", e2e_write("batch.sh", ct_buf_str(&run.text)));
+        proc_free(&run);
+        for (size_t i = 0; i < CT_COUNT(ends); i++) {
+            (void)snprintf(stub, sizeof stub, "#!/bin/sh\nls \"$HOME/.ctrun\" > seen\n%s\n",
+                           ends[i]);
+            (void)e2e_script("srun", stub);
+            (void)e2e_write(key, "left by a killed one");
+            (void)snprintf(path, sizeof path, "PATH=%s:%s", e2e_in_folder(""), getenv("PATH"));
+            (void)snprintf(home, sizeof home, "HOME=%s", e2e_in_folder("home"));
+            const char *const env[] = {path, home, "SLURM_JOB_ID=7", NULL};
+            const char *const argv[] = {"bash", batch, NULL};
+            cr_assert_eq(proc_run(&run, argv, env, 20), statuses[i], "%s: %s", ends[i],
+                         ct_buf_str(&run.text));
+            cr_assert_str_eq(e2e_wait_file("seen", 1), "job-7.key\n");
+            cr_assert_not(e2e_exists(key), "%s", ends[i]);
+            proc_free(&run);
+        }
+    }
 }

@@ -141,11 +141,13 @@ Test(stops, a_crash_on_a_node_that_leaves_is_told_and_the_job_goes_on)
     cr_assert(unlink("ready.0") == 0);
     cr_assert_eq(kill(nodes[1].pid, SIGTERM), 0);
     cr_assert_eq(proc_finish(&nodes[1], 20), 128 + SIGSEGV, "%s", ct_buf_str(&nodes[1].text));
-    e2e_said(&nodes[1], "the job goes on without this node");
+    e2e_said(&nodes[1], "this node left, the job continues");
     e2e_said(&nodes[1], "did not stop in order: rank 1 (");
     (void)e2e_wait_file("ready.0", 20); /* of the round of one node */
-    cr_assert_eq(kill(nodes[0].pid, SIGINT), 0);
-    cr_assert_eq(proc_finish(&nodes[0], 20), 128 + SIGINT, "%s", ct_buf_str(&nodes[0].text));
+    cr_assert_eq(kill(nodes[0].pid, SIGTERM), 0);
+    cr_assert_eq(proc_finish(&nodes[0], 20), 128 + SIGTERM, "%s", ct_buf_str(&nodes[0].text));
+    e2e_said(&nodes[0], "this node left, no other node was working");
+    e2e_not_said(&nodes[0], "the job continues");
     end_two(&daemon, nodes);
 }
 

@@ -297,7 +297,7 @@ Test(store, nodes_that_disagree_on_who_serves_do_not_meet)
 
     e2e_start(&nodes[0], "--nnodes=2", "--rdzv_endpoint", endpoint, "--torch_store=agent",
               "--join_timeout=20s", show, NULL);
-    (void)proc_wait_text(&nodes[0], "waits for nodes: 1 of 2", 20);
+    (void)proc_wait_text(&nodes[0], "waiting for 1 more node (1 of 2", 20);
     cr_assert_eq(e2e_run(&nodes[1], "--nnodes=2", "--rdzv_endpoint", endpoint,
                          "--torch_store=local", "--join_timeout=20s", show, NULL),
                  2, "%s", ct_buf_str(&nodes[1].text));
@@ -439,4 +439,26 @@ Test(store, a_worker_of_another_node_that_left_its_wait_is_named)
     for (int i = 0; i < 2; i++)
         (void)proc_finish(&hosts[i], 30);
     free_two(hosts);
+}
+
+/* Whoever asks for the store in clear beside a key is told so, and nobody else. */
+Test(store, a_store_in_clear_beside_a_key_is_a_warning)
+{
+    static const char *const modes[] = {"--torch_store=agent", "--torch_store=auto"};
+    const char *show = e2e_script("say", "#!/bin/sh\necho here\n");
+    const char *key = e2e_in_folder("clear.key");
+    struct proc run;
+
+    cr_assert_eq(e2e_run(&run, "key", "new", key, NULL), 0, "%s", ct_buf_str(&run.text));
+    proc_free(&run);
+    for (int i = 0; i < 4; i++) {
+        bool keyed = i < 2;
+        int status =
+            e2e_run(&run, "--nnodes=1:2", "--rdzv_endpoint=127.0.0.1:0", modes[i % 2],
+                    keyed ? "--key_file" : "--last_call", keyed ? key : "10ms", show, NULL);
+        cr_assert_eq(status, 0, "%s", ct_buf_str(&run.text));
+        cr_assert_eq(e2e_count(ct_buf_str(&run.text), "PyTorch's store is served in clear"), i == 0,
+                     "%s", ct_buf_str(&run.text));
+        proc_free(&run);
+    }
 }

@@ -458,7 +458,7 @@ Test(survivors, a_node_that_is_terminated_leaves_at_a_step_boundary_and_no_step_
     struct proc nodes[2];
 
     terminate_second(nodes, "ddp");
-    e2e_said(&nodes[1], "the job goes on without this node");
+    e2e_said(&nodes[1], "this node left, the job continues");
     e2e_said(&nodes[0], "1 node, 1 ranks from now on; 1 worker go on from step");
     for (int i = 0; i < 2; i++)
         proc_free(&nodes[i]);

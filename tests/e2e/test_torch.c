@@ -7,6 +7,7 @@
  * process group that outlives the interpreter can abort it. */
 #include "cluster.h"
 #include "e2e.h"
+#include "speech.h"
 
 #include "base/assert.h"
 
@@ -243,9 +244,9 @@ Test(torch, what_torchelastics_record_wrote_is_told_and_passed_on_as_torchrun_do
     e2e_said(&run, "ctrun: job failed: rank 1");
     e2e_said(&run, "\n  | ValueError: the learning rate is a banana\n");
     const char *table = strstr(ct_buf_str(&run.text), "Root Cause (first observed failure):");
-    cr_assert_not_null(table, "%s", ct_buf_str(&run.text));
-    cr_assert_not_null(strstr(table, "rank      : 1 (local_rank: 1)"), "%s", table);
-    cr_assert_not_null(strstr(table, "raise ValueError("), "%s", table);
+    cr_assert(table != NULL || speech_is_json(), "%s", ct_buf_str(&run.text));
+    e2e_wrote(&run, "rank      : 1 (local_rank: 1)");
+    cr_assert(table == NULL || strstr(table, "raise ValueError(") != NULL, "%s", table);
     proc_free(&run);
 
     cr_assert_eq(setenv("TORCHELASTIC_ERROR_FILE", e2e_in_folder("theirs.json"), 1), 0);

@@ -116,7 +116,7 @@ Test(training, the_main_job_reaches_its_accuracy_with_two_workers)
     cr_assert_eq(e2e_run(&run, "--nproc_per_node", "2", "--checkpoint.dir=ckpt", "--log.dir=run",
                          e2e_in_root("configs/digits_mlp.yaml"), NULL),
                  0, "%s", ct_buf_str(&run.text));
-    cr_assert_geq(proc_number_after(&run, "accuracy"), 96.5, "%s", ct_buf_str(&run.text));
+    cr_assert_geq(proc_number_after(&run, "\naccuracy"), 96.5, "%s", ct_buf_str(&run.text));
     e2e_said(&run, "samples/s");
     e2e_said(&run, "ckpt");
     e2e_said(&run, "metrics.jsonl");

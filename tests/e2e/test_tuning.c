@@ -1,4 +1,5 @@
-/* The tuning table of a machine (collectives/tuning.h), from `--tune` to the ranks of a job. */
+/* The tuning table of a machine (collectives/algorithm/tuning.h), from `--tune` to the ranks of a
+ * job. */
 #include "e2e.h"
 
 #include <criterion/criterion.h>

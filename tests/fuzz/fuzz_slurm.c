@@ -1,7 +1,7 @@
 /* Fuzz: the variables of Slurm, a line each. What is read must be consistent, what is not must have
  * a sentence. */
 #include "base/assert.h"
-#include "launch/slurm.h"
+#include "slurm/slurm.h"
 
 #include <stdint.h>
 #include <string.h>

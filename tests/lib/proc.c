@@ -20,6 +20,8 @@
 
 extern char **environ;
 
+const struct proc_speech *proc_speech;
+
 double proc_now_s(void)
 {
     return (double)ct_clock_mono_ns(&ct_clock_system) * 1e-9;
@@ -36,8 +38,9 @@ const char *proc_program(const char *name)
     return path;
 }
 
-/* The environment with `extra` put over it; a malloc'ed list of borrowed words. */
-static char **merge_env(const char *const extra[])
+/* The environment with `extra` put over it, and `first` under both; a malloc'ed list of borrowed
+ * words. */
+static char **merge_env(const char *const extra[], const char *first)
 {
     size_t own = 0;
     size_t added = 0;
@@ -46,9 +49,11 @@ static char **merge_env(const char *const extra[])
         own++;
     while (extra != NULL && extra[added] != NULL)
         added++;
-    char **list = calloc(own + added + 1, sizeof *list);
+    char **list = calloc(own + added + 2, sizeof *list);
     cr_assert_not_null(list);
     size_t used = 0;
+    if (first != NULL)
+        list[used++] = (char *)(uintptr_t)first;
     for (size_t i = 0; i < own; i++) {
         size_t name = strcspn(environ[i], "=") + 1;
         bool replaced = false;
@@ -66,23 +71,34 @@ void proc_start(struct proc *proc, const char *const argv[], const char *const e
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
+    sigset_t signals;
     int ends[2];
+    const char *added[3] = {NULL}, *variable = NULL;
 
     *proc = (struct proc){.status = -1, .started_s = proc_now_s()};
     ct_buf_init(&proc->text, 64u << 20);
+    ct_buf_init(&proc->line, 16u << 20);
+    if (proc_speech != NULL)
+        proc_speech->begin(proc, argv, added, &variable);
     cr_assert_eq(pipe2(ends, O_CLOEXEC), 0);
     (void)posix_spawn_file_actions_init(&files);
     (void)posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
     (void)posix_spawn_file_actions_adddup2(&files, ends[1], 1);
     (void)posix_spawn_file_actions_adddup2(&files, ends[1], 2);
     (void)posix_spawnattr_init(&attributes);
-    (void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-    char **merged = merge_env(env);
+    /* A shell has what it starts with & ignore SIGINT, and ctrun goes by what it inherits. */
+    (void)sigfillset(&signals);
+    (void)posix_spawnattr_setsigdefault(&attributes, &signals);
+    (void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
+    char **merged = merge_env(env, variable);
     const char *words[64] = {"setpriv", "--pdeathsig", "KILL", "--"};
+    size_t count = 4;
     for (size_t i = 0; argv[i] != NULL; i++) {
-        cr_assert_lt(i + 5, CT_COUNT(words));
-        words[4 + i] = argv[i];
+        cr_assert_lt(count + CT_COUNT(added), CT_COUNT(words));
+        words[count++] = argv[i];
     }
+    for (size_t i = 0; added[i] != NULL; i++)
+        words[count++] = added[i];
     int code = posix_spawnp(&proc->pid, words[0], &files, &attributes,
                             (char *const *)(uintptr_t)words, merged);
     free(merged);
@@ -102,17 +118,18 @@ static bool pump(struct proc *proc, int milliseconds)
         return false;
     if (poll(&poller, 1, milliseconds) <= 0)
         return true;
-    char *at = ct_buf_reserve(&proc->text, 16384);
-    cr_assert_not_null(at, "the process printed more than the test expects");
-    ssize_t got = read(proc->output, at, 16384);
-    if (got > 0) {
-        proc->text.size += (size_t)got;
-        at[got] = '\0';
-        return true;
+    char data[16384];
+    ssize_t got = read(proc->output, data, sizeof data);
+    if (got <= 0) {
+        (void)close(proc->output);
+        proc->output = -1;
     }
-    (void)close(proc->output);
-    proc->output = -1;
-    return false;
+    if (proc_speech != NULL)
+        proc_speech->take(proc, data, got > 0 ? (size_t)got : 0);
+    else if (got > 0)
+        (void)ct_buf_append(&proc->text, data, (size_t)got);
+    cr_assert(!proc->text.failed, "the process printed more than the test expects");
+    return got > 0;
 }
 
 static _Noreturn void give_up(struct proc *proc, const char *what, double seconds)
@@ -181,9 +198,13 @@ void proc_free(struct proc *proc)
         (void)kill(proc->pid, SIGKILL);
         (void)waitpid(proc->pid, NULL, 0);
     }
+    struct pollfd poller = {proc->output, POLLIN, 0};
+    while (proc_speech != NULL && proc->output >= 0 && poll(&poller, 1, 0) > 0)
+        (void)pump(proc, 0); /* what nobody has waited for is looked at, too */
     if (proc->output >= 0)
         (void)close(proc->output);
     ct_buf_deinit(&proc->text);
+    ct_buf_deinit(&proc->line);
     proc->output = -1;
     proc->pid = 0;
 }

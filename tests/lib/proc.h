@@ -14,11 +14,24 @@
 struct proc {
     pid_t pid;
     int output;         /* the read end of the pipe, -1 at its end */
-    struct ct_buf text; /* all that was read so far */
+    struct ct_buf text; /* all that was read so far, as proc_speech puts it */
+    struct ct_buf line; /* for proc_speech: what it has not put there yet */
+    int speaks;         /* likewise: how its output is read */
     int status;         /* the exit status, or 128 + signal; -1 while it runs */
     double seconds;     /* how long it ran */
     double started_s;
 };
+
+/* Another way for programs to speak, and what their output means; NULL: what they write is the
+ * text. tests/e2e/speech.c sets it. */
+struct proc_speech {
+    /* Before a start: words and variables to add, both NULL-terminated; words at most one pair. */
+    void (*begin)(struct proc *proc, const char *const argv[], const char *words[3],
+                  const char **variable);
+    /* `size` bytes came; at the end of the output none. */
+    void (*take)(struct proc *proc, const char *data, size_t size);
+};
+extern const struct proc_speech *proc_speech;
 
 /* Path of a program under test ("ctrun"); from TEST_PROGRAMS or build/release/bin. Static. */
 const char *proc_program(const char *name);

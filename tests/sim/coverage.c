@@ -5,7 +5,7 @@
  * the Makefile). */
 #include "sim.h"
 
-#include "rendezvous/core_state.h"
+#include "rendezvous/core/core_state.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -61,7 +61,7 @@ struct move {
 static const struct move allowed[] = {
 #define CT_RDZV_PHASE(name, successors) {false, CT_RDZV_##name, 0 successors},
 #define CT_RDZV_MEMBER(name, successors) {true, CT_RDZV_##name, 0 successors},
-#include "rendezvous/states.def"
+#include "rendezvous/core/states.def"
 #undef CT_RDZV_PHASE
 #undef CT_RDZV_MEMBER
 };

@@ -7,8 +7,8 @@
 #include "sim.h"
 
 #include "base/assert.h"
-#include "rendezvous/admin.h"
-#include "rendezvous/records.h"
+#include "rendezvous/service/admin.h"
+#include "rendezvous/service/records.h"
 
 #include <inttypes.h>
 
@@ -105,11 +105,10 @@ static void after(struct sim *sim, struct sim_daemon *daemon)
         sim_daemon_crash(sim, daemon->index);
         return;
     }
-    struct process *process = &sim->processes[daemon->index];
-    if (daemon->slow_until > sim->now)
-        process->paused_until = CT_MAX(process->paused_until, daemon->slow_until);
     sim_arm(sim, daemon->index, ct_service_deadline(daemon->service));
     oracle_daemon_step(sim, daemon);
+    if (daemon->slow_until > sim->now)
+        sim_pause(sim, daemon->index, daemon->slow_until);
 }
 
 /* Claim an epoch, read what is there, write it anew, serve. */
@@ -159,7 +158,13 @@ void sim_daemon_crash(struct sim *sim, uint32_t index)
     sim_schedule(sim, sim->now + wait, EV_START, elsewhere ? 1 - index : index, 0);
 }
 
+/* As server_uv.c: the timer fires, the loop reads, and then comes the tick. */
 void sim_daemon_timer(struct sim *sim, uint32_t index)
+{
+    sim_schedule(sim, sim->now, EV_TICK, index, 0);
+}
+
+void sim_daemon_tick(struct sim *sim, uint32_t index)
 {
     struct sim_daemon *daemon = &sim->daemons[index];
     ct_service_tick(daemon->service, sim_local_ms(sim, index));

@@ -8,12 +8,12 @@
 
 #include "base/assert.h"
 #include "base/str.h"
-#include "rendezvous/admin.h"
+#include "rendezvous/service/admin.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { STOP_PERMILLE = 30, ORDER_AGAIN_MS = 5000 };
+enum { STOP_PERMILLE = 30, ORDER_AGAIN_MS = 5000, WAKE_MS = 20 };
 enum { CALM_FAULTS = 3, CALM_FIRST_MS = 12000, CALM_APART_MS = 15000, DAY_MS = 24 * 3600 * 1000 };
 
 /* Which kinds may come alone, for calm runs. */
@@ -145,9 +145,25 @@ static void isolate(struct sim *sim, uint32_t daemon, int by)
 
 static void pause(struct sim *sim, uint32_t process, uint64_t lasts)
 {
-    struct process *p = &sim->processes[process];
-    if (p->alive)
-        p->paused_until = CT_MAX(p->paused_until, CT_MIN(sim->now + lasts, sim->faults_ms));
+    if (sim->processes[process].alive)
+        sim_pause(sim, process, CT_MIN(sim->now + lasts, sim->faults_ms));
+}
+
+/* The daemon, or the whole machine, stands still until the fault is over; or for a part of that,
+ * and wakes for a moment. */
+void sim_stall(struct sim *sim, struct fault *fault)
+{
+    uint64_t ends = CT_MIN(fault->at + fault->lasts, sim->faults_ms);
+    if (sim->now >= ends)
+        return;
+    uint64_t lasts = ends - sim->now;
+    if (fault->split)
+        lasts = sim_between(&sim->fault_rng, 1, CT_MIN(lasts, sim->params.lease_ms));
+    pause(sim, fault->daemon, lasts);
+    for (uint32_t i = 0; fault->kind == FAULT_MACHINE_PAUSE && i < sim->node_count; i++)
+        pause(sim, sim_process(i), lasts + ct_rng_below(&sim->fault_rng, 3));
+    sim_schedule(sim, sim->now + lasts + ct_rng_below(&sim->fault_rng, WAKE_MS), EV_STALL,
+                 (uint32_t)(fault - sim->faults), 0);
 }
 
 static void reset(struct sim *sim, uint32_t node)
@@ -195,7 +211,9 @@ static void begin_daemon_fault(struct sim *sim, struct fault *fault)
         sim->disk.tear_next = true;
         break;
     case FAULT_DAEMON_PAUSE:
-        pause(sim, fault->daemon, fault->lasts);
+    case FAULT_MACHINE_PAUSE:
+        fault->split = sim->scenario == NULL && ct_rng_chance(&sim->fault_rng, 500);
+        sim_stall(sim, fault);
         break;
     case FAULT_TAKEOVER:
         take_over(sim, fault->daemon);

@@ -11,9 +11,9 @@
 
 #include "base/assert.h"
 #include "base/rng.h"
-#include "rendezvous/journal.h"
-#include "rendezvous/member.h"
-#include "rendezvous/service.h"
+#include "rendezvous/client/member.h"
+#include "rendezvous/service/journal.h"
+#include "rendezvous/service/service.h"
 #include "wire/frame.h"
 
 #include <inttypes.h>

@@ -20,7 +20,7 @@ enum {
 /* How many generations a fault may cost. */
 static uint64_t allowed(const struct sim *sim, const struct fault *fault, uint32_t nodes)
 {
-    enum { NEVER = 0, SHORT = 1000, STALL = 1001, LOSS = LOSS_ROUNDS };
+    enum { NEVER = 0, SHORT = 1000, LOSS = LOSS_ROUNDS };
     static const uint32_t costs[] = {
 #define FAULT(name, rounds, what) [FAULT_##name] = rounds,
 #include "faults.def"
@@ -29,8 +29,6 @@ static uint64_t allowed(const struct sim *sim, const struct fault *fault, uint32
     bool is_short = fault->lasts < sim->params.lease_ms / 2;
     if (costs[fault->kind] == SHORT)
         return is_short ? 0 : LOSS;
-    if (costs[fault->kind] == STALL)
-        return fault->lasts > 2 * (uint64_t)sim->params.lease_ms ? 0 : LOSS;
     if (fault->kind == FAULT_ISOLATE && nodes == 1) /* is it the node, or the daemon? */
         return is_short ? 0 : LOSS;
     return costs[fault->kind];

@@ -2,18 +2,24 @@
  * codec, on a network, disks, clocks and workers that are made up here.
  *
  *      main.c      seeds, repetition, shrinking, reporting
- *      setting.c   what a run is like: sizes, times, delays, drawn from the
- * seed faults.c    what goes wrong, and when: a list drawn from the seed
+ *      setting.c   what a run is like: sizes, times, delays, drawn from the seed
+ *      faults.c    what goes wrong, and when: a list drawn from the seed
  *      scenario.c  runs that tell a story: their transcripts are documentation
  *      world.c     the event heap, processes, their clocks and pauses
- *      net.c       connections: delays, cuts, lost, doubled and reordered
- * messages disk.c      the journal's files: claims, torn and lost ends, a full
- * and a slow disk daemon.c    the daemons: the service; two of them when one
- * takes over node.c      the nodes: the agent core, model workers training.c
- * what the workers do together: heal, step, finish oracle.c    the invariants
- * of what the daemons do and say, checked after every event history.c   the
- * invariants of what the nodes and their workers live through liveness.c  what
- * must have happened by the end, and what may not be wasted
+ *      net.c       connections: delays, cuts, lost, doubled, reordered messages
+ *      disk.c      the journal's files: claims, torn and lost ends, a full and
+ *                  a slow disk
+ *      daemon.c    the daemons: the service; two of them when one takes over
+ *      node.c      the nodes: the agent core, model workers
+ *      training.c  what the workers do together: heal, step, finish
+ *      oracle.c    the invariants of what the daemons do and say, checked after
+ *                  every event
+ *      history.c   the invariants of what the nodes and their workers live
+ *                  through
+ *      liveness.c  what must have happened by the end, and what may not be
+ *                  wasted
+ *      coverage.c  what the runs reached, and what they never did
+ *      large.c     a round of thousands of agents: what it costs
  *
  * A run is a function of its seed: everything random comes from one of the
  * streams below, so that a draw added to one concern does not shift the others.
@@ -24,9 +30,9 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/rng.h"
-#include "rendezvous/journal_file.h"
-#include "rendezvous/member.h"
-#include "rendezvous/service.h"
+#include "rendezvous/client/member.h"
+#include "rendezvous/service/journal_file.h"
+#include "rendezvous/service/service.h"
 #include "wire/frame.h"
 
 enum {
@@ -46,6 +52,8 @@ enum {
 
 enum event_kind {
     EV_TIMER,       /* process a: its timer b (a serial number) fires */
+    EV_TICK,        /* daemon a has read what had arrived when its timer fired */
+    EV_STALL,       /* fault a: it stands still once more */
     EV_LOOK,        /* daemon a looks for a newer one */
     EV_CONNECT,     /* node a tries to connect, attempt b */
     EV_OPENED,      /* connection a is open at side b */
@@ -83,10 +91,11 @@ struct process {
     bool alive;
     uint32_t life; /* grows with each start and each crash */
     uint64_t paused_until;
-    int32_t rate_ppm;   /* how wrong its clock runs */
-    uint64_t offset_ms; /* of its clock at time 0 */
-    int64_t wall_ms;    /* how far its wall clock was set wrong */
-    uint64_t timer;     /* serial number of the timer that counts */
+    uint64_t stalled_ms; /* it stood still so long that it must have noticed, in all */
+    int32_t rate_ppm;    /* how wrong its clock runs */
+    uint64_t offset_ms;  /* of its clock at time 0 */
+    int64_t wall_ms;     /* how far its wall clock was set wrong */
+    uint64_t timer;      /* serial number of the timer that counts */
 };
 
 /* ---- connections ---- */
@@ -165,8 +174,10 @@ struct sim_daemon {
     uint64_t generation;
     uint32_t restarts;
     bool was_member[SIM_MEMBERS]; /* by number */
-    bool told_cause;              /* in this step: a round is over ... */
-    bool told_failure;            /* ... because of a failure or loss */
+    uint64_t heard_ms[SIM_MEMBERS];
+    uint64_t heard_stalled_ms[SIM_MEMBERS]; /* the daemon's stalls by then */
+    bool told_cause;                        /* in this step: a round is over ... */
+    bool told_failure;                      /* ... because of a failure or loss */
 };
 
 struct state {
@@ -247,6 +258,7 @@ struct fault {
     uint64_t generation; /* calm run: before it, as the next two */
     uint64_t incarnation;
     uint32_t nodes;
+    bool split;   /* a stall with short moments in which it wakes */
     bool skipped; /* when a failing list is shortened */
 };
 
@@ -395,6 +407,9 @@ uint64_t sim_local_ms(const struct sim *sim, uint32_t process);
 /* Arm the one timer of a process for `due` by its own clock. */
 void sim_arm(struct sim *sim, uint32_t process, uint64_t due);
 
+/* A process stands still until then. */
+void sim_pause(struct sim *sim, uint32_t process, uint64_t until);
+
 /* One line of the transcript, hashed always; sim_tell's lines are the story,
  * too. */
 void sim_log(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -418,6 +433,7 @@ void sim_stage(struct sim *sim); /* the setting of sim->scenario */
 void sim_draw_faults(struct sim *sim, uint64_t skip);
 void sim_fault_begin(struct sim *sim, struct fault *fault);
 void sim_fault_end(struct sim *sim, struct fault *fault);
+void sim_stall(struct sim *sim, struct fault *fault);
 void sim_heal(struct sim *sim);
 void sim_fault_print(const struct fault *fault, char *text, size_t room);
 
@@ -459,6 +475,7 @@ void sim_disk_free(struct sim *sim);
 void sim_daemon_start(struct sim *sim, uint32_t index);
 void sim_daemon_crash(struct sim *sim, uint32_t index);
 void sim_daemon_timer(struct sim *sim, uint32_t index);
+void sim_daemon_tick(struct sim *sim, uint32_t index);
 void sim_daemon_look(struct sim *sim, uint32_t index);
 void sim_daemon_opened(struct sim *sim, struct conn *conn);
 void sim_daemon_message(struct sim *sim, struct conn *conn, const struct ct_message *message);

@@ -68,6 +68,7 @@ static uint32_t process_of(const struct sim *sim, enum event_kind kind, uint32_t
 {
     switch (kind) {
     case EV_TIMER:
+    case EV_TICK:
     case EV_LOOK:
         return a;
     case EV_CONNECT:
@@ -129,6 +130,18 @@ void sim_arm(struct sim *sim, uint32_t process, uint64_t due)
     uint64_t wait =
         due > local ? (due - local) * 1000000 / (uint64_t)(1000000 + p->rate_ppm) + 1 : 0;
     sim_schedule(sim, sim->now + wait, EV_TIMER, process, p->timer);
+}
+
+void sim_pause(struct sim *sim, uint32_t process, uint64_t until)
+{
+    struct process *p = &sim->processes[process];
+    uint64_t from = CT_MAX(sim->now, p->paused_until);
+    if (until <= from)
+        return;
+    /* What is shorter than the time between two of its looks is not noticed. */
+    uint64_t look = p->paused_until <= sim->now ? ct_rdzv_heartbeat_ms(&sim->params) / 2 + 1 : 0;
+    p->stalled_ms += until - from > look ? until - from - look : 0;
+    p->paused_until = until;
 }
 
 /* ---- words ---- */
@@ -215,6 +228,12 @@ static void happen(struct sim *sim, const struct event *event)
     case EV_TIMER:
         on_timer(sim, event->a, event->b);
         break;
+    case EV_TICK:
+        sim_daemon_tick(sim, event->a);
+        break;
+    case EV_STALL:
+        sim_stall(sim, &sim->faults[event->a]);
+        break;
     case EV_LOOK:
         sim_daemon_look(sim, event->a);
         break;
@@ -277,6 +296,8 @@ static bool is_due(struct sim *sim, struct event *event)
     if (process == UINT32_MAX || sim->processes[process].paused_until <= sim->now)
         return true;
     event->at = sim->processes[process].paused_until;
+    if (event->kind == EV_TIMER)
+        event->order = 0; /* a loop looks at its timers before its sockets */
     push(sim, event);
     return false;
 }

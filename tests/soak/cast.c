@@ -11,8 +11,7 @@
 
 enum { WORDS_MAX = 56, ORDER_S = 10, END_S = 30 };
 
-/* ---- starting ---------------------------------------------------------------------------------
- */
+/* ---- starting ------------------------------------------------------------------------------- */
 
 static bool start(struct soak *soak, struct program *program, int host, const char *host_name,
                   const char *const argv[])
@@ -230,8 +229,7 @@ int cast_sound(const struct soak *soak)
     return count;
 }
 
-/* ---- the end ----------------------------------------------------------------------------------
- */
+/* ---- the end -------------------------------------------------------------------------------- */
 
 static bool wait_end(struct soak *soak, struct program *program, double until_s)
 {

@@ -88,8 +88,7 @@ int census_workers(pid_t agent, struct worker *workers, int room, int *ret_zombi
     return count;
 }
 
-/* ---- holdings ---------------------------------------------------------------------------------
- */
+/* ---- holdings ------------------------------------------------------------------------------- */
 
 static long count_fds(pid_t pid)
 {
@@ -223,8 +222,7 @@ void census_take(struct soak *soak)
     soak->census.taken++;
 }
 
-/* ---- when nothing moves any more ---------------------------------------------------------------
- */
+/* ---- when nothing moves any more ------------------------------------------------------------ */
 
 /* Where each thread of a process stands, by gdb when it is there, in stack.PID beside the logs. */
 static void write_stack(struct soak *soak, pid_t pid)
@@ -252,8 +250,7 @@ void census_stacks(struct soak *soak)
     }
 }
 
-/* ---- after the end ----------------------------------------------------------------------------
- */
+/* ---- after the end -------------------------------------------------------------------------- */
 
 /* All programs were started in the soak's folder: who is still there was left. */
 static void find_processes(struct soak *soak)

@@ -26,8 +26,7 @@ const char *faults_words(enum fault_kind kind)
     return faults[kind].words;
 }
 
-/* ---- later ------------------------------------------------------------------------------------
- */
+/* ---- later ---------------------------------------------------------------------------------- */
 
 static void plan(struct soak *soak, double in_s, void (*run)(struct soak *, int), int host)
 {
@@ -96,8 +95,7 @@ static void later_lose_nothing(struct soak *soak, int host)
     report_event(soak, "host %d receives all packets", host);
 }
 
-/* ---- choosing ---------------------------------------------------------------------------------
- */
+/* ---- choosing ------------------------------------------------------------------------------- */
 
 static bool is_sound(const struct soak *soak, int host)
 {
@@ -161,8 +159,7 @@ static void excuse(struct soak *soak, int host, double seconds)
     node->excused_s = node->busy_s + SETTLE_S;
 }
 
-/* ---- workers ----------------------------------------------------------------------------------
- */
+/* ---- workers -------------------------------------------------------------------------------- */
 
 static bool kill_a_worker(struct soak *soak, const char *when)
 {
@@ -236,8 +233,7 @@ static bool do_hang(struct soak *soak)
     return kill(worker->pid, SIGSTOP) == 0;
 }
 
-/* ---- agents -----------------------------------------------------------------------------------
- */
+/* ---- agents --------------------------------------------------------------------------------- */
 
 /* Another agent on the same host soon, or the host stays empty until one joins. */
 static void replace(struct soak *soak, int host)
@@ -328,8 +324,7 @@ static bool do_join(struct soak *soak)
     return false;
 }
 
-/* ---- the daemon -------------------------------------------------------------------------------
- */
+/* ---- the daemon ----------------------------------------------------------------------------- */
 
 /* One daemon there is, and nothing is done to it. */
 static bool is_daemon_sound(const struct soak *soak)
@@ -430,8 +425,7 @@ static bool do_take_stopped(struct soak *soak)
     return true;
 }
 
-/* ---- the network ------------------------------------------------------------------------------
- */
+/* ---- the network ---------------------------------------------------------------------------- */
 
 static bool unplug(struct soak *soak, int host, double seconds)
 {
@@ -479,8 +473,7 @@ static bool do_lose(struct soak *soak)
     return true;
 }
 
-/* ---- what comes next --------------------------------------------------------------------------
- */
+/* ---- what comes next ------------------------------------------------------------------------ */
 
 static bool do_fault(struct soak *soak, enum fault_kind kind)
 {

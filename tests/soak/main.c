@@ -47,8 +47,7 @@ void soak_pass(int milliseconds)
     (void)poll(NULL, 0, milliseconds);
 }
 
-/* ---- options ----------------------------------------------------------------------------------
- */
+/* ---- options -------------------------------------------------------------------------------- */
 
 static const char usage[] =
     "usage: soak [--seconds N] [--seed N] [--lease SECONDS] [--programs DIR] [--config FILE]\n"
@@ -82,8 +81,7 @@ static bool parse(struct soak *soak, int argc, char **argv)
     return argc % 2 == 1;
 }
 
-/* ---- one turn ---------------------------------------------------------------------------------
- */
+/* ---- one turn ------------------------------------------------------------------------------- */
 
 static void watch(struct soak *soak)
 {
@@ -149,8 +147,7 @@ static void tell_state(const struct soak *soak)
                  soak->census.taken, soak->report.alarms);
 }
 
-/* ---- phases -----------------------------------------------------------------------------------
- */
+/* ---- phases --------------------------------------------------------------------------------- */
 
 static void disturb(struct soak *soak, double until_s)
 {

@@ -43,8 +43,7 @@ enum fault_kind {
     FAULT_COUNT
 };
 
-/* ---- program.c: a process and what it says ----------------------------------------------------
- */
+/* ---- program.c: a process and what it says -------------------------------------------------- */
 
 struct soak;
 
@@ -72,8 +71,7 @@ bool program_ended(struct program *program);
 /* SIGKILL and wait; free everything. */
 void program_destroy(struct program *program);
 
-/* ---- hosts.c ----------------------------------------------------------------------------------
- */
+/* ---- hosts.c -------------------------------------------------------------------------------- */
 
 /* Network namespaces joined by a bridge when root may have them, else this machine's loopback.
  * Hosts from SOAK_HOSTS on are the daemon's. */
@@ -96,8 +94,7 @@ void hosts_plug(int host);
 void hosts_lose(int host, int percent);
 void hosts_lose_nothing(int host);
 
-/* ---- cast.c: daemon, agents, workers ----------------------------------------------------------
- */
+/* ---- cast.c: daemon, agents, workers -------------------------------------------------------- */
 
 struct worker {
     pid_t pid;
@@ -170,8 +167,7 @@ int cast_sound(const struct soak *soak);
 void cast_close(struct soak *soak);
 void cast_destroy(struct soak *soak);
 
-/* ---- watch.c ----------------------------------------------------------------------------------
- */
+/* ---- watch.c -------------------------------------------------------------------------------- */
 
 /* Look at everybody once: lines, ends, workers, the daemon's figures. */
 void cast_watch(struct soak *soak);
@@ -179,8 +175,7 @@ void cast_watch(struct soak *soak);
 /* A line that was said: an alarm when it must never be. */
 void cast_on_line(struct soak *soak, struct program *program, const char *line);
 
-/* ---- faults.c ---------------------------------------------------------------------------------
- */
+/* ---- faults.c ------------------------------------------------------------------------------- */
 
 struct later {
     double at_s;
@@ -201,8 +196,7 @@ void faults_advance(struct soak *soak, bool more);
 bool faults_idle(const struct soak *soak);
 const char *faults_words(enum fault_kind kind);
 
-/* ---- steps.c: the training, from its metrics --------------------------------------------------
- */
+/* ---- steps.c: the training, from its metrics ------------------------------------------------ */
 
 struct pauses {
     uint32_t faults; /* how often the fault was done */
@@ -232,8 +226,7 @@ void steps_mark(struct soak *soak, enum fault_kind kind, double wall_s);
 /* The last fault has had its pauses. */
 void steps_flush(struct soak *soak);
 
-/* ---- census.c: what processes hold ------------------------------------------------------------
- */
+/* ---- census.c: what processes hold ---------------------------------------------------------- */
 
 enum role { ROLE_DAEMON, ROLE_AGENT, ROLE_WORKER, ROLE_COUNT };
 
@@ -281,14 +274,12 @@ void census_leftovers(struct soak *soak);
 /* KiB a minute. */
 double census_slope(const struct tracked *tracked);
 
-/* ---- verify.c ---------------------------------------------------------------------------------
- */
+/* ---- verify.c ------------------------------------------------------------------------------- */
 
 /* Train the same steps in one undisturbed process and compare each line and the parameters. */
 void verify_run(struct soak *soak);
 
-/* ---- report.c ---------------------------------------------------------------------------------
- */
+/* ---- report.c ------------------------------------------------------------------------------- */
 
 struct report {
     char events[SOAK_EVENTS][256];
@@ -300,8 +291,7 @@ void report_event(struct soak *soak, const char *format, ...) __attribute__((for
 void report_alarm(struct soak *soak, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void report_table(const struct soak *soak);
 
-/* ---- all of it --------------------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------------------ */
 
 struct soak {
     uint64_t seed;

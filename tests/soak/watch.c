@@ -29,8 +29,7 @@ enum {
 
 static const double LOOK_S = 0.1; /* how often to ask the daemon for its figures */
 
-/* ---- what must never be said ------------------------------------------------------------------
- */
+/* ---- what must never be said ---------------------------------------------------------------- */
 
 static const char *const forbidden[] = {
     "a bug in",        "iverged",
@@ -50,8 +49,7 @@ void cast_on_line(struct soak *soak, struct program *program, const char *line)
             report_alarm(soak, "%s says: %s", program->name, line);
 }
 
-/* ---- the daemon's figures ---------------------------------------------------------------------
- */
+/* ---- the daemon's figures ------------------------------------------------------------------- */
 
 static bool get_metrics(struct soak *soak, char *text, size_t room)
 {
@@ -124,8 +122,7 @@ static void watch_figures(struct soak *soak)
     cast->answered_s = cast->figures_s = now_s;
 }
 
-/* ---- workers ----------------------------------------------------------------------------------
- */
+/* ---- workers -------------------------------------------------------------------------------- */
 
 static void add_orphan(struct soak *soak, struct worker worker)
 {
@@ -213,8 +210,7 @@ static void watch_workers(struct soak *soak, int host)
     watch_zombies(soak, host, zombies);
 }
 
-/* ---- watching ---------------------------------------------------------------------------------
- */
+/* ---- watching ------------------------------------------------------------------------------- */
 
 static void agent_ended(struct soak *soak, int host)
 {

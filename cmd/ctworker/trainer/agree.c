@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/hash.h"
+#include "base/str.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -168,4 +169,25 @@ int ct_agree_replicas(struct ct_worker *worker, struct ct_error *err)
         " the parameters of rank %d are no longer those of rank %d: a device or its "
         "memory computes wrongly, or there is a bug",
         worker->step, odd, other);
+}
+
+int ct_agree_outcome(struct ct_worker *worker, int code, struct ct_error *err)
+{
+    struct {
+        int64_t code;
+        char text[sizeof err->text];
+    } first = {.code = code};
+
+    if (code != 0)
+        (void)ct_str_copy(first.text, sizeof first.text, err->text);
+    if (worker->group != NULL) {
+        int sent = ct_broadcast(worker->group, ct_inplace(&first, sizeof first, CT_U8), 0, NULL);
+        if (sent != 0)
+            return code != 0 ? code : ct_group_explain(worker->group, sent, err);
+    }
+    if (first.code == 0)
+        return 0;
+    worker->scope = CT_SCOPE_JOB;
+    first.text[sizeof first.text - 1] = '\0';
+    return ct_error_set(err, (int)first.code, "%s", first.text);
 }

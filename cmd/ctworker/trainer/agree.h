@@ -22,4 +22,8 @@ int ct_agree_odd(const struct ct_exec_common *all, int world, int *ret_other, bo
  * the layout. CT_EDIVERGED names the rank that differs from most and the step. */
 int ct_agree_replicas(struct ct_worker *worker, struct ct_error *err);
 
+/* What rank 0 did alone, with `code` and, when that is an error, its sentence in `err`: everybody
+ * returns the same. The sentence is printed once. */
+int ct_agree_outcome(struct ct_worker *worker, int code, struct ct_error *err);
+
 #endif

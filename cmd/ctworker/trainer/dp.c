@@ -3,7 +3,7 @@
 
 #include "base/assert.h"
 #include "base/str.h"
-#include "collectives/planner/options.h"
+#include "collectives/planner/plan_options.h"
 
 #include <stdlib.h>
 

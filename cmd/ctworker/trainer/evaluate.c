@@ -17,6 +17,7 @@ static int add_up(struct ct_worker *worker, double sums[SUMS], struct ct_error *
         ct_job_at(worker->job, CT_AT_EVALUATE, worker->step);
         const struct ct_sampler_batch batch =
             ct_sampler_fill(&worker->eval_sampler, &worker->eval, &worker->eval_share, at, buffer);
+        ct_report_evaluating(worker, at, worker->eval.rows);
         at = batch.next;
         code = batch.bad != 0 ? ct_dataset_explain(&worker->eval, batch.bad - 1, err)
                               : ct_exec_eval(worker->exec, &args, &part, err);

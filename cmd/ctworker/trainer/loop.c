@@ -13,10 +13,10 @@
 #include "loop.h"
 
 #include "agree.h"
+#include "checkpoint_publish.h"
 #include "evaluate.h"
 #include "parts.h"
 #include "ps.h"
-#include "publish.h"
 #include "skip.h"
 
 #include <inttypes.h>
@@ -130,6 +130,7 @@ static int after_step(struct ct_worker *worker, struct ct_error *err)
         code = ct_publish_save(worker, err);
     if (code == 0)
         worker->settled = worker->step;
+    ct_report_resume(worker);
     return code;
 }
 

@@ -9,11 +9,12 @@
 struct ct_worker;
 
 struct ct_pace {
-    float *waited_us; /* [world][CT_STRAGGLER_BATCH], of the steps since the last exchange */
-    float *room;      /* [world] */
+    struct ct_straggler_sample *samples; /* [world], of the steps since the last exchange */
+    float *room;                         /* [world] */
     float took_us[CT_STRAGGLER_BATCH];
-    uint64_t waited_ns; /* altogether, when the step began */
-    uint64_t ended_ns;  /* the step before */
+    uint64_t waited_ns;           /* altogether, when the step began */
+    uint64_t ended_ns;            /* the step before */
+    uint64_t starved_ns, read_ns; /* for a core, altogether; when that was read */
     struct ct_straggler straggler;
 };
 

@@ -1,8 +1,8 @@
 /* See parts.h. */
 #include "parts.h"
 
-#include "collectives/planner/options.h"
-#include "publish.h"
+#include "checkpoint_publish.h"
+#include "collectives/planner/plan_options.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include "ps.h"
 
 #include "base/assert.h"
-#include "collectives/planner/options.h"
+#include "collectives/planner/plan_options.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -401,7 +401,7 @@ static int fetch(struct ct_worker *worker, struct ct_error *err)
 
 int ct_ps_settle(struct ct_worker *worker, bool saves, struct ct_error *err)
 {
-    bool fetches = saves && worker->me->rank == 0 && worker->cfg->checkpoint.dir[0] != '\0';
+    bool fetches = saves && worker->me->rank == 0 && worker->run_dir.checkpoints[0] != '\0';
     struct ct_ps_pulled pulled;
     int code = 0;
 

@@ -1,6 +1,7 @@
 /* See resume.h. */
 #include "resume.h"
 
+#include "agree.h"
 #include "base/assert.h"
 #include "base/str.h"
 #include "parts.h"
@@ -13,7 +14,7 @@
 #include <string.h>
 
 /* What rank 0 tells the others, as words of one broadcast. */
-enum word { CODE, FOUND, DIVISIBLE, STEP, POSITION, SKIPPED, REDO, SAVE_COUNT, SAVE_UNIT, WORDS };
+enum word { FOUND, DIVISIBLE, STEP, POSITION, SKIPPED, REDO, SAVE_COUNT, SAVE_UNIT, WORDS };
 
 /* The newest checkpoint of `dir` into `path`; *ret_found is false when there is none. */
 static int find_newest(const char *dir, char path[PATH_MAX], bool *ret_found, struct ct_error *err)
@@ -36,7 +37,7 @@ static bool is_own(const struct ct_worker *worker, const char *path)
 static int choose(const struct ct_worker *worker, char path[PATH_MAX], bool *ret_found,
                   struct ct_error *err)
 {
-    const char *dir = worker->cfg->checkpoint.dir;
+    const char *dir = worker->run_dir.checkpoints;
     const char *resume = worker->cfg->checkpoint.resume;
 
     if (worker->me->published_generation > 0 && dir[0] != '\0') {
@@ -227,8 +228,11 @@ int ct_resume(struct ct_worker *worker, struct ct_error *err)
     worker->scope = CT_SCOPE_JOB;
     if (worker->group == NULL)
         return code == 0 && found ? get(worker, false, path, err) : code;
-    int64_t words[WORDS] = {code,
-                            found,
+    worker->scope = CT_SCOPE_RANK;
+    code = ct_agree_outcome(worker, code, err);
+    if (code != 0)
+        return code;
+    int64_t words[WORDS] = {found,
                             divisible,
                             (int64_t)worker->step,
                             (int64_t)worker->position,
@@ -237,15 +241,8 @@ int ct_resume(struct ct_worker *worker, struct ct_error *err)
                             worker->save_every.count,
                             worker->save_every.unit};
     int sent = ct_broadcast(worker->group, ct_inplace(words, WORDS, CT_I64), 0, NULL);
-    if (code != 0)
-        return code;
-    worker->scope = CT_SCOPE_RANK;
     if (sent != 0)
         return ct_group_explain(worker->group, sent, err);
-    if (words[CODE] != 0) {
-        worker->scope = CT_SCOPE_JOB;
-        return ct_error_set(err, (int)words[CODE], "rank 0 cannot go on from the checkpoint");
-    }
     worker->step = (uint64_t)words[STEP];
     worker->position = (uint64_t)words[POSITION];
     worker->skipped = (uint64_t)words[SKIPPED];

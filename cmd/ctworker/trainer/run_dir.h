@@ -1,33 +1,41 @@
-/* The folder of a run: log.dir, or runs/<name of the YAML file>.
+/* The folder of a run: log.dir, or a new one, runs/<name of the YAML file>/<date and time>
+ * (train/runs.h).
  *
  *   config.yaml      the effective configuration, each value with its origin
- *   run              one line that names this run; a restart of the job keeps it
+ *   run.json         what started it, where, and how it ended; a restart of the job keeps its name
+ *   checkpoints/     with checkpoint.dir: auto
  *   trace/rank<R>.json       every rank's own (trace.h)
  *   metrics.jsonl, events.out.tfevents.*      (lib/train/metrics.h)
  *
  * The run's name goes into its checkpoints, so that a restart can tell its own from older ones that
- * lie in the same folder. */
+ * lie in the same folder.
+ *
+ *   a rank knows the folder  <- it lived in an earlier round, or its agent did
+ *     | nobody does: rank 0 looks for that of this job, which was queued again, or makes a new one
+ *   all are told             -> and tell their agents */
 #ifndef CT_WORKER_RUN_DIR_H
 #define CT_WORKER_RUN_DIR_H
 
-#include "base/clock.h"
 #include "config/config.h"
 
 #include <limits.h>
 #include <stdbool.h>
 
+struct ct_worker;
+
 struct ct_run_dir {
-    char path[PATH_MAX];
-    char run[128]; /* "<run id>/<16 hex digits>" */
+    char path[PATH_MAX];        /* "" until it is known */
+    char checkpoints[PATH_MAX]; /* "": none are kept */
+    char run[128];              /* rank 0: "<run id>/<16 hex digits>" */
 };
 
-/* Where `name` of the run's folder is, for any rank. CT_ECANTCREAT when the path is too long. */
-int ct_run_dir_path(const struct ct_config *cfg, const char *name, char path[PATH_MAX],
-                    struct ct_error *err);
+/* Agree on the folder with all ranks of the group; rank 0 makes it, writes the configuration, and
+ * names the run: anew, or, where the job was started before or goes on from a checkpoint in it, as
+ * its run.json says. Collective. CT_ECANTCREAT, CT_EIO, or what the group says. */
+int ct_run_dir_open(struct ct_worker *worker, struct ct_error *err);
 
-/* Make the folder, write the configuration, and name the run: anew, or, with `restarted`, as the
- * line in `run` says. CT_ECANTCREAT or CT_EIO. */
-int ct_run_dir_open(struct ct_run_dir *ret, const struct ct_config *cfg, const char *run_id,
-                    bool restarted, struct ct_error *err);
+/* Where `name` of the run's folder is. CT_ECANTCREAT when the path is too long. */
+int ct_run_dir_path(const struct ct_run_dir *dir, const char *name, char path[PATH_MAX],
+                    struct ct_error *err);
 
 #endif

@@ -69,7 +69,7 @@ static int find_way(struct ct_worker *worker, struct ct_error *err)
         saving->way = CT_SAVING_ALONE;
         return 0;
     }
-    int code = ct_shared_folder(worker, worker->cfg->checkpoint.dir, &shared, err);
+    int code = ct_shared_folder(worker, worker->run_dir.checkpoints, &shared, err);
     if (code == 0)
         saving->way = shared ? CT_SAVING_PARTS : CT_SAVING_GATHER;
     return code;

@@ -1,9 +1,10 @@
 /* A checkpoint while it is written.
  *
- *   start    the bytes that this rank writes are copied: the training's pause
- *            rank 0 begins the files
- *   .....    they go to disk, on a thread of their own with checkpoint.async, while training goes
- * on end      [ranks tell each other how it went] rank 0 gives the folder its name
+ *   start     the bytes that this rank writes are copied: the training's pause
+ *             rank 0 begins the files
+ *   between   they go to disk, with checkpoint.async on a thread of their own, and training goes on
+ *   end       [ranks tell each other how it went]
+ *             rank 0 gives the folder its name
  *
  * Who writes what:
  *   alone    each rank holds all: rank 0 writes all

@@ -5,13 +5,14 @@
 #include "agree.h"
 #include "base/assert.h"
 #include "base/str.h"
-#include "config/keys.h"
+#include "config/config_keys.h"
 #include "dp.h"
 #include "recipe/recipe.h"
-#include "round.h"
 #include "tensor/plugin.h"
+#include "training_round.h"
 
 #include <string.h>
+#include <unistd.h>
 
 /* Words of config.def and of tensor/plugin.h that carry the same meaning have the same order. */
 #define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a)
@@ -113,6 +114,12 @@ static int load_data(struct ct_worker *worker, struct ct_error *err)
     return code;
 }
 
+/* Where NVIDIA's driver has never been, nobody expects a GPU, and nobody is told of the CPU. */
+static bool has_card(void)
+{
+    return access("/dev/nvidiactl", F_OK) == 0;
+}
+
 static int open_device(struct ct_worker *worker, struct ct_error *err)
 {
     const struct ct_config *cfg = worker->cfg;
@@ -136,7 +143,8 @@ static int open_device(struct ct_worker *worker, struct ct_error *err)
                             ct_config_word(cfg, &cfg->parallel.backend));
     }
     if (code == 0 && why.code != 0 && worker->me->rank == 0)
-        ct_log_event(worker->log, CT_LOG_INFO, "device", "computes on the CPU: %s", why.text);
+        ct_log_event(worker->log, has_card() ? CT_LOG_INFO : CT_LOG_DEBUG, "device",
+                     "using CPU (%s)", why.text);
     return code;
 }
 

@@ -129,7 +129,7 @@ void ct_trace_open(struct ct_worker *worker)
 static int write_file(struct ct_worker *worker, struct ct_error *err)
 {
     char folder[PATH_MAX], path[PATH_MAX], round[32] = "";
-    int code = ct_run_dir_path(worker->cfg, "trace", folder, err);
+    int code = ct_run_dir_path(&worker->run_dir, "trace", folder, err);
 
     if (code == 0)
         code = ct_fs_make_dirs(folder, err);

@@ -5,10 +5,10 @@
  *              `-> leave -> enter -> steps ... */
 #include "train.h"
 
+#include "checkpoint_publish.h"
 #include "loop.h"
-#include "publish.h"
-#include "round.h"
 #include "setup.h"
+#include "training_round.h"
 
 static int next_round(struct ct_worker *worker, bool *ret_stopped, struct ct_error *err)
 {

@@ -14,25 +14,25 @@
 #define CT_WORKER_H
 
 #include "base/log.h"
+#include "checkpoint_publish.h"
 #include "collectives/exec/exec.h"
 #include "collectives/exec/replicas.h"
-#include "collectives/ps/client_uv.h"
-#include "collectives/ps/server_uv.h"
+#include "collectives/ps/ps_client_uv.h"
+#include "collectives/ps/ps_server_uv.h"
 #include "config/config.h"
 #include "ctrun.h"
 #include "data/prefetch.h"
 #include "pace.h"
-#include "publish.h"
-#include "report.h"
 #include "run_dir.h"
 #include "saving.h"
 #include "snapshot.h"
 #include "stop.h"
 #include "trace.h"
-#include "train/batch.h"
+#include "train/batch_size.h"
+#include "train/lr_schedule.h"
 #include "train/plateau.h"
 #include "train/scaler.h"
-#include "train/schedule.h"
+#include "training_report.h"
 
 /* Who prints an error: every rank has its own; all ranks of a node have the same; all ranks of the
  * job have the same. */
@@ -63,7 +63,7 @@ struct ct_worker {
     uint64_t train_hash, eval_hash;
     struct ct_device *device;
 
-    /* of a round (round.h) */
+    /* of a round (training_round.h) */
     struct ct_mesh mesh; /* who does what; samples are shared out along CT_AXIS_DATA */
     struct ct_batch_plan batch;
     struct ct_sampler sampler, eval_sampler;
@@ -107,8 +107,9 @@ struct ct_worker {
     struct ct_snapshot
         carry; /* its state, while the executor's may change; no tensors: that is it */
 
-    /* rank 0's alone */
     struct ct_run_dir run_dir;
+
+    /* rank 0's alone */
     struct ct_publication publication;
     struct ct_report report;
 };

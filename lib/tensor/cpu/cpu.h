@@ -1,9 +1,9 @@
 /* Inside the CPU device.
  *
  *     ct_device_run -> cpu.c looks up how the op's work is cut (enum ct_cpu_cut)
- *                      |- elements, rows, columns   split.c gives parts of the range to threads,
- *                      |                            each runs the op's ct_cpu_part
- *                      |- sums                      split.c, ct_cpu_sum, one binary tree
+ *                      |- elements, rows, columns   thread_split.c gives parts of the range to
+ *                      |                            threads, each runs the op's ct_cpu_part
+ *                      |- sums                      thread_split.c, ct_cpu_sum, one binary tree
  *                      `- matrix products           gemm.c, tiles from ct_cpu_kernels.gemm
  *                         with 16-bit operands      narrow.c, the same kernels on widened pieces
  *

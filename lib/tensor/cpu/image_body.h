@@ -1,10 +1,9 @@
 /* Images of parts_body.h: convolutions as products of gathered windows, and pools.
  *
- *     x [samples, height, width, channels]      one row for each pixel of y: its window, line by
- * line
- *      +--------+                               +-----------------------+
- *      | [k x k]|  --gather-->                  | line 0 | line 1 | ... | k * k * channels
- *      +--------+                               +-----------------------+
+ *     x [samples, height, width, channels]    one row for each pixel of y: its window, line by line
+ *      +---------+                            +------------------------------+
+ *      | [k x k] |  --gather-->               | line 0 | line 1 | ... | line |   k * k * channels
+ *      +---------+                            +------------------------------+
  *
  *     y = rows W^T + b        dW = dy^T rows        rows' = dy W, scattered: dx += rows'
  *

@@ -226,7 +226,7 @@ static void by_rows(const struct ct_cpu_work *work, int64_t first, int64_t count
     }
 }
 
-/* Row by row, added in the order of a leaf (split.c). */
+/* Row by row, added in the order of a leaf (thread_split.c). */
 double ct_narrow_sum(const struct ct_cpu_work *work, int64_t first, int64_t count, char *workspace)
 {
     double sum = 0;

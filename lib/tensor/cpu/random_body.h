@@ -55,8 +55,7 @@ static void normal(const struct ct_kernel_args *args, int64_t first, int64_t cou
     }
 }
 
-/* ---- dropout and rounding: LANES blocks of philox side by side --------------------------------
- */
+/* ---- dropout and rounding: LANES blocks of philox side by side ------------------------------ */
 
 /* ct_philox (base/rng.h) for the blocks first, first + 1, ..., with the counters (block, step). */
 static void philox_lanes(uint64_t key, uint64_t first, uint64_t step, uint32_t word[4][LANES])

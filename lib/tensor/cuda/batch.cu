@@ -329,8 +329,7 @@ LAUNCHER_HEAD(running_update)
               (float *)args->out[0].data, (float *)args->out[1].data, args->attr.momentum, columns);
 }
 
-/* ---- rows
- * ----------------------------------------------------------------------------------------- */
+/* ---- rows ----------------------------------------------------------------------------------- */
 
 /* A pack of columns of a row a thread. */
 struct packs {

@@ -1,9 +1,9 @@
 /* Losses and counts. A row of logits is one block's: 16-byte reads into shared memory while the
  * maximum is found, the sum of exponentials from there; probabilities are never stored.
  *
- *     logits  row 7 | . . . . . . . |      sum of exp(x - max): 16 lanes a piece of 256 columns,
- * pieces
- *                     \_ 256 _/ ...        added up in double, in their order (the CPU's)
+ *     logits  row 7 | . . . . . . . . . . . . |   sum of exp(x - max): 16 lanes a piece of 256
+ *                    \__ 256 __/\__ 256 __/ ...   columns; pieces are added up in double, in their
+ *                                                 order (the CPU's)
  *
  * Rows' losses go into the workspace, a double each; one block then joins them by the CPU's tree.
  */
@@ -244,8 +244,7 @@ static void launch_cross_entropy_bw(struct ct_cuda_queue *queue, const struct ct
 }
 LAUNCHER(cross_entropy_bw)
 
-/* ---- loss, count and gradient of a row that is read once
- * -------------------------------------------------- */
+/* ---- loss, count and gradient of a row that is read once ------------------------------------ */
 
 /* A row's gradient; x: the row, or its copy in shared memory. dlogits may be the row itself: it is
  * aligned as that, so that a thread writes what it alone has read. */
@@ -355,8 +354,7 @@ LAUNCHER_HEAD(sum_rows)
                 ct_shape_elements(args->in[0].shape));
 }
 
-/* ---- cross-entropy over a part of the classes
- * ---------------------------------------------------- */
+/* ---- cross-entropy over a part of the classes ----------------------------------------------- */
 
 static __global__ void vocab_max_kernel(const float *logits, const int32_t *labels, float *max,
                                         struct part part, int64_t rows, int64_t columns)
@@ -487,8 +485,7 @@ LAUNCHER_HEAD(vocab_correct)
     launch_join_rows(queue, args, rows);
 }
 
-/* ---- counts
- * --------------------------------------------------------------------------------------- */
+/* ---- counts --------------------------------------------------------------------------------- */
 
 /* Right: all logits before the label's are smaller, those behind at most as large, and none is NaN.
  */

@@ -1,9 +1,10 @@
 /* Elements of f32, bf16 and f16 in kernels: all compute in float.
  *
- *     EACH_PACK(T, at, n) {                    16 bytes of T a thread at a time, over the whole
- * grid float x[PACK(T)]; load<T>(x, from, at, n);             beyond the ends: 0
+ *     EACH_PACK(T, at, n) {          // 16 bytes of T a thread at a time, over the whole grid
+ *         float x[PACK(T)];
+ *         load<T>(x, from, at, n);   // beyond the ends: 0
  *         ...
- *         store<T>(to, at, n, x);              rounded once, to nearest even
+ *         store<T>(to, at, n, x);    // rounded once, to nearest even
  *     }
  *
  * Operands need only the alignment of their elements: a pack that is not aligned to 16 bytes, and

@@ -161,8 +161,7 @@ static void launch_dropout(struct ct_cuda_queue *queue, const struct ct_kernel_a
 }
 LAUNCHER(dropout)
 
-/* ---- rounding: element e is half e % 8 of block e / 8, the low half of a word first -----------
- */
+/* ---- rounding: element e is half e % 8 of block e / 8, the low half of a word first --------- */
 
 struct rounding {
     uint64_t key, first, begin, run, stride;

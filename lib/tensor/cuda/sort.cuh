@@ -173,8 +173,7 @@ static __global__ void sort_move_kernel(struct sort_input in, const int32_t *sta
     }
 }
 
-/* ---- on the host
- * ---------------------------------------------------------------------------------- */
+/* ---- on the host ---------------------------------------------------------------------------- */
 
 static inline int64_t sort_tiles(int64_t count)
 {

@@ -1,9 +1,10 @@
 /* Sums in the order of the CPU's (lib/tensor/cpu): what is added up in double comes out with the
  * same bits.
  *
- *     row:    lane l of 16 adds x[l], x[l + 16], ...; lanes are folded 8, 4, 2, 1    half a warp a
- * row range:  leaves of a fixed size, joined by a binary tree: neighbours at distance 1, 2, 4, ...,
- *             what has no neighbour waits for the next round
+ *     row:        lane l of 16 adds x[l], x[l + 16], ...; lanes are folded 8, 4, 2, 1: half a warp
+ *                 a row
+ *     row range:  leaves of a fixed size, joined by a binary tree: neighbours at distance 1, 2, 4,
+ *                 ..., what has no neighbour waits for the next round
  */
 #ifndef CT_TENSOR_CUDA_SUM_CUH
 #define CT_TENSOR_CUDA_SUM_CUH

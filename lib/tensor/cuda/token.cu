@@ -82,8 +82,7 @@ LAUNCHER_HEAD(add_rows)
               (const float *)args->in[1].data, (float *)args->out[0].data, places, rows, columns);
 }
 
-/* ---- backward: tokens
- * ---------------------------------------------------------------------------- */
+/* ---- backward: tokens ----------------------------------------------------------------------- */
 
 /* The warp's columns of the run of `id` that begins at `at`: its rows' dy onto `sum`, in their
  * order. */
@@ -156,8 +155,7 @@ static void launch_embedding_dw(struct ct_cuda_queue *queue, const struct ct_ker
 }
 LAUNCHER(embedding_dw)
 
-/* ---- backward: places, a pack of columns a thread, sequences in their order
- * ----------------------- */
+/* ---- backward: places, a pack of columns a thread, sequences in their order ----------------- */
 
 template <typename T>
 static __global__ void embedding_dp_kernel(const T *dy, float *dp, struct places places,

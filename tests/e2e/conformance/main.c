@@ -5,7 +5,7 @@
  *   silent: rank 1 never calls, and all others have to find out in time. */
 #include "conform.h"
 
-#include "collectives/group.h"
+#include "collectives/group/group.h"
 
 #include <stdio.h>
 #include <string.h>

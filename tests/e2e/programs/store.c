@@ -1,11 +1,11 @@
 /* A client of PyTorch's store at MASTER_ADDR:MASTER_PORT, for scripts (protocol of 2.5 and later):
  *
- *     store set KEY VALUE get KEY add KEY N wait KEY keys ...
- *                                      one after the other; prints answers
- *     store idle N [COMMAND ...]       with N connections that say nothing meanwhile
- *     store drip N [COMMAND ...]       with N connections inside a handshake or a value; these get
- * a byte now and then, until all of the former are closed store raw HEX                    say
- * these bytes; prints what comes until the other side ends
+ *     store COMMAND ...            set KEY VALUE, get KEY, add KEY N, wait KEY or keys, one after
+ *                                  the other; prints the answers
+ *     store idle N [COMMAND ...]   with N connections that say nothing meanwhile
+ *     store drip N [COMMAND ...]   with N connections inside a handshake or a value; these get a
+ *                                  byte now and then, until all of the former are closed
+ *     store raw HEX                send these bytes; prints what comes until the other side ends
  *
  * `get` and `wait` wait for the key. Exit status 0, or 1 when the connection ended. */
 #include <arpa/inet.h>

@@ -27,7 +27,7 @@
 #ifndef FAKENCCL_FAKE_H
 #define FAKENCCL_FAKE_H
 
-#include "backend/nccl_types.h"
+#include "backend/nccl/nccl_types.h"
 #include "base/accel.h"
 #include "counts.h"
 

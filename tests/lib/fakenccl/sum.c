@@ -1,7 +1,7 @@
 /* See sum.h. */
 #include "sum.h"
 
-#include "backend/nccl_types.h"
+#include "backend/nccl/nccl_types.h"
 #include "base/dtype.h"
 
 #include <stdlib.h>

@@ -1,10 +1,9 @@
 /* See host.h. The scheduler of one block:
  *
- *     the ready warp that is first in the order:  run its threads until all wait or are over,
- *                                                 settle its meetings      (again, until none is
- * ready) no warp is ready:  settle the wider meetings, draw a new order of warps nothing to settle:
- * all are over, or some thread waits for one that never comes
- */
+ *     some warp is ready     take the first of them in the order: run its threads until all wait or
+ *                            are over, settle its meetings; again, until it is not ready
+ *     no warp is ready       settle the wider meetings, draw a new order of warps
+ *     nothing to settle      all are over, or some thread waits for one that never comes */
 #include "host.h"
 
 #include "fiber.h"

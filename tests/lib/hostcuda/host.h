@@ -1,23 +1,24 @@
 /* CUDA kernels on the host: g++ compiles our .cu files as they are, without a GPU and without the
  * toolkit, so that tests compare every kernel with the CPU device.
  *
- *     g++ -x c++ -DCT_HOSTCUDA -Itests/lib/hostcuda file.cu     hostcuda.h: what it sees of CUDA
- *     CT_LAUNCH(kernel, grid, block, ...)                       runs the grid at once, block after
- * block
+ *     g++ -x c++ -DCT_HOSTCUDA -Itests/lib/hostcuda file.cu    hostcuda.h: what it sees of CUDA
+ *     CT_LAUNCH(kernel, grid, block, ...)                      runs the grid at once, a block at a
+ *                                                              time
  *
- *     block 5 (an order drawn from the seed)          a thread is a fiber with a stack of its own;
- * it warp 2: thread 71 . 64 . 95 ...               runs until it meets others: at a barrier, in a
- *       warp 0:  ...  (drawn again at barriers)       shuffle or a vote, where values change hands
+ *     block 5   (an order drawn from the seed)     a thread is a fiber with a stack of its own; it
+ *       warp 2: thread 71 . 64 . 95 ...            runs until it meets others: at a barrier, in a
+ *       warp 0: thread 13 . 30 . 02 ...            shuffle or a vote, where values change hands
+ *       ...     (drawn again at barriers)
  *
  * What it finds beside wrong results:
  * - shared memory that is read before it is written: it starts as NaN, in every block;
  * - missing barriers: one warp runs ahead to the next barrier of its block before another starts,
- * in an order that depends on the seed, so tests run each kernel with a few seeds;
+ *   in an order that depends on the seed, so tests run each kernel with a few seeds;
  * - barriers and warp instructions that not all threads reach, or at different lines of the source;
  * - values taken from lanes that do not take part: they are NaN;
  * - blocks that count on the order of blocks;
  * - under AddressSanitizer: accesses beyond buffers and shared memory; under UBSan: misaligned
- * ones.
+ *   ones.
  *
  * What it cannot: memory that another block or thread writes at the same time, caches, the bits of
  * fast intrinsics (here they are off by what NVIDIA's may be), resources beyond the size of shared

@@ -2,11 +2,11 @@
  * cuda.
  *
  *     ctworker --dlopen--> libcuda.so.1        driver.c, and below CUDA's runtime:
- *         |                    |                  stream.c   a stream is a thread and a list;
- * events |                    |                  graph.c    captures |                    |
- * memory.c   memory that the host cannot touch
- *         `----dlopen--> libctrun_cuda.so      lib/tensor/cuda as it is, its kernels by host.h, and
- *         |                                       cublaslt.c
+ *         |                                      stream.c   a stream is a thread and a list; events
+ *         |                                      graph.c    captures
+ *         |                                      memory.c   memory that the host cannot touch
+ *         |----dlopen--> libctrun_cuda.so      lib/tensor/cuda as it is, its kernels by host.h, and
+ *         |                                    cublaslt.c
  *         `----dlopen--> libnccl.so.2          tests/lib/fakenccl, on streams of these
  *
  * What it finds beside wrong results:
@@ -26,7 +26,7 @@
  *   HOSTCUDA_COUNT=2        GPUs; CUDA_VISIBLE_DEVICES chooses among them
  *   HOSTCUDA_MEMORY=BYTES   of a process: what is beyond is out of memory (8 GiB)
  *   HOSTCUDA_BREAK=PATH     the next launch of whichever process finds this file, and takes it
- * away, is an illegal access */
+ *                           away, is an illegal access */
 #ifndef CT_TESTS_HOSTCUDA_RUNTIME_H
 #define CT_TESTS_HOSTCUDA_RUNTIME_H
 

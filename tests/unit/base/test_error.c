@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 TestSuite(error, .timeout = 30);
@@ -92,17 +93,39 @@ Test(error, a_log_line_is_text_or_json_and_respects_the_level)
 {
     static const struct ct_clock clock = {fixed_ns, fixed_ns, NULL};
     struct capture capture = {""};
-    struct ct_log log = {capture_line, &capture, &clock, "ctrun", CT_LOG_INFO, false};
+    const int node = 1;
+    struct ct_log log = {.write = capture_line,
+                         .context = &capture,
+                         .clock = &clock,
+                         .program = "ctrun",
+                         .level = CT_LOG_INFO};
 
     ct_log_event(&log, CT_LOG_DEBUG, "x", "hidden");
     cr_assert_str_eq(capture.text, "");
     ct_log_event(&log, CT_LOG_WARN, "late", "node %d is late", 3);
     cr_assert_str_eq(capture.text, "ctrun: warning: node 3 is late\n");
+    log.node = &node;
     log.json = true;
     ct_log_event(&log, CT_LOG_ERROR, "lost", "node \"a\"");
     cr_assert_str_eq(capture.text,
-                     "{\"time\":\"2023-11-14T22:13:20.123Z\",\"level\":\"error\",\"program\":"
-                     "\"ctrun\",\"event\":\"lost\",\"message\":\"node \\\"a\\\"\"}\n");
+                     "{\"time\":\"2023-11-14T22:13:20.123Z\",\"kind\":\"log\",\"node\":1,"
+                     "\"level\":\"error\",\"program\":\"ctrun\",\"event\":\"lost\",\"message\":"
+                     "\"node \\\"a\\\"\"}\n");
+    log.json = false;
+    ct_log_event(&log, CT_LOG_INFO, "job", "%s",
+                 "evil\nctrun: error: \x1b[2J\xc2\x9b"
+                 "2J \xc3\xa9\t\x7f");
+    cr_assert_str_eq(capture.text,
+                     "ctrun: evil\\nctrun: error: \\x1b[2J\\xc2\\x9b2J \xc3\xa9\\t\\x7f\n",
+                     "one line, and nothing that drives a terminal");
+    log.stamped = true;
+    (void)setenv("TZ", "UTC", 1);
+    ct_log_event(&log, CT_LOG_INFO, "x", "hello");
+    cr_assert_str_eq(capture.text, "2023-11-14 22:13:20 ctrun: hello\n");
+    log.stamped = false;
+    log.coloured = true;
+    ct_log_event(&log, CT_LOG_WARN, "x", "yellow");
+    cr_assert_str_eq(capture.text, "ctrun: \x1b[33mwarning: \x1b[0myellow\n");
     ct_log_event(NULL, CT_LOG_ERROR, "x", "no log, no crash");
     cr_assert_eq(ct_log_level_find("warn"), CT_LOG_WARN);
     cr_assert_eq(ct_log_level_find("loud"), -1);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static char folder[32];
@@ -103,4 +104,31 @@ Test(fs, directories_are_made_with_their_parents_and_removed_with_their_content)
     cr_assert_eq(ct_fs_remove_tree(inside("a")), 0);
     cr_assert_neq(access(inside("a"), F_OK), 0);
     cr_assert_lt(ct_fs_remove_tree(inside("a")), 0);
+}
+
+static unsigned mode_of(const char *path)
+{
+    struct stat status;
+
+    cr_assert_eq(stat(path, &status), 0);
+    return status.st_mode & 07777;
+}
+
+Test(fs, a_private_file_stays_private_and_others_follow_the_umask)
+{
+    struct ct_error err = {0};
+
+    (void)umask(0);
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(ct_fs_replace_private(inside("private"), "x", 1, &err), 0, "%s", err.text);
+        cr_assert_eq(mode_of(inside("private")), 0600, "%o", mode_of(inside("private")));
+    }
+    cr_assert_eq(ct_fs_replace(inside("open"), "x", 1, &err), 0);
+    cr_assert_eq(mode_of(inside("open")), 0666);
+    (void)umask(027);
+    cr_assert_eq(ct_fs_replace(inside("group"), "x", 1, &err), 0);
+    cr_assert_eq(mode_of(inside("group")), 0640);
+    (void)umask(077);
+    cr_assert_eq(ct_fs_replace(inside("open"), "x", 1, &err), 0);
+    cr_assert_eq(mode_of(inside("open")), 0600, "the umask of now");
 }

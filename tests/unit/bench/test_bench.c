@@ -2,7 +2,7 @@
 #include "collectives/bench/bench.h"
 
 #include "base/assert.h"
-#include "thread_world.h"
+#include "job/thread_world.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -180,9 +180,12 @@ Test(bench, what_makes_no_sense_is_refused_by_name)
         const char *words[2];
         const char *said;
     } cases[] = {
-        {{"--op", "all_reduced"}, "all_reduced"}, {{"--dtype", "f8"}, "--dtype \"f8\""},
-        {{"--red", "xor"}, "--red \"xor\""},      {{"--min", "x"}, "--min \"x\""},
-        {{"--factor", "1"}, "--factor at least"}, {{"--min", "1GiB"}, "at most --max"},
+        {{"--op", "all_reduced"}, "did you mean all_reduce?"},
+        {{"--dtype", "f8"}, "--dtype wants one of f32"},
+        {{"--red", "xor"}, "--red wants one of sum"},
+        {{"--min", "x"}, "--min wants a size such as 64MiB, not \"x\""},
+        {{"--factor", "1"}, "--factor at least"},
+        {{"--min", "1GiB"}, "at most --max"},
     };
 
     for (size_t i = 0; i < CT_COUNT(cases); i++) {

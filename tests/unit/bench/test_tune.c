@@ -1,9 +1,9 @@
 /* What a machine's table gets from times: the choice alone; measuring is for machines at rest. */
 #include "collectives/bench/bench.h"
 
+#include "algorithm/tuning.h"
 #include "base/fs.h"
-#include "thread_world.h"
-#include "tuning.h"
+#include "job/thread_world.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 
 #include "base/assert.h"
 #include "base/hash.h"
-#include "collectives/group.h"
+#include "collectives/group/group.h"
 #include "layout.h"
 #include "mix.h"
 

@@ -11,7 +11,7 @@
 #ifndef TEST_COLL_PROGRAM_H
 #define TEST_COLL_PROGRAM_H
 
-#include "collectives/backend.h"
+#include "collectives/backend/backend.h"
 #include "deed.h"
 #include "reference.h"
 

@@ -1,7 +1,7 @@
 /* See rig.h. */
 #include "rig.h"
 
-#include "backend/ucx_worker.h"
+#include "backend/ucx/ucx_worker.h"
 #include "base/assert.h"
 #include "sanitized.h"
 

@@ -5,11 +5,11 @@
 #ifndef TEST_COLL_RIG_H
 #define TEST_COLL_RIG_H
 
-#include "collectives/group.h"
+#include "algorithm/domains.h"
+#include "collectives/group/group.h"
 #include "ctrun.h"
-#include "domains.h"
 #include "fakenccl/counts.h"
-#include "thread_world.h"
+#include "job/thread_world.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

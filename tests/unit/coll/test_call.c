@@ -1,5 +1,5 @@
 /* Signatures: what counts as the same call, and how a difference is told. */
-#include "call.h"
+#include "algorithm/call.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

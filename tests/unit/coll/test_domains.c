@@ -1,12 +1,12 @@
 /* Ranks that are spread over several caches and sockets: which domains they make, and that what
  * goes by domains comes to the same, in the same bits, as what does not. */
-#include "backend/local.h"
+#include "algorithm/domains.h"
+#include "backend/local/local.h"
 #include "base/assert.h"
 #include "base/fs.h"
 #include "base/str.h"
 #include "buffer.h"
 #include "conform.h"
-#include "domains.h"
 #include "reference.h"
 #include "rig.h"
 #include "sanitized.h"

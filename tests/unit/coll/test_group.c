@@ -1,6 +1,6 @@
 /* Groups: members, names, backends, creation that fails, and nothing left behind. */
 #include "base/assert.h"
-#include "job.h"
+#include "job/job.h"
 #include "rig.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* Whose state a round starts from. */
-#include "heal.h"
+#include "job/state_recovery.h"
 
 #include <criterion/criterion.h>
 

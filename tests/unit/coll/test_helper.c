@@ -1,6 +1,6 @@
 /* The helper: what handle forms leave open goes on while the rank computes. A rank "computes" here
  * by waiting for what its peers can only reach when it takes part, without a call on the group. */
-#include "collectives/helper.h"
+#include "collectives/group/helper.h"
 
 #include "base/assert.h"
 #include "rig.h"

@@ -1,6 +1,6 @@
 /* Backend hier when something goes wrong on one of its levels, and encrypted; that it computes what
  * others compute is in test_conformance.c. Four ranks on two nodes. */
-#include "backend/hier.h"
+#include "backend/hier/hier.h"
 #include "base/assert.h"
 #include "base/clock.h"
 #include "rig.h"

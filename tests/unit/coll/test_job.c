@@ -1,5 +1,5 @@
 /* Jobs: alone, and with an agent, which here is a thread at the other end of a socket pair. */
-#include "job.h"
+#include "job/job.h"
 #include "kv.h"
 
 #include "base/assert.h"

@@ -1,6 +1,6 @@
 /* The engine of shared memory: that sleepers are woken, and what its rounds leave in the segment.
  */
-#include "backend/local.h"
+#include "backend/local/local.h"
 
 #include "base/assert.h"
 #include "base/clock.h"

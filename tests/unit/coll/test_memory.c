@@ -1,8 +1,8 @@
 /* Symmetric memory: what an owner gets, what others get of it, and that nothing is left. */
-#include "memory.h"
+#include "job/symmetric_memory.h"
 
 #include "base/assert.h"
-#include "thread_world.h"
+#include "job/thread_world.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>

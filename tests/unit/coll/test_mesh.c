@@ -1,10 +1,9 @@
 /* The mesh of backend tcp: who is let in. */
-#include "backend/tcp_mesh.h"
+#include "backend/tcp/tcp_mesh.h"
 
-#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/hash.h"
-#include "thread_world.h"
+#include "job/thread_world.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -17,7 +16,7 @@
 
 TestSuite(mesh, .timeout = 30);
 
-enum { RANKS = 2, LANES = 3, HELLO = 56 };
+enum { RANKS = 2, LANES = 3, HELLO = CT_HELLO_BYTES };
 
 /* Two members whose halves of the handshake run in this process. */
 struct pair {
@@ -103,16 +102,15 @@ static void write_hello(const struct pair *pair, unsigned char *hello, uint32_t 
                         const char *key)
 {
     const struct ct_assignment *a = ct_job_assignment(pair->setups[0].job);
+    static const unsigned char nonce[CT_NONCE_BYTES] = {1};
     struct ct_mesh_address address;
 
     memcpy(&address, pair->blobs[0].data, sizeof address);
-    memset(hello, 0, HELLO);
-    ct_put_le32(hello, 0x636f6c31);
-    ct_put_le64(hello + 8, ct_hash_str(a->run_id));
-    ct_put_le64(hello + 16, a->generation);
-    ct_put_le64(hello + 24, ct_hash_str(key));
-    ct_put_le32(hello + 32, from);
-    memcpy(hello + 40, address.secret, 16);
+    const struct ct_handshake group = {.secret = address.secret,
+                                       .run = ct_hash_str(a->run_id),
+                                       .generation = a->generation,
+                                       .group = ct_hash_str(key)};
+    ct_hello_write(&group, (struct ct_lane_ends){.from = from}, nonce, hello);
 }
 
 /* Say `hello` to rank 0, which must hang up. */
@@ -145,6 +143,13 @@ Test(mesh, strangers_are_hung_up_on_and_members_get_through)
     write_hello(&pair, hello, 1, "world/1");
     hello[HELLO - 1] ^= 1; /* a wrong secret */
     be_refused(&pair, hello);
+    write_hello(&pair, hello, 1, "world/1"); /* seen on the network: it is answered ... */
+    int echo = dial_rank_0(&pair);
+    cr_assert_eq(send(echo, hello, HELLO, MSG_NOSIGNAL), HELLO);
+    cr_assert_eq(answer_on(echo), CT_ANSWER_BYTES);
+    cr_assert_eq(send(echo, hello, CT_CONFIRM_BYTES, MSG_NOSIGNAL), CT_CONFIRM_BYTES);
+    cr_assert_eq(answer_on(echo), 0); /* ... and that is all */
+    (void)close(echo);
     connect_rank(&pair, 1);
     (void)pthread_join(thread, NULL);
     cr_assert_eq(pair.codes[0], 0, "%s", pair.errs[0].text);
@@ -178,12 +183,12 @@ static void *answer_with_junk(void *argument)
 {
     const struct pair *pair = argument;
     struct pollfd entry = {.fd = pair->listeners[0], .events = POLLIN};
-    unsigned char junk[64] = {0};
+    unsigned char junk[HELLO] = {0};
 
     (void)poll(&entry, 1, 10000);
     int fd = accept4(pair->listeners[0], NULL, NULL, SOCK_CLOEXEC);
     (void)recv(fd, junk, HELLO, MSG_WAITALL);
-    (void)send(fd, junk, 20, MSG_NOSIGNAL);
+    (void)send(fd, junk, CT_ANSWER_BYTES, MSG_NOSIGNAL);
     (void)recv(fd, junk, 1, 0);
     (void)close(fd);
     return NULL;

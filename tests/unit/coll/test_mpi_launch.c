@@ -1,5 +1,5 @@
 /* How a process learns from its environment that MPI has started it. */
-#include "backend/mpi_launch.h"
+#include "backend/mpi/mpi_launch.h"
 
 #include "base/assert.h"
 

@@ -1,7 +1,7 @@
 /* Backend nccl when things go wrong, over tests/lib/fakenccl; and its pure parts. Faults of the
  * double are set before ranks start and unset after: each test is a process of its own. */
-#include "backend/nccl_calls.h"
-#include "backend/nccl_library.h"
+#include "backend/nccl/nccl_calls.h"
+#include "backend/nccl/nccl_library.h"
 #include "base/accel.h"
 #include "base/assert.h"
 #include "rig.h"

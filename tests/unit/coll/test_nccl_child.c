@@ -1,6 +1,6 @@
 /* Communicators of backend nccl that are made from others: parts of a group, and what is left of
  * one after a loss; over tests/lib/fakenccl. Faults are set before ranks start. */
-#include "backend/nccl_kept.h"
+#include "backend/nccl/nccl_kept.h"
 #include "base/assert.h"
 #include "rig.h"
 
@@ -164,8 +164,7 @@ Test(nccl_child, a_split_that_does_not_end_costs_the_timeout_and_the_parent)
     cr_assert_eq(since(before).comms, 0);
 }
 
-/* ---- what is left of a group -------------------------------------------------------------------
- */
+/* ---- what is left of a group ---------------------------------------------------------------- */
 
 static struct ct_nccl_origin origin(uint64_t tag, int rank, int size)
 {

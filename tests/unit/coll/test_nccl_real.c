@@ -1,6 +1,6 @@
 /* The NCCL of this machine, as far as it can be called without a GPU: what backend nccl takes for
  * granted of it. */
-#include "backend/nccl_library.h"
+#include "backend/nccl/nccl_library.h"
 #include "base/assert.h"
 
 #include <criterion/criterion.h>

@@ -1,8 +1,8 @@
 /* Messages between members that leave and groups that fail, over a courier whose every delivery the
  * test decides: two ends, at first in two threads, for they meet, then in one. */
-#include "backend/post.h"
-#include "job.h"
-#include "select.h"
+#include "algorithm/select.h"
+#include "backend/message/message.h"
+#include "job/job.h"
 
 #include "base/assert.h"
 #include "base/clock.h"

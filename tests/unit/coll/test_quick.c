@@ -1,5 +1,5 @@
 /* Calls of few bytes, which go without a request where all are there, beside those that do not. */
-#include "collectives/group.h"
+#include "collectives/group/group.h"
 #include "rig.h"
 
 #include <criterion/criterion.h>

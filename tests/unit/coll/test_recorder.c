@@ -1,6 +1,6 @@
 /* A group's calls in the flight recorder, as the agent of their process reads them. */
 #include "base/assert.h"
-#include "collectives/recorder.h"
+#include "collectives/group/recorder.h"
 #include "rig.h"
 
 #include <criterion/criterion.h>

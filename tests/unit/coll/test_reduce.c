@@ -1,5 +1,5 @@
 /* Reductions: orders, special values, and that every instruction set gives the same bits. */
-#include "reduce.h"
+#include "reduce/reduce.h"
 
 #include "base/assert.h"
 #include "reference.h"

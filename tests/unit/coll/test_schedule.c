@@ -3,7 +3,7 @@
  * All ranks run in waves over several chunks, as backend tcp does, with a queue for each ordered
  * pair. Whose turn it is, is drawn; so ranks are in different waves at the same time. Input and
  * output share their storage in half of the runs. */
-#include "schedule.h"
+#include "algorithm/step_schedule.h"
 
 #include "base/assert.h"
 #include "base/rng.h"
@@ -504,7 +504,7 @@ Test(schedule, an_exchange_transposes_the_blocks_in_place_or_not)
         }
 }
 
-/* The table in schedule.h. */
+/* The table in step_schedule.h. */
 Test(schedule, phases_and_traffic_are_as_documented)
 {
     static const struct {

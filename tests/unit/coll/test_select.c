@@ -1,5 +1,5 @@
 /* Which algorithm: the rules, with the sizes of select.def and with others. */
-#include "select.h"
+#include "algorithm/select.h"
 
 #include "base/assert.h"
 

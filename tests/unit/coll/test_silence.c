@@ -1,5 +1,5 @@
 /* Peers that say nothing any more: the network of a test of its own goes down while ranks wait. */
-#include "backend/tcp_silence.h"
+#include "backend/tcp/tcp_silence.h"
 
 #include "rig.h"
 

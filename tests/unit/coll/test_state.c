@@ -1,7 +1,7 @@
 /* Registered state and steps: what happens without any fault. Losing ranks takes processes:
  * tests/e2e/test_library.c. */
 #include "ctrun.h"
-#include "thread_world.h"
+#include "job/thread_world.h"
 
 #include <criterion/criterion.h>
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
 /* Groups that asked for encryption: the same results, and nothing of the data on the wire. */
-#include "backend/tcp_tls.h"
+#include "backend/tcp/tcp_tls.h"
 #include "base/assert.h"
 #include "rig.h"
 
@@ -77,8 +77,7 @@ Test(tls, who_asks_for_encryption_alone_gets_no_group)
     ct_thread_world_free(world);
 }
 
-/* ---- one connection, with a relay in the middle that keeps and may change what passes
- * ----------*/
+/* ---- one connection, with a relay in the middle that keeps and may change what passes ------- */
 
 enum { MESSAGE = 40000 };
 

@@ -1,5 +1,5 @@
 /* The table of a machine: what it says of whom, what it refuses, how it is written. */
-#include "tuning.h"
+#include "algorithm/tuning.h"
 
 #include "base/assert.h"
 #include "base/fs.h"

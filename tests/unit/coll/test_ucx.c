@@ -1,6 +1,6 @@
 /* The UCX worker below the groups: parcels posted by hand between two workers of one thread, so
  * that nothing is taken up before the test turns the other worker. */
-#include "backend/ucx_worker.h"
+#include "backend/ucx/ucx_worker.h"
 #include "rig.h"
 
 #include <criterion/criterion.h>

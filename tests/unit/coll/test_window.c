@@ -1,6 +1,6 @@
 /* Windows of waves: ranks in a drawn order, each with all moves of its window listed, over queues
  * that hold what was sent; no data moves. */
-#include "backend/window.h"
+#include "backend/message/in_flight.h"
 
 #include "base/assert.h"
 #include "base/rng.h"

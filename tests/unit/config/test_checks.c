@@ -56,10 +56,10 @@ static const struct {
     {MODEL DATA "train: {precision: f16, loss_scale: 1024, loss_scale_every: 10}\n", ""},
     {MODEL DATA "parallel: {strategy: dp, replicate: 2}\ntrain: {device: cuda}\n",
      "a.yaml:4:17: train.device cuda is not for parallel.strategy dp, which computes on the CPU; "
-     "use ddp with a worker a GPU, or set train.device to cpu\n"},
+     "use ddp with one worker per GPU, or set train.device to cpu\n"},
     {MODEL DATA "parallel: {strategy: ps}\ntrain: {device: cuda}\n",
      "a.yaml:4:17: train.device cuda is not for parallel.strategy ps, which computes on the CPU; "
-     "use ddp with a worker a GPU, or set train.device to cpu\n"},
+     "use ddp with one worker per GPU, or set train.device to cpu\n"},
     {MODEL DATA "memory: {offload: file, offload_dir: /var/tmp}\n", ""},
     {MODEL DATA "memory: {offload: host, offload_dir: /var/tmp}\n",
      "a.yaml:3:38: memory.offload_dir is for activations in a file; set memory.offload to file, or "
@@ -187,7 +187,7 @@ static const struct {
     {MODEL DATA "launch: {module: true}\n",
      "a.yaml:3:18: launch.module is for programs, but a.yaml is a YAML file\n"},
     {MODEL DATA "launch: {nnodes: 3:2, nproc_per_node: 0}\n",
-     "a.yaml:3:18: launch.nnodes has a MIN above its MAX (3:2); turn them round\n"
+     "a.yaml:3:18: launch.nnodes 3:2: MIN exceeds MAX; swap them\n"
      "a.yaml:3:39: launch.nproc_per_node must be a number from 1 to 4096, cpu, gpu or auto, not "
      "\"0\"\n"},
     {GPT DATA, "a.yaml: data.train.format csv gives features, but a model of type gpt takes tokens "
@@ -307,8 +307,7 @@ Test(checks, a_list_of_signals_that_was_given_wins_over_the_default_of_the_other
     }
 }
 
-/* ---- a short trial of a long training ---------------------------------------------------------
- */
+/* ---- a short trial of a long training ------------------------------------------------------- */
 
 #define TRIAL MODEL DATA "train: {steps: 1000}\n"
 

@@ -25,7 +25,7 @@ static const struct {
     {{"--nproc-per-node=gpus", "x"},
      "--nproc-per-node must be a number from 1 to 4096, cpu, gpu or auto, not \"gpus\"; for "
      "devices of another kind give their number\n"},
-    {{"--nnodes", "3:2", "x"}, "--nnodes has a MIN above its MAX (3:2); turn them round\n"},
+    {{"--nnodes", "3:2", "x"}, "--nnodes 3:2: MIN exceeds MAX; swap them\n"},
     {{"--nnodes", "0", "x"}, "--nnodes must be from 1 to 65536, not 0\n"},
     {{"--nnodes", "many", "x"}, "--nnodes wants a number or MIN:MAX, not \"many\"\n"},
     {{"--nnodes", "2", "x"},
@@ -45,12 +45,16 @@ static const struct {
     {{"--lr=2", "x"}, "--lr is no option; did you mean --optim.lr?\n"},
     {{"--optmi.lr=2", "x"}, "--optmi.lr is no option; did you mean --optim.lr?\n"},
     {{"--=2", "x"},
-     "-- is no option; ctrun help lists them, and words for the program come behind "
-     "it\n"},
+     "-- is no option; see ctrun help run; put the program's own options after the program\n"},
     {{"--xyzzyxyzzy", "x"},
-     "--xyzzyxyzzy is no option; ctrun help lists them, and words for the program come behind "
-     "it\n"},
-    {{"-z", "x"}, "-z is no option; the short ones are -h, -m, -r and -t\n"},
+     "--xyzzyxyzzy is no option; see ctrun help run; put the program's own options after the "
+     "program\n"},
+    {{"-z", "x"}, "-z is no option; see ctrun --help\n"},
+    {{"-nproc_per_node", "2", "x"},
+     "-nproc_per_node is no option; write two dashes: "
+     "--nproc_per_node\n"},
+    {{"-rdzv_id=a", "x"}, "-rdzv_id=a is no option; write two dashes: --rdzv_id=a\n"},
+    {{"--version=3", "x"}, "--version takes no value\n"},
     {{"--standalone", "--nnodes=2", "x"},
      "--standalone means one node, but nnodes asks for at least 2; leave one of them out\n"},
     {{"--standalone", "--nnodes=1:2", "x"},
@@ -184,6 +188,16 @@ Test(command_line, a_double_dash_ends_the_options)
     unload(l);
 }
 
+Test(command_line, the_value_of_an_unknown_option_is_no_second_mistake)
+{
+    static const char *const argv[] = {"a.yaml", "--quark.charm", "2", NULL};
+    struct loaded *l = load_with_file(argv);
+
+    cr_assert_not_null(strstr(complaints(l), "--quark.charm is no option"), "%s", complaints(l));
+    cr_assert_null(strstr(complaints(l), "too many"), "%s", complaints(l));
+    unload(l);
+}
+
 Test(command_line, a_second_word_after_a_yaml_file_is_one_too_many)
 {
     static const char *const argv[] = {"a.yaml", "b.yaml", NULL};
@@ -229,6 +243,30 @@ Test(command_line, short_options_take_their_value_glued_or_apart)
     cr_assert_str_eq(complaints(l), "");
     cr_assert_str_eq(l->cfg.launch.redirects, "1");
     cr_assert_str_eq(l->cfg.launch.tee, "0:2");
+    unload(l);
+}
+
+Test(command_line, quiet_verbose_and_color_are_short_for_keys_of_log)
+{
+    static const struct {
+        const char *option;
+        enum ct_config_level level;
+    } rows[] = {{"-q", CT_CONFIG_LEVEL_ERROR},
+                {"--quiet", CT_CONFIG_LEVEL_ERROR},
+                {"-v", CT_CONFIG_LEVEL_DEBUG},
+                {"--verbose", CT_CONFIG_LEVEL_DEBUG}};
+    struct loaded *l;
+
+    for (size_t i = 0; i < CT_COUNT(rows); i++) {
+        l = load_argv((const char *const[]){rows[i].option, "--color", "never", "x", NULL});
+        cr_assert_str_eq(complaints(l), "");
+        cr_assert_eq((enum ct_config_level)l->cfg.log.level, rows[i].level);
+        cr_assert_eq(l->cfg.log.color, CT_CONFIG_COLOR_NEVER);
+        cr_assert_str_eq(l->cfg.command.program, "x", "they take no value");
+        unload(l);
+    }
+    l = load_argv((const char *const[]){"--quiet=yes", "x", NULL});
+    cr_assert_str_eq(complaints(l), "--quiet takes no value\n");
     unload(l);
 }
 

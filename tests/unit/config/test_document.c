@@ -125,13 +125,13 @@ Test(document, the_manual_page_and_the_options_have_every_key)
     ct_buf_deinit(&help);
 }
 
-Test(document, lines_of_the_option_list_fit_a_terminal_of_100_columns)
+Test(document, lines_of_the_option_list_fit_a_terminal_of_80_columns)
 {
     struct ct_buf help = {0};
 
     ct_config_help(true, &help);
     for (const char *at = ct_buf_str(&help); *at != '\0'; at += strcspn(at, "\n") + 1)
-        cr_assert_leq(strcspn(at, "\n"), 100, "%.120s", at);
+        cr_assert_leq(strcspn(at, "\n"), 80, "%.120s", at);
     ct_buf_deinit(&help);
 }
 
@@ -143,6 +143,24 @@ Test(document, the_short_option_list_is_that_of_the_launcher)
     cr_assert(has_line(ct_buf_str(&help), "  --nproc_per_node"));
     cr_assert_null(strstr(ct_buf_str(&help), "--optim.lr"));
     ct_buf_deinit(&help);
+}
+
+Test(document, words_of_other_tools_mean_keys_and_sections_that_there_are)
+{
+    static const struct {
+        const char *word, *path;
+    } rows[] = {
+#define CT_SYNONYM(word, path) {word, path},
+#include "config/synonym.def"
+    };
+
+    for (size_t i = 0; i < CT_COUNT(rows); i++) {
+        cr_assert(ct_config_key_find(rows[i].path) != NULL ||
+                      ct_config_section_find(rows[i].path) != NULL,
+                  "%s", rows[i].path);
+        cr_assert_null(ct_config_key_find(rows[i].word), "%s", rows[i].word);
+        cr_assert_str_eq(ct_config_guess(rows[i].word), rows[i].path);
+    }
 }
 
 Test(document, both_shells_complete_every_option)

@@ -2,6 +2,7 @@
  * compared with the CPU device: the same bits, but where `bounds` says why not. */
 #include "host.h"
 #include "kit.h"
+#include "sanitized.h"
 
 #include "base/assert.h"
 #include "tensor/cuda/cuda.h"
@@ -99,8 +100,7 @@ static double bound_of(enum ct_op_kind op, enum ct_dtype dtype, const struct ct_
     return (dtype == CT_F32 ? bound->f32 : bound->narrow) * 0x1p-23;
 }
 
-/* ---- running on memory of the exact size, so that AddressSanitizer sees what lies beyond
- * ----------- */
+/* ---- running on memory of the exact size, so that AddressSanitizer sees what lies beyond ---- */
 
 struct exact {
     void *memory[CT_OP_MAX_IN + CT_OP_MAX_OUT];
@@ -252,7 +252,8 @@ static void compare_args(struct kit *kit, enum ct_op_kind op, enum ct_dtype dtyp
     struct ct_kernel_args expected = kit_copy_args(kit, args);
 
     kit_run(CT_CPU_AUTO, 1, op, dtype, &expected);
-    for (size_t i = 0; i < CT_COUNT(variants); i++)
+    /* another order alone touches no other byte: nothing for a sanitizer */
+    for (size_t i = SANITIZED; i < CT_COUNT(variants); i++)
         compare(op, dtype, args, &expected, variants[i]);
 }
 
@@ -304,8 +305,7 @@ Test(kernels, give_the_cpus_results_in_f16)
     compare_all(CT_F16);
 }
 
-/* ---- what operands of random numbers do not reach
- * -------------------------------------------------- */
+/* ---- what operands of random numbers do not reach ------------------------------------------- */
 
 static const enum ct_dtype types[] = {CT_F32, CT_BF16, CT_F16};
 

@@ -223,8 +223,7 @@ Test(decode, weights_of_the_hub_give_its_logits)
     ct_buf_deinit(&text);
 }
 
-/* ---- limits -----------------------------------------------------------------------------------
- */
+/* ---- limits --------------------------------------------------------------------------------- */
 
 Test(decode, other_models_are_refused)
 {

@@ -1,6 +1,6 @@
 #include "tests/unit/exec/exchange.h"
 
-#include "thread_world.h"
+#include "job/thread_world.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

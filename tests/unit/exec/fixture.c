@@ -4,10 +4,10 @@
 
 #include "base/assert.h"
 #include "base/rng.h"
-#include "collectives/plan/pieces.h"
+#include "collectives/plan/tensor_extents.h"
 #include "digest.h"
+#include "job/thread_world.h"
 #include "tensor/plugin.h"
-#include "thread_world.h"
 
 #include <criterion/criterion.h>
 

@@ -3,7 +3,7 @@
 #include "tests/unit/exec/fixture.h"
 
 #include "base/assert.h"
-#include "thread_world.h"
+#include "job/thread_world.h"
 
 #include <criterion/criterion.h>
 

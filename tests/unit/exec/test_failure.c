@@ -2,8 +2,8 @@
  * completed step; nothing hangs. */
 #include "base/assert.h"
 #include "collectives/exec/executor.h"
+#include "job/thread_world.h"
 #include "tests/unit/exec/fixture.h"
-#include "thread_world.h"
 
 #include <criterion/criterion.h>
 

@@ -164,8 +164,7 @@ Test(pipeline, interleaved_stages_share_parts)
     run_deinit(&whole);
 }
 
-/* ---- norms over the global batch --------------------------------------------------------------
- */
+/* ---- norms over the global batch ------------------------------------------------------------ */
 
 static struct run synchronised(void)
 {
@@ -360,8 +359,7 @@ Test(pipeline, two_by_two_by_two_ranks_have_the_bits_of_two_slices)
     }
 }
 
-/* ---- E10, E11: any layout holds the same tensors ----------------------------------------------
- */
+/* ---- E10, E11: any layout holds the same tensors -------------------------------------------- */
 
 Test(pipeline, stages_begin_as_one_process_does)
 {

@@ -1,7 +1,7 @@
 /* Training in bf16 and f16: near f32 within the tolerances of E17, the same bits on every layout,
  * less memory, and one narrow copy of a weight a step. E13: an overflow in f16. */
 #include "base/assert.h"
-#include "collectives/plan/passes.h"
+#include "collectives/plan/passes/passes.h"
 #include "tests/unit/exec/fixture.h"
 
 #include <criterion/criterion.h>

@@ -1,8 +1,8 @@
 /* Sharding: the rows E2, E7, E10, E11, E12 and E20 of the equivalence table, with ranks as threads.
  */
 #include "base/assert.h"
+#include "job/thread_world.h"
 #include "tests/unit/exec/exchange.h"
-#include "thread_world.h"
 
 #include <criterion/criterion.h>
 

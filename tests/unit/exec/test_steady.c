@@ -1,8 +1,8 @@
 /* A step allocates nothing, on any of its threads. malloc and its kin are replaced for this test
  * program by ones that count; under a sanitizer, which brings its own, the test is skipped. */
+#include "job/thread_world.h"
 #include "sanitized.h"
 #include "tests/unit/exec/fixture.h"
-#include "thread_world.h"
 
 #include <criterion/criterion.h>
 

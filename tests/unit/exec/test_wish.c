@@ -1,7 +1,7 @@
 /* Wishes: what one rank wants every rank to know by the end of the same step. */
 #include "base/assert.h"
+#include "job/thread_world.h"
 #include "tests/unit/exec/fixture.h"
-#include "thread_world.h"
 
 #include <criterion/criterion.h>
 

@@ -1,5 +1,5 @@
 /* Shares of the CPUs. */
-#include "launch/affinity.h"
+#include "hardware/affinity.h"
 
 #include "base/assert.h"
 #include "tree.h"

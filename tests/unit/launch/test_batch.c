@@ -1,5 +1,5 @@
 /* Batch scripts for Slurm: what is in them, and that a shell reads words as they were. */
-#include "launch/batch.h"
+#include "slurm/batch_script.h"
 
 #include "base/assert.h"
 

@@ -1,5 +1,5 @@
 /* Which GPUs a worker sees. */
-#include "launch/devices.h"
+#include "hardware/devices.h"
 
 #include "base/assert.h"
 

@@ -1,7 +1,8 @@
 /* The environment of a worker. */
-#include "launch/env.h"
+#include "launch/worker_env.h"
 
 #include "base/assert.h"
+#include "base/str.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* Evidence: what judging a job costs, counted in rows that are looked at. */
-#include "launch/evidence.h"
+#include "diagnose/evidence.h"
 
 #include "base/assert.h"
-#include "launch/verdict.h"
+#include "diagnose/verdict.h"
 #include "wire/flight.h"
 #include "wire/worker_record.h"
 

@@ -1,5 +1,5 @@
 /* Who may read when the console is slow. */
-#include "launch/fair.h"
+#include "output/fair.h"
 
 #include <criterion/criterion.h>
 

@@ -1,5 +1,5 @@
 /* The GPUs of a machine made of files. */
-#include "launch/gpus.h"
+#include "hardware/gpus.h"
 
 #include "tree.h"
 

@@ -1,5 +1,5 @@
 /* Records of GPUs, and what is said of them. */
-#include "launch/health.h"
+#include "hardware/health.h"
 
 #include "base/assert.h"
 
@@ -53,8 +53,7 @@ static const char *words(const struct ct_health *health, const bool *used, uint6
     return text;
 }
 
-/* ---- records ----------------------------------------------------------------------------------
- */
+/* ---- records -------------------------------------------------------------------------------- */
 
 Test(health, records_are_taken_in_as_they_were_printed)
 {
@@ -106,8 +105,7 @@ Test(health, what_is_no_record_is_refused)
     ct_buf_deinit(&text);
 }
 
-/* ---- words ------------------------------------------------------------------------------------
- */
+/* ---- words ---------------------------------------------------------------------------------- */
 
 Test(health, healthy_cards_are_one_line)
 {

@@ -1,5 +1,5 @@
 /* Slurm's host lists, written out and refused. */
-#include "launch/hostlist.h"
+#include "slurm/hostlist.h"
 
 #include "base/assert.h"
 #include "base/bytes.h"

@@ -1,9 +1,12 @@
 /* Lines of a worker's output. */
-#include "launch/lines.h"
+#include "output/lines.h"
 
 #include "base/assert.h"
 
+#include "base/str.h"
+
 #include <criterion/criterion.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +15,7 @@ static struct ct_buf out;
 
 static void set_up(void)
 {
-    ct_lines_init(&lines, "[0:3] ");
+    ct_lines_init(&lines, &(struct ct_lines_origin){.prefix = "[0:3] ", .node = 0, .rank = 3});
     ct_buf_init(&out, 0);
 }
 
@@ -188,4 +191,50 @@ Test(lines, of_a_giant_line_the_end_is_kept)
     const char *tail = ct_lines_tail(&lines, 1, &size);
     cr_assert_eq(size, (size_t)CT_TAIL_BYTES);
     cr_assert_eq(memcmp(tail + size - 4, "end\n", 4), 0);
+}
+
+/* ---- records -------------------------------------------------------------------------------- */
+
+Test(lines, with_records_each_line_is_one_object_with_node_rank_and_stream)
+{
+    ct_lines_record(&lines, "stdout", false);
+    lines.wall_ns = 1700000000123000000u;
+    feed("say \"hi\"\nhalf");
+    ct_lines_end(&lines, &out);
+    cr_assert_str_eq(ct_buf_str(&out),
+                     "{\"time\":\"2023-11-14T22:13:20.123Z\",\"kind\":\"output\",\"node\":0,"
+                     "\"rank\":3,\"stream\":\"stdout\",\"text\":\"say \\\"hi\\\"\"}\n"
+                     "{\"time\":\"2023-11-14T22:13:20.123Z\",\"kind\":\"output\",\"node\":0,"
+                     "\"rank\":3,\"stream\":\"stdout\",\"text\":\"half\"}\n");
+}
+
+Test(lines, what_is_no_utf8_is_still_json_as_a_record)
+{
+    static const char bytes[] = "a\xff\0\xc3\xa9\xe2\x82\x1b[31m\x7f\xf0\x9f\x98\x80\n";
+    json_t *root, *text;
+
+    ct_lines_record(&lines, "stderr", false);
+    ct_lines_feed(&lines, bytes, sizeof bytes - 1, &out);
+    root = json_loadb(out.data, out.size, 0, NULL);
+    text = json_object_get(root, "text");
+    cr_assert_str_eq(json_string_value(text),
+                     "a\xef\xbf\xbd\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd"
+                     "\x1b[31m\x7f\xf0\x9f\x98\x80");
+    json_decref(root);
+}
+
+Test(lines, a_record_of_our_own_program_goes_out_as_it_is_and_no_other_does)
+{
+    static const char record[] = "{\"time\":\"t\",\"kind\":\"log\",\"message\":\"m\"}\n";
+
+    ct_lines_record(&lines, "stderr", true);
+    feed(record);
+    cr_assert_str_eq(ct_buf_str(&out), record);
+    ct_buf_clear(&out);
+    feed("{\"time\":broken}\n");
+    cr_assert(ct_starts_with(ct_buf_str(&out), "{\"time\":\"1970"), "%s", ct_buf_str(&out));
+    ct_buf_clear(&out);
+    ct_lines_record(&lines, "stderr", false);
+    feed(record);
+    cr_assert_not_null(strstr(ct_buf_str(&out), "\"kind\":\"output\""));
 }

@@ -1,5 +1,5 @@
 /* How many workers a node starts. */
-#include "launch/nproc.h"
+#include "hardware/nproc.h"
 
 #include "base/assert.h"
 #include "tree.h"
@@ -207,4 +207,13 @@ Test(nproc, a_table_that_is_wrong_or_lacks_this_host_is_refused)
         cr_assert_eq(nproc, 9u);
         cr_assert_not_null(strstr(err.text, rows[i].words), "%s", err.text);
     }
+}
+
+Test(nproc, more_than_four_workers_a_cpu_are_a_crowd)
+{
+    cr_assert_not(ct_nproc_is_crowded(1, 1));
+    cr_assert_not(ct_nproc_is_crowded(8, 2));
+    cr_assert(ct_nproc_is_crowded(9, 2));
+    cr_assert(ct_nproc_is_crowded(32, 2));
+    cr_assert_not(ct_nproc_is_crowded(CT_NPROC_MAX, 2147483648u));
 }

@@ -1,5 +1,5 @@
 /* NUMA binding on machines made of files: two sockets of two nodes each, cores of two threads. */
-#include "launch/numa.h"
+#include "hardware/numa.h"
 
 #include "base/assert.h"
 #include "tree.h"
@@ -237,8 +237,7 @@ Test(numa, what_is_missing_is_named)
     cr_assert_not_null(strstr(bound(&numa), "NUMA node 0 of a worker's GPU has no CPU"));
 }
 
-/* ---- by itself --------------------------------------------------------------------------------
- */
+/* ---- by itself ------------------------------------------------------------------------------ */
 
 /* As `bound`, of mode auto; "(nothing)" where it leaves workers as they are and says nothing. */
 static const char *bound_near(const struct ct_numa *numa)

@@ -1,5 +1,5 @@
 /* Asking NVML, played by tests/lib/fakenvml. */
-#include "launch/nvml.h"
+#include "hardware/nvml.h"
 
 #include "base/assert.h"
 
@@ -138,8 +138,7 @@ Test(nvml, a_library_that_is_absent_or_refuses_is_named)
     cr_assert_eq(heard.cards, 0u);
 }
 
-/* ---- Xids -------------------------------------------------------------------------------------
- */
+/* ---- Xids ----------------------------------------------------------------------------------- */
 
 struct told {
     struct ct_nvml_xid xid[8];

@@ -1,5 +1,5 @@
 /* What a worker runs. */
-#include "launch/program.h"
+#include "launch/worker_program.h"
 
 #include "base/assert.h"
 #include "tree.h"
@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static struct tree tree;
 static struct ct_arena arena;
@@ -133,6 +134,7 @@ Test(program, the_macro_of_the_local_rank_is_replaced_in_words_that_name_it)
     struct ct_program program;
     char *const *own;
 
+    request.in_path = true;
     (void)decided(&request, &program);
     cr_assert_eq(ct_program_argv(&program, 3, &arena, &own), 0);
     cr_assert_null(own, "nothing to replace");
@@ -168,8 +170,32 @@ Test(program, an_executable_is_run_itself)
     struct ct_program_request request = request_for("tool");
     struct ct_program program;
 
+    request.in_path = true;
     cr_assert_str_eq(decided(&request, &program), "tool --lr 3");
     cr_assert_str_eq(program.path, tree_path(&tree, "/bin/tool"));
+}
+
+Test(program, a_program_of_path_is_run_only_by_who_says_so)
+{
+    struct ct_program_request request = request_for("tool");
+
+    assert_refused(&request, CT_EUSAGE,
+                   "tool is neither a subcommand nor an executable file here; to run ");
+    assert_refused(&request, CT_EUSAGE, "/bin/tool, write: ctrun -- tool (or --no_python tool)");
+}
+
+Test(program, an_executable_of_this_folder_needs_no_slash_unless_path_is_asked_for)
+{
+    struct ct_program_request request = request_for("here");
+    struct ct_program program;
+
+    add_program("/here");
+    cr_assert_eq(chdir(tree.root), 0);
+    cr_assert_str_eq(decided(&request, &program), "here --lr 3");
+    cr_assert_str_eq(program.path, "./here");
+    request.in_path = true;
+    assert_refused(&request, CT_ENOINPUT, "here is not in PATH; for the file here write ./here");
+    cr_assert_eq(chdir("/"), 0);
 }
 
 Test(program, no_python_holds_for_a_script_too)

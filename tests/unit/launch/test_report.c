@@ -1,5 +1,5 @@
 /* Which failure was the first, and torchrun's table. */
-#include "launch/report.h"
+#include "launch/failure_report.h"
 
 #include "base/assert.h"
 
@@ -119,7 +119,23 @@ Test(report, without_error_file_and_output_the_table_says_how_to_get_a_traceback
     struct ct_buf text = {0};
 
     ct_report_print("train.py", &one, 1, 0, &text);
-    cr_assert(strstr(ct_buf_str(&text), "traceback : To enable traceback see: https://") != NULL);
+    cr_assert(strstr(ct_buf_str(&text),
+                     "traceback : see the worker's output; it left no error file\n") != NULL);
+    ct_buf_deinit(&text);
+}
+
+Test(report, neither_traceback_nor_path_drives_the_terminal_or_forges_a_line)
+{
+    struct ct_failure one = {.host = "h", .path = "/a\x1b[1m\nb", .text = "x\x1b[2J\ny\x9b\r"};
+    struct ct_buf text;
+
+    ct_buf_init(&text, 0);
+    ct_report_print("train.py", &one, 1, 0, &text);
+    cr_assert_null(strchr(ct_buf_str(&text), '\x1b'));
+    cr_assert_not_null(strstr(ct_buf_str(&text), "  error_file: /a\\x1b[1m\\nb\n"), "%s",
+                       ct_buf_str(&text));
+    cr_assert_not_null(strstr(ct_buf_str(&text), "  traceback : x\\x1b[2J\n  y"), "%s",
+                       ct_buf_str(&text));
     ct_buf_deinit(&text);
 }
 

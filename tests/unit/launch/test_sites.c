@@ -1,9 +1,10 @@
 /* Call sites: addresses of a process that lives or is gone, files that are no programs. */
-#include "launch/sites.h"
+#include "diagnose/sites.h"
 
 #include "tree.h"
 
 #include <criterion/criterion.h>
+#include <elf.h>
 #include <limits.h>
 #include <link.h>
 #include <stdio.h>
@@ -134,5 +135,54 @@ Test(sites, files_that_are_no_programs_name_nothing_and_break_nothing)
     }
     cr_assert_not(ct_sites_function("/dev/zero", site, name, sizeof name, &offset));
     cr_assert_not(ct_sites_function("/nowhere", site, name, sizeof name, &offset));
+    tree_deinit(&tree);
+}
+
+Test(sites, a_files_name_that_its_owner_chose_drives_no_terminal)
+{
+    struct ct_record_view view = view_of(0);
+    struct ct_sites sites;
+    struct tree tree;
+
+    tree_init(&tree);
+    const char *link = tree_path(&tree, "/a\033[2J\nb");
+    cr_assert_eq(symlink(view.program, link), 0);
+    (void)snprintf(view.program, sizeof view.program, "%s", link);
+    ct_sites_init(&sites, &view);
+    const char *text = ct_sites_text(&sites, a_function_with_a_name());
+    cr_assert_eq(strncmp(text, "a_function_with_a_name+0x", 25), 0, "%s", text);
+    cr_assert_not_null(strstr(text, " in a\\x1b[2J\\nb"), "%s", text);
+    text = ct_sites_text(&sites, view.program_at + 1); /* the file's head is no function */
+    cr_assert_eq(strncmp(text, "a\\x1b[2J\\nb+0x", 14), 0, "%s", text);
+    tree_deinit(&tree);
+}
+
+/* As many tables of symbols as are read, each of them as long as a file can be. */
+Test(sites, tables_without_end_are_left)
+{
+    static Elf64_Shdr tables[4096];
+    Elf64_Ehdr head = {.e_shoff = sizeof head,
+                       .e_phentsize = sizeof(Elf64_Phdr),
+                       .e_shentsize = sizeof(Elf64_Shdr),
+                       .e_shnum = 4096};
+    struct tree tree;
+    uint64_t offset;
+    char name[64];
+
+    memcpy(head.e_ident, ELFMAG, SELFMAG);
+    head.e_ident[EI_CLASS] = ELFCLASS64;
+    for (size_t i = 0; i < 4096; i++)
+        tables[i] =
+            (Elf64_Shdr){.sh_type = SHT_SYMTAB, .sh_offset = 1 << 20, .sh_size = (uint64_t)1 << 40};
+    tree_init(&tree);
+    tree_file(&tree, "/program", "");
+    const char *path = tree_path(&tree, "/program");
+    FILE *to = fopen(path, "we");
+    cr_assert_not_null(to);
+    cr_assert_eq(fwrite(&head, sizeof head, 1, to), 1);
+    cr_assert_eq(fwrite(tables, sizeof tables, 1, to), 1);
+    (void)fclose(to);
+    cr_assert_eq(truncate(path, 64 << 20), 0);
+    cr_assert_not(ct_sites_function(path, 42, name, sizeof name, &offset));
     tree_deinit(&tree);
 }

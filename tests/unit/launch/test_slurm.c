@@ -1,5 +1,5 @@
 /* What Slurm's variables say, and the worlds that contradict them. */
-#include "launch/slurm.h"
+#include "slurm/slurm.h"
 
 #include "base/assert.h"
 

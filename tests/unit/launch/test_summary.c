@@ -40,8 +40,7 @@ Test(summary, the_first_failure_is_named_with_its_last_lines)
                      "4711) was killed by signal 9 (SIGKILL)\n"
                      "  | step 10\n"
                      "  | step 11\n"
-                     "  hint: only the kernel or a person sends SIGKILL; see dmesg for the "
-                     "out-of-memory killer\n"
+                     "  hint: often the out-of-memory killer; check dmesg\n"
                      "ctrun: 2 of 2 restarts were used; exit status 137\n");
 }
 
@@ -67,8 +66,66 @@ Test(summary, an_exit_status_is_given_as_it_was)
 
     ct_summary_failed("none", &cause, 0, 0, 3, &out);
     cr_assert_str_eq(ct_buf_str(&out),
-                     "ctrun: job failed: rank 0 (local rank 0, pid 7) exited with status 3\n"
-                     "ctrun: exit status 3\n");
+                     "ctrun: job failed: rank 0 (local rank 0, pid 7) exited with status 3\n");
+    ct_buf_clear(&out);
+    ct_summary_failed("none", &cause, 0, 0, 4, &out);
+    cr_assert_not_null(strstr(ct_buf_str(&out), "status 3\nctrun: exit status 4\n"));
+}
+
+/* A worker, and whoever speaks for a node, chooses these words. */
+Test(summary, no_words_of_a_failure_drive_the_terminal_or_forge_a_line)
+{
+    struct ct_casualty casualty = {
+        .rank = 1, .node = 0, .pid = 4, .status = 3, .text = "a\x1b[2Jb\nctrun: job done\rc\n"};
+    struct ct_buf text;
+
+    ct_buf_init(&text, 0);
+    casualty.host = "host";
+    ct_summary_failed("none", &casualty, 0, 0, 3, &text);
+    cr_assert_not_null(strstr(ct_buf_str(&text), "  | a\\x1b[2Jb\n  | ctrun: job done\\x0dc\n"),
+                       "%s", ct_buf_str(&text));
+    casualty.rank = -1;
+    casualty.text = "lost\x1b]0;title\x07\nforged";
+    ct_buf_clear(&text);
+    ct_summary_failed("none", &casualty, 0, 0, 79, &text);
+    cr_assert_str_eq(ct_buf_str(&text), "ctrun: job failed: lost\\x1b]0;title\\x07\n"
+                                        "ctrun: exit status 79\n");
+    ct_buf_deinit(&text);
+}
+
+Test(summary, lines_that_are_on_the_console_are_not_quoted)
+{
+    struct ct_casualty cause = {
+        .node = -1, .pid = 7, .status = 3, .host = "", .text = "a.csv: empty\n", .seen = true};
+
+    ct_summary_failed("none", &cause, 0, 0, 3, &out);
+    cr_assert_str_eq(ct_buf_str(&out), "ctrun: job failed: rank 0 (local rank 0, pid 7) exited "
+                                       "with status 3 (see above)\n");
+    ct_buf_clear(&out);
+    cause.signal = SIGKILL; /* what it wrote last is not why */
+    ct_summary_failed("none", &cause, 0, 0, 137, &out);
+    cr_assert_str_eq(ct_buf_str(&out),
+                     "ctrun: job failed: rank 0 (local rank 0, pid 7) was killed by signal 9 "
+                     "(SIGKILL)\n  hint: often the out-of-memory killer; check dmesg\n"
+                     "ctrun: exit status 137\n");
+}
+
+Test(summary, who_failed_for_the_same_reason_is_named_in_the_same_line)
+{
+    const struct ct_casualty both = {.rank = 1,
+                                     .local_rank = 1,
+                                     .node = -1,
+                                     .pid = 7,
+                                     .status = 65,
+                                     .host = "",
+                                     .text = "a.csv: empty\n",
+                                     .also = "ranks 0 and 2",
+                                     .seen = true};
+
+    ct_summary_failed("none", &both, 0, 0, 65, &out);
+    cr_assert_str_eq(ct_buf_str(&out),
+                     "ctrun: job failed: rank 1 (local rank 1, pid 7) exited with status 65 (see "
+                     "above); ranks 0 and 2 failed for the same reason\n");
 }
 
 Test(summary, one_that_never_ran_could_not_be_started)

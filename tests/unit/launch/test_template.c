@@ -1,8 +1,8 @@
 /* Templates, prefixes and filters: what Python's string.Template makes of the same text. */
 #include "base/assert.h"
-#include "launch/filter.h"
-#include "launch/prefix.h"
-#include "launch/template.h"
+#include "output/filter.h"
+#include "output/prefix.h"
+#include "output/template.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* The verdict: of ranks that wait for each other, the one that they all wait for in the end. */
-#include "launch/verdict.h"
+#include "diagnose/verdict.h"
 
 #include "base/assert.h"
-#include "launch/traces.h"
+#include "diagnose/traces.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* The watch: who hangs is named, who is only slow is not. Ranks and nodes are simulated. */
-#include "launch/watch.h"
+#include "diagnose/watch.h"
 
 #include "base/assert.h"
 #include "base/rng.h"

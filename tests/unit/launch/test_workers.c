@@ -3,7 +3,7 @@
 
 #include "base/assert.h"
 #include "base/fs.h"
-#include "launch/env.h"
+#include "launch/worker_env.h"
 #include "tree.h"
 
 #include <criterion/criterion.h>
@@ -21,6 +21,8 @@ enum { MAX_WORKERS = 8 };
 static struct node {
     uv_loop_t loop;
     struct ct_console *console;
+    struct ct_log log;
+    bool output_lost;
     struct ct_workers *workers;
     struct tree tree;
     int out, err; /* files that play the console */
@@ -122,13 +124,15 @@ static void set_up(void)
     node.console = ct_console_new(&node.loop, node.out, node.err, NULL, NULL);
     node.workers = ct_workers_new(&node.loop, node.console, 10000, &callbacks);
     cr_assert(node.console != NULL && node.workers != NULL);
+    ct_console_log(node.console, &node.log, "ctrun");
+    ct_console_tell(node.console, &node.log, false, &node.output_lost);
     static char path[] = "PATH=/usr/bin:/bin";
     static char *env[] = {path, NULL};
     static const char *const prefixes[] = {"[0:0] ", "[0:1] ", "[0:2] ", "[0:3] ",
                                            "[0:4] ", "[0:5] ", "[0:6] ", "[0:7] "};
     for (uint32_t i = 0; i < MAX_WORKERS; i++)
         node.specs[i] = (struct ct_worker_spec){.rank = i,
-                                                .prefix = prefixes[i],
+                                                .origin = {.prefix = prefixes[i]},
                                                 .envp = env,
                                                 .routes = {{.console = true}, {.console = true}}};
 }
@@ -479,7 +483,7 @@ static void refill_rank_1(struct node *n)
 
     n->on_left = NULL;
     cr_assert(ct_workers_alive(n->workers, 0) && !ct_workers_alive(n->workers, 1));
-    n->specs[0].prefix = "[0:6] ";
+    n->specs[0].origin.prefix = "[0:6] ";
     n->specs[1].envp = (char *[]){(char[]){"SECOND=1"}, NULL};
     cr_assert_eq(ct_workers_refill(n->workers, n->again, &failed, &err), 0, "%s", err.text);
 }

@@ -1,5 +1,5 @@
 /* Xids as records, and what is said of them. */
-#include "launch/xid.h"
+#include "hardware/xid.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -31,8 +31,7 @@ static const char *words_of(const struct ct_nvml_xid *xid)
     return text;
 }
 
-/* ---- records ----------------------------------------------------------------------------------
- */
+/* ---- records -------------------------------------------------------------------------------- */
 
 Test(xid, a_record_is_taken_in_as_it_was_printed)
 {
@@ -75,8 +74,7 @@ Test(xid, an_end_gives_its_sentence_and_anything_else_is_refused)
         cr_assert_eq(ct_xid_take(bad[i], &xid, &err), CT_EPROTOCOL, "%s", bad[i]);
 }
 
-/* ---- words ------------------------------------------------------------------------------------
- */
+/* ---- words ---------------------------------------------------------------------------------- */
 
 Test(xid, the_common_ones_are_explained_and_others_are_looked_up)
 {

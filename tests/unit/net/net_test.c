@@ -59,12 +59,17 @@ static void on_close(struct ct_conn *conn, const struct ct_error *why)
     end->why = *why;
 }
 
-static void on_waiting(struct ct_conn *conn, uint64_t waited_ms, const char *what)
+static void on_waiting(struct ct_conn *conn, uint64_t waited_ms, const char *what, bool accepted)
 {
     struct end *end = ct_conn_user(conn);
 
     (void)waited_ms;
+    if (accepted && strstr(what, "handshake goes on") != NULL) {
+        end->handshakes++;
+        return;
+    }
     end->waits++;
+    end->accepted = accepted;
     snprintf(end->waiting, sizeof(end->waiting), "%s", what);
 }
 

@@ -11,13 +11,14 @@ enum { ENDS = 256 };
 
 /* What happened to one connection. */
 struct end {
-    struct ct_conn *conn; /* NULL once closed */
-    int opened, closed, messages, waits;
+    struct ct_conn *conn;                            /* NULL once closed */
+    int opened, closed, messages, waits, handshakes; /* handshakes: that on_waiting told of */
     uint64_t last_step; /* of the last HEARTBEAT, or generation of the last WELCOME */
     size_t last_size;   /* of the last STORE_SET's value */
     struct ct_error why;
     char waiting[512];
-    bool echo; /* answer each message with WELCOME */
+    bool accepted; /* as the last on_waiting of `waits` said */
+    bool echo;     /* answer each message with WELCOME */
 };
 
 /* One loop with one listener; `ends` are the accepted connections in order of on_open. */

@@ -1,6 +1,7 @@
 /* Connections over real sockets: what passes, what ends them, and who is told. */
 #include "net_test.h"
 
+#include "base/assert.h"
 #include "base/rng.h"
 #include "net/conn_inner_uv.h"
 
@@ -249,9 +250,10 @@ Test(conn, a_peer_that_is_cut_off_inside_a_message_is_said)
 
     net_listen(&server);
     int fd = net_raw();
+    NET_UNTIL(net.accepted == 1);
     cr_assert_eq(write(fd, "CTR\x01\0\0", 6), 6);
     close(fd);
-    NET_UNTIL(net.accepted == 1 && net.ends[0].closed == 1);
+    NET_UNTIL(net.ends[0].closed == 1);
     cr_assert_eq(net.ends[0].why.code, CT_ECLOSED);
     cr_assert(strstr(net.ends[0].why.text, "in the midst of a message") != NULL);
 }
@@ -391,6 +393,87 @@ Test(conn, a_peer_that_never_reads_is_dropped_at_the_queue_cap)
     cr_assert_eq(net.ends[0].why.code, CT_ELIMIT, "%s", net.ends[0].why.text);
     cr_assert_leq(most, (1 << 20) + sizeof(value) + 1000);
     close(fd);
+}
+
+/* One budget for all: who does not read is dropped when it is used up, who reads is not. */
+Test(conn, of_all_that_share_a_budget_those_are_dropped_that_do_not_read)
+{
+    enum { DEAF = 8 };
+    static unsigned char value[60000];
+    struct ct_conn_budget budget = {.limit = 4 << 20};
+    struct ct_listener_options server = net_server(NULL);
+    struct ct_conn_options options = net_client(NULL);
+    const struct ct_message reply = {.type = CT_MSG_STORE_REPLY,
+                                     .store_reply = {.value = {value, sizeof(value)}}};
+    struct end reader = {.conn = NULL};
+    int deaf[DEAF], dropped = 0;
+    size_t most = 0;
+
+    server.conn.queue_limit = 16 << 20; /* none is above what one may have */
+    server.conn.budget = &budget;
+    net_listen(&server);
+    net_connect(&reader, &options);
+    NET_UNTIL(net.accepted == 1);
+    for (int i = 0; i < DEAF; i++)
+        deaf[i] = net_raw();
+    NET_UNTIL(net.accepted == 1 + DEAF);
+    for (int turn = 0; turn < 200 * DEAF; turn++) {
+        struct end *end = &net.ends[1 + turn % DEAF];
+        if (end->conn != NULL)
+            (void)ct_conn_send(end->conn, &reply, NULL);
+        if (turn % DEAF == 0)
+            cr_assert_eq(ct_conn_send(net.ends[0].conn, &reply, NULL), 0, "who reads is served");
+        most = CT_MAX(most, budget.used);
+        NET_UNTIL(reader.messages == 1 + turn / DEAF); /* it reads */
+    }
+    for (int i = 1; i <= DEAF; i++) {
+        if (net.ends[i].closed == 0)
+            continue;
+        dropped++;
+        cr_assert_eq(net.ends[i].why.code, CT_ELIMIT);
+        cr_assert_not_null(strstr(net.ends[i].why.text, "all links have"), "%s",
+                           net.ends[i].why.text);
+    }
+    cr_assert_gt(dropped, 0);
+    cr_assert_leq(most, budget.limit + DEAF * (CT_CONN_SHARE + sizeof(value) + 1000));
+    cr_assert_eq(reader.closed, 0);
+    for (int i = 0; i < DEAF; i++)
+        close(deaf[i]);
+    for (int i = 1; i <= DEAF; i++)
+        if (net.ends[i].conn != NULL)
+            ct_conn_close(net.ends[i].conn, 0, NULL);
+    ct_conn_close(net.ends[0].conn, 0, NULL);
+    NET_UNTIL(net.ends[0].closed == 1);
+    for (int i = 1; i <= DEAF; i++)
+        NET_UNTIL(net.ends[i].closed == 1);
+    cr_assert_eq(budget.used, 0u, "and all of it is given back");
+}
+
+Test(conn, what_a_peer_may_send_grows_when_its_owner_says_so)
+{
+    static unsigned char value[70000];
+    const struct ct_message set = {.type = CT_MSG_STORE_SET,
+                                   .store_set = {.key = "k", .value = {value, sizeof(value)}}};
+    struct ct_listener_options server = net_server(NULL);
+    struct ct_conn_options options = net_client(NULL);
+
+    server.conn.frame_limit = CT_WIRE_CONTROL;
+    net_listen(&server);
+    for (int i = 0; i < 2; i++) {
+        struct end end = {.conn = NULL};
+        net_connect(&end, &options);
+        NET_UNTIL(net.accepted == i + 1 && end.opened == 1);
+        if (i == 0)
+            ct_conn_set_frame_limit(net.ends[i].conn, CT_WIRE_VALUE);
+        cr_assert_eq(ct_conn_send(end.conn, &set, NULL), 0);
+        NET_UNTIL(i == 0 ? net.ends[i].messages == 1 : net.ends[i].closed == 1);
+        if (i == 0)
+            ct_conn_close(end.conn, 0, NULL);
+        else
+            cr_assert_not_null(strstr(net.ends[i].why.text, "at most 65536 may come"), "%s",
+                               net.ends[i].why.text);
+        NET_UNTIL(end.closed == 1);
+    }
 }
 
 Test(conn, a_peer_that_reads_in_the_end_gets_everything)

@@ -1,6 +1,7 @@
 /* Connecting: patient with servers that are not there yet, and plain about why it gave up. */
 #include "net_test.h"
 
+#include "base/assert.h"
 #include "net/address.h"
 
 #include <arpa/inet.h>
@@ -89,6 +90,32 @@ Test(dial, when_nobody_answers_the_sentence_names_address_and_answer)
              text);
     cr_assert_eq(strncmp(client.why.text, expected, strlen(expected)), 0, "%s", client.why.text);
     cr_assert_eq(client.opened, 0);
+}
+
+Test(dial, an_address_that_has_not_answered_is_named)
+{
+    struct ct_conn_options options = net_client(NULL);
+    char text[64], expected[256];
+    uint16_t port;
+    int fd = quiet_port(&port), fillers[4];
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+
+    cr_assert_eq(listen(fd, 0), 0); /* nobody accepts, and the queue is full: no SYN is answered */
+    for (size_t i = 0; i < CT_COUNT(fillers); i++) {
+        fillers[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        (void)connect(fillers[i], (struct sockaddr *)&address, sizeof(address));
+    }
+    options.connect_ms = 60;
+    snprintf(text, sizeof(text), "127.0.0.1:%u", port);
+    connect_text(text, &options);
+    NET_UNTIL(client.closed == 1);
+    for (size_t i = 0; i < CT_COUNT(fillers); i++)
+        close(fillers[i]);
+    close(fd);
+    snprintf(expected, sizeof(expected), "%s: cannot connect: %s has not answered (tried for 0.",
+             text, text);
+    cr_assert_eq(strncmp(client.why.text, expected, strlen(expected)), 0, "%s", client.why.text);
 }
 
 Test(dial, a_missing_socket_is_said)
@@ -200,5 +227,25 @@ Test(dial, a_stream_that_breaks_in_the_handshake_is_tried_again)
         uv_run(&net.loop, UV_RUN_NOWAIT);
     }
     cr_assert_eq(client.closed + client.opened, 0);
+    cr_assert_geq(client.handshakes, 2, "each is told when it begins");
     close(listener);
+}
+
+/* The owner hears that a mute server has accepted, and hears the difference to one that refuses. */
+Test(dial, a_handshake_that_ends_in_silence_is_no_refused_connection)
+{
+    struct ct_conn_options options = net_client(&key);
+    struct ct_endpoint endpoint = {.host = "127.0.0.1"}, bound;
+    int listener;
+
+    options.handshake_ms = 1200; /* the next second's words come after it */
+    cr_assert_eq(ct_address_bind(&endpoint, false, &listener, &bound, NULL), 0);
+    net_connect_to(&client, &bound, &options);
+    NET_UNTIL(client.handshakes == 1);
+    NET_UNTIL(client.waits == 1);
+    cr_assert(client.accepted);
+    cr_assert_str_eq(client.waiting, "the peer did not finish the TLS handshake within 1200 ms");
+    close(listener);
+    NET_UNTIL(client.waits == 3);
+    cr_assert_not(client.accepted, "%s", client.waiting);
 }

@@ -177,6 +177,9 @@ Test(http, beyond_loopback_it_does_not_listen)
 
     cr_assert_eq(ct_http_start(&net.loop, &endpoint, &options, &other, &err), CT_EAUTH);
     cr_assert_null(other);
+    cr_assert_not_null(strstr(err.text, "knows neither key nor password; give 127.0.0.1:"), "%s",
+                       err.text);
+    cr_assert_null(strstr(err.text, "--key_file"), "a key cannot help: %s", err.text);
 }
 
 Test(http, stopping_ends_what_is_open)

@@ -206,6 +206,116 @@ Test(listen, another_user_is_refused_even_where_the_socket_is_open_to_it)
               net.refusal.text);
 }
 
+/* What nobody does in a thread of its own, whose identity alone is changed. */
+struct nobody {
+    int count, fds[400];
+    bool listens; /* the first of them, on `port` */
+    uint16_t port;
+};
+
+static void *be_nobody(void *context)
+{
+    struct nobody *nobody = context;
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons(nobody->port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(address);
+
+    if (syscall(SYS_setresuid, 65534, 65534, 65534) != 0)
+        return NULL;
+    for (int i = 0; i < nobody->count; i++) {
+        nobody->fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (nobody->listens && bind(nobody->fds[i], (struct sockaddr *)&address, size) == 0 &&
+            listen(nobody->fds[i], 8) == 0 &&
+            getsockname(nobody->fds[i], (struct sockaddr *)&address, &size) == 0)
+            nobody->port = ntohs(address.sin_port);
+        else if (!nobody->listens)
+            (void)connect(nobody->fds[i], (struct sockaddr *)&address, size);
+    }
+    return NULL;
+}
+
+static void let_nobody(struct nobody *nobody)
+{
+    pthread_t thread;
+
+    if (geteuid() != 0)
+        cr_skip_test("only root can be somebody else");
+    if (!nobody->listens)
+        nobody->port = net_endpoint()->port;
+    cr_assert_eq(pthread_create(&thread, NULL, be_nobody, nobody), 0);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+}
+
+static void close_nobody(struct nobody *nobody)
+{
+    for (int i = 0; i < nobody->count; i++)
+        close(nobody->fds[i]);
+}
+
+Test(listen, without_a_key_another_user_on_loopback_is_refused_and_told_the_remedy)
+{
+    struct ct_listener_options options = net_server(NULL);
+    struct nobody nobody = {.count = 1};
+    char text[2000];
+
+    net_listen(&options);
+    let_nobody(&nobody);
+    size_t size = net_raw_read_all(nobody.fds[0], text, sizeof(text));
+    cr_assert(memmem(text, size, "the peer runs as user 65534", 27) != NULL);
+    cr_assert(memmem(text, size, "pass --key_file FILE at both ends", 33) != NULL);
+    close_nobody(&nobody);
+    NET_UNTIL(net.refused == 1);
+    cr_assert_eq(net.accepted, 0);
+    cr_assert_eq(net.refusal.code, CT_EAUTH);
+}
+
+Test(listen, without_a_key_a_peer_that_has_gone_is_not_taken_for_root)
+{
+    struct ct_listener_options options = net_server(NULL);
+    struct nobody nobody = {.count = 1};
+
+    net_listen(&options);
+    let_nobody(&nobody);
+    cr_assert_eq(write(nobody.fds[0], "CTR", 3), 3);
+    close_nobody(&nobody); /* the kernel says "user 0" of what is left of it */
+    NET_UNTIL(net.refused == 1);
+    cr_assert_eq(net.accepted, 0);
+}
+
+Test(listen, without_a_key_a_client_does_not_take_another_users_server_for_its_own)
+{
+    struct nobody nobody = {.count = 1, .listens = true};
+    struct ct_conn_options client_options = net_client(NULL);
+    struct ct_endpoint there = {.host = "127.0.0.1"};
+    struct end client = {0};
+
+    let_nobody(&nobody);
+    there.port = nobody.port;
+    net_connect_to(&client, &there, &client_options);
+    NET_UNTIL(client.closed == 1);
+    cr_assert_eq(client.opened, 0);
+    cr_assert_eq(client.why.code, CT_EAUTH);
+    cr_assert(strstr(client.why.text, "the peer runs as user 65534") != NULL, "%s",
+              client.why.text);
+    close_nobody(&nobody);
+}
+
+Test(listen, with_a_key_silent_strangers_delay_nobody)
+{
+    struct ct_listener_options options = net_server(&key);
+    struct ct_conn_options client_options = net_client(&key);
+    struct nobody nobody = {.count = 400};
+    struct end client = {0};
+
+    net_listen(&options);
+    let_nobody(&nobody); /* all wait in the backlog, in front of the client */
+    net_connect(&client, &client_options);
+    NET_UNTIL(client.opened == 1);
+    cr_assert_leq(ct_listener_unproven(net.listener), 1 + 32 + 2 * 16);
+    close_nobody(&nobody);
+}
+
 /* ---- stopping ---- */
 
 Test(listen, accepted_connections_outlive_their_listener)

@@ -4,6 +4,7 @@
 #include "base/rng.h"
 
 #include <criterion/criterion.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,6 +102,26 @@ Test(tls, the_handshake_may_come_byte_by_byte)
     cr_assert(c == 0 && s == 0 && ct_tls_ready(client) && ct_tls_ready(server));
 }
 
+Test(tls, half_a_first_record_costs_a_server_no_engine)
+{
+    enum { STRANGERS = 100, MOST = 2048 /* bytes each; an engine has ten times as many */ };
+    const unsigned char half[50] = {0x16, 3, 1, 1, 0, 1, 0, 0, 252, 3, 3};
+    struct ct_tls *strangers[STRANGERS];
+    struct ct_error err = {0};
+    char text[16];
+
+    make(&key_a, &key_a); /* the library is there from here on */
+    size_t before = mallinfo2().uordblks;
+    for (int i = 0; i < STRANGERS; i++) {
+        cr_assert_eq(ct_tls_new(&strangers[i], true, &key_a, NULL, &err), 0, "%s", err.text);
+        cr_assert_eq(ct_tls_feed(strangers[i], half, sizeof half), 0);
+        cr_assert_eq(ct_tls_read(strangers[i], text, sizeof text, &err), 0);
+    }
+    cr_assert_lt(mallinfo2().uordblks - before, STRANGERS * MOST);
+    for (int i = 0; i < STRANGERS; i++)
+        ct_tls_free(strangers[i]);
+}
+
 Test(tls, a_large_text_arrives_whole)
 {
     size_t size = 3 << 20, got = 0;
@@ -194,7 +215,7 @@ Test(tls, a_stranger_is_no_peer_in_clear)
     make(&key_a, &key_a);
     cr_assert_eq(ct_tls_feed(server, "GET / HTTP/1.1\r\n", 16), 0);
     cr_assert_eq(ct_tls_read(server, plain, sizeof(plain), &server_err), CT_EPROTOCOL);
-    cr_assert_str_eq(server_err.text, "the peer opened with the byte 47: it speaks no TLS");
+    cr_assert_str_eq(server_err.text, "the peer opened with the byte 47: it speaks HTTP, no TLS");
 }
 
 Test(tls, an_alert_in_clear_tells_a_client_that_its_key_is_not_taken)

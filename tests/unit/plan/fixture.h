@@ -3,7 +3,7 @@
 #ifndef CT_TESTS_PLAN_FIXTURE_H
 #define CT_TESTS_PLAN_FIXTURE_H
 
-#include "collectives/plan/passes.h"
+#include "collectives/plan/passes/passes.h"
 #include "collectives/plan/plan.h"
 
 extern const struct ct_model_spec plan_spec;

@@ -1,7 +1,7 @@
 /* Cutting models into the parts of a pipeline. */
 #include "base/assert.h"
-#include "collectives/plan/cut.h"
-#include "collectives/plan/passes.h"
+#include "collectives/plan/passes/passes.h"
+#include "collectives/plan/passes/stage_cut.h"
 
 #include <criterion/criterion.h>
 

@@ -1,5 +1,5 @@
 /* Pieces: those of all ranks are every tensor, in every layout. */
-#include "collectives/plan/pieces.h"
+#include "collectives/plan/tensor_extents.h"
 
 #include "base/assert.h"
 #include "tests/unit/plan/fixture.h"

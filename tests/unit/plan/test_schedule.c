@@ -1,5 +1,5 @@
 /* Pipeline schedules: every stage's turns, played together against the formulas of the papers. */
-#include "collectives/plan/schedule.h"
+#include "collectives/plan/pipeline_schedule.h"
 
 #include "base/assert.h"
 

@@ -1,7 +1,7 @@
 /* The decision tree, and bad input. */
 #include "tests/unit/planner/fixture.h"
 
-#include "collectives/planner/report.h"
+#include "collectives/planner/plan_report.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>
@@ -140,7 +140,7 @@ Test(advice, text_and_json_say_the_same)
     ct_buf_init(&json, 0);
     ct_planner_print(&report, &text);
     ct_planner_json(&report, &json);
-    cr_assert_not_null(strstr(ct_buf_str(&text), "batch        8 samples a step: 2 shares x 1 "
+    cr_assert_not_null(strstr(ct_buf_str(&text), "batch        8 samples per step: 2 shares x 1 "
                                                  "micro-batch x 4 rows\n"));
     cr_assert_not_null(strstr(ct_buf_str(&text), "advice       --parallel.strategy=ddp "));
     json_t *root = json_loads(ct_buf_str(&json), 0, NULL);

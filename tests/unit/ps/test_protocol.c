@@ -1,7 +1,7 @@
 /* Heads and addresses: what is written is read, what is cut is not. */
 #include "base/assert.h"
-#include "collectives/ps/address.h"
 #include "collectives/ps/protocol.h"
+#include "collectives/ps/ps_address.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Whose turn it is. */
-#include "collectives/ps/turn.h"
+#include "collectives/ps/ps_turn.h"
 
 #include <criterion/criterion.h>
 

@@ -3,8 +3,8 @@
 #ifndef CT_TEST_RDZV_CLUSTER_H
 #define CT_TEST_RDZV_CLUSTER_H
 
-#include "rendezvous/agent_uv.h"
-#include "rendezvous/server_uv.h"
+#include "rendezvous/client/agent_uv.h"
+#include "rendezvous/service/server_uv.h"
 
 #include <stdbool.h>
 

@@ -25,6 +25,7 @@ static void io_disconnect(void *context)
 static void on_waiting(void *context, const char *text)
 {
     struct bench *b = context;
+    b->waits++;
     strncpy(b->waiting, text != NULL ? text : "", sizeof(b->waiting) - 1);
 }
 
@@ -86,6 +87,7 @@ static void on_link(void *context, bool connected, const char *why)
 {
     (void)why;
     ((struct bench *)context)->link_down = !connected;
+    ((struct bench *)context)->links_down += !connected;
 }
 
 static void on_failed(void *context, const struct ct_error *error)
@@ -99,6 +101,7 @@ void bench_begin(struct bench *b)
 {
     memset(b, 0, sizeof(*b));
     struct ct_agent_options options = {
+        .endpoint = "x:1",
         .run_id = "j",
         .host = "h",
         .address = "",

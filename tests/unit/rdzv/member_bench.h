@@ -2,7 +2,7 @@
 #ifndef CT_TEST_RDZV_MEMBER_BENCH_H
 #define CT_TEST_RDZV_MEMBER_BENCH_H
 
-#include "rendezvous/member.h"
+#include "rendezvous/client/member.h"
 
 enum { SENT = 64 };
 
@@ -24,8 +24,10 @@ struct bench {
     int reply_code;
     uint64_t reply_request;
     char waiting[256];
+    unsigned waits; /* how often that was told */
     bool link_down;
-    unsigned publishes; /* answered */
+    unsigned links_down; /* how often that was told */
+    unsigned publishes;  /* answered */
     int publish_code;
 };
 

@@ -60,7 +60,9 @@ static void apply(struct scene *s, const struct ct_rdzv_action *action)
         struct scene_host *host = &s->hosts[i];
         if (host->link == 0 || (action->link != CT_RDZV_ALL && action->link != host->link))
             continue;
-        const struct ct_rdzv_member *member = ct_rdzv_member(s->job, host->member);
+        const struct ct_rdzv_member *member = NULL; /* who was refused is none */
+        if (host->member < ct_rdzv_capacity(s->job))
+            member = ct_rdzv_member(s->job, host->member);
         switch (action->kind) {
         case CT_RDZV_DO_WELCOME:
             host->member = action->member;
@@ -75,11 +77,11 @@ static void apply(struct scene *s, const struct ct_rdzv_action *action)
             host->link = 0;
             break;
         case CT_RDZV_DO_PREPARE:
-            if (member->link == host->link && action->generation > host->promised)
+            if (member != NULL && member->link == host->link && action->generation > host->promised)
                 host->promised = action->generation;
             break;
         case CT_RDZV_DO_ROUND:
-            if (member->link == host->link && member->place >= 0)
+            if (member != NULL && member->link == host->link && member->place >= 0)
                 host->acting = host->begun = action->generation;
             break;
         case CT_RDZV_DO_REVOKE:
@@ -404,4 +406,13 @@ void scene_run(struct scene *s, const char *hosts)
     scene_all_prepared(s);
     cr_assert_eq(ct_rdzv_phase(s->job), CT_RDZV_RUNNING);
     scene_forget(s);
+}
+
+void scene_pass(struct ct_service *service, uint64_t from_ms, uint64_t until_ms)
+{
+    for (uint64_t due; (due = ct_service_deadline(service)) < until_ms;) {
+        from_ms = due > from_ms ? due : from_ms;
+        ct_service_tick(service, from_ms);
+    }
+    ct_service_tick(service, until_ms);
 }

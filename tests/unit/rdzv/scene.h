@@ -10,7 +10,8 @@
 #define CT_TEST_RDZV_SCENE_H
 
 #include "base/bytes.h"
-#include "rendezvous/core.h"
+#include "rendezvous/core/core.h"
+#include "rendezvous/service/service.h"
 
 enum { SCENE_HOSTS = 64, SCENE_RECORDS = 8 };
 
@@ -88,6 +89,9 @@ void scene_cut(struct scene *s, const char *host);
 void scene_silence(struct scene *s, const char *host);  /* it sends no more heartbeats */
 void scene_new_self(struct scene *s, const char *host); /* the next join is another incarnation */
 void scene_disk(struct scene *s, enum scene_disk disk); /* GOOD answers what waits */
+
+/* The same for a service: a tick at each of its deadlines after `from_ms`, and at `until_ms`. */
+void scene_pass(struct ct_service *service, uint64_t from_ms, uint64_t until_ms);
 
 /* Let these hosts (a space between names) join with 2 slots each and form a round; the transcript
  * of that is forgotten. */

@@ -1,8 +1,10 @@
 /* The journal: what is kept comes back, torn tails are cut, damage is refused. */
-#include "rendezvous/admin.h"
-#include "rendezvous/journal.h"
-#include "rendezvous/records.h"
-#include "rendezvous/service.h"
+#include "scene.h"
+
+#include "rendezvous/service/admin.h"
+#include "rendezvous/service/journal.h"
+#include "rendezvous/service/records.h"
+#include "rendezvous/service/service.h"
 
 #include "base/assert.h"
 #include "base/rng.h"
@@ -342,9 +344,9 @@ Test(journal, a_node_that_does_not_come_back_is_lost_after_its_lease_and_the_gra
     ct_service_free(world.service);
     start(&world);
     const struct ct_rdzv *job = ct_service_job(world.service, 0);
-    ct_service_tick(world.service, 5005900);
+    scene_pass(world.service, 5000100, 5005900);
     cr_assert_eq(ct_rdzv_phase(job), CT_RDZV_HEAL);
-    ct_service_tick(world.service, 5006001);
+    scene_pass(world.service, 5005900, 5006001);
     cr_assert_eq(ct_rdzv_phase(job), CT_RDZV_CLOSED);
     cr_assert_eq(ct_rdzv_result(job)->code, CT_ENODE_LOST);
     ct_service_free(world.service);

@@ -1,5 +1,5 @@
 /* The journal's files: what is kept comes back, one daemon at a time writes. */
-#include "rendezvous/journal_file.h"
+#include "rendezvous/service/journal_file.h"
 
 #include "base/fs.h"
 
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 TestSuite(journal_file, .timeout = 30);
@@ -63,6 +64,7 @@ static void remove_dir(struct dir *dir)
 struct how {
     bool takeover;
     size_t compact_bytes;
+    size_t limit_bytes;
 };
 
 static int try_open(struct dir *dir, struct how how, struct ct_journal_file **ret_file,
@@ -72,6 +74,7 @@ static int try_open(struct dir *dir, struct how how, struct ct_journal_file **re
         .dir = dir->path,
         .takeover = how.takeover,
         .compact_bytes = how.compact_bytes,
+        .limit_bytes = how.limit_bytes,
         .replay = on_record,
         .snapshot = on_snapshot,
         .context = dir,
@@ -242,6 +245,90 @@ Test(journal_file, a_place_that_cannot_be_a_directory_gets_its_sentence)
     struct ct_journal_options options = {.dir = "/dev/null/journal", .replay = on_record};
     cr_assert_eq(ct_journal_open(&file, &options, &err), CT_ECANTCREAT);
     cr_assert_not_null(strstr(err.text, "/dev/null"), "%s", err.text);
+}
+
+/* ---- the file ---- */
+
+Test(journal_file, nobody_but_its_owner_reads_it)
+{
+    struct dir dir;
+    struct stat status;
+    char path[128];
+    make_dir(&dir);
+    struct ct_journal_file *file = open_as(&dir, (struct how){.compact_bytes = 64});
+    (void)snprintf(path, sizeof(path), "%s/journal.1", dir.path);
+    for (int i = 0; i < 10; i++) { /* replaced several times */
+        append(file, "something longer than that, so that the file grows");
+        cr_assert_eq(stat(path, &status), 0);
+        cr_assert_eq(status.st_mode & 0777, 0600, "%o", status.st_mode);
+    }
+    ct_journal_close(file);
+    remove_dir(&dir);
+}
+
+static void leave_file(const struct dir *dir, const char *name)
+{
+    char path[128];
+    (void)snprintf(path, sizeof(path), "%s/%s", dir->path, name);
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    cr_assert_eq(fclose(file), 0);
+}
+
+static bool has_file(const struct dir *dir, const char *name)
+{
+    char path[128];
+    (void)snprintf(path, sizeof(path), "%s/%s", dir->path, name);
+    return access(path, F_OK) == 0;
+}
+
+Test(journal_file, what_a_crash_left_of_a_replacement_is_removed_by_the_next_daemon)
+{
+    struct dir dir;
+    make_dir(&dir);
+    ct_journal_close(open_journal(&dir));
+    leave_file(&dir, "journal.1.aB3xYz");
+    leave_file(&dir, "journal.77.aB3xYz"); /* of a newer daemon: it may be at work */
+    leave_file(&dir, "journal.1.backup-of-mine");
+    leave_file(&dir, "journal.old");
+    ct_journal_close(open_journal(&dir));
+    cr_assert(!has_file(&dir, "journal.1.aB3xYz"));
+    cr_assert(has_file(&dir, "journal.77.aB3xYz"));
+    cr_assert(has_file(&dir, "journal.1.backup-of-mine") && has_file(&dir, "journal.old"));
+    remove_dir(&dir);
+}
+
+/* What would be too large to be read back is refused while it is written, and the daemon that
+ * comes after reads all that was kept. */
+Test(journal_file, what_was_kept_can_be_read_back_however_much_is_offered)
+{
+    struct dir dir;
+    struct ct_error err = {0};
+    const struct how how = {.compact_bytes = 1 << 20, .limit_bytes = 400};
+    make_dir(&dir);
+    struct ct_journal_file *file = open_as(&dir, how);
+    struct ct_journal_record record = settled("needed by a job that lives, for as long as it does");
+    record.settled = false;
+    int kept = 0;
+    while (kept < RECORDS && ct_journal_append(file, record, &err) == 0)
+        kept++;
+    cr_assert(kept > 1 && kept < RECORDS);
+    cr_assert_eq(err.code, CT_ELIMIT);
+    cr_assert_not_null(strstr(err.text, "more than the 400 that are read back"), "%s", err.text);
+    cr_assert_leq(ct_journal_size(file), 400u);
+    append(file, "kept: a snapshot takes the place of what is not needed");
+    for (int i = 0; i < 7; i++) /* a snapshot that is too large itself */
+        keep(&dir.snapshot, "needed by a job that lives, for as long as it does", 50);
+    int rc = 0;
+    for (int i = 0; i < 10 && rc == 0; i++)
+        rc = ct_journal_append(file, settled("one more"), &err);
+    cr_assert_eq(rc, CT_ELIMIT);
+    cr_assert_leq(ct_journal_size(file), 400u);
+    ct_journal_close(file);
+    cr_assert_eq(try_open(&dir, how, &file, &err), 0, "%s", err.text);
+    cr_assert_str_eq(dir.back.text[1], "kept: a snapshot takes the place of what is not needed");
+    ct_journal_close(file);
+    remove_dir(&dir);
 }
 
 /* ---- two daemons ---- */

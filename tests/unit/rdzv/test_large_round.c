@@ -1,7 +1,7 @@
 /* Large rounds are told in short: who needs all nodes asks for them part by part. Here one service
  * and true members exchange encoded frames, and 129 nodes (two parts) count as large. */
-#include "rendezvous/member.h"
-#include "rendezvous/service.h"
+#include "rendezvous/client/member.h"
+#include "rendezvous/service/service.h"
 
 #include "wire/frame.h"
 

@@ -167,9 +167,9 @@ Test(link, a_job_that_is_never_complete_ends_and_says_who_is_missing)
     struct node *b = cluster_add(&c, "b", 2);
     cr_assert(cluster_until(&c, all_closed));
     cr_assert_eq(a->result.status, 75);
-    cr_assert_not_null(strstr(b->result.cause.text, "2 of 3 are here (a, b); missing node rank 1"),
+    cr_assert_not_null(strstr(b->result.cause.text, "2 of 3 joined: a, b); node rank 1 missing"),
                        "%s", b->result.cause.text);
-    cr_assert_not_null(strstr(a->waiting, "waits for nodes"), "%s", a->waiting);
+    cr_assert_not_null(strstr(a->waiting, "waiting for "), "%s", a->waiting);
     cluster_deinit(&c);
 }
 

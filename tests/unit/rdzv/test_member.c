@@ -1,6 +1,6 @@
 /* The agent's half of the protocol, driven by hand. */
 #include "member_bench.h"
-#include "rendezvous/store.h"
+#include "rendezvous/store/store.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -289,6 +289,65 @@ Test(member, nobody_answering_ends_after_the_join_timeout_with_the_last_reason)
     ct_member_disconnected(&b.member, ct_rdzv_params_default.join_timeout_ms, &why);
     cr_assert_eq(b.fails, 1);
     cr_assert_str_eq(b.error.text, "nobody answers at x:1");
+    bench_end(&b);
+}
+
+Test(member, who_answers_without_the_key_ends_no_node_that_was_in_the_job)
+{
+    struct bench b;
+    bench_run(&b);
+    const struct ct_error gone = {.code = CT_ECLOSED, .text = "the peer closed the connection"};
+    const struct ct_error stranger = {.code = CT_EAUTH, .text = "the peer has another key"};
+    const uint64_t autonomy_ms = ct_rdzv_params_default.autonomy_ms;
+    ct_member_disconnected(&b.member, b.now_ms, &gone);
+    unsigned told = b.links_down;
+    while (b.now_ms + 1000 < autonomy_ms) {
+        b.now_ms = ct_member_deadline(&b.member);
+        ct_member_tick(&b.member, b.now_ms);
+        ct_member_disconnected(&b.member, b.now_ms, &stranger);
+        cr_assert_eq(b.fails, 0, "after %lu ms", (unsigned long)b.now_ms);
+    }
+    cr_assert_eq(b.links_down, told + 1, "told once");
+    cr_assert_eq(b.revokes, 0);
+
+    b.now_ms = ct_member_deadline(&b.member); /* the daemon is back */
+    ct_member_tick(&b.member, b.now_ms);
+    ct_member_connected(&b.member, b.now_ms);
+    bench_say_welcome(&b, 1);
+    cr_assert_not(b.link_down);
+    cr_assert_eq(b.revokes, 0);
+    bench_end(&b);
+}
+
+Test(member, who_answers_without_the_key_for_the_time_of_autonomy_ends_the_node)
+{
+    struct bench b;
+    bench_run(&b);
+    const struct ct_error stranger = {.code = CT_EAUTH, .text = "the peer has another key"};
+    ct_member_disconnected(&b.member, b.now_ms + 1, &stranger);
+    ct_member_tick(&b.member, b.now_ms + 1000);
+    ct_member_disconnected(&b.member, b.now_ms + ct_rdzv_params_default.autonomy_ms + 1, &stranger);
+    cr_assert_eq(b.fails, 1);
+    cr_assert_eq(b.error.code, CT_ETIMEOUT);
+    cr_assert(strstr(b.error.text, "the peer has another key") != NULL, "%s", b.error.text);
+    bench_end(&b);
+}
+
+Test(member, a_daemon_that_takes_another_key_now_ends_no_node_that_was_in_the_job)
+{
+    struct bench b;
+    bench_run(&b);
+    const struct ct_error gone = {.code = CT_ECLOSED, .text = "the peer closed the connection"};
+    const struct ct_message refuse = {
+        .type = CT_MSG_REFUSE, .refuse = {.code = CT_EAUTH, .text = "host b has no key for job"}};
+    ct_member_disconnected(&b.member, b.now_ms, &gone);
+    ct_member_tick(&b.member, b.now_ms + 1000);
+    ct_member_connected(&b.member, b.now_ms + 1000);
+    b.now_ms += 1000;
+    bench_say(&b, &refuse);
+    cr_assert_eq(b.fails, 0);
+    cr_assert(b.link_down);
+    cr_assert_eq(b.member.phase, CT_MEMBER_DOWN);
     bench_end(&b);
 }
 

@@ -34,7 +34,7 @@ Test(publish, a_repeated_publication_is_answered_alike_and_recorded_once)
     scene_expect(&s, "[    0] > a PUBLISH g1 step=40\n"
                      "[    0] < PERSIST #3 MANIFEST g1\n"
                      "[    0] > PERSISTED #3\n"
-                     "[    0] < (step 40 of round 1 is published)\n"
+                     "[    0] < (checkpoint of step 40 saved)\n"
                      "[    0] < a PUBLISHED g1 step=40\n"
                      "[    0] > a PUBLISH g1 step=40\n"
                      "[    0] < a PUBLISHED g1 step=40\n");

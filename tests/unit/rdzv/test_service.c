@@ -1,5 +1,7 @@
 /* The service: how a link opens, who is turned away, what is forgotten when. */
-#include "rendezvous/service.h"
+#include "scene.h"
+
+#include "rendezvous/service/service.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -16,7 +18,7 @@ struct peer {
     int closed; /* the code, 0: open */
     int refused;
     char text[512]; /* of the refusal or the close */
-    unsigned prepares, rounds, closes, acks;
+    unsigned prepares, rounds, closes, acks, releases;
     bool has_key;
 };
 
@@ -33,6 +35,7 @@ static void io_send(void *context, void *to, const struct ct_message *message)
     peer->rounds += message->type == CT_MSG_ROUND;
     peer->closes += message->type == CT_MSG_CLOSE;
     peer->acks += message->type == CT_MSG_HEARTBEAT_ACK;
+    peer->releases += message->type == CT_MSG_RELEASE;
     if (message->type != CT_MSG_REFUSE)
         return;
     peer->refused = message->refuse.code;
@@ -148,11 +151,11 @@ Test(service, two_versions_part_with_a_sentence)
     struct peer *peer = open_peer(&b, 0);
     hello(&b, peer, "j", CT_WIRE_PROTOCOL + 1);
     cr_assert_eq(peer->refused, CT_EPROTOCOL);
-    cr_assert_not_null(strstr(peer->text, "is newer than this rendezvous (protocol 5, here 4)"),
+    cr_assert_not_null(strstr(peer->text, "is newer than this rendezvous (protocol 6, here 5)"),
                        "%s", peer->text);
     peer = open_peer(&b, 1);
     hello(&b, peer, "j", CT_WIRE_PROTOCOL - 1);
-    cr_assert_not_null(strstr(peer->text, "is older than this rendezvous (protocol 3, here 4): "
+    cr_assert_not_null(strstr(peer->text, "is older than this rendezvous (protocol 4, here 5): "
                                           "install the same version"),
                        "%s", peer->text);
     ct_service_free(b.service);
@@ -264,7 +267,7 @@ Test(service, a_job_that_nobody_waits_for_is_forgotten)
     join(&b, a, "j", 2);
     cr_assert_eq(ct_service_jobs(b.service), 1);
     close_peer(&b, a);
-    ct_service_tick(b.service, 21);
+    scene_pass(b.service, 0, 21);
     cr_assert_eq(ct_service_jobs(b.service), 0);
     ct_service_free(b.service);
 }
@@ -276,7 +279,7 @@ static void end_untold(struct bench *b)
     join(b, a, "j", 1);
     promise(b, a, 1);
     close_peer(b, a);
-    ct_service_tick(b->service, 21);
+    scene_pass(b->service, 0, 21);
     cr_assert_eq(ct_rdzv_phase(ct_service_job(b->service, 0)), CT_RDZV_CLOSED);
 }
 
@@ -312,6 +315,61 @@ Test(service, a_new_job_is_worth_more_than_an_old_result)
     struct peer *c = open_peer(&b, 2);
     join(&b, c, "third", 1);
     cr_assert_eq(c->refused, CT_ELIMIT, "but a job that lives stays");
+    ct_service_free(b.service);
+}
+
+/* Places are for jobs that somebody waits for: one whose nodes have all gone before its first round
+ * keeps none from beginning, however long its lease lets them come back. */
+Test(service, a_job_that_all_have_left_before_its_first_round_gives_its_place_to_another)
+{
+    const struct ct_service_limits limits = {.jobs = 2};
+    struct bench b;
+    begin(&b, &limits);
+    const char *const names[] = {"a", "b", "c", "d"};
+    for (size_t i = 0; i < 2; i++) {
+        join(&b, open_peer(&b, i), names[i], 2);
+        cr_assert_eq(b.peers[i].refused, 0);
+    }
+    struct peer *c = open_peer(&b, 2);
+    join(&b, c, "c", 2);
+    cr_assert_eq(c->refused, CT_ELIMIT);
+    cr_assert_not_null(strstr(c->text, "serves 2 jobs, of 2 at most"), "%s", c->text);
+    close_peer(&b, &b.peers[0]);
+    close_peer(&b, c);
+    cr_assert_eq(ct_service_jobs(b.service), 2, "its node may come back");
+    struct peer *d = open_peer(&b, 3);
+    join(&b, d, "d", 2);
+    cr_assert_eq(d->refused, 0, "%s", d->text);
+    cr_assert_eq(ct_service_jobs(b.service), 2);
+    ct_service_free(b.service);
+}
+
+Test(service, a_lease_above_what_the_daemon_gives_is_refused_with_the_limit)
+{
+    struct bench b;
+    begin(&b, NULL);
+    struct peer *peer = open_peer(&b, 0);
+    hello(&b, peer, "j", CT_WIRE_PROTOCOL);
+    struct ct_message m = join_of(peer, 1);
+    m.join.lease_ms = 600001;
+    m.join.autonomy_ms = 2000000;
+    ct_service_message(b.service, 0, peer->link, &m);
+    cr_assert_eq(peer->refused, CT_EUSAGE);
+    cr_assert_not_null(strstr(peer->text, "a lease of 600001 ms, this rendezvous gives 600000 ms"),
+                       "%s", peer->text);
+    cr_assert_eq(ct_service_jobs(b.service), 0);
+    cr_assert_not(ct_service_has_joined(b.service, peer->link));
+    peer = open_peer(&b, 1);
+    hello(&b, peer, "j", CT_WIRE_PROTOCOL);
+    m = join_of(peer, 1);
+    m.join.lease_ms = 600000;
+    m.join.autonomy_ms = 2000000;
+    m.join.prepare_ms = 200000;
+    ct_service_message(b.service, 0, peer->link, &m);
+    cr_assert_eq(peer->refused, 0, "%s", peer->text);
+    cr_assert(ct_service_has_joined(b.service, peer->link));
+    cr_assert_leq(ct_rdzv_reattach_ms(600000), 5000u,
+                  "a closed connection is not waited for longer");
     ct_service_free(b.service);
 }
 
@@ -355,10 +413,53 @@ Test(service, a_member_that_was_given_up_is_told_so_at_its_next_word)
     begin(&b, NULL);
     struct peer *a = open_peer(&b, 0);
     join(&b, a, "j", 2);
-    ct_service_tick(b.service, 1000);
+    scene_pass(b.service, 0, 1001);
     struct ct_message m = {.type = CT_MSG_HEARTBEAT, .heartbeat = {.seq = ++a->seq}};
     ct_service_message(b.service, 1001, a->link, &m);
     cr_assert_eq(a->closed, CT_EFENCED);
+    ct_service_free(b.service);
+}
+
+Test(service, a_heartbeat_that_crosses_the_answer_to_leaving_is_no_offence)
+{
+    struct bench b;
+    begin(&b, NULL);
+    struct peer *a = open_peer(&b, 0);
+    join(&b, a, "j", 2);
+    struct ct_message leave = {
+        .type = CT_MSG_LEAVE,
+        .leave = {.seq = ++a->seq, .how = CT_RDZV_LEAVE_DRAIN, .reason = "over"}};
+    ct_service_message(b.service, 0, a->link, &leave);
+    cr_assert_eq(a->releases, 1);
+    struct ct_message m = {.type = CT_MSG_HEARTBEAT, .heartbeat = {.seq = ++a->seq}};
+    ct_service_message(b.service, 1, a->link, &m);
+    cr_assert_eq(a->closed, 0, "%s", a->text);
+    cr_assert_eq(a->releases, 2, "it is told once more that it may go");
+    ct_service_free(b.service);
+}
+
+Test(service, the_node_of_the_services_own_process_has_no_lease_to_lose_but_its_link)
+{
+    struct bench b;
+    struct peer probe;
+    begin(&b, NULL);
+    probe = *open_peer(&b, 0);
+    const struct ct_message known = join_of(&probe, 1);
+    struct ct_service_limits limits = {.own = known.join.incarnation};
+    ct_service_free(b.service);
+
+    begin(&b, &limits);
+    struct peer *a = open_peer(&b, 0);
+    join(&b, a, "j", 1);
+    promise(&b, a, 1);
+    const struct ct_rdzv *job = ct_service_job(b.service, 0);
+    scene_pass(b.service, 0, 100000); /* its lease is 1 s */
+    cr_assert_eq(a->closes, 0);
+    cr_assert_neq(ct_rdzv_phase(job), CT_RDZV_CLOSED);
+    ct_service_closed(b.service, 100001, a->link, false);
+    scene_pass(b.service, 100001, 101000);
+    cr_assert_eq(ct_rdzv_phase(job), CT_RDZV_CLOSED);
+    cr_assert_eq(ct_rdzv_result(job)->code, CT_ENODE_LOST);
     ct_service_free(b.service);
 }
 
@@ -371,7 +472,8 @@ Test(service, status_and_metrics_name_every_job)
     join(&b, open_peer(&b, 1), "two \"quoted\"", 2);
     ct_buf_init(&text, 0);
     ct_service_describe(b.service, &text);
-    cr_assert_not_null(strstr(ct_buf_str(&text), "job one waits for nodes: 1 of 2 is here (h)"));
+    cr_assert_not_null(
+        strstr(ct_buf_str(&text), "job one: waiting for 1 more node (1 of 2 joined: h)"));
     ct_buf_clear(&text);
     ct_service_metrics(b.service, &text);
     cr_assert_not_null(strstr(ct_buf_str(&text), "ctrun_members{job=\"two \\\"quoted\\\"\"} 1\n"));

@@ -1,5 +1,5 @@
 /* The sentence about settings that differ between nodes. */
-#include "rendezvous/settings.h"
+#include "rendezvous/core/settings.h"
 
 #include "base/assert.h"
 

@@ -1,5 +1,5 @@
 /* The store: what each request answers, and that a waiter is answered once. */
-#include "rendezvous/store.h"
+#include "rendezvous/store/store.h"
 
 #include "base/rng.h"
 

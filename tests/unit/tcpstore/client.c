@@ -80,7 +80,12 @@ struct client *join_silent(const char *host)
 
 struct client *join(void)
 {
-    struct client *client = join_silent("10.0.0.1");
+    return join_from("10.0.0.1");
+}
+
+struct client *join_from(const char *host)
+{
+    struct client *client = join_silent(host);
     struct ct_buf hello = {0};
 
     compose_hello(&hello);

@@ -75,8 +75,10 @@ extern struct rig rig;
 void rig_open(const struct ct_tcpstore_limits *limits);
 void rig_close(void);
 
-/* A new client from `host`, which has said nothing; one that has shaken hands; one of 1.13. */
+/* A new client from `host`, which has said nothing; one that has shaken hands; such a one from
+ * 10.0.0.1; one of 1.13. */
 struct client *join_silent(const char *host);
+struct client *join_from(const char *host);
 struct client *join(void);
 struct client *join_old(void);
 

@@ -199,8 +199,7 @@ struct ct_tcpstore_counts counts(void)
     return ct_tcpstore_counts(ct_tcpstore_server_store(host.server));
 }
 
-/* ---- a large value ----------------------------------------------------------------------------
- */
+/* ---- a large value -------------------------------------------------------------------------- */
 
 enum { LARGE_TIMES = 3 };
 

@@ -120,6 +120,68 @@ Test(limits, an_answer_that_would_burst_the_store_is_not_made)
     ct_buf_deinit(&request);
 }
 
+/* What is stored stays its host's when the client has gone, whatever it is stored as. */
+Test(limits, no_host_takes_all_the_memory)
+{
+    static const int codes[] = {SET, APPEND, QUEUE_PUSH};
+
+    for (size_t i = 0; i < CT_COUNT(codes); i++) {
+        rig_open(&(struct ct_tcpstore_limits){.bytes = 4 << 20});
+        struct client *greedy = join_from("10.0.0.1");
+        size_t stored = fill(greedy, codes[i], 8 << 20);
+        expect_broken(greedy, CT_ELIMIT,
+                      "full for 10.0.0.1: of its 4194304 bytes a host may hold 3670016");
+        cr_assert_gt(stored, 1u << 20);
+        leave(greedy);
+        cr_assert_leq(ct_tcpstore_counts(rig.store).bytes, 3670016);
+        struct client *again = join_from("10.0.0.1");
+        (void)fill(again, codes[i], 8 << 20);
+        expect_broken(again, CT_ELIMIT, "full for 10.0.0.1");
+        struct client *other = join_from("10.0.0.2");
+        ask(other, SET, "bb", "other", "value");
+        ask(other, GET, "b", "other");
+        cr_assert_str_eq(got_bytes(other), "value");
+        cr_assert_not_null(other->core, "%s", other->why.text);
+        if (i + 1 < CT_COUNT(codes))
+            rig_close();
+    }
+}
+
+Test(limits, who_stores_over_the_value_of_another_host_pays_for_it)
+{
+    static const int codes[] = {SET, APPEND};
+
+    for (size_t i = 0; i < CT_COUNT(codes); i++) {
+        rig_open(&(struct ct_tcpstore_limits){.bytes = 4 << 20});
+        struct client *a = join_from("10.0.0.1"), *b = join_from("10.0.0.2");
+        ask(a, SET, "bb", "0", "small");
+        cr_assert_lt(fill(b, codes[i], 8 << 20), 4u << 20);
+        expect_broken(b, CT_ELIMIT, "full for 10.0.0.2");
+        ask(a, SET, "bb", "1 of the first", "value");
+        ask(a, DELETE_KEY, "b", "0");
+        cr_assert_eq(got_i64(a), 1);
+        if (i + 1 < CT_COUNT(codes))
+            rig_close();
+    }
+}
+
+Test(limits, what_is_kept_for_a_client_elsewhere_counts)
+{
+    rig_open(&(struct ct_tcpstore_limits){.bytes = 1 << 20});
+    struct client *a = join(), *b = join();
+    size_t before = ct_tcpstore_counts(rig.store).bytes;
+
+    ct_tcpstore_hold(a->core, 512 << 10);
+    cr_assert_eq(ct_tcpstore_counts(rig.store).bytes, before + (512 << 10));
+    ct_tcpstore_hold(b->core, 512 << 10);
+    rig_collect();
+    expect_broken(b, CT_ELIMIT, "1048576 bytes");
+    cr_assert_not_null(a->core);
+    ct_tcpstore_hold(a->core, 0);
+    ask(a, SET, "bb", "k", "v");
+    cr_assert(got_nothing(a));
+}
+
 Test(limits, a_wait_for_many_keys_counts)
 {
     rig_open(&(struct ct_tcpstore_limits){.bytes = 64 << 10});
@@ -292,4 +354,21 @@ Test(limits, no_more_clients_than_there_may_be)
     cr_assert_eq(err.code, CT_ELIMIT, "%s", err.text);
     leave(b);
     (void)join();
+}
+
+Test(limits, no_host_takes_all_the_places)
+{
+    rig_open(&(struct ct_tcpstore_limits){.clients = 16});
+    struct ct_tcpstore_client *greedy[14], *other;
+    struct ct_error err = {0};
+
+    for (size_t i = 0; i < 14; i++)
+        cr_assert_not_null(greedy[i] = ct_tcpstore_join(rig.store, 0, "10.0.0.1", NULL, &err));
+    cr_assert_null(ct_tcpstore_join(rig.store, 0, "10.0.0.1", NULL, &err));
+    cr_assert_eq(err.code, CT_ELIMIT);
+    cr_assert_str_eq(err.text, "the store has as many clients of 10.0.0.1 as a host may have");
+    cr_assert_not_null(other = ct_tcpstore_join(rig.store, 0, "10.0.0.2", NULL, &err));
+    ct_tcpstore_leave(other);
+    for (size_t i = 0; i < 14; i++)
+        ct_tcpstore_leave(greedy[i]);
 }

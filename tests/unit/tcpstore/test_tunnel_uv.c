@@ -1,9 +1,7 @@
 /* The tunnel: clients at a relay see the store behind the hub, whatever others do. */
 #include "client.h"
-#include "rendezvous/tcpstore/hub_uv.h"
-#include "rendezvous/tcpstore/relay_uv.h"
-#include "rendezvous/tcpstore/tunnel_uv.h"
 #include "server.h"
+#include "tunnel.h"
 
 #include "base/assert.h"
 
@@ -16,129 +14,14 @@
 
 #define N(number) ((int64_t)(number))
 
-enum { RELAYS = 2, GENERATION = 7 };
-
-static struct {
-    struct ct_tcpstore_hub *hub;
-    struct ct_tcpstore_relay *relays[RELAYS];
-    int cut, broken;
-    struct ct_error why;
-} tunnel;
-
-static const struct ct_key key = {"0123456789abcdef0123456789abcdeA"};
 static const struct ct_key wrong_key = {"0123456789abcdef0123456789abcdeB"};
 
-static void set_up(void)
-{
-    memset(&tunnel, 0, sizeof tunnel);
-    host_set_up();
-}
-
-static void tear_down(void)
-{
-    for (int i = 0; i < RELAYS; i++)
-        ct_tcpstore_relay_stop(tunnel.relays[i]);
-    ct_tcpstore_hub_stop(tunnel.hub);
-    host_tear_down();
-}
-
-TestSuite(tunnel, .init = set_up, .fini = tear_down, .timeout = 60);
-
-static void on_lost(void *user, const struct ct_tcpstore_lost *lost)
-{
-    cr_assert_eq(user, &tunnel);
-    host.lost++;
-    host.last = *lost;
-    host.last.peer = host.last.host = NULL;
-    host.why = lost->why != NULL ? *lost->why : (struct ct_error){0};
-}
-
-static void on_cut(void *user, const struct ct_error *why)
-{
-    cr_assert_eq(user, &tunnel);
-    tunnel.cut++;
-    tunnel.why = *why;
-}
-
-static void on_broken(void *user, const struct ct_error *why)
-{
-    cr_assert_eq(user, &tunnel);
-    cr_assert_neq(why->code, 0);
-    tunnel.broken++;
-}
-
-static void start_hub_at(const struct ct_endpoint *endpoint)
-{
-    const struct ct_tcpstore_hub_options options = {
-        .server = host.server,
-        .generation = GENERATION,
-        .job = "digits",
-        .key = &key,
-        .on_lost = on_lost,
-        .user = &tunnel,
-    };
-    struct ct_error err = {0};
-
-    cr_assert_eq(ct_tcpstore_hub_start(&host.loop, endpoint, &options, &tunnel.hub, &err), 0, "%s",
-                 err.text);
-}
-
-static void start_hub(void)
-{
-    start_hub_at(&(struct ct_endpoint){.host = "127.0.0.1"});
-}
-
-/* What a relay of the job would be given. */
-static struct ct_tcpstore_relay_options relay_options(void)
-{
-    return (struct ct_tcpstore_relay_options){
-        .hub = *ct_tcpstore_hub_endpoint(tunnel.hub),
-        .generation = GENERATION,
-        .job = "digits",
-        .key = &key,
-        .resume_ms = 200,
-        .on_broken = on_broken,
-        .on_cut = on_cut,
-        .user = &tunnel,
-    };
-}
-
-static void start_relay(int index, const struct ct_tcpstore_relay_options *options)
-{
-    struct ct_error err = {0};
-
-    cr_assert_eq(ct_tcpstore_relay_start(&host.loop, options, &tunnel.relays[index], &err), 0, "%s",
-                 err.text);
-}
-
-/* A server, a hub and both relays. */
-static void start_all(void)
-{
-    host_start(NULL);
-    start_hub();
-    for (int i = 0; i < RELAYS; i++) {
-        const struct ct_tcpstore_relay_options options = relay_options();
-        start_relay(i, &options);
-    }
-}
-
-static int dial_relay(int index)
-{
-    return dial_port(ct_tcpstore_relay_endpoint(tunnel.relays[index])->port);
-}
-
-static int greet(int index)
-{
-    int fd = dial_relay(index);
-
-    say(fd, "\x00\xCE\xF7\x85\x3C", 5);
-    return fd;
-}
+TestSuite(tunnel, .init = tunnel_set_up, .fini = tunnel_tear_down, .timeout = 60);
 
 Test(tunnel, clients_of_two_relays_and_of_the_server_share_a_store)
 {
-    start_all();
-    int a = greet(0), b = greet(1), c = dial();
+    tunnel_start_all();
+    int a = tunnel_greet(0), b = tunnel_greet(1), c = dial();
 
     say(c, "\x00\xCE\xF7\x85\x3C", 5);
     ask_at(a, SET, "bb", "/k", "value");
@@ -157,8 +40,8 @@ Test(tunnel, clients_of_two_relays_and_of_the_server_share_a_store)
 
 Test(tunnel, a_wait_on_one_node_ends_with_a_set_on_another)
 {
-    start_all();
-    int a = greet(0), b = greet(1);
+    tunnel_start_all();
+    int a = tunnel_greet(0), b = tunnel_greet(1);
     struct ct_buf wait = {0};
 
     compose(&wait, WAIT, "nb", N(1), "/k");
@@ -175,23 +58,23 @@ Test(tunnel, a_wait_on_one_node_ends_with_a_set_on_another)
 Test(tunnel, who_comes_before_the_hub_is_there_is_served_when_it_is)
 {
     host_start(NULL);
-    start_hub();
-    struct ct_tcpstore_relay_options options = relay_options();
+    tunnel_start_hub();
+    struct ct_tcpstore_relay_options options = tunnel_relay_options();
     ct_tcpstore_hub_stop(tunnel.hub);
     tunnel.hub = NULL;
-    start_relay(0, &options);
-    int a = greet(0);
+    tunnel_start_relay(0, &options);
+    int a = tunnel_greet(0);
     for (int i = 0; i < 20; i++)
         host_turn(__FILE__, __LINE__, "it waits");
-    start_hub_at(&options.hub);
+    tunnel_start_hub_at(&options.hub);
     expect_value_at(a, "k", "");
     close(a);
 }
 
 Test(tunnel, the_end_of_a_client_is_told_as_it_was)
 {
-    start_all();
-    int a = greet(0);
+    tunnel_start_all();
+    int a = tunnel_greet(0);
     struct ct_buf wait = {0};
 
     say(a, "\x0D\x2A\x00\x00\x00", 5);
@@ -206,7 +89,7 @@ Test(tunnel, the_end_of_a_client_is_told_as_it_was)
     cr_assert_eq(host.why.code, 0, "%s", host.why.text);
 
     const struct linger at_once = {.l_onoff = 1};
-    int b = greet(0);
+    int b = tunnel_greet(0);
     expect_value_at(b, "k", "");
     cr_assert_eq(setsockopt(b, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
     close(b);
@@ -218,15 +101,15 @@ Test(tunnel, the_end_of_a_client_is_told_as_it_was)
 
 Test(tunnel, who_breaks_the_rules_of_the_store_is_closed_and_nobody_else)
 {
-    start_all();
-    int good = greet(0), bad = dial_relay(0);
+    tunnel_start_all();
+    int good = tunnel_greet(0), bad = tunnel_dial(0);
 
     say(bad, "GET / HTTP/1.1\r\n\r\n", 18);
     hear_end(bad);
     cr_assert_eq(host.why.code, CT_EPROTOCOL, "%s", host.why.text);
     close(bad);
     for (int i = 0; i < 50; i++) { /* numbers are used again */
-        bad = dial_relay(0);
+        bad = tunnel_dial(0);
         say(bad, "\xff", 1);
         hear_end(bad);
         close(bad);
@@ -238,8 +121,8 @@ Test(tunnel, who_breaks_the_rules_of_the_store_is_closed_and_nobody_else)
 
 Test(tunnel, who_does_not_read_a_large_answer_holds_up_nobody)
 {
-    start_all();
-    int a = greet(0), b = greet(0);
+    tunnel_start_all();
+    int a = tunnel_greet(0), b = tunnel_greet(0);
 
     ask_for_large(a);
     for (int i = 0; i < 20; i++) {
@@ -252,44 +135,18 @@ Test(tunnel, who_does_not_read_a_large_answer_holds_up_nobody)
     close(b);
 }
 
-Test(tunnel, idle_connections_do_not_keep_an_honest_client_out)
-{
-    enum { IDLE = 1500 };
-    static int idle[IDLE];
-
-    allow_descriptors();
-    host_start(NULL);
-    start_hub();
-    struct ct_tcpstore_relay_options options = relay_options();
-    options.silent = 500;
-    start_relay(0, &options);
-    int before = greet(0);
-    expect_value_at(before, "k", "");
-    for (int i = 0; i < IDLE; i++)
-        idle[i] = dial_relay(0);
-    int after = greet(0);
-    expect_value_at(after, "k", "");
-    expect_value_at(before, "k", "");
-    cr_assert_leq(ct_tcpstore_relay_clients(tunnel.relays[0]), 502u);
-    cr_assert_eq(counts().clients, 2, "who says nothing is not told to the hub");
-    for (int i = 0; i < IDLE; i++)
-        close(idle[i]);
-    close(before);
-    close(after);
-}
-
 /* ---- who may come ---- */
 
 static void expect_refused(const struct ct_tcpstore_relay_options *options)
 {
     host_start(NULL);
-    start_hub();
+    tunnel_start_hub();
     struct ct_tcpstore_relay_options full = *options;
     full.hub = *ct_tcpstore_hub_endpoint(tunnel.hub);
-    full.on_cut = on_cut;
+    full.on_cut = tunnel_on_cut;
     full.user = &tunnel;
-    start_relay(0, &full);
-    int a = dial_relay(0);
+    tunnel_start_relay(0, &full);
+    int a = tunnel_dial(0);
     HOST_UNTIL(tunnel.cut == 1);
     hear_end(a);
     cr_assert_eq(counts().clients, 0);
@@ -299,7 +156,7 @@ static void expect_refused(const struct ct_tcpstore_relay_options *options)
 Test(tunnel, a_relay_of_another_round_is_refused)
 {
     expect_refused(&(struct ct_tcpstore_relay_options){
-        .generation = GENERATION - 1, .job = "digits", .key = &key});
+        .generation = GENERATION - 1, .job = "digits", .key = &tunnel_key});
 }
 
 Test(tunnel, a_relay_with_another_key_is_refused)
@@ -311,7 +168,7 @@ Test(tunnel, a_relay_with_another_key_is_refused)
 Test(tunnel, a_relay_of_another_job_is_refused)
 {
     expect_refused(&(struct ct_tcpstore_relay_options){
-        .generation = GENERATION, .job = "letters", .key = &key});
+        .generation = GENERATION, .job = "letters", .key = &tunnel_key});
 }
 
 /* ---- a connection that breaks ---- */
@@ -336,8 +193,8 @@ static void cut_tunnels(void)
 
 Test(tunnel, a_wait_under_way_outlives_a_broken_connection)
 {
-    start_all();
-    int a = greet(0), b = greet(0);
+    tunnel_start_all();
+    int a = tunnel_greet(0), b = tunnel_greet(0);
     struct ct_buf wait = {0};
 
     compose(&wait, WAIT, "nb", N(1), "/k");
@@ -363,8 +220,8 @@ Test(tunnel, a_wait_under_way_outlives_a_broken_connection)
 Test(tunnel, no_byte_is_lost_or_doubled_when_connections_break)
 {
     enum { SIZE = 1 << 20, PIECE = 50000 };
-    start_all();
-    int a = greet(0), b = greet(0), cuts = 0;
+    tunnel_start_all();
+    int a = tunnel_greet(0), b = tunnel_greet(0), cuts = 0;
     struct ct_buf set = {0}, get = {0}, back = {0};
     char *value = malloc(SIZE + 1);
 
@@ -409,8 +266,8 @@ Test(tunnel, no_byte_is_lost_or_doubled_when_connections_break)
 
 Test(tunnel, who_leaves_while_the_connection_is_broken_has_left_when_it_is_back)
 {
-    start_all();
-    int a = greet(0), b = greet(0);
+    tunnel_start_all();
+    int a = tunnel_greet(0), b = tunnel_greet(0);
 
     expect_value_at(a, "k", "");
     expect_value_at(b, "k", "");
@@ -427,8 +284,8 @@ Test(tunnel, who_leaves_while_the_connection_is_broken_has_left_when_it_is_back)
 
 Test(tunnel, a_lost_hub_ends_all_clients_and_the_next_one_finds_the_new_hub)
 {
-    start_all();
-    int a = greet(0), b = greet(0);
+    tunnel_start_all();
+    int a = tunnel_greet(0), b = tunnel_greet(0);
 
     expect_value_at(a, "k", "");
     const struct ct_endpoint place = *ct_tcpstore_hub_endpoint(tunnel.hub);
@@ -438,8 +295,8 @@ Test(tunnel, a_lost_hub_ends_all_clients_and_the_next_one_finds_the_new_hub)
     hear_end(b);
     cr_assert_eq(tunnel.cut, 1, "the other relay had no clients");
     cr_assert_eq(counts().clients, 0);
-    start_hub_at(&place);
-    int c = greet(0);
+    tunnel_start_hub_at(&place);
+    int c = tunnel_greet(0);
     expect_value_at(c, "k", "");
     close(a);
     close(b);
@@ -448,8 +305,8 @@ Test(tunnel, a_lost_hub_ends_all_clients_and_the_next_one_finds_the_new_hub)
 
 Test(tunnel, a_relay_that_stops_takes_its_clients_along)
 {
-    start_all();
-    int a = greet(0), b = greet(1);
+    tunnel_start_all();
+    int a = tunnel_greet(0), b = tunnel_greet(1);
 
     expect_value_at(a, "k", "");
     expect_value_at(b, "k", "");
@@ -467,6 +324,7 @@ Test(tunnel, a_relay_that_stops_takes_its_clients_along)
 struct rogue {
     struct ct_conn *conn;
     bool open, closed;
+    int ends; /* of streams, said by the hub for a reason */
     struct ct_error why;
 };
 
@@ -477,8 +335,12 @@ static void rogue_open(struct ct_conn *conn)
 
 static void rogue_message(struct ct_conn *conn, const struct ct_message *message)
 {
-    (void)conn;
-    (void)message;
+    struct rogue *rogue = ct_conn_user(conn);
+
+    if (message->type != CT_MSG_TUNNEL_CLOSE || message->tunnel_close.text[0] == '\0')
+        return;
+    rogue->ends++;
+    ct_error_set(&rogue->why, CT_ELIMIT, "%s", message->tunnel_close.text);
 }
 
 static void rogue_close(struct ct_conn *conn, const struct ct_error *why)
@@ -514,11 +376,12 @@ Test(tunnel, who_breaks_the_rules_of_the_tunnel_is_closed_and_nobody_else)
         {&hello, &open, &end, &data}, /* after the end */
     };
     const struct ct_conn_callbacks callbacks = {rogue_open, rogue_message, rogue_close, NULL};
-    start_all();
-    int good = greet(0);
+    tunnel_start_all();
+    int good = tunnel_greet(0);
 
     for (size_t i = 0; i < CT_COUNT(rows); i++) {
-        const struct ct_conn_options options = {.from = CT_FROM_HUB, .key = &key, .job = "digits"};
+        const struct ct_conn_options options = {
+            .from = CT_FROM_HUB, .key = &tunnel_key, .job = "digits"};
         struct rogue rogue = {.open = false};
         cr_assert_eq(ct_conn_connect(&host.loop, ct_tcpstore_hub_endpoint(tunnel.hub), &options,
                                      &callbacks, &rogue, &rogue.conn, NULL),
@@ -531,4 +394,58 @@ Test(tunnel, who_breaks_the_rules_of_the_tunnel_is_closed_and_nobody_else)
         cr_assert_eq(counts().clients, 1, "row %zu", i);
     }
     close(good);
+}
+
+/* Clients of a relay ask for a value, and it says of none that it took the answer. */
+static void ask_and_take_nothing(struct rogue *rogue, uint32_t streams)
+{
+    struct ct_buf request = {0};
+
+    compose_hello(&request);
+    compose(&request, GET, "b", "k");
+    for (uint32_t i = 0; i < streams; i++) {
+        const struct ct_message open = {.type = CT_MSG_TUNNEL_OPEN, .tunnel_open = {.number = i}};
+        const struct ct_message data = {
+            .type = CT_MSG_TUNNEL_DATA,
+            .tunnel_data = {.number = i, .data = {(void *)request.data, request.size}}};
+        cr_assert_eq(ct_conn_send(rogue->conn, &open, NULL), 0);
+        cr_assert_eq(ct_conn_send(rogue->conn, &data, NULL), 0);
+    }
+    ct_buf_deinit(&request);
+}
+
+Test(tunnel, what_a_stream_keeps_is_charged_and_the_stream_ends_when_it_is_too_much)
+{
+    enum { VALUE = 100 << 10, STREAMS = 16 };
+    static char value[VALUE + 1];
+    const struct ct_message hello = {.type = CT_MSG_TUNNEL_HELLO,
+                                     .tunnel_hello = {.generation = GENERATION, .job = "digits"}};
+    const struct ct_conn_callbacks callbacks = {rogue_open, rogue_message, rogue_close, NULL};
+    const struct ct_conn_options options = {
+        .from = CT_FROM_HUB, .key = &tunnel_key, .job = "digits"};
+    struct rogue rogue = {.open = false};
+
+    host_start(&(struct ct_tcpstore_limits){.bytes = 1 << 20});
+    tunnel_start_hub();
+    int other = dial();
+    say(other, "\x00\xCE\xF7\x85\x3C", 5);
+    memset(value, 'v', VALUE);
+    ask_at(other, SET, "bb", "k", value);
+    ask_at(other, SET, "bb", "/k", "v");
+    expect_value_at(other, "/k", "v");
+    cr_assert_eq(ct_conn_connect(&host.loop, ct_tcpstore_hub_endpoint(tunnel.hub), &options,
+                                 &callbacks, &rogue, &rogue.conn, NULL),
+                 0);
+    HOST_UNTIL(rogue.open);
+    cr_assert_eq(ct_conn_send(rogue.conn, &hello, NULL), 0);
+    ask_and_take_nothing(&rogue, STREAMS);
+    HOST_UNTIL(rogue.ends > 0);
+    cr_assert_not_null(strstr(rogue.why.text, "the store is full for 127.0.0.1"), "%s",
+                       rogue.why.text);
+    cr_assert_lt(rogue.ends, STREAMS, "what fits is served");
+    cr_assert_leq(counts().bytes, 1u << 20);
+    expect_value_at(other, "/k", "v");
+    ct_conn_close(rogue.conn, 0, NULL);
+    HOST_UNTIL(rogue.closed);
+    close(other);
 }

@@ -116,8 +116,7 @@ Test(plugin, a_machine_without_a_driver_is_told_before_any_library_is_loaded)
 {
     const struct ct_device_wish wish = {.library = "/etc/passwd", .driver = "libnodriver.so.1"};
 
-    tells(&wish, CT_EUNSUPPORTED,
-          "this machine has no driver of NVIDIA's (libnodriver.so.1 is not there)");
+    tells(&wish, CT_EUNSUPPORTED, "no NVIDIA driver found: libnodriver.so.1 is missing");
 }
 
 Test(plugin, what_is_no_library_or_of_another_ctrun_is_refused)

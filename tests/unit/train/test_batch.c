@@ -1,5 +1,5 @@
 /* Batch arithmetic: what divides, and the advice when it does not. */
-#include "train/batch.h"
+#include "train/batch_size.h"
 
 #include <criterion/criterion.h>
 

@@ -1,10 +1,13 @@
 /* metrics.jsonl and the event file: what a record looks like, and that no step appears twice. */
 #include "train/metrics.h"
 
+#include "base/fs.h"
 #include "folder.h"
 
 #include <criterion/criterion.h>
+#include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 TestSuite(metrics, .init = folder_make, .fini = folder_remove, .timeout = 30);
@@ -128,11 +131,34 @@ Test(metrics, a_new_run_starts_a_new_file)
 Test(metrics, tensorboard_gets_version_session_and_a_record_each)
 {
     struct ct_metrics *metrics = open_metrics(0, true);
+    char path[PATH_MAX];
 
     write_step(metrics, "train", 10);
+    (void)snprintf(path, sizeof path, "%s", ct_metrics_events_path(metrics));
     ct_metrics_free(metrics);
     cr_assert_eq(folder_count(folder_path("run"), "events.out.tfevents.1700000000."), 1);
     cr_assert_eq(folder_count(folder_path("run"), ""), 2);
+    cr_assert_not_null(strstr(path, "/run/events.out.tfevents.1700000000."));
+}
+
+Test(metrics, counts_of_rows_are_no_charts)
+{
+    struct ct_metrics *metrics = open_metrics(0, true);
+    struct ct_metric_record record = {.kind = "eval", .step = 45, .epoch = 2};
+    struct ct_buf events;
+    struct ct_error err = {0};
+
+    ct_metric_put(&record, CT_METRIC_LOSS, 0.5);
+    ct_metric_put(&record, CT_METRIC_CORRECT, 349);
+    ct_metric_put(&record, CT_METRIC_ROWS, 360);
+    cr_assert_eq(ct_metrics_write(metrics, &record, &err), 0, "%s", err.text);
+    ct_buf_init(&events, 0);
+    cr_assert_eq(ct_fs_read(ct_metrics_events_path(metrics), 1u << 16, &events, &err), 0);
+    cr_assert_not_null(memmem(events.data, events.size, "eval/loss", 9));
+    cr_assert_null(memmem(events.data, events.size, "eval/correct", 12));
+    cr_assert_null(memmem(events.data, events.size, "eval/rows", 9));
+    ct_buf_deinit(&events);
+    ct_metrics_free(metrics);
 }
 
 Test(metrics, a_folder_that_cannot_be_made_is_named)

@@ -1,5 +1,5 @@
 /* Schedules: ends, middles and monotony of each shape. */
-#include "train/schedule.h"
+#include "train/lr_schedule.h"
 
 #include <criterion/criterion.h>
 

@@ -8,9 +8,9 @@
 #include "cmd/ctworker/trainer/loop.h"
 #include "cmd/ctworker/trainer/parts.h"
 #include "cmd/ctworker/trainer/setup.h"
-#include "collectives/job.h"
+#include "collectives/job/job.h"
 #include "digest.h"
-#include "thread_world.h"
+#include "job/thread_world.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -35,7 +35,7 @@ static const char yaml[] = "seed: 5\n"
                            "parallel: {reduce: invariant, bucket: 256, first_bucket: 64}\n"
                            "train: {epochs: 4}\n"
                            "checkpoint: {dir: ckpt, every: 1 epoch, keep: 0}\n"
-                           "log: {every: 1, dir: run}\n";
+                           "log: {every: 1, dir: run, overwrite: yes}\n";
 
 void harness_write_rows(const char *path, int rows)
 {

@@ -1,7 +1,7 @@
 /* Healing: whose state a round starts from, and that all ranks hold it afterwards. */
-#include "cmd/ctworker/trainer/heal.h"
+#include "cmd/ctworker/trainer/recover_state.h"
 
-#include "collectives/job.h"
+#include "collectives/job/job.h"
 #include "harness.h"
 
 #include <criterion/criterion.h>

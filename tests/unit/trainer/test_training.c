@@ -3,6 +3,10 @@
  * Rows E1, E8, E9, E10 (data parallel), E14, E15 and E16 of the equivalence table. */
 #include "harness.h"
 
+#include "base/str.h"
+#include "train/checkpoint.h"
+#include "train/runs.h"
+
 #include "base/assert.h"
 #include "base/fs.h"
 
@@ -495,14 +499,62 @@ Test(trainer, more_such_steps_in_a_row_than_allowed_end_the_training)
     expect_all(&training, CT_EDIVERGED, "step 3: ");
 }
 
-Test(trainer, without_log_dir_the_run_is_named_after_its_file)
+static int lines_of(const char *folder)
 {
-    struct training training = {.world = 1, .options = {"--log.dir="}};
-    struct stat info;
+    char path[PATH_MAX];
+    int lines = 0;
 
-    (void)harness_train(&training);
-    cr_assert_eq(stat("runs/test/config.yaml", &info), 0);
-    cr_assert_eq(stat("runs/test/metrics.jsonl", &info), 0);
+    cr_assert(snprintf(path, sizeof path, "%s/metrics.jsonl", folder) < (int)sizeof path);
+    struct ct_buf text = harness_read(path);
+    for (const char *at = text.data; (at = strchr(at, '\n')) != NULL; at++)
+        lines++;
+    ct_buf_deinit(&text);
+    return lines;
+}
+
+Test(trainer, each_start_has_a_folder_of_its_own_and_leaves_the_others_alone)
+{
+    struct training long_one = {.world = 2, .options = {"--log.dir=", "--checkpoint.dir=auto"}};
+    struct training short_one = {
+        .world = 2, .options = {"--log.dir=", "--checkpoint.dir=auto", "--train.epochs=2"}};
+    char(*runs)[PATH_MAX] = NULL, newest[PATH_MAX], path[PATH_MAX];
+    size_t count = 0;
+
+    (void)harness_train(&long_one);
+    (void)harness_train(&short_one);
+    cr_assert_eq(ct_runs_list("runs/test", &runs, &count), 0);
+    cr_assert_eq(count, 2);
+    cr_assert_eq(lines_of(runs[0]), 24, "20 steps, 4 evaluations");
+    cr_assert_eq(lines_of(runs[1]), 12);
+    cr_assert(ct_runs_newest("runs/test", newest));
+    cr_assert_str_eq(newest, runs[1]);
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(path, sizeof path, "%.4000s/checkpoints", runs[i]);
+        cr_assert_eq(ct_ckpt_latest(path, path, NULL), 0);
+        cr_assert(ct_ends_with(path, i == 0 ? "step_00000020" : "step_00000010"), "%s", path);
+    }
+    free(runs);
+}
+
+Test(trainer, a_job_that_was_queued_again_goes_on_in_its_own_folder)
+{
+    struct training cut = {
+        .world = 1, .options = {"--log.dir=", "--checkpoint.dir=auto"}, .stop_step = 8};
+    struct training again = {
+        .world = 2,
+        .restart_count = 1,
+        .options = {"--log.dir=", "--checkpoint.dir=auto", "--checkpoint.resume=none"}};
+    struct ct_run_record *record = calloc(1, sizeof *record);
+    char newest[PATH_MAX];
+
+    harness_run(&cut);
+    (void)harness_train(&again);
+    cr_assert_eq(again.first_step[0], 8);
+    cr_assert(ct_runs_newest("runs/test", newest));
+    cr_assert_eq(lines_of(newest), 24);
+    cr_assert_eq(ct_run_record_read(newest, record, NULL), 0);
+    cr_assert_eq(record->starts, 2);
+    free(record);
 }
 
 Test(trainer, a_run_leaves_its_configuration_behind)

@@ -49,7 +49,8 @@ void random_fields(struct ct_rng *rng, const struct ct_wire_shape *shape, enum r
             char *text = ct_arena_alloc(arena, count + 1);
             CT_ASSERT(text != NULL);
             for (size_t k = 0; k < count; k++)
-                text[k] = (char)(1 + ct_rng_below(rng, 255));
+                text[k] = (char)(field->is_name ? 0x20 + ct_rng_below(rng, 0x5f)
+                                                : 1 + ct_rng_below(rng, 255));
             if (field->kind == CT_WIRE_KIND_str)
                 memcpy(at, &text, sizeof(text));
             else

@@ -279,6 +279,40 @@ Test(codec, a_list_that_fits_no_arena_is_an_error_and_not_a_crash)
     ct_arena_deinit(&tiny);
 }
 
+/* Names go to logs and terminals: a newline or an escape sequence in one is refused by both ends.
+ */
+Test(codec, a_name_with_control_characters_is_neither_sent_nor_taken)
+{
+    static const char *const evils[] = {"abc\nd", "\x1b[2Jx", "abcd\x7f", "abcd\xc2\x9b", "abcd\t"};
+    struct ct_error err = {0};
+    size_t names = 0;
+
+    for (EACH_SHAPE(shape)) {
+        const struct ct_wire_shape *shape = ct_wire_shape_at(shape_i);
+        for (size_t i = 0; i < shape->field_count; i++) {
+            const struct ct_wire_field *field = &shape->fields[i];
+            if (!field->is_name)
+                continue;
+            names++;
+            for (size_t k = 0; k < CT_COUNT(evils); k++) {
+                size_t size = strlen(evils[k]);
+                struct ct_message message = with_count(shape, field, size), got;
+                ct_buf_clear(&out);
+                cr_assert_eq(ct_wire_encode(&message, 0, &out, &err), 0, "%s", err.text);
+                char *at = memmem(out.data, out.size, ct_wire_get_str(field, &message.hello), size);
+                memcpy(at, evils[k], size);
+                struct ct_frame frame = frame_of(&out);
+                cr_assert_eq(ct_wire_decode(&frame, &lists, &got, &err), CT_EPROTOCOL);
+                cr_assert_not_null(strstr(err.text, field->name), "%s", err.text);
+                cr_assert_not_null(strstr(err.text, "control characters"), "%s", err.text);
+                memcpy((char *)&message.hello + field->offset, &evils[k], sizeof(evils[k]));
+                cr_assert_eq(ct_wire_encode(&message, 0, &out, &err), CT_EUSAGE);
+            }
+        }
+    }
+    cr_assert_geq(names, 10u);
+}
+
 Test(codec, the_table_fits_the_encoding)
 {
     for (EACH_SHAPE(shape)) {

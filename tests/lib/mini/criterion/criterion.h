@@ -2,8 +2,9 @@
  *
  * ThreadSanitizer cannot run under Criterion's runner, which has a thread of its own when it starts
  * a test's process; here a constructor registers each test, and the runner that forks has none. A
- * failed assertion ends the program. It knows what our tests use: Test, TestSuite with .init,
- * .fini and .timeout, ParameterizedTest over an index table, and the cr_assert family. */
+ * failed assertion ends the test's process. It knows what our tests use: Test, TestSuite with
+ * .init, .fini and .timeout, ParameterizedTest over an index table, ReportHook of PRE_ALL and
+ * POST_ALL, and the cr_assert family. */
 #ifndef MINI_CRITERION_H
 #define MINI_CRITERION_H
 
@@ -19,6 +20,7 @@ struct mini_options {
     double timeout;
     const char *description;
     bool disabled;
+    int signal; /* that is to end the test; 0: none */
 };
 
 struct mini_suite {
@@ -45,6 +47,17 @@ struct mini_test {
     struct mini_test *next;
 };
 
+struct criterion_test_set; /* what hooks are given is NULL here */
+struct criterion_global_stats;
+
+/* Called before the first test or after the last. */
+struct mini_hook {
+    enum mini_moment { PRE_ALL, POST_ALL } moment;
+    void (*call)(void);
+    struct mini_hook *next;
+};
+
+void mini_add_hook(struct mini_hook *hook);
 void mini_add_suite(struct mini_suite *suite);
 void mini_add_test(struct mini_test *test);
 _Noreturn void mini_fail(const char *file, int line, const char *text);
@@ -58,6 +71,23 @@ _Noreturn void mini_skip(void);
         mini_add_suite(&entry);                                          \
     }                                                                    \
     struct mini_suite
+
+#define MINI_ARGUMENT_PRE_ALL (struct criterion_test_set *)NULL
+#define MINI_ARGUMENT_POST_ALL (struct criterion_global_stats *)NULL
+#define MINI_PARAMETER_PRE_ALL struct criterion_test_set *
+#define MINI_PARAMETER_POST_ALL struct criterion_global_stats *
+#define ReportHook(moment_)                                                \
+    static void mini_hook_##moment_(MINI_PARAMETER_##moment_);             \
+    static void mini_call_##moment_(void)                                  \
+    {                                                                      \
+        mini_hook_##moment_(MINI_ARGUMENT_##moment_);                      \
+    }                                                                      \
+    __attribute__((constructor)) static void mini_register_##moment_(void) \
+    {                                                                      \
+        static struct mini_hook entry = {moment_, mini_call_##moment_, 0}; \
+        mini_add_hook(&entry);                                             \
+    }                                                                      \
+    static void mini_hook_##moment_
 
 #define MINI_REGISTER(suite_, name_, plain_, with_, params_, ...)                   \
     __attribute__((constructor)) static void mini_register_##suite_##_##name_(void) \
@@ -107,6 +137,8 @@ _Noreturn void mini_skip(void);
 #define cr_assert_float_eq(a, b, e, ...) \
     MINI_CHECK(fabs((double)(a) - (double)(b)) <= (double)(e), #a " near " #b, __VA_ARGS__)
 #define cr_expect_eq cr_assert_eq
+#define cr_expect_str_eq cr_assert_str_eq
+#define cr_expect_not_null cr_assert_not_null
 #define cr_expect cr_assert
 #define cr_skip_test(...) (mini_note("" __VA_ARGS__), mini_skip())
 #define cr_skip(...) (mini_note("" __VA_ARGS__), mini_skip())

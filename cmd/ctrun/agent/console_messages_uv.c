@@ -1,0 +1,133 @@
+/* What the user is told while the job runs. */
+#include "node_state_uv.h"
+
+#include "base/assert.h"
+#include "base/str.h"
+#include "launch/summary.h"
+#include "round.h"
+
+#include <string.h>
+
+enum { WAIT_MS = 1000 };
+
+static void on_notice(uv_timer_t *timer)
+{
+    struct node *node = timer->data;
+
+    node->waiting_said_ms = uv_now(&node->loop);
+    ct_log_event(&node->log, CT_LOG_INFO, "waiting", "%s", node->waiting);
+}
+
+void words_waiting(struct node *node, const char *text)
+{
+    uint64_t now_ms = uv_now(&node->loop);
+
+    if (text == NULL || text[0] == '\0') {
+        node->waiting[0] = '\0';
+        (void)uv_timer_stop(&node->notice);
+        return;
+    }
+    if (strcmp(node->waiting, text) == 0)
+        return;
+    if (node->waiting[0] == '\0')
+        node->waiting_since_ms = now_ms;
+    (void)ct_str_copy(node->waiting, sizeof node->waiting, text);
+    uint64_t due_ms = CT_MAX(node->waiting_since_ms, node->waiting_said_ms) + WAIT_MS;
+    (void)uv_timer_start(&node->notice, on_notice, due_ms > now_ms ? due_ms - now_ms : 0, 0);
+}
+
+/* Keep what happened, for the words about the restart. */
+void words_failure(struct node *node, const struct ct_worker_failure *failure)
+{
+    const struct ct_casualty casualty = {
+        .rank = (int32_t)failure->rank,
+        .local_rank = (int32_t)failure->local_rank,
+        .node = (int32_t)node->round->self,
+        .pid = (int32_t)failure->pid,
+        .status = failure->end.status,
+        .signal = failure->end.signal,
+        .code = failure->code,
+        .host = node->job->host,
+        .text = failure->text,
+    };
+
+    if (node->failure.generation == node->round->generation)
+        return; /* the first of a round is its cause */
+    node->failure.generation = node->round->generation;
+    ct_buf_clear(&node->failure.who);
+    ct_casualty_print(&casualty, &node->failure.who);
+    if (failure->error_file != NULL)
+        (void)ct_buf_printf(&node->failure.who, " (%.*s)",
+                            (int)strcspn(failure->error_file->message, "\n"),
+                            failure->error_file->message);
+}
+
+void words_casualty(struct node *node, const struct ct_worker_failure *failure)
+{
+    const struct job *job = node->job;
+    uint64_t generation = node->running;
+
+    if (generation == 0)
+        return;
+    failures_add(&node->failures, generation, job->host, failure);
+    if (!job->folder.stays || failure->stopped || failure->error_file != NULL)
+        return;
+    /* Readers of error files find one for each failure. */
+    const struct ct_failure *kept =
+        failures_of(&node->failures, generation, (int32_t)failure->rank);
+    if (kept != NULL && failure->own_error_file[0] != '\0')
+        failures_write(kept, failure->own_error_file);
+}
+
+static const char *of_this_node(const struct node *node)
+{
+    return node->round->node_count > 1 ? " of this node" : "";
+}
+
+void words_joined(struct node *node)
+{
+    const struct ct_round *round = node->round;
+
+    if (node->job->cfg.launch.nnodes.max > 1)
+        ct_log_event(&node->log, CT_LOG_INFO, "joined",
+                     "joined the job at %s as node %u of %u (%u ranks)", node->host.endpoint,
+                     round->self, round->node_count, round->world);
+}
+
+void words_restart(struct node *node, uint32_t survivors)
+{
+    const struct ct_round *round = node->round;
+    const char *who = node->reason == CT_RDZV_REASON_LOST ? "another node was lost"
+                                                          : "a worker of another node failed";
+    uint32_t slots = node->job->slots;
+
+    if (node->failure.generation != 0 && node->failure.generation + 1 == round->generation)
+        who = ct_buf_str(&node->failure.who);
+    ct_console_live(node->console, "");
+    if (survivors == 0 || round->lineage == 0)
+        ct_log_event(&node->log, CT_LOG_WARN, "restart", "%s; restart %u of %u follows", who,
+                     round->restarts, round->max_restarts);
+    else
+        ct_log_event(&node->log, CT_LOG_WARN, "restart",
+                     "%s; %u of %u workers%s go on from step %llu%s (restart %u of %u)", who,
+                     survivors, slots, of_this_node(node), (unsigned long long)round->base_step,
+                     survivors == slots       ? ""
+                     : slots - survivors == 1 ? ", the other is started again"
+                                              : ", the others are started again",
+                     round->restarts, round->max_restarts);
+}
+
+void words_regroup(struct node *node, uint32_t survivors)
+{
+    const struct ct_round *round = node->round;
+    char from[64] = "live on";
+
+    if (round->lineage > 0) /* otherwise nobody holds the state */
+        (void)snprintf(from, sizeof from, "go on from step %llu",
+                       (unsigned long long)round->base_step);
+    ct_console_live(node->console, "");
+    ct_log_event(&node->log, CT_LOG_INFO, "regroup",
+                 "%u node%s, %u ranks from now on; %u worker%s%s %s", round->node_count,
+                 round->node_count == 1 ? "" : "s", round->world, survivors,
+                 survivors == 1 ? "" : "s", of_this_node(node), from);
+}

@@ -1,0 +1,376 @@
+/* What the user is told when the job has ended. */
+#include "node_state_uv.h"
+
+#include "base/str.h"
+#include "launch/summary.h"
+#include "round.h"
+#include "run_text.h"
+#include "train/checkpoint.h"
+#include "train/runs.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+void words_keep_cause(struct node *node)
+{
+    const struct ct_rdzv_failure *cause = &node->result.cause;
+
+    node->cause_node = -1;
+    node->first_node = node->round != NULL && node->round->self == 0;
+    if (node->round != NULL && cause->generation == node->round->generation)
+        node->cause_node = round_node_of(node->round, cause->rank);
+}
+
+/* ---- a failed job --------------------------------------------------------------------------- */
+
+/* The root cause, with all that this node knows of it. */
+static struct ct_failure root_of(const struct node *node)
+{
+    const struct ct_rdzv_failure *cause = &node->result.cause;
+    const struct ct_failure *own = failures_of(&node->failures, cause->generation, cause->rank);
+    struct ct_failure root = {
+        .host = cause->host,
+        .rank = (uint32_t)cause->rank,
+        .local_rank = (uint32_t)cause->local_rank,
+        .pid = cause->pid,
+        .end = {.status = cause->status, .signal = cause->signal},
+        .time_ms = cause->time_ms > 0 ? (int64_t)cause->time_ms
+                                      : (int64_t)(ct_clock_wall_ns(&ct_clock_system) / 1000000),
+        .path = cause->error_file,
+        .text = cause->text,
+    };
+
+    return own != NULL && own->pid == cause->pid ? *own : root;
+}
+
+/* torchrun's table: where a worker failed, and on the first node. */
+static void print_table(const struct node *node, const struct ct_failure *root, struct ct_buf *to)
+{
+    const struct ct_config_command *command = &node->job->cfg.command;
+    const struct failures *known = &node->failures;
+    struct ct_failure list[FAILURES_MAX + 1] = {*root};
+    size_t count = 1;
+
+    if (known->generation == node->result.cause.generation)
+        for (size_t i = 0; i < known->count; i++)
+            if (known->list[i].rank != root->rank)
+                list[count++] = known->list[i];
+    if (root->path[0] == '\0')
+        list[0].text = ""; /* its last lines stand above */
+    ct_report_print(command->program != NULL ? command->program : command->file, list, count, 0,
+                    to);
+}
+
+static bool has_others(const struct node *node)
+{
+    const struct failures *known = &node->failures;
+
+    if (known->generation == node->result.cause.generation)
+        for (size_t i = 0; i < known->count; i++)
+            if (known->list[i].rank != (uint32_t)node->result.cause.rank && !known->list[i].stopped)
+                return true;
+    return false;
+}
+
+/* Where it is looked for, or says more than the summary. */
+static bool wants_table(const struct node *node, const struct ct_failure *root)
+{
+    const struct job *job = node->job;
+
+    if (node->result.cause.rank < 0 || node->result.cause.pid <= 0 ||
+        !(node->first_node || node->has_part))
+        return false;
+    return job->as_torchrun ||
+           (!job->program.native &&
+            (root->path[0] != '\0' || job->cfg.launch.log_dir[0] != '\0' || has_others(node)));
+}
+
+/* Does the console of this node have it? A hang is said as a warning. */
+static bool is_shown(const struct node *node, const struct ct_failure *root)
+{
+    return root->shown && (node->result.cause.code != CT_EHUNG || node->log.level <= CT_LOG_WARN);
+}
+
+/* What the summary quotes of text that stands above it: nothing of ctworker's, whose last word is
+ * its error; of other programs, the exception's line, which may be hard to find there. */
+static void shorten(const struct node *node, const struct ct_failure *root,
+                    struct ct_casualty *casualty, struct ct_arena *arena)
+{
+    bool is_file = root->path[0] != '\0' && !node->job->program.native;
+
+    casualty->seen = !is_file && is_shown(node, root);
+    if (casualty->seen && !node->job->program.native && casualty->code != CT_EHUNG &&
+        casualty->signal == 0 && root->text[0] != '\0') {
+        casualty->seen = false;
+        casualty->text = ct_report_error_file(root, arena).message;
+    }
+}
+
+/* Those of our trainer's workers that failed with the root's own sentence: their ranks into `also`,
+ * by number where they are few. A fault that all ranks find is one error, and one that the console
+ * has of any of them stands above. */
+static void find_same(const struct node *node, const struct ct_failure *root,
+                      struct ct_casualty *casualty, struct ct_arena *arena)
+{
+    enum { NAMED = 8 };
+    const struct failures *known = &node->failures;
+    const struct ct_failure *same[NAMED];
+    size_t count = 0;
+
+    if (!node->job->program.native || root->text[0] == '\0' ||
+        known->generation != node->result.cause.generation)
+        return;
+    for (size_t i = 0; i < known->count; i++) {
+        const struct ct_failure *other = &known->list[i];
+        if (other->rank == root->rank || strcmp(other->text, root->text) != 0)
+            continue;
+        casualty->seen = casualty->seen || is_shown(node, other);
+        if (count < NAMED)
+            same[count] = other;
+        count++;
+    }
+    if (count == 0)
+        return;
+    const char *names =
+        count > NAMED ? ct_arena_printf(arena, "%zu other ranks", count)
+                      : ct_arena_printf(arena, "rank%s %u", count > 1 ? "s" : "", same[0]->rank);
+    for (size_t i = 1; i < count && count <= NAMED && names != NULL; i++)
+        names =
+            ct_arena_printf(arena, "%s%s%u", names, i + 1 < count ? ", " : " and ", same[i]->rank);
+    casualty->also = names;
+}
+
+static void tell_failure(struct node *node)
+{
+    const struct ct_rdzv_failure *cause = &node->result.cause;
+    const struct ct_failure root = root_of(node);
+    struct ct_arena arena;
+    struct ct_casualty casualty = {
+        .rank = cause->rank,
+        .local_rank = cause->local_rank,
+        .node = node->cause_node,
+        .pid = cause->pid,
+        .status = cause->status,
+        .signal = cause->signal,
+        .code = cause->code,
+        .host = cause->host,
+        .text = root.text,
+    };
+
+    ct_arena_init(&arena, CT_ERROR_FILE_BYTES);
+    bool own = failures_of(&node->failures, cause->generation, cause->rank) != NULL;
+    struct ct_buf *lines = ct_console_lines(node->console, CT_CONSOLE_ERR);
+
+    if (wants_table(node, &root) && root.path[0] != '\0') /* which shows all of it */
+        casualty.text = ct_report_error_file(&root, &arena).message;
+    if (!node->log.json)
+        shorten(node, &root, &casualty, &arena);
+    find_same(node, &root, &casualty, &arena);
+    if (node->log.json) {
+        casualty.error_file = root.path;
+        node->named_file = root.path[0] != '\0' && own;
+        ct_summary_record(ct_clock_wall_ns(&ct_clock_system), &casualty, node->result.restarts,
+                          node->status, lines);
+    } else {
+        ct_summary_failed(node->job->cfg.launch.rdzv_id, &casualty, node->result.restarts,
+                          (uint32_t)node->job->cfg.launch.max_restarts, node->status, lines);
+        if (wants_table(node, &root)) {
+            print_table(node, &root, lines);
+            node->named_file = root.path[0] != '\0' && own;
+        }
+    }
+    ct_console_flush(node->console);
+    ct_arena_deinit(&arena);
+}
+
+/* Who started this ctrun may want to know, as a launcher of launchers does. */
+static void leave_error_file(const struct node *node)
+{
+    const char *path = ct_env_find(node->job->env, "TORCHELASTIC_ERROR_FILE");
+    struct ct_failure root = root_of(node);
+
+    if (path == NULL || path[0] == '\0')
+        return;
+    if (node->result.cause.rank < 0) /* no worker's end, but what the text says */
+        root.end = (struct ct_exit){.status = node->status};
+    failures_write(&root, path);
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+/* What a training that was stopped can go on from, as the trainer would find it; "" for programs
+ * that keep no checkpoints of ours. */
+static void print_checkpoint(const struct node *node, char *to, size_t size)
+{
+    char dir[PATH_MAX], path[PATH_MAX];
+    struct ct_ckpt_state state;
+
+    run_checkpoints(&node->job->cfg, node->run_folder, dir);
+
+    to[0] = '\0';
+    if (!node->job->program.native || node->run_folder[0] == '\0' || dir[0] == '\0')
+        return;
+    if (ct_ckpt_latest(dir, path, NULL) == 0 && ct_ckpt_open(path, &state, NULL) == 0)
+        (void)snprintf(to, size, "the newest checkpoint is that of step %llu, %s",
+                       (unsigned long long)state.step, path);
+    else
+        (void)snprintf(to, size, "there is no whole checkpoint in %s", dir);
+}
+
+/* A worker that was to end in order has not. */
+static void tell_unstopped(struct node *node)
+{
+    const struct ct_rdzv_failure *first = &node->unstopped_first;
+    const struct ct_casualty casualty = {
+        .rank = first->rank,
+        .local_rank = first->local_rank,
+        .node = -1,
+        .pid = first->pid,
+        .status = first->status,
+        .signal = first->signal,
+        .code = first->code,
+        .host = first->host,
+        .text = first->text,
+    };
+    struct ct_buf *lines = ct_console_lines(node->console, CT_CONSOLE_ERR);
+    char checkpoint[PATH_MAX + 64];
+
+    print_checkpoint(node, checkpoint, sizeof checkpoint);
+    if (node->log.json)
+        ct_summary_record_stopped(ct_clock_wall_ns(&ct_clock_system), &casualty,
+                                  node->unstopped - 1, checkpoint, node->status, lines);
+    else
+        ct_summary_stopped(node->job->cfg.launch.rdzv_id, &casualty, node->unstopped - 1,
+                           checkpoint, node->status, lines);
+    ct_console_flush(node->console);
+}
+
+/* What this node knows of the job that it has left. */
+static const char *after_release(const struct node *node)
+{
+    return node->was_alone ? "this node left, no other node was working"
+                           : "this node left, the job continues";
+}
+
+static void tell_stop(struct node *node)
+{
+    const char *why = node->requeue ? " to be queued again" : "";
+    char name[32], killed[64] = "";
+
+    if (node->stopped_by == SIGPIPE)
+        return; /* whoever read this has gone */
+    (void)ct_signal_name(node->stopped_by, name, sizeof name);
+    if (node->killed > 0 && !node->hurry)
+        (void)snprintf(killed, sizeof killed, ", %u of them killed after launch.grace",
+                       node->killed);
+    if (node->stopped_count == 0)
+        ct_log_event(&node->log, CT_LOG_INFO, "stopped", "stopped by %s%s; no worker was running",
+                     name, why);
+    else
+        ct_log_event(&node->log, CT_LOG_INFO, "stopped",
+                     "stopped by %s%s; %u worker%s ended within %.1f s%s%s%s", name, why,
+                     node->stopped_count, node->stopped_count == 1 ? "" : "s",
+                     (double)(node->gone_at_ms - node->stopped_at_ms) / 1000, killed,
+                     node->released ? "; " : "", node->released ? after_release(node) : "");
+}
+
+static void tell_losses(const struct ct_output_losses *losses, const struct ct_log *log)
+{
+    if (losses->count == 0)
+        return;
+    ct_log_event(log, CT_LOG_WARN, "logs_lost", "%u log file%s incomplete: %s%s", losses->count,
+                 losses->count == 1 ? " is" : "s are", losses->first,
+                 losses->count == 1 ? "" : "; the others likewise");
+}
+
+static const char stays[] =
+    "this node's workers left; it stays as the rendezvous until the job ends";
+
+void words_stay(struct node *node)
+{
+    ct_log_event(&node->log, CT_LOG_INFO, "stays", "%s", stays);
+}
+
+void words_still_needed(struct node *node, int signal)
+{
+    size_t links = ct_rdzv_server_links(node->host.server);
+    char name[32];
+
+    ct_log_event(
+        &node->log, CT_LOG_WARN, "still_needed",
+        "%s: the rendezvous of a job with %zu other node%s is here; once more ends it, and "
+        "the job goes on without status, drain and checkpoints",
+        ct_signal_name(signal, name, sizeof name), links, links == 1 ? "" : "s");
+}
+
+static enum ct_run_how how_it_ended(const struct node *node)
+{
+    const struct ct_rdzv_result *result = &node->result;
+    bool asked = node->stopped_by != 0 || result->code == CT_ECLOSED || result->code == CT_EREQUEUE;
+
+    if (node->unstopped > 0 || (!asked && node->status != 0))
+        return CT_RUN_FAILED;
+    return asked ? CT_RUN_INTERRUPTED : CT_RUN_FINISHED;
+}
+
+/* How to go on with a training that is not over. */
+static void tell_resume(struct node *node)
+{
+    char dir[PATH_MAX], path[PATH_MAX];
+    const char *title = ct_run_title(node->run_folder);
+    struct ct_ckpt_state state;
+
+    run_checkpoints(&node->job->cfg, node->run_folder, dir);
+    if (dir[0] != '\0' && ct_ckpt_latest(dir, path, NULL) == 0 &&
+        ct_ckpt_open(path, &state, NULL) == 0)
+        ct_log_event(&node->log, CT_LOG_INFO, "resume", "to go on from step %llu: ctrun resume %s",
+                     (unsigned long long)state.step, title);
+    else if (node->progress.step > 0)
+        ct_log_event(&node->log, CT_LOG_INFO, "resume", "%s cannot be resumed: %s", title,
+                     dir[0] != '\0' ? "it has no checkpoint yet"
+                                    : "it keeps no checkpoints (checkpoint.dir)");
+}
+
+/* The record of the training's run is kept where rank 0 was. */
+static void close_run(struct node *node)
+{
+    const char *cause = node->error.code != 0 ? node->error.text : node->result.cause.text;
+    struct ct_run_record end = {
+        .how = how_it_ended(node), .step = node->progress.step, .status = (uint64_t)node->status};
+    struct ct_error err = {0};
+
+    if (node->run_folder[0] == '\0' || !node->first_node || node->released)
+        return;
+    if (end.how == CT_RUN_FAILED)
+        (void)snprintf(end.cause, sizeof end.cause, "%.*s", (int)strcspn(cause, "\n"), cause);
+    if (ct_run_record_end(node->run_folder, &end, ct_clock_wall_ns(&ct_clock_system) / 1000000000u,
+                          &err) != 0)
+        ct_log_event(&node->log, CT_LOG_WARN, "run", "how the run ended is not kept: %s", err.text);
+    if (end.how != CT_RUN_FINISHED && !node->requeue)
+        tell_resume(node);
+}
+
+void words_closing(struct node *node)
+{
+    ct_console_live(node->console, "");
+    if (node->stopped_by != 0)
+        tell_stop(node);
+    else if (node->error.code != 0)
+        ct_log_event(&node->log, CT_LOG_ERROR, "failed", "%s", node->error.text);
+    else if (node->released && node->host.server == NULL) /* else words_stay says it */
+        ct_log_event(&node->log, CT_LOG_INFO, "released", "%s", after_release(node));
+    else if (node->result.code == CT_ECLOSED || node->result.code == CT_EREQUEUE)
+        /* by its user, from another node */
+        ct_log_event(&node->log, CT_LOG_INFO, "stopped", "%s", node->result.cause.text);
+    else if (node->result.code != 0) {
+        tell_failure(node);
+        leave_error_file(node);
+    } else if (node->job->cfg.launch.nnodes.max > 1 && !node->first_node)
+        ct_log_event(&node->log, CT_LOG_INFO, "complete", "the job is complete");
+    if (node->unstopped > 0)
+        tell_unstopped(node);
+    tell_losses(ct_log_files_losses(ct_workers_files(node->workers)), &node->log);
+    close_run(node);
+}

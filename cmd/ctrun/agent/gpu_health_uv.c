@@ -1,0 +1,228 @@
+/* See gpu_health_uv.h. */
+#include "gpu_health_uv.h"
+
+#include "base/str.h"
+#include "diagnose/nvml_probe_uv.h"
+#include "hardware/devices.h"
+#include "hardware/xid.h"
+#include "node_state_uv.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct health {
+    struct node *node;
+    struct ct_look *look; /* the last one */
+    bool asking;
+    bool told; /* the first answer is here */
+    struct ct_gpus gpus;
+    bool used[CT_GPUS_MAX]; /* by the workers of this node */
+    struct ct_health answer;
+    struct ct_buf said;    /* what was said to be wrong */
+    struct ct_look *watch; /* it waits for Xids */
+    bool deaf;             /* nobody can */
+    struct ct_xids xids;
+};
+
+/* Mark the cards of a list as workers are given, in `used` of each card; all when there is none, or
+ * one is not known. */
+static void use(const struct ct_gpus *gpus, const char *list, bool *used)
+{
+    char entry[128];
+    bool all = list == NULL;
+
+    for (uint32_t i = 0; !all && ct_devices_entry(list, i, entry, sizeof entry); i++) {
+        int card = ct_gpus_find(gpus, entry);
+
+        if (card >= 0)
+            used[card] = true;
+        else
+            all = ct_starts_with(entry, "MIG-");
+    }
+    for (uint32_t i = 0; all && i < gpus->count; i++)
+        used[i] = true;
+}
+
+/* Mark those that this worker may be on: of its own list, or of all that are visible, of which the
+ * workers take one each where there are as many. */
+static void use_as(const struct health *health, uint32_t local_rank, bool *used)
+{
+    const struct job *job = health->node->job;
+    const char *visible = ct_env_find(job->env, "CUDA_VISIBLE_DEVICES");
+    char entry[128];
+
+    (void)snprintf(entry, sizeof entry, "%" PRIu32, local_rank);
+    bool has_one = job->gpus == NULL && job->slots == job->visible_gpus &&
+                   (visible == NULL || ct_devices_entry(visible, local_rank, entry, sizeof entry));
+    use(&health->gpus, has_one ? entry : job->gpus != NULL ? job->gpus[local_rank] : visible, used);
+}
+
+/* ---- how they are --------------------------------------------------------------------------- */
+
+static void on_sentence(void *context, bool is_wrong, const char *sentence)
+{
+    struct health *health = context;
+
+    if (is_wrong ? strstr(ct_buf_str(&health->said), sentence) != NULL : health->told)
+        return; /* once is enough */
+    if (is_wrong)
+        (void)ct_buf_printf(&health->said, "%s\n", sentence);
+    ct_log_event(&health->node->log, is_wrong ? CT_LOG_WARN : CT_LOG_INFO,
+                 is_wrong ? "gpu_fault" : "gpus", "%s", sentence);
+}
+
+static int on_record(void *context, const char *line)
+{
+    struct health *health = context;
+
+    return ct_health_take(&health->answer, line);
+}
+
+static void on_done(void *context, uint64_t late_ms)
+{
+    struct health *health = context;
+    const struct ct_health_scope scope = {
+        .gpus = &health->gpus, .used = health->used, .late_ms = late_ms};
+
+    health->asking = false;
+    ct_console_live(health->node->console, "");
+    ct_health_tell(&health->answer, &scope, on_sentence, health);
+    health->told = true;
+}
+
+void health_look(struct health *health)
+{
+    struct ct_error err = {0};
+
+    if (health == NULL || health->asking)
+        return;
+    struct node *node = health->node;
+    const struct ct_look_options options = {
+        .how = "--ask",
+        .limit_ms = (uint64_t)node->job->cfg.launch.gpu_check_ms,
+        .on_record = on_record,
+        .on_done = on_done,
+        .context = health,
+    };
+    ct_look_close(health->look);
+    health->look = NULL;
+    health->answer = (struct ct_health){.begun = false};
+    health->asking = ct_look_start(&health->look, &node->loop, &options, &err) == 0;
+    if (!health->asking)
+        ct_log_event(&node->log, CT_LOG_WARN, "gpus", "how the GPUs are is not known: %s",
+                     err.text);
+}
+
+/* ---- Xids ----------------------------------------------------------------------------------- */
+
+static void say_xid(struct health *health, const struct ct_nvml_xid *xid)
+{
+    const struct ct_health_scope scope = {.gpus = &health->gpus, .used = health->used};
+    struct node *node = health->node;
+    struct ct_buf text;
+
+    if (!ct_health_means(&scope, &xid->card) || !ct_xids_add(&health->xids, xid))
+        return;
+    ct_buf_init(&text, 0);
+    ct_xid_tell(xid, &text);
+    ct_console_live(node->console, "");
+    ct_log_event(&node->log, CT_LOG_WARN, "xid", "%s", ct_buf_str(&text));
+    ct_buf_deinit(&text);
+}
+
+static int on_xid(void *context, const char *line)
+{
+    struct health *health = context;
+    struct ct_nvml_xid xid;
+    struct ct_error err = {0};
+    int rc = ct_xid_take(line, &xid, &err);
+
+    if (rc == 0)
+        say_xid(health, &xid);
+    else if (rc == CT_ENOTFOUND)
+        health->deaf = true;
+    else
+        ct_log_event(&health->node->log, CT_LOG_WARN, "xid",
+                     "until the next round nobody waits for Xids: %s",
+                     rc == CT_EUNAVAILABLE ? err.text : "what was said is no Xid");
+    return rc;
+}
+
+static void on_watch_end(void *context, uint64_t late_ms)
+{
+    struct health *health = context;
+
+    (void)late_ms;
+    ct_look_close(health->watch);
+    health->watch = NULL;
+}
+
+void health_watch(struct health *health)
+{
+    const struct ct_look_options options = {
+        .how = "--watch", .on_record = on_xid, .on_done = on_watch_end, .context = health};
+    struct ct_error err = {0};
+
+    if (health == NULL)
+        return;
+    health->xids.count = 0;
+    if (health->watch != NULL || health->deaf)
+        return;
+    if (ct_look_start(&health->watch, &health->node->loop, &options, &err) != 0)
+        ct_log_event(&health->node->log, CT_LOG_WARN, "xid",
+                     "until the next round nobody waits for Xids: %s", err.text);
+}
+
+void health_explain(struct health *health, uint32_t local_rank, struct ct_buf *to)
+{
+    bool used[CT_GPUS_MAX] = {false};
+
+    if (health == NULL)
+        return;
+    ct_look_drain(health->watch);
+    const struct ct_health_scope scope = {.gpus = &health->gpus, .used = used};
+    use_as(health, local_rank, used);
+    ct_xids_explain(&health->xids, &scope, to);
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+void health_close(struct health *health)
+{
+    if (health == NULL)
+        return;
+    ct_look_close(health->look);
+    ct_look_close(health->watch);
+    health->look = health->watch = NULL;
+    health->asking = health->deaf = true; /* nothing is asked any more */
+}
+
+void health_free(struct health *health)
+{
+    if (health == NULL)
+        return;
+    ct_buf_deinit(&health->said);
+    free(health);
+}
+
+struct health *health_new(struct node *node)
+{
+    const struct job *job = node->job;
+    const struct ct_config *cfg = &job->cfg;
+    const char *visible = ct_env_find(job->env, "CUDA_VISIBLE_DEVICES");
+    bool on_cpus = job->program.native && cfg->train.device == CT_CONFIG_DEVICE_CPU;
+
+    if (job->visible_gpus == 0 || cfg->launch.gpu_check_ms == 0 || on_cpus)
+        return NULL;
+    struct health *health = calloc(1, sizeof *health);
+    if (health == NULL)
+        return NULL;
+    health->node = node;
+    ct_buf_init(&health->said, 0);
+    ct_gpus_read("", &health->gpus);
+    for (uint32_t i = 0; i < job->slots; i++)
+        use(&health->gpus, job->gpus != NULL ? job->gpus[i] : visible, health->used);
+    return health;
+}

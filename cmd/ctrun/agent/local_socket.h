@@ -1,0 +1,26 @@
+/* Where commands find the rendezvous of a job that runs: the sockets that `ctrun` leaves.
+ *
+ *      BASE/ctrun-UID/PID.RANDOM.sock      BASE: XDG_RUNTIME_DIR, TMPDIR or /tmp
+ *      /tmp/ctrun-UID.RANDOM/...           where somebody else has taken all of these
+ *
+ * The folder has mode 0700.
+ *
+ * The ctrun that hosts a job listens there, on one machine instead of a port. A socket whose
+ * process is gone (SIGKILL) is removed by the next ctrun that starts. */
+#ifndef CT_CTRUN_AGENT_LOCAL_SOCKET_H
+#define CT_CTRUN_AGENT_LOCAL_SOCKET_H
+
+#include "base/error.h"
+
+#include <stddef.h>
+
+enum { MEET_PATH = 104, MEET_SOCKETS = 64 };
+
+/* Make the folder, remove what dead processes left in it, and name this process's socket. 0, or
+ * CT_ECANTCREAT when no base gives a folder of this user's own. */
+int meet_own(char *const *env, char ret_path[MEET_PATH], struct ct_error *err);
+
+/* The sockets of living processes, at most MEET_SOCKETS; their number. */
+size_t meet_find(char *const *env, char ret_paths[MEET_SOCKETS][MEET_PATH]);
+
+#endif

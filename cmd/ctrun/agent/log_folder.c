@@ -1,0 +1,103 @@
+/* See log_folder.h. */
+#include "log_folder.h"
+
+#include "base/fs.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* LOG_DIR/RUN_ID_XXXXXX, a name that nobody else has. */
+static int make_own(const struct folder_wish *wish, const char *base, struct ct_arena *arena,
+                    const char **ret_path, struct ct_error *err)
+{
+    const char *host = wish->host != NULL ? wish->host : "";
+    char *name = ct_arena_printf(arena, "%s%s%s_XXXXXX", wish->cfg->launch.rdzv_id,
+                                 host[0] != '\0' ? "_" : "", host);
+    int rc = ct_fs_make_dirs(base, err);
+    char whole[PATH_MAX]; /* workers may go elsewhere */
+
+    if (rc != 0)
+        return rc;
+    for (char *at = name; at != NULL && *at != '\0'; at++)
+        if (*at == '/')
+            *at = '_';
+    if (realpath(base, whole) == NULL)
+        return ct_error_set(err, CT_ECANTCREAT, "%s: %s", base, ct_strerror(-errno));
+    char *path = name != NULL ? ct_arena_printf(arena, "%s/%s", whole, name) : NULL;
+    if (path == NULL)
+        return ct_error_set(err, CT_ENOMEM, "out of memory for the name of a folder");
+    if (mkdtemp(path) == NULL)
+        return ct_error_set(err, CT_ECANTCREAT, "no folder can be made in %s: %s", base,
+                            ct_strerror(-errno));
+    *ret_path = path;
+    return 0;
+}
+
+static int make_temporary(const struct folder_wish *wish, const char *what, struct ct_arena *arena,
+                          const char **ret_path, struct ct_error *err)
+{
+    const char *base = ct_env_find(wish->env, "TMPDIR");
+    char *path = ct_arena_printf(arena, "%s/%s-XXXXXX",
+                                 base != NULL && base[0] == '/' ? base : "/tmp", what);
+
+    if (path == NULL)
+        return ct_error_set(err, CT_ENOMEM, "out of memory for the name of a folder");
+    if (mkdtemp(path) == NULL)
+        return ct_error_set(err, CT_ECANTCREAT,
+                            "no folder like %s can be made; set TMPDIR, or give --log_dir", path);
+    *ret_path = path;
+    return 0;
+}
+
+int folder_make(const struct folder_wish *wish, struct ct_arena *arena, struct folder *ret_folder,
+                struct ct_error *err)
+{
+    const struct ct_config *cfg = wish->cfg;
+    const char *base = cfg->launch.log_dir;
+    bool streams = strcmp(cfg->launch.redirects, "0") != 0 || strcmp(cfg->launch.tee, "0") != 0 ||
+                   cfg->launch.duplicate_stdout_filters.count > 0 ||
+                   cfg->launch.duplicate_stderr_filters.count > 0;
+    struct folder folder = {.path = ""};
+    int rc = 0;
+
+    if (strcmp(base, "/dev/null") == 0) {
+        *ret_folder = folder;
+        return 0;
+    }
+    folder.stays = base[0] != '\0' || streams;
+    if (base[0] == '\0' && streams) /* torchrun's --redirects works without a folder, too */
+        rc = make_temporary(wish, "ctrun-logs", arena, &base, err);
+    if (rc == 0 && folder.stays)
+        rc = make_own(wish, base, arena, &folder.path, err);
+    else if (rc == 0 && !wish->native)
+        rc = make_temporary(wish, "ctrun-errors", arena, &folder.path, err);
+    if (rc == 0)
+        *ret_folder = folder;
+    return rc;
+}
+
+const char *folder_of_round(const struct folder *folder, uint32_t restarts, uint64_t generation,
+                            struct ct_arena *arena)
+{
+    return ct_arena_printf(arena, "%s/attempt_%u_g%llu", folder->path, restarts,
+                           (unsigned long long)generation);
+}
+
+const char *folder_temporary(const struct folder *folder)
+{
+    return folder->path == NULL || folder->stays ? "" : folder->path;
+}
+
+void folder_drop(const struct folder *folder, bool named)
+{
+    if (folder->path == NULL || folder->path[0] == '\0')
+        return;
+    if (folder->stays)
+        (void)rmdir(folder->path);
+    else if (!named)
+        (void)ct_fs_remove_tree(folder->path);
+}

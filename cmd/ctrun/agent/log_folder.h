@@ -1,0 +1,54 @@
+/* Where the files of this node's workers lie.
+ *
+ *     LOG_DIR/
+ *         RUN_ID_XXXXXX/                      of one ctrun: no later one, and no other node that
+ *         |                                   shares LOG_DIR, writes there (RUN_ID_HOST_XXXXXX when
+ *         |                                   the job has several nodes)
+ *         +-- attempt_RESTARTS_gGENERATION/   of one round
+ *         |   +-- LOCAL_RANK/                 stdout.log, stderr.log, error.json
+ *         |   +-- filtered_stdout.log         the lines of all its workers that pass the filters
+ *         |   `-- filtered_stderr.log
+ *         +-- hang-rank-RRRR.gG.txt           the stacks of a rank that hung
+ *         `-- flight_rank_RRRR.gG.json        the flight recorder of a rank
+ *
+ * Error files need a folder even where no logs are wanted: then it is a temporary one, with
+ * attempt_RESTARTS_gGENERATION_LOCAL_RANK_error.json alone in it, which goes with ctrun unless the
+ * closing words name an error file in it. */
+#ifndef CT_CTRUN_AGENT_LOG_FOLDER_H
+#define CT_CTRUN_AGENT_LOG_FOLDER_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "config/config.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct folder {
+    const char *path; /* "": this node keeps no files */
+    bool stays;       /* else it is removed at the end: no logs there */
+};
+
+struct folder_wish {
+    const struct ct_config *cfg;
+    const char *host; /* NULL for a job of one node */
+    char *const *env; /* TMPDIR */
+    bool native;      /* its workers write no error files */
+};
+
+/* Make it. 0; CT_ECANTCREAT with a sentence; CT_ENOMEM. */
+int folder_make(const struct folder_wish *wish, struct ct_arena *arena, struct folder *ret_folder,
+                struct ct_error *err);
+
+/* The folder of a round; NULL without memory. */
+const char *folder_of_round(const struct folder *folder, uint32_t restarts, uint64_t generation,
+                            struct ct_arena *arena);
+
+/* Its path when it is a temporary one, else "". */
+const char *folder_temporary(const struct folder *folder);
+
+/* Remove it: a temporary one, unless the user was told of a file in it (`named`); one that stays,
+ * when nothing came into it. */
+void folder_drop(const struct folder *folder, bool named);
+
+#endif

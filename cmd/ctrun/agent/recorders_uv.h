@@ -1,0 +1,15 @@
+/* The flight recorders of this node's ranks: left in the log folder beside a verdict, and told to
+ * an operator who asks for those of the whole job (`ctrun flight --job`, wire.def: LOOK, SEEN). */
+#ifndef CT_CTRUN_AGENT_RECORDERS_UV_H
+#define CT_CTRUN_AGENT_RECORDERS_UV_H
+
+struct ct_msg_look;
+struct node;
+
+/* Write LOG_DIR/.../flight_rank_RRRR.gG.json for each rank that has made a call. */
+void recorders_keep(struct node *node);
+
+/* Answer: what the ranks were last seen at, and their newest calls as far as a SEEN has room. */
+void recorders_tell(struct node *node, const struct ct_msg_look *look);
+
+#endif

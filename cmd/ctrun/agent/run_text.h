@@ -1,0 +1,24 @@
+/* What a run left, for the subcommands that look at runs, and for the closing words of a training.
+ */
+#ifndef CT_CTRUN_AGENT_RUN_TEXT_H
+#define CT_CTRUN_AGENT_RUN_TEXT_H
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "config/config.h"
+
+#include <limits.h>
+#include <stdint.h>
+
+/* Load the configuration of the file `path`, whose inputs need not be there. `cfg` needs
+ * ct_config_deinit in any case. CT_ECONFIG. */
+int run_config(struct ct_config *cfg, const char *path, struct ct_error *err);
+
+/* Where the run in `folder` keeps its checkpoints; "" where it keeps none. */
+void run_checkpoints(const struct ct_config *cfg, const char *folder, char path[PATH_MAX]);
+
+/* The newest checkpoint of the run in `folder`, and its step. CT_ENOTFOUND: it has none. */
+int run_checkpoint(const char *folder, char path[PATH_MAX], uint64_t *ret_step,
+                   struct ct_error *err);
+
+#endif

@@ -1,0 +1,50 @@
+/* The words of a subcommand: its options, whose names, values and help are rows of commands.def,
+ * and what stands alone.
+ *
+ *     ctrun sample runs/novel --tokens 100 --seed=7 */
+#ifndef CT_CTRUN_CLI_OPTIONS_H
+#define CT_CTRUN_CLI_OPTIONS_H
+
+#include "base/error.h"
+
+#include <stddef.h>
+
+enum ct_word_type {
+    CT_WORD_TEXT,   /* const char * */
+    CT_WORD_TEXTS,  /* struct ct_word_texts; may be given several times */
+    CT_WORD_NUMBER, /* int64_t */
+    CT_WORD_REAL,   /* double */
+    CT_WORD_BYTES,  /* uint64_t, above 0 */
+    CT_WORD_TIME,   /* uint64_t, milliseconds, above 0 */
+    CT_WORD_FLAG    /* bool; takes no value */
+};
+
+enum { CT_WORD_TEXTS_MAX = 64 };
+
+struct ct_word_texts {
+    const char *at[CT_WORD_TEXTS_MAX];
+    int count;
+};
+
+struct ct_word {
+    const char *name; /* "tokens" for --tokens N and --tokens=N; "_" and "-" are alike */
+    enum ct_word_type type;
+    void *to;
+};
+
+struct ct_words {
+    const char *command; /* whose words: its name in commands.def */
+    const struct ct_word *options;
+    size_t option_count;
+    const char **places; /* for what stands alone: at most `room` words */
+    int room, count;
+    char **rest; /* for options of the configuration, as many as argv has; NULL: none are taken */
+    int rest_count;
+};
+
+/* Read `argv` (without the command's name): options into their places, words that stand alone into
+ * `places`, options of the configuration with their values into `rest`. Behind "--" nothing is an
+ * option. CT_EUSAGE names the word. */
+int ct_words_read(struct ct_words *words, int argc, char *const *argv, struct ct_error *err);
+
+#endif

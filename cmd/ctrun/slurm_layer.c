@@ -1,0 +1,134 @@
+/* See slurm_layer.h. */
+#include "slurm_layer.h"
+
+#include "base/assert.h"
+#include "base/str.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ARENA_BYTES = 16 << 20 };
+
+/* ---- presets -------------------------------------------------------------------------------- */
+
+static int preset(struct slurm *slurm, const char *key, const char *value, const char *name,
+                  struct ct_error *err)
+{
+    if (value == NULL)
+        return ct_error_set(err, CT_ENOMEM, "out of memory for what Slurm says");
+    CT_ASSERT(slurm->preset_count < SLURM_PRESETS);
+    slurm->presets[slurm->preset_count++] =
+        (struct ct_config_preset){.key = key, .value = value, .name = name};
+    return 0;
+}
+
+/* Another one each time that Slurm queues the job: nobody takes what a killed ctrun left. */
+static const char *key_path(struct slurm *slurm, const char *home, uint32_t restarts)
+{
+    const char *run_id = ct_slurm_run_id(&slurm->said, &slurm->arena);
+
+    if (run_id == NULL)
+        return NULL;
+    return restarts == 0
+               ? ct_arena_printf(&slurm->arena, "%s/.ctrun/job-%s.key", home, run_id)
+               : ct_arena_printf(&slurm->arena, "%s/.ctrun/job-%s-r%u.key", home, run_id, restarts);
+}
+
+/* What several nodes need to find each other. Where Slurm does not say who takes part, the user
+ * has to name a place to meet; without a home directory, a key. */
+static int preset_nodes(struct slurm *slurm, const char *home, struct ct_error *err)
+{
+    const struct ct_slurm *said = &slurm->said;
+    struct ct_arena *arena = &slurm->arena;
+    int rc = preset(slurm, "launch.nnodes", ct_arena_printf(arena, "%u", said->nodes),
+                    "SLURM_STEP_NUM_NODES", err);
+
+    if (rc == 0)
+        rc = preset(slurm, "launch.node_rank", ct_arena_printf(arena, "%u", said->node_rank),
+                    "SLURM_NODEID", err);
+    if (rc == 0 && said->hosts != NULL)
+        rc = preset(slurm, "launch.rdzv_endpoint",
+                    ct_arena_printf(arena, "%s:%u", said->hosts[0], ct_slurm_port(said)),
+                    "SLURM_STEP_NODELIST", err);
+    if (rc != 0 || home == NULL || home[0] != '/')
+        return rc;
+    if (said->restart_count > 0)
+        slurm->left_key = key_path(slurm, home, said->restart_count - 1);
+    return preset(slurm, "launch.key_file", key_path(slurm, home, said->restart_count), "HOME",
+                  err);
+}
+
+int slurm_read(struct slurm *slurm, char *const *env, struct ct_error *err)
+{
+    *slurm = (struct slurm){.preset_count = 0};
+    ct_arena_init(&slurm->arena, ARENA_BYTES);
+    int rc = ct_slurm_read(env, &slurm->arena, &slurm->said, err);
+
+    if (rc != 0 || slurm->said.place == CT_SLURM_NONE)
+        return rc;
+    rc = preset(slurm, "launch.rdzv_id", ct_slurm_run_id(&slurm->said, &slurm->arena),
+                "SLURM_JOB_ID", err);
+    if (rc == 0 && slurm->said.place == CT_SLURM_TASK && slurm->said.nodes > 1)
+        rc = preset_nodes(slurm, ct_env_find(env, "HOME"), err);
+    return rc;
+}
+
+/* ---- what the user asked for ---------------------------------------------------------------- */
+
+static bool is_given(const struct ct_config *cfg, const void *member)
+{
+    return ct_config_origin(cfg, member)->layer > CT_CONFIG_PRESET;
+}
+
+static int check(const struct slurm *slurm, const struct ct_config *cfg, struct ct_error *err)
+{
+    const struct ct_slurm_wish wish = {
+        .nodes_given = is_given(cfg, &cfg->launch.nnodes),
+        .min_nodes = cfg->launch.nnodes.min,
+        .max_nodes = cfg->launch.nnodes.max,
+        .node_rank = is_given(cfg, &cfg->launch.node_rank) ? cfg->launch.node_rank : -1,
+        .standalone = cfg->launch.standalone,
+    };
+
+    return ct_slurm_check(&slurm->said, &wish, err);
+}
+
+int slurm_settle(struct slurm *slurm, struct ct_config *cfg, const struct ct_log *log,
+                 struct ct_error *err)
+{
+    int rc = check(slurm, cfg, err);
+
+    if (rc == 0 && slurm->said.restart_count > 0 && slurm->said.node_rank == 0 &&
+        cfg->log.level <= CT_CONFIG_LEVEL_INFO)
+        ct_log_event(log, CT_LOG_INFO, "queued_again",
+                     "note: Slurm has queued this job again %u time%s", slurm->said.restart_count,
+                     slurm->said.restart_count == 1 ? "" : "s");
+    if (rc != 0 || slurm->said.place != CT_SLURM_TASK || slurm->said.nodes <= 1)
+        return rc;
+    if (is_given(cfg, &cfg->launch.master_addr) && !is_given(cfg, &cfg->launch.rdzv_endpoint))
+        cfg->launch.rdzv_endpoint = ""; /* torchrun's other way to name the place to meet */
+    if (cfg->launch.key_file[0] == '\0')
+        return ct_error_set(err, CT_EUSAGE,
+                            "the nodes of a job share a key, and HOME names no directory for it: "
+                            "make one with `ctrun key new FILE` and give --key_file FILE");
+    if (is_given(cfg, &cfg->launch.key_file))
+        return 0;
+    if (slurm->said.node_rank != 0)
+        return slurm_key_await(log, cfg->launch.key_file,
+                               slurm->said.hosts != NULL ? slurm->said.hosts[0] : "node 0",
+                               cfg->launch.join_timeout_ms, err);
+    if (slurm->left_key != NULL)
+        (void)unlink(slurm->left_key);
+    rc = slurm_key_make(cfg->launch.key_file, err);
+    if (rc == 0)
+        slurm->key = ct_arena_strdup(&slurm->arena, cfg->launch.key_file);
+    return rc;
+}
+
+void slurm_end(struct slurm *slurm)
+{
+    if (slurm->key != NULL)
+        (void)unlink(slurm->key);
+    ct_arena_deinit(&slurm->arena);
+}

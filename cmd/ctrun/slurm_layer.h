@@ -1,0 +1,52 @@
+/* Slurm as a layer of the configuration: `srun ctrun train.yaml` needs no option of rendezvous.
+ *
+ *      slurm_read      SLURM_* -> presets, the weakest layer above the defaults
+ *      (ct_config_load)
+ *      slurm_settle    does what the user asked for contradict Slurm? the key that the nodes share
+ *      (the job runs)
+ *      slurm_end       the key goes
+ *
+ * The key is ~/.ctrun/job-JOB.STEP.key, or job-JOB.STEP-rN.key after N requeues, mode 0600: Slurm
+ * has no secret for a job, so the home directory, which all nodes share, carries it. Node 0 makes
+ * it, the others wait for it. */
+#ifndef CT_CTRUN_SLURM_LAYER_H
+#define CT_CTRUN_SLURM_LAYER_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "config/config.h"
+#include "slurm/slurm.h"
+
+#include <stdbool.h>
+
+enum { SLURM_PRESETS = 5 };
+
+struct slurm {
+    struct ct_slurm said; /* its place is CT_SLURM_NONE outside of Slurm */
+    struct ct_config_preset presets[SLURM_PRESETS];
+    size_t preset_count;
+    struct ct_arena arena;
+    const char *key;      /* the key that slurm_end removes, or NULL */
+    const char *left_key; /* that the job may have left before it was queued again, or NULL */
+};
+
+/* Read `env` (as environ). 0; CT_EUSAGE with a sentence that names the variable. `slurm` needs
+ * slurm_end in any case. */
+int slurm_read(struct slurm *slurm, char *const *env, struct ct_error *err);
+
+/* Check the configuration that was loaded with the presets, and see to it that the key exists.
+ * Waits, on other nodes than node 0, for at most launch.join_timeout, and says so after a second.
+ * 0, or an error with its sentence. */
+int slurm_settle(struct slurm *slurm, struct ct_config *cfg, const struct ct_log *log,
+                 struct ct_error *err);
+
+void slurm_end(struct slurm *slurm);
+
+/* slurm_key.c: make the key unless a good one is there (of this step, when node 0's ctrun is
+ * started in it again); wait until node 0, which is `host`, has made it. */
+int slurm_key_make(const char *path, struct ct_error *err);
+int slurm_key_await(const struct ct_log *log, const char *path, const char *host, int64_t limit_ms,
+                    struct ct_error *err);
+
+#endif

@@ -1,0 +1,37 @@
+/* A round from the trainer's side: what depends on the world is made when it begins and dropped
+ * when it ends; the data, the state of the training and rank 0's files live on.
+ *
+ *   enter    batches, plan -> group -> same inputs? -> executor -> state (recover_state.h,
+ *                                                                     else resume.h)
+ *   steps
+ *   leave    group freed -> ct_job_regroup
+ *
+ * Plan and executor live on when the world has the same size, and the state stays where it is. When
+ * it has not, the state is copied out and into the new executor.
+ *
+ * The state that a rank holds has a lineage: the round in which all ranks had it in common. It is 0
+ * until the first heal or resume is complete. Where a heal would overwrite another state, the copy
+ * is this rank's state until the heal is complete: one that is interrupted costs nothing. */
+#ifndef CT_CTWORKER_TRAINER_TRAINING_ROUND_H
+#define CT_CTWORKER_TRAINER_TRAINING_ROUND_H
+
+#include "worker.h"
+
+/* Take part in the round of worker->me. Collective. Needs what ct_setup makes before. */
+int ct_round_enter(struct ct_worker *worker, struct ct_error *err);
+
+/* Leave it and wait for the next one: 0 when worker->me is that. CT_ECLOSED when there is none any
+ * more. */
+int ct_round_leave(struct ct_worker *worker, struct ct_error *err);
+
+/* Keep a copy of this rank's state, unless there is one, or no state. */
+int ct_round_carry(struct ct_worker *worker, struct ct_error *err);
+
+/* There is no next round: let the executor hold this rank's state once more, so that rank 0 can
+ * save it. False when there is none to save. */
+bool ct_round_can_save(struct ct_worker *worker);
+
+/* Free all that a round made, whole or half. */
+void ct_round_undo(struct ct_worker *worker);
+
+#endif

@@ -1,0 +1,149 @@
+/* Backends: how a group's bytes move. Each is a const table of functions; the group (group.c) owns
+ * requests, order, deadlines and revocation, so that a backend only has to advance.
+ *
+ *   group.c               backend of rank 0 .. size - 1
+ *   suits?                the same answer at all members, from what all know
+ *   prepare               get ready to be found: make a segment, listen      no waiting
+ *      exchange of blobs  through the store
+ *   connect               map the segment, connect and be connected          waits, to a deadline
+ *      exchange of results; one failure anywhere: the next backend of the table
+ *   settle                all members are connected
+ *   progress ...          the group's thread
+ *   close
+ *
+ * No function but `connect`, `park`, `split` and `share` blocks. One thread at a time calls, but
+ * for `revoke` and `wake`. */
+#ifndef CT_COLL_H
+#define CT_COLL_H
+
+#include "algorithm/call.h"
+#include "algorithm/select.h"
+#include "job/job.h"
+
+#include <stdatomic.h>
+
+/* What a member tells the others about itself while the group forms. */
+enum { CT_BLOB_BYTES = 384 };
+struct ct_blob {
+    unsigned char data[CT_BLOB_BYTES];
+};
+
+struct ct_table; /* tuning.h */
+
+struct ct_setup {
+    struct ct_job *job;
+    const char *key;               /* unique to this group in the round: "world/1" */
+    const struct ct_group *parent; /* whose part this is, by ct_group_split; NULL: nobody's */
+    int rank, size;                /* in the group */
+    const int *ranks;
+    uint64_t deadline_ns;          /* of the creation */
+    bool encrypt;                  /* what leaves the node, or may */
+    const struct ct_accel *device; /* where the buffers lie; NULL: in the host's memory */
+    const struct ct_tuning *given; /* by the caller, for groups that this one makes */
+    const struct ct_table *table;  /* of the machine of member 0 */
+    struct ct_tuning tuning;       /* what comes of both, for the backend that is tried */
+
+    const char *backend; /* the one that is tried */
+    bool automatic;      /* nobody asked for it by name */
+    /* To be asked now and then by who waits for others while it connects: 0, or the failure of a
+     * member that will not come. NULL: nobody tells. */
+    int (*failed_elsewhere)(const struct ct_setup *setup, struct ct_error *err);
+};
+
+/* An operation under way. `at` and below are the backend's own, zero at the start. */
+struct ct_task {
+    struct ct_call call;
+    struct ct_signature signature;
+    uint64_t moves; /* the backend raises it at each advance, so that waiting can be told apart */
+    size_t at;
+    size_t part;
+    size_t skipped;
+    int stage, path;
+    enum ct_algorithm algorithm; /* of a collective, once it has begun */
+    bool queued; /* the backend has it in an order of its own: who comes later need not wait */
+};
+
+/* A blocking all_reduce of few bytes, or a barrier: what is needed of its call. */
+struct ct_brief {
+    struct ct_signature signature;
+    const char *send;
+    char *recv;
+    size_t bytes; /* CT_BRIEF_BYTES at most; 0: a barrier */
+    enum ct_dtype dtype;
+    enum ct_reduce reduce;
+    enum ct_reduce_mode mode;
+};
+enum { CT_BRIEF_BYTES = 32 };
+
+struct ct_backend {
+    const char *name;
+    bool on_device; /* its groups' buffers lie in the memory of a device */
+    bool batches;   /* sends and receives that are open when a call waits or tests go together; none
+                     * goes before, and there is no helper */
+
+    bool (*suits)(const struct ct_setup *setup);
+    int (*prepare)(const struct ct_setup *setup, struct ct_blob *ret_blob, void **ret_state,
+                   struct ct_error *err);
+    int (*connect)(void *state, const struct ct_setup *setup, const struct ct_blob *blobs,
+                   struct ct_error *err);
+    void (*settle)(void *state);
+
+    /* Advance `task`: 1 complete, 0 not yet, negative: failed, with the sentence. Collectives come
+     * one after the other; sends and receives one at a time for each peer and direction. */
+    int (*progress)(void *state, struct ct_task *task, struct ct_error *err);
+
+    /* NULL, or the quick way of a brief call that is the only one open (small_message.h). `post`:
+     * tell the others; false: not now, nothing has been done. `collect`, after it: true when all
+     * others are found within a short while, in the same call, which is complete then; false: the
+     * task of it comes next, with its first step done. */
+    bool (*post)(void *state, const struct ct_brief *brief);
+    bool (*collect)(void *state, const struct ct_brief *brief);
+
+    /* How often to look before a waiter gives its core to others. */
+    int (*spins)(const void *state);
+
+    /* Sleep until something may have changed: arm, progress once more, park. A timeout of 0 takes
+     * the arming back. */
+    uint32_t (*arm)(void *state);
+    void (*park)(void *state, uint32_t armed, uint64_t timeout_ns);
+
+    /* A member that `task` waits for; -1 when not known. */
+    int (*missing)(void *state, const struct ct_task *task);
+
+    /* The group failed here with `code`: tell the others if they can be told. */
+    void (*fail)(void *state, int code);
+
+    /* Any thread: end a park that is under way, or the next one. NULL: no call stays open. */
+    void (*wake)(void *state);
+
+    /* Any thread: make every member's operations end with CT_EREVOKED, as far as they share memory
+     * with this one. NULL: they do not; this member sees it by itself, and tells by `fail`. */
+    void (*revoke)(void *state);
+
+    /* Free the state, whatever it has come to. */
+    void (*close)(void *state);
+
+    /* ---- of backends on a device; NULL at the others ---- */
+
+    /* The group, of the same members, that buffers in the host's memory go over. */
+    struct ct_group *(*host)(const void *state);
+
+    /* Copy within this member's memory, behind what `stream` was given; over when `copied` gives 1.
+     */
+    int (*copy)(void *state, void *to, const void *from, size_t bytes, void *stream);
+    int (*copied)(void *state);
+
+    /* NULL, or what comes before the parts of a split form: all members call it, nothing is under
+     * way. With CT_NO_COLOUR a member takes no part. A part of several members may then find (by
+     * ct_setup.parent) what this has left for it, and must do without it. Waits, to the deadline.
+     */
+    int (*split)(void *state, int colour, int key, uint64_t deadline_ns, struct ct_error *err);
+
+    /* NULL, or the same for memory of ct_mem_alloc_on, as large at all members: make it known. */
+    int (*share)(void *state, void *memory, uint64_t deadline_ns, struct ct_error *err);
+};
+
+extern const struct ct_backend ct_backend_self, ct_backend_thread, ct_backend_mpi, ct_backend_shm,
+    ct_backend_hier, ct_backend_ucx, ct_backend_tcp, ct_backend_nccl, ct_backend_staged;
+
+#endif

@@ -1,0 +1,84 @@
+/* Backend hier: a group of several nodes, each with as many ranks, as a composition of other
+ * groups.
+ *
+ *            node 0          node 1                    local    the ranks of a node (shm)
+ *          0   1   2       3   4   5                   across   the ranks with the same place in
+ *          |   |   |       |   |   |                            their node, a column (tcp; ucx
+ *          +---|---|-------+   |   |  column 0                  where all have an RDMA device)
+ *              +---|-----------+   |  column 1         flat     all ranks (as across)
+ *                  +---------------+  column 2
+ *
+ * A collective is cut into pieces; each piece takes steps, in turn on one level and on the other,
+ * and the pieces are under way at the same time, so that memory works while the wire does:
+ *
+ *   all_reduce       local reduce_scatter, across all_reduce of the own share, local all_gather
+ *     small          local all_reduce, across all_reduce (each column the same)
+ *     BF16, F16      as the first, in F32: widened before, rounded once before the all_gather
+ *   reduce           local reduce_scatter, across reduce to the root's node, local gather there
+ *   reduce_scatter   local reduce_scatter for each node's parts, across reduce_scatter
+ *   all_gather       across all_gather, local all_gather of each node's parts
+ *   broadcast        local scatter at the root's node, across broadcast, local all_gather
+ *     small          across broadcast in the root's column, local broadcast
+ *   barrier          local barrier, across barrier
+ *
+ * So what crosses the wire is cut by the number of ranks a node, and all of them carry it. The rest
+ * is the flat group's: gather, scatter, all_to_all; and reductions that would have other bits in
+ * steps:
+ *
+ *   wider partial sums (I16, I8, U8; BF16, F16 but in all_reduce), PREMUL_SUM    flat
+ *   floats, REPRODUCIBLE                                         flat
+ *   floats, INVARIANT         levels where ranks are numbered node by node, a power of two a node:
+ *                             a node's sum is then a branch of the tree; else flat
+ *   FAST, integers, MAX, MIN                                     levels
+ *
+ * A send or recv within a node is the local group's, between nodes the flat one's. */
+#ifndef CT_COLL_HIER_H
+#define CT_COLL_HIER_H
+
+#include "group/group.h"
+
+enum ct_level { CT_LEVEL_LOCAL, CT_LEVEL_ACROSS, CT_LEVELS };
+
+enum { CT_HIER_SETS = 3, CT_HIER_ELEMENT_MAX = 8 };
+
+/* One level and how far it is: at most one call of its group is under way. Calls come in the order
+ * of (wave, step, index); piece k takes step s in wave k + s. */
+struct ct_hier_level {
+    struct ct_group *group;
+    struct ct_task task;
+    bool busy;
+    size_t wave;
+    int step, index;
+    size_t *counts, *offsets; /* of the call's parts */
+};
+
+struct ct_hier {
+    int rank, size;
+    int nodes, locals;       /* how many; ranks a node */
+    int node, local;         /* this rank's */
+    int *node_of, *local_of; /* a rank's */
+    int *rank_at;            /* [node][local] */
+    bool in_order;           /* ranks are numbered node by node */
+    struct ct_tuning tuning;
+
+    struct ct_group *flat;
+    struct ct_hier_level levels[CT_LEVELS];
+    size_t piece, pieces; /* of the collective under way: elements of one, how many */
+    char *scratch;        /* CT_HIER_SETS times tuning.hier_piece_bytes */
+    bool waits_local;     /* since the last arm: something could not go on there */
+    bool waits_tcp[2];    /* across, flat */
+};
+
+/* The rank at a place. */
+static inline int ct_hier_rank(const struct ct_hier *hier, int node, int local)
+{
+    return hier->rank_at[node * hier->locals + local];
+}
+
+/* Does the flat group carry this collective? */
+bool ct_hier_is_flat(const struct ct_hier *hier, const struct ct_call *call);
+
+/* As ct_backend.progress, for what the levels carry. */
+int ct_hier_collective(struct ct_hier *hier, struct ct_task *task, struct ct_error *err);
+
+#endif

@@ -1,0 +1,204 @@
+/* The engine of backends thread and shm: ranks that share memory.
+ *
+ * The segment, the same bytes at each member:
+ *
+ *   head     bell and sleepers (for waiters), failure (the first one, for all)
+ *   line i   rank i's cell[2], written by rank i alone
+ *   area i   rank i's stages, slots for each parity; filled by rank i
+ *   ring s,r a queue of slots from rank s to rank r, for send and recv
+ *
+ * Collectives go in rounds, counted over the life of the group; all members agree on the number n.
+ * In a round a rank writes its stage and its cell, posts n in the cell, waits until the others have
+ * posted n, and reads. Stage, result and cell are those of the parity of n.
+ *
+ *   rule 1   a rank posts n only after it has read all it wants of rounds < n
+ *   rule 2   a rank writes for round n only after all have posted n - 1
+ *
+ * so what was written for round n - 2 is not being read any more, and two buffers are enough: a
+ * collective costs one flag round a chunk. For speed there may be more: a line that the others have
+ * just read is slow to write, so where all read a stage, rounds of one parity take slots in turn,
+ * and a line is written again when it has left their caches. Calls of few bytes keep to the first
+ * slot. A cell is one cache line: what fits into it is seen together with the flag, in one transfer
+ * from core to core.
+ *
+ * An all_reduce above the flat size is a pipeline. Each rank adds up its share of a chunk, and puts
+ * the sum where it found the operands, in the others' stages:
+ *
+ *   round k   stage     chunk k into the own stage, but for the own share
+ *             collect   the other shares of chunk k - 1 from there, added up by now
+ *             reduce    the own share of chunk k: the own input and the others' stages, in rank
+ *                       order, to the own output and back to the others' stages
+ *
+ * So a line goes to the rank that adds it up and comes back, it has one owner at a time, and no
+ * other core's copy of it must be called back before it is written anew: that costs more than all
+ * the rest where cores are far from each other. Each element is added by one rank, in the mode's
+ * order: all get the same bits. The rules hold: a rank writes into another's stage in a round for
+ * which that one has posted, and before it posts the next, and that one reads it after that.
+ *
+ * More ranks than a few may be spread over several caches and sockets (domains.h): then flags, and
+ * what is large, go over from one of these domains to another once, not once a rank
+ * (local_domains.c). The first rank of a domain says for all of it that they have posted. Who does
+ * not hear of that in time looks at the cells themselves, so that nobody depends on its progress.
+ *
+ * Symmetric memory (ctrun.h) needs no stages:
+ *
+ *   offer    each rank's cell says where its buffers lie: allocation and offset. Who has nothing to
+ *            offer stages its first chunk in the same round
+ *     all offer, all known ----> direct    use them where they are, then one round to leave
+ *     all offer, some new -----> register  map what is new, tell whether that worked; then direct
+ *     nobody offers -----------> staged    the first chunk is there already
+ *     some offer, or not mapped> staged    from the next round on
+ *
+ * All ranks see the same offers and the same answers, so all of them take the same way. */
+#ifndef CT_COLL_LOCAL_H
+#define CT_COLL_LOCAL_H
+
+#include "algorithm/domains.h"
+#include "backend/backend.h"
+#include "job/symmetric_memory.h"
+
+struct ct_segment_head {
+    _Alignas(128) uint64_t token[2];    /* random: the segment is the one that was meant */
+    _Alignas(64) _Atomic uint32_t bell; /* futex word */
+    _Atomic uint32_t sleepers;
+    _Alignas(64) _Atomic int32_t failure;
+    _Atomic int32_t failed_rank;
+};
+
+enum { CT_CELL_BYTES = 32, CT_OFFERS = 2 };
+
+struct ct_segment_cell {
+    _Alignas(128) _Atomic uint64_t posted;
+    struct ct_signature signature; /* of the call that began in this round */
+    double scale;                  /* and its factor, of a premultiplied sum */
+    union {
+        char data[CT_CELL_BYTES];                /* a stage for what is small enough */
+        struct ct_memory_place offer[CT_OFFERS]; /* input, output */
+        uint64_t mapped;                         /* in a round that registers */
+    };
+};
+_Static_assert(sizeof(struct ct_segment_cell) == 128 &&
+                   offsetof(struct ct_segment_cell, data) + CT_CELL_BYTES == 64,
+               "one cache line, and one that stays empty for the prefetcher's sake");
+
+/* What the first rank of a domain says for it: all of it has posted this round, in this call. */
+struct ct_segment_gathered {
+    _Alignas(128) _Atomic uint64_t posted;
+    struct ct_signature signature;
+};
+
+struct ct_segment_line {
+    struct ct_segment_cell cell[2];
+    struct ct_segment_gathered gathered[2];
+    struct ct_memory_handle handle[CT_OFFERS]; /* of what it offers for the first time */
+    _Atomic uint32_t left;                     /* the rank has closed the group */
+    uint64_t cpus[CT_SEAT_WORDS];              /* where the rank may run */
+    struct ct_seat seat;                       /* what these are part of */
+};
+
+/* One slot of a ring; its bytes follow. */
+struct ct_segment_slot {
+    _Alignas(64) struct ct_signature signature;
+    uint64_t bytes;
+};
+
+struct ct_segment_ring {
+    _Alignas(64) _Atomic uint64_t head; /* slots filled, by the sender */
+    _Alignas(64) _Atomic uint64_t tail; /* slots emptied, by the receiver */
+};
+
+enum { CT_RING_SLOTS = 4 };
+
+/* An allocation of one rank that was offered in this group. */
+struct ct_local_known {
+    struct ct_local_known *next;
+    uint64_t id;
+    struct ct_mapping *mapping;                     /* NULL: its addresses are valid here */
+    char *base;                                     /* NULL: not to be reached here */
+    enum { CT_FRESH, CT_USABLE, CT_USELESS } state; /* by all members */
+};
+
+/* Where the buffers of a direct call lie, by rank. */
+struct ct_local_reach {
+    struct ct_local_known *known;
+    char *buffer[CT_OFFERS]; /* input, output */
+};
+
+struct ct_local {
+    struct ct_segment_head *head;
+    int rank, size;
+    struct ct_tuning tuning;
+    size_t chunk_bytes, piece_bytes, slot_bytes;
+    size_t areas_at, area_bytes, rings_at, ring_bytes, total_bytes;
+    size_t stage_bytes;                      /* what a rank stages in rounds of one parity */
+    size_t turns, turn_bytes;                /* the slots that this call makes of it */
+    bool unrung;                             /* posted, and nobody was woken yet */
+    bool early;                              /* posted for the call that begins next */
+    uint64_t round;                          /* the next round of collectives */
+    uint64_t met;                            /* the last one that all are known to have posted */
+    int looks;                               /* for a flag, before anything else is done */
+    int missing;                             /* whom the last look did not find */
+    bool crowded;                            /* more ranks than cores */
+    bool one_process;                        /* addresses of one rank are valid at the others */
+    const struct ct_seat *told;              /* where a test wants this rank to be, or NULL */
+    struct ct_seat *seats;                   /* of all ranks */
+    struct ct_domains domains;               /* of all ranks; one where nothing goes by them */
+    int domain;                              /* this rank's */
+    const void **sources;                    /* room for a reduction's operands */
+    void **copies;                           /* and for where its result goes besides */
+    double *factors;                         /* of a premultiplied sum under way, by rank */
+    struct ct_memory *memory;                /* the job's */
+    struct ct_local_reach *reach;            /* of each rank */
+    void (*release)(struct ct_local *local); /* give the memory back */
+    void *owner;                             /* for `release` */
+    int fd;                                  /* shm: the memfd until all have mapped it; or -1 */
+};
+
+/* The state of one member; its layout is computed, `head` is NULL. NULL without memory. */
+struct ct_local *ct_local_new(const struct ct_setup *setup);
+
+/* Begin to use the segment at `memory` (zeroed at first, total_bytes long). */
+void ct_local_attach(struct ct_local *local, void *memory);
+
+/* ---- between the files of the engine ---- */
+/* A call that needs `bytes` of stage in a round begins, or goes on: make slots of that size. */
+void ct_local_turn(struct ct_local *local, size_t bytes);
+char *ct_local_stage(const struct ct_local *local, int rank, uint64_t round);
+static inline struct ct_segment_line *ct_local_line(const struct ct_local *local, int rank)
+{
+    return (struct ct_segment_line *)(local->head + 1) + rank;
+}
+
+static inline struct ct_segment_cell *ct_local_cell(const struct ct_local *local, int rank,
+                                                    uint64_t round)
+{
+    return &ct_local_line(local, rank)->cell[round & 1];
+}
+
+struct ct_segment_ring *ct_local_ring(const struct ct_local *local, int from, int to);
+
+/* Wake whoever sleeps; after each store that others wait for. */
+void ct_local_notify(const struct ct_local *local);
+
+/* 1 when `rank` has posted `round`; 0 not yet; CT_ECLOSED when it never will. */
+int ct_local_arrived(struct ct_local *local, int rank, uint64_t round, struct ct_error *err);
+
+/* Advance a collective; a send or a receive. As ct_backend.progress. */
+int ct_local_collective(struct ct_local *local, struct ct_task *task, struct ct_error *err);
+int ct_local_transfer(struct ct_local *local, struct ct_task *task, struct ct_error *err);
+
+/* ---- the functions of struct ct_backend ---- */
+void ct_local_settle(void *state);
+int ct_local_progress(void *state, struct ct_task *task, struct ct_error *err);
+bool ct_local_post(void *state, const struct ct_brief *brief);
+bool ct_local_collect(void *state, const struct ct_brief *brief);
+int ct_local_spins(const void *state);
+uint32_t ct_local_arm(void *state);
+void ct_local_park(void *state, uint32_t armed, uint64_t timeout_ns);
+int ct_local_missing(void *state, const struct ct_task *task);
+void ct_local_fail(void *state, int code);
+void ct_local_wake(void *state);
+void ct_local_revoke(void *state);
+void ct_local_close(void *state);
+
+#endif

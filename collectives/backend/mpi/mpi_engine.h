@@ -1,0 +1,74 @@
+/* A process that mpirun started: what its MPI library knows (rank, world, who is on which machine),
+ * a store for groups to form by, and what couriers (mpi_transport.h) share.
+ *
+ *   mpirun -np 4 ctworker FILE.yaml
+ *      environment: which rank of how many, started by what      mpi_launch.h
+ *      library loaded, MPI_Init, names exchanged                 ct_mpi_open
+ *      store: who sets a key tells everybody; a wait looks at what has come
+ *      collectives: MPI_Isend and MPI_Irecv under message.h
+ *      everybody comes, what was told is taken up, MPI_Finalize  ct_mpi_close
+ *
+ * MPI has no death that others live on after, no call that ends in time, and no way to take back
+ * what was sent. So:
+ *  - Nothing but start and end waits inside MPI: requests are tested, deadlines are ours.
+ *  - A message that can neither end nor be taken back gives the engine up: MPI is not called again,
+ *    so that it touches no buffer any more, every call fails with CT_ECLOSED, and the end does not
+ *    wait. The process then ends with an error, by which mpirun ends the others.
+ *  - Who has told a failure (ct_mpi_give_up) does not wait at the end either.
+ *
+ * Any thread: a lock orders the calls, MPI_THREAD_SERIALIZED is enough. */
+#ifndef CT_COLL_MPI_ENGINE_H
+#define CT_COLL_MPI_ENGINE_H
+
+#include "backend/message/message.h"
+#include "backend/mpi/mpi_launch.h"
+#include "backend/mpi/mpi_library.h"
+#include "job/job_resource.h"
+#include "kv.h"
+
+#include <pthread.h>
+
+enum { CT_MPI_NAME_MAX = 128, CT_MPI_HOST_MAX = 64, CT_MPI_FIRST_TAG = 2 };
+
+struct ct_mpi {
+    int rank, world, tag_max;
+    char (*hosts)[CT_MPI_HOST_MAX]; /* the machines of all ranks */
+    char name[CT_MPI_NAME_MAX];     /* "Open MPI v4.1.4 (libmpi.so.40)" */
+
+    pthread_mutex_t lock; /* of all below, and of every call of MPI */
+    struct ct_mpi_library lib;
+    uint32_t groups;               /* that this process has led */
+    struct ct_mpi_errand *errands; /* messages of the engine's own that are on their way */
+    struct ct_mpi_leaf *store;
+    int ended; /* how many others have come to their end */
+    bool given_up;
+};
+
+/* Load the library (CTRUN_MPI, or the usual names) and start MPI. Waits for the other processes as
+ * MPI_Init does. 0, or a code with its sentence. */
+int ct_mpi_open(const struct ct_mpi_launch *launch, struct ct_mpi **ret_mpi, struct ct_error *err);
+
+/* Waits for the other processes, unless given up. NULL is fine. */
+void ct_mpi_close(struct ct_mpi *mpi);
+
+/* This process has failed and will end: nobody is waited for any more. */
+void ct_mpi_give_up(struct ct_mpi *mpi);
+
+struct ct_kv ct_mpi_kv(struct ct_mpi *mpi);
+
+/* The struct ct_mpi of a job that MPI has started (job_resource.h). */
+extern const struct ct_job_resource_type ct_mpi_resource;
+
+/* A number for a group that this process leads, from 1, unlike those of all other groups; with the
+ * lane it is the tag of its messages. It comes again when the library's tags are used up, but not
+ * before CT_MPI_GROUPS_LEAST others. */
+enum { CT_MPI_GROUPS_LEAST = 16 };
+int ct_mpi_group_number(struct ct_mpi *mpi, uint32_t *ret_number, struct ct_error *err);
+
+/* For couriers, under the lock: what everybody does in turn for the engine's own messages; and take
+ * up whatever has come with a tag, to keep it or to throw it away. */
+enum ct_mpi_errand_kind { CT_MPI_SENT, CT_MPI_STORED, CT_MPI_WASTE, CT_MPI_ENDED };
+void ct_mpi_work(struct ct_mpi *mpi);
+void ct_mpi_take_up(struct ct_mpi *mpi, int tag, enum ct_mpi_errand_kind kind);
+
+#endif

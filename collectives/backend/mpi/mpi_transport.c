@@ -1,0 +1,222 @@
+/* See mpi_transport.h. */
+#include "backend/mpi/mpi_transport.h"
+
+#include "base/assert.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+enum {
+    PIECE_BYTES = 1 << 30, /* of a message: MPI counts with int */
+    TURNS = 1000,          /* until what was withdrawn has to be over */
+    PAUSE_NS = 20000,
+    PAUSE_MAX_NS = 500000,
+};
+
+/* A parcel under way: one request, or, where it is longer than MPI can count, several. */
+struct ct_mpi_ticket {
+    struct ct_mpi_ticket *next;
+    union ct_mpi_handle one, *requests;
+    size_t count, over;
+};
+
+static int tag_of(const struct ct_mpi_port *port, enum ct_post_lane lane)
+{
+    return CT_MPI_FIRST_TAG + (int)(port->number * CT_POST_LANES + (uint32_t)lane);
+}
+
+void ct_mpi_pause(struct ct_mpi_port *port, uint64_t timeout_ns)
+{
+    uint64_t pause_ns = CT_MIN(CT_MAX(port->pause_ns, (uint64_t)PAUSE_NS), timeout_ns);
+    const struct timespec pause = {.tv_nsec = (long)CT_MIN(pause_ns, (uint64_t)PAUSE_MAX_NS)};
+
+    (void)nanosleep(&pause, NULL);
+    port->pause_ns = CT_MIN(2 * pause_ns, (uint64_t)PAUSE_MAX_NS);
+}
+
+void ct_mpi_stir(struct ct_mpi_port *port)
+{
+    port->pause_ns = 0;
+}
+
+/* ---- parcels ---------------------------------------------------------------------------------*/
+
+static struct ct_mpi_ticket *take_ticket(struct ct_mpi_port *port, size_t bytes)
+{
+    struct ct_mpi_ticket *ticket = port->tickets;
+    size_t count = CT_MAX((bytes + PIECE_BYTES - 1) / PIECE_BYTES, (size_t)1);
+
+    if (ticket != NULL)
+        port->tickets = ticket->next;
+    else
+        ticket = calloc(1, sizeof *ticket);
+    if (ticket == NULL)
+        return NULL;
+    *ticket = (struct ct_mpi_ticket){.count = count};
+    ticket->requests = count == 1 ? &ticket->one : calloc(count, sizeof *ticket->requests);
+    if (ticket->requests != NULL)
+        return ticket;
+    ticket->next = port->tickets;
+    port->tickets = ticket;
+    return NULL;
+}
+
+static void give_ticket(struct ct_mpi_port *port, struct ct_mpi_ticket *ticket)
+{
+    if (ticket->requests != &ticket->one)
+        free(ticket->requests);
+    ticket->next = port->tickets;
+    port->tickets = ticket;
+}
+
+void ct_mpi_port_deinit(struct ct_mpi_port *port)
+{
+    while (port->tickets != NULL) {
+        struct ct_mpi_ticket *ticket = port->tickets;
+
+        port->tickets = ticket->next;
+        free(ticket);
+    }
+}
+
+static void finish(struct ct_parcel *parcel, int code)
+{
+    parcel->code = code;
+    parcel->request = NULL;
+    atomic_store_explicit(&parcel->state, CT_PARCEL_OVER, memory_order_release);
+}
+
+/* All pieces of a parcel; false when MPI refused one. */
+static bool post_pieces(const struct ct_mpi_port *port, const struct ct_parcel *parcel,
+                        struct ct_mpi_ticket *ticket)
+{
+    struct ct_mpi_library *lib = &port->mpi->lib;
+
+    for (size_t i = 0; i < ticket->count; i++) {
+        char *data = parcel->data + i * PIECE_BYTES;
+        size_t bytes = CT_MIN(parcel->bytes - i * PIECE_BYTES, (size_t)PIECE_BYTES);
+        const struct ct_mpi_message message = {.send = parcel->out ? data : NULL,
+                                               .recv = parcel->out ? NULL : data,
+                                               .bytes = (int)bytes,
+                                               .peer = parcel->peer < 0 ? CT_MPI_ANYONE
+                                                                        : port->ranks[parcel->peer],
+                                               .tag = tag_of(port, parcel->lane),
+                                               .taken = parcel->taken};
+
+        if (lib->abi->post(lib, &message, &ticket->requests[i]) != 0)
+            return false;
+    }
+    return true;
+}
+
+static void post(void *context, struct ct_parcel *parcel)
+{
+    struct ct_mpi_port *port = context;
+    struct ct_mpi *mpi = port->mpi;
+
+    (void)pthread_mutex_lock(&mpi->lock);
+    struct ct_mpi_ticket *ticket = mpi->given_up ? NULL : take_ticket(port, parcel->bytes);
+    parcel->request = ticket;
+    if (ticket != NULL && !post_pieces(port, parcel, ticket))
+        mpi->given_up = true;
+    if (ticket == NULL || mpi->given_up)
+        finish(parcel, CT_ECLOSED);
+    (void)pthread_mutex_unlock(&mpi->lock);
+}
+
+static void turn(void *context)
+{
+    struct ct_mpi_port *port = context;
+
+    (void)pthread_mutex_lock(&port->mpi->lock);
+    ct_mpi_work(port->mpi);
+    (void)pthread_mutex_unlock(&port->mpi->lock);
+}
+
+/* Under the lock. What MPI says is wrong with a message ends its parcel. */
+static bool look(struct ct_mpi_port *port, struct ct_parcel *parcel)
+{
+    struct ct_mpi *mpi = port->mpi;
+    struct ct_mpi_ticket *ticket = parcel->request;
+
+    while (!mpi->given_up && ticket->over < ticket->count) {
+        bool over = false;
+        int code = mpi->lib.abi->test(&mpi->lib, &ticket->requests[ticket->over], &over);
+
+        if (code == 0 && !over)
+            return false;
+        ticket->over++;
+        if (code != 0)
+            parcel->code = CT_ECLOSED;
+    }
+    if (mpi->given_up) { /* the requests are left to MPI, which is not called any more */
+        finish(parcel, CT_ECLOSED);
+        return true;
+    }
+    give_ticket(port, ticket);
+    finish(parcel, parcel->code);
+    return true;
+}
+
+static bool over(void *context, struct ct_parcel *parcel)
+{
+    struct ct_mpi_port *port = context;
+
+    (void)pthread_mutex_lock(&port->mpi->lock);
+    bool is_over = atomic_load(&parcel->state) != CT_PARCEL_OPEN || look(port, parcel);
+    (void)pthread_mutex_unlock(&port->mpi->lock);
+    return is_over;
+}
+
+/* A receive can be cancelled unless its data is on the way; a send cannot. */
+static void withdraw(struct ct_mpi_port *port, struct ct_parcel *parcel)
+{
+    struct ct_mpi *mpi = port->mpi;
+    struct ct_mpi_ticket *ticket = parcel->request;
+
+    for (size_t i = ticket->over; !parcel->out && i < ticket->count; i++)
+        (void)mpi->lib.abi->cancel(&mpi->lib, &ticket->requests[i]);
+    for (int i = 0; i < TURNS; i++)
+        if (look(port, parcel))
+            return;
+    mpi->given_up = true;
+    finish(parcel, CT_ECLOSED);
+}
+
+static void drop(void *context, struct ct_parcel *parcel)
+{
+    struct ct_mpi_port *port = context;
+
+    (void)pthread_mutex_lock(&port->mpi->lock);
+    if (atomic_load(&parcel->state) == CT_PARCEL_OPEN && !look(port, parcel))
+        withdraw(port, parcel);
+    (void)pthread_mutex_unlock(&port->mpi->lock);
+}
+
+static void drain(void *context)
+{
+    struct ct_mpi_port *port = context;
+
+    (void)pthread_mutex_lock(&port->mpi->lock);
+    for (int lane = 0; lane < CT_POST_LANES; lane++)
+        ct_mpi_take_up(port->mpi, tag_of(port, (enum ct_post_lane)lane), CT_MPI_WASTE);
+    ct_mpi_work(port->mpi);
+    (void)pthread_mutex_unlock(&port->mpi->lock);
+}
+
+static void rest(void *context, uint64_t timeout_ns)
+{
+    ct_mpi_pause(context, timeout_ns);
+}
+
+const struct ct_courier ct_mpi_courier = {
+    .post = post,
+    .turn = turn,
+    .over = over,
+    .drop = drop,
+    .drain = drain,
+    .rest = rest,
+    /* mpirun ends all ranks when the first one has ended: it is to be the one that says why. */
+    .lent_ns = 20000000,
+    .linger_ns = 500000000,
+};

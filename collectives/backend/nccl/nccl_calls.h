@@ -1,0 +1,52 @@
+/* Calls of ctrun.h as NCCL's: which of them it carries with our meaning, on which lane, and the
+ * group of NCCL calls that one of ours becomes. Pure but for the last one. */
+#ifndef CT_COLL_NCCL_CALLS_H
+#define CT_COLL_NCCL_CALLS_H
+
+#include "algorithm/call.h"
+#include "backend/nccl/nccl_library.h"
+
+/* What may be under way at the same time, each a communicator and a stream. Gathers and scatters
+ * have their own: a sharded model gathers the next layer while it scatters gradients. */
+enum ct_nccl_lane_kind {
+    CT_NCCL_MAIN,
+    CT_NCCL_GATHER,
+    CT_NCCL_SCATTER,
+    CT_NCCL_PAIRS, /* sends and receives */
+    CT_NCCL_LANES
+};
+
+/* The result as ctrun.h says? What NCCL does otherwise goes through the host:
+ *
+ *     moves                             yes; all_to_all in place or of unequal parts: no
+ *     SUM PROD  integers                yes, in each mode
+ *               floats                  yes in FAST; in the other modes between two ranks, where
+ *                                       there is but one order
+ *               BF16 F16, FAST          yes, but rounded at each of its steps
+ *     AVG       floats                  as SUM, where the ranks are a power of two
+ *     MAX MIN   integers                yes; of floats no: NaN would be lost
+ *     others; I16, BOOL                 no */
+bool ct_nccl_carries(const struct ct_call *call);
+
+enum ct_nccl_lane_kind ct_nccl_lane_of(enum ct_call_kind kind);
+
+/* Has it anything to move? */
+bool ct_nccl_is_empty(const struct ct_call *call);
+
+/* A message of a batch. */
+struct ct_nccl_message {
+    void *data; /* of a send it is read only */
+    size_t bytes;
+    int peer;
+    bool out;
+};
+
+/* Enqueue a collective that is carried; what NCCL says, CT_NCCL_IN_PROGRESS included. */
+int ct_nccl_issue(const struct ct_nccl_library *lib, struct ct_nccl_comm *comm, void *stream,
+                  const struct ct_call *call);
+
+/* Enqueue messages that go at once. */
+int ct_nccl_issue_messages(const struct ct_nccl_library *lib, struct ct_nccl_comm *comm,
+                           void *stream, const struct ct_nccl_message *messages, size_t count);
+
+#endif

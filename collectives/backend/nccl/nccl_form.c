@@ -1,0 +1,576 @@
+/* See nccl_group.h: how a group's communicators come to be.
+ *
+ *     prepare    a card: GPU, version, what this member has, a unique id if others may need it
+ *     connect    the host group, then the first communicator, by the first way that all can go:
+ *                  1. it was split off the parent's already (ct_group_split)
+ *                  2. all kept the same one from the last round: shrink it (nccl_kept.h)
+ *                  3. fresh unique ids
+ *                and from it by a split the one of messages
+ *     split      of the first communicator, for the parts that ct_group_split is about to make
+ *     share      register memory with the communicators that reduce and gather
+ *
+ * Each way is taken by all members or by none: what they need to know of each other for that is on
+ * the cards, or goes over the host group. */
+#include "backend/nccl/nccl_group.h"
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/str.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    LOOK_NS = 500000, /* how long to sleep while a communicator forms */
+    ASK = 100,        /* how many such looks until the store is asked for failures */
+    RANKS_AN_ID = 128,
+    REST_MS = 1000,    /* what was kept is revoked long since */
+    SHRINK_MS = 10000, /* until shrinking is given up, and a fresh id taken */
+};
+
+/* What members tell each other. */
+struct card {
+    uint8_t unique[16]; /* the GPU's */
+    int32_t version;
+    int32_t shares; /* NCCL was told to take several ranks a GPU */
+    int32_t has_id;
+    int32_t seeded; /* its communicator was split off the parent's */
+    uint64_t kept;  /* the tag of what it kept, its rank there and the size of it */
+    int32_t kept_rank, kept_size;
+    struct ct_nccl_id id;
+};
+_Static_assert(sizeof(struct card) <= CT_BLOB_BYTES, "fits the blob");
+
+/* Who makes a communicator, and what it knows of the others. */
+struct forming {
+    struct ct_nccl_group *group;
+    const struct ct_setup *setup;
+    const struct ct_blob *blobs;
+};
+
+/* ---- cards -----------------------------------------------------------------------------------*/
+
+/* As many unique ids as roots: the members that make them are spread evenly. */
+static int id_count(const struct ct_nccl *nccl, int size)
+{
+    return nccl->lib.ncclCommInitRankScalable == NULL ? 1 : 1 + (size - 1) / RANKS_AN_ID;
+}
+
+static int maker_of(int id, int count, int size)
+{
+    return (int)((int64_t)id * size / count);
+}
+
+static bool makes_id(const struct ct_nccl *nccl, const struct ct_setup *setup)
+{
+    int count = id_count(nccl, setup->size);
+
+    for (int i = 0; i < count; i++)
+        if (maker_of(i, count, setup->size) == setup->rank)
+            return true;
+    return false;
+}
+
+static int make_id(const struct ct_nccl *nccl, struct ct_nccl_id *ret_id, struct ct_error *err)
+{
+    int result = nccl->lib.ncclGetUniqueId(ret_id);
+
+    return result == CT_NCCL_SUCCESS ? 0
+                                     : ct_nccl_error(&nccl->lib, NULL, result, "no unique id", err);
+}
+
+static bool is_set(const char *name)
+{
+    const char *value = getenv(name);
+
+    return value != NULL && value[0] != '\0' && strcmp(value, "0") != 0;
+}
+
+/* The lane of the parent that holds what was split off for this part; NULL. */
+static struct ct_nccl_lane *seed_of(const struct ct_setup *setup)
+{
+    const struct ct_group *parent = setup->parent;
+
+    if (parent == NULL || parent->backend != &ct_backend_nccl)
+        return NULL;
+    return &((struct ct_nccl_group *)parent->state)->lanes[CT_NCCL_SEED];
+}
+
+/* "device" of "device/3". A part's communicator is not kept, nor one of a longer name. */
+static void name_origin(struct ct_nccl_group *group, const struct ct_setup *setup)
+{
+    const char *end = strrchr(setup->key, '/');
+    size_t length = end != NULL ? (size_t)(end - setup->key) : strlen(setup->key);
+
+    if (setup->parent == NULL && length < sizeof group->origin.name)
+        memcpy(group->origin.name, setup->key, length);
+    group->origin.rank = setup->rank;
+    group->origin.size = setup->size;
+}
+
+static int write_card(struct ct_nccl_group *group, const struct ct_setup *setup,
+                      struct ct_blob *ret_blob, struct ct_error *err)
+{
+    const struct ct_nccl_lane *seed = seed_of(setup);
+    const struct ct_nccl_kept *kept = ct_nccl_kept_find(group->nccl, group->origin.name);
+    struct card card = {.version = group->nccl->lib.version,
+                        .shares = is_set("NCCL_HOSTID") || is_set("NCCL_MULTI_RANK_GPU_ENABLE")};
+    int code = 0;
+
+    memcpy(card.unique, setup->device->unique, sizeof card.unique);
+    (void)pthread_mutex_lock(&group->nccl->lock);
+    card.seeded = seed != NULL && seed->comm != NULL;
+    ct_nccl_unlock(group->nccl);
+    if (kept != NULL) {
+        card.kept = kept->origin.tag;
+        card.kept_rank = kept->origin.rank;
+        card.kept_size = kept->origin.size;
+    }
+    /* an id that nobody uses keeps a thread and a socket of NCCL's for the life of the process */
+    card.has_id = !card.seeded && kept == NULL && makes_id(group->nccl, setup);
+    if (card.has_id)
+        code = make_id(group->nccl, &card.id, err);
+    memcpy(ret_blob->data, &card, sizeof card);
+    return code;
+}
+
+int ct_nccl_group_prepare(const struct ct_setup *setup, struct ct_blob *ret_blob, void **ret_state,
+                          struct ct_error *err)
+{
+    struct ct_nccl_group *group = calloc(1, sizeof *group);
+
+    if (group == NULL)
+        return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", setup->size);
+    *ret_state = group;
+    if (is_set("NCCL_COMM_BLOCKING"))
+        return ct_error_set(
+            err, CT_EUNSUPPORTED,
+            "NCCL_COMM_BLOCKING makes NCCL wait where nobody could end it: unset it");
+    int code = ct_nccl_of_job(setup->job, &group->nccl, err);
+    if (code == 0)
+        code = ct_staged_init(&group->staged, setup, err);
+    if (code != 0)
+        return code;
+    name_origin(group, setup);
+    return write_card(group, setup, ret_blob, err);
+}
+
+static struct card card_of(const struct ct_blob *blobs, int member)
+{
+    struct card card;
+
+    memcpy(&card, blobs[member].data, sizeof card);
+    return card;
+}
+
+/* One version for all, and a GPU each. */
+static int check_cards(const struct ct_setup *setup, const struct ct_blob *blobs,
+                       struct ct_error *err)
+{
+    struct card first = card_of(blobs, 0);
+
+    for (int i = 1; i < setup->size; i++) {
+        struct card card = card_of(blobs, i);
+
+        if (card.version != first.version)
+            return ct_error_set(err, CT_EUNSUPPORTED,
+                                "rank %d has NCCL %d, rank %d has %d: all need the same",
+                                setup->ranks[0], first.version, setup->ranks[i], card.version);
+        for (int j = 0; j < i && !card.shares; j++) {
+            struct card other = card_of(blobs, j);
+
+            if (memcmp(card.unique, other.unique, sizeof card.unique) == 0)
+                return ct_error_set(err, CT_EUNSUPPORTED,
+                                    "ranks %d and %d share a GPU, which NCCL refuses",
+                                    setup->ranks[j], setup->ranks[i]);
+        }
+    }
+    return 0;
+}
+
+/* ---- waiting ---------------------------------------------------------------------------------*/
+
+static bool is_past(uint64_t deadline_ns)
+{
+    return ct_clock_mono_ns(&ct_clock_system) >= deadline_ns;
+}
+
+static int poll_locked(struct ct_nccl_group *group, struct ct_nccl_lane *lane, struct ct_error *err)
+{
+    (void)pthread_mutex_lock(&group->nccl->lock);
+    int code = ct_nccl_lane_poll(group->nccl, lane, err);
+    ct_nccl_unlock(group->nccl);
+    return code;
+}
+
+/* A while, and then: is it too late, or the round over? */
+static int rest(const struct ct_nccl_group *group, uint64_t deadline_ns, const char *what,
+                struct ct_error *err)
+{
+    if (ct_job_revoked(group->staged.job))
+        return ct_error_set(err, CT_EREVOKED, "the round was revoked");
+    if (is_past(deadline_ns))
+        return ct_error_set(err, CT_ETIMEOUT, "NCCL did not %s of %d ranks in time", what,
+                            group->staged.size);
+    (void)nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+    return 0;
+}
+
+/* Poll the lane that forms (its parent, while it is split off) until it is there. */
+static int await(const struct forming *forming, struct ct_nccl_lane *lane,
+                 struct ct_nccl_lane *asked, struct ct_error *err)
+{
+    for (int looks = 0;; looks++) {
+        int code = poll_locked(forming->group, asked, err);
+
+        if (code == CT_ECLOSED) /* a connection that cannot be made: another backend may do */
+            return err->code = CT_EUNAVAILABLE;
+        if (code < 0)
+            return code;
+        if (code == 1 && lane->comm != NULL)
+            return 0;
+        if (looks % ASK == ASK - 1)
+            code = forming->setup->failed_elsewhere(forming->setup, err);
+        if (code >= 0)
+            code = rest(forming->group, forming->setup->deadline_ns, "make a communicator", err);
+        if (code != 0)
+            return code;
+    }
+}
+
+/* ---- fresh -----------------------------------------------------------------------------------*/
+
+/* Some maker has made no id, since it thought it would need none: they make and tell them now. */
+static int ask_ids(const struct forming *forming, struct ct_nccl_id *ids, int count,
+                   struct ct_error *err)
+{
+    struct ct_nccl_group *group = forming->group;
+    struct ct_group *host = group->staged.host;
+    struct ct_nccl_id *all = calloc((size_t)forming->setup->size, sizeof *all), mine = {{0}};
+    int code = 0;
+
+    if (all == NULL)
+        return ct_error_set(err, CT_ENOMEM, "no memory for %d ids", forming->setup->size);
+    if (makes_id(group->nccl, forming->setup))
+        code = make_id(group->nccl, &mine, err);
+    if (code == 0) {
+        code = ct_all_gather(host, ct_from_to(&mine, all, sizeof mine, CT_U8), NULL);
+        code = ct_group_explain(host, code, err);
+    }
+    for (int i = 0; i < count; i++)
+        ids[i] = all[maker_of(i, count, forming->setup->size)];
+    free(all);
+    return code;
+}
+
+static int learn_ids(const struct forming *forming, struct ct_nccl_id *ids, int count,
+                     struct ct_error *err)
+{
+    bool complete = true;
+
+    for (int i = 0; i < count; i++) {
+        struct card card = card_of(forming->blobs, maker_of(i, count, forming->setup->size));
+
+        ids[i] = card.id;
+        complete = complete && card.has_id;
+    }
+    return complete ? 0 : ask_ids(forming, ids, count, err);
+}
+
+static int form_fresh(const struct forming *forming, struct ct_error *err)
+{
+    struct ct_nccl_group *group = forming->group;
+    const struct ct_setup *setup = forming->setup;
+    struct ct_nccl_lane *lane = &group->lanes[CT_NCCL_MAIN];
+    int count = id_count(group->nccl, setup->size);
+    struct ct_nccl_id *ids = calloc((size_t)count, sizeof *ids);
+
+    if (ids == NULL)
+        return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", setup->size);
+    int code = learn_ids(forming, ids, count, err);
+    if (code == 0) {
+        group->origin.tag = ct_hash64(&ids[0], sizeof ids[0], 0) | 1;
+        (void)pthread_mutex_lock(&group->nccl->lock);
+        code = ct_nccl_lane_form(group->nccl, lane, setup->rank, setup->size, ids, count, err);
+        ct_nccl_unlock(group->nccl);
+    }
+    free(ids);
+    return code == 0 ? await(forming, lane, lane, err) : code;
+}
+
+/* ---- split off the parent's ------------------------------------------------------------------*/
+
+static bool all_seeded(const struct forming *forming)
+{
+    bool all = true;
+
+    for (int i = 0; i < forming->setup->size; i++)
+        all = all && card_of(forming->blobs, i).seeded;
+    return all;
+}
+
+static int take_seed(const struct forming *forming, struct ct_error *err)
+{
+    struct ct_nccl_group *group = forming->group;
+    struct ct_nccl_lane *seed = seed_of(forming->setup), *main = &group->lanes[CT_NCCL_MAIN];
+
+    (void)pthread_mutex_lock(&group->nccl->lock);
+    main->comm = seed->comm;
+    seed->comm = NULL;
+    ct_nccl_unlock(group->nccl);
+    if (main->comm == NULL) /* as a round ends, all communicators go */
+        return ct_error_set(err, CT_EREVOKED, "the round was revoked");
+    return await(forming, main, main, err);
+}
+
+/* What was split off the last time, and taken by nobody. */
+static void drop_seed(struct ct_nccl_group *group)
+{
+    struct ct_nccl_lane *seed = &group->lanes[CT_NCCL_SEED];
+    struct ct_nccl_end how = {.nccl = group->nccl, .lanes = seed, .count = 1};
+
+    if (seed->comm == NULL || !ct_nccl_lanes_end(group->staged.job, &how))
+        return;
+    (void)pthread_mutex_lock(&group->nccl->lock);
+    ct_nccl_lane_list(group->nccl, seed, group->staged.device);
+    ct_nccl_unlock(group->nccl);
+}
+
+/* Where NCCL refuses or fails, the parts find no seed and take fresh ids; a parent that has failed
+ * by it says so at its next call. One that is still at it when time is over can neither be asked
+ * again nor be used. */
+int ct_nccl_group_split(void *state, int colour, int key, uint64_t deadline_ns,
+                        struct ct_error *err)
+{
+    struct ct_nccl_group *group = state;
+    struct ct_nccl_lane *main = &group->lanes[CT_NCCL_MAIN], *seed = &group->lanes[CT_NCCL_SEED];
+    struct ct_error why = {0};
+
+    drop_seed(group);
+    if (ct_nccl_lacks(&group->nccl->lib, CT_NCCL_SPLIT) != NULL)
+        return 0;
+    int code = ct_nccl_lane_look(main, err);
+    if (code != 0)
+        return code;
+    (void)pthread_mutex_lock(&group->nccl->lock);
+    code = main->comm == NULL
+               ? ct_nccl_lane_poll(group->nccl, main, err)
+               : ct_nccl_lane_split(group->nccl, seed, main,
+                                    colour < 0 ? CT_NCCL_NO_COLOUR : colour, key, &why);
+    ct_nccl_unlock(group->nccl);
+    while (code == 0 && why.code == 0) {
+        int done = poll_locked(group, main, &why);
+
+        if (done == 1)
+            return 0;
+        if (done < 0)
+            return done == CT_EREVOKED ? ct_error_set(err, done, "%s", why.text) : 0;
+        code = rest(group, deadline_ns, "split a communicator", err);
+    }
+    return why.code != 0 ? 0 : code;
+}
+
+/* ---- shrunk ----------------------------------------------------------------------------------*/
+
+static struct ct_nccl_origin *origins_of(const struct forming *forming)
+{
+    int size = forming->setup->size;
+    struct ct_nccl_origin *origins = calloc((size_t)size, sizeof *origins);
+
+    for (int i = 0; i < size && origins != NULL; i++) {
+        struct card card = card_of(forming->blobs, i);
+
+        origins[i] = (struct ct_nccl_origin){
+            .tag = card.kept, .rank = card.kept_rank, .size = card.kept_size};
+    }
+    return origins;
+}
+
+/* *ret_all: is `mine` true at every member? */
+static int agree(const struct forming *forming, bool mine, bool *ret_all, struct ct_error *err)
+{
+    struct ct_group *host = forming->group->staged.host;
+    int32_t yes = mine;
+    int code = ct_all_reduce(host, ct_inplace(&yes, 1, CT_I32), CT_REDUCE_MIN, NULL);
+
+    *ret_all = yes == 1;
+    return ct_group_explain(host, code, err);
+}
+
+/* Until the shrunk one is there, at this member. */
+static bool shrink_here(struct ct_nccl_group *group, struct ct_nccl_kept *kept, int *missing,
+                        int count)
+{
+    uint64_t deadline_ns = ct_clock_mono_ns(&ct_clock_system) + SHRINK_MS * (uint64_t)1000000;
+    struct ct_nccl_lane *main = &group->lanes[CT_NCCL_MAIN];
+    struct ct_nccl_config config = ct_nccl_config();
+    struct ct_error unread = {0};
+
+    (void)pthread_mutex_lock(&group->nccl->lock);
+    int result = group->nccl->lib.ncclCommShrink(kept->lane.comm, missing, count, &main->comm,
+                                                 &config, CT_NCCL_SHRINK_DEFAULT);
+    ct_nccl_unlock(group->nccl);
+    int code = result == CT_NCCL_SUCCESS || result == CT_NCCL_IN_PROGRESS ? 0 : CT_EUNSUPPORTED;
+    while (code == 0) {
+        code = poll_locked(group, &kept->lane, &unread);
+        if (code == 0)
+            code = rest(group, deadline_ns, "shrink a communicator", &unread);
+    }
+    return code == 1 && main->comm != NULL;
+}
+
+/* What came of it here is worth nothing: others have none. */
+static int clear_main(struct ct_nccl_group *group, struct ct_error *err)
+{
+    struct ct_nccl_lane *main = &group->lanes[CT_NCCL_MAIN];
+    const struct ct_accel *device = main->device;
+    struct ct_nccl_end how = {.nccl = group->nccl, .lanes = main, .count = 1};
+
+    if (main->comm == NULL)
+        return 0;
+    if (!ct_nccl_lanes_end(group->staged.job, &how))
+        return ct_error_set(err, CT_EHUNG, "NCCL does not give a communicator back");
+    return ct_nccl_lane_open(group->nccl, main, device, err);
+}
+
+/* 1: shrunk, at all members; 0: at none; negative: the host group failed. */
+static int form_shrunk(const struct forming *forming, struct ct_nccl_kept *kept,
+                       const struct ct_nccl_origin *origins, struct ct_error *err)
+{
+    struct ct_nccl_group *group = forming->group;
+
+    CT_ASSERT(origins[0].size > 0);
+    int *missing = calloc((size_t)origins[0].size, sizeof *missing);
+    bool all = false;
+    int code =
+        agree(forming,
+              missing != NULL && ct_nccl_comes_to_rest(&group->nccl->lib, kept->lane.comm, REST_MS),
+              &all, err);
+
+    if (code == 0 && all) {
+        int count = ct_nccl_kept_missing(origins, forming->setup->size, missing);
+
+        code = agree(forming, shrink_here(group, kept, missing, count), &all, err);
+    }
+    free(missing);
+    group->origin.tag = (origins[0].tag * 6364136223846793005u + 1442695040888963407u) | 1;
+    return code != 0 ? code : all;
+}
+
+/* Shrink what was kept, if all can, and end it in any case. As form_shrunk. */
+static int try_kept(const struct forming *forming, struct ct_error *err)
+{
+    struct ct_nccl_group *group = forming->group;
+    struct ct_nccl_kept *kept = ct_nccl_kept_find(group->nccl, group->origin.name);
+    struct ct_nccl_origin *origins = origins_of(forming);
+    int code = 0;
+
+    if (origins == NULL)
+        return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks",
+                            forming->setup->size);
+    if (ct_nccl_kept_fits(origins, forming->setup->size))
+        code = form_shrunk(forming, kept, origins, err);
+    free(origins);
+    ct_nccl_kept_end(group->staged.job, group->nccl, kept);
+    if (code == 0)
+        code = clear_main(group, err);
+    return code;
+}
+
+/* ---- all of it -------------------------------------------------------------------------------*/
+
+static int form_main(const struct forming *forming, struct ct_error *err)
+{
+    if (all_seeded(forming))
+        return take_seed(forming, err);
+    int code = forming->setup->parent == NULL ? try_kept(forming, err) : 0;
+    if (code == 0)
+        return form_fresh(forming, err);
+    return CT_MIN(code, 0);
+}
+
+/* Two members that exchange messages cannot ask the others to make a communicator for it. */
+static int form_pairs(const struct forming *forming, struct ct_error *err)
+{
+    struct ct_nccl_group *group = forming->group;
+    struct ct_nccl_lane *main = &group->lanes[CT_NCCL_MAIN];
+    struct ct_nccl_lane *pairs = &group->lanes[CT_NCCL_PAIRS];
+
+    (void)pthread_mutex_lock(&group->nccl->lock);
+    int code = ct_nccl_lane_split(group->nccl, pairs, main, 0, forming->setup->rank, err);
+    ct_nccl_unlock(group->nccl);
+    return code == 0 ? await(forming, pairs, main, err) : code;
+}
+
+static int open_lanes(struct ct_nccl_group *group, const struct ct_setup *setup,
+                      struct ct_error *err)
+{
+    int code = 0;
+
+    group->opened = true;
+    for (int i = 0; i < CT_NCCL_COMMS; i++) /* all, for all are ended */
+        group->lanes[i].device = setup->device;
+    for (int i = 0; i < CT_NCCL_LANES && code == 0; i++)
+        code = ct_nccl_lane_open(group->nccl, &group->lanes[i], setup->device, err);
+    (void)pthread_mutex_lock(&group->nccl->lock);
+    ct_nccl_lane_list(group->nccl, &group->lanes[CT_NCCL_SEED], setup->device);
+    ct_nccl_unlock(group->nccl);
+    return code;
+}
+
+int ct_nccl_group_connect(void *state, const struct ct_setup *setup, const struct ct_blob *blobs,
+                          struct ct_error *err)
+{
+    struct ct_nccl_group *group = state;
+    const struct forming forming = {group, setup, blobs};
+    int code = check_cards(setup, blobs, err);
+
+    if (code == 0)
+        code = ct_staged_connect(&group->staged, setup, err);
+    if (code == 0 && ct_nccl_check_init(&group->check, group->staged.host) != 0)
+        code = ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", setup->size);
+    if (code == 0)
+        code = open_lanes(group, setup, err);
+    if (code == 0)
+        code = form_main(&forming, err);
+    if (code == 0)
+        code = form_pairs(&forming, err);
+    group->failed = code != 0;
+    return code;
+}
+
+/* ---- memory ----------------------------------------------------------------------------------*/
+
+/* Messages gain nothing by it, and lanes that do not exist yet are told when they are made. */
+static bool takes_windows(const struct ct_nccl_group *group, int lane)
+{
+    return lane != CT_NCCL_PAIRS && lane < CT_NCCL_LANES && group->lanes[lane].comm != NULL;
+}
+
+int ct_nccl_group_share(void *state, void *memory, uint64_t deadline_ns, struct ct_error *err)
+{
+    struct ct_nccl_group *group = state;
+    struct ct_nccl *nccl = group->nccl;
+    int code = 0;
+
+    if (group->shared_count == CT_NCCL_VIEWS)
+        return 0;
+    (void)pthread_mutex_lock(&nccl->lock);
+    struct ct_nccl_memory *known = ct_nccl_memory_find(nccl, memory);
+    CT_ASSERT(known != NULL);
+    ct_nccl_memory_use(known);
+    group->shared[group->shared_count++] = known;
+    ct_nccl_unlock(nccl);
+    for (int i = 0; i < CT_NCCL_COMMS && code == 0; i++)
+        for (int done = 0; takes_windows(group, i) && done == 0 && code == 0;) {
+            (void)pthread_mutex_lock(&nccl->lock);
+            done =
+                ct_nccl_lane_cover(nccl, &group->lanes[i], group->shared, group->shared_count, err);
+            ct_nccl_unlock(nccl);
+            code = CT_MIN(done, 0);
+            if (done == 0)
+                code = rest(group, deadline_ns, "register memory", err);
+        }
+    return code;
+}

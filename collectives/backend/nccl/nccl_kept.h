@@ -1,0 +1,50 @@
+/* Communicators that outlive their round, to be shrunk in the next one (CTRUN_NCCL_SHRINK=1).
+ *
+ *     round n     the group fails as its round ends: its first communicator is revoked, and kept
+ *     round n+1   a group of the same name: all its members kept it, in the order of their ranks
+ *                 there, and some of its ranks are missing -> ncclCommShrink; else, and where it
+ *                 fails at any member: a fresh id, as without all this
+ *     then        what was kept is aborted
+ *
+ * Which NCCLs are fit for it says nccl_library.c. It is refused where NCCL's own connections have
+ * seen the death before they were told to stop (reference collectives.md 3.2): hence the fresh id
+ * behind it. */
+#ifndef CT_COLL_NCCL_KEPT_H
+#define CT_COLL_NCCL_KEPT_H
+
+#include "backend/nccl/nccl_communicator.h"
+
+enum { CT_NCCL_NAME_BYTES = 72 };
+
+/* Where a communicator is from, the same at all its ranks but for `rank`. */
+struct ct_nccl_origin {
+    char name[CT_NCCL_NAME_BYTES]; /* of its group; "": a part's, which is never kept */
+    uint64_t tag;                  /* its own */
+    int32_t rank, size;
+};
+
+struct ct_nccl_kept {
+    struct ct_nccl_kept *next;
+    struct ct_nccl_origin origin;
+    struct ct_nccl_lane lane; /* not listed: when a round ends this one stays */
+};
+
+/* Take the communicator of `lane`, and what it has registered. Nothing when there is no memory. */
+void ct_nccl_keep(struct ct_nccl *nccl, struct ct_nccl_lane *lane,
+                  const struct ct_nccl_origin *origin);
+
+/* What is kept of the group `name`; NULL. */
+struct ct_nccl_kept *ct_nccl_kept_find(struct ct_nccl *nccl, const char *name);
+
+/* Abort and forget it. NULL is fine. */
+void ct_nccl_kept_end(struct ct_job *job, struct ct_nccl *nccl, struct ct_nccl_kept *kept);
+
+/* Can the communicator that these members kept, as each says of its own, become theirs? They are
+ * in its order, and not all of it. Pure. */
+bool ct_nccl_kept_fits(const struct ct_nccl_origin *origins, int count);
+
+/* Its ranks that are none of the members: `count` origins that fit. Returns how many; `ret_ranks`
+ * has room for all but those. Pure. */
+int ct_nccl_kept_missing(const struct ct_nccl_origin *origins, int count, int *ret_ranks);
+
+#endif

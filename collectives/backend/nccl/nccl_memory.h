@@ -1,0 +1,82 @@
+/* Memory of a device that communicators know: allocated by ncclMemAlloc, registered as a window.
+ *
+ *     ct_nccl_memory_new     alloc, zeroed        local; the job's, it outlives groups and rounds
+ *     ct_nccl_lane_cover     register             collective, same memories in the same order
+ *     ct_nccl_views_close    deregister           local, no kernel of the communicator runs
+ *     ct_nccl_memory_free    free                 at once, or with the last window on it
+ *
+ * A window is symmetric: all ranks have one of the same size, and calls of members use the same
+ * part of it. NCCL refuses one silently, by success without a handle, where GPUs do not reach each
+ * other's memory; calls work all the same. A whole allocation is one window: several on one were
+ * corrupted before NCCL 2.31.2 (NVIDIA/nccl issue 2198).
+ *
+ * What an abort finds registered NCCL does not give back: so windows go before it, when the
+ * communicator is at rest. One that does not come to rest keeps its windows, and their memory stays
+ * allocated until the process ends. */
+#ifndef CT_COLL_NCCL_MEMORY_H
+#define CT_COLL_NCCL_MEMORY_H
+
+#include "backend/nccl/nccl_library.h"
+#include "base/accel.h"
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ct_nccl;
+struct ct_nccl_lane;
+
+struct ct_nccl_memory {
+    struct ct_nccl_memory *next;
+    void *base;
+    size_t bytes;
+    int users;  /* views and groups */
+    bool freed; /* by its owner */
+};
+
+/* How a communicator knows a memory. */
+struct ct_nccl_view {
+    struct ct_nccl_memory *memory;
+    struct ct_nccl_window *window; /* NULL: refused, or not there yet. NCCL writes it late */
+};
+
+enum { CT_NCCL_VIEWS = 4 };
+
+/* These three are those of job_resource.h: `resource` is a struct ct_nccl.
+ *
+ * Zeroed memory of `device`. CT_EUNSUPPORTED with the reason where there is no such; CT_ENOMEM. */
+int ct_nccl_memory_new(void *resource, const struct ct_accel *device, size_t bytes, void **ret_base,
+                       struct ct_error *err);
+
+/* True: `base` was such memory, and is given back. */
+bool ct_nccl_memory_free(void *resource, void *base);
+
+/* Its size, rounded up; 0: no such memory of this job's. */
+uint64_t ct_nccl_memory_bytes(void *resource, const void *base);
+
+/* All that is left, at the job's end; what is still in use stays. */
+void ct_nccl_memory_close(struct ct_nccl *nccl);
+
+/* The rest is called under the job's lock. */
+
+/* The memory that begins at `base`; NULL. */
+struct ct_nccl_memory *ct_nccl_memory_find(struct ct_nccl *nccl, const void *base);
+
+/* One user more, one less. */
+void ct_nccl_memory_use(struct ct_nccl_memory *memory);
+void ct_nccl_memory_leave(struct ct_nccl *nccl, struct ct_nccl_memory *memory);
+
+/* Register those of `memories` that the lane does not know, one after the other: call it until it
+ * is not 0. 1: all are known; negative: NCCL failed. */
+int ct_nccl_lane_cover(struct ct_nccl *nccl, struct ct_nccl_lane *lane,
+                       struct ct_nccl_memory *const *memories, int count, struct ct_error *err);
+
+/* Deregister `count` views of `comm`, unless it is not `at_rest`. Without the lock. */
+void ct_nccl_views_close(const struct ct_nccl_library *lib, struct ct_nccl_comm *comm,
+                         struct ct_nccl_view *views, int count, bool at_rest);
+
+/* Behind that, under the lock: memory without a window has a user less. */
+void ct_nccl_views_leave(struct ct_nccl *nccl, const struct ct_nccl_view *views, int count);
+
+#endif

@@ -1,0 +1,335 @@
+/* See tcp.h: connections, single messages, and the end of a group. */
+#include "backend/tcp/tcp.h"
+
+#include "backend/tcp/tcp_mesh.h"
+#include "backend/tcp/tcp_silence.h"
+#include "backend/tcp/tcp_tls.h"
+#include "base/assert.h"
+#include "base/clock.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SPINS = 20, ASK_NS = 1000000000 };
+
+/* ---- creation --------------------------------------------------------------------------------*/
+
+static bool suits(const struct ct_setup *setup)
+{
+    return setup->size > 1;
+}
+
+static void close_group(void *state)
+{
+    struct ct_tcp *tcp = state;
+
+    for (int i = 0; tcp->fds != NULL && i < tcp->lanes * tcp->size; i++)
+        if (tcp->fds[i] >= 0)
+            (void)close(tcp->fds[i]);
+    for (int i = 0; tcp->tls != NULL && i < tcp->lanes * tcp->size; i++)
+        ct_tcp_tls_free(tcp->tls[i]);
+    if (tcp->listener >= 0)
+        (void)close(tcp->listener);
+    if (tcp->bell >= 0)
+        (void)close(tcp->bell);
+    free(tcp->tls);
+    free(tcp->fds);
+    free(tcp->queues);
+    free(tcp->moves);
+    free(tcp->greeted);
+    ct_window_deinit(&tcp->window);
+    ct_wave_deinit(&tcp->wave);
+    free(tcp->headers);
+    free(tcp->wanted);
+    free(tcp->polls);
+    free(tcp);
+}
+
+static bool allocate(struct ct_tcp *tcp)
+{
+    size_t size = (size_t)tcp->size, rails = (size_t)tcp->rails, ends = (size_t)tcp->lanes * size;
+    size_t moves = CT_WINDOW_WAVES * (size_t)ct_wave_moves_max(&tcp->wave) * rails;
+
+    tcp->fds = malloc(ends * sizeof *tcp->fds);
+    tcp->queues = malloc(2 * rails * size * sizeof *tcp->queues);
+    tcp->moves = calloc(moves, sizeof *tcp->moves);
+    tcp->greeted = calloc(2 * size, sizeof *tcp->greeted);
+    tcp->headers = calloc(size, CT_GREETING_BYTES);
+    tcp->wanted = calloc(ends, sizeof *tcp->wanted);
+    tcp->polls = calloc(ends + 1, sizeof *tcp->polls);
+    for (size_t i = 0; tcp->fds != NULL && i < ends; i++)
+        tcp->fds[i] = -1;
+    for (size_t i = 0; tcp->queues != NULL && i < 2 * rails * size; i++)
+        tcp->queues[i] = (struct ct_tcp_queue){CT_TCP_NONE, CT_TCP_NONE};
+    for (size_t i = 0; tcp->moves != NULL && i < moves; i++)
+        tcp->moves[i].next = i + 1 < moves ? (int)i + 1 : CT_TCP_NONE;
+    return tcp->fds != NULL && tcp->queues != NULL && tcp->moves != NULL && tcp->greeted != NULL &&
+           tcp->headers != NULL && tcp->wanted != NULL && tcp->polls != NULL &&
+           ct_window_init(&tcp->window, &tcp->wave) == 0;
+}
+
+static int no_memory(int size, struct ct_error *err)
+{
+    return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", size);
+}
+
+static int prepare(const struct ct_setup *setup, struct ct_blob *ret_blob, void **ret_state,
+                   struct ct_error *err)
+{
+    struct ct_tcp *tcp = calloc(1, sizeof *tcp);
+    struct ct_mesh_address address = {0};
+
+    if (tcp == NULL)
+        return no_memory(setup->size, err);
+    *ret_state = tcp;
+    tcp->rank = setup->rank;
+    tcp->size = setup->size;
+    tcp->lost = -1;
+    tcp->silence_ms = setup->tuning.tcp_silence_ms;
+    tcp->listener = -1;
+    tcp->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (tcp->bell < 0)
+        return ct_error_set(err, -errno, "eventfd failed: %s", strerrordesc_np(errno));
+    if (ct_wave_init(&tcp->wave, setup) != 0)
+        return no_memory(setup->size, err);
+    int code = ct_mesh_listen(setup, &address, &tcp->listener, err);
+    memcpy(ret_blob->data, &address, sizeof address);
+    return code;
+}
+
+/* An end of TLS for each connection, when all members want it. */
+static int make_tls(struct ct_tcp *tcp, const struct ct_setup *setup, const struct ct_blob *blobs,
+                    struct ct_error *err)
+{
+    struct ct_mesh_address address, first;
+    int code = 0;
+
+    memcpy(&first, blobs[0].data, sizeof first);
+    for (int i = 0; i < tcp->size; i++) {
+        memcpy(&address, blobs[i].data, sizeof address);
+        if ((address.encrypted != 0) != setup->encrypt)
+            return ct_error_set(err, CT_EMISMATCH,
+                                "rank %d wants its connections encrypted, rank %d does not: each "
+                                "member must ask for the same",
+                                setup->encrypt ? setup->rank : i, setup->encrypt ? i : setup->rank);
+    }
+    if (!setup->encrypt)
+        return 0;
+    tcp->tls = calloc((size_t)tcp->lanes * (size_t)tcp->size, sizeof(struct ct_tcp_tls *));
+    if (tcp->tls == NULL)
+        return no_memory(tcp->size, err);
+    for (int i = 0; i < tcp->lanes * tcp->size && code == 0; i++)
+        if (i % tcp->size != tcp->rank)
+            code =
+                ct_tcp_tls_new(setup, first.key, i % tcp->size, i / tcp->size, &tcp->tls[i], err);
+    explicit_bzero(&first, sizeof first);
+    return code;
+}
+
+static int connect_group(void *state, const struct ct_setup *setup, const struct ct_blob *blobs,
+                         struct ct_error *err)
+{
+    struct ct_tcp *tcp = state;
+
+    tcp->lanes = ct_mesh_lanes(blobs);
+    tcp->rails = tcp->lanes - CT_LANE_COLLECTIVE;
+    if (!allocate(tcp))
+        return no_memory(setup->size, err);
+    int code = make_tls(tcp, setup, blobs, err);
+    return code != 0 ? code : ct_mesh_connect(setup, tcp->listener, blobs, tcp->fds, err);
+}
+
+static void settle(void *state)
+{
+    struct ct_tcp *tcp = state;
+
+    (void)close(tcp->listener);
+    tcp->listener = -1;
+}
+
+/* ---- messages --------------------------------------------------------------------------------*/
+
+int ct_tcp_closed(int peer, int error, struct ct_error *err)
+{
+    if (error == 0)
+        return ct_error_set(err, CT_ECLOSED, "rank %d has closed its connection", peer);
+    return ct_error_set(err, CT_ECLOSED, "the connection with rank %d is lost: %s", peer,
+                        strerrordesc_np(error));
+}
+
+int ct_tcp_attempt(struct ct_tcp *tcp, int lane, struct ct_tcp_move *move, struct ct_error *err)
+{
+    int index = lane * tcp->size + move->peer;
+    short event = move->out ? POLLOUT : POLLIN;
+
+    if (move->peer == tcp->lost)
+        return ct_tcp_closed(move->peer, ETIMEDOUT, err);
+    tcp->wanted[index] &= (short)~event;
+    if (tcp->tls != NULL)
+        return ct_tcp_tls_attempt(tcp->tls[index], tcp->fds[index], move, &tcp->wanted[index], err);
+    while (move->header_left + move->left > 0) {
+        struct iovec parts[2] = {
+            {move->header + CT_GREETING_BYTES - move->header_left, move->header_left},
+            {move->data, move->left}};
+        bool headless = move->header_left == 0;
+        struct msghdr message = {.msg_iov = parts + (headless ? 1 : 0),
+                                 .msg_iovlen = headless ? 1 : 2};
+        ssize_t done = move->out ? sendmsg(tcp->fds[index], &message, MSG_DONTWAIT | MSG_NOSIGNAL)
+                                 : recvmsg(tcp->fds[index], &message, MSG_DONTWAIT);
+
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0 && errno == EAGAIN) {
+            tcp->wanted[index] |= event;
+            return 0;
+        }
+        if (done <= 0)
+            return ct_tcp_closed(move->peer, done < 0 ? errno : 0, err);
+        size_t first = CT_MIN((size_t)done, move->header_left);
+        move->header_left -= first;
+        move->left -= (size_t)done - first;
+        if ((size_t)done > first)
+            move->data += (size_t)done - first;
+    }
+    return 1;
+}
+
+/* ---- waiting ---------------------------------------------------------------------------------*/
+
+static int progress(void *state, struct ct_task *task, struct ct_error *err)
+{
+    if (ct_call_is_transfer(&task->call))
+        return ct_tcp_transfer(state, task, err);
+    return ct_tcp_collective(state, task, err);
+}
+
+static int spins(const void *state)
+{
+    (void)state;
+    return SPINS;
+}
+
+static uint32_t arm(void *state)
+{
+    (void)state;
+    return 0;
+}
+
+/* Nothing has come for a while: is a peer that something is wanted of gone? */
+static void look_for_the_lost(struct ct_tcp *tcp)
+{
+    uint64_t now_ns = ct_clock_mono_ns(&ct_clock_system);
+    uint64_t rest_ns = CT_MIN((uint64_t)ASK_NS, tcp->silence_ms * UINT64_C(1000000));
+
+    if (now_ns - tcp->asked_ns < rest_ns)
+        return;
+    tcp->asked_ns = now_ns;
+    for (int i = 0; i < tcp->lanes * tcp->size; i++)
+        if (tcp->wanted[i] != 0 && ct_tcp_is_silent(tcp->fds[i], tcp->silence_ms))
+            tcp->lost = i % tcp->size;
+}
+
+/* Level-triggered, and only for what the last attempt could not do: nothing is missed, and nothing
+ * wakes that nobody waits for. */
+static void park(void *state, uint32_t armed, uint64_t timeout_ns)
+{
+    struct ct_tcp *tcp = state;
+    struct timespec limit = {.tv_sec = (time_t)(timeout_ns / 1000000000u),
+                             .tv_nsec = (long)(timeout_ns % 1000000000u)};
+    nfds_t count = 1;
+    uint64_t rings;
+
+    (void)armed;
+    if (timeout_ns == 0)
+        return;
+    for (int i = 0; i < tcp->lanes * tcp->size; i++) {
+        short events = tcp->wanted[i];
+
+        if (tcp->tls != NULL && tcp->tls[i] != NULL)
+            events |= ct_tcp_tls_wanted(tcp->tls[i]);
+        if (events != 0)
+            tcp->polls[count++] = (struct pollfd){.fd = tcp->fds[i], .events = events};
+    }
+    tcp->polls[0] = (struct pollfd){.fd = tcp->bell, .events = POLLIN};
+    int found = ppoll(tcp->polls, count, &limit, NULL);
+    if (found > 0 && tcp->polls[0].revents != 0)
+        (void)!read(tcp->bell, &rings, sizeof rings);
+    if (found == 0)
+        look_for_the_lost(tcp);
+}
+
+static int missing(void *state, const struct ct_task *task)
+{
+    const struct ct_tcp *tcp = state;
+
+    if (ct_call_is_transfer(&task->call))
+        return task->call.peer;
+    for (int i = tcp->rails * tcp->size; tcp->busy && i < 2 * tcp->rails * tcp->size; i++)
+        if (tcp->queues[i].first != CT_TCP_NONE &&
+            ct_window_may_start(&tcp->window, tcp->moves[tcp->queues[i].first].turn))
+            return i % tcp->size;
+    return -1;
+}
+
+/* ---- the end ---------------------------------------------------------------------------------*/
+
+/* May a header be sent to `peer` now? Not behind one of this call, where data is expected. */
+static bool between_messages(const struct ct_tcp *tcp, int peer)
+{
+    if (!tcp->busy || tcp->greeted[peer] != tcp->call)
+        return true;
+    int first = tcp->queues[peer].first;
+
+    return first != CT_TCP_NONE && tcp->moves[first].header_left == CT_GREETING_BYTES;
+}
+
+/* A parting word to those who await a header next, so that they know why; for the others, and at
+ * any rate, the end of the stream. */
+static void fail(void *state, int code)
+{
+    struct ct_tcp *tcp = state;
+    unsigned char header[CT_GREETING_BYTES];
+
+    ct_greeting_write(header, &(struct ct_greeting){.code = code});
+    for (int peer = 0; peer < tcp->size; peer++) {
+        if (peer == tcp->rank)
+            continue;
+        int index = CT_LANE_COLLECTIVE * tcp->size + peer;
+        if (between_messages(tcp, peer) && tcp->tls != NULL)
+            ct_tcp_tls_part(tcp->tls[index], tcp->fds[index], header);
+        else if (between_messages(tcp, peer))
+            (void)send(tcp->fds[index], header, sizeof header, MSG_DONTWAIT | MSG_NOSIGNAL);
+        for (int lane = 0; lane < tcp->lanes; lane++)
+            (void)shutdown(tcp->fds[lane * tcp->size + peer], SHUT_WR);
+    }
+}
+
+static void wake(void *state)
+{
+    uint64_t one = 1;
+
+    (void)!write(((struct ct_tcp *)state)->bell, &one, sizeof one);
+}
+
+const struct ct_backend ct_backend_tcp = {
+    .name = "tcp",
+    .suits = suits,
+    .prepare = prepare,
+    .connect = connect_group,
+    .settle = settle,
+    .progress = progress,
+    .spins = spins,
+    .arm = arm,
+    .park = park,
+    .missing = missing,
+    .fail = fail,
+    .wake = wake,
+    .close = close_group,
+};

@@ -1,0 +1,176 @@
+/* See tcp.h: the moves of a collective, over connections.
+ *
+ * The moves of several waves queue at each connection and direction in the order of the waves; the
+ * first of a queue goes as soon as its turn may start (in_flight.h). A long move is cut in equal
+ * parts for the connections of a pair, which it goes through at once. */
+#include "backend/tcp/tcp.h"
+#include "backend/tcp/tcp_mesh.h"
+
+#include "base/assert.h"
+
+/* The greeting that goes to `peer` (out), or that must come from it. */
+static struct ct_greeting greet(const struct ct_tcp *tcp, const struct ct_task *task, int peer,
+                                bool out)
+{
+    return (struct ct_greeting){.call = tcp->call,
+                                .signature =
+                                    ct_call_signature_with(&task->call, task->signature, peer, out),
+                                .scale = task->call.scale};
+}
+
+static struct ct_tcp_queue *queue_of(struct ct_tcp *tcp, bool out, int rail, int peer)
+{
+    return &tcp->queues[((out ? 0 : tcp->rails) + rail) * tcp->size + peer];
+}
+
+/* ---- listing ---------------------------------------------------------------------------------*/
+
+static void enqueue(struct ct_tcp *tcp, const struct ct_tcp_move *move, int rail)
+{
+    struct ct_tcp_queue *queue = queue_of(tcp, move->out, rail, move->peer);
+    int index = tcp->free_move;
+
+    CT_ASSERT(index >= 0);
+    tcp->free_move = tcp->moves[index].next;
+    tcp->moves[index] = *move;
+    tcp->moves[index].next = CT_TCP_NONE;
+    if (queue->first == CT_TCP_NONE)
+        queue->first = index;
+    else
+        tcp->moves[queue->last].next = index;
+    queue->last = index;
+    ct_window_add(&tcp->window, move->turn);
+}
+
+static void write_greeting(struct ct_tcp *tcp, const struct ct_task *task, struct ct_tcp_move *move)
+{
+    uint64_t *greeted = &tcp->greeted[(move->out ? 0 : tcp->size) + move->peer];
+
+    if (*greeted == tcp->call)
+        return;
+    *greeted = tcp->call;
+    move->header_left = CT_GREETING_BYTES;
+    struct ct_greeting greeting = greet(tcp, task, move->peer, move->out);
+    if (move->out)
+        ct_greeting_write(move->header, &greeting);
+}
+
+/* Both ends cut alike: a move has the same length at both. */
+static void list_move(struct ct_tcp *tcp, const struct ct_task *task,
+                      const struct ct_wave_move *what)
+{
+    size_t worth = what->bytes / tcp->wave.tuning.tcp_rail_bytes;
+    size_t rails = CT_MAX(CT_MIN((size_t)tcp->rails, worth), (size_t)1);
+    size_t share = (what->bytes / rails + 63) / 64 * 64;
+
+    for (size_t rail = 0; rail < rails; rail++) {
+        size_t at = CT_MIN(rail * share, what->bytes);
+        struct ct_tcp_move move = {.peer = what->peer,
+                                   .out = what->out,
+                                   .turn = what->turn,
+                                   .data = what->data != NULL ? what->data + at : NULL,
+                                   .left = rail + 1 < rails ? CT_MIN(share, what->bytes - at)
+                                                            : what->bytes - at};
+
+        if (rail == 0)
+            write_greeting(tcp, task, &move);
+        enqueue(tcp, &move, (int)rail);
+    }
+}
+
+static void list_waves(struct ct_tcp *tcp, const struct ct_task *task)
+{
+    struct ct_wave_move move;
+    size_t at;
+
+    while (ct_window_list(&tcp->window, &at)) {
+        int step = 0;
+
+        while (ct_wave_next_move(&tcp->wave, &task->call, at, &step, &move))
+            list_move(tcp, task, &move);
+    }
+}
+
+/* ---- moving ----------------------------------------------------------------------------------*/
+
+static int advance_move(struct ct_tcp *tcp, struct ct_task *task, int rail,
+                        struct ct_tcp_move *move, struct ct_error *err)
+{
+    size_t before = move->header_left + move->left;
+    bool header_comes = !move->out && move->header_left > 0;
+    int code = ct_tcp_attempt(tcp, CT_LANE_COLLECTIVE + rail, move, err);
+
+    task->moves += move->header_left + move->left != before;
+    if (header_comes && move->header_left == 0) {
+        struct ct_greeting greeting = greet(tcp, task, move->peer, false);
+        int differs = ct_greeting_check(move->header, tcp->rank, move->peer, &greeting, err);
+
+        if (differs != 0)
+            return differs;
+        tcp->wave.factors[move->peer] = greeting.scale;
+    }
+    return code;
+}
+
+/* As many moves of a queue as can go now; 0 or an error. */
+static int advance_queue(struct ct_tcp *tcp, struct ct_task *task, int rail,
+                         struct ct_tcp_queue *queue, struct ct_error *err)
+{
+    while (queue->first != CT_TCP_NONE) {
+        int index = queue->first;
+        struct ct_tcp_move *move = &tcp->moves[index];
+
+        if (!ct_window_may_start(&tcp->window, move->turn))
+            return 0;
+        int code = advance_move(tcp, task, rail, move, err);
+        if (code != 1)
+            return code;
+        queue->first = move->next;
+        move->next = tcp->free_move;
+        tcp->free_move = index;
+        ct_window_over(&tcp->window, move->turn);
+    }
+    return 0;
+}
+
+static int advance_queues(struct ct_tcp *tcp, struct ct_task *task, struct ct_error *err)
+{
+    int code = 0;
+
+    for (int i = 0; i < 2 * tcp->rails * tcp->size && code == 0; i++)
+        code = advance_queue(tcp, task, i / tcp->size % tcp->rails, &tcp->queues[i], err);
+    return code;
+}
+
+static void begin(struct ct_tcp *tcp, struct ct_task *task)
+{
+    ct_wave_begin(&tcp->wave, &task->call);
+    task->algorithm = tcp->wave.schedule.algorithm;
+    ct_window_begin(&tcp->window);
+    tcp->busy = true;
+    tcp->call++;
+    task->stage = 1;
+    list_waves(tcp, task);
+}
+
+int ct_tcp_collective(struct ct_tcp *tcp, struct ct_task *task, struct ct_error *err)
+{
+    struct ct_wave_turn turn;
+
+    if (task->stage == 0)
+        begin(tcp, task);
+    while (!ct_window_is_through(&tcp->window)) {
+        int code = advance_queues(tcp, task, err);
+
+        if (code != 0)
+            return code;
+        if (!ct_window_next_due(&tcp->window, &turn))
+            return 0;
+        do
+            ct_wave_compute_turn(&tcp->wave, &task->call, turn);
+        while (ct_window_next_due(&tcp->window, &turn));
+        list_waves(tcp, task);
+    }
+    tcp->busy = false;
+    return 1;
+}

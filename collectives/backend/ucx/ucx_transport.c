@@ -1,0 +1,314 @@
+/* See ucx_worker.h: parcels as tagged messages, and sleeping until one may have come. */
+#include "backend/ucx/ucx_state.h"
+
+#include "base/assert.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    LANE_SHIFT = 16,
+    GROUP_SHIFT = 18,
+    SHORT_BYTES = 1024, /* of what goes out from a ticket's memory */
+    TURNS = 1000,       /* until what was cut off has to be over */
+};
+
+/* ---- parcels ---------------------------------------------------------------------------------*/
+
+static struct ct_ucx_ticket *take_ticket(struct ct_ucx *ucx, struct ct_ucx_peer *peer,
+                                         struct ct_parcel *parcel)
+{
+    struct ct_ucx_ticket *ticket = ucx->tickets;
+
+    if (ticket != NULL)
+        ucx->tickets = ticket->next;
+    else
+        ticket = calloc(1, sizeof *ticket);
+    if (ticket != NULL) {
+        ticket->ucx = ucx;
+        ticket->peer = peer;
+        ticket->parcel = parcel;
+        ticket->request = NULL;
+        ucx->open++;
+        if (peer != NULL)
+            peer->open++;
+    }
+    return ticket;
+}
+
+static void give_ticket(struct ct_ucx_ticket *ticket)
+{
+    struct ct_ucx *ucx = ticket->ucx;
+
+    ucx->open--;
+    if (ticket->peer != NULL)
+        ticket->peer->open--;
+    ticket->next = ucx->tickets;
+    ucx->tickets = ticket;
+}
+
+/* The parcel has come to its end, well or not. Rings for its group if that sleeps. */
+static void finish(struct ct_ucx *ucx, struct ct_parcel *parcel, ucs_status_t status)
+{
+    struct ct_ucx_port *port = parcel->owner;
+    const uint64_t one = 1;
+
+    parcel->code = status == UCS_OK ? 0 : CT_ECLOSED;
+    parcel->request = NULL;
+    atomic_store_explicit(&parcel->state, CT_PARCEL_OVER, memory_order_release);
+    if (port != ucx->turning && atomic_load(&port->asleep) &&
+        write(port->bell, &one, sizeof one) != sizeof one)
+        return; /* it rings already */
+}
+
+static void on_end(void *request, ucs_status_t status, struct ct_ucx_ticket *ticket)
+{
+    if (ticket->parcel != NULL)
+        finish(ticket->ucx, ticket->parcel, status);
+    ticket->ucx->lib.ucp_request_free(request);
+    give_ticket(ticket);
+}
+
+static void on_sent(void *request, ucs_status_t status, void *ticket)
+{
+    on_end(request, status, ticket);
+}
+
+/* Make room for a message. */
+static bool has_room(struct ct_ucx_ticket *ticket, size_t bytes)
+{
+    if (ticket->data_bytes >= bytes)
+        return true;
+    free(ticket->data);
+    ticket->data = malloc(bytes);
+    ticket->data_bytes = ticket->data != NULL ? bytes : 0;
+    return ticket->data != NULL;
+}
+
+static void land(const struct ct_ucx_ticket *ticket, size_t bytes)
+{
+    if (ticket->parcel != NULL && bytes > 0)
+        memcpy(ticket->parcel->data, ticket->data, bytes);
+}
+
+static void on_received(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info,
+                        void *argument)
+{
+    struct ct_ucx_ticket *ticket = argument;
+
+    if (status == UCS_OK)
+        land(ticket, info->length);
+    on_end(request, status, ticket);
+}
+
+static uint64_t tag_of(const struct ct_ucx_port *port, const struct ct_parcel *parcel, int sender)
+{
+    return port->group << GROUP_SHIFT | (uint64_t)parcel->lane << LANE_SHIFT | (uint64_t)sender;
+}
+
+static ucs_status_ptr_t send_parcel(const struct ct_ucx_port *port, const struct ct_parcel *parcel,
+                                    struct ct_ucx_ticket *ticket)
+{
+    const struct ct_ucx_library *lib = &port->ucx->lib;
+    const struct ct_ucx_peer *peer = port->peers[parcel->peer];
+    const ucp_request_param_t how = {.op_attr_mask =
+                                         UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+                                     .cb.send = on_sent,
+                                     .user_data = ticket};
+    uint64_t tag = tag_of(port, parcel, port->rank);
+    const char *data = parcel->data;
+
+    if (peer->failed)
+        return UCS_STATUS_PTR(UCS_ERR_ENDPOINT_TIMEOUT);
+    if (parcel->bytes <= SHORT_BYTES) {
+        if (!has_room(ticket, SHORT_BYTES))
+            return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+        memcpy(ticket->data, data, parcel->bytes);
+        data = ticket->data;
+    }
+    return parcel->taken
+               ? lib->ucp_tag_send_sync_nbx(peer->endpoint, data, parcel->bytes, tag, &how)
+               : lib->ucp_tag_send_nbx(peer->endpoint, data, parcel->bytes, tag, &how);
+}
+
+static ucs_status_ptr_t receive_parcel(const struct ct_ucx_port *port,
+                                       const struct ct_parcel *parcel, struct ct_ucx_ticket *ticket)
+{
+    const ucp_request_param_t how = {.op_attr_mask =
+                                         UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+                                     .cb.recv = on_received,
+                                     .user_data = ticket};
+    uint64_t any = parcel->peer < 0 ? (UINT64_C(1) << LANE_SHIFT) - 1 : 0;
+
+    if (!has_room(ticket, parcel->bytes))
+        return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    ucs_status_ptr_t request = port->ucx->lib.ucp_tag_recv_nbx(
+        port->ucx->worker, ticket->data, parcel->bytes,
+        tag_of(port, parcel, any != 0 ? 0 : parcel->peer), ~any, &how);
+    if (request == NULL) /* it was there already */
+        land(ticket, parcel->bytes);
+    return request;
+}
+
+static void post(void *context, struct ct_parcel *parcel)
+{
+    struct ct_ucx_port *port = context;
+    struct ct_ucx *ucx = port->ucx;
+    ucs_status_ptr_t request;
+
+    ct_ucx_enter(ucx, port);
+    struct ct_ucx_ticket *ticket =
+        take_ticket(ucx, parcel->peer >= 0 ? port->peers[parcel->peer] : NULL, parcel);
+    parcel->owner = port;
+    parcel->request = ticket;
+    if (ticket == NULL)
+        request = UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    else
+        request =
+            parcel->out ? send_parcel(port, parcel, ticket) : receive_parcel(port, parcel, ticket);
+    if (UCS_PTR_IS_PTR(request)) {
+        ticket->request = request;
+    } else {
+        if (ticket != NULL)
+            give_ticket(ticket);
+        finish(ucx, parcel, UCS_PTR_STATUS(request));
+    }
+    ct_ucx_leave(ucx);
+}
+
+static void turn(void *context)
+{
+    struct ct_ucx_port *port = context;
+
+    ct_ucx_enter(port->ucx, port);
+    (void)port->ucx->lib.ucp_worker_progress(port->ucx->worker);
+    ct_ucx_leave(port->ucx);
+}
+
+static bool is_open(const struct ct_parcel *parcel)
+{
+    return atomic_load_explicit(&parcel->state, memory_order_acquire) == CT_PARCEL_OPEN;
+}
+
+/* Take the parcel from its request. A long message that goes out is read from the parcel's memory:
+ * it is cut off. */
+static void withdraw(struct ct_ucx *ucx, struct ct_parcel *parcel)
+{
+    struct ct_ucx_ticket *ticket = parcel->request;
+
+    if (!parcel->out)
+        ucx->lib.ucp_request_cancel(ucx->worker, ticket->request);
+    if (is_open(parcel))
+        (void)ucx->lib.ucp_worker_progress(ucx->worker);
+    if (is_open(parcel) && parcel->out && parcel->bytes > SHORT_BYTES) {
+        ct_ucx_cut_off(ucx, ticket->peer);
+        for (int i = 0; i < TURNS && is_open(parcel); i++)
+            (void)ucx->lib.ucp_worker_progress(ucx->worker);
+    }
+    if (is_open(parcel))
+        ticket->parcel = NULL;
+}
+
+/* What is expected from a dead peer and has not come will not come. */
+static bool over(void *context, struct ct_parcel *parcel)
+{
+    struct ct_ucx_port *port = context;
+
+    if (!is_open(parcel))
+        return true;
+    if (parcel->peer < 0 || !port->peers[parcel->peer]->failed)
+        return false;
+    ct_ucx_enter(port->ucx, port);
+    if (is_open(parcel)) {
+        withdraw(port->ucx, parcel);
+        parcel->code = CT_ECLOSED;
+        atomic_store(&parcel->state, CT_PARCEL_OVER);
+    }
+    ct_ucx_leave(port->ucx);
+    return true;
+}
+
+static void drop(void *context, struct ct_parcel *parcel)
+{
+    struct ct_ucx_port *port = context;
+
+    ct_ucx_enter(port->ucx, port);
+    if (is_open(parcel))
+        withdraw(port->ucx, parcel);
+    ct_ucx_leave(port->ucx);
+}
+
+/* No byte is taken: the contents of a large message would have to be fetched from a sender that may
+ * be gone, without end. */
+void ct_ucx_drain(struct ct_ucx *ucx, uint64_t tag, uint64_t mask)
+{
+    ucp_request_param_t how = {.op_attr_mask =
+                                   UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+                               .cb.recv = on_received};
+    ucp_tag_recv_info_t info;
+    ucp_tag_message_h message;
+
+    while ((message = ucx->lib.ucp_tag_probe_nb(ucx->worker, tag, mask, 1, &info)) != NULL) {
+        struct ct_ucx_ticket *ticket = take_ticket(ucx, NULL, NULL);
+
+        CT_ASSERT(ticket != NULL);
+        how.user_data = ticket;
+        if (!UCS_PTR_IS_PTR(ucx->lib.ucp_tag_msg_recv_nbx(ucx->worker, NULL, 0, message, &how)))
+            give_ticket(ticket);
+    }
+}
+
+static void drain(void *context)
+{
+    const struct ct_ucx_port *port = context;
+
+    ct_ucx_enter(port->ucx, port);
+    ct_ucx_drain(port->ucx, port->group << GROUP_SHIFT, ~UINT64_C(0) << GROUP_SHIFT);
+    ct_ucx_leave(port->ucx);
+}
+
+/* ---- waiting ---------------------------------------------------------------------------------*/
+
+uint32_t ct_ucx_arm(struct ct_ucx_port *port)
+{
+    atomic_store(&port->asleep, true);
+    ct_ucx_enter(port->ucx, port);
+    ucs_status_t status = port->ucx->lib.ucp_worker_arm(port->ucx->worker);
+    ct_ucx_leave(port->ucx);
+    return status == UCS_OK;
+}
+
+/* `armed` 0: something has come already. */
+void ct_ucx_park(struct ct_ucx_port *port, uint32_t armed, uint64_t timeout_ns)
+{
+    struct timespec limit = {.tv_sec = (time_t)(timeout_ns / 1000000000u),
+                             .tv_nsec = (long)(timeout_ns % 1000000000u)};
+    struct pollfd fds[2] = {{.fd = port->ucx->efd, .events = POLLIN},
+                            {.fd = port->bell, .events = POLLIN}};
+    uint64_t rings;
+
+    if (armed != 0 && timeout_ns > 0 && ppoll(fds, CT_COUNT(fds), &limit, NULL) > 0 &&
+        fds[1].revents != 0 && read(port->bell, &rings, sizeof rings) < 0)
+        rings = 0;
+    atomic_store(&port->asleep, false);
+}
+
+static void rest(void *context, uint64_t timeout_ns)
+{
+    struct ct_ucx_port *port = context;
+
+    ct_ucx_park(port, ct_ucx_arm(port), timeout_ns);
+}
+
+const struct ct_courier ct_ucx_courier = {
+    .post = post,
+    .turn = turn,
+    .over = over,
+    .drop = drop,
+    .drain = drain,
+    .rest = rest,
+    .lent_ns = 1000000000, /* other groups share the endpoint that would be cut off */
+};

@@ -1,0 +1,49 @@
+/* What a backend keeps in a job for all of its groups, whatever rounds come: a library with its
+ * communicators, a worker with its endpoints. A job knows no backend by name: it closes what it
+ * holds, tells it when the process gives up, and asks it for memory that its groups know. */
+#ifndef CT_COLL_JOB_RESOURCE_H
+#define CT_COLL_JOB_RESOURCE_H
+
+#include "ctrun.h"
+
+struct ct_job_resource_type {
+    const char *name; /* "nccl" */
+
+    /* The job's end; no group is left. */
+    void (*close)(struct ct_job *job, void *resource);
+
+    /* This process has failed and will end. NULL: nothing to do. */
+    void (*give_up)(void *resource);
+
+    /* Memory of a device that the backend's groups know (ctrun.h, part "memory"); all NULL: none.
+     * `memory_new`: zeroed, or CT_EUNSUPPORTED, CT_ENOMEM with the sentence. `memory_free`: false
+     * when it is no such memory. `memory_bytes`: its size, rounded up; 0: no such memory. */
+    int (*memory_new)(void *resource, const struct ct_accel *device, size_t bytes, void **ret_base,
+                      struct ct_error *err);
+    bool (*memory_free)(void *resource, void *base);
+    uint64_t (*memory_bytes)(void *resource, const void *base);
+};
+
+struct ct_job_resource; /* an entry of the job's list */
+
+/* The job's resource of this type; NULL: none is there. Any thread. */
+void *ct_job_resource(const struct ct_job *job, const struct ct_job_resource_type *type);
+
+/* Keep `resource` as the job's only one of its type. Returns what the job has then: another thread
+ * may have come first, and `resource` stays the caller's; NULL: no memory. Any thread. */
+void *ct_job_resource_keep(struct ct_job *job, const struct ct_job_resource_type *type,
+                           void *resource);
+
+/* Tell all that this process has failed and will end. */
+void ct_job_resources_give_up(struct ct_job *job);
+
+/* Close all, the youngest first. */
+void ct_job_resources_close(struct ct_job *job);
+
+/* Free memory of a device; false: `memory` is none that a resource gave. NULL is fine. */
+bool ct_job_device_memory_free(struct ct_job *job, void *memory);
+
+/* Its size, rounded up; 0: no such memory of this job's. */
+uint64_t ct_job_device_memory_bytes(struct ct_job *job, const void *memory);
+
+#endif

@@ -1,0 +1,32 @@
+/* Whose state a round starts from.
+ *
+ * Each rank says what it holds, all ranks see the same table and draw the same conclusions: the
+ * most advanced survivor of the job's lineage is the base, and gives its state to all unless they
+ * hold it already. Pure. */
+#ifndef CT_COLL_JOB_STATE_RECOVERY_H
+#define CT_COLL_JOB_STATE_RECOVERY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What a rank brings into the round. Travels between ranks as it is: fixed width, no padding. */
+struct ct_holding {
+    uint64_t lineage; /* the last round in which all ranks had its state; 0: it holds nothing */
+    uint64_t step;    /* completed */
+    uint64_t digest;  /* of the state */
+    uint64_t own[2];  /* the caller's */
+};
+
+/* The lowest rank with the highest step of `lineage`; -1 when nobody is of it. */
+int ct_heal_base(const struct ct_holding *all, int world, uint64_t lineage);
+
+/* A rank of the base's lineage and step with another state than the base; -1: none. */
+int ct_heal_diverged(const struct ct_holding *all, int world, int base);
+
+/* Do both hold the same? Lineages may differ: who had not completed the last heal may hold it. */
+bool ct_heal_is_equal(const struct ct_holding *a, const struct ct_holding *b);
+
+/* Must the base give its state? Not when all hold it. */
+bool ct_heal_needed(const struct ct_holding *all, int world, int base);
+
+#endif

@@ -1,0 +1,96 @@
+/* Pipeline schedules: who runs which part of the model for which micro-batch, and when.
+ *
+ * The model is cut into stages * chunks parts, 0 .. parts - 1; part c is run by stage c % stages.
+ * With one chunk a stage, 3 stages and 4 micro-batches (F forward, B backward, time to the right):
+ *
+ *     gpipe     stage 0  F0 F1 F2 F3                   B0    B1    B2    B3
+ *               stage 1     F0 F1 F2 F3          B0    B1    B2    B3
+ *               stage 2        F0 F1 F2 F3 B0    B1    B2    B3
+ *
+ *     1f1b      stage 0  F0 F1 F2          B0    F3 B1       B2       B3
+ *               stage 1     F0 F1    B0    F2 B1    F3 B2       B3
+ *               stage 2        F0 B0    F1 B1    F2 B2    F3 B3
+ *
+ * interleaved is 1f1b with several chunks a stage, each part as much shorter: a micro-batch passes
+ * each stage once a chunk, and the pipeline fills in a fraction of the time. In every order the
+ * backward passes of a part go by the number of the micro-batch, so gradients add up as they do in
+ * one process.
+ *
+ * Messages. What part c gave goes to part c + 1 (forward) or c - 1 (backward). A stage takes its
+ * input right in front of the run that needs it; the other side's send stands where it has to wait
+ * least, by a timeline on which a backward pass takes twice the time of a forward pass. Messages
+ * of a stage that fall on one moment of the timeline go together, in one exchange, and all stages
+ * have their exchanges in the order of the timeline: the earliest one that is open can always be
+ * completed, so nothing waits for ever, even if no message is buffered anywhere.
+ *
+ * Pure: no device, no clock. See Narayanan et al. 2021 (Megatron-LM) for orders and bubbles. */
+#ifndef CT_COLL_PLAN_PIPELINE_SCHEDULE_H
+#define CT_COLL_PLAN_PIPELINE_SCHEDULE_H
+
+#include "base/arena.h"
+#include "base/error.h"
+
+#include <stdbool.h>
+
+enum ct_plan_order {
+    CT_PLAN_GPIPE,      /* all forward passes, then all backward passes: keeps all micro-batches */
+    CT_PLAN_1F1B,       /* a backward pass as soon as there is one: keeps at most `stages` */
+    CT_PLAN_INTERLEAVED /* the same with chunks >= 2; micro-batches a multiple of stages */
+};
+
+struct ct_pipe {
+    enum ct_plan_order order;
+    int stages; /* >= 1 */
+    int chunks; /* parts of a stage; 1 unless interleaved */
+    int micros; /* micro-batches of a step */
+};
+
+/* A pass of a micro-batch through a part of the model. */
+struct ct_pipe_task {
+    bool backward;
+    int part, micro;
+};
+
+/* What `task` gave, on its way to or from stage `peer`. */
+struct ct_pipe_message {
+    struct ct_pipe_task task;
+    int peer;
+};
+
+enum { CT_PIPE_MAX_SENDS = 2 };
+
+/* What a stage does next: run a task, or exchange messages, all of them at once. */
+struct ct_pipe_turn {
+    bool runs;
+    struct ct_pipe_task task; /* if it runs */
+    int send_count;           /* else: one to each neighbour at most, and a message from one */
+    struct ct_pipe_message send[CT_PIPE_MAX_SENDS];
+    bool receives;
+    struct ct_pipe_message receive;
+};
+
+struct ct_pipe_turns {
+    struct ct_pipe_turn *turn;
+    int count;
+};
+
+enum { CT_PIPE_MAX_STAGES = 1024, CT_PIPE_MAX_CHUNKS = 64 };
+
+/* 0, or CT_ECONFIG with the sentence: chunks without interleaving or the reverse, micro-batches
+ * that cannot be interleaved, sizes out of range. */
+int ct_pipe_check(const struct ct_pipe *pipe, struct ct_error *err);
+
+/* The turns of `stage`, in the arena. `pipe` is one that ct_pipe_check accepts, of two stages or
+ * more. 0 or CT_ENOMEM. */
+int ct_pipe_turns(const struct ct_pipe *pipe, int stage, struct ct_arena *arena,
+                  struct ct_pipe_turns *ret_turns, struct ct_error *err);
+
+/* Idle time as a part of the time that a stage works, where all tasks take as long and messages no
+ * time: (stages - 1) / (chunks * micros). */
+double ct_pipe_bubble(const struct ct_pipe *pipe);
+
+/* The most tasks of `stage` whose forward pass was and whose backward pass was not: so many times
+ * the activations of a part are kept at once. */
+int ct_pipe_slots(const struct ct_pipe *pipe, int stage);
+
+#endif

@@ -1,0 +1,17 @@
+/* A project's plan and what fits, as text for people and as one JSON object for programs. */
+#ifndef CT_COLL_PLANNER_PLAN_REPORT_H
+#define CT_COLL_PLANNER_PLAN_REPORT_H
+
+#include "base/bytes.h"
+#include "collectives/planner/advice.h"
+
+struct ct_report_of {
+    const struct ct_project *project;
+    const struct ct_estimate *estimate; /* of the configuration's own layout */
+    const struct ct_advice *advice;     /* NULL: none was asked for */
+};
+
+void ct_planner_print(const struct ct_report_of *report, struct ct_buf *buf);
+void ct_planner_json(const struct ct_report_of *report, struct ct_buf *buf);
+
+#endif

@@ -1,0 +1,34 @@
+/* Where a server of a round listens, and the secrets that let a worker in: what the rendezvous'
+ * store carries, under ct_ps_address_key. Pure. */
+#ifndef CT_COLL_PS_ADDRESS_H
+#define CT_COLL_PS_ADDRESS_H
+
+#include "base/error.h"
+#include "collectives/ps/protocol.h"
+#include "net/endpoint.h"
+#include "net/key.h"
+
+#include <stdbool.h>
+
+struct ct_ps_address {
+    struct ct_endpoint endpoint;
+    bool encrypted; /* TLS under `key` */
+    struct ct_key key;
+    uint64_t token[CT_PS_TOKEN_WORDS]; /* in HELLO */
+};
+
+enum {
+    CT_PS_ADDRESS_KEY = 32,
+    CT_PS_ADDRESS_BYTES = 1 + CT_KEY_BYTES + CT_PS_TOKEN_WORDS * 8 + CT_ENDPOINT_TEXT,
+};
+
+/* "ps/3" for server 3; returns `key`. */
+const char *ct_ps_address_key(int server, char key[CT_PS_ADDRESS_KEY]);
+
+/* The bytes written; reading them back, CT_EPROTOCOL for what is none. */
+size_t ct_ps_address_put(const struct ct_ps_address *address,
+                         unsigned char bytes[CT_PS_ADDRESS_BYTES]);
+int ct_ps_address_get(struct ct_ps_address *ret_address, const void *bytes, size_t size,
+                      struct ct_error *err);
+
+#endif

@@ -1,0 +1,60 @@
+/* A parameter server: part of the state, and the service through which workers reach it.
+ *
+ *     ct_ps_server_new      zeroes, for as long as this process is that server
+ *     ct_ps_server_run      one round: listen, tell the store where, serve until all have said BYE
+ *
+ *     HELLO ... STORE, BEGIN (worker 0), then of each worker PULL, PUSH, COMMIT, PULL ..., BYE
+ *
+ * What it holds stays between rounds: a round that breaks off leaves the state of the last update,
+ * and the next one may go on from it. One thread; it sleeps in its loop and computes updates there.
+ *
+ * Memory: the part's ranges, one gradient a worker, and for each connection what lib/rpc allows. */
+#ifndef CT_COLL_PS_SERVER_UV_H
+#define CT_COLL_PS_SERVER_UV_H
+
+#include "collectives/ps/protocol.h"
+#include "collectives/ps/ps_update.h"
+#include "collectives/reduce/reduce.h"
+#include "ctrun.h"
+
+struct ct_ps_server;
+
+/* Server `index` of `count`. `plan` is not kept; `device` is borrowed. */
+struct ct_ps_server_options {
+    const struct ct_plan *plan;
+    struct ct_device *device;
+    int index, count;
+};
+int ct_ps_server_new(struct ct_ps_server **ret_server, const struct ct_ps_server_options *options,
+                     struct ct_error *err);
+void ct_ps_server_free(struct ct_ps_server *server);
+
+/* Which one it is. */
+bool ct_ps_server_is(const struct ct_ps_server *server, int index, int count);
+
+/* What it holds; lineage 0: nothing. */
+struct ct_ps_holding ct_ps_server_holding(const struct ct_ps_server *server);
+
+/* A round from the server's side. Callbacks may be called every 10 ms and are to be quick. */
+struct ct_ps_round {
+    struct ct_job *job;
+    int workers;
+    uint64_t staleness;         /* ps_turn.h */
+    enum ct_reduce_order order; /* in which gradients are added up */
+    uint64_t hash;              /* of the configuration, that of every worker */
+    struct ct_group *servers;   /* all of them, for the norm; NULL: this one is alone */
+    bool encrypt;               /* TLS on loopback, too */
+    bool patient;               /* somebody ends the round when a worker is lost */
+    int (*check)(void *context, struct ct_error *err); /* not 0 ends the round with it */
+    void (*on_begin)(void *context);                   /* the state is there */
+    void (*on_step)(void *context, uint64_t step);     /* so many are completed */
+    void *context;
+};
+
+/* Serve the round. 0 when all workers have left in order, and `*ret_end` says why; else the code
+ * that ended it, with its sentence: what `check` said, CT_ECLOSED for a worker that is lost where
+ * nobody ends the round, or what the network says. */
+int ct_ps_server_run(struct ct_ps_server *server, const struct ct_ps_round *round,
+                     enum ct_ps_end *ret_end, struct ct_error *err);
+
+#endif

@@ -1,0 +1,70 @@
+/* Reduction of n buffers into one, element by element: the only place where ctrun adds up data of
+ * several ranks.
+ *
+ *     dst[k] = x0[k] o x1[k] o ... o x(n-1)[k]
+ *     ORDER_RANK  ((x0 + x1) + x2) + ...
+ *     ORDER_TREE  x[i] += x[i + d] for d = 1, 2, 4, ... and i a multiple of 2d, while i + d < n
+ *
+ *                 SUM PROD MAX MIN   AVG   AND OR   PREMUL_SUM   added in
+ *   F32 F64             yes          yes     -         yes       the type itself
+ *   BF16 F16            yes          yes     -         yes       f32, rounded once
+ *   I64 I32             yes          yes    yes         -        the type itself, wraps
+ *   I16 I8 U8           yes          yes    yes         -        32 bits, wraps once
+ *   BOOL                yes           -     yes         -        SUM MAX OR: or; PROD MIN AND: and
+ *
+ * A divisor > 1 divides the sum before it is rounded: floats by IEEE division, integers towards
+ * zero. MAX and MIN give NaN when one operand is NaN. A premultiplied sum adds factor[i] * xi, each
+ * product rounded in the type that is added in. BOOL gives 0 or 1; whatever is not 0 is true. The
+ * kernels are compiled for several instruction sets and give the same bits in each. */
+#ifndef CT_COLL_REDUCE_H
+#define CT_COLL_REDUCE_H
+
+#include "ctrun.h"
+
+enum ct_reduce_order { CT_ORDER_RANK, CT_ORDER_TREE, CT_ORDER_COUNT };
+
+enum { CT_REDUCE_SOURCES_MAX = 4096 };
+
+struct ct_reduction {
+    enum ct_dtype dtype;
+    enum ct_reduce reduce;      /* AVG is a SUM with a divisor */
+    enum ct_reduce_order order; /* of sums and products; the others have none */
+    int divisor;                /* <= 1: none */
+    const double *factor;       /* a source, for PREMUL_SUM */
+    void *const *copy;          /* who gets the result besides `dst`: in the caches of others; */
+    int copies;                 /* like `dst`, each may be one of the sources */
+    bool stream;                /* write these past the caches, if they lie on whole lines */
+};
+
+/* Is this operation defined for this type (the table above)? Any values. */
+bool ct_reduce_supports(enum ct_dtype dtype, enum ct_reduce reduce);
+
+/* May the operation be made in several steps, partial results being of the element's type? */
+bool ct_reduce_in_steps(enum ct_dtype dtype, enum ct_reduce reduce);
+
+/* A sum or product of BF16 or F16 in several steps: partial results are F32, and rounded once when
+ * all is added up. */
+bool ct_reduce_through_f32(enum ct_dtype dtype, enum ct_reduce reduce);
+
+/* dst[0 .. count) from src, of type BF16 or F16 (exact); and back, rounded. No overlap. */
+void ct_reduce_widen(enum ct_dtype dtype, float *dst, const void *src, size_t count);
+void ct_reduce_narrow(enum ct_dtype dtype, void *dst, const float *src, size_t count);
+
+/* dst[0 .. count) from `sources` buffers (1 .. CT_REDUCE_SOURCES_MAX). `dst` may be one of them,
+ * but must not overlap one in part. Alignment: that of the element. */
+void ct_reduce_buffers(const struct ct_reduction *how, void *dst, const void *const *source,
+                       int sources, size_t count);
+
+/* The kernels of one instruction set, and of those this machine has, for tests: index 0 is the
+ * portable one; NULL where the machine cannot run it. */
+enum { CT_REDUCE_ISAS = 3 };
+struct ct_reduce_kernels;
+const struct ct_reduce_kernels *ct_reduce_isa(int isa);
+void ct_reduce_with(const struct ct_reduce_kernels *kernels, const struct ct_reduction *how,
+                    void *dst, const void *const *source, int sources, size_t count);
+void ct_reduce_widen_with(const struct ct_reduce_kernels *kernels, enum ct_dtype dtype, float *dst,
+                          const void *src, size_t count);
+void ct_reduce_narrow_with(const struct ct_reduce_kernels *kernels, enum ct_dtype dtype, void *dst,
+                           const float *src, size_t count);
+
+#endif

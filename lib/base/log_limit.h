@@ -1,0 +1,31 @@
+/* How many lines of a log others may cause: so many for one reason, so many in all, in 10 s. Pure.
+ *
+ * Reasons share CT_LOG_REASONS counters by their hash: two that meet have one limit between them,
+ * and never none. */
+#ifndef CT_BASE_LOG_LIMIT_H
+#define CT_BASE_LOG_LIMIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    CT_LOG_WINDOW_MS = 10000,
+    CT_LOG_REASONS = 256,
+    CT_LOG_PER_REASON = 32, /* lines in a window */
+    CT_LOG_IN_ALL = 1024,
+};
+
+/* Zeroed at first. */
+struct ct_log_limit {
+    uint64_t until_ms; /* the window's end */
+    uint32_t left_out; /* in it */
+    uint32_t in_all;
+    uint32_t of_reason[CT_LOG_REASONS];
+};
+
+/* May a line of `reason` (a hash) be written now? `ret_left_out`: lines that were left out in a
+ * window that is over and are to be told of with this call; 0 mostly. */
+bool ct_log_limit_pass(struct ct_log_limit *limit, uint64_t now_ms, uint64_t reason,
+                       uint32_t *ret_left_out);
+
+#endif

@@ -1,0 +1,26 @@
+/* A log whose reader may stall: lines go into a ring of 256 KiB, a thread of its own writes them.
+ *
+ *   ct_log_event -> ring -> thread -> write(2), as long as that takes
+ *                     | full
+ *                     v  the line is dropped and counted; a later line says how many
+ *
+ * A thread, because nothing else keeps a program from waiting in write(2) whatever standard error
+ * is: a pipe or terminal of somebody else cannot be opened again to be non-blocking, O_NONBLOCK on
+ * a shared description changes it for all that have it, and poll(2) calls a file on a dead server
+ * writable. */
+#ifndef CT_BASE_LOG_WRITER_H
+#define CT_BASE_LOG_WRITER_H
+
+#include "base/log.h"
+
+struct ct_log_writer;
+
+/* From now on `log`, which is set up for a descriptor (ct_log_init_fd), is written by a thread; it
+ * must not change any more. NULL without memory or thread: the log is as it was. */
+struct ct_log_writer *ct_log_writer_new(struct ct_log *log, int fd);
+
+/* Write out what is there, for `patience_ms` at most; then nothing is written any more. The log may
+ * not be used after it. NULL is fine. */
+void ct_log_writer_free(struct ct_log_writer *writer, unsigned patience_ms);
+
+#endif

@@ -1,0 +1,53 @@
+/* Records of the JSON log: one object per line.
+ *
+ *   {"time":"2026-03-01T10:00:02.125Z","kind":"output","node":0,"rank":1,"stream":"stdout",...}
+ *
+ *   kind       who             fields beside time and kind
+ *   log        every program   level, program, event, message; node and rank where they are known
+ *   output     a worker        node, rank, stream, text (bytes that are not UTF-8 are U+FFFD)
+ *   progress   the training    node, rank, epoch, epochs, step, steps, loss, lr, ...
+ *   eval       the training    node, rank, step, loss, accuracy, best, best_step
+ *   summary    the training    node, rank, step, loss, ..., text
+ *   failure    the job         level, event (job_failed, stop_failed), message, node, rank, host,
+ *                              pid, status or signal, text, error_file, also, hint, restarts,
+ *                              exit_status
+ *
+ * Everything that is printed with log.format json is made here. Pure: appends to a buffer. */
+#ifndef CT_BASE_RECORD_H
+#define CT_BASE_RECORD_H
+
+#include "base/bytes.h"
+
+#include <stdint.h>
+
+/* Begin a record of `kind` (no text that needs escapes); `wall_ns` is the time since 1970. */
+void ct_record_begin(struct ct_buf *to, uint64_t wall_ns, const char *kind);
+
+/* Fields; a key is a literal that needs no escapes. */
+void ct_record_string(struct ct_buf *to, const char *key, const char *text);
+void ct_record_bytes(struct ct_buf *to, const char *key, const char *data, size_t size);
+void ct_record_whole(struct ct_buf *to, const char *key, int64_t value);
+void ct_record_number(struct ct_buf *to, const char *key, double value);
+
+/* How far a training is: the fields of progress and summary; none before its steps are known. */
+struct ct_record_step {
+    uint64_t epoch, epochs; /* epoch from 1 */
+    uint64_t step, steps;
+    double loss, lr, samples_per_s;
+    double elapsed_s, eta_s; /* negative: not known */
+};
+void ct_record_step(struct ct_buf *to, const struct ct_record_step *step);
+
+/* An evaluation; a negative perplexity or accuracy is none. */
+struct ct_record_eval {
+    uint64_t step;
+    double loss, perplexity, accuracy;
+    double best;
+    uint64_t best_step;
+};
+void ct_record_eval(struct ct_buf *to, const struct ct_record_eval *eval);
+
+/* End it, with its newline. */
+void ct_record_end(struct ct_buf *to);
+
+#endif

@@ -1,0 +1,73 @@
+/* The rows of config.def as constant tables, for the rest of this module. */
+#ifndef CT_CONFIG_KEYS_H
+#define CT_CONFIG_KEYS_H
+
+#include "config/config.h"
+
+enum ct_config_type {
+    CT_CONFIG_TYPE_BOOL,
+    CT_CONFIG_TYPE_INT,
+    CT_CONFIG_TYPE_F64,
+    CT_CONFIG_TYPE_STR,
+    CT_CONFIG_TYPE_INPUT,
+    CT_CONFIG_TYPE_DURATION,
+    CT_CONFIG_TYPE_BYTES,
+    CT_CONFIG_TYPE_NODES,
+    CT_CONFIG_TYPE_INTS,
+    CT_CONFIG_TYPE_STRS,
+    CT_CONFIG_TYPE_PAIR,
+    CT_CONFIG_TYPE_INTERVAL,
+    CT_CONFIG_TYPE_LAYERS,
+    CT_CONFIG_TYPE_CHOICE,
+};
+
+struct ct_config_key {
+    const char *section; /* "data.train"; "" for a key outside any section */
+    const char *name;    /* "path" */
+    const char *path;    /* "data.train.path" */
+    enum ct_config_type type;
+    const char *const *words; /* of a choice, ended by NULL; else NULL */
+    const char *standard;     /* the default, as it would be written */
+    const char *range;
+    const char *help;
+    size_t offset; /* of its member in struct ct_config */
+};
+
+struct ct_config_section {
+    const char *path; /* "data.train" */
+    const char *help;
+    bool shared;
+};
+
+enum { CT_CONFIG_SECTIONS_MAX = 32 };
+
+extern const struct ct_config_key ct_config_keys[CT_CONFIG_KEYS];
+extern const struct ct_config_section ct_config_sections[];
+extern const size_t ct_config_section_count;
+
+/* The key, or the section, of that path; NULL when there is none. Dashes count as underscores. */
+const struct ct_config_key *ct_config_key_find(const char *path);
+const struct ct_config_section *ct_config_section_find(const char *path);
+
+/* The key's place in the table, which is that of its origin. */
+size_t ct_config_key_index(const struct ct_config_key *key);
+
+/* The key whose member lies at `member` of `cfg`; a bug when there is none. */
+const struct ct_config_key *ct_config_key_of(const struct ct_config *cfg, const void *member);
+
+/* The part of a path behind its last dot, and whether `path` lies directly in section `section`. */
+const char *ct_config_last_name(const char *path);
+bool ct_config_lies_in(const char *path, const char *section);
+
+/* The variable that sets the key, "CTRUN_OPTIM_LR", in `room`. */
+enum { CT_CONFIG_VARIABLE_ROOM = 80 };
+const char *ct_config_variable(const struct ct_config_key *key, char room[CT_CONFIG_VARIABLE_ROOM]);
+
+/* The key or section that the last name of `path` means in other tools (synonym.def), or NULL. */
+const char *ct_config_synonym(const char *path);
+
+/* What a person may have meant by `path`: a near name in its section, or the same name in another
+ * one; NULL when nothing is near. The result is a path of the tables. */
+const char *ct_config_guess(const char *path);
+
+#endif

@@ -1,0 +1,99 @@
+/* Evidence: the traces of a job (wire.def, TRACES) in the order in which the judge asks for them
+ * (verdict.h), so that a job of thousands of ranks is judged in the time that sorting takes.
+ *
+ *      ranks    by rank                       who is rank 7?
+ *      groups   by rank, id                   what did it do in this group?
+ *      members  by id, place in the group     who is member 3 of it?
+ *      calls    by group, number, rank, age   what did it call at number 10?
+ *      kinds    by group, number, signature   what did the others call there?
+ *      waiters  by group, number, downwards   who waits in number 10 or a later one? (transfers
+ *                                             come first)
+ *      askers   by the rank they wait for     who waits for rank 7 by name?
+ *
+ * Who waits in a collective waits for the members that have not entered it, and for those that
+ * give no sign of life inside of it: for those that have come less far than its number. So the
+ * waiters that one member holds up are the first of a list, and following them through all groups
+ * looks at each waiter once.
+ *
+ * Whatever the traces say (ranks twice, groups of nobody), what is found in them is well-formed.
+ * Pure but for memory. */
+#ifndef CT_DIAGNOSE_EVIDENCE_H
+#define CT_DIAGNOSE_EVIDENCE_H
+
+#include "base/arena.h"
+#include "wire/signature.h"
+#include "wire/wire.h"
+
+#include <stdbool.h>
+
+/* Who waits in collectives of one group: a part of the list. */
+struct ct_evidence_run {
+    uint64_t group;
+    uint32_t first, count;
+    uint32_t taken; /* of them, while they are followed */
+};
+
+struct ct_evidence {
+    const struct ct_msg_traces *all;
+    struct ct_arena arena;
+    uint32_t *ranks, *groups, *members, *calls, *kinds; /* numbers of rows, as above */
+    const struct ct_wire_trace_group **waits; /* of each row of ranks: where it waits, or NULL */
+    uint32_t *waiters, *askers;               /* numbers of rows of ranks */
+    uint32_t waiter_count, asker_count;
+    struct ct_evidence_run *runs;
+    uint32_t run_count;
+    uint32_t *queue; /* while waiters are followed */
+    bool *marked;
+    uint64_t steps; /* rows looked at so far: what judging costs */
+};
+
+/* 0 or CT_ENOMEM. */
+int ct_evidence_init(struct ct_evidence *evidence, const struct ct_msg_traces *traces);
+
+/* Zeroed ones are fine. */
+void ct_evidence_deinit(struct ct_evidence *evidence);
+
+/* ---- looking up: NULL when there is none ---- */
+
+const struct ct_wire_trace_rank *ct_evidence_rank(struct ct_evidence *evidence, uint32_t rank);
+const struct ct_wire_trace_group *ct_evidence_group(struct ct_evidence *evidence, uint32_t rank,
+                                                    uint64_t id);
+const struct ct_wire_trace_group *ct_evidence_member(struct ct_evidence *evidence, uint64_t id,
+                                                     uint32_t member);
+
+/* The call of a rank; of transfers (number 0) the newest. */
+const struct ct_wire_trace_call *ct_evidence_call(struct ct_evidence *evidence, uint32_t rank,
+                                                  uint64_t group, uint64_t number);
+
+/* The groups of a rank, the calls of a rank in a group at a number: *ret_first is the place of the
+ * first one in evidence->groups, evidence->calls; how many there are. */
+uint32_t ct_evidence_groups(struct ct_evidence *evidence, uint32_t rank, uint32_t *ret_first);
+uint32_t ct_evidence_calls(struct ct_evidence *evidence, uint32_t rank, uint64_t group,
+                           uint64_t number, uint32_t *ret_first);
+
+/* ---- who waits for whom ---- */
+
+/* Does its process give no sign of life? */
+bool ct_evidence_silent(const struct ct_wire_trace_rank *rank);
+
+/* The collective that the rank is in or failed in there; 0: none, CT_RECORD_TRANSFER: a transfer.
+ */
+uint64_t ct_evidence_stuck_in(const struct ct_wire_trace_group *group);
+
+/* The group in which a rank waits for others: one that runs, or one that failed there. NULL: it
+ * waits for nobody. */
+const struct ct_wire_trace_group *ct_evidence_waits(const struct ct_evidence *evidence,
+                                                    const struct ct_wire_trace_rank *rank);
+
+/* Does who waits in `group` wait for `rank` itself? */
+bool ct_evidence_waits_for(struct ct_evidence *evidence, const struct ct_wire_trace_group *group,
+                           const struct ct_wire_trace_rank *rank);
+
+/* How many wait for `rank` itself; a waiter in several ways counts more than once. */
+uint32_t ct_evidence_near(struct ct_evidence *evidence, const struct ct_wire_trace_rank *rank);
+
+/* How many wait for `root`, or for one who waits for it, and so on; how long the first of them. */
+uint32_t ct_evidence_follow(struct ct_evidence *evidence, const struct ct_wire_trace_rank *root,
+                            uint64_t *ret_since_ms);
+
+#endif

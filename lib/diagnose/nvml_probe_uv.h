@@ -1,0 +1,49 @@
+/* Asking NVML without waiting for it: ctrun starts itself as `ctrun gpus --ask` or `--watch` and
+ * reads what that process finds out, a record a line (health.h, xid.h).
+ *
+ *   loop                          process of its own group, ends with the one that asks
+ *   ct_look_start ------------->  loads NVML, asks card by card, or waits for Xids
+ *     pipe        <-------------  records                   (any call may hang for ever)
+ *   on_done: all is said, or the limit has passed: SIGKILL, and nobody waits for its end, which a
+ *            process in an uninterruptible wait never comes to
+ *
+ * It holds nothing of the asking process but its end of the pipe. */
+#ifndef CT_DIAGNOSE_NVML_PROBE_UV_H
+#define CT_DIAGNOSE_NVML_PROBE_UV_H
+
+#include "base/error.h"
+#include "hardware/health.h"
+
+#include <uv.h>
+
+struct ct_look;
+
+/* How to look, and where what is seen goes. Strings are used up. */
+struct ct_look_options {
+    const char *how;   /* "--ask", "--watch" */
+    uint64_t limit_ms; /* 0: none */
+    /* A record, without its newline; anything but 0 ends the look. */
+    int (*on_record)(void *context, const char *line);
+    /* Once, the last callback: `late_ms` is 0, or the limit when that has passed. */
+    void (*on_done)(void *context, uint64_t late_ms);
+    void *context;
+};
+
+/* Begin; callbacks come from the loop, or from ct_look_drain. The caller closes it in on_done,
+ * later or before. 0, or a negative code with its sentence. */
+int ct_look_start(struct ct_look **ret_look, uv_loop_t *loop, const struct ct_look_options *options,
+                  struct ct_error *err);
+
+/* Take in at once what has been said by now. NULL is nothing. */
+void ct_look_drain(struct ct_look *look);
+
+/* End what still runs; no callback comes any more, the memory goes with the loop's next turn. NULL
+ * is nothing. */
+void ct_look_close(struct ct_look *look);
+
+/* How the GPUs are, on a loop of its own: returns when all is said, or the limit has passed, then
+ * with `*ret_late_ms` the limit. */
+int ct_look_wait(uint64_t limit_ms, struct ct_health *ret_health, uint64_t *ret_late_ms,
+                 struct ct_error *err);
+
+#endif

@@ -1,0 +1,43 @@
+/* Call sites: which function of a worker lies at an address that its flight recorder has.
+ *
+ *      the worker lives    /proc/PID/maps          any of its files, and the place in it
+ *      it is gone          its record              its program, and where that lay
+ *      either              symbols of the file     "first_call+0x41 in hangs"
+ *
+ * Recording keeps bare addresses and pays for none of this; who prints looks them up, once each. A
+ * file without the symbol gives "hangs+0x1a2b", an address in no file "0x7f0012345678". Files are
+ * read a bounded number of bytes, whatever lies in them, and believed nothing. */
+#ifndef CT_DIAGNOSE_SITES_H
+#define CT_DIAGNOSE_SITES_H
+
+#include "wire/worker_record.h"
+
+enum {
+    CT_SITE_TEXT = 160,
+    CT_SITES_KNOWN = 32,          /* addresses whose text is kept */
+    CT_SITES_SYMBOLS = 1 << 20,   /* of a file and a kind of table, are looked at */
+    CT_SITES_MAPS_BYTES = 1 << 20 /* of /proc/PID/maps */
+};
+
+/* The sites of one worker; keeps what it has found. */
+struct ct_sites {
+    const struct ct_record_view *view;
+    struct ct_site {
+        uint64_t address;
+        char text[CT_SITE_TEXT];
+    } known[CT_SITES_KNOWN];
+    uint32_t count; /* found so far; the oldest make room */
+};
+
+/* `view` is whose they are, and stays. */
+void ct_sites_init(struct ct_sites *sites, const struct ct_record_view *view);
+
+/* The text of a site: until CT_SITES_KNOWN others are asked for. "" for 0. */
+const char *ct_sites_text(struct ct_sites *sites, uint64_t address);
+
+/* The function of an ELF file that has this address (before the loader moves it); false: none is
+ * known. `*ret_offset` is how far into the function it lies. */
+bool ct_sites_function(const char *file, uint64_t address, char *name, size_t room,
+                       uint64_t *ret_offset);
+
+#endif

@@ -1,0 +1,65 @@
+/* Traces: what the ranks of a node were last seen at, out of their records (wire/worker_record.h)
+ * and flight recorders (wire/flight.h), in the form in which agents give them to each other
+ * (wire.def, TRACES) and in which verdict.h judges them.
+ *
+ * Of each group of a rank: the calls around the newest that is over, which is where ranks part, and
+ * the last sends and receives. Everything is copied: the workers may go. */
+#ifndef CT_DIAGNOSE_TRACES_H
+#define CT_DIAGNOSE_TRACES_H
+
+#include "base/arena.h"
+#include "diagnose/verdict.h"
+#include "wire/worker_record.h"
+
+enum {
+    CT_TRACES_CALLS = 4,     /* collectives of a group: two that are over, two that follow */
+    CT_TRACES_TRANSFERS = 3, /* and its last sends and receives */
+    CT_TRACES_GAPS = 64,     /* last calls of which the usual time between two is taken */
+};
+
+/* Traces that grow; `all` shows them. */
+struct ct_traces {
+    struct ct_msg_traces all;
+    struct ct_arena arena;
+    struct ct_wire_trace_rank *ranks;
+    struct ct_wire_trace_group *groups;
+    struct ct_wire_trace_call *calls;
+    uint32_t room; /* ranks */
+};
+
+/* A rank, as its agent knows it. Strings are copied. */
+struct ct_trace_source {
+    uint32_t rank;
+    int pid;
+    enum ct_trace_life life;
+    int status; /* ENDED */
+    const char *host;
+    const char *doing;                     /* its process */
+    const struct ct_worker_record *record; /* NULL: it keeps none */
+};
+
+/* Room for `room` ranks of a round. 0 or CT_ENOMEM. */
+int ct_traces_init(struct ct_traces *traces, uint64_t generation, uint32_t room);
+
+/* Zeroed ones are fine. */
+void ct_traces_deinit(struct ct_traces *traces);
+
+/* Add one rank as it is at `now`. 0 or CT_ENOMEM. */
+int ct_traces_add(struct ct_traces *traces, const struct ct_trace_source *source,
+                  struct ct_ticks_pair now);
+
+/* Add what another node said: a TRACES frame. CT_EPROTOCOL for what is none, CT_ELIMIT when its
+ * ranks have no room. */
+int ct_traces_add_frame(struct ct_traces *traces, const void *frame, size_t size);
+
+/* Append all as a TRACES frame. */
+int ct_traces_print_frame(const struct ct_traces *traces, struct ct_buf *to);
+
+/* A flight recorder as text or as a JSON object, with at most so many calls, newest last: what
+ * `ctrun flight` shows and what is left in the log folder. */
+int ct_flight_print(const struct ct_worker_record *record, struct ct_ticks_pair now, uint32_t calls,
+                    struct ct_buf *to);
+int ct_flight_print_json(const struct ct_worker_record *record, struct ct_ticks_pair now,
+                         uint32_t calls, struct ct_buf *to);
+
+#endif

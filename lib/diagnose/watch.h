@@ -1,0 +1,125 @@
+/* The watch: which worker of this node hangs.
+ *
+ * A rank that waits for others in a collective beats (wire/worker_record.h), a rank that computes
+ * goes on from step to step. So whoever gives no sign of life for longer than his patience is the
+ * one that the others wait for, and each agent finds the hanging rank among its own, however many
+ * nodes the job has:
+ *
+ *      rank 0   enter all_reduce 7   beat  beat  beat  beat  beat      waits: healthy
+ *      rank 1   enter all_reduce 7   (stopped)                         STUCK in it
+ *      rank 2   leave all_reduce 6   (reads a dead disk)               MISSING, rank 0 waits for it
+ *      rank 3   leave all_reduce 6   computes   enter all_reduce 7     healthy
+ *
+ *   verdict             the rank                                   known because
+ *   MISSING             has not entered what others here wait in   no sign of life
+ *   NOT_IN_COLLECTIVE   is in none, and nobody here waits for it   no sign of life
+ *   STUCK               is in a collective, does not come out      no sign of life; or nobody of
+ *                                                                  the job gets on: then it is the
+ *                                                                  one that most others wait for
+ *   WAITS               (only told) is on another node, whose      all ranks here wait for one of
+ *                       agent finds it                             another node
+ *
+ * Patience: max(floor, 5 x what it took before), where that is, for a process that has completed a
+ * step, the 99th percentile of its last 200 steps, and for one that has not, the longest start of a
+ * process here. 30 minutes when nothing is known, and while it reads or writes a checkpoint; for
+ * ever once it has left the round and while its output is held up. Whatever else may take long (a
+ * group that forms, an evaluation, a wait until a checkpoint is published) gives signs of life.
+ * Time in which the agent itself was away does not count.
+ *
+ * Pure: no clock, no I/O. */
+#ifndef CT_DIAGNOSE_WATCH_H
+#define CT_DIAGNOSE_WATCH_H
+
+#include "base/bytes.h"
+#include "wire/worker_record.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    CT_WATCH_LOOK_MS = 500,            /* how often to look, at most */
+    CT_WATCH_STEPS = 200,              /* whose durations count */
+    CT_WATCH_FACTOR = 5,               /* of what it took before */
+    CT_WATCH_SILENT_MS = 1000,         /* who waits beats far more often: it does not wait */
+    CT_WATCH_LONG_MS = 30 * 60 * 1000, /* the patience with the unknown and with disks */
+    CT_WATCH_STRAGGLER_MS = 60 * 1000, /* between two lines on stragglers */
+};
+
+enum ct_watch_kind {
+    CT_WATCH_NOTHING,
+    CT_WATCH_MISSING,
+    CT_WATCH_NOT_IN_COLLECTIVE,
+    CT_WATCH_STUCK,
+    CT_WATCH_WAITS,
+};
+
+/* A worker now. */
+struct ct_watch_sample {
+    bool alive; /* its process runs */
+    int pid;
+    bool excused; /* waits for its agent: its output is not taken, or it has left the round */
+    struct ct_record_view view;
+    const uint32_t *durations_us; /* of its last steps, any order */
+    uint32_t duration_count;
+};
+
+struct ct_watch_rank {
+    uint64_t signs, progress;       /* as last seen */
+    uint64_t silent_ms, stalled_ms; /* no sign of life; only waiting */
+    int pid;
+    uint64_t starting_ms; /* how long this process had completed no step */
+};
+
+struct ct_watch {
+    uint32_t count;      /* workers here, ranks first_rank ... */
+    uint32_t first_rank; /* of the job */
+    uint32_t world;
+    uint64_t floor_ms;  /* 0: nobody is watched */
+    uint64_t start_ms;  /* the longest start so far; 0: none is known. Outlives the round */
+    uint64_t looked_ms; /* 0: not yet in this round */
+    bool judged;        /* the round has its verdict */
+    bool told;          /* that all wait for another node */
+    struct ct_watch_rank *ranks;
+};
+
+struct ct_watch_verdict {
+    enum ct_watch_kind kind;
+    uint32_t worker;            /* local rank */
+    int64_t healthy;            /* another one to compare it with; -1: none */
+    uint64_t silent_ms;         /* how long it gave no sign, or nobody got on */
+    struct ct_record_call call; /* the one that it is in, or lacks; id 0: none is known */
+    uint64_t number;            /* of this call in its group; CT_RECORD_TRANSFER: a send or recv */
+    uint32_t waiting;           /* others here that wait for it */
+    bool all_wait;              /* STUCK: nobody is silent, nobody gets on */
+    int awaited;                /* WAITS: a rank of another node; -1: unknown */
+};
+
+/* A round begins with workers first_rank .. first_rank + count - 1 of `world`. `ranks` has room for
+ * all of them, is the caller's, zeroed for the first round and the same in each. */
+void ct_watch_begin(struct ct_watch *watch, struct ct_watch_rank *ranks, uint32_t count,
+                    uint32_t first_rank, uint32_t world);
+
+/* Look at all workers. True: *ret_verdict is new. A round gets one verdict on a rank, and WAITS at
+ * most once before it. */
+bool ct_watch_look(struct ct_watch *watch, uint64_t now_ms, const struct ct_watch_sample *samples,
+                   struct ct_watch_verdict *ret_verdict);
+
+/* How long a worker in this state may give no sign; UINT64_MAX: for ever. */
+uint64_t ct_watch_patience_ms(const struct ct_watch *watch, const struct ct_watch_sample *sample);
+
+/* What a person must know to understand a verdict. */
+struct ct_watch_names {
+    uint32_t rank; /* of the verdict's worker */
+    const char *host;
+    int pid;
+    enum ct_record_section section; /* where it is */
+    uint64_t step;                  /* it has completed */
+    const char *awaited_host;       /* WAITS: of `awaited`; "" when unknown */
+};
+
+/* "rank 3 (host b, pid 4711) hangs: it has not entered all_reduce of 650 F32 (number 7 of group
+ * world/1), where 2 ranks of this node wait for it; no sign of life for 31.2 s, in step 18" */
+void ct_watch_print(const struct ct_watch_verdict *verdict, const struct ct_watch_names *names,
+                    struct ct_buf *to);
+
+#endif

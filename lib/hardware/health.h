@@ -1,0 +1,56 @@
+/* How the GPUs of a node are: records from the process that asks NVML, and words for people.
+ *
+ *   {"driver":"580.95.05","gpus":8}
+ *   {"index":0,"address":"0000:17:00.0","name":"NVIDIA H100 80GB HBM3",...}     one a card
+ *   {"error":"NVML does not start: ..."}                     instead of others, or behind them
+ *   {"absent":"libnvidia-ml.so.1 cannot be loaded; ..."}     instead: nobody could be asked
+ *
+ * A record is a line of JSON, so that what came before a call that hangs is known, and which card
+ * it hangs at. Pure. */
+#ifndef CT_HARDWARE_HEALTH_H
+#define CT_HARDWARE_HEALTH_H
+
+#include "base/bytes.h"
+#include "hardware/gpus.h"
+#include "hardware/nvml.h"
+
+enum { CT_HEALTH_LINE_MAX = 4096 };
+
+struct ct_health {
+    bool begun; /* the first record is here */
+    char driver[96];
+    uint32_t count; /* of cards that NVML sees */
+    uint32_t told;  /* of these, how many are here */
+    struct ct_nvml_card cards[CT_GPUS_MAX];
+    char error[1024]; /* "": none */
+    bool is_absent;   /* that says who could not be asked: nothing is wrong */
+};
+
+/* Append a record. */
+void ct_health_print_driver(struct ct_buf *to, const char *version, uint32_t count);
+void ct_health_print_card(struct ct_buf *to, const struct ct_nvml_card *card);
+void ct_health_print_error(struct ct_buf *to, const struct ct_error *err); /* ct_nvml_look's */
+
+/* Take in a record, without its newline. 0, or CT_EPROTOCOL for what is none. */
+int ct_health_take(struct ct_health *health, const char *line);
+
+/* Which cards are meant; the others are not spoken of. */
+struct ct_health_scope {
+    const struct ct_gpus *gpus; /* those of this node by the driver's files */
+    const bool *used;           /* by the job, of each; NULL: all */
+    uint64_t late_ms;           /* the answer was given up after so long; 0: it is whole */
+};
+
+/* Is this card meant? One without an address may be anybody's; one that this user may not ask about
+ * is somebody else's. */
+bool ct_health_means(const struct ct_health_scope *scope, const struct ct_nvml_card *card);
+
+/* "GPU 3 (NVIDIA H100, 0000:65:00.0)", as much of it as is known. */
+void ct_health_name(const struct ct_nvml_card *card, char *text, size_t room);
+
+/* How it is, a sentence at a time: one of what there is, and one for each thing that is wrong, with
+ * its remedy. `is_wrong` tells which. */
+void ct_health_tell(const struct ct_health *health, const struct ct_health_scope *scope,
+                    void (*say)(void *context, bool is_wrong, const char *sentence), void *context);
+
+#endif

@@ -1,0 +1,42 @@
+/* Xids: faults of GPUs, by the numbers under which NVIDIA's driver writes them to the kernel's log
+ * (https://docs.nvidia.com/deploy/xid-errors). Records from the process that waits for them, what
+ * was heard, and words for people.
+ *
+ *   {"xid":79,"index":1,"address":"0000:2a:00.0","name":"NVIDIA H100","instance":-1}     one each
+ *   {"error":"..."}, {"absent":"..."}    the last one: why no more come (ct_health_print_error)
+ *
+ * Pure. */
+#ifndef CT_HARDWARE_XID_H
+#define CT_HARDWARE_XID_H
+
+#include "base/bytes.h"
+#include "hardware/health.h"
+#include "hardware/nvml.h"
+
+enum { CT_XIDS_MAX = 64 };
+
+/* What came in one round, in that order, each number of a GPU once; more are not kept. */
+struct ct_xids {
+    struct ct_nvml_xid at[CT_XIDS_MAX];
+    uint32_t count;
+};
+
+/* Append a record. */
+void ct_xid_print(struct ct_buf *to, const struct ct_nvml_xid *xid);
+
+/* Read a record, without its newline. 0: an Xid; CT_EUNAVAILABLE or CT_ENOTFOUND (nobody could be
+ * asked) with the sentence of an end; CT_EPROTOCOL for what is none. */
+int ct_xid_take(const char *line, struct ct_nvml_xid *ret_xid, struct ct_error *err);
+
+/* Keep it; false when it is known already, or one too many. */
+bool ct_xids_add(struct ct_xids *xids, const struct ct_nvml_xid *xid);
+
+/* Append what it means and what to do, in one sentence without end. */
+void ct_xid_tell(const struct ct_nvml_xid *xid, struct ct_buf *to);
+
+/* Append what is known of the GPUs in the scope, for the report of a worker that failed on them: a
+ * line a GPU, with its first Xid, which the others follow from as a rule. */
+void ct_xids_explain(const struct ct_xids *xids, const struct ct_health_scope *scope,
+                     struct ct_buf *to);
+
+#endif

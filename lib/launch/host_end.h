@@ -1,0 +1,35 @@
+/* When the node that hosts the rendezvous may end, its own workers being gone: others learn from it
+ * that the job is over, and a job that goes on without this node's workers still needs it.
+ *
+ *   released, the job runs  STAY    without workers, until the job is over
+ *   else, others connected  LINGER  so that they are told, for at most CT_HOST_LINGER_MS
+ *   else                    CLOSE
+ *
+ * Pure. */
+#ifndef CT_LAUNCH_HOST_END_H
+#define CT_LAUNCH_HOST_END_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { CT_HOST_LINGER_MS = 2000 }; /* a lost node never leaves */
+
+enum ct_host_end { CT_HOST_CLOSE, CT_HOST_LINGER, CT_HOST_STAY };
+
+struct ct_host_view {
+    bool alone;         /* the job has no other nodes */
+    bool hurry;         /* somebody insists on the end */
+    bool released;      /* this node has left a job that goes on */
+    size_t jobs;        /* that are not over and have nodes, connected or not */
+    size_t links;       /* connections of other nodes, and of commands */
+    uint64_t waited_ms; /* since this node ended, or since the job did when it stayed */
+};
+
+enum ct_host_end ct_host_next(const struct ct_host_view *view);
+
+/* May a node that is told to leave wait for the step boundary at which it would? The rendezvous
+ * announces it, so not without one; and only workers that live on come to it. */
+bool ct_host_boundary_comes(bool connected, bool lives_on);
+
+#endif

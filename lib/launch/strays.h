@@ -1,0 +1,38 @@
+/* Strays: what workers started that has left their process groups, and control groups where there
+ * are any. They are known by a mark in the environment that they inherited, and by their parents.
+ *
+ *      agent (dead or alive) or, once it is dead, who gets its children: the guard's parent
+ *        |- a stray             has the mark
+ *        |    '- its child      has it too
+ *        '- anybody's service   has it not
+ *             '- a job that a worker queued there: has the mark, and is no stray
+ *
+ * Not found is who cleared its environment, or runs as another user. */
+#ifndef CT_LAUNCH_STRAYS_H
+#define CT_LAUNCH_STRAYS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum {
+    CT_MARK_BYTES = 16,
+    CT_MARK_TEXT = 2 * CT_MARK_BYTES + 1,
+};
+
+/* A new mark, as text; "" without random bytes. */
+void ct_strays_mark(char mark[CT_MARK_TEXT]);
+
+/* The parent of a process. 0: there is no such process. */
+pid_t ct_strays_parent(pid_t pid);
+
+/* May there be strays of `agent`, which lives, whose workers have ended, and to whom all that lost
+ * its parent below it has come? Not when this process is its only child. */
+bool ct_strays_possible(pid_t agent);
+
+/* SIGKILL to the strays of `agent`, of which this process is a child or was one, until a look at
+ * all processes finds none; for at most `limit_ms`. "" marks nobody. Never to this process itself.
+ * Neither allocates nor logs. */
+void ct_strays_end(const char *mark, pid_t agent, uint64_t limit_ms);
+
+#endif

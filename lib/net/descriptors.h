@@ -1,0 +1,17 @@
+/* How many descriptors a program that serves many connections may have. */
+#ifndef CT_NET_DESCRIPTORS_H
+#define CT_NET_DESCRIPTORS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/resource.h>
+
+/* Raise this process's limit to the highest that the system allows. True when that changed it:
+ * children are to get `ret_before` back, as select(2) breaks above 1024. */
+bool ct_descriptors_raise(struct rlimit *ret_before);
+
+/* How many connections may be open when `reserved` descriptors are kept for all else; `most` at
+ * most, and never 0. */
+uint32_t ct_descriptors_for_links(uint32_t reserved, uint32_t most);
+
+#endif

@@ -1,0 +1,47 @@
+/* Addresses that have proved themselves, and an accept queue of their own; and who comes into none.
+ *
+ *                       +--> queue of the known   \
+ *      SYN -> kernel ---|    (up to 512)           > one address and port, two listening sockets
+ *                       +--> queue of all others  /
+ *
+ * The kernel's queue of connections to be accepted is first in, first out: a crowd of strangers in
+ * it is a wait for everybody. Two sockets listen on the address (SO_REUSEPORT), and a filter of the
+ * kernel (SO_ATTACH_REUSEPORT_CBPF) looks at where a connection comes from. Nobody is let in or
+ * turned away by it. Whoever writes a known address into his packets gets no answer to them; who
+ * has one (a host that others work on, too) waits in its queue as he would in the only one.
+ *
+ * An IPv6 address stands for its /64. */
+#ifndef CT_NET_KNOWN_H
+#define CT_NET_KNOWN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+enum { CT_KNOWN = 512 };
+
+/* Zeroed at first. */
+struct ct_known {
+    struct ct_known_address {
+        bool is_v6;
+        uint32_t words[2]; /* as numbers; the second of IPv4 is 0 */
+    } addresses[CT_KNOWN];
+    uint32_t count; /* ever added: the newest take the places of the oldest */
+};
+
+/* Know the address from now on; false: it was known, or is neither IPv4 nor IPv6. */
+bool ct_known_add(struct ct_known *known, const struct sockaddr_storage *address);
+
+/* A second socket that listens where the TCP socket `fd` does, for the known: none are yet. A
+ * negative errno value where the kernel cannot do that; `fd` goes on alone then. */
+int ct_known_listen(int fd, int *ret_fd);
+
+/* Connections from the known addresses come to the second socket from now on; `fd` is either. */
+int ct_known_tell(const struct ct_known *known, int fd);
+
+/* Who connects to the TCP socket `fd`, which listens, and says nothing is not to be accepted for
+ * about `seconds`: he waits in the kernel, which has room for as many as for its queue. Not without
+ * SYN cookies: newcomers would find no room when there are more. */
+void ct_known_hold_silent(int fd, int seconds);
+
+#endif

@@ -1,0 +1,82 @@
+/* The console: all that ctrun and its workers write to standard output and error.
+ *
+ *   lines of workers, messages  -->  queue of a sink  -->  write(2), as much as it takes
+ *                                          |
+ *   live line (a terminal) ---------- drawn below
+ *
+ * A sink never blocks the loop: terminals and pipes are opened a second time, non-blocking, so that
+ * other users of the same descriptor are not affected. Both streams share one sink when they are
+ * the same file. When the reader goes away, what is written is dropped: a job is worth more than
+ * its console; a broken pipe may instead end who writes to it (`breaks`). When a stream is lost,
+ * but by the end of a terminal, the other one says so once. The live line stays below the lines
+ * that are written.
+ *
+ * One a process, on the loop's thread. */
+#ifndef CT_OUTPUT_CONSOLE_UV_H
+#define CT_OUTPUT_CONSOLE_UV_H
+
+#include "base/bytes.h"
+#include "base/log.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <uv.h>
+
+enum ct_console_stream { CT_CONSOLE_OUT, CT_CONSOLE_ERR, CT_CONSOLE_STREAMS };
+
+struct ct_console;
+
+/* A console on descriptors `out` and `err` (1 and 2; not owned). `on_room` (may be NULL) is called
+ * from the loop whenever a queue has shrunk. NULL without memory. */
+struct ct_console *ct_console_new(uv_loop_t *loop, int out, int err, void (*on_room)(void *context),
+                                  void *context);
+
+/* Bytes that wait to be written to `stream`. */
+size_t ct_console_queued(const struct ct_console *console, enum ct_console_stream stream);
+
+/* Append whole lines here, then call ct_console_flush. Nothing else may be called in between. */
+struct ct_buf *ct_console_lines(struct ct_console *console, enum ct_console_stream stream);
+void ct_console_flush(struct ct_console *console);
+
+/* Whole lines, at once. */
+void ct_console_write(struct ct_console *console, enum ct_console_stream stream, const char *lines,
+                      size_t size);
+
+/* When text is coloured: on a terminal, always, never. */
+enum ct_console_colour { CT_CONSOLE_AUTO, CT_CONSOLE_ALWAYS, CT_CONSOLE_NEVER };
+
+/* A `dumb` terminal knows no escape sequences: no live line, no colour. */
+void ct_console_dress(struct ct_console *console, enum ct_console_colour colour, bool dumb);
+
+bool ct_console_is_terminal(const struct ct_console *console, enum ct_console_stream stream);
+bool ct_console_is_coloured(const struct ct_console *console, enum ct_console_stream stream);
+
+/* Is there a terminal for a live line, and how wide is it? */
+bool ct_console_is_live(const struct ct_console *console);
+size_t ct_console_columns(const struct ct_console *console);
+
+/* Draw `text`, which fits the terminal (ct_console_columns), as the live line; "" removes it.
+ * Nothing without a terminal. */
+void ct_console_live(struct ct_console *console, const char *text);
+
+/* A log whose lines go to standard error through the console, with the time unless that is a
+ * terminal, in colour as ct_console_dress has said. */
+void ct_console_log(struct ct_console *console, struct ct_log *ret_log, const char *program);
+
+/* Tell `log`, when a stream is lost, and set `*ret_output_lost` when it is standard output, and no
+ * reader's doing; both live as long as the console. `breaks`: programs write here that end with
+ * their reader, so nothing is said of a broken pipe. */
+void ct_console_tell(struct ct_console *console, const struct ct_log *log, bool breaks,
+                     bool *ret_output_lost);
+
+/* Has the reader of a pipe gone, and are those who write to it to learn that? */
+bool ct_console_broken(const struct ct_console *console, enum ct_console_stream stream);
+
+/* That log; NULL when nothing is told. */
+const struct ct_log *ct_console_told(const struct ct_console *console);
+
+/* Write out what is queued, waiting as long as the readers take, then free the console; `closed`
+ * (may be NULL) is the last callback. */
+void ct_console_close(struct ct_console *console, void (*closed)(void *context), void *context);
+
+#endif

@@ -1,0 +1,44 @@
+/* Fair reading: which of many output streams may be read now, while their common sink takes no more
+ * than it takes.
+ *
+ * A read takes at most CT_FAIR_BUDGET bytes. Once the sink's queue is above CT_FAIR_HIGH, or
+ * somebody waits already, a stream that asks is put at the end of a waiting line and reads no more:
+ * its pipe fills and its worker waits in write(2). When the queue has drained below CT_FAIR_LOW,
+ * streams are let go from the front of the line, each for one read. So one that floods gets its
+ * turn after everybody else.
+ *
+ * Pure: numbers of streams and bytes only. */
+#ifndef CT_OUTPUT_FAIR_H
+#define CT_OUTPUT_FAIR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    CT_FAIR_BUDGET = 16 * 1024,
+    CT_FAIR_HIGH = 256 * 1024,
+    CT_FAIR_LOW = 64 * 1024,
+};
+
+struct ct_fair {
+    uint32_t *line; /* ring of waiting streams, each at most once */
+    uint32_t room;  /* of the ring: all streams */
+    uint32_t first, count;
+};
+
+/* For streams 0 .. streams - 1; `line` has room for as many and stays the caller's. */
+void ct_fair_init(struct ct_fair *fair, uint32_t *line, uint32_t streams);
+
+/* May `stream`, which has data, be read while the sink has `queued` bytes to write? When not, it
+ * waits and must not ask again before ct_fair_next named it. */
+bool ct_fair_ask(struct ct_fair *fair, uint32_t stream, size_t queued);
+
+/* The stream that may read once now, or -1: called until it says -1, whenever the queue shrank. It
+ * asks again before its next read. */
+int64_t ct_fair_next(struct ct_fair *fair, size_t queued);
+
+/* `stream` has ended; it waits no longer. */
+void ct_fair_drop(struct ct_fair *fair, uint32_t stream);
+
+#endif

@@ -1,0 +1,87 @@
+/* Files that a thread of its own opens, writes and closes, in the order of the calls: a file system
+ * that does not answer stops that thread and nobody else.
+ *
+ *   ct_written_append -> queue -> thread -> open(2), write(2), close(2), as long as they take
+ *        |                 |         |
+ *        |                 |         `-- fails: the file takes no more, ct_file_writer_report
+ *        |                 `-- above CT_WRITER_FULL bytes: its user waits for `wake`
+ *        `-- above CT_WRITER_MOST: the file takes no more (CT_ELIMIT)
+ *
+ * A thread, because nothing else keeps a program from waiting: poll(2) calls a file on a dead
+ * server writable, and libuv's pool, which has four threads, is for others, too. All calls but
+ * `wake` belong to one thread, the user's. */
+#ifndef CT_OUTPUT_FILE_WRITER_H
+#define CT_OUTPUT_FILE_WRITER_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    CT_WRITER_FULL = 4 << 20,  /* bytes that wait before their users should */
+    CT_WRITER_MOST = 16 << 20, /* and before they are lost */
+    CT_WRITER_OPEN_MS = 500,   /* how long opening is waited for */
+};
+
+struct ct_file_writer;
+struct ct_written; /* a file */
+
+/* `wake` is called from the thread, and may not call back: there is a report, room again after
+ * ct_file_writer_full was true, or nothing waits any more (after ct_file_writer_await_idle). NULL
+ * without memory or thread. */
+struct ct_file_writer *ct_file_writer_new(void (*wake)(void *context), void *context);
+
+/* Let what waits be written, for `patience_ms` at most, and free it; all files are closed or lost.
+ * No call of `wake` comes after it. NULL is fine. */
+void ct_file_writer_free(struct ct_file_writer *writer, uint64_t patience_ms);
+
+/* Open `path` to append to it; `owner` is for reports. 0, or CT_ECANTCREAT with the sentence. A
+ * file that is not open within CT_WRITER_OPEN_MS is opened later, and reported when that fails. */
+int ct_file_writer_open(struct ct_file_writer *writer, const char *path, uint32_t owner,
+                        struct ct_written **ret_file, struct ct_error *err);
+
+/* Make a folder, with those above it; as ct_file_writer_open otherwise. */
+int ct_file_writer_make_dirs(struct ct_file_writer *writer, const char *path, struct ct_error *err);
+
+/* Queue bytes behind those before; dropped when the file is lost. */
+void ct_written_append(struct ct_written *file, const void *data, size_t size);
+
+/* Takes this file no more? */
+bool ct_written_lost(const struct ct_written *file);
+
+/* Close it when all is written; the pointer is no longer the caller's. NULL is fine. */
+void ct_written_close(struct ct_written *file);
+
+/* Should nothing be appended now, if that can wait? Then `wake` comes when there is room. */
+bool ct_file_writer_full(struct ct_file_writer *writer);
+
+/* Does nothing wait, neither in the queue nor in the thread? If something does, `wake` comes when
+ * that is over. */
+bool ct_file_writer_await_idle(struct ct_file_writer *writer);
+
+/* What the thread is at. */
+struct ct_writer_view {
+    size_t queued;     /* bytes */
+    uint64_t waits_ms; /* how long the call has taken in which the thread is; 0: it is in none */
+    char path[512];    /* of that call, "" */
+};
+
+void ct_file_writer_look(const struct ct_file_writer *writer, struct ct_writer_view *ret_view);
+
+/* A file takes no more. */
+struct ct_writer_report {
+    uint32_t owner;
+    char path[512];
+    char why[512]; /* "No space left on device" */
+};
+
+/* The next one that was not told yet; false: none. */
+bool ct_file_writer_report(struct ct_file_writer *writer, struct ct_writer_report *ret_report);
+
+/* Nothing of what waits is wanted any more: files that it belonged to are lost, and not reported.
+ * How many they are; `first` is the path of one of them. */
+uint32_t ct_file_writer_abandon(struct ct_file_writer *writer, char first[512]);
+
+#endif

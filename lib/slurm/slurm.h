@@ -1,0 +1,78 @@
+/* What Slurm says about this node and its job, out of SLURM_* variables: no scontrol, no network.
+ *
+ *      sbatch (SLURM_JOB_ID)  -- srun (SLURM_STEP_ID) -- a task a node (SLURM_PROCID): ctrun
+ *
+ * Inside a task of `srun` everything that a job of several nodes needs is known: who takes part, in
+ * which order, where to meet. What the step says counts more than what the job says, as a step may
+ * have fewer nodes. Pure. */
+#ifndef CT_SLURM_H
+#define CT_SLURM_H
+
+#include "base/arena.h"
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum ct_slurm_place {
+    CT_SLURM_NONE,  /* not inside a Slurm job */
+    CT_SLURM_BATCH, /* in a job, but not started by srun: a batch script, or a shell of salloc */
+    CT_SLURM_TASK,  /* started by srun */
+};
+
+struct ct_slurm {
+    enum ct_slurm_place place;
+    uint64_t job_id;
+    uint32_t step_id; /* TASK */
+    /* SLURM_ARRAY_*; -1: no job array */
+    int64_t array_job_id, array_task_id;
+    uint32_t restart_count;            /* how often Slurm has requeued the job */
+    uint32_t nodes;                    /* of the step, or of the job in a batch script */
+    uint32_t node_rank;                /* this node's place among `hosts` */
+    uint32_t tasks;                    /* of the step, all nodes; 0: not said */
+    uint32_t node_tasks;               /* of the step on this node; 0: not said */
+    uint32_t task_rank;                /* SLURM_PROCID */
+    const char *const *hosts;          /* `nodes` names in Slurm's order; NULL: not said */
+    const char *node_name;             /* this one; "" when not said */
+    const char *launch_address;        /* of the host where srun runs; "" when not said */
+    uint32_t cpus_per_task, node_cpus; /* 0: not said */
+    uint32_t node_gpus;                /* 0: not said */
+};
+
+/* Read `env` (as environ). 0; CT_EUSAGE with a sentence that names the variable for a value that
+ * cannot be right; CT_ENOMEM. */
+int ct_slurm_read(char *const *env, struct ct_arena *arena, struct ct_slurm *ret_slurm,
+                  struct ct_error *err);
+
+/* What the user asked for, as far as Slurm may contradict it. */
+struct ct_slurm_wish {
+    bool nodes_given;
+    int64_t min_nodes, max_nodes;
+    int64_t node_rank; /* -1: not given */
+    bool standalone;
+};
+
+/* May ctrun do what is wished here? 0, or CT_EUSAGE: one sentence, with the remedy. A batch script
+ * of several nodes may start ctrun by other means than srun, if it says how many nodes there are.
+ */
+int ct_slurm_check(const struct ct_slurm *slurm, const struct ct_slurm_wish *wish,
+                   struct ct_error *err);
+
+/* "4711.0", "4711_3.0" for a task of a job array, without the step in a batch script: the job's
+ * name for the rendezvous. In the arena; NULL without memory. */
+const char *ct_slurm_run_id(const struct ct_slurm *slurm, struct ct_arena *arena);
+
+/* The port where the nodes meet: the same on all of them, another for other steps in all
+ * likelihood, below the ephemeral ones. */
+uint16_t ct_slurm_port(const struct ct_slurm *slurm);
+
+/* How many CPUs Slurm gave ctrun and its workers on this node, whether it binds them or not; 0: not
+ * said. */
+uint32_t ct_slurm_cpus(const struct ct_slurm *slurm);
+
+/* How many tasks node `node` has in SLURM_TASKS_PER_NODE's form, "2(x3),1". 0, or CT_EUSAGE for
+ * what has another form or too few nodes. */
+int ct_slurm_tasks_of(const char *text, uint32_t node, uint32_t *ret_tasks);
+
+#endif

@@ -1,0 +1,333 @@
+/* member.h on a loop: one connection at a time and one timer. */
+#include "rendezvous/client/agent_uv.h"
+
+#include "base/assert.h"
+#include "base/str.h"
+#include "net/conn_uv.h"
+#include "net/endpoint.h"
+#include "net/key.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+enum { TURN_MS = 1000 }; /* with several endpoints: how long one is tried */
+
+struct ct_agent {
+    uv_loop_t *loop;
+    uv_timer_t timer;
+    struct ct_member member;
+    const struct ct_clock *clock;
+    struct ct_conn *conn;                             /* NULL: none */
+    struct ct_endpoint endpoints[CT_AGENT_ENDPOINTS]; /* tried in turn */
+    size_t endpoint_count;
+    size_t endpoint_next;
+    char endpoint[CT_ENDPOINT_TEXT]; /* that is being tried */
+    struct ct_key key;
+    bool has_key;
+    struct ct_error connect_error; /* of a connection that could not even be begun */
+    void (*stopped)(void *context);
+    char run_id[129];
+    char host[CT_RDZV_HOST_BYTES];
+    char address[CT_RDZV_ADDRESS_BYTES];
+    char role[CT_RDZV_ROLE_BYTES];
+};
+
+static uint64_t now_ms(const struct ct_agent *agent)
+{
+    return ct_clock_mono_ms(agent->clock);
+}
+
+static void on_timer(uv_timer_t *timer);
+
+/* Set the timer to what is due next. */
+static void rearm(struct ct_agent *agent)
+{
+    if (uv_is_closing((uv_handle_t *)&agent->timer))
+        return;
+    uint64_t due = ct_member_deadline(&agent->member);
+    uint64_t now = now_ms(agent);
+    if (agent->connect_error.code != 0)
+        due = now;
+    if (due == UINT64_MAX)
+        (void)uv_timer_stop(&agent->timer);
+    else
+        (void)uv_timer_start(&agent->timer, on_timer, due > now ? due - now : 0, 0);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct ct_agent *agent = timer->data;
+    struct ct_error error = agent->connect_error;
+    agent->connect_error = (struct ct_error){0};
+    if (error.code != 0)
+        ct_member_disconnected(&agent->member, now_ms(agent), &error);
+    else
+        ct_member_tick(&agent->member, now_ms(agent));
+    rearm(agent);
+}
+
+/* ---- the connection: callbacks of one that was given up find no agent ---- */
+
+static void on_open(struct ct_conn *conn)
+{
+    struct ct_agent *agent = ct_conn_user(conn);
+    if (agent == NULL)
+        return;
+    ct_member_connected(&agent->member, now_ms(agent));
+    rearm(agent);
+}
+
+static void on_message(struct ct_conn *conn, const struct ct_message *message)
+{
+    struct ct_agent *agent = ct_conn_user(conn);
+    if (agent == NULL)
+        return;
+    ct_member_message(&agent->member, now_ms(agent), message);
+    rearm(agent);
+}
+
+static void on_close(struct ct_conn *conn, const struct ct_error *why)
+{
+    struct ct_agent *agent = ct_conn_user(conn);
+    if (agent == NULL)
+        return;
+    agent->conn = NULL;
+    ct_member_disconnected(&agent->member, now_ms(agent), why);
+    rearm(agent);
+}
+
+static void on_waiting(struct ct_conn *conn, uint64_t waited_ms, const char *what, bool accepted)
+{
+    struct ct_agent *agent = ct_conn_user(conn);
+    char text[512];
+    (void)waited_ms;
+    if (agent == NULL)
+        return;
+    (void)snprintf(text, sizeof(text), "waits for the rendezvous: %s", what);
+    ct_member_waiting(&agent->member, now_ms(agent), text, accepted);
+    rearm(agent);
+}
+
+static const struct ct_conn_callbacks callbacks_of_conn = {
+    .on_open = on_open,
+    .on_message = on_message,
+    .on_close = on_close,
+    .on_waiting = on_waiting,
+};
+
+static void io_send(void *context, const struct ct_message *message)
+{
+    struct ct_agent *agent = context;
+    if (agent->conn != NULL)
+        (void)ct_conn_send(agent->conn, message, NULL);
+}
+
+static void io_connect(void *context, uint64_t give_up_ms)
+{
+    struct ct_agent *agent = context;
+    const struct ct_endpoint *endpoint = &agent->endpoints[agent->endpoint_next];
+    uint64_t limit_ms = agent->endpoint_count > 1 ? TURN_MS : INT32_MAX;
+    struct ct_conn_options options = {
+        .from = CT_FROM_SERVER,
+        .key = agent->has_key ? &agent->key : NULL,
+        .job = agent->run_id,
+        .queue_limit = CT_WIRE_VALUE * 2,
+        .connect_ms = (uint32_t)CT_MIN(give_up_ms, limit_ms),
+        .user_timeout_ms = agent->member.options.params.lease_ms,
+        .seed = agent->member.options.id.low,
+        .source = agent->member.options.source,
+    };
+    CT_ASSERT(agent->conn == NULL);
+    agent->connect_error = (struct ct_error){0};
+    (void)ct_endpoint_print(endpoint, agent->endpoint);
+    agent->endpoint_next = (agent->endpoint_next + 1) % agent->endpoint_count;
+    if (ct_conn_connect(agent->loop, endpoint, &options, &callbacks_of_conn, agent, &agent->conn,
+                        &agent->connect_error) != 0)
+        agent->conn = NULL;
+}
+
+static void io_disconnect(void *context)
+{
+    struct ct_agent *agent = context;
+    struct ct_conn *conn = agent->conn;
+    agent->conn = NULL;
+    agent->connect_error = (struct ct_error){0};
+    if (conn == NULL)
+        return;
+    ct_conn_set_user(conn, NULL);
+    ct_conn_close(conn, 0, NULL);
+}
+
+/* ---- starting and stopping ---- */
+
+static int check(const struct ct_agent_options *options, struct ct_error *err)
+{
+    if (options->run_id == NULL || options->run_id[0] == '\0' || strlen(options->run_id) > 128)
+        return ct_error_set(err, CT_EUSAGE, "the run id must have 1 to 128 characters");
+    if (options->host == NULL || options->host[0] == '\0' ||
+        strlen(options->host) >= CT_RDZV_HOST_BYTES)
+        return ct_error_set(err, CT_EUSAGE, "a node's name must have 1 to %d characters",
+                            CT_RDZV_HOST_BYTES - 1);
+    if (options->address != NULL && strlen(options->address) >= CT_RDZV_ADDRESS_BYTES)
+        return ct_error_set(err, CT_EUSAGE, "a node's address must have at most %d characters",
+                            CT_RDZV_ADDRESS_BYTES - 1);
+    if (options->role != NULL && strlen(options->role) >= CT_RDZV_ROLE_BYTES)
+        return ct_error_set(err, CT_EUSAGE, "a role must have at most %d characters",
+                            CT_RDZV_ROLE_BYTES - 1);
+    if (options->slots == 0 || options->slots > CT_RDZV_SLOTS_LIMIT)
+        return ct_error_set(err, CT_EUSAGE, "%u workers on a node: 1 to %d are possible",
+                            options->slots, CT_RDZV_SLOTS_LIMIT);
+    return ct_rdzv_params_check(&options->params, err);
+}
+
+/* "a:29400,b:29400" */
+static int parse_endpoints(struct ct_agent *agent, const char *list, struct ct_error *err)
+{
+    int rc = 0;
+    do {
+        char one[CT_ENDPOINT_TEXT];
+        if (agent->endpoint_count == CT_AGENT_ENDPOINTS)
+            return ct_error_set(err, CT_EUSAGE, "an agent can be given %d endpoints",
+                                CT_AGENT_ENDPOINTS);
+        ct_endpoint_next(&list, one);
+        rc = ct_endpoint_parse(one, -1, &agent->endpoints[agent->endpoint_count++], err);
+    } while (rc == 0 && *list != '\0');
+    return rc;
+}
+
+static int prepare(struct ct_agent *agent, const struct ct_agent_options *options,
+                   const struct ct_agent_callbacks *callbacks, struct ct_error *err)
+{
+    int rc = parse_endpoints(agent, options->endpoint, err);
+    if (rc == 0 && options->key_file != NULL) {
+        rc = ct_net_key_load(options->key_file, &agent->key, err);
+        agent->has_key = rc == 0;
+    }
+    if (rc != 0)
+        return rc;
+    struct ct_agent_options own = *options;
+    ct_str_copy(agent->run_id, sizeof(agent->run_id), options->run_id);
+    ct_str_copy(agent->host, sizeof(agent->host), options->host);
+    ct_str_copy(agent->address, sizeof(agent->address), options->address ? options->address : "");
+    ct_str_copy(agent->role, sizeof(agent->role), options->role ? options->role : "default");
+    own.run_id = agent->run_id;
+    own.host = agent->host;
+    own.address = agent->address;
+    own.role = agent->role;
+    own.endpoint = agent->endpoint;
+    own.key_file = NULL;
+    if (own.id.high == 0 && own.id.low == 0 &&
+        getrandom(&own.id, sizeof(own.id), 0) != (ssize_t)sizeof(own.id))
+        return ct_error_set(err, CT_EOS, "getrandom gave no random bytes");
+    struct ct_member_io io = {
+        .context = agent, .send = io_send, .connect = io_connect, .disconnect = io_disconnect};
+    ct_member_init(&agent->member, &own, callbacks, &io, own.id.high ^ own.id.low);
+    return 0;
+}
+
+int ct_agent_start(struct ct_agent **ret_agent, uv_loop_t *loop,
+                   const struct ct_agent_options *options,
+                   const struct ct_agent_callbacks *callbacks, struct ct_error *err)
+{
+    int rc = check(options, err);
+    if (rc != 0)
+        return rc;
+    struct ct_agent *agent = calloc(1, sizeof(*agent));
+    if (agent == NULL)
+        return ct_error_set(err, CT_ENOMEM, "no memory for the agent's link");
+    agent->loop = loop;
+    agent->clock = options->clock != NULL ? options->clock : &ct_clock_system;
+    rc = prepare(agent, options, callbacks, err);
+    if (rc != 0) {
+        free(agent);
+        return rc;
+    }
+    (void)uv_timer_init(loop, &agent->timer);
+    agent->timer.data = agent;
+    ct_member_start(&agent->member, now_ms(agent));
+    rearm(agent);
+    *ret_agent = agent;
+    return 0;
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+    struct ct_agent *agent = handle->data;
+    void (*stopped)(void *context) = agent->stopped;
+    void *context = agent->member.on.context;
+    ct_member_deinit(&agent->member);
+    ct_net_key_wipe(&agent->key);
+    free(agent);
+    if (stopped != NULL)
+        stopped(context);
+}
+
+void ct_agent_stop(struct ct_agent *agent, void (*stopped)(void *context))
+{
+    if (agent == NULL)
+        return;
+    agent->stopped = stopped;
+    ct_member_stop(&agent->member);
+    uv_close((uv_handle_t *)&agent->timer, on_timer_closed);
+}
+
+/* ---- what the node says ---- */
+
+void ct_agent_prepared(struct ct_agent *agent, const struct ct_prepared *prepared)
+{
+    ct_member_prepared(&agent->member, prepared);
+}
+
+void ct_agent_healed(struct ct_agent *agent, uint64_t generation)
+{
+    ct_member_healed(&agent->member, generation);
+    rearm(agent);
+}
+
+int ct_agent_publish(struct ct_agent *agent, const struct ct_msg_publish *publication)
+{
+    return ct_member_publish(&agent->member, publication);
+}
+
+void ct_agent_progress(struct ct_agent *agent, const struct ct_msg_progress *progress)
+{
+    ct_member_progress(&agent->member, progress);
+}
+
+void ct_agent_store_waits(struct ct_agent *agent, const struct ct_msg_store_waits *waits)
+{
+    ct_member_store_waits(&agent->member, waits);
+}
+
+void ct_agent_seen(struct ct_agent *agent, const struct ct_msg_seen *seen)
+{
+    ct_member_seen(&agent->member, seen);
+}
+
+void ct_agent_failure(struct ct_agent *agent, const struct ct_rdzv_failure *failure,
+                      uint64_t age_ms)
+{
+    struct ct_rdzv_failure told = *failure;
+    uint64_t now = now_ms(agent);
+
+    told.at_ms = now > age_ms ? now - age_ms : 0;
+    ct_member_failure(&agent->member, now, &told);
+}
+
+void ct_agent_done(struct ct_agent *agent, uint64_t generation)
+{
+    ct_member_done(&agent->member, generation);
+}
+
+void ct_agent_leave(struct ct_agent *agent, enum ct_rdzv_leave how)
+{
+    ct_member_leave(&agent->member, how);
+}
+
+int ct_agent_store(struct ct_agent *agent, uint64_t request, const struct ct_message *op)
+{
+    return ct_member_store(&agent->member, request, op);
+}

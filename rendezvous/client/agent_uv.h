@@ -1,0 +1,84 @@
+/* The agent's end of the node link: one connection from a node to the rendezvous.
+ *
+ * It connects (and connects again, with jitter, when the connection breaks), joins, keeps the lease
+ * alive, repeats what got lost, and relays store operations. What to say and when is decided by the
+ * pure member.h; this file owns the socket and the timer.
+ *
+ *      ct_agent_start
+ *          v                    on_prepare(1, FORM)     nothing runs yet: answer ct_agent_prepared
+ *          v                    on_round(...)           spawn the workers, give them their ranks
+ *      ct_agent_failure / ct_agent_done, or somebody else's
+ *          v                    on_prepare(2, FAILURE)  stop the workers, then ct_agent_prepared
+ *          v                    on_round(...)           spawn again, or let the survivors regroup
+ *          v                    on_closed(result)       the job is over: stop what still runs
+ *      ct_agent_stop            stopped
+ *
+ * Everything happens on the loop's thread; callbacks come from the loop, never from inside a call
+ * of this header. Pointers given to callbacks live until the callback returns, but for the round,
+ * which lives until the next on_round or ct_agent_stop. The caller frees nothing. */
+#ifndef CT_RENDEZVOUS_CLIENT_AGENT_UV_H
+#define CT_RENDEZVOUS_CLIENT_AGENT_UV_H
+
+#include "rendezvous/client/member.h"
+
+#include <uv.h>
+
+enum { CT_AGENT_ENDPOINTS = 8 };
+
+struct ct_agent;
+
+/* Start connecting; the first callback comes from the loop. Strings are copied. CT_EUSAGE with the
+ * sentence for bad options, CT_EAUTH for an unusable key file. */
+int ct_agent_start(struct ct_agent **ret_agent, uv_loop_t *loop,
+                   const struct ct_agent_options *options,
+                   const struct ct_agent_callbacks *callbacks, struct ct_error *err);
+
+/* Close the connection and free the agent; `stopped` (may be NULL) is the last callback. What was
+ * queued (a leave, the last failure) is still sent, for at most 200 ms. */
+void ct_agent_stop(struct ct_agent *agent, void (*stopped)(void *context));
+
+/* Promise, see struct ct_prepared. To be called again with lineage 0 when the state got lost before
+ * the round came. Ignored when another generation is being made by now. */
+void ct_agent_prepared(struct ct_agent *agent, const struct ct_prepared *prepared);
+
+/* All workers of this node hold the base of `generation`: the round is healed here. To be called
+ * when options.tells_healed; joins and leaves wait for it, failures do not. */
+void ct_agent_healed(struct ct_agent *agent, uint64_t generation);
+
+/* Ask whether a checkpoint or result of `publication->generation` counts (see PUBLISH in wire.def):
+ * its files are complete and in their place, and all ranks have completed its step. Answered once
+ * by on_published, however long the daemon is away; a newer generation may ask anew before that,
+ * and then the older one is not answered any more. 0; CT_ELIMIT when one of the same generation is
+ * open. */
+int ct_agent_publish(struct ct_agent *agent, const struct ct_msg_publish *publication);
+
+/* Where the workers are, as rank 0's worker (or any) says: for status and the next heartbeat. */
+void ct_agent_progress(struct ct_agent *agent, const struct ct_msg_progress *progress);
+
+/* Who waits for what in PyTorch's store, a line each ("": nobody), for status. It is believed for 3
+ * s: to be told again meanwhile. */
+void ct_agent_store_waits(struct ct_agent *agent, const struct ct_msg_store_waits *waits);
+
+/* The answer to on_look. */
+void ct_agent_seen(struct ct_agent *agent, const struct ct_msg_seen *seen);
+
+/* A worker of `failure->generation` failed, `age_ms` ago. The host and the moment on the clock here
+ * are filled in. */
+void ct_agent_failure(struct ct_agent *agent, const struct ct_rdzv_failure *failure,
+                      uint64_t age_ms);
+
+/* All workers of this node in `generation` exited with 0. */
+void ct_agent_done(struct ct_agent *agent, uint64_t generation);
+
+/* Leave: DRAIN this node (on_released follows) or STOP the job (on_closed follows). */
+void ct_agent_leave(struct ct_agent *agent, enum ct_rdzv_leave how);
+
+/* One store operation: a STORE_SET, _GET, _ADD, _CAS, _WAIT or _DELETE, such as a worker sent it
+ * (copied). `request` takes the place of the number inside and must be unique among those not yet
+ * answered. Answered exactly once by on_store_reply: CT_EREVOKED when the generation ends first;
+ * CT_ECLOSED when the connection broke while an ADD or CAS was open (it may have been done or not).
+ * Returns 0; CT_ELIMIT when too many are open, or key or value are too long: then no answer comes.
+ */
+int ct_agent_store(struct ct_agent *agent, uint64_t request, const struct ct_message *op);
+
+#endif

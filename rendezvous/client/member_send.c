@@ -1,0 +1,250 @@
+/* What the agent says on the node link: one function a message of wire.def, and what is said again
+ * because the daemon does not seem to know it. */
+#include "rendezvous/client/member_send.h"
+
+#include "base/assert.h"
+#include "base/str.h"
+
+static void say(struct ct_member *member, const struct ct_message *message)
+{
+    member->io.send(member->io.context, message);
+}
+
+void ct_member_send_hello(struct ct_member *member)
+{
+    const struct ct_agent_options *o = &member->options;
+    struct ct_message message = {
+        .type = CT_MSG_HELLO,
+        .hello = {.generation = member->heard,
+                  .protocol = CT_WIRE_PROTOCOL,
+                  .job = o->run_id,
+                  .host = o->host,
+                  .incarnation = o->id,
+                  .role = "agent",
+                  .epoch = member->epoch},
+    };
+    say(member, &message);
+}
+
+void ct_member_send_join(struct ct_member *member)
+{
+    const struct ct_agent_options *o = &member->options;
+    struct ct_message message = {
+        .type = CT_MSG_JOIN,
+        .join = {.generation = member->heard,
+                 .seq = ++member->seq,
+                 .acting = member->acting,
+                 .over = member->over,
+                 .incarnation = o->id,
+                 .slots = o->slots,
+                 .node_rank = o->node_rank,
+                 .slurm_node = o->slurm_node,
+                 .nodes_min = o->params.nodes_min,
+                 .nodes_max = o->params.nodes_max,
+                 .max_restarts = o->params.max_restarts,
+                 .host = o->host,
+                 .address = o->address,
+                 .role = o->role != NULL ? o->role : "default",
+                 .join_timeout_ms = o->params.join_timeout_ms,
+                 .last_call_ms = o->params.last_call_ms,
+                 .lease_ms = o->params.lease_ms,
+                 .prepare_ms = o->params.prepare_ms,
+                 .grow_ms = o->params.grow_ms,
+                 .autonomy_ms = o->params.autonomy_ms,
+                 .cordon_faults = o->params.cordon_faults,
+                 .world_divides = o->params.world_divides,
+                 .config_hash = o->params.config_hash,
+                 .settings = o->params.settings,
+                 .survivable = o->survivable},
+    };
+    say(member, &message);
+}
+
+void ct_member_send_heartbeat(struct ct_member *member)
+{
+    struct ct_message message = {
+        .type = CT_MSG_HEARTBEAT,
+        .heartbeat = {.generation = member->heard,
+                      .seq = ++member->seq,
+                      .acting = member->acting,
+                      .over = member->over,
+                      .healed = member->healed,
+                      .step = member->step},
+    };
+    say(member, &message);
+}
+
+void ct_member_send_prepared(struct ct_member *member)
+{
+    const struct ct_prepared *p = &member->prepared;
+    struct ct_message message = {
+        .type = CT_MSG_PREPARED,
+        .prepared = {.generation = p->generation,
+                     .seq = ++member->seq,
+                     .acted = p->untouched && member->begun > 0 ? member->begun - 1 : member->begun,
+                     .lineage = p->lineage,
+                     .step = p->step,
+                     .digest = p->digest,
+                     .port = p->port},
+    };
+    say(member, &message);
+}
+
+void ct_member_send_failure(struct ct_member *member)
+{
+    const struct ct_rdzv_failure *f = &member->failure;
+    struct ct_message message = {
+        .type = CT_MSG_FAILURE,
+        .failure = {.generation = f->generation,
+                    .seq = ++member->seq,
+                    .rank = f->rank,
+                    .local_rank = f->local_rank,
+                    .pid = f->pid,
+                    .status = f->status,
+                    .signal = f->signal,
+                    .code = f->code,
+                    .fatal = f->fatal,
+                    .host = f->host,
+                    .text = f->text,
+                    .time_ms = f->time_ms,
+                    .age_ms = f->at_ms < member->now_ms ? member->now_ms - f->at_ms : 0,
+                    .error_file = f->error_file},
+    };
+    say(member, &message);
+}
+
+void ct_member_send_done(struct ct_member *member)
+{
+    struct ct_message message = {
+        .type = CT_MSG_DONE,
+        .done = {.generation = member->done, .seq = ++member->seq},
+    };
+    say(member, &message);
+}
+
+void ct_member_send_leave(struct ct_member *member)
+{
+    struct ct_message message = {
+        .type = CT_MSG_LEAVE,
+        .leave = {.generation = member->heard, .seq = ++member->seq, .how = (uint8_t)member->leave},
+    };
+    say(member, &message);
+}
+
+void ct_member_send_publish(struct ct_member *member)
+{
+    struct ct_message message = {.type = CT_MSG_PUBLISH, .publish = member->publication};
+    message.publish.seq = ++member->seq;
+    say(member, &message);
+}
+
+/* ---- what the node says and member.h declares ---- */
+
+int ct_member_publish(struct ct_member *member, const struct ct_msg_publish *publication)
+{
+    if (publication->generation == 0 || publication->generation <= member->publication.generation)
+        return CT_ELIMIT;
+    member->publication = *publication;
+    if (member->phase == CT_MEMBER_JOINED)
+        ct_member_send_publish(member);
+    return 0;
+}
+
+void ct_member_progress(struct ct_member *member, const struct ct_msg_progress *progress)
+{
+    struct ct_message message = {.type = CT_MSG_PROGRESS, .progress = *progress};
+    if (progress->generation != member->acting)
+        return;
+    member->step = progress->step;
+    if (member->phase == CT_MEMBER_JOINED)
+        say(member, &message);
+}
+
+void ct_member_store_waits(struct ct_member *member, const struct ct_msg_store_waits *waits)
+{
+    struct ct_message message = {.type = CT_MSG_STORE_WAITS, .store_waits = *waits};
+    if (waits->generation == member->acting && member->phase == CT_MEMBER_JOINED)
+        say(member, &message);
+}
+
+void ct_member_seen(struct ct_member *member, const struct ct_msg_seen *seen)
+{
+    struct ct_message message = {.type = CT_MSG_SEEN, .seen = *seen};
+    if (member->phase == CT_MEMBER_JOINED)
+        say(member, &message);
+}
+
+void ct_member_prepared(struct ct_member *member, const struct ct_prepared *prepared)
+{
+    if (prepared->generation != member->asked || member->asked == 0 ||
+        member->phase == CT_MEMBER_OVER)
+        return;
+    member->prepared = *prepared;
+    member->has_prepared = true;
+    member->over = CT_MAX(member->over, prepared->generation - 1);
+    member->acting = 0;
+    member->has_failure = false;
+    member->done = 0;
+    if (member->phase == CT_MEMBER_JOINED)
+        ct_member_send_prepared(member);
+}
+
+void ct_member_healed(struct ct_member *member, uint64_t generation)
+{
+    if (generation != member->acting || generation <= member->healed)
+        return;
+    member->healed = generation;
+    if (member->phase == CT_MEMBER_JOINED)
+        ct_member_send_heartbeat(member);
+}
+
+void ct_member_failure(struct ct_member *member, uint64_t now_ms,
+                       const struct ct_rdzv_failure *failure)
+{
+    member->now_ms = now_ms;
+    if (failure->generation != member->acting || member->acting == 0 || member->has_failure)
+        return;
+    member->failure = *failure;
+    ct_str_copy(member->failure.host, sizeof(member->failure.host), member->options.host);
+    member->has_failure = true;
+    if (member->phase == CT_MEMBER_JOINED)
+        ct_member_send_failure(member);
+}
+
+void ct_member_done(struct ct_member *member, uint64_t generation)
+{
+    if (generation != member->acting || member->acting == 0)
+        return;
+    member->done = generation;
+    if (member->phase == CT_MEMBER_JOINED)
+        ct_member_send_done(member);
+}
+
+void ct_member_leave(struct ct_member *member, enum ct_rdzv_leave how)
+{
+    if (member->leaves && member->leave != CT_RDZV_LEAVE_DRAIN)
+        return;
+    member->leaves = true;
+    member->leave = how;
+    if (member->phase == CT_MEMBER_JOINED)
+        ct_member_send_leave(member);
+}
+
+/* ---- again ---- */
+
+/* All that the daemon may not know, to a daemon that sees this node in `state`. */
+void ct_member_repeat(struct ct_member *member, enum ct_rdzv_member_state state)
+{
+    bool in_round = state == CT_RDZV_ACTING || state == CT_RDZV_DONE;
+    if (state == CT_RDZV_ASKED && member->has_prepared)
+        ct_member_send_prepared(member);
+    if (member->has_failure && (in_round || state == CT_RDZV_ASKED))
+        ct_member_send_failure(member);
+    bool may_be_done = state == CT_RDZV_ACTING || state == CT_RDZV_ASKED;
+    if (member->done > 0 && may_be_done && member->done == member->acting)
+        ct_member_send_done(member);
+    if (member->publication.generation > 0)
+        ct_member_send_publish(member);
+    if (member->leaves)
+        ct_member_send_leave(member);
+}

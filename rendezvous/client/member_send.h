@@ -1,0 +1,20 @@
+/* What the agent says on the node link, for member.c alone. Each message is made of the member's
+ * state and takes the next sequence number. */
+#ifndef CT_RENDEZVOUS_CLIENT_MEMBER_SEND_H
+#define CT_RENDEZVOUS_CLIENT_MEMBER_SEND_H
+
+#include "rendezvous/client/member.h"
+
+void ct_member_send_hello(struct ct_member *member);
+void ct_member_send_join(struct ct_member *member);
+void ct_member_send_heartbeat(struct ct_member *member);
+void ct_member_send_prepared(struct ct_member *member);
+void ct_member_send_failure(struct ct_member *member);
+void ct_member_send_done(struct ct_member *member);
+void ct_member_send_leave(struct ct_member *member);
+void ct_member_send_publish(struct ct_member *member);
+
+/* All that the daemon may not know, to a daemon that sees this node in `state`. */
+void ct_member_repeat(struct ct_member *member, enum ct_rdzv_member_state state);
+
+#endif

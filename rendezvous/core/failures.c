@@ -1,0 +1,226 @@
+/* What went wrong, and what it costs: failures of workers, lost nodes, the budget.
+ *
+ *      the first of an incident is its cause; it costs one restart, and the last one ends the job
+ *      what breaks before the next round is committed belongs to the same incident
+ *      a worker that ended because a peer was gone is a consequence: the peer is the cause
+ *      the last failure that a job may have waits a moment for an earlier one of another node */
+#include "rendezvous/core/core_state.h"
+
+#include "base/assert.h"
+#include "base/str.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool is_over(const struct ct_rdzv *job)
+{
+    return job->phase == CT_RDZV_CLOSING || job->phase == CT_RDZV_CLOSED;
+}
+
+/* A worker that ended because a peer was gone: the peer is the cause, should it be heard of. */
+static bool is_consequence(const struct ct_rdzv_failure *failure)
+{
+    return failure->rank >= 0 && (failure->code == CT_EREVOKED || failure->code == CT_ENODE_LOST ||
+                                  failure->code == CT_ETIMEOUT);
+}
+
+static int status_of(const struct ct_rdzv_failure *failure)
+{
+    if (failure->signal > 0 && failure->code != CT_EHUNG) /* whose signal was ctrun's own */
+        return 128 + failure->signal;
+    if (failure->signal > 0)
+        return ct_exit_status(failure->code);
+    return failure->status > 0 ? failure->status : ct_exit_status(failure->code);
+}
+
+/* The failure that a lost node is. */
+static struct ct_rdzv_failure loss_of(const struct ct_rdzv *job,
+                                      const struct ct_rdzv_member *member, const char *why)
+{
+    struct ct_rdzv_failure failure = {
+        .generation = job->roster.generation,
+        .code = CT_ENODE_LOST,
+        .rank = -1,
+        .local_rank = -1,
+    };
+    ct_str_copy(failure.host, sizeof(failure.host), member->host);
+    (void)snprintf(failure.text, sizeof(failure.text), "node %d (host %s) was lost: %s",
+                   member->place, member->host, why);
+    return failure;
+}
+
+/* The job is to end over a consequence: a node whose connection just closed is the better cause. */
+static void blame_silent_node(struct ct_rdzv *job)
+{
+    for (size_t i = 0; i < job->capacity && is_consequence(&job->cause); i++) {
+        const struct ct_rdzv_member *member = &job->members[i];
+        if (member->state == CT_RDZV_ACTING && member->link == 0)
+            job->cause = loss_of(job, member, "its connection closed");
+    }
+}
+
+void ct_rdzv_conclude(struct ct_rdzv *job)
+{
+    blame_silent_node(job);
+    ct_rdzv_close(job, job->cause.code, status_of(&job->cause), &job->cause);
+}
+
+/* A peer is the better cause than who ended because of it; else the earlier failure is. */
+static bool is_better_cause(const struct ct_rdzv *job, const struct ct_rdzv_failure *failure)
+{
+    if (!job->has_cause || is_consequence(&job->cause) != is_consequence(failure))
+        return !job->has_cause || is_consequence(&job->cause);
+    return job->cause.rank >= 0 && failure->rank >= 0 && failure->at_ms < job->cause.at_ms;
+}
+
+/* May a node that has not reported one yet know of an earlier failure? Its worker may take longer
+ * to end than those that ended because of it. */
+static bool may_hear_of_earlier(const struct ct_rdzv *job, const struct ct_rdzv_failure *failure)
+{
+    bool acts = job->phase == CT_RDZV_HEAL || job->phase == CT_RDZV_RUNNING;
+
+    return acts && failure->rank >= 0 && job->failure_count < job->count[CT_RDZV_ACTING];
+}
+
+/* Keep a failure that is not the cause, in short: the last lines that there is room for. */
+static void keep_other(struct ct_rdzv *job, const struct ct_rdzv_failure *failure)
+{
+    if (failure->rank < 0 || job->other_count == CT_RDZV_OTHERS)
+        return;
+    struct ct_rdzv_other *other = &job->others[job->other_count++];
+    *other = (struct ct_rdzv_other){
+        .rank = failure->rank,
+        .local_rank = failure->local_rank,
+        .pid = failure->pid,
+        .status = failure->status,
+        .signal = failure->signal,
+        .time_ms = failure->time_ms,
+    };
+    ct_str_copy(other->host, sizeof(other->host), failure->host);
+    ct_str_copy(other->error_file, sizeof(other->error_file), failure->error_file);
+    ct_str_copy(other->text, sizeof(other->text),
+                ct_str_last_lines(failure->text, sizeof(other->text) - 1));
+}
+
+/* Of two failures the better cause becomes the job's, the other one is kept beside it. */
+static void weigh(struct ct_rdzv *job, const struct ct_rdzv_failure *failure)
+{
+    if (!is_better_cause(job, failure)) {
+        keep_other(job, failure);
+        return;
+    }
+    if (job->has_cause)
+        keep_other(job, &job->cause);
+    job->cause = *failure;
+    job->has_cause = true;
+}
+
+/* Charge the incident to the budget, once; the failure was weighed. False: the job is closing or
+ * about to, because that was one too many or because the failure is fatal. */
+static bool survives(struct ct_rdzv *job, const struct ct_rdzv_failure *failure)
+{
+    if (failure->fatal) {
+        ct_rdzv_close(job, failure->code, status_of(failure), failure);
+        return false;
+    }
+    if (job->charged)
+        return true;
+    if (job->restarts >= job->params.max_restarts) {
+        if (!may_hear_of_earlier(job, failure))
+            ct_rdzv_conclude(job);
+        else if (job->verdict_ms == UINT64_MAX)
+            job->verdict_ms = job->now_ms + CT_RDZV_VERDICT_MS;
+        return false;
+    }
+    job->charged = true;
+    job->restarts++;
+    return true;
+}
+
+void ct_rdzv_lost(struct ct_rdzv *job, const struct ct_rdzv_member *member,
+                  enum ct_rdzv_member_state was, const char *why)
+{
+    /* Whether a node left in order before the daemon restarted in mid-change is not known any more.
+     */
+    bool doubtful = member->presumed && job->reason == CT_RDZV_REASON_RESTART;
+    bool done = member->place >= 0 && job->roster.places[member->place].done;
+    bool counts = member->place >= 0 && !member->leaving && !doubtful && !done;
+    if (was != CT_RDZV_DONE && !is_over(job))
+        ct_rdzv_announce(job, "node %s is lost: %s", member->host, why);
+    for (uint32_t i = 0; job->phase == CT_RDZV_COMMIT && i < job->next.count; i++)
+        if (job->holder[i] >= 0 && &job->members[job->holder[i]] == member)
+            job->holder[i] = -1;
+
+    struct ct_rdzv_failure failure;
+    switch (job->phase) {
+    case CT_RDZV_LOBBY:
+    case CT_RDZV_LAST_CALL:
+    case CT_RDZV_PAUSED:
+        ct_rdzv_gather(job, false);
+        break;
+    case CT_RDZV_PREPARE:
+        failure = loss_of(job, member, why);
+        if (counts)
+            weigh(job, &failure);
+        if (counts && !survives(job, &failure))
+            return;
+        if (member->place >= 0 && !done)
+            ct_rdzv_hurry(job, CT_RDZV_REASON_LOST);
+        ct_rdzv_draft(job);
+        ct_rdzv_advance(job);
+        break;
+    case CT_RDZV_HEAL:
+    case CT_RDZV_RUNNING:
+        if (was != CT_RDZV_ACTING)
+            break;
+        failure = loss_of(job, member, why);
+        if (member->leaving && job->verdict_ms != UINT64_MAX) {
+            ct_rdzv_conclude(job);
+            break;
+        }
+        if (!member->leaving)
+            weigh(job, &failure);
+        if (member->leaving || survives(job, &failure))
+            ct_rdzv_change(job, member->leaving ? CT_RDZV_REASON_LEAVE : CT_RDZV_REASON_LOST,
+                           false);
+        break;
+    case CT_RDZV_COMMIT: /* seen to when the roster is durable */
+    default:
+        break;
+    }
+}
+
+/* The first line of what a worker left behind: its error, its last words, or how it hung. */
+static void tell(struct ct_rdzv *job, const struct ct_rdzv_member *member,
+                 const struct ct_rdzv_failure *failure)
+{
+    int length = (int)strcspn(failure->text, "\n");
+
+    ct_rdzv_announce(job, "rank %d of node %s failed%s%.*s", failure->rank, member->host,
+                     length > 0 ? ": " : "", CT_MIN(length, 300), failure->text);
+}
+
+void ct_rdzv_on_failure(struct ct_rdzv *job, struct ct_rdzv_member *member,
+                        const struct ct_rdzv_failure *failure)
+{
+    bool acts = ct_rdzv_acts(job);
+    bool hurries =
+        job->phase == CT_RDZV_PREPARE && (member->state == CT_RDZV_ASKED || failure->fatal);
+
+    if (member->place < 0 || failure->generation != job->roster.generation)
+        return;
+    if (member->failed != failure->generation) { /* else it repeats what waits for a verdict */
+        tell(job, member, failure);
+        job->failure_count++;
+        if (acts || hurries) {
+            member->failed = failure->generation;
+            weigh(job, failure);
+        }
+    }
+    if ((!acts && !hurries) || !survives(job, failure))
+        return;
+    if (acts)
+        ct_rdzv_change(job, CT_RDZV_REASON_FAILURE, false);
+    else
+        ct_rdzv_hurry(job, CT_RDZV_REASON_FAILURE);
+}

@@ -1,0 +1,248 @@
+/* Operators' messages; see admin.h. */
+#include "rendezvous/service/admin.h"
+
+#include "rendezvous/service/service_state.h"
+
+#include "base/assert.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void ct_service_answer(struct ct_service *service, uint64_t link, int code, const char *text)
+{
+    struct ct_message message = {
+        .type = CT_MSG_ADMIN_REPLY,
+        .admin_reply = {.code = code,
+                        .text = {.data = (const unsigned char *)text, .size = strlen(text)}},
+    };
+    ct_service_send(service, link, &message);
+}
+
+bool ct_admin_means(const struct ct_service *service, const struct ct_service_link *link,
+                    const struct ct_service_job *job)
+{
+    const char *name = ct_rdzv_name(job->core);
+    if (link->job_name[0] != '\0')
+        return strcmp(link->job_name, name) == 0;
+    return service->io.is_for(service->io.context, link->peer, name);
+}
+
+enum { NAMES_BYTES = 3500 }; /* of the jobs that are listed; the others are counted */
+
+/* "a, b" */
+static void add_names(const struct ct_service *service, const struct ct_service_link *link,
+                      struct ct_buf *out)
+{
+    const char *separator = "";
+    uint32_t left_out = 0;
+    for (const struct ct_service_job *job = service->jobs; job != NULL; job = job->next) {
+        const char *name = ct_rdzv_name(job->core);
+        if (!service->io.is_for(service->io.context, link->peer, name))
+            continue;
+        if (out->size >= NAMES_BYTES) {
+            left_out++;
+            continue;
+        }
+        (void)ct_buf_printf(out, "%s%s", separator, name);
+        separator = ", ";
+    }
+    if (left_out > 0)
+        (void)ct_buf_printf(out, " and %u more", left_out);
+}
+
+static void answer_none(struct ct_service *service, const struct ct_service_link *link)
+{
+    struct ct_buf text;
+    ct_buf_init(&text, 4096);
+    if (service->job_count == 0)
+        (void)ct_buf_puts(&text, "no job is served here");
+    else if (link->job_name[0] != '\0')
+        (void)ct_buf_printf(&text, "no job %s is served here; there are: ", link->job_name);
+    if (service->job_count > 0)
+        add_names(service, link, &text);
+    ct_service_answer(service, link->number, CT_ENOTFOUND, ct_buf_str(&text));
+    ct_buf_deinit(&text);
+}
+
+/* ---- status ---- */
+
+void ct_admin_forget(struct ct_service_job *job)
+{
+    for (size_t i = 0; i < CT_COUNT(job->said); i++) {
+        free(job->said[i].text);
+        job->said[i] = (struct ct_service_said){.text = NULL};
+    }
+}
+
+static void describe(const struct ct_service_job *job, uint64_t now_ms, bool json,
+                     struct ct_buf *out)
+{
+    if (json)
+        ct_admin_describe_json(job, now_ms, out);
+    else
+        ct_admin_describe(job, now_ms, out);
+}
+
+static void put_status(struct ct_service_job *job, uint64_t now_ms, bool json, struct ct_buf *out)
+{
+    struct ct_service_said *said = &job->said[json];
+    enum ct_rdzv_phase phase = ct_rdzv_phase(job->core);
+    uint64_t generation = ct_rdzv_generation(job->core);
+    size_t begin = out->size;
+
+    if (said->text != NULL && now_ms - said->ms < CT_ADMIN_KEPT_MS && said->phase == phase &&
+        said->generation == generation) {
+        (void)ct_buf_puts(out, said->text);
+        return;
+    }
+    describe(job, now_ms, json, out);
+    free(said->text);
+    said->text = NULL;
+    if (ct_rdzv_capacity(job->core) <= CT_ADMIN_MANY || out->failed)
+        return;
+    *said = (struct ct_service_said){.text = strdup(ct_buf_str(out) + begin),
+                                     .ms = now_ms,
+                                     .generation = generation,
+                                     .phase = phase};
+}
+
+static void answer_status(struct ct_service *service, uint64_t now_ms,
+                          const struct ct_service_link *link, bool json)
+{
+    struct ct_buf text;
+    size_t count = 0;
+    ct_buf_init(&text, CT_WIRE_VALUE_BYTES);
+    if (json)
+        (void)ct_buf_puts(&text, "{\"jobs\":[");
+    for (struct ct_service_job *job = service->jobs; job != NULL; job = job->next) {
+        if (!ct_admin_means(service, link, job))
+            continue;
+        if (count++ > 0)
+            (void)ct_buf_puts(&text, json ? "," : "\n");
+        put_status(job, now_ms, json, &text);
+    }
+    if (json)
+        (void)ct_buf_puts(&text, "]}\n");
+    if (count == 0)
+        answer_none(service, link);
+    else if (text.failed)
+        ct_service_answer(service, link->number, CT_ELIMIT, "the status is too long to be sent");
+    else
+        ct_service_answer(service, link->number, 0, ct_buf_str(&text));
+    ct_buf_deinit(&text);
+}
+
+/* ---- orders ---- */
+
+struct ct_service_job *ct_admin_job(struct ct_service *service, const struct ct_service_link *link)
+{
+    struct ct_service_job *found = NULL;
+    for (struct ct_service_job *job = service->jobs; job != NULL; job = job->next) {
+        if (!ct_admin_means(service, link, job))
+            continue;
+        if (found != NULL) {
+            struct ct_buf text;
+            ct_buf_init(&text, 4096);
+            (void)ct_buf_puts(&text, "several jobs are served here, name one with --rdzv_id: ");
+            add_names(service, link, &text);
+            ct_service_answer(service, link->number, CT_EUSAGE, ct_buf_str(&text));
+            ct_buf_deinit(&text);
+            return NULL;
+        }
+        found = job;
+    }
+    if (found == NULL)
+        answer_none(service, link);
+    return found;
+}
+
+void ct_service_on_progress(struct ct_service_job *job, uint64_t now_ms,
+                            const struct ct_msg_progress *progress)
+{
+    double silent_s = job->progress_ms > 0 && now_ms > job->progress_ms
+                          ? (double)(now_ms - job->progress_ms) / 1e3
+                          : 0;
+
+    job->elapsed_s = fmax(job->elapsed_s + silent_s, progress->elapsed_s);
+    job->progress = *progress;
+    job->progress_ms = now_ms;
+}
+
+void ct_service_on_store_waits(struct ct_service_job *job, uint64_t now_ms,
+                               const struct ct_msg_store_waits *m)
+{
+    free(job->waits);
+    job->waits = m->text[0] != '\0' ? strdup(m->text) : NULL;
+    job->waits_generation = m->generation;
+    job->waits_ms = now_ms;
+}
+
+/* One more question at this pace? 0, or the milliseconds until there may be one. */
+static uint64_t take(struct ct_service_pace *pace, uint64_t now_ms, uint32_t times)
+{
+    uint64_t per_ms = (uint64_t)CT_ADMIN_PER_S * times; /* thousandths */
+    uint64_t burst_m = (uint64_t)CT_ADMIN_BURST * times * 1000;
+    uint64_t run_out = (now_ms - pace->ms) * per_ms;
+
+    pace->asked_m -= CT_MIN(run_out, pace->asked_m);
+    pace->ms = now_ms;
+    if (pace->asked_m + 1000 > burst_m)
+        return (pace->asked_m + 1000 - burst_m + per_ms - 1) / per_ms;
+    pace->asked_m += 1000;
+    return 0;
+}
+
+/* Has he, or have all of them, asked too often? Then he is told. */
+static bool is_too_fast(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link)
+{
+    char text[256];
+    bool is_own = true;
+    uint64_t wait_ms = take(&link->pace, now_ms, 1);
+
+    if (wait_ms == 0) {
+        is_own = false;
+        wait_ms = take(&service->pace, now_ms, CT_ADMIN_ALL);
+    }
+    if (wait_ms == 0)
+        return false;
+    (void)snprintf(text, sizeof(text),
+                   "%s more than %d questions or orders a second: nothing was done, try again in "
+                   "%" PRIu64 " ms",
+                   is_own ? "this connection sends" : "operators send",
+                   CT_ADMIN_PER_S * (is_own ? 1 : CT_ADMIN_ALL), wait_ms);
+    ct_service_answer(service, link->number, CT_EUNAVAILABLE, text);
+    return true;
+}
+
+void ct_service_on_admin(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
+                         const struct ct_msg_admin *m)
+{
+    static const enum ct_rdzv_event_kind kinds[CT_ADMIN_VERBS] = {
+        [CT_ADMIN_DRAIN] = CT_RDZV_ON_DRAIN,
+        [CT_ADMIN_CORDON] = CT_RDZV_ON_CORDON,
+        [CT_ADMIN_UNCORDON] = CT_RDZV_ON_UNCORDON,
+    };
+    if (m->verb >= CT_ADMIN_VERBS) {
+        ct_service_answer(service, link->number, CT_EUNSUPPORTED,
+                          "this rendezvous does not know what is asked for: install the same "
+                          "version of ctrun everywhere");
+        return;
+    }
+    if (is_too_fast(service, now_ms, link))
+        return;
+    if (m->verb == CT_ADMIN_STATUS) {
+        answer_status(service, now_ms, link, m->json != 0);
+        return;
+    }
+    struct ct_service_job *job = ct_admin_job(service, link);
+    if (job == NULL)
+        return;
+    ct_admin_forget(job); /* who asks next sees what the order did */
+    struct ct_rdzv_order order = {
+        .host = m->host, .author = m->author, .reason = m->reason, .for_ms = m->for_ms};
+    struct ct_rdzv_event event = {.kind = kinds[m->verb], .link = link->number, .order = &order};
+    ct_service_step(job, now_ms, &event);
+}

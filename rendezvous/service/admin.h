@@ -1,0 +1,83 @@
+/* What operators ask of the rendezvous: status, drain, cordon, uncordon, flight.
+ *
+ *     ctrun status ... ---- HELLO role "admin", ADMIN ---> service
+ *                                                           |-- status: answered here, at once
+ *                                                           |-- flight: asked of the nodes
+ *                                                           |           (flight_query.c)
+ *                                                           `-- others: an order to the core, whose
+ *                                                               DO_ANSWER brings the answer
+ *     printed <------------------ ADMIN_REPLY ------------ service
+ *
+ * HELLO names the job; "" means the only one, or for status all that the peer may see. The status
+ * is written from what the cores show, in O(nodes), and shows no more than is known; that of a job
+ * of many places is up to a second old, but never older than an order or a phase.
+ *
+ * Who asks too often is told when to ask again, and nothing is done; LOOK has a pace of its own,
+ * the nodes' answers. */
+#ifndef CT_RENDEZVOUS_SERVICE_ADMIN_H
+#define CT_RENDEZVOUS_SERVICE_ADMIN_H
+
+#include "rendezvous/service/service.h"
+
+/* The numbers are on the wire (ADMIN). */
+enum ct_admin_verb {
+    CT_ADMIN_STATUS,
+    CT_ADMIN_DRAIN,    /* the host leaves at the next step boundary */
+    CT_ADMIN_CORDON,   /* no new round takes the host */
+    CT_ADMIN_UNCORDON, /* they may again */
+    CT_ADMIN_VERBS,
+};
+
+enum {
+    CT_ADMIN_MANY = 256,     /* places above which status is kept */
+    CT_ADMIN_KEPT_MS = 1000, /* for so long */
+    CT_ADMIN_PER_S = 20,     /* questions and orders of one connection in the long run */
+    CT_ADMIN_BURST = 50,     /* and at once */
+    CT_ADMIN_ALL = 10,       /* times as many of all connections together */
+};
+
+struct ct_service_job;
+struct ct_service_link;
+
+/* An operator's message on `link`, which has said HELLO as one. */
+void ct_service_on_admin(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
+                         const struct ct_msg_admin *m);
+
+/* Rank 0's agent says how far the training is and for how long it has run itself. */
+void ct_service_on_progress(struct ct_service_job *job, uint64_t now_ms,
+                            const struct ct_msg_progress *progress);
+
+/* Who waits in PyTorch's store, for the status; told every second as long as somebody does. */
+void ct_service_on_store_waits(struct ct_service_job *job, uint64_t now_ms,
+                               const struct ct_msg_store_waits *m);
+
+/* Free what status has said of the job. */
+void ct_admin_forget(struct ct_service_job *job);
+
+/* Answer an operator. */
+void ct_service_answer(struct ct_service *service, uint64_t link, int code, const char *text);
+
+/* Does the operator mean this job, and may he ask for it? */
+bool ct_admin_means(const struct ct_service *service, const struct ct_service_link *link,
+                    const struct ct_service_job *job);
+
+/* The one job that he means; NULL when he was told instead why there is none. */
+struct ct_service_job *ct_admin_job(struct ct_service *service, const struct ct_service_link *link);
+
+/* ---- flight_query.c: what are the ranks at? ---- */
+
+/* An operator asks: he gets the round, or the nodes that he names get the question. */
+void ct_service_on_look(struct ct_service *service, const struct ct_service_link *link,
+                        const struct ct_msg_look *m);
+
+/* A node of the link's job answers: to the operator, if he is still there. */
+void ct_service_on_seen(struct ct_service *service, const struct ct_service_link *link,
+                        const struct ct_msg_seen *m);
+
+/* ---- admin_text.c ---- */
+
+/* One job, for people and as a JSON object. */
+void ct_admin_describe(const struct ct_service_job *job, uint64_t now_ms, struct ct_buf *out);
+void ct_admin_describe_json(const struct ct_service_job *job, uint64_t now_ms, struct ct_buf *out);
+
+#endif

@@ -1,0 +1,71 @@
+/* The rendezvous server on a libuv loop: listeners, connections and a timer around service.h.
+ *
+ * Used by ctrund, and inside ctrun when the node hosts the rendezvous itself. It serves many jobs;
+ * a job begins with the first node that joins it and is forgotten when it is over and all its nodes
+ * have gone. It decides nothing: bytes become messages, messages go to the service, its answers go
+ * out in one write a turn of the loop.
+ *
+ * All on the loop's thread. */
+#ifndef CT_RENDEZVOUS_SERVICE_SERVER_UV_H
+#define CT_RENDEZVOUS_SERVICE_SERVER_UV_H
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "wire/wire.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+enum { CT_RDZV_LISTENERS_LIMIT = 8 };
+
+struct ct_rdzv_server;
+
+struct ct_rdzv_server_options {
+    const char *listen[CT_RDZV_LISTENERS_LIMIT]; /* "host:port" (port 0: any) or "unix:/path" */
+    size_t listen_count;
+    const char *key_file; /* NULL: none; then only loopback and AF_UNIX may be listened on */
+    const char *journal;  /* directory of the journal; NULL: nothing outlives this server */
+    bool takeover;        /* take journal and address over from a daemon that still lives */
+    const char *only_job; /* the one job that it serves; NULL: any */
+    struct ct_id own;     /* incarnation of the agent in this process; {0, 0}: there is none */
+    uint32_t jobs_max;    /* 0: 1024 */
+    uint32_t links_max;   /* connections; 0: 65536 */
+    const struct ct_clock *clock; /* NULL: the machine's */
+    const struct ct_log *log;     /* NULL: silent */
+
+    /* A newer daemon has taken over the journal: `why` says so. This one shows nothing any more; it
+     * is to be stopped, from the callback or later. May be NULL without a journal. */
+    void (*on_fenced)(void *user, const struct ct_error *why);
+    void *user;
+};
+
+/* Replay the journal, bind, listen. On failure nothing is left and `err` names address and reason;
+ * CT_EFENCED when another daemon has the journal, CT_EINUSE when somebody listens there. */
+int ct_rdzv_server_start(struct ct_rdzv_server **ret_server, uv_loop_t *loop,
+                         const struct ct_rdzv_server_options *options, struct ct_error *err);
+
+/* The endpoint that listener `index` got, as agents name it ("127.0.0.1:40123", "unix:/run/x"). */
+const char *ct_rdzv_server_endpoint(const struct ct_rdzv_server *server, size_t index);
+
+/* Read the key file again: links that begin from now on need the key that is in it now, those that
+ * stand go on. 0; CT_ENOINPUT or CT_EAUTH with the sentence: the key stays as it was. Nothing to do
+ * without a key file. */
+int ct_rdzv_server_reload(struct ct_rdzv_server *server, struct ct_error *err);
+
+/* Close listeners and connections and free the server; `stopped` (may be NULL) is called last. */
+void ct_rdzv_server_stop(struct ct_rdzv_server *server, void (*stopped)(void *context),
+                         void *context);
+
+/* Jobs, those of them that are not over and have nodes, and connections now. */
+size_t ct_rdzv_server_jobs(const struct ct_rdzv_server *server);
+size_t ct_rdzv_server_running(const struct ct_rdzv_server *server);
+size_t ct_rdzv_server_links(const struct ct_rdzv_server *server);
+
+/* One line of text a job, and the same figures in Prometheus' text format. */
+void ct_rdzv_server_describe(const struct ct_rdzv_server *server, struct ct_buf *out);
+void ct_rdzv_server_metrics(const struct ct_rdzv_server *server, struct ct_buf *out);
+
+#endif

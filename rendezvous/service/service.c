@@ -1,0 +1,594 @@
+/* Links and jobs, and the way of a message through them; see service.h.
+ *
+ * A link's number holds its place in the table (low 20 bits) and a serial number, so that a late
+ * answer for a closed link finds nobody. */
+#include "rendezvous/service/admin.h"
+#include "rendezvous/service/records.h"
+#include "rendezvous/service/service_state.h"
+
+#include "base/assert.h"
+#include "base/str.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    DEFAULT_JOBS = 1024,
+    DEFAULT_LINKS = 65536,
+    DEFAULT_OPEN_REQUESTS = 8192,
+    DEFAULT_WHOLE = 1024,
+    OTHER_DAEMON_MS = 1000, /* until a node that knows a newer daemon may ask this one again */
+};
+
+/* ---- links ---- */
+
+struct ct_service *ct_service_new(const struct ct_service_limits *limits,
+                                  const struct ct_service_io *io, uint64_t epoch)
+{
+    struct ct_service *service = calloc(1, sizeof(*service));
+    if (service == NULL)
+        return NULL;
+    if (limits != NULL)
+        service->limits = *limits;
+    if (service->limits.jobs == 0)
+        service->limits.jobs = DEFAULT_JOBS;
+    if (service->limits.links == 0)
+        service->limits.links = DEFAULT_LINKS;
+    if (service->limits.told_whole == 0)
+        service->limits.told_whole = DEFAULT_WHOLE;
+    if (service->limits.open_requests == 0)
+        service->limits.open_requests = DEFAULT_OPEN_REQUESTS;
+    CT_ASSERT(service->limits.links <= CT_SERVICE_SLOT_MASK);
+    service->io = *io;
+    service->epoch = epoch;
+    return service;
+}
+
+static void free_job(struct ct_service_job *job)
+{
+    ct_store_free(job->store);
+    ct_rdzv_free(job->core);
+    free(job->waits);
+    ct_admin_forget(job);
+    free(job);
+}
+
+void ct_service_free(struct ct_service *service)
+{
+    if (service == NULL)
+        return;
+    for (struct ct_service_job *job = service->jobs, *next; job != NULL; job = next) {
+        next = job->next;
+        free_job(job);
+    }
+    free(service->links);
+    free(service);
+}
+
+static bool grow_links(struct ct_service *service)
+{
+    uint32_t room = CT_MIN(CT_MAX(16u, service->link_room * 2), service->limits.links);
+    if (room == service->link_room)
+        return false;
+    struct ct_service_link *links = realloc(service->links, room * sizeof(*links));
+    if (links == NULL)
+        return false;
+    memset(links + service->link_room, 0, (room - service->link_room) * sizeof(*links));
+    service->links = links;
+    service->link_room = room;
+    return true;
+}
+
+uint64_t ct_service_open(struct ct_service *service, void *peer)
+{
+    uint32_t slot = service->first_free;
+    while (slot < service->link_room && service->links[slot].number != 0)
+        slot++;
+    if (slot == service->link_room && !grow_links(service))
+        return 0;
+    service->first_free = slot + 1;
+    service->link_count++;
+    struct ct_service_link *link = &service->links[slot];
+    *link = (struct ct_service_link){.number = ++service->serial << CT_SERVICE_SLOT_BITS | slot,
+                                     .peer = peer,
+                                     .member = UINT32_MAX};
+    return link->number;
+}
+
+struct ct_service_link *ct_service_link_of(const struct ct_service *service, uint64_t number)
+{
+    uint64_t slot = number & CT_SERVICE_SLOT_MASK;
+    if (number == 0 || slot >= service->link_room || service->links[slot].number != number)
+        return NULL;
+    return &service->links[slot];
+}
+
+void ct_service_send(struct ct_service *service, uint64_t link, const struct ct_message *message)
+{
+    const struct ct_service_link *to = ct_service_link_of(service, link);
+    if (to != NULL)
+        service->io.send(service->io.context, to->peer, message);
+}
+
+void ct_service_drop(struct ct_service *service, uint64_t link, int code, const char *sentence)
+{
+    const struct ct_service_link *of = ct_service_link_of(service, link);
+    if (of != NULL)
+        service->io.close(service->io.context, of->peer, code, sentence);
+}
+
+bool ct_service_has_joined(const struct ct_service *service, uint64_t number)
+{
+    const struct ct_service_link *link = ct_service_link_of(service, number);
+    return link != NULL && link->job != NULL && link->member != UINT32_MAX;
+}
+
+static void free_link(struct ct_service *service, struct ct_service_link *link)
+{
+    uint32_t slot = (uint32_t)(link - service->links);
+    if (link->job != NULL)
+        link->job->links--;
+    *link = (struct ct_service_link){0};
+    service->first_free = CT_MIN(service->first_free, slot);
+    service->link_count--;
+}
+
+/* ---- jobs ---- */
+
+struct ct_service_job *ct_service_find_job(const struct ct_service *service, const char *name)
+{
+    struct ct_service_job *job = service->jobs;
+    while (job != NULL && strcmp(ct_rdzv_name(job->core), name) != 0)
+        job = job->next;
+    return job;
+}
+
+/* The store answers a link: a number in the reply table of wire.def. */
+static void on_reply(void *context, uint64_t client, const struct ct_msg_store_reply *reply)
+{
+    struct ct_service_job *job = context;
+    struct ct_service_link *link = ct_service_link_of(job->service, client);
+    if (link == NULL)
+        return;
+    if (link->open_requests > 0)
+        link->open_requests--;
+    struct ct_message message = {.type = CT_MSG_STORE_REPLY, .store_reply = *reply};
+    ct_service_send(job->service, client, &message);
+}
+
+struct ct_service_job *ct_service_add_job(struct ct_service *service, struct ct_rdzv *core)
+{
+    struct ct_service_job *job = core != NULL ? calloc(1, sizeof(*job)) : NULL;
+    if (job == NULL) {
+        ct_rdzv_free(core);
+        return NULL;
+    }
+    job->service = service;
+    job->core = core;
+    struct ct_store_limits limits = {.keys = 0};
+    memcpy(limits.hash_key, service->limits.hash_key, sizeof(limits.hash_key));
+    job->store = ct_store_new(&limits, on_reply, job);
+    if (job->store == NULL) {
+        free_job(job);
+        return NULL;
+    }
+    job->next = service->jobs;
+    service->jobs = job;
+    service->job_count++;
+    return job;
+}
+
+void ct_service_remove_job(struct ct_service *service, struct ct_service_job *job)
+{
+    struct ct_service_job **at = &service->jobs;
+    while (*at != job)
+        at = &(*at)->next;
+    *at = job->next;
+    service->job_count--;
+    free_job(job);
+}
+
+/* A journal that cannot be told so now will bring the job back, closed, and it is forgotten again.
+ */
+static void forget(struct ct_service *service, struct ct_service_job *job)
+{
+    if (service->io.persist != NULL && ct_rdzv_generation(job->core) > 0) {
+        struct ct_buf record;
+        ct_buf_init(&record, 0);
+        ct_record_write_forget(ct_rdzv_name(job->core), &record);
+        (void)service->io.persist(service->io.context, record.data, record.size, true);
+        ct_buf_deinit(&record);
+    }
+    ct_service_remove_job(service, job);
+}
+
+/* The job has ended and nobody is here. Its result is kept for those who were away. */
+static bool is_over(const struct ct_service_job *job)
+{
+    return ct_rdzv_phase(job->core) == CT_RDZV_CLOSED && job->links == 0;
+}
+
+/* Forget the job when nothing about it is worth keeping. */
+static void reap(struct ct_service *service, struct ct_service_job *job)
+{
+    if (ct_rdzv_is_idle(job->core) && job->links == 0)
+        forget(service, job);
+}
+
+/* It never had a round, and nobody is connected: its nodes would begin it anew. */
+static bool is_abandoned(const struct ct_service_job *job)
+{
+    return ct_rdzv_generation(job->core) == 0 && job->links == 0;
+}
+
+/* A new job is worth more than the result of an old one, or than one that nobody waits for. */
+static void make_room(struct ct_service *service)
+{
+    for (struct ct_service_job *job = service->jobs, *next; job != NULL; job = next) {
+        next = job->next;
+        if (service->job_count >= service->limits.jobs && (is_over(job) || is_abandoned(job)))
+            forget(service, job);
+    }
+}
+
+/* ---- what comes in ---- */
+
+void ct_service_refuse(struct ct_service *service, uint64_t link, int code, uint32_t retry_ms,
+                       const char *sentence)
+{
+    struct ct_message message = {
+        .type = CT_MSG_REFUSE,
+        .refuse = {.code = code, .retry_ms = retry_ms, .text = sentence},
+    };
+    ct_service_send(service, link, &message);
+    ct_service_drop(service, link, code, sentence);
+}
+
+static void violation(struct ct_service *service, struct ct_service_link *link,
+                      const char *sentence)
+{
+    ct_service_drop(service, link->number, CT_EPROTOCOL, sentence);
+}
+
+static void on_hello(struct ct_service *service, struct ct_service_link *link,
+                     const struct ct_msg_hello *hello)
+{
+    char text[512];
+    const char *only = service->limits.only_job;
+    bool is_admin = strcmp(hello->role, "admin") == 0;
+    bool any_job = is_admin && hello->job[0] == '\0';
+    if (link->hello) {
+        violation(service, link, "a second HELLO");
+    } else if (only != NULL && strcmp(only, hello->job) != 0 && !is_admin) {
+        (void)snprintf(
+            text, sizeof(text),
+            "this rendezvous serves job %s alone, host %s asks for job %s: give all nodes "
+            "one --rdzv_id, or use a ctrund for many jobs",
+            only, hello->host, hello->job);
+        ct_service_refuse(service, link->number, CT_EUSAGE, 0, text);
+    } else if (hello->protocol != CT_WIRE_PROTOCOL) {
+        (void)snprintf(text, sizeof(text),
+                       "the ctrun of host %s is %s than this rendezvous (protocol %u, here %d): "
+                       "install the same version of ctrun on all nodes",
+                       hello->host, hello->protocol < CT_WIRE_PROTOCOL ? "older" : "newer",
+                       hello->protocol, CT_WIRE_PROTOCOL);
+        ct_service_refuse(service, link->number, CT_EPROTOCOL, 0, text);
+    } else if (!any_job && !service->io.is_for(service->io.context, link->peer, hello->job)) {
+        (void)snprintf(text, sizeof(text), "host %s has no key for job %s", hello->host,
+                       hello->job);
+        ct_service_refuse(service, link->number, CT_EAUTH, 0, text);
+    } else if (hello->epoch > service->epoch) {
+        (void)snprintf(text, sizeof(text),
+                       "host %s has followed epoch %" PRIu64 " of the rendezvous of job %s, this "
+                       "one is in epoch %" PRIu64 ": two daemons serve one job, stop this one",
+                       hello->host, hello->epoch, hello->job, service->epoch);
+        ct_service_refuse(service, link->number, CT_EFENCED, OTHER_DAEMON_MS, text);
+    } else {
+        link->hello = true;
+        link->admin = is_admin;
+        link->id = hello->incarnation;
+        ct_str_copy(link->job_name, sizeof(link->job_name), hello->job);
+    }
+}
+
+static uint32_t clamp_u32(uint64_t value)
+{
+    return (uint32_t)CT_MIN(value, (uint64_t)UINT32_MAX / 2);
+}
+
+static struct ct_rdzv_params params_of(const struct ct_msg_join *m)
+{
+    struct ct_rdzv_params params = {
+        .nodes_min = m->nodes_min,
+        .nodes_max = m->nodes_max,
+        .max_restarts = m->max_restarts,
+        .join_timeout_ms = clamp_u32(m->join_timeout_ms),
+        .last_call_ms = clamp_u32(m->last_call_ms),
+        .lease_ms = clamp_u32(m->lease_ms),
+        .prepare_ms = clamp_u32(m->prepare_ms),
+        .grow_ms = clamp_u32(m->grow_ms),
+        .autonomy_ms = clamp_u32(m->autonomy_ms),
+        .cordon_faults = m->cordon_faults,
+        .world_divides = m->world_divides,
+        .config_hash = m->config_hash,
+    };
+    ct_str_copy(params.settings, sizeof(params.settings), m->settings);
+    return params;
+}
+
+/* The job that a JOIN means, begun if there is none; NULL when it was refused. */
+static struct ct_service_job *demand_job(struct ct_service *service, uint64_t now_ms,
+                                         const struct ct_service_link *link,
+                                         const struct ct_rdzv_params *params, bool is_fresh)
+{
+    struct ct_service_job *job = ct_service_find_job(service, link->job_name);
+    if (job != NULL && is_fresh && is_over(job)) {
+        uint64_t wait_ms = ct_rdzv_reusable_ms(job->core, now_ms);
+        if (wait_ms > 0) {
+            char text[512];
+            (void)snprintf(text, sizeof(text),
+                           "job %s has just ended and not all its nodes know; another of that name "
+                           "can begin in %" PRIu64 " ms",
+                           link->job_name, wait_ms);
+            ct_service_refuse(service, link->number, CT_EUNAVAILABLE, (uint32_t)wait_ms, text);
+            return NULL;
+        }
+        forget(service, job);
+        job = NULL;
+    }
+    if (job != NULL)
+        return job;
+    struct ct_error err = {0};
+    make_room(service);
+    if (params->lease_ms > CT_SERVICE_LEASE_MS) {
+        ct_error_set(&err, CT_EUSAGE,
+                     "job %s asks for a lease of %u ms, this rendezvous gives %d ms at most: set a "
+                     "lower --lease",
+                     link->job_name, params->lease_ms, CT_SERVICE_LEASE_MS);
+    } else if (ct_rdzv_params_check(params, &err) == 0) {
+        if (service->job_count < service->limits.jobs)
+            job = ct_service_add_job(service,
+                                     ct_rdzv_new(link->job_name, params, service->epoch, now_ms));
+        if (job == NULL)
+            ct_error_set(&err, CT_ELIMIT,
+                         "this rendezvous serves %u jobs, of %u at most, and has no room for one "
+                         "more: try again when one has ended, or use another ctrund",
+                         service->job_count, service->limits.jobs);
+    }
+    if (job == NULL)
+        ct_service_refuse(service, link->number, err.code, 0, err.text);
+    return job;
+}
+
+/* The agent in this process: {0, 0} is nobody's. */
+static bool is_own(const struct ct_service *service, struct ct_id id)
+{
+    const struct ct_id none = {0}, own = service->limits.own;
+    return ct_id_equal(id, own) && !ct_id_equal(own, none);
+}
+
+static void on_join(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
+                    const struct ct_msg_join *m)
+{
+    if (m->incarnation.high != link->id.high || m->incarnation.low != link->id.low) {
+        violation(service, link, "JOIN of another incarnation than HELLO's");
+        return;
+    }
+    struct ct_rdzv_join join = {
+        .id = m->incarnation,
+        .params = params_of(m),
+        .slots = m->slots,
+        .node_rank = m->node_rank,
+        .slurm_node = m->slurm_node,
+        .survivable = m->survivable != 0,
+        .own = is_own(service, m->incarnation),
+        .promised = m->generation,
+        .acting = m->acting,
+        .over = m->over,
+        .host = m->host,
+        .address = m->address,
+        .role = m->role,
+    };
+    if (link->job == NULL) {
+        link->job = demand_job(service, now_ms, link, &join.params, m->generation == 0);
+        if (link->job == NULL)
+            return;
+        link->job->links++;
+    }
+    struct ct_rdzv_event event = {
+        .kind = CT_RDZV_ON_JOIN, .link = link->number, .seq = m->seq, .join = &join};
+    ct_service_step(link->job, now_ms, &event);
+}
+
+static void failure_of(const struct ct_msg_failure *m, uint64_t now_ms,
+                       struct ct_rdzv_failure *ret_failure)
+{
+    *ret_failure = (struct ct_rdzv_failure){
+        .generation = m->generation,
+        .code = m->code != 0 ? m->code : CT_EWORKER,
+        .rank = m->rank,
+        .local_rank = m->local_rank,
+        .pid = m->pid,
+        .status = m->status,
+        .signal = m->signal,
+        .fatal = m->fatal != 0,
+        .time_ms = m->time_ms,
+        .at_ms = now_ms - CT_MIN(now_ms, m->age_ms),
+    };
+    ct_str_copy(ret_failure->host, sizeof(ret_failure->host), m->host);
+    ct_str_copy(ret_failure->text, sizeof(ret_failure->text), m->text);
+    if (strlen(m->error_file) < sizeof(ret_failure->error_file))
+        ct_str_copy(ret_failure->error_file, sizeof(ret_failure->error_file), m->error_file);
+}
+
+static void on_heartbeat(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
+                         const struct ct_msg_heartbeat *m)
+{
+    struct ct_rdzv_event event = {
+        .kind = CT_RDZV_ON_HEARTBEAT,
+        .member = link->member,
+        .link = link->number,
+        .seq = m->seq,
+        .generation = m->acting,
+        .promised = m->generation,
+        .over = m->over,
+        .healed = m->healed,
+        .step = m->step,
+    };
+    uint64_t number = link->number;
+    const struct ct_rdzv *core = link->job->core;
+    const struct ct_rdzv_member *member = NULL;
+    if (link->member < ct_rdzv_capacity(core))
+        member = ct_rdzv_member(core, link->member);
+    if (member != NULL && member->state != CT_RDZV_FREE && member->link == number)
+        ct_service_step(link->job, now_ms, &event);
+    else if (link->released) /* said before the answer to its leaving came */
+        ct_service_release(link->job, number);
+    else
+        ct_service_drop(service, number, CT_EFENCED,
+                        "the node is not a member any more: it was not heard in time");
+}
+
+/* A message of a link that has a job. */
+static void on_member_message(struct ct_service *service, uint64_t now_ms,
+                              struct ct_service_link *link, const struct ct_message *message)
+{
+    struct ct_rdzv_failure failure;
+    struct ct_rdzv_event event = {.member = link->member, .link = link->number};
+    switch (message->type) {
+    case CT_MSG_HEARTBEAT:
+        on_heartbeat(service, now_ms, link, &message->heartbeat);
+        return;
+    case CT_MSG_PROGRESS:
+        ct_service_on_progress(link->job, now_ms, &message->progress);
+        return;
+    case CT_MSG_STORE_WAITS:
+        ct_service_on_store_waits(link->job, now_ms, &message->store_waits);
+        return;
+    case CT_MSG_SEEN:
+        ct_service_on_seen(service, link, &message->seen);
+        return;
+    case CT_MSG_ROSTER:
+        if (message->roster.generation == ct_rdzv_roster(link->job->core)->generation)
+            ct_service_send_part(link->job, link->number, message->roster.first);
+        return;
+    case CT_MSG_PREPARED:
+        event.kind = CT_RDZV_ON_PREPARED;
+        event.seq = message->prepared.seq;
+        event.generation = message->prepared.generation;
+        event.acted = message->prepared.acted;
+        event.lineage = message->prepared.lineage;
+        event.step = message->prepared.step;
+        event.digest = message->prepared.digest;
+        event.port = message->prepared.port;
+        break;
+    case CT_MSG_FAILURE:
+        failure_of(&message->failure, now_ms, &failure);
+        event.kind = CT_RDZV_ON_FAILURE;
+        event.seq = message->failure.seq;
+        event.failure = &failure;
+        break;
+    case CT_MSG_DONE:
+        event.kind = CT_RDZV_ON_DONE;
+        event.seq = message->done.seq;
+        event.generation = message->done.generation;
+        break;
+    case CT_MSG_PUBLISH:
+        event.kind = CT_RDZV_ON_PUBLISH;
+        event.seq = message->publish.seq;
+        event.generation = message->publish.generation;
+        event.step = message->publish.step;
+        event.digest = message->publish.digest;
+        break;
+    case CT_MSG_LEAVE:
+        event.kind = CT_RDZV_ON_LEAVE;
+        event.seq = message->leave.seq;
+        event.leave = message->leave.how < CT_RDZV_LEAVES ? (enum ct_rdzv_leave)message->leave.how
+                                                          : CT_RDZV_LEAVE_DRAIN;
+        break;
+    default:
+        violation(service, link, "a message that an agent does not send");
+        return;
+    }
+    ct_service_step(link->job, now_ms, &event);
+}
+
+static void on_store(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
+                     const struct ct_message *message)
+{
+    if (link->open_requests >= service->limits.open_requests) {
+        violation(service, link, "too many store requests wait for an answer");
+        return;
+    }
+    link->open_requests++;
+    ct_store_request(link->job->store, now_ms, link->number, message);
+}
+
+void ct_service_message(struct ct_service *service, uint64_t now_ms, uint64_t number,
+                        const struct ct_message *message)
+{
+    struct ct_service_link *link = ct_service_link_of(service, number);
+    if (link == NULL)
+        return;
+    if (message->type == CT_MSG_HELLO)
+        on_hello(service, link, &message->hello);
+    else if (!link->hello)
+        violation(service, link, "a message before HELLO");
+    else if (link->admin && message->type == CT_MSG_ADMIN)
+        ct_service_on_admin(service, now_ms, link, &message->admin);
+    else if (link->admin && message->type == CT_MSG_LOOK)
+        ct_service_on_look(service, link, &message->look);
+    else if (link->admin || message->type == CT_MSG_ADMIN || message->type == CT_MSG_LOOK)
+        violation(service, link, "a message that does not go with the role in HELLO");
+    else if (message->type == CT_MSG_JOIN)
+        on_join(service, now_ms, link, &message->join);
+    else if (link->job == NULL)
+        violation(service, link, "a message before JOIN");
+    else if (ct_store_is_request(message))
+        on_store(service, now_ms, link, message);
+    else
+        on_member_message(service, now_ms, link, message);
+}
+
+void ct_service_closed(struct ct_service *service, uint64_t now_ms, uint64_t number, bool silent)
+{
+    struct ct_service_link *link = ct_service_link_of(service, number);
+    if (link == NULL)
+        return;
+    struct ct_service_job *job = link->job;
+    struct ct_rdzv_event event = {
+        .kind = CT_RDZV_ON_DISCONNECT, .member = link->member, .link = number, .silent = silent};
+    free_link(service, link);
+    if (job == NULL)
+        return;
+    ct_store_forget(job->store, number);
+    ct_service_step(job, now_ms, &event);
+    reap(service, job);
+}
+
+/* ---- time ---- */
+
+void ct_service_tick(struct ct_service *service, uint64_t now_ms)
+{
+    const struct ct_rdzv_event tick = {.kind = CT_RDZV_ON_TICK};
+    for (struct ct_service_job *job = service->jobs, *next; job != NULL; job = next) {
+        next = job->next;
+        ct_store_tick(job->store, now_ms);
+        if (ct_rdzv_deadline(job->core) > now_ms)
+            continue;
+        ct_service_step(job, now_ms, &tick);
+        reap(service, job);
+    }
+}
+
+uint64_t ct_service_deadline(const struct ct_service *service)
+{
+    uint64_t due = UINT64_MAX;
+    for (const struct ct_service_job *job = service->jobs; job != NULL; job = job->next) {
+        due = CT_MIN(due, ct_rdzv_deadline(job->core));
+        due = CT_MIN(due, ct_store_deadline(job->store));
+    }
+    return due;
+}

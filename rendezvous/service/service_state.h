@@ -1,0 +1,105 @@
+/* What the service is made of, for service.c and service_send.c alone. */
+#ifndef CT_RENDEZVOUS_SERVICE_STATE_H
+#define CT_RENDEZVOUS_SERVICE_STATE_H
+
+#include "rendezvous/service/service.h"
+
+enum {
+    CT_SERVICE_SLOT_BITS = 20,
+    CT_SERVICE_SLOT_MASK = (1 << CT_SERVICE_SLOT_BITS) - 1,
+    CT_SERVICE_WAITING_MS = 200, /* how old the sentence of who waits for what may be */
+    CT_SERVICE_WAITS_MS = 3000,  /* after which the word of PyTorch's store is none */
+};
+
+struct ct_service_job;
+
+/* What was asked lately, in thousandths of a question; it runs out with time (admin.c). */
+struct ct_service_pace {
+    uint64_t asked_m;
+    uint64_t ms; /* when that was so */
+};
+
+/* What status said of a job of many places, for those who ask again at once (admin.c). */
+struct ct_service_said {
+    char *text; /* NULL: nothing yet */
+    uint64_t ms, generation;
+    enum ct_rdzv_phase phase;
+};
+
+struct ct_service_link {
+    uint64_t number; /* 0: the slot is free */
+    void *peer;
+    struct ct_service_job *job;
+    struct ct_id id;
+    uint32_t member; /* in the job's core */
+    uint32_t open_requests;
+    bool hello;
+    bool admin;    /* an operator's, not a node's */
+    bool released; /* its member has left in order */
+    struct ct_service_pace pace;
+    char job_name[129];
+};
+
+struct ct_service_job {
+    struct ct_service_job *next;
+    struct ct_service *service;
+    struct ct_rdzv *core;
+    struct ct_store *store;
+    uint32_t links;                  /* connections that have it */
+    struct ct_msg_progress progress; /* the newest */
+    uint64_t progress_ms;            /* when it came */
+    double elapsed_s;                /* how long the job had run then */
+    uint64_t waiting_ms;             /* when `waiting` was written */
+    enum ct_rdzv_phase waiting_phase;
+    char waiting[1000];
+    uint64_t waits_generation;      /* of the round whose store of PyTorch `waits` speaks of */
+    uint64_t waits_ms;              /* when it was told */
+    char *waits;                    /* a line each who waits there, and for what; NULL: none */
+    struct ct_service_said said[2]; /* for people, as JSON */
+};
+
+struct ct_service {
+    struct ct_service_limits limits;
+    struct ct_service_io io;
+    uint64_t epoch;
+    struct ct_service_job *jobs;
+    uint32_t job_count;
+    struct ct_service_link *links;
+    uint32_t link_room;
+    uint32_t link_count;
+    uint32_t first_free; /* no free slot before */
+    uint64_t serial;
+    struct ct_service_pace pace; /* of all operators */
+    char journal_trouble[512];   /* why nothing can be kept now; "": it can */
+};
+
+struct ct_service_link *ct_service_link_of(const struct ct_service *service, uint64_t number);
+
+/* Send to a link, or close it, if it is still there. */
+void ct_service_send(struct ct_service *service, uint64_t link, const struct ct_message *message);
+
+/* The member has left in order: its node may go. Sent again for what it sends before it knows. */
+void ct_service_release(struct ct_service_job *job, uint64_t number);
+
+void ct_service_drop(struct ct_service *service, uint64_t link, int code, const char *sentence);
+
+void ct_service_refuse(struct ct_service *service, uint64_t link, int code, uint32_t retry_ms,
+                       const char *sentence);
+
+struct ct_service_job *ct_service_find_job(const struct ct_service *service, const char *name);
+
+/* A job around `core`, which it takes over (and frees on failure; NULL is a failure). */
+struct ct_service_job *ct_service_add_job(struct ct_service *service, struct ct_rdzv *core);
+void ct_service_remove_job(struct ct_service *service, struct ct_service_job *job);
+
+/* ---- service_send.c ---- */
+
+/* The part of the round that begins with place `first`, to one of its members. */
+void ct_service_send_part(struct ct_service_job *job, uint64_t link, uint32_t first);
+
+/* Give `event` to the job's core and carry out its actions, and those that follow from records
+ * being kept. */
+void ct_service_step(struct ct_service_job *job, uint64_t now_ms,
+                     const struct ct_rdzv_event *event);
+
+#endif

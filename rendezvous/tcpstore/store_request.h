@@ -1,0 +1,99 @@
+/* Requests of PyTorch's TCPStore out of a byte stream that arrives in pieces of any size.
+ *
+ *      00 CE F7 85 3C | 0D pid | 03 u64 "key" | ...       PyTorch 2.2 and later: code 0 and a magic
+ *      03 05 00 .. "init/" 01 .. | ...                    PyTorch 1.9 to 2.0: no handshake
+ *
+ * The first bytes decide which numbering (dialect) the rest has. A length or a count is judged as
+ * soon as it is there, and nothing is allocated by it: memory grows with the bytes that arrived.
+ * A field is looked at once however the stream is cut, so the work is linear in the bytes.
+ *
+ * The reader borrows the bytes that are pushed until ct_tcpstore_reader_hold; whole requests in
+ * them are never copied. */
+#ifndef CT_RENDEZVOUS_TCPSTORE_STORE_REQUEST_H
+#define CT_RENDEZVOUS_TCPSTORE_STORE_REQUEST_H
+
+#include "base/bytes.h"
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum ct_tcpstore_op {
+#define TCPSTORE_OP(name, code, old_code, fields) CT_TCPSTORE_##name,
+#include "rendezvous/tcpstore/op.def"
+    CT_TCPSTORE_OPS
+};
+
+enum ct_tcpstore_dialect {
+    CT_TCPSTORE_UNKNOWN, /* too little came to tell */
+    CT_TCPSTORE_MODERN,  /* 2.2 and later */
+    CT_TCPSTORE_OLD,     /* 1.9 to 2.0 */
+};
+
+enum {
+    CT_TCPSTORE_MAGIC = 0x3C85F7CE,
+    /* PyTorch's own server has the same three. */
+    CT_TCPSTORE_KEY_BYTES = 8 << 10,
+    CT_TCPSTORE_VALUE_BYTES = 8 << 20,
+    CT_TCPSTORE_COUNT = 131072, /* keys or pairs of one request */
+    /* Ours: a whole request. Eight of the largest values, or a full count of keys of 500 bytes. */
+    CT_TCPSTORE_REQUEST_BYTES = 64 << 20,
+};
+
+struct ct_tcpstore_bytes {
+    const unsigned char *data;
+    size_t size;
+};
+
+/* A whole request: its fields lie at `body`, checked; read them with ct_tcpstore_take_... in the
+ * order of op.def. */
+struct ct_tcpstore_request {
+    enum ct_tcpstore_op op;
+    const unsigned char *body;
+};
+
+struct ct_tcpstore_reader {
+    struct ct_buf kept;        /* bytes of a request that is not whole yet */
+    const unsigned char *data; /* what is read now: `kept`, or the caller's bytes */
+    size_t size;
+    size_t start; /* the request in progress begins here */
+    size_t at;    /* and was looked at up to here */
+    enum ct_tcpstore_dialect dialect;
+    enum ct_tcpstore_op op;
+    const char *fields; /* still to come; NULL: the code itself */
+    uint64_t left;      /* elements still to come of the counted field at `fields` */
+    bool counted;       /* its count is read */
+    int failed;         /* the error that ended the stream; every later call repeats it */
+};
+
+/* Zero-initialised is a fresh reader. */
+void ct_tcpstore_reader_deinit(struct ct_tcpstore_reader *reader);
+
+/* More bytes. They are borrowed until ct_tcpstore_reader_hold, and every request that
+ * ct_tcpstore_reader_next gave is over. 0 or CT_ENOMEM. */
+int ct_tcpstore_reader_push(struct ct_tcpstore_reader *reader, const void *data, size_t size);
+
+/* 1 and a request (a view until the next push or hold); 0 when more bytes are needed; CT_EPROTOCOL
+ * or CT_ELIMIT for what must not be: the stream is lost. */
+int ct_tcpstore_reader_next(struct ct_tcpstore_reader *reader,
+                            struct ct_tcpstore_request *ret_request, struct ct_error *err);
+
+/* Keep what was not given out; the borrowed bytes may go. 0 or CT_ENOMEM. */
+int ct_tcpstore_reader_hold(struct ct_tcpstore_reader *reader);
+
+/* Bytes that were pushed and not given out as a request. */
+size_t ct_tcpstore_reader_inside(const struct ct_tcpstore_reader *reader);
+
+/* The next field of a body; *body moves behind it. A count is a number, its elements are bytes. */
+uint32_t ct_tcpstore_take_u32(const unsigned char **body);
+uint64_t ct_tcpstore_take_u64(const unsigned char **body);
+struct ct_tcpstore_bytes ct_tcpstore_take_bytes(const unsigned char **body);
+
+/* "COMPARE_SET"; never NULL. */
+const char *ct_tcpstore_op_name(enum ct_tcpstore_op op);
+
+/* The byte that stands for `op` in `dialect`, or -1 when it has none there. */
+int ct_tcpstore_op_code(enum ct_tcpstore_op op, enum ct_tcpstore_dialect dialect);
+
+#endif
