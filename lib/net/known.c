@@ -124,7 +124,7 @@ int ct_known_tell(const struct ct_known *known, int fd)
 static int listen_again(int fd, int second)
 {
     static const struct ct_known nobody;
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {.ss_family = AF_UNSPEC};
     socklen_t size = sizeof(address);
     int on = 1, off = 0;
 

@@ -261,7 +261,7 @@ int ct_output_open(struct ct_outputs *outputs, uint32_t worker, enum ct_console_
     struct output *output = output_of(outputs, worker, stream);
     struct ct_log_files *files = outputs->files;
     struct ct_written *file = NULL, *filtered = NULL;
-    int ends[2];
+    int ends[2] = {-1, -1};
 
     CT_ASSERT(output->pipe < 0);
     int rc = ct_log_files_open(files, route->file, worker, &file, err);

@@ -131,6 +131,7 @@ static void flush(struct ct_line *line);
 static void on_written(uv_write_t *request, int status)
 {
     struct ct_line *line = request->data;
+    struct ct_tcpstore_relay *relay = line->relay;
 
     line->writing = false;
     if (line->closed)
@@ -147,7 +148,7 @@ static void on_written(uv_write_t *request, int status)
     }
     ct_line_charge(line);
     flush(line);
-    ct_lines_wake(line->relay);
+    ct_lines_wake(relay);
 }
 
 /* Write what waits, if nothing is being written. */

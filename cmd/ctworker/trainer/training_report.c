@@ -277,8 +277,10 @@ static void print_curve(const struct ct_report *report, struct ct_buf *text)
     const char *locale = "";
     struct ct_buf curve;
 
-    for (size_t i = 0; i < CT_COUNT(names) && locale[0] == '\0'; i++)
-        locale = getenv(names[i]) != NULL ? getenv(names[i]) : "";
+    for (size_t i = 0; i < CT_COUNT(names) && locale[0] == '\0'; i++) {
+        const char *value = getenv(names[i]);
+        locale = value != NULL ? value : "";
+    }
     ct_buf_init(&curve, 0);
     ct_curve_print(&report->curve, &curve);
     if (curve.size > 0 && (strcasestr(locale, "utf-8") || strcasestr(locale, "utf8")))

@@ -60,6 +60,7 @@ int ct_nccl_of_job(struct ct_job *job, struct ct_nccl **ret_nccl, struct ct_erro
     int code = open_library(&made, err);
     if (code != 0)
         return code;
+    CT_ASSERT(made != NULL);
     *ret_nccl = ct_job_resource_keep(job, &resource_type, made);
     if (*ret_nccl != made)
         discard(made);
