@@ -1,6 +1,7 @@
 /* A flight recorder for people and programs; see traces.h. */
 #include "base/assert.h"
 #include "base/json.h"
+#include "base/str.h"
 #include "diagnose/sites.h"
 #include "diagnose/traces.h"
 
@@ -83,6 +84,7 @@ int ct_flight_print(const struct ct_worker_record *record, struct ct_ticks_pair 
     struct ct_record_view view;
     struct ct_sites sites;
     struct line line;
+    char site[CT_SITE_TEXT] = "";
     uint64_t first, last = span_of(record, calls, &first);
 
     ct_worker_record_read(record, &view);
@@ -93,6 +95,9 @@ int ct_flight_print(const struct ct_worker_record *record, struct ct_ticks_pair 
     for (uint64_t turn = first; turn <= last; turn++) {
         if (!read_line(record, &sites, turn, now, &line))
             continue;
+        if (strcmp(line.site, site) != 0) /* once for all calls in a row that were made there */
+            (void)ct_buf_printf(to, "  called from %s\n", line.site);
+        (void)ct_str_copy(site, sizeof site, line.site);
         (void)ct_buf_printf(to, "  %9.3f s ago  %-9s ", line.queued_ms / 1e3,
                             ct_flight_state_name(line.call.state));
         if (line.ended_ms >= 0)
@@ -102,9 +107,9 @@ int ct_flight_print(const struct ct_worker_record *record, struct ct_ticks_pair 
         (void)ct_buf_printf(to, "  %s", line.words);
         if (line.call.number != 0)
             (void)ct_buf_printf(to, " (number %u)", line.call.number);
-        if (line.group != NULL)
+        if (line.group != NULL && view.group_count > 1)
             (void)ct_buf_printf(to, " in %s", line.group->name);
-        (void)ct_buf_printf(to, "  %s\n", line.site);
+        (void)ct_buf_puts(to, "\n");
     }
     return to->failed ? CT_ENOMEM : 0;
 }

@@ -187,9 +187,9 @@ void ct_progress_print_eval(const struct ct_progress_eval *eval, bool coloured, 
 
     (void)ct_buf_printf(to, "eval  step %llu  loss ", (unsigned long long)eval->step);
     print_loss(eval->loss, to);
-    if (eval->perplexity >= 0)
+    if (eval->perplexity >= 0) /* what a language model is compared by; both do not fit 80 columns */
         (void)ct_buf_printf(to, "  perplexity %.4g", eval->perplexity);
-    if (eval->accuracy >= 0)
+    else if (eval->accuracy >= 0)
         (void)ct_buf_printf(to, "  accuracy %.2f %%", 100 * eval->accuracy);
     (void)ct_buf_puts(to, coloured && best ? "  \x1b[32mbest " : "  best ");
     print_loss(eval->best, to);

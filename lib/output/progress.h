@@ -66,7 +66,8 @@ void ct_progress_print(const struct ct_progress *progress, struct ct_buf *to);
 void ct_progress_draw(const struct ct_progress *progress, size_t columns, bool coloured,
                       struct ct_buf *to);
 
-/* Append what an evaluation found, without newline; in colour when it is the best so far. */
+/* Append what an evaluation found, without newline: a perplexity, or else an accuracy; in colour
+ * when it is the best so far. */
 void ct_progress_print_eval(const struct ct_progress_eval *eval, bool coloured, struct ct_buf *to);
 
 /* Three digits and a unit of thousands: "0.12", "52.1k", "3.40M". */
