@@ -39,6 +39,7 @@ static void promise(struct node *node, uint64_t generation)
     node->preparing = 0;
     node->promised = generation;
     (void)uv_timer_stop(&node->quiesce);
+    node_trace(node, "< promise g%llu", (unsigned long long)generation);
     ct_agent_prepared(node->agent, &prepared);
 }
 
@@ -76,6 +77,7 @@ static void blame_network(struct node *node)
 
         if (!node->survivors[i].ready)
             continue;
+        node_trace(node, "< blame network");
         words_failure(node, &failure);
         tell_failure(node, &failure, false);
         return;
@@ -94,8 +96,10 @@ static void on_quiesce(uv_timer_t *timer)
         return;
     }
     for (uint32_t i = 0; i < node->job->slots; i++)
-        if (!node->survivors[i].ready && !node->survivors[i].idle)
+        if (!node->survivors[i].ready && !node->survivors[i].idle) {
+            node_trace(node, "< dismiss %u", i);
             ct_workers_dismiss(node->workers, i);
+        }
 }
 
 /* When nobody else knows why a worker has left, the round ends all the same. */
@@ -113,10 +117,13 @@ void member_ready(struct node *node)
 /* Round `generation` is over for those who can live on, and who can not is given up. */
 static void quiesce(struct node *node, uint64_t generation)
 {
+    node_trace(node, "< revoke g%llu", (unsigned long long)generation);
     ct_control_page_revoke(node->page, generation);
     for (uint32_t i = 0; i < node->job->slots; i++)
-        if (!node->survivors[i].able)
+        if (!node->survivors[i].able && ct_workers_alive(node->workers, i)) {
+            node_trace(node, "< dismiss %u", i);
             ct_workers_dismiss(node->workers, i);
+        }
     (void)uv_timer_start(&node->quiesce, on_quiesce, (uint64_t)node->job->cfg.launch.grace_ms, 0);
 }
 
@@ -131,6 +138,8 @@ static void on_prepare(void *context, uint64_t generation, enum ct_rdzv_reason r
 {
     struct node *node = context;
 
+    node_trace(node, "> prepare g%llu%s", (unsigned long long)generation,
+               at_boundary ? " at a step boundary" : "");
     if (node->ending)
         return;
     node->reason = reason;
@@ -141,10 +150,13 @@ static void on_prepare(void *context, uint64_t generation, enum ct_rdzv_reason r
     if (!ct_workers_running(node->workers)) {
         promise(node, generation);
     } else if (!member_lives_on(node)) {
+        node_trace(node, "< revoke g%llu", (unsigned long long)generation - 1);
         ct_control_page_revoke(node->page, generation - 1);
+        node_trace(node, "< stop workers");
         ct_workers_stop(node->workers, SIGTERM);
     } else if (at_boundary) {
         (void)uv_timer_stop(&node->quiesce);
+        node_trace(node, "< boundary g%llu", (unsigned long long)generation);
         ct_control_page_boundary(node->page, generation);
     } else {
         quiesce(node, generation - 1);
@@ -157,12 +169,15 @@ static void on_revoke(void *context, uint64_t generation, enum ct_rdzv_reason re
     struct node *node = context;
 
     (void)reason;
+    node_trace(node, "> revoke g%llu", (unsigned long long)generation);
     node->running = 0;
     if (member_lives_on(node)) {
         quiesce(node, generation);
         return;
     }
+    node_trace(node, "< revoke g%llu", (unsigned long long)generation);
     ct_control_page_revoke(node->page, generation);
+    node_trace(node, "< stop workers");
     ct_workers_stop(node->workers, SIGTERM);
 }
 
@@ -199,6 +214,8 @@ static void send_failure(struct node *node, const struct ct_rdzv_failure *told)
 {
     uint64_t now_ms = ct_clock_wall_ns(&ct_clock_system) / 1000000;
 
+    if (node->agent != NULL)
+        node_trace(node, "< failure %d", told->local_rank);
     if (node->agent != NULL)
         ct_agent_failure(node->agent, told, now_ms > told->time_ms ? now_ms - told->time_ms : 0);
 }
@@ -287,6 +304,7 @@ static void begin_round(struct node *node)
     struct ct_error err = {0};
     uint32_t failed = 0, survivors = count_survivors(node);
 
+    node_trace(node, "< begin g%llu, %u live on", (unsigned long long)round->generation, survivors);
     node->promised = 0;
     node->restarts = round->restarts;
     node->place = (int)round->self;
@@ -321,6 +339,7 @@ static void on_round(void *context, const struct ct_round *round)
 {
     struct node *node = context;
 
+    node_trace(node, "> round g%llu", (unsigned long long)round->generation);
     if (node->ending || node_is_stopped(node))
         return;
     node->round = round;
@@ -368,6 +387,7 @@ static void take_failure(struct node *node, const struct ct_worker_failure *fail
         return;
     bool final = ct_exit_is_final(failure->end, node->job->program.native);
     if (node->held.generation == 0 && inquiry_due(node->inquiry, failure)) {
+        node_trace(node, "< inquire");
         node->held = failure_of(failure, node->round->generation, final);
         inquiry_start(node->inquiry, INQUIRY_MS, on_judged, node);
         return;
@@ -384,6 +404,7 @@ static void on_failure(void *context, const struct ct_worker_failure *failure)
     struct node *node = context;
     struct failures_noted noted;
 
+    node_trace(node, "> failure %u", failure->local_rank);
     if (node->ending)
         return;
     if (signals_claim(node, failure->end.signal))
@@ -404,6 +425,7 @@ static void on_casualty(void *context, const struct ct_worker_failure *failure)
     struct node *node = context;
     struct failures_noted noted;
 
+    node_trace(node, "> casualty %u", failure->local_rank);
     note(node, failure, &noted);
     words_casualty(node, &noted.failure);
     look_at_stop(node, &noted.failure);
@@ -415,6 +437,7 @@ static void on_left(void *context, uint32_t local_rank)
 {
     struct node *node = context;
 
+    node_trace(node, "> left %u", local_rank);
     node->survivors[local_rank] = (struct ct_survivor){.able = false};
     node_left(node);
     if (node->ending || node->agent == NULL)
@@ -430,8 +453,10 @@ static void on_finished(void *context, bool well)
     struct node *node = context;
     uint64_t generation = node->running;
 
+    node_trace(node, "> finished %s", well ? "well" : "badly");
     node->running = 0;
     if (node->agent != NULL && well && generation != 0) {
+        node_trace(node, "< done g%llu", (unsigned long long)generation);
         ct_agent_done(node->agent, generation);
         words_waiting(node, "the workers of this node are done; waiting for the other nodes");
     }
@@ -462,6 +487,7 @@ static void on_closed(void *context, const struct ct_rdzv_result *result)
 {
     struct node *node = context;
 
+    node_trace(node, "> closed, status %d", result->status);
     node->result = *result;
     node->has_part = node->failures.generation == result->cause.generation;
     failures_add_others(&node->failures, result);
@@ -475,6 +501,7 @@ static void on_released(void *context)
     struct node *node = context;
     const struct ct_message stop = {.type = CT_MSG_STOP, .stop = {.deadline_ms = 0}};
 
+    node_trace(node, "> released");
     for (uint32_t i = 0; i < node->job->slots; i++)
         if (ct_workers_running(node->workers))
             ct_workers_send(node->workers, i, &stop);
@@ -487,6 +514,7 @@ static void on_drain(void *context, const char *text)
 {
     struct node *node = context;
 
+    node_trace(node, "> drain");
     if (node->ending || node->stopped_by != 0 || node->draining)
         return;
     ct_log_event(&node->log, CT_LOG_INFO, "drain", "%s", text);
@@ -502,6 +530,7 @@ static void on_link(void *context, bool connected, const char *why)
 {
     struct node *node = context;
 
+    node_trace(node, "> link %s", connected ? "up" : "down");
     node->cut_off = !connected;
     if (connected)
         ct_log_event(&node->log, CT_LOG_INFO, "rdzv_link", "the rendezvous is back");
@@ -516,6 +545,7 @@ static void on_failed(void *context, const struct ct_error *error)
     struct node *node = context;
     struct ct_error why = *error;
 
+    node_trace(node, "> failed");
     if (node->host.unbound.code != 0)
         (void)ct_error_set(&why, error->code, "%s; nor could it be hosted here: %s", error->text,
                            node->host.unbound.text);

@@ -136,6 +136,9 @@ struct node {
     int status;
 };
 
+/* A line of the transcript: "> " and an event, "< " and what is done. */
+#define node_trace(node, ...) ct_log_event(&(node)->log, CT_LOG_DEBUG, "agent", __VA_ARGS__)
+
 /* member_uv.c */
 extern const struct ct_agent_callbacks member_agent_callbacks;     /* context: the node */
 extern const struct ct_workers_callbacks member_workers_callbacks; /* context: the node */

@@ -30,6 +30,7 @@ static void on_agent_stopped(void *context)
 {
     struct node *node = context;
 
+    node_trace(node, "> link closed");
     node->agent_stopped = true;
     node_advance(node);
 }
@@ -38,6 +39,7 @@ static void on_server_stopped(void *context)
 {
     struct node *node = context;
 
+    node_trace(node, "> server stopped");
     node->host.server = NULL;
     node_advance(node);
 }
@@ -72,6 +74,7 @@ static int stop_signal(struct node *node)
 static void revoke_all(struct node *node)
 {
     (void)uv_timer_stop(&node->parting);
+    node_trace(node, "< revoke all");
     ct_control_page_revoke(node->page, UINT64_MAX - 1);
 }
 
@@ -84,6 +87,7 @@ static void stop_at_once(struct node *node)
 {
     node->draining = false;
     revoke_all(node);
+    node_trace(node, "< stop workers");
     ct_workers_stop(node->workers, stop_signal(node));
 }
 
@@ -97,6 +101,7 @@ static void stop_in_peace(struct node *node)
     node->draining = false;
     if (!uv_is_active((uv_handle_t *)&node->parting))
         (void)uv_timer_start(&node->parting, on_parted, grace_ms / 2, 0);
+    node_trace(node, "< stop workers");
     ct_workers_stop(node->workers, stop_signal(node));
 }
 
@@ -132,6 +137,7 @@ void node_end(struct node *node, const struct ct_error *error)
         stop_in_peace(node);
     else
         stop_at_once(node);
+    node_trace(node, "< close link");
     if (node->agent != NULL)
         ct_agent_stop(node->agent, on_agent_stopped);
     else
@@ -170,8 +176,10 @@ static bool is_needed(struct node *node)
         return false;
     if (next == CT_HOST_STAY) {
         node->ending_at_ms = uv_now(&node->loop); /* the others' time to leave begins later */
-        if (!node->stays)
+        if (!node->stays) {
+            node_trace(node, "< stay");
             words_stay(node);
+        }
         node->stays = true;
     } else {
         (void)snprintf(text, sizeof text,
@@ -189,6 +197,7 @@ static void on_flushed(void *context)
     struct node *node = context;
 
     node->flushed = true;
+    node_trace(node, "> flushed");
     words_waiting(node, NULL);
     node_advance(node);
 }
@@ -213,6 +222,7 @@ static void flush_files(struct node *node)
 static void close_all(struct node *node)
 {
     node->closed = true;
+    node_trace(node, "< close");
     words_waiting(node, NULL);
     signals_close(node);
     guard_close(node);
@@ -241,18 +251,21 @@ void node_advance(struct node *node)
     if (node->gone_at_ms == 0)
         node->gone_at_ms = uv_now(&node->loop);
     if (!node->flushed && !ct_log_files_idle(ct_workers_files(node->workers))) {
+        node_trace(node, "< flush");
         flush_files(node);
         return;
     }
     if (!node->told) {
         node->told = true;
         node->status = outcome(node); /* what the workers' last ends have made it */
+        node_trace(node, "< report, status %d", node->status);
         words_closing(node);
     }
     if (node->host.server != NULL) {
         if (node->server_stopping || is_needed(node))
             return;
         node->server_stopping = true;
+        node_trace(node, "< stop server");
         ct_rdzv_server_stop(node->host.server, on_server_stopped, node);
         return;
     }
@@ -272,6 +285,7 @@ static void on_drain_late(uv_timer_t *timer)
 
     if (node->ending)
         return;
+    node_trace(node, "> drain late");
     ct_log_event(&node->log, CT_LOG_WARN, "drain_late",
                  "no step ended within the %lld ms of launch.grace: the workers of this node are "
                  "stopped in the middle of it",
@@ -298,6 +312,8 @@ void node_stop(struct node *node, int signal, enum ct_rdzv_leave how)
     node->stopped_at_ms = uv_now(&node->loop);
     node->stopped_count = ct_workers_running(node->workers) ? node->job->slots : 0;
     if (node->agent != NULL)
+        node_trace(node, "< leave");
+    if (node->agent != NULL)
         ct_agent_leave(node->agent, how);
     if (how == CT_RDZV_LEAVE_DRAIN && node->agent != NULL)
         node_drain(node);
@@ -319,6 +335,7 @@ void node_hurry(struct node *node)
 {
     node->hurry = true;
     node->draining = false;
+    node_trace(node, "< kill");
     ct_workers_kill(node->workers);
     node_advance(node);
 }

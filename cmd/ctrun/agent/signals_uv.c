@@ -43,6 +43,7 @@ static void pass_on(struct node *node, int signal)
 
 static void act(struct node *node, int signal)
 {
+    node_trace(node, "> signal %d", signal);
     if (ct_signals_has(node->signals.ends, signal))
         end(node, signal);
     else if (ct_signals_has(node->signals.forwards, signal))

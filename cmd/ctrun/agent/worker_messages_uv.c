@@ -133,6 +133,7 @@ static void on_ready(struct node *node, uint32_t local_rank, const struct ct_msg
 {
     struct ct_survivor *survivor = &node->survivors[local_rank];
 
+    node_trace(node, "> ready %u g%llu", local_rank, (unsigned long long)ready->generation);
     if (ready->survivable != 0 && !survivor->able) {
         survivor->able = survivor->idle = true;
         ct_workers_keep(node->workers, local_rank);
@@ -152,11 +153,14 @@ static void on_healed(struct node *node, uint32_t local_rank, const struct ct_ms
 {
     struct ct_survivor *survivor = &node->survivors[local_rank];
 
+    node_trace(node, "> healed %u g%llu", local_rank, (unsigned long long)healed->generation);
     survivor->idle = false;
     survivor->healed = healed->generation;
     if (node->agent != NULL && node->running == healed->generation &&
-        ct_survivors_healed(node->survivors, node->job->slots, healed->generation))
+        ct_survivors_healed(node->survivors, node->job->slots, healed->generation)) {
+        node_trace(node, "< healed g%llu", (unsigned long long)healed->generation);
         ct_agent_healed(node->agent, healed->generation);
+    }
 }
 
 /* To the console, and to the rendezvous with how long this node has been at it. */
