@@ -22,7 +22,7 @@ Q := $(if $(filter 1,$(V)),,@)
 SAY := @$(if $(or $(filter 1,$(V)),$(findstring s,$(firstword -$(MAKEFLAGS)))),true,echo)
 
 # ---- modules: folder, dependencies, libraries ---------------------------------------------------
-MODULES := base wire config net rpc tcpstore launch tensor cuda graph decode recipe data train rdzv coll bench plan planner exec ps trainer
+MODULES := base wire config net rpc tcpstore launch tensor cuda graph decode recipe data train rdzv agent coll bench plan planner exec ps trainer
 
 DIRS_base   := lib/base
 DIRS_wire   := lib/wire
@@ -39,6 +39,7 @@ DIRS_recipe := lib/recipe
 DIRS_data   := lib/data
 DIRS_train  := lib/train
 DIRS_rdzv   := $(addprefix rendezvous/,core service client store)
+DIRS_agent  := cmd/ctrun/agent/core
 DIRS_coll   := $(addprefix collectives/,job group algorithm reduce) \
                $(addprefix collectives/backend/,self local tcp message ucx mpi hier staged nccl) \
                collectives collectives/backend
@@ -64,6 +65,7 @@ DEPS_recipe := base config tensor graph
 DEPS_data   := base
 DEPS_train  := base
 DEPS_rdzv   := base wire net
+DEPS_agent  := base launch rdzv
 DEPS_coll   := base wire net
 DEPS_bench  := base coll
 DEPS_plan   := base tensor graph
@@ -82,7 +84,7 @@ LIBS_data   := -lz -lpcre2-8
 LIBS_train  := -ljansson
 
 PROGRAMS := ctrun ctrund ctworker
-USES_ctrun    := config decode data train recipe planner launch tcpstore rdzv bench
+USES_ctrun    := config decode data train recipe planner launch tcpstore rdzv agent bench
 USES_ctrund   := rdzv
 USES_ctworker := trainer
 
@@ -340,9 +342,9 @@ $(CONFORMANCE): $(call objects,$(CONFORMANCE_SOURCES)) $(call archives,coll)
 SIM := $(if $(wildcard tests/sim/*.c),$(BUILD)/tests/sim)
 # The simulator counts the moves of the job cores (tests/sim/coverage.c).
 SIM_WRAP := -Wl,--wrap=ct_rdzv_set_phase,--wrap=ct_rdzv_set_member
-$(BUILD)/tests/sim: $(call objects,$(call sources,tests/sim)) $(call archives,rdzv)
+$(BUILD)/tests/sim: $(call objects,$(call sources,tests/sim)) $(call archives,agent)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(SIM_WRAP) $(call libs,rdzv) -o $@
+	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(SIM_WRAP) $(call libs,agent) -o $@
 SOAK := $(BUILD)/tests/soak
 $(SOAK): $(call objects,$(call sources,tests/soak)) $(call archives,base)
 	@mkdir -p $(@D)

@@ -14,8 +14,8 @@ static void on_notice(uv_timer_t *timer)
 {
     struct node *node = timer->data;
 
-    node->waiting_said_ms = uv_now(&node->loop);
-    ct_log_event(&node->log, CT_LOG_INFO, "waiting", "%s", node->waiting);
+    node->waiting.said_ms = uv_now(&node->loop);
+    ct_log_event(&node->log, CT_LOG_INFO, "waiting", "%s", node->waiting.text);
 }
 
 void words_waiting(struct node *node, const char *text)
@@ -23,17 +23,17 @@ void words_waiting(struct node *node, const char *text)
     uint64_t now_ms = uv_now(&node->loop);
 
     if (text == NULL || text[0] == '\0') {
-        node->waiting[0] = '\0';
-        (void)uv_timer_stop(&node->notice);
+        node->waiting.text[0] = '\0';
+        (void)uv_timer_stop(&node->waiting.timer);
         return;
     }
-    if (strcmp(node->waiting, text) == 0)
+    if (strcmp(node->waiting.text, text) == 0)
         return;
-    if (node->waiting[0] == '\0')
-        node->waiting_since_ms = now_ms;
-    (void)ct_str_copy(node->waiting, sizeof node->waiting, text);
-    uint64_t due_ms = CT_MAX(node->waiting_since_ms, node->waiting_said_ms) + WAIT_MS;
-    (void)uv_timer_start(&node->notice, on_notice, due_ms > now_ms ? due_ms - now_ms : 0, 0);
+    if (node->waiting.text[0] == '\0')
+        node->waiting.since_ms = now_ms;
+    (void)ct_str_copy(node->waiting.text, sizeof node->waiting.text, text);
+    uint64_t due_ms = CT_MAX(node->waiting.since_ms, node->waiting.said_ms) + WAIT_MS;
+    (void)uv_timer_start(&node->waiting.timer, on_notice, due_ms > now_ms ? due_ms - now_ms : 0, 0);
 }
 
 /* Keep what happened, for the words about the restart. */
@@ -51,13 +51,13 @@ void words_failure(struct node *node, const struct ct_worker_failure *failure)
         .text = failure->text,
     };
 
-    if (node->failure.generation == node->round->generation)
+    if (node->report.generation == node->round->generation)
         return; /* the first of a round is its cause */
-    node->failure.generation = node->round->generation;
-    ct_buf_clear(&node->failure.who);
-    ct_casualty_print(&casualty, &node->failure.who);
+    node->report.generation = node->round->generation;
+    ct_buf_clear(&node->report.who);
+    ct_casualty_print(&casualty, &node->report.who);
     if (failure->error_file != NULL)
-        (void)ct_buf_printf(&node->failure.who, " (%.*s)",
+        (void)ct_buf_printf(&node->report.who, " (%.*s)",
                             (int)strcspn(failure->error_file->message, "\n"),
                             failure->error_file->message);
 }
@@ -65,16 +65,16 @@ void words_failure(struct node *node, const struct ct_worker_failure *failure)
 void words_casualty(struct node *node, const struct ct_worker_failure *failure)
 {
     const struct job *job = node->job;
-    uint64_t generation = node->running;
+    uint64_t generation = node->core.running;
 
     if (generation == 0)
         return;
-    failures_add(&node->failures, generation, job->host, failure);
+    failures_add(&node->report.failures, generation, job->host, failure);
     if (!job->folder.stays || failure->stopped || failure->error_file != NULL)
         return;
     /* Readers of error files find one for each failure. */
     const struct ct_failure *kept =
-        failures_of(&node->failures, generation, (int32_t)failure->rank);
+        failures_of(&node->report.failures, generation, (int32_t)failure->rank);
     if (kept != NULL && failure->own_error_file[0] != '\0')
         failures_write(kept, failure->own_error_file);
 }
@@ -101,8 +101,8 @@ void words_restart(struct node *node, uint32_t survivors)
                                                           : "a worker of another node failed";
     uint32_t slots = node->job->slots;
 
-    if (node->failure.generation != 0 && node->failure.generation + 1 == round->generation)
-        who = ct_buf_str(&node->failure.who);
+    if (node->report.generation != 0 && node->report.generation + 1 == round->generation)
+        who = ct_buf_str(&node->report.who);
     ct_console_live(node->console, "");
     if (survivors == 0 || round->lineage == 0)
         ct_log_event(&node->log, CT_LOG_WARN, "restart", "%s; restart %u of %u follows", who,

@@ -15,12 +15,12 @@
 
 void words_keep_cause(struct node *node)
 {
-    const struct ct_rdzv_failure *cause = &node->result.cause;
+    const struct ct_rdzv_failure *cause = &node->report.result.cause;
 
-    node->cause_node = -1;
-    node->first_node = node->round != NULL && node->round->self == 0;
+    node->report.cause_node = -1;
+    node->report.first_node = node->round != NULL && node->round->self == 0;
     if (node->round != NULL && cause->generation == node->round->generation)
-        node->cause_node = round_node_of(node->round, cause->rank);
+        node->report.cause_node = round_node_of(node->round, cause->rank);
 }
 
 /* ---- a failed job --------------------------------------------------------------------------- */
@@ -28,8 +28,9 @@ void words_keep_cause(struct node *node)
 /* The root cause, with all that this node knows of it. */
 static struct ct_failure root_of(const struct node *node)
 {
-    const struct ct_rdzv_failure *cause = &node->result.cause;
-    const struct ct_failure *own = failures_of(&node->failures, cause->generation, cause->rank);
+    const struct ct_rdzv_failure *cause = &node->report.result.cause;
+    const struct ct_failure *own =
+        failures_of(&node->report.failures, cause->generation, cause->rank);
     struct ct_failure root = {
         .host = cause->host,
         .rank = (uint32_t)cause->rank,
@@ -49,11 +50,11 @@ static struct ct_failure root_of(const struct node *node)
 static void print_table(const struct node *node, const struct ct_failure *root, struct ct_buf *to)
 {
     const struct ct_config_command *command = &node->job->cfg.command;
-    const struct failures *known = &node->failures;
+    const struct failures *known = &node->report.failures;
     struct ct_failure list[FAILURES_MAX + 1] = {*root};
     size_t count = 1;
 
-    if (known->generation == node->result.cause.generation)
+    if (known->generation == node->report.result.cause.generation)
         for (size_t i = 0; i < known->count; i++)
             if (known->list[i].rank != root->rank)
                 list[count++] = known->list[i];
@@ -65,11 +66,12 @@ static void print_table(const struct node *node, const struct ct_failure *root, 
 
 static bool has_others(const struct node *node)
 {
-    const struct failures *known = &node->failures;
+    const struct failures *known = &node->report.failures;
 
-    if (known->generation == node->result.cause.generation)
+    if (known->generation == node->report.result.cause.generation)
         for (size_t i = 0; i < known->count; i++)
-            if (known->list[i].rank != (uint32_t)node->result.cause.rank && !known->list[i].stopped)
+            if (known->list[i].rank != (uint32_t)node->report.result.cause.rank &&
+                !known->list[i].stopped)
                 return true;
     return false;
 }
@@ -79,8 +81,8 @@ static bool wants_table(const struct node *node, const struct ct_failure *root)
 {
     const struct job *job = node->job;
 
-    if (node->result.cause.rank < 0 || node->result.cause.pid <= 0 ||
-        !(node->first_node || node->has_part))
+    if (node->report.result.cause.rank < 0 || node->report.result.cause.pid <= 0 ||
+        !(node->report.first_node || node->report.has_part))
         return false;
     return job->as_torchrun ||
            (!job->program.native &&
@@ -90,7 +92,8 @@ static bool wants_table(const struct node *node, const struct ct_failure *root)
 /* Does the console of this node have it? A hang is said as a warning. */
 static bool is_shown(const struct node *node, const struct ct_failure *root)
 {
-    return root->shown && (node->result.cause.code != CT_EHUNG || node->log.level <= CT_LOG_WARN);
+    return root->shown &&
+           (node->report.result.cause.code != CT_EHUNG || node->log.level <= CT_LOG_WARN);
 }
 
 /* What the summary quotes of text that stands above it: nothing of ctworker's, whose last word is
@@ -115,12 +118,12 @@ static void find_same(const struct node *node, const struct ct_failure *root,
                       struct ct_casualty *casualty, struct ct_arena *arena)
 {
     enum { NAMED = 8 };
-    const struct failures *known = &node->failures;
+    const struct failures *known = &node->report.failures;
     const struct ct_failure *same[NAMED];
     size_t count = 0;
 
     if (!node->job->program.native || root->text[0] == '\0' ||
-        known->generation != node->result.cause.generation)
+        known->generation != node->report.result.cause.generation)
         return;
     for (size_t i = 0; i < known->count; i++) {
         const struct ct_failure *other = &known->list[i];
@@ -144,13 +147,13 @@ static void find_same(const struct node *node, const struct ct_failure *root,
 
 static void tell_failure(struct node *node)
 {
-    const struct ct_rdzv_failure *cause = &node->result.cause;
+    const struct ct_rdzv_failure *cause = &node->report.result.cause;
     const struct ct_failure root = root_of(node);
     struct ct_arena arena;
     struct ct_casualty casualty = {
         .rank = cause->rank,
         .local_rank = cause->local_rank,
-        .node = node->cause_node,
+        .node = node->report.cause_node,
         .pid = cause->pid,
         .status = cause->status,
         .signal = cause->signal,
@@ -160,7 +163,7 @@ static void tell_failure(struct node *node)
     };
 
     ct_arena_init(&arena, CT_ERROR_FILE_BYTES);
-    bool own = failures_of(&node->failures, cause->generation, cause->rank) != NULL;
+    bool own = failures_of(&node->report.failures, cause->generation, cause->rank) != NULL;
     struct ct_buf *lines = ct_console_lines(node->console, CT_CONSOLE_ERR);
 
     if (wants_table(node, &root) && root.path[0] != '\0') /* which shows all of it */
@@ -170,15 +173,15 @@ static void tell_failure(struct node *node)
     find_same(node, &root, &casualty, &arena);
     if (node->log.json) {
         casualty.error_file = root.path;
-        node->named_file = root.path[0] != '\0' && own;
-        ct_summary_record(ct_clock_wall_ns(&ct_clock_system), &casualty, node->result.restarts,
-                          node->status, lines);
+        node->report.named_file = root.path[0] != '\0' && own;
+        ct_summary_record(ct_clock_wall_ns(&ct_clock_system), &casualty,
+                          node->report.result.restarts, node->core.status, lines);
     } else {
-        ct_summary_failed(node->job->cfg.launch.rdzv_id, &casualty, node->result.restarts,
-                          (uint32_t)node->job->cfg.launch.max_restarts, node->status, lines);
+        ct_summary_failed(node->job->cfg.launch.rdzv_id, &casualty, node->report.result.restarts,
+                          (uint32_t)node->job->cfg.launch.max_restarts, node->core.status, lines);
         if (wants_table(node, &root)) {
             print_table(node, &root, lines);
-            node->named_file = root.path[0] != '\0' && own;
+            node->report.named_file = root.path[0] != '\0' && own;
         }
     }
     ct_console_flush(node->console);
@@ -193,8 +196,8 @@ static void leave_error_file(const struct node *node)
 
     if (path == NULL || path[0] == '\0')
         return;
-    if (node->result.cause.rank < 0) /* no worker's end, but what the text says */
-        root.end = (struct ct_exit){.status = node->status};
+    if (node->report.result.cause.rank < 0) /* no worker's end, but what the text says */
+        root.end = (struct ct_exit){.status = node->core.status};
     failures_write(&root, path);
 }
 
@@ -207,10 +210,10 @@ static void print_checkpoint(const struct node *node, char *to, size_t size)
     char dir[PATH_MAX], path[PATH_MAX];
     struct ct_ckpt_state state;
 
-    run_checkpoints(&node->job->cfg, node->run_folder, dir);
+    run_checkpoints(&node->job->cfg, node->training.run_folder, dir);
 
     to[0] = '\0';
-    if (!node->job->program.native || node->run_folder[0] == '\0' || dir[0] == '\0')
+    if (!node->job->program.native || node->training.run_folder[0] == '\0' || dir[0] == '\0')
         return;
     if (ct_ckpt_latest(dir, path, NULL) == 0 && ct_ckpt_open(path, &state, NULL) == 0)
         (void)snprintf(to, size, "the newest checkpoint is that of step %llu, %s",
@@ -222,7 +225,7 @@ static void print_checkpoint(const struct node *node, char *to, size_t size)
 /* A worker that was to end in order has not. */
 static void tell_unstopped(struct node *node)
 {
-    const struct ct_rdzv_failure *first = &node->unstopped_first;
+    const struct ct_rdzv_failure *first = &node->report.unstopped;
     const struct ct_casualty casualty = {
         .rank = first->rank,
         .local_rank = first->local_rank,
@@ -240,40 +243,41 @@ static void tell_unstopped(struct node *node)
     print_checkpoint(node, checkpoint, sizeof checkpoint);
     if (node->log.json)
         ct_summary_record_stopped(ct_clock_wall_ns(&ct_clock_system), &casualty,
-                                  node->unstopped - 1, checkpoint, node->status, lines);
+                                  node->core.unstopped - 1, checkpoint, node->core.status, lines);
     else
-        ct_summary_stopped(node->job->cfg.launch.rdzv_id, &casualty, node->unstopped - 1,
-                           checkpoint, node->status, lines);
+        ct_summary_stopped(node->job->cfg.launch.rdzv_id, &casualty, node->core.unstopped - 1,
+                           checkpoint, node->core.status, lines);
     ct_console_flush(node->console);
 }
 
 /* What this node knows of the job that it has left. */
 static const char *after_release(const struct node *node)
 {
-    return node->was_alone ? "this node left, no other node was working"
-                           : "this node left, the job continues";
+    return node->core.was_alone ? "this node left, no other node was working"
+                                : "this node left, the job continues";
 }
 
 static void tell_stop(struct node *node)
 {
-    const char *why = node->requeue ? " to be queued again" : "";
+    const char *why = node->core.requeue ? " to be queued again" : "";
     char name[32], killed[64] = "";
 
-    if (node->stopped_by == SIGPIPE)
+    if (node->core.stopped_by == SIGPIPE)
         return; /* whoever read this has gone */
-    (void)ct_signal_name(node->stopped_by, name, sizeof name);
-    if (node->killed > 0 && !node->hurry)
+    (void)ct_signal_name(node->core.stopped_by, name, sizeof name);
+    if (node->core.killed > 0 && !node->core.hurry)
         (void)snprintf(killed, sizeof killed, ", %u of them killed after launch.grace",
-                       node->killed);
-    if (node->stopped_count == 0)
+                       node->core.killed);
+    if (node->core.stopped_count == 0)
         ct_log_event(&node->log, CT_LOG_INFO, "stopped", "stopped by %s%s; no worker was running",
                      name, why);
     else
         ct_log_event(&node->log, CT_LOG_INFO, "stopped",
                      "stopped by %s%s; %u worker%s ended within %.1f s%s%s%s", name, why,
-                     node->stopped_count, node->stopped_count == 1 ? "" : "s",
-                     (double)(node->gone_at_ms - node->stopped_at_ms) / 1000, killed,
-                     node->released ? "; " : "", node->released ? after_release(node) : "");
+                     node->core.stopped_count, node->core.stopped_count == 1 ? "" : "s",
+                     (double)(node->core.gone_ms - node->core.stopped_at_ms) / 1000, killed,
+                     node->core.released ? "; " : "",
+                     node->core.released ? after_release(node) : "");
 }
 
 static void tell_losses(const struct ct_output_losses *losses, const struct ct_log *log)
@@ -307,10 +311,11 @@ void words_still_needed(struct node *node, int signal)
 
 static enum ct_run_how how_it_ended(const struct node *node)
 {
-    const struct ct_rdzv_result *result = &node->result;
-    bool asked = node->stopped_by != 0 || result->code == CT_ECLOSED || result->code == CT_EREQUEUE;
+    const struct ct_rdzv_result *result = &node->report.result;
+    bool asked =
+        node->core.stopped_by != 0 || result->code == CT_ECLOSED || result->code == CT_EREQUEUE;
 
-    if (node->unstopped > 0 || (!asked && node->status != 0))
+    if (node->core.unstopped > 0 || (!asked && node->core.status != 0))
         return CT_RUN_FAILED;
     return asked ? CT_RUN_INTERRUPTED : CT_RUN_FINISHED;
 }
@@ -319,15 +324,15 @@ static enum ct_run_how how_it_ended(const struct node *node)
 static void tell_resume(struct node *node)
 {
     char dir[PATH_MAX], path[PATH_MAX];
-    const char *title = ct_run_title(node->run_folder);
+    const char *title = ct_run_title(node->training.run_folder);
     struct ct_ckpt_state state;
 
-    run_checkpoints(&node->job->cfg, node->run_folder, dir);
+    run_checkpoints(&node->job->cfg, node->training.run_folder, dir);
     if (dir[0] != '\0' && ct_ckpt_latest(dir, path, NULL) == 0 &&
         ct_ckpt_open(path, &state, NULL) == 0)
         ct_log_event(&node->log, CT_LOG_INFO, "resume", "to go on from step %llu: ctrun resume %s",
                      (unsigned long long)state.step, title);
-    else if (node->progress.step > 0)
+    else if (node->training.progress.step > 0)
         ct_log_event(&node->log, CT_LOG_INFO, "resume", "%s cannot be resumed: %s", title,
                      dir[0] != '\0' ? "it has no checkpoint yet"
                                     : "it keeps no checkpoints (checkpoint.dir)");
@@ -336,40 +341,42 @@ static void tell_resume(struct node *node)
 /* The record of the training's run is kept where rank 0 was. */
 static void close_run(struct node *node)
 {
-    const char *cause = node->error.code != 0 ? node->error.text : node->result.cause.text;
-    struct ct_run_record end = {
-        .how = how_it_ended(node), .step = node->progress.step, .status = (uint64_t)node->status};
+    const char *cause =
+        node->report.error.code != 0 ? node->report.error.text : node->report.result.cause.text;
+    struct ct_run_record end = {.how = how_it_ended(node),
+                                .step = node->training.progress.step,
+                                .status = (uint64_t)node->core.status};
     struct ct_error err = {0};
 
-    if (node->run_folder[0] == '\0' || !node->first_node || node->released)
+    if (node->training.run_folder[0] == '\0' || !node->report.first_node || node->core.released)
         return;
     if (end.how == CT_RUN_FAILED)
         (void)snprintf(end.cause, sizeof end.cause, "%.*s", (int)strcspn(cause, "\n"), cause);
-    if (ct_run_record_end(node->run_folder, &end, ct_clock_wall_ns(&ct_clock_system) / 1000000000u,
-                          &err) != 0)
+    if (ct_run_record_end(node->training.run_folder, &end,
+                          ct_clock_wall_ns(&ct_clock_system) / 1000000000u, &err) != 0)
         ct_log_event(&node->log, CT_LOG_WARN, "run", "how the run ended is not kept: %s", err.text);
-    if (end.how != CT_RUN_FINISHED && !node->requeue)
+    if (end.how != CT_RUN_FINISHED && !node->core.requeue)
         tell_resume(node);
 }
 
 void words_closing(struct node *node)
 {
     ct_console_live(node->console, "");
-    if (node->stopped_by != 0)
+    if (node->core.stopped_by != 0)
         tell_stop(node);
-    else if (node->error.code != 0)
-        ct_log_event(&node->log, CT_LOG_ERROR, "failed", "%s", node->error.text);
-    else if (node->released && node->host.server == NULL) /* else words_stay says it */
+    else if (node->report.error.code != 0)
+        ct_log_event(&node->log, CT_LOG_ERROR, "failed", "%s", node->report.error.text);
+    else if (node->core.released && node->host.server == NULL) /* else words_stay says it */
         ct_log_event(&node->log, CT_LOG_INFO, "released", "%s", after_release(node));
-    else if (node->result.code == CT_ECLOSED || node->result.code == CT_EREQUEUE)
+    else if (node->report.result.code == CT_ECLOSED || node->report.result.code == CT_EREQUEUE)
         /* by its user, from another node */
-        ct_log_event(&node->log, CT_LOG_INFO, "stopped", "%s", node->result.cause.text);
-    else if (node->result.code != 0) {
+        ct_log_event(&node->log, CT_LOG_INFO, "stopped", "%s", node->report.result.cause.text);
+    else if (node->report.result.code != 0) {
         tell_failure(node);
         leave_error_file(node);
-    } else if (node->job->cfg.launch.nnodes.max > 1 && !node->first_node)
+    } else if (node->job->cfg.launch.nnodes.max > 1 && !node->report.first_node)
         ct_log_event(&node->log, CT_LOG_INFO, "complete", "the job is complete");
-    if (node->unstopped > 0)
+    if (node->core.unstopped > 0)
         tell_unstopped(node);
     tell_losses(ct_log_files_losses(ct_workers_files(node->workers)), &node->log);
     close_run(node);

@@ -305,7 +305,8 @@ void inquiry_reply(struct inquiry *inquiry, uint64_t number, const struct ct_msg
 {
     const struct node *node = inquiry->node;
 
-    if (node->ending || node->round == NULL || node->round->generation != inquiry->generation)
+    if (agent_core_is_ending(&node->core) || node->round == NULL ||
+        node->round->generation != inquiry->generation)
         return;
     if ((number >> 32 & 0xffffff) != inquiry->number)
         return; /* of a question that is answered */

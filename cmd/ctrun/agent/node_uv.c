@@ -1,351 +1,91 @@
-/* See node_uv.h. Birth, stopping, and the end, which is a list of things to wait for in order:
- * the agent has said good-bye -> no worker lives -> log files are written -> closing words -> other
- * nodes have left the rendezvous that is hosted here -> server, handles, console are closed ->
- * uv_run returns. */
+/* See node_uv.h. Birth; a step, which is an event for the core and the actions that it answers with;
+ * death, when nothing is left in the loop. */
 #include "node_uv.h"
 
 #include "base/assert.h"
 #include "base/str.h"
 #include "guard_uv.h"
-#include "launch/host_end.h"
 #include "node_state_uv.h"
 
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    STOP_ANSWER_MS = 500,    /* how long a stop waits for the rendezvous to agree */
-    LINGER_LOOK_MS = 5,      /* how often to look whether other nodes have left */
-    STAY_LOOK_MS = 100,      /* how often, whether a job that went on is over */
-    LEFT_MS = 200,           /* what a worker that has left has sent arrives within so long */
-    ROUND_BYTES = 256 << 20, /* environments and tables of one round */
-};
+enum { ROUND_BYTES = 256 << 20 }; /* environments and tables of one round */
 
-/* ---- the end -------------------------------------------------------------------------------- */
+/* ---- a step --------------------------------------------------------------------------------- */
 
-static void on_agent_stopped(void *context)
+static struct agent_view look(struct node *node)
 {
-    struct node *node = context;
-
-    node_trace(node, "> link closed");
-    node->agent_stopped = true;
-    node_advance(node);
-}
-
-static void on_server_stopped(void *context)
-{
-    struct node *node = context;
-
-    node_trace(node, "> server stopped");
-    node->host.server = NULL;
-    node_advance(node);
-}
-
-/* Under Slurm, what a lost node has ended is worth another try on other nodes. */
-static int outcome(const struct node *node)
-{
-    bool lost = node->error.code == 0 && node->result.code == CT_ENODE_LOST;
-
-    if (node->requeue || (lost && node->stopped_by == 0 && node->job->slurm != NULL))
-        return ct_exit_status(CT_EREQUEUE);
-    if (node->unstopped > 0) {
-        const struct ct_rdzv_failure *first = &node->unstopped_first;
-        return ct_exit_shell_status(
-            (struct ct_exit){.status = first->status, .signal = first->signal});
-    }
-    if (node->stopped_by != 0)
-        return 128 + node->stopped_by;
-    if (node->error.code != 0)
-        return ct_exit_status(node->error.code);
-    return node->result.status;
-}
-
-/* How the workers are told to end: as ctrun was, but for those that know SIGTERM alone. */
-static int stop_signal(struct node *node)
-{
-    bool same = node->stopped_by != 0 && !node->job->program.native;
-
-    return signals_to_send(node, same ? node->stopped_by : SIGTERM);
-}
-
-static void revoke_all(struct node *node)
-{
-    (void)uv_timer_stop(&node->parting);
-    node_trace(node, "< revoke all");
-    ct_control_page_revoke(node->page, UINT64_MAX - 1);
-}
-
-static void on_parted(uv_timer_t *timer)
-{
-    revoke_all(timer->data);
-}
-
-static void stop_at_once(struct node *node)
-{
-    node->draining = false;
-    revoke_all(node);
-    node_trace(node, "< stop workers");
-    ct_workers_stop(node->workers, stop_signal(node));
-}
-
-/* Workers that hold parts of one state save it together before they stop, which takes collectives:
- * the round is over for them when one has left, for whom others may wait in vain, or when half of
- * launch.grace has passed. */
-static void stop_in_peace(struct node *node)
-{
-    uint64_t grace_ms = (uint64_t)node->job->cfg.launch.grace_ms;
-
-    node->draining = false;
-    if (!uv_is_active((uv_handle_t *)&node->parting))
-        (void)uv_timer_start(&node->parting, on_parted, grace_ms / 2, 0);
-    node_trace(node, "< stop workers");
-    ct_workers_stop(node->workers, stop_signal(node));
-}
-
-void node_left(struct node *node)
-{
-    if (uv_is_active((uv_handle_t *)&node->parting) &&
-        uv_timer_get_due_in(&node->parting) > LEFT_MS)
-        (void)uv_timer_start(&node->parting, on_parted, LEFT_MS, 0);
-}
-
-/* Has somebody asked for it, on this node or another? */
-static bool is_asked_for(const struct node *node)
-{
-    const struct ct_rdzv_result *result = &node->result;
-
-    return node->error.code == 0 && (node->stopped_by != 0 || result->code == CT_EREQUEUE ||
-                                     (result->code == CT_ECLOSED && result->cause.rank < 0));
-}
-
-void node_end(struct node *node, const struct ct_error *error)
-{
-    if (node->ending)
-        return;
-    node->ending = true;
-    node->ending_at_ms = uv_now(&node->loop);
-    if (error != NULL)
-        node->error = *error;
-    node->status = outcome(node);
-    words_waiting(node, NULL);
-    words_keep_cause(node);
-    node->asked |= is_asked_for(node) || node->released;
-    if (is_asked_for(node))
-        stop_in_peace(node);
-    else
-        stop_at_once(node);
-    node_trace(node, "< close link");
-    if (node->agent != NULL)
-        ct_agent_stop(node->agent, on_agent_stopped);
-    else
-        node->agent_stopped = true;
-    node->agent = NULL;
-    node->round = NULL; /* it was the agent's */
-    messages_publication_due(node);
-    node_advance(node);
-}
-
-static void on_linger(uv_timer_t *timer)
-{
-    struct node *node = timer->data;
-
-    if (!node->ending)
-        node_end(node, NULL); /* the rendezvous did not answer a stop */
-    else
-        node_advance(node);
-}
-
-/* Other nodes still need the rendezvous here (host_end.h). */
-static bool is_needed(struct node *node)
-{
-    const struct ct_host_view view = {
-        .alone = node->job->alone,
-        .hurry = node->hurry,
-        .released = node->released,
-        .jobs = ct_rdzv_server_running(node->host.server),
-        .links = ct_rdzv_server_links(node->host.server),
-        .waited_ms = uv_now(&node->loop) - node->ending_at_ms,
-    };
-    enum ct_host_end next = ct_host_next(&view);
-    char text[96];
-
-    if (next == CT_HOST_CLOSE)
-        return false;
-    if (next == CT_HOST_STAY) {
-        node->ending_at_ms = uv_now(&node->loop); /* the others' time to leave begins later */
-        if (!node->stays) {
-            node_trace(node, "< stay");
-            words_stay(node);
-        }
-        node->stays = true;
-    } else {
-        (void)snprintf(text, sizeof text,
-                       "waiting for %zu other node%s to leave the rendezvous here", view.links,
-                       view.links == 1 ? "" : "s");
-        words_waiting(node, text);
-    }
-    (void)uv_timer_start(&node->linger, on_linger,
-                         next == CT_HOST_STAY ? STAY_LOOK_MS : LINGER_LOOK_MS, 0);
-    return true;
-}
-
-static void on_flushed(void *context)
-{
-    struct node *node = context;
-
-    node->flushed = true;
-    node_trace(node, "> flushed");
-    words_waiting(node, NULL);
-    node_advance(node);
-}
-
-/* What the workers have printed goes to their files before the closing words. A disk that takes
- * nothing for launch.grace has had its time; so has any once a job that was stopped should have
- * ended. */
-static void flush_files(struct node *node)
-{
-    uint64_t grace_ms = (uint64_t)node->job->cfg.launch.grace_ms;
-    struct ct_flush flush = {
-        .patience_ms = node->hurry ? 0 : grace_ms,
-        .until_ms = node->stopped_by != 0 ? node->stopped_at_ms + grace_ms : UINT64_MAX,
-        .flushed = on_flushed,
-        .context = node,
+    struct agent_view view = {
+        .now_ms = uv_now(&node->loop),
+        .alive = node->alive,
+        .hosts = node->host.server != NULL,
     };
 
-    words_waiting(node, "waiting for the disk to take what the workers have printed");
-    ct_log_files_flush(ct_workers_files(node->workers), &flush);
-}
-
-static void close_all(struct node *node)
-{
-    node->closed = true;
-    node_trace(node, "< close");
-    words_waiting(node, NULL);
-    signals_close(node);
-    guard_close(node);
-    uv_close((uv_handle_t *)&node->notice, NULL);
-    uv_close((uv_handle_t *)&node->linger, NULL);
-    uv_close((uv_handle_t *)&node->quiesce, NULL);
-    watch_close(node->watch);
-    inquiry_close(node->inquiry);
-    health_close(node->health);
-    store_close(node->store);
-    uv_close((uv_handle_t *)&node->drain, NULL);
-    uv_close((uv_handle_t *)&node->parting, NULL);
-    ct_workers_free(node->workers, NULL, NULL);
-    ct_console_close(node->console, NULL, NULL);
-}
-
-void node_advance(struct node *node)
-{
-    if (node_is_stopped(node) && !node->ending && !ct_workers_running(node->workers)) {
-        /* The job is stopped here; give the rendezvous a moment to say so to everybody. */
-        (void)uv_timer_start(&node->linger, on_linger, node->hurry ? 0 : STOP_ANSWER_MS, 0);
-        return;
+    if (node->workers != NULL) {
+        view.running = ct_workers_running(node->workers);
+        view.stopping = ct_workers_stopping(node->workers);
+        for (uint32_t i = 0; i < node->job->slots; i++)
+            node->alive[i] = ct_workers_alive(node->workers, i);
     }
-    if (!node->ending || node->closed || !node->agent_stopped || ct_workers_running(node->workers))
-        return;
-    if (node->gone_at_ms == 0)
-        node->gone_at_ms = uv_now(&node->loop);
-    if (!node->flushed && !ct_log_files_idle(ct_workers_files(node->workers))) {
-        node_trace(node, "< flush");
-        flush_files(node);
-        return;
+    if (node->console != NULL)
+        view.pipe_broken = ct_console_broken(node->console, CT_CONSOLE_OUT) ||
+                           ct_console_broken(node->console, CT_CONSOLE_ERR);
+    if (view.hosts && agent_core_is_ending(&node->core)) {
+        view.jobs = ct_rdzv_server_running(node->host.server);
+        view.links = ct_rdzv_server_links(node->host.server);
     }
-    if (!node->told) {
-        node->told = true;
-        node->status = outcome(node); /* what the workers' last ends have made it */
-        node_trace(node, "< report, status %d", node->status);
-        words_closing(node);
-    }
-    if (node->host.server != NULL) {
-        if (node->server_stopping || is_needed(node))
-            return;
-        node->server_stopping = true;
-        node_trace(node, "< stop server");
-        ct_rdzv_server_stop(node->host.server, on_server_stopped, node);
-        return;
-    }
-    close_all(node);
+    return view;
 }
 
-/* ---- stopping ------------------------------------------------------------------------------- */
-
-bool node_is_stopped(const struct node *node)
+/* A line of the log at debug level, the transcript of what the core decides. */
+static void trace(const struct node *node, const struct agent_event *event, uint64_t action_set)
 {
-    return node->stopped_by != 0 && !node->draining;
-}
+    struct ct_buf line;
 
-static void on_drain_late(uv_timer_t *timer)
-{
-    struct node *node = timer->data;
-
-    if (node->ending)
+    if (node->log.level > CT_LOG_DEBUG || (event->kind == AGENT_ON_TICK && action_set == 0))
         return;
-    node_trace(node, "> drain late");
-    ct_log_event(&node->log, CT_LOG_WARN, "drain_late",
-                 "no step ended within the %lld ms of launch.grace: the workers of this node are "
-                 "stopped in the middle of it",
-                 (long long)node->job->cfg.launch.grace_ms);
-    stop_at_once(node);
-    node_advance(node);
+    ct_buf_init(&line, 0);
+    agent_step_print(&node->core, event, action_set, &line);
+    ct_log_event(&node->log, CT_LOG_DEBUG, "agent", "%s", ct_buf_str(&line));
+    ct_buf_deinit(&line);
 }
 
-void node_drain(struct node *node)
+static void on_deadline(uv_timer_t *timer)
 {
-    node->asked = true;
-    node->draining = ct_host_boundary_comes(!node->cut_off, member_lives_on(node));
-    if (node->draining)
-        (void)uv_timer_start(&node->drain, on_drain_late, (uint64_t)node->job->cfg.launch.grace_ms,
-                             0);
+    node_feed(timer->data, &(struct agent_event){.kind = AGENT_ON_TICK});
+}
+
+static void arm(struct node *node)
+{
+    uint64_t now_ms = uv_now(&node->loop), due_ms = agent_core_deadline(&node->core);
+
+    if (uv_is_closing((uv_handle_t *)&node->timer))
+        return;
+    if (due_ms == UINT64_MAX)
+        (void)uv_timer_stop(&node->timer);
     else
-        stop_in_peace(node);
+        (void)uv_timer_start(&node->timer, on_deadline, due_ms > now_ms ? due_ms - now_ms : 0, 0);
 }
 
-void node_stop(struct node *node, int signal, enum ct_rdzv_leave how)
+void node_feed(struct node *node, const struct agent_event *event)
 {
-    node->stopped_by = signal;
-    node->asked = true;
-    node->stopped_at_ms = uv_now(&node->loop);
-    node->stopped_count = ct_workers_running(node->workers) ? node->job->slots : 0;
-    if (node->agent != NULL)
-        node_trace(node, "< leave");
-    if (node->agent != NULL)
-        ct_agent_leave(node->agent, how);
-    if (how == CT_RDZV_LEAVE_DRAIN && node->agent != NULL)
-        node_drain(node);
-    else
-        stop_in_peace(node);
-    node_advance(node);
+    const struct agent_view view = look(node);
+    uint64_t actions = agent_core_step(&node->core, &view, event);
+
+    trace(node, event, actions);
+    for (int action = 0; action < AGENT_ACTIONS; action++)
+        if (agent_has(actions, (enum agent_action)action))
+            node_carry_out(node, (enum agent_action)action, event);
+    arm(node);
 }
 
-bool node_warn_stay(struct node *node, int signal)
+void node_fail(struct node *node, const struct ct_error *error)
 {
-    if (!node->stays || node->hurry || node->warned)
-        return false;
-    node->warned = true;
-    words_still_needed(node, signal);
-    return true;
-}
-
-void node_hurry(struct node *node)
-{
-    node->hurry = true;
-    node->draining = false;
-    node_trace(node, "< kill");
-    ct_workers_kill(node->workers);
-    node_advance(node);
-}
-
-void node_requeue(struct node *node, int signal)
-{
-    if (node->stopped_by != 0 || node->ending)
-        return;
-    node->requeue = true;
-    node_stop(node, signal, CT_RDZV_LEAVE_REQUEUE);
+    if (!agent_core_is_ending(&node->core))
+        node->report.error = *error;
+    node_feed(node, &(struct agent_event){.kind = AGENT_ON_FAILED, .code = error->code});
 }
 
 /* ---- birth ---------------------------------------------------------------------------------- */
@@ -374,13 +114,12 @@ static void dress(struct node *node)
 
 static int open_node(struct node *node, struct ct_error *err)
 {
-    struct ct_workers_callbacks callbacks = member_workers_callbacks;
+    struct ct_workers_callbacks callbacks = node_workers_callbacks;
     const struct ct_config *cfg = &node->job->cfg;
 
     callbacks.context = node;
     node->console = ct_console_new(&node->loop, STDOUT_FILENO, STDERR_FILENO, on_room, node);
-    node->survivors = calloc(node->job->slots, sizeof *node->survivors);
-    if (node->console == NULL || node->survivors == NULL)
+    if (node->console == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory");
     dress(node);
     ct_console_log(node->console, &node->log, "ctrun");
@@ -402,20 +141,10 @@ static int open_node(struct node *node, struct ct_error *err)
         ct_log_event(&node->log, CT_LOG_WARN, "hardware", "%s", node->job->warning);
     signals_watch(node);
     guard_watch(node);
-    (void)uv_timer_init(&node->loop, &node->notice);
-    (void)uv_timer_init(&node->loop, &node->linger);
-    (void)uv_timer_init(&node->loop, &node->quiesce);
-    (void)uv_timer_init(&node->loop, &node->drain);
-    (void)uv_timer_init(&node->loop, &node->parting);
-    node->drain.data = node;
-    node->parting.data = node;
-    node->quiesce.data = node;
     node->watch = watch_new(node);
     node->inquiry = inquiry_new(node);
     if (node->watch == NULL || node->inquiry == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory");
-    node->notice.data = node;
-    node->linger.data = node;
     return ct_control_page_new(&node->page, &node->page_fd, err);
 }
 
@@ -440,7 +169,7 @@ static int join(struct node *node, struct ct_error *err)
 {
     const struct job *job = node->job;
     const struct ct_config *cfg = &job->cfg;
-    struct ct_agent_callbacks callbacks = member_agent_callbacks;
+    struct ct_agent_callbacks callbacks = node_agent_callbacks;
     struct ct_agent_options options = {
         .run_id = cfg->launch.rdzv_id,
         .host = job->host,
@@ -490,36 +219,81 @@ static void free_node(struct node *node)
     ct_calls_deinit(&node->calls);
     ct_arena_deinit(&node->round_arena);
     free(node->survivors);
+    free(node->dismissed);
+    free(node->alive);
     watch_free(node->watch);
     inquiry_free(node->inquiry);
     health_free(node->health);
-    failures_deinit(&node->failures);
-    ct_buf_deinit(&node->failure.who);
+    failures_deinit(&node->report.failures);
+    ct_buf_deinit(&node->report.who);
     if (node->page != NULL) {
         ct_control_page_unmap(node->page);
         (void)close(node->page_fd);
     }
+    ct_guard_stop(&node->guard);
+    free(node);
+}
+
+/* What the core must know of the job. */
+static struct agent_settings settings_of(const struct job *job)
+{
+    const struct ct_config *cfg = &job->cfg;
+    struct agent_settings settings = {
+        .slots = job->slots,
+        .native = job->program.native,
+        .alone = job->alone,
+        .elastic = cfg->launch.nnodes.min < cfg->launch.nnodes.max,
+        .slurm = job->slurm != NULL,
+        .grace_ms = (uint64_t)cfg->launch.grace_ms,
+        .requeues = ct_config_requeue_signals(cfg),
+    };
+
+    ct_config_signals(cfg, &settings.ends, &settings.forwards);
+    return settings;
+}
+
+static struct node *new_node(const struct job *job)
+{
+    struct node *node = calloc(1, sizeof *node);
+
+    if (node == NULL)
+        return NULL;
+    ct_guard_start(&node->guard, folder_temporary(&job->folder)); /* there is no loop yet */
+    node->job = job;
+    node->page_fd = -1;
+    node->survivors = calloc(job->slots, sizeof *node->survivors);
+    node->dismissed = calloc(job->slots, sizeof *node->dismissed);
+    node->alive = calloc(job->slots, sizeof *node->alive);
+    if (node->survivors == NULL || node->dismissed == NULL || node->alive == NULL ||
+        uv_loop_init(&node->loop) != 0) {
+        ct_guard_stop(&node->guard);
+        free(node->survivors);
+        free(node->dismissed);
+        free(node->alive);
+        free(node);
+        return NULL;
+    }
+    const struct agent_settings settings = settings_of(job);
+    agent_core_init(&node->core, &settings, node->survivors, node->dismissed);
+    (void)uv_timer_init(&node->loop, &node->timer);
+    (void)uv_timer_init(&node->loop, &node->waiting.timer);
+    node->timer.data = node;
+    node->waiting.timer.data = node;
+    node->started_ms = uv_now(&node->loop);
+    ct_arena_init(&node->round_arena, ROUND_BYTES);
+    ct_calls_init(&node->calls);
+    failures_init(&node->report.failures);
+    ct_buf_init(&node->report.who, 0);
+    return node;
 }
 
 int node_run(const struct job *job)
 {
-    struct node *node = calloc(1, sizeof *node);
+    struct node *node = new_node(job);
     struct ct_error err = {0};
-    int status;
 
-    if (node != NULL)
-        ct_guard_start(&node->guard, folder_temporary(&job->folder)); /* there is no loop yet */
-    if (node == NULL || uv_loop_init(&node->loop) != 0) {
-        free(node);
+    if (node == NULL)
         return ct_exit_status(CT_ENOMEM);
-    }
-    node->job = job;
-    node->started_ms = uv_now(&node->loop);
-    node->page_fd = -1;
-    ct_arena_init(&node->round_arena, ROUND_BYTES);
-    ct_calls_init(&node->calls);
-    failures_init(&node->failures);
-    ct_buf_init(&node->failure.who, 0);
     int rc = open_node(node, &err);
     if (rc == 0)
         rc = open_store(node, &err);
@@ -527,19 +301,19 @@ int node_run(const struct job *job)
         rc = join(node, &err);
     node->health = health_new(node);
     if (rc == 0) {
+        node_feed(node, &(struct agent_event){.kind = AGENT_ON_LINKED});
         health_watch(node->health);
         health_look(node->health);
     } else {
-        node_end(node, &err);
+        node_fail(node, &err);
     }
     (void)uv_run(&node->loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&node->loop);
-    free_node(node);
-    ct_guard_stop(&node->guard);
-    folder_drop(&job->folder, node->named_file);
-    status = node->status;
+    int status = node->core.status;
     if (status == 0 && node->output_lost && job->for_output)
         status = ct_exit_status(CT_EIO);
-    free(node);
+    bool named_file = node->report.named_file;
+    free_node(node);
+    folder_drop(&job->folder, named_file);
     return status;
 }

@@ -123,7 +123,7 @@ void recorders_tell(struct node *node, const struct ct_msg_look *look)
     struct ct_traces traces;
     struct ct_buf frame, text;
 
-    if (node->agent == NULL || node->ending || node->round == NULL ||
+    if (node->agent == NULL || agent_core_is_ending(&node->core) || node->round == NULL ||
         node->round->generation != look->generation)
         return; /* the round is over: the operator asks again */
     struct ct_msg_seen seen = {

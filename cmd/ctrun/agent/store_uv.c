@@ -201,7 +201,7 @@ static void tell_loss(struct store *store, uint64_t now_ms)
 
     if (store->loss.at_ms == 0 || now_ms - store->loss.at_ms < LOOK_MS)
         return;
-    if (node->running == node->round->generation && node->preparing == 0)
+    if (node->core.phase == AGENT_RUNNING)
         ct_log_event(&node->log, CT_LOG_INFO, "store_lost", "%s", store->loss.text);
     store->loss.at_ms = 0;
 }
@@ -216,7 +216,7 @@ static void on_timer(uv_timer_t *timer)
         store->look = false;
         ct_workers_look(node->workers);
     }
-    if (store->now.server == NULL || node->round == NULL || node->ending)
+    if (store->now.server == NULL || node->round == NULL || agent_core_is_ending(&node->core))
         return;
     tell_waits(store, now_ms);
     notice_waits(store, now_ms);
@@ -365,7 +365,7 @@ static void on_cut(void *user, const struct ct_error *why)
     const struct store *store = user;
     const struct node *node = store->node;
 
-    if (node->round == NULL || node->running != node->round->generation || node->preparing != 0)
+    if (node->core.phase != AGENT_RUNNING || agent_core_is_ending(&node->core))
         return; /* they are being stopped */
     ct_log_event(&node->log, CT_LOG_WARN, "store_cut",
                  "the workers of this node have lost PyTorch's store on node 0: %s", why->text);

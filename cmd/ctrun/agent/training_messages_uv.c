@@ -98,7 +98,7 @@ static void draw(struct node *node)
     struct ct_buf line;
 
     ct_buf_init(&line, 0);
-    ct_progress_draw(&node->progress, columns > CTRL_C ? columns - CTRL_C : 0,
+    ct_progress_draw(&node->training.progress, columns > CTRL_C ? columns - CTRL_C : 0,
                      ct_console_is_coloured(node->console, CT_CONSOLE_OUT), &line);
     ct_console_live(node->console, ct_buf_str(&line));
     ct_buf_deinit(&line);
@@ -108,18 +108,18 @@ static void show(struct node *node)
 {
     struct ct_buf line;
 
-    if (node->pace.live) {
+    if (node->training.pace.live) {
         draw(node);
         return;
     }
     if (node->log.json) {
         struct ct_buf *record = begin_record(node, "progress");
-        put_step(&node->progress, node->progress.eta_s, record);
+        put_step(&node->training.progress, node->training.progress.eta_s, record);
         end_record(node, record);
         return;
     }
     ct_buf_init(&line, 0);
-    ct_progress_print(&node->progress, &line);
+    ct_progress_print(&node->training.progress, &line);
     put_event(node, ct_buf_str(&line));
     ct_buf_deinit(&line);
 }
@@ -135,8 +135,8 @@ static void open_pace(struct node *node)
 {
     const struct ct_config_interval *every = &node->job->cfg.log.every;
 
-    node->pace.live = !node->log.json && ct_console_is_live(node->console);
-    node->pace.every =
+    node->training.pace.live = !node->log.json && ct_console_is_live(node->console);
+    node->training.pace.every =
         node->job->program.native && every->unit == CT_CONFIG_STEPS ? (uint64_t)every->count : 0;
 }
 
@@ -144,7 +144,7 @@ void words_progress(struct node *node, const struct ct_msg_progress *message)
 {
     uint64_t now_ms = uv_now(&node->loop);
 
-    node->progress = (struct ct_progress){
+    node->training.progress = (struct ct_progress){
         .epoch = message->epoch,
         .epochs = message->epochs,
         .step = message->step,
@@ -157,18 +157,18 @@ void words_progress(struct node *node, const struct ct_msg_progress *message)
         .evaluating = -1,
     };
     open_pace(node);
-    if (!is_quiet(node) && ct_progress_due(&node->pace, &node->progress, now_ms))
+    if (!is_quiet(node) && ct_progress_due(&node->training.pace, &node->training.progress, now_ms))
         show(node);
 }
 
 /* Between its begin and its end an evaluation moves the live line alone. */
 static void show_evaluating(struct node *node, double done)
 {
-    node->progress.evaluating = done;
-    node->progress.eta_s = -1;
-    node->progress.elapsed_s = (double)(uv_now(&node->loop) - node->started_ms) / 1000;
+    node->training.progress.evaluating = done;
+    node->training.progress.eta_s = -1;
+    node->training.progress.elapsed_s = (double)(uv_now(&node->loop) - node->started_ms) / 1000;
     open_pace(node);
-    if (node->pace.live && node->progress.steps > 0)
+    if (node->training.pace.live && node->training.progress.steps > 0)
         draw(node);
 }
 
@@ -190,8 +190,8 @@ void words_evaluation(struct node *node, const struct ct_msg_evaluation *message
         show_evaluating(node, message->done);
         return;
     }
-    node->progress.evaluating = -1;
-    node->progress.step = CT_MAX(node->progress.step, message->step);
+    node->training.progress.evaluating = -1;
+    node->training.progress.step = CT_MAX(node->training.progress.step, message->step);
     if (node->log.json) {
         struct ct_buf *record = begin_record(node, "eval");
         put_eval(&eval, record);
@@ -209,7 +209,7 @@ void words_summary(struct node *node, const char *text)
     ct_console_live(node->console, "");
     if (node->log.json) {
         struct ct_buf *record = begin_record(node, "summary");
-        put_step(&node->progress, -1, record);
+        put_step(&node->training.progress, -1, record);
         ct_record_string(record, "text", text);
         end_record(node, record);
         return;

@@ -48,7 +48,7 @@ static void take_samples(struct watch *watch)
         *sample = (struct ct_watch_sample){.alive = record != NULL,
                                            .pid = (int)ct_workers_pid(workers, i),
                                            .excused = ct_workers_held(workers, i) ||
-                                                      watch->node->survivors[i].ready,
+                                                      watch->node->core.survivors[i].ready,
                                            .durations_us = watch->durations_us[i]};
         if (record == NULL)
             continue;
@@ -86,7 +86,8 @@ static void end_it(struct watch *watch)
 {
     struct node *node = watch->node;
 
-    if (watch->condemned != 0 && !node->ending && node->running == watch->generation &&
+    if (watch->condemned != 0 && !agent_core_is_ending(&node->core) &&
+        node->core.running == watch->generation &&
         ct_workers_pid(node->workers, watch->verdict.worker) == watch->condemned)
         ct_workers_condemn(node->workers, watch->verdict.worker, &watch->sentence);
     watch->condemned = 0;
@@ -232,7 +233,7 @@ static void begin(struct watch *watch, uint64_t now_ms)
     const struct node *node = watch->node;
     const struct ct_round *round = node->round;
 
-    watch->generation = node->running;
+    watch->generation = node->core.running;
     watch->began_ms = now_ms;
     watch->straggler_count = 0;
     ct_watch_begin(&watch->core, watch->ranks, node->job->slots,
@@ -245,11 +246,9 @@ static void on_look(uv_timer_t *timer)
     struct node *node = watch->node;
     uint64_t now_ms = uv_now(&node->loop);
 
-    if (node->ending || node->round == NULL || node->running == 0 ||
-        node->running != node->round->generation || node->promised != 0 ||
-        (node->preparing != 0 && !node->at_boundary))
+    if (!agent_core_acts(&node->core))
         return;
-    if (node->running != watch->generation)
+    if (node->core.running != watch->generation)
         begin(watch, now_ms);
     take_samples(watch);
     explain(watch, now_ms);

@@ -1,0 +1,473 @@
+/* What the core has decided, carried out. A function for each action, in agent.def's order. */
+#include "node_state_uv.h"
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "guard_uv.h"
+#include "launch/summary.h"
+#include "round.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* How long a failure may wait for the other nodes' part of the verdict. */
+enum { INQUIRY_MS = 500 };
+
+/* ---- failures ------------------------------------------------------------------------------- */
+
+static void do_note_failure(struct node *node, const struct agent_event *event)
+{
+    (void)event;
+    words_failure(node, node->failing);
+}
+
+static void do_note_casualty(struct node *node, const struct agent_event *event)
+{
+    (void)event;
+    words_casualty(node, node->failing);
+}
+
+/* What the rendezvous is told: a worker failed, or could not be started (pid 0, `code` says why).
+ */
+static struct ct_rdzv_failure failure_of(const struct ct_worker_failure *failure,
+                                         uint64_t generation, bool final)
+{
+    struct ct_rdzv_failure told = {
+        .generation = generation,
+        .code = failure->code != 0 ? failure->code : CT_EWORKER,
+        .rank = (int32_t)failure->rank,
+        .local_rank = (int32_t)failure->local_rank,
+        .pid = (int32_t)failure->pid,
+        .status = failure->end.signal != 0 ? -1 : failure->end.status,
+        .signal = failure->end.signal,
+        .fatal = final,
+        .time_ms = (uint64_t)CT_MAX(failure->time_ms, 0),
+    };
+    uint64_t now_ms = ct_clock_wall_ns(&ct_clock_system) / 1000000;
+    const char *text = failures_text(failure);
+
+    (void)ct_str_copy(told.text, sizeof told.text, ct_str_last_lines(text, sizeof told.text - 1));
+    if (failure->error_file != NULL && strlen(failure->own_error_file) < sizeof told.error_file)
+        (void)ct_str_copy(told.error_file, sizeof told.error_file, failure->own_error_file);
+    if (told.time_ms == 0 || told.time_ms > now_ms)
+        told.time_ms = now_ms;
+    return told;
+}
+
+static void do_note_unstopped(struct node *node, const struct agent_event *event)
+{
+    struct ct_rdzv_failure *first = &node->report.unstopped;
+
+    (void)event;
+    *first = failure_of(node->failing, node->core.running, false);
+    (void)ct_str_copy(first->host, sizeof first->host, node->job->host);
+}
+
+static void send_failure(struct node *node, const struct ct_rdzv_failure *failure)
+{
+    uint64_t now_ms = ct_clock_wall_ns(&ct_clock_system) / 1000000;
+
+    ct_agent_failure(node->agent, failure,
+                     now_ms > failure->time_ms ? now_ms - failure->time_ms : 0);
+}
+
+static void do_send_failure(struct node *node, const struct agent_event *event)
+{
+    const struct ct_worker_failure *failing = node->failing;
+    struct ct_rdzv_failure told = failure_of(failing, node->round->generation, node->core.final);
+
+    send_failure(node, &told);
+    if (event->kind != AGENT_ON_FAILURE)
+        return;
+    if (failing->code != 0 && failing->end.signal == 0) /* in the worker's own words */
+        inquiry_told(node->inquiry, failing->rank);
+    if (failing->code != CT_EHUNG)
+        inquiry_dead(node->inquiry, failing->rank);
+}
+
+static void on_inquired(void *context, const struct inquiry_answer *answer)
+{
+    (void)answer;
+    node_feed(context, &(struct agent_event){.kind = AGENT_ON_INQUIRED});
+}
+
+static void do_inquire(struct node *node, const struct agent_event *event)
+{
+    (void)event;
+    node->held = failure_of(node->failing, node->round->generation, node->core.final);
+    inquiry_start(node->inquiry, INQUIRY_MS, on_inquired, node);
+}
+
+static void do_send_held(struct node *node, const struct agent_event *event)
+{
+    (void)event;
+    send_failure(node, &node->held);
+}
+
+static uint32_t rank_of(const struct node *node, uint32_t local_rank)
+{
+    return node->round->nodes[node->round->self].first_rank + local_rank;
+}
+
+static void do_blame_network(struct node *node, const struct agent_event *event)
+{
+    const struct ct_worker_failure failure = {
+        .rank = rank_of(node, node->core.blamed),
+        .local_rank = node->core.blamed,
+        .code = CT_EREVOKED,
+        .text = "it lost its connections to other ranks, and no rank was reported to have ended",
+    };
+    const struct ct_rdzv_failure told = failure_of(&failure, node->round->generation, false);
+
+    (void)event;
+    words_failure(node, &failure);
+    send_failure(node, &told);
+}
+
+/* ---- what the rendezvous is told ------------------------------------------------------------ */
+
+static void do_keep(struct node *node, const struct agent_event *event)
+{
+    ct_workers_keep(node->workers, event->local_rank);
+}
+
+static void do_send_healed(struct node *node, const struct agent_event *event)
+{
+    (void)event;
+    ct_agent_healed(node->agent, node->core.running);
+}
+
+static void do_send_done(struct node *node, const struct agent_event *event)
+{
+    (void)event;
+    ct_agent_done(node->agent, node->core.finished);
+    words_waiting(node, "the workers of this node are done; waiting for the other nodes");
+}
+
+static void do_leave(struct node *node, const struct agent_event *event)
+{
+    (void)event;
+    ct_agent_leave(node->agent, node->core.leave);
+}
+
+static void do_note_end(struct node *node, const struct agent_event *event)
+{
+    (void)event;
+    words_waiting(node, NULL);
+    words_keep_cause(node);
+}
+
+/* ---- what the workers are told -------------------------------------------------------------- */
+
+static void do_send_stop(struct node *node, const struct agent_event *event)
+{
+    const struct ct_message stop = {.type = CT_MSG_STOP, .stop = {.deadline_ms = 0}};
+
+    (void)event;
+    for (uint32_t i = 0; i < node->job->slots; i++)
+        ct_workers_send(node->workers, i, &stop);
+}
+
+static void do_revoke(struct node *node, const struct agent_event *event)
+{
+    (void)event;
+    ct_control_page_revoke(node->page, node->core.revoked);
+}
+
+static void do_set_boundary(struct node *node, const struct agent_event *event)
+{
+    (void)event;
+    ct_control_page_boundary(node->page, node->core.boundary);
+}
+
+static void do_stop(struct node *node, const struct agent_event *event)
+{
+    (void)event;
+    ct_workers_stop(node->workers, signals_to_send(node, node->core.stop_signal));
+}
+
+static void do_dismiss(struct node *node, const struct agent_event *event)
+{
+    (void)event;
+    for (uint32_t i = 0; i < node->job->slots; i++)
+        if (node->core.dismissed[i])
+            ct_workers_dismiss(node->workers, i);
+}
+
+static void do_kill(struct node *node, const struct agent_event *event)
+{
+    (void)event;
+    ct_workers_kill(node->workers);
+}
+
+static void do_forward(struct node *node, const struct agent_event *event)
+{
+    (void)event;
+    signals_forward(node, node->core.forwarded);
+}
+
+/* ---- a round -------------------------------------------------------------------------------- */
+
+static void do_offer(struct node *node, const struct agent_event *event)
+{
+    (void)event;
+    node->offered_port = store_offer(node->store, node->core.promised);
+}
+
+static void do_promise(struct node *node, const struct agent_event *event)
+{
+    const struct agent_core *core = &node->core;
+    const struct ct_prepared prepared = {
+        .generation = core->promised,
+        .lineage = core->best.lineage,
+        .step = core->best.step,
+        .digest = core->best.digest,
+        .port = node->offered_port,
+        .untouched = core->untouched,
+    };
+
+    (void)event;
+    ct_agent_prepared(node->agent, &prepared);
+}
+
+static void say_round(struct node *node, uint32_t restarts_before)
+{
+    words_waiting(node, NULL);
+    if (!node->took_part) {
+        words_joined(node);
+        return; /* what happened before this node came is not its story */
+    }
+    health_watch(node->health);
+    if (node->round->restarts > restarts_before) {
+        words_restart(node, node->core.living);
+        health_look(node->health);
+    } else if (node->core.living > 0) {
+        words_regroup(node, node->core.living);
+    }
+}
+
+static void start_failed(struct node *node, uint32_t local_rank, const struct ct_error *error)
+{
+    const struct ct_worker_failure failure = {
+        .rank = rank_of(node, local_rank),
+        .local_rank = local_rank,
+        .end = {.status = ct_exit_status(error->code)},
+        .code = error->code,
+        .text = error->text,
+    };
+
+    node->failing = &failure;
+    node_feed(node, &(struct agent_event){
+                        .kind = AGENT_ON_START_FAILED,
+                        .local_rank = local_rank,
+                        .end = failure.end,
+                        .code = failure.code,
+                    });
+    node->failing = NULL;
+}
+
+static int start_workers(struct node *node, const struct ct_wire_place *places,
+                         uint32_t *ret_failed, struct ct_error *err)
+{
+    const struct job *job = node->job;
+    struct round_input input = {
+        .job = job,
+        .round = node->round,
+        .marks = node->guard.marks[0] != '\0' ? node->guard.marks : NULL,
+        .run_folder = node->training.run_folder,
+    };
+    struct ct_workers_round start = {
+        .path = job->program.path,
+        .argv = job->program.argv,
+        .page_fd = node->page_fd,
+        .files = store_files(node->store),
+        .count = job->slots,
+    };
+    int rc = places == NULL ? ct_error_set(err, CT_ENOMEM, "out of memory for the table of nodes")
+                            : store_open(node->store, node->round, &input.master, err);
+
+    if (rc == 0)
+        rc = round_specs(&input, &node->round_arena, &start.specs, err);
+    if (rc != 0)
+        return rc;
+    return node->core.living > 0 ? ct_workers_refill(node->workers, &start, ret_failed, err)
+                                 : ct_workers_start(node->workers, &start, ret_failed, err);
+}
+
+static void do_begin(struct node *node, const struct agent_event *event)
+{
+    const struct ct_round *round = node->round;
+    uint32_t restarts_before = node->restarts, failed = 0;
+    struct ct_error err = {0};
+
+    (void)event;
+    node->restarts = round->restarts;
+    node->place = (int)round->self;
+    node->log.node = node->server_log.node = &node->place;
+    say_round(node, restarts_before);
+    node->took_part = true;
+    ct_arena_deinit(&node->round_arena);
+    const struct ct_wire_place *places = round_places(round, &node->round_arena);
+    if (start_workers(node, places, &failed, &err) != 0) {
+        start_failed(node, failed, &err);
+        return;
+    }
+    inquiry_begin(node->inquiry);
+    for (uint32_t i = 0; i < node->job->slots; i++) {
+        struct ct_message assign = round_assign(node->job, round, places, i);
+
+        if (node->core.survivors[i].idle)
+            ct_workers_keep(node->workers, i);
+        ct_workers_send(node->workers, i, &assign);
+    }
+}
+
+/* ---- publications --------------------------------------------------------------------------- */
+
+static void do_publish(struct node *node, const struct agent_event *event)
+{
+    (void)event;
+    (void)ct_agent_publish(node->agent, &node->publication);
+    /* CT_ELIMIT: an older one is still open, this one follows its answer. */
+}
+
+static void do_answer(struct node *node, const struct agent_event *event)
+{
+    const struct ct_message message = {
+        .type = CT_MSG_PUBLISHED,
+        .published = {.generation = node->core.publication.generation,
+                      .step = node->core.publication.step,
+                      .code = node->core.answer,
+                      .text = node->core.answer_text},
+    };
+
+    (void)event;
+    ct_workers_send(node->workers, node->core.publication.local_rank, &message);
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+static void on_unlinked(void *context)
+{
+    node_feed(context, &(struct agent_event){.kind = AGENT_ON_UNLINKED});
+}
+
+static void do_close_link(struct node *node, const struct agent_event *event)
+{
+    (void)event;
+    ct_agent_stop(node->agent, on_unlinked);
+    node->agent = NULL;
+    node->round = NULL; /* it was the agent's */
+}
+
+static void on_flushed(void *context)
+{
+    struct node *node = context;
+
+    words_waiting(node, NULL);
+    node_feed(node, &(struct agent_event){.kind = AGENT_ON_FLUSHED});
+}
+
+/* What the workers have printed goes to their files before the closing words. A disk that takes
+ * nothing for launch.grace has had its time; so has any once a job that was stopped should have
+ * ended. */
+static void do_flush(struct node *node, const struct agent_event *event)
+{
+    const struct agent_core *core = &node->core;
+    uint64_t grace_ms = core->settings.grace_ms;
+    struct ct_flush flush = {
+        .patience_ms = core->hurry ? 0 : grace_ms,
+        .until_ms = core->stopped_by != 0 ? core->stopped_at_ms + grace_ms : UINT64_MAX,
+        .flushed = on_flushed,
+        .context = node,
+    };
+
+    (void)event;
+    if (ct_log_files_idle(ct_workers_files(node->workers))) {
+        on_flushed(node);
+        return;
+    }
+    words_waiting(node, "waiting for the disk to take what the workers have printed");
+    ct_log_files_flush(ct_workers_files(node->workers), &flush);
+}
+
+static void do_report(struct node *node, const struct agent_event *event)
+{
+    (void)event;
+    words_closing(node);
+}
+
+static void do_say_drain_late(struct node *node, const struct agent_event *event)
+{
+    (void)event;
+    ct_log_event(&node->log, CT_LOG_WARN, "drain_late",
+                 "no step ended within the %llu ms of launch.grace: the workers of this node are "
+                 "stopped in the middle of it",
+                 (unsigned long long)node->core.settings.grace_ms);
+}
+
+static void do_say_stays(struct node *node, const struct agent_event *event)
+{
+    (void)event;
+    words_stay(node);
+}
+
+static void do_say_lingers(struct node *node, const struct agent_event *event)
+{
+    size_t links = ct_rdzv_server_links(node->host.server);
+    char text[96];
+
+    (void)event;
+    (void)snprintf(text, sizeof text, "waiting for %zu other node%s to leave the rendezvous here",
+                   links, links == 1 ? "" : "s");
+    words_waiting(node, text);
+}
+
+static void do_say_needed(struct node *node, const struct agent_event *event)
+{
+    (void)event;
+    words_still_needed(node, node->core.signal);
+}
+
+static void on_server_stopped(void *context)
+{
+    struct node *node = context;
+
+    node->host.server = NULL;
+    node_feed(node, &(struct agent_event){.kind = AGENT_ON_SERVER_STOPPED});
+}
+
+static void do_stop_server(struct node *node, const struct agent_event *event)
+{
+    (void)event;
+    ct_rdzv_server_stop(node->host.server, on_server_stopped, node);
+}
+
+static void do_close(struct node *node, const struct agent_event *event)
+{
+    (void)event;
+    words_waiting(node, NULL);
+    signals_close(node);
+    guard_close(node);
+    uv_close((uv_handle_t *)&node->timer, NULL);
+    uv_close((uv_handle_t *)&node->waiting.timer, NULL);
+    watch_close(node->watch);
+    inquiry_close(node->inquiry);
+    health_close(node->health);
+    store_close(node->store);
+    ct_workers_free(node->workers, NULL, NULL);
+    ct_console_close(node->console, NULL, NULL);
+}
+
+/* ---- all of them ---------------------------------------------------------------------------- */
+
+static void (*const actions[AGENT_ACTIONS])(struct node *, const struct agent_event *) = {
+#define ACTION(name, handler, text) handler,
+#include "core/agent.def"
+};
+
+void node_carry_out(struct node *node, enum agent_action action, const struct agent_event *event)
+{
+    actions[action](node, event);
+}

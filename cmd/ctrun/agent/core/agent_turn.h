@@ -1,0 +1,59 @@
+/* One step of the node agent's core, for its own files:
+ *
+ *   agent_core.c    the tables, dispatch, deadlines, printing
+ *   agent_rounds.c  the rounds: promises, survivors, failures
+ *   agent_end.c     signals, stopping, publications, the end */
+#ifndef CT_CTRUN_AGENT_AGENT_TURN_H
+#define CT_CTRUN_AGENT_AGENT_TURN_H
+
+#include "agent_core.h"
+
+struct agent_turn {
+    struct agent_core *core;
+    const struct agent_view *view;
+    const struct agent_event *event;
+    uint64_t actions;
+};
+
+static inline void agent_do(struct agent_turn *turn, enum agent_action action)
+{
+    turn->actions |= 1ull << action;
+}
+
+/* To another phase or life, or the same; aborts at a move that agent.def does not list. */
+void agent_enter(struct agent_core *core, enum agent_phase phase);
+void agent_become(struct agent_core *core, enum agent_life life);
+
+/* Handlers, by the names that agent.def gives to events. */
+#define EVENT(name, handler, lives, text) void agent_##handler(struct agent_turn *turn);
+#include "agent.def"
+
+/* ---- agent_rounds.c ---- */
+
+/* Do workers run that can live on without this round? */
+bool agent_lives_on(const struct agent_turn *turn);
+
+/* Has a worker that is leaving its round had its time? */
+void agent_quiesce_tick(struct agent_turn *turn);
+
+/* ---- agent_end.c ---- */
+
+/* A worker was ended by this signal. True: it was meant for the whole job, and is acted on. */
+bool agent_claims_signal(struct agent_turn *turn, int signal);
+
+/* Stop because of this signal: the job, or this node alone (CT_RDZV_LEAVE_DRAIN). */
+void agent_stop(struct agent_turn *turn, int signal, enum ct_rdzv_leave how);
+
+/* A worker ended badly: count it if it was to stop and has not. */
+void agent_count_unstopped(struct agent_turn *turn);
+
+/* A worker has left: those that stop with it may wait for it in vain. */
+void agent_part(struct agent_turn *turn);
+
+/* What time has made due. */
+void agent_end_tick(struct agent_turn *turn);
+
+/* After every event: the next step of the end that is possible now. */
+void agent_advance(struct agent_turn *turn);
+
+#endif

@@ -1,0 +1,194 @@
+/* What the rendezvous and the workers report, as events of the core. Nothing is decided here. */
+#include "node_state_uv.h"
+
+#include "base/str.h"
+#include "launch/survivors.h"
+#include "recorders_uv.h"
+
+/* ---- the rendezvous ------------------------------------------------------------------------- */
+
+static void on_waiting(void *context, const char *text)
+{
+    words_waiting(context, text);
+}
+
+static void on_prepare(void *context, uint64_t generation, enum ct_rdzv_reason reason,
+                       bool at_boundary)
+{
+    struct node *node = context;
+
+    node->reason = reason;
+    node_feed(node, &(struct agent_event){
+                        .kind = AGENT_ON_PREPARE,
+                        .generation = generation,
+                        .at_boundary = at_boundary,
+                    });
+}
+
+static void on_revoke(void *context, uint64_t generation, enum ct_rdzv_reason reason)
+{
+    (void)reason;
+    node_feed(context, &(struct agent_event){.kind = AGENT_ON_REVOKE, .generation = generation});
+}
+
+static void on_round(void *context, const struct ct_round *round)
+{
+    struct node *node = context;
+
+    node->round = round;
+    node_feed(node, &(struct agent_event){.kind = AGENT_ON_ROUND, .generation = round->generation});
+}
+
+static void on_published(void *context, const struct ct_msg_published *answer)
+{
+    node_feed(context, &(struct agent_event){
+                           .kind = AGENT_ON_PUBLISHED,
+                           .generation = answer->generation,
+                           .held.step = answer->step,
+                           .code = answer->code,
+                           .text = answer->text,
+                       });
+}
+
+static void on_drain(void *context, const char *text)
+{
+    struct node *node = context;
+
+    if (node->core.life == AGENT_LIVE)
+        ct_log_event(&node->log, CT_LOG_INFO, "drain", "%s", text);
+    node_feed(node, &(struct agent_event){.kind = AGENT_ON_DRAIN});
+}
+
+static void on_look(void *context, const struct ct_msg_look *look)
+{
+    recorders_tell(context, look);
+}
+
+static void on_closed(void *context, const struct ct_rdzv_result *result)
+{
+    struct node *node = context;
+    struct report *report = &node->report;
+
+    report->result = *result;
+    report->has_part = report->failures.generation == result->cause.generation;
+    failures_add_others(&report->failures, result);
+    node_feed(node, &(struct agent_event){
+                        .kind = AGENT_ON_OVER,
+                        .generation = result->generation,
+                        .status = result->status,
+                        .code = result->code,
+                        .by_user = result->cause.rank < 0,
+                    });
+}
+
+static void on_released(void *context)
+{
+    struct node *node = context;
+
+    node_feed(node, &(struct agent_event){
+                        .kind = AGENT_ON_RELEASED,
+                        .alone = node->round != NULL && node->round->node_count == 1,
+                    });
+}
+
+static void on_link(void *context, bool connected, const char *why)
+{
+    struct node *node = context;
+
+    if (connected)
+        ct_log_event(&node->log, CT_LOG_INFO, "rdzv_link", "the rendezvous is back");
+    else if (!agent_core_is_ending(&node->core))
+        ct_log_event(&node->log, CT_LOG_WARN, "rdzv_link",
+                     "the rendezvous at %s is gone, the workers go on meanwhile: %s",
+                     node->host.endpoint, why);
+    node_feed(node, &(struct agent_event){.kind = AGENT_ON_LINK, .up = connected});
+}
+
+static void on_failed(void *context, const struct ct_error *error)
+{
+    struct node *node = context;
+    struct ct_error why = *error;
+
+    if (node->host.unbound.code != 0)
+        (void)ct_error_set(&why, error->code, "%s; nor could it be hosted here: %s", error->text,
+                           node->host.unbound.text);
+    node_fail(node, &why);
+}
+
+const struct ct_agent_callbacks node_agent_callbacks = {
+    .on_waiting = on_waiting,
+    .on_prepare = on_prepare,
+    .on_revoke = on_revoke,
+    .on_round = on_round,
+    .on_store_reply = messages_store_reply,
+    .on_published = on_published,
+    .on_drain = on_drain,
+    .on_look = on_look,
+    .on_closed = on_closed,
+    .on_released = on_released,
+    .on_link = on_link,
+    .on_failed = on_failed,
+};
+
+/* ---- workers -------------------------------------------------------------------------------- */
+
+/* A bad end, with what the worker's GPUs have reported. */
+static void feed_failure(struct node *node, enum agent_event_kind kind,
+                         const struct ct_worker_failure *failure)
+{
+    struct failures_noted noted;
+    struct ct_buf lines;
+
+    ct_buf_init(&lines, 0);
+    health_explain(node->health, failure->local_rank, &lines);
+    failures_note(&noted, failure, ct_buf_str(&lines));
+    ct_buf_deinit(&lines);
+    node->failing = &noted.failure;
+    node_feed(node, &(struct agent_event){
+                        .kind = kind,
+                        .local_rank = failure->local_rank,
+                        .end = failure->end,
+                        .code = failure->code,
+                        .killed = failure->killed,
+                        .doubtful = kind == AGENT_ON_FAILURE && node->agent != NULL &&
+                                    inquiry_due(node->inquiry, &noted.failure),
+                    });
+    node->failing = NULL;
+    failures_noted_deinit(&noted);
+}
+
+static void on_failure(void *context, const struct ct_worker_failure *failure)
+{
+    feed_failure(context, AGENT_ON_FAILURE, failure);
+}
+
+static void on_casualty(void *context, const struct ct_worker_failure *failure)
+{
+    feed_failure(context, AGENT_ON_CASUALTY, failure);
+}
+
+static void on_left(void *context, uint32_t local_rank)
+{
+    node_feed(context, &(struct agent_event){.kind = AGENT_ON_LEFT, .local_rank = local_rank});
+}
+
+static void on_stopping(void *context, const char *text)
+{
+    const struct node *node = context;
+
+    ct_log_event(&node->log, CT_LOG_INFO, "waiting", "%s", text);
+}
+
+static void on_finished(void *context, bool well)
+{
+    node_feed(context, &(struct agent_event){.kind = AGENT_ON_FINISHED, .well = well});
+}
+
+const struct ct_workers_callbacks node_workers_callbacks = {
+    .on_message = messages_receive,
+    .on_failure = on_failure,
+    .on_casualty = on_casualty,
+    .on_left = on_left,
+    .on_waiting = on_stopping,
+    .on_finished = on_finished,
+};
