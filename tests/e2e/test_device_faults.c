@@ -95,7 +95,7 @@ static void lose_one(const char *backend, const char *more, int victim)
     run_whole();
     start(&agent, "run", options, NULL);
     pid_t other = lose(&agent, victim);
-    (void)proc_wait_text(&agent, "1 of 2 workers go on from step", 60);
+    (void)proc_wait_text(&agent, "1 of 2 workers continue from step", 60);
     cr_assert(proc_alive(other), "%s", ct_buf_str(&agent.text));
     finish(&agent);
     e2e_said(&agent, "(restart 1 of 3)");
@@ -242,7 +242,7 @@ static void join(const char *backend, const char *says)
     cr_assert_eq(after[0], before[0], "the worker was restarted");
     for (int i = 0; i < 2; i++)
         cr_assert_eq(proc_finish(&nodes[i], 90), 0, "%s", ct_buf_str(&nodes[i].text));
-    e2e_said(&nodes[0], "2 nodes, 2 ranks from now on; 1 worker of this node go on from step");
+    e2e_said(&nodes[0], "2 nodes, 2 ranks from now on; 1 worker of this node continues from step");
     e2e_not_said(&nodes[0], "restart 1");
     written_each_once("run", LONG);
     written_equal("whole", "run", LONG);

@@ -465,7 +465,7 @@ Test(engines, over_ucx_a_killed_worker_is_replaced_and_the_bits_stay)
     proc_until(is_whole_again, &pair, 30, "a new worker");
     cr_assert(pair.now[0] == before[0] || pair.now[1] == before[0], "the survivor was restarted");
     cr_assert_eq(proc_finish(&proc, 90), 0, "%s", ct_buf_str(&proc.text));
-    e2e_said(&proc, "1 of 2 workers go on from step");
+    e2e_said(&proc, "1 of 2 workers continue from step");
     expect_equal("whole", "ucx", LONG);
     proc_free(&proc);
 }

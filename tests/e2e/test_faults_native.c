@@ -291,7 +291,7 @@ Test(faults, row_49_a_job_without_nodes_waits_and_new_ones_go_on_from_what_is_pu
     double back = drill_ms(since);
     cr_assert_eq(e2e_count(ct_buf_str(&drill_proc(0)->text), "going on from"), 1);
     drill_figure(49, "two new ones at work after", back, 8000, "ms");
-    drill_fact(49, "lost at step %d, published %d: they go on from step %d", last, published,
+    drill_fact(49, "lost at step %d, published %d: they continue from step %d", last, published,
                published);
     drill_figure(49, "steps done again (a checkpoint each 40)", last - published, 2 * EVERY, "");
     cr_assert_gt(drill_metric("ctrun_generation"), 1, "a generation is never used again");

@@ -91,7 +91,7 @@ Test(library, a_rank_that_is_killed_is_replaced_and_the_others_keep_their_proces
     }
     cr_assert_eq(proc_finish(&agent, 60), 0, "%s", ct_buf_str(&agent.text));
     e2e_said(&agent, "y = 2.00 x + 1.00 after 300 steps on 3 ranks");
-    e2e_said(&agent, "2 of 3 workers go on from step");
+    e2e_said(&agent, "2 of 3 workers continue from step");
     proc_free(&agent);
 }
 

@@ -75,7 +75,7 @@ Test(runs, an_interrupted_training_goes_on_in_its_folder_and_others_have_theirs)
     (void)latest(first);
     (void)snprintf(command, sizeof command, ": ctrun resume %.200s\n", first + sizeof "runs");
     e2e_said(&run, command);
-    int stopped = (int)proc_number_after(&run, "to go on from step");
+    int stopped = (int)proc_number_after(&run, "to continue from step");
     cr_assert_gt(stopped, 0);
     proc_free(&run);
 

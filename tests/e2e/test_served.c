@@ -91,7 +91,7 @@ Test(served, workers_and_the_server_are_lost_and_the_bits_are_those_of_ddp)
     wait_step("run", 1000);
     lose(&agent, 3, 2); /* the server */
     finish(&agent, "run");
-    e2e_said(&agent, "2 of 3 workers go on from step");
+    e2e_said(&agent, "2 of 3 workers continue from step");
     e2e_said(&agent, "(restart 3 of 3)");
     written_equal("whole", "run", STEPS);
     proc_free(&agent);
@@ -107,6 +107,6 @@ Test(served, a_stale_job_goes_on_from_what_its_servers_hold)
     wait_step("run", 200);
     lose(&agent, 4, 1);
     finish(&agent, "run");
-    e2e_said(&agent, "3 of 4 workers go on from step");
+    e2e_said(&agent, "3 of 4 workers continue from step");
     proc_free(&agent);
 }

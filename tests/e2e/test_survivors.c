@@ -112,7 +112,7 @@ Test(survivors, a_killed_worker_is_replaced_and_the_other_keeps_its_process)
     lose(&agent, 2, 1);
     finish(&agent);
     e2e_said(&agent, "SIGKILL");
-    e2e_said(&agent, "1 of 2 workers go on from step");
+    e2e_said(&agent, "1 of 2 workers continue from step");
     e2e_said(&agent, "(restart 1 of 3)");
     written_equal("whole", "run", STEPS);
     proc_free(&agent);
@@ -159,7 +159,7 @@ Test(survivors, three_workers_lose_one_after_the_other)
         wait_step("run", 600 * (i + 2));
     }
     finish(&agent);
-    e2e_said(&agent, "2 of 3 workers go on from step");
+    e2e_said(&agent, "2 of 3 workers continue from step");
     e2e_said(&agent, "(restart 3 of 3)");
     written_equal("whole", "run", STEPS);
     proc_free(&agent);
@@ -399,7 +399,7 @@ Test(survivors, without_a_lost_node_the_others_go_on_with_the_same_global_batch)
     pid_t worker = worker_of(&nodes[0]);
     lose_node(&nodes[1]);
     finish_node(&nodes[0], worker);
-    e2e_said(&nodes[0], "another node was lost; 1 of 1 workers go on from step");
+    e2e_said(&nodes[0], "another node was lost; 1 of 1 workers continue from step");
     written_equal("whole", "run", STEPS);
     proc_free(&nodes[0]);
     stop_daemon(&daemon);
@@ -459,7 +459,7 @@ Test(survivors, a_node_that_is_terminated_leaves_at_a_step_boundary_and_no_step_
 
     terminate_second(nodes, "ddp");
     e2e_said(&nodes[1], "this node left, the job continues");
-    e2e_said(&nodes[0], "1 node, 1 ranks from now on; 1 worker go on from step");
+    e2e_said(&nodes[0], "1 node, 1 ranks from now on; 1 worker continues from step");
     for (int i = 0; i < 2; i++)
         proc_free(&nodes[i]);
 }

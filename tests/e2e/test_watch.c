@@ -132,7 +132,7 @@ Test(watch, row_3_a_rank_that_hangs_in_a_collective_is_named_examined_and_replac
     for (int i = 0; i < 2; i++)
         cr_assert_eq(fleet_finish(i, 60), 0, "%s", ct_buf_str(&drill_proc(i)->text));
     cr_assert_eq(e2e_count(ct_buf_str(&drill_proc(0)->text), " hangs"), 0, "rank 0 is well");
-    e2e_said(drill_proc(0), "1 of 1 workers of this node go on from step");
+    e2e_said(drill_proc(0), "1 of 1 workers of this node continue from step");
     fleet_expect_samples(&run);
     cr_assert(fleet_same_result(&run, &alone), "parameters or moments differ");
     drill_fact(3, "same bits as the undisturbed run");
@@ -227,7 +227,7 @@ Test(watch, row_4_a_rank_that_hangs_outside_of_collectives_is_named_and_replaced
     cr_assert_eq(proc_finish(&agent, 60), 0, "%s", ct_buf_str(&agent.text));
     e2e_said(&agent, "rank 1 (host ");
     e2e_said(&agent, "where 2 ranks of this node wait for it; no sign of life for ");
-    e2e_said(&agent, "2 of 3 workers go on from step");
+    e2e_said(&agent, "2 of 3 workers continue from step");
     e2e_said(&agent, "y = 2.00 x + 1.00 after 300 steps on 3 ranks");
     proc_free(&agent);
 }

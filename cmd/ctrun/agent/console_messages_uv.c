@@ -109,7 +109,7 @@ void words_restart(struct node *node, uint32_t survivors)
                      round->restarts, round->max_restarts);
     else
         ct_log_event(&node->log, CT_LOG_WARN, "restart",
-                     "%s; %u of %u workers%s go on from step %llu%s (restart %u of %u)", who,
+                     "%s; %u of %u workers%s continue from step %llu%s (restart %u of %u)", who,
                      survivors, slots, of_this_node(node), (unsigned long long)round->base_step,
                      survivors == slots       ? ""
                      : slots - survivors == 1 ? ", the other is started again"
@@ -120,11 +120,14 @@ void words_restart(struct node *node, uint32_t survivors)
 void words_regroup(struct node *node, uint32_t survivors)
 {
     const struct ct_round *round = node->round;
-    char from[64] = "live on";
+    const char *s = survivors == 1 ? "s" : "";
+    char from[64];
 
-    if (round->lineage > 0) /* otherwise nobody holds the state */
-        (void)snprintf(from, sizeof from, "go on from step %llu",
+    if (round->lineage > 0)
+        (void)snprintf(from, sizeof from, "continue%s from step %llu", s,
                        (unsigned long long)round->base_step);
+    else /* nobody holds the state */
+        (void)snprintf(from, sizeof from, "live%s on", s);
     ct_console_live(node->console, "");
     ct_log_event(&node->log, CT_LOG_INFO, "regroup",
                  "%u node%s, %u ranks from now on; %u worker%s%s %s", round->node_count,
