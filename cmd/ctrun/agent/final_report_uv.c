@@ -330,8 +330,9 @@ static void tell_resume(struct node *node)
     run_checkpoints(&node->job->cfg, node->training.run_folder, dir);
     if (dir[0] != '\0' && ct_ckpt_latest(dir, path, NULL) == 0 &&
         ct_ckpt_open(path, &state, NULL) == 0)
-        ct_log_event(&node->log, CT_LOG_INFO, "resume", "to continue from step %llu: ctrun resume %s",
-                     (unsigned long long)state.step, title);
+        ct_log_event(&node->log, CT_LOG_INFO, "resume",
+                     "to continue from step %llu: ctrun resume %s", (unsigned long long)state.step,
+                     title);
     else if (node->training.progress.step > 0)
         ct_log_event(&node->log, CT_LOG_INFO, "resume", "%s cannot be resumed: %s", title,
                      dir[0] != '\0' ? "it has no checkpoint yet"

@@ -11,8 +11,8 @@
 #ifndef CT_CTRUN_AGENT_NODE_STATE_UV_H
 #define CT_CTRUN_AGENT_NODE_STATE_UV_H
 
-#include "core/agent_core.h"
 #include "base/log.h"
+#include "core/agent_core.h"
 #include "failure_list.h"
 #include "gpu_health_uv.h"
 #include "host_uv.h"
