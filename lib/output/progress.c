@@ -187,7 +187,7 @@ void ct_progress_print_eval(const struct ct_progress_eval *eval, bool coloured, 
 
     (void)ct_buf_printf(to, "eval  step %llu  loss ", (unsigned long long)eval->step);
     print_loss(eval->loss, to);
-    if (eval->perplexity >= 0) /* what a language model is compared by; both do not fit 80 columns */
+    if (eval->perplexity >= 0) /* what language models are compared by; both would wrap */
         (void)ct_buf_printf(to, "  perplexity %.4g", eval->perplexity);
     else if (eval->accuracy >= 0)
         (void)ct_buf_printf(to, "  accuracy %.2f %%", 100 * eval->accuracy);

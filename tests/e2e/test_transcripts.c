@@ -1,5 +1,5 @@
 /* What the node agent does in the stories that every user lives through, line by line, as
- * `--log.level debug` tells it: an event, and what the core has decided (agent_core.h). The stories
+ * `--log.level debug` prints it: an event and what the core has decided (agent_core.h). The stories
  * were first recorded from the agent before it had a core; the order of what it does has not
  * changed since. */
 #include "base/str.h"

@@ -269,7 +269,7 @@ Test(watch, a_program_that_keeps_no_record_is_never_judged)
 
 Test(watch, row_16_a_rank_at_half_its_speed_is_named_within_50_steps_and_stays)
 {
-    /* Steps of 60 ms and more: each of them meets the brake, and few pass before the agent looks. */
+    /* Steps of 60 ms and more: each of them meets the brake, few pass before the agent looks. */
     static const char *const words[] = {"--model.hidden=[1024,1024]", NULL};
     static const struct fleet slow = {.name = "slow", .steps = 4000, .batch = 1536, .words = words};
     struct drill_job job = {.nodes = "2", .lease = "5s"};

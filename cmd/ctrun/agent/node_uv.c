@@ -1,5 +1,5 @@
-/* See node_uv.h. Birth; a step, which is an event for the core and the actions that it answers with;
- * death, when nothing is left in the loop. */
+/* See node_uv.h. Birth; a step, which is an event for the core and the actions that it answers
+ * with; death, when nothing is left in the loop. */
 #include "node_uv.h"
 
 #include "base/assert.h"

@@ -1,5 +1,5 @@
-/* What this node's workers send: store operations go to the rendezvous, where they stand goes to the
- * core. */
+/* What this node's workers send: store operations go to the rendezvous, where they stand goes to
+ * the core. */
 #include "node_state_uv.h"
 
 #include "base/str.h"

@@ -1,4 +1,4 @@
-/* The rules of the node agent's end: signals, draining, stopping, publications, what is waited for. */
+/* The rules of the node agent's end: signals, draining, stopping, publications, waiting. */
 #include "desk.h"
 
 #include "base/error.h"

@@ -29,7 +29,8 @@
  * it does not list is a bug and aborts.
  *
  * A call of agent_core_step is one event. It returns a set of actions, to be carried out in the
- * order of their numbers; their operands are fields of the core. Nothing is allocated. Times are milliseconds of a monotonic clock. */
+ * order of their numbers; their operands are fields of the core. Nothing is allocated. Times are
+ * milliseconds of a monotonic clock. */
 #ifndef CT_CTRUN_AGENT_AGENT_CORE_H
 #define CT_CTRUN_AGENT_AGENT_CORE_H
 
@@ -201,7 +202,8 @@ struct agent_core {
     uint64_t look_ms;  /* when to look again whether others have left; UINT64_MAX: untimed */
 };
 
-/* A core that is IDLE and LIVE. The arrays have `settings->slots` zeroed elements and outlive it. */
+/* A core that is IDLE and LIVE. The arrays have `settings->slots` zeroed elements and outlive it.
+ */
 void agent_core_init(struct agent_core *core, const struct agent_settings *settings,
                      struct ct_survivor *survivors, bool *dismissed);
 
