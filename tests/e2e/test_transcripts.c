@@ -1,7 +1,6 @@
-/* What the node agent does in the stories that every user lives through, line by line, as
- * `--log.level debug` prints it: an event and what the core has decided (agent_core.h). The stories
- * were first recorded from the agent before it had a core; the order of what it does has not
- * changed since. */
+/* What the node agent does in the stories that every user lives through, line by line: an event and
+ * what the core has decided (agent_core.h), from the log at debug level. The stories were first
+ * recorded from the agent before it had a core; the order of what it does has not changed since. */
 #include "base/str.h"
 #include "e2e.h"
 
