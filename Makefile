@@ -340,8 +340,8 @@ $(CONFORMANCE): $(call objects,$(CONFORMANCE_SOURCES)) $(call archives,coll)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(call libs,coll) -o $@
 SIM := $(if $(wildcard tests/sim/*.c),$(BUILD)/tests/sim)
-# The simulator counts the moves of the job cores (tests/sim/coverage.c).
-SIM_WRAP := -Wl,--wrap=ct_rdzv_set_phase,--wrap=ct_rdzv_set_member
+# The simulator counts the moves of the job and agent cores (tests/sim/coverage.c).
+SIM_WRAP := -Wl,--wrap=ct_rdzv_set_phase,--wrap=ct_rdzv_set_member,--wrap=agent_enter,--wrap=agent_become
 $(BUILD)/tests/sim: $(call objects,$(call sources,tests/sim)) $(call archives,agent)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(SIM_WRAP) $(call libs,agent) -o $@

@@ -38,7 +38,7 @@ bool ct_survivors_healed(const struct ct_survivor *all, uint32_t count, uint64_t
 bool ct_survivors_untouched(const struct ct_survivor *all, uint32_t count, uint64_t generation)
 {
     for (uint32_t i = 0; i < count; i++)
-        if (all[i].ready && all[i].lineage < generation)
+        if (all[i].idle || (all[i].ready && all[i].lineage < generation))
             return true;
     return false;
 }

@@ -34,8 +34,8 @@ const struct ct_survivor *ct_survivors_best(const struct ct_survivor *all, uint3
 /* Do all of them hold the base of round `generation`? */
 bool ct_survivors_healed(const struct ct_survivor *all, uint32_t count, uint64_t generation);
 
-/* Was somebody still without the common state of round `generation` when he left it? Then nobody
- * took a step in that round. */
+/* Was somebody still without the common state of round `generation` when he left it, or still
+ * idle? Then nobody took a step in that round. */
 bool ct_survivors_untouched(const struct ct_survivor *all, uint32_t count, uint64_t generation);
 
 #endif

@@ -5,6 +5,8 @@
  * the Makefile). */
 #include "sim.h"
 
+#include "base/assert.h"
+#include "cmd/ctrun/agent/core/agent_turn.h"
 #include "rendezvous/core/core_state.h"
 
 #include <inttypes.h>
@@ -24,6 +26,25 @@ void __real_ct_rdzv_set_member(struct ct_rdzv *job, struct ct_rdzv_member *membe
                                enum ct_rdzv_member_state state);
 void __wrap_ct_rdzv_set_member(struct ct_rdzv *job, struct ct_rdzv_member *member,
                                enum ct_rdzv_member_state state);
+
+void __real_agent_enter(struct agent_core *core, enum agent_phase phase);
+void __wrap_agent_enter(struct agent_core *core, enum agent_phase phase);
+void __real_agent_become(struct agent_core *core, enum agent_life life);
+void __wrap_agent_become(struct agent_core *core, enum agent_life life);
+
+void __wrap_agent_enter(struct agent_core *core, enum agent_phase phase)
+{
+    if (watched != NULL)
+        watched->phase_moves[core->phase][phase]++;
+    __real_agent_enter(core, phase);
+}
+
+void __wrap_agent_become(struct agent_core *core, enum agent_life life)
+{
+    if (watched != NULL)
+        watched->life_moves[core->life][life]++;
+    __real_agent_become(core, life);
+}
 
 void __wrap_ct_rdzv_set_phase(struct ct_rdzv *job, enum ct_rdzv_phase phase)
 {
@@ -87,6 +108,39 @@ static void print_moves(const struct coverage *c)
     }
 }
 
+/* Of the agent's core: its moves, and how often it decided what. */
+static void print_agent(const struct coverage *c)
+{
+    static const struct {
+        enum agent_phase from, to;
+    } phases[] = {
+#define PHASE_MOVE(from, to) {AGENT_##from, AGENT_##to},
+#include "cmd/ctrun/agent/core/agent.def"
+    };
+    static const struct {
+        enum agent_life from, to;
+    } lives[] = {
+#define LIFE_MOVE(from, to) {AGENT_##from, AGENT_##to},
+#include "cmd/ctrun/agent/core/agent.def"
+    };
+    static const char *const actions[] = {
+#define ACTION(name, handler, text) #name,
+#include "cmd/ctrun/agent/core/agent.def"
+    };
+    for (size_t i = 0; i < CT_COUNT(phases); i++) {
+        uint64_t count = c->phase_moves[phases[i].from][phases[i].to];
+        (void)printf("  %-9s -> %-9s %" PRIu64 "%s\n", agent_phase_name(phases[i].from),
+                     agent_phase_name(phases[i].to), count, count == 0 ? "   NEVER" : "");
+    }
+    for (size_t i = 0; i < CT_COUNT(lives); i++) {
+        uint64_t count = c->life_moves[lives[i].from][lives[i].to];
+        (void)printf("  %-9s -> %-9s %" PRIu64 "%s\n", agent_life_name(lives[i].from),
+                     agent_life_name(lives[i].to), count, count == 0 ? "   NEVER" : "");
+    }
+    for (size_t i = 0; i < CT_COUNT(actions); i++)
+        (void)printf("  %-15s %" PRIu64 "\n", actions[i], c->actions[i]);
+}
+
 void sim_coverage_print(const struct coverage *c)
 {
     static const char *const faults[] = {
@@ -100,6 +154,7 @@ void sim_coverage_print(const struct coverage *c)
                  (double)c->virtual_ms / 3600e3, c->events, c->rounds, c->steps, c->published,
                  c->faults, c->restarts, c->takeovers);
     print_moves(c);
+    print_agent(c);
     for (unsigned kind = 0; kind < FAULT_KINDS; kind++)
         (void)printf("  %-14s %" PRIu64 "\n", faults[kind], c->fault_kinds[kind]);
     for (unsigned type = 0; type < sizeof(c->messages) / sizeof(c->messages[0]); type++)

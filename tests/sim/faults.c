@@ -175,14 +175,6 @@ static void reset(struct sim *sim, uint32_t node)
         sim_schedule(sim, sim->now, EV_CLOSED, index, side);
 }
 
-static void leave(struct sim *sim, uint32_t node, enum ct_rdzv_leave how)
-{
-    if (!sim->processes[sim_process(node)].alive)
-        return;
-    ct_member_leave(&sim->nodes[node].member, how);
-    sim_node_after(sim, node);
-}
-
 /* The other daemon starts; the one that serves is not asked. */
 static void take_over(struct sim *sim, uint32_t served)
 {
@@ -254,7 +246,7 @@ void sim_fault_begin(struct sim *sim, struct fault *fault)
         pause(sim, sim_process(fault->node), fault->lasts);
         break;
     case FAULT_NODE_DRAIN:
-        leave(sim, fault->node, CT_RDZV_LEAVE_DRAIN);
+        sim_node_signal(sim, fault->node, AGENT_SIGTERM);
         break;
     case FAULT_ORDER_DRAIN:
         sim_order(sim, CT_ADMIN_DRAIN, fault->node);
@@ -264,7 +256,7 @@ void sim_fault_begin(struct sim *sim, struct fault *fault)
         sim_order(sim, CT_ADMIN_CORDON, fault->node);
         break;
     case FAULT_STOP:
-        leave(sim, fault->node, CT_RDZV_LEAVE_STOP);
+        sim_node_signal(sim, fault->node, AGENT_SIGINT);
         break;
     case FAULT_WORKER_CRASH:
         sim_worker_crash(sim, fault->node);

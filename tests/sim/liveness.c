@@ -11,6 +11,7 @@ enum {
     OUT_MS = 2500,   /* beyond the lease, until survivors act again without a silent
                         node */
     DONE_MS = 10000, /* until a job is over whose ranks are all done */
+    ENDS_MS = 10000, /* what an agent's end may take beside its workers' */
     QUIET = 2,       /* generations of the last quarter of a run: one cools down, and comes */
     WASTE = 5,       /* generations that a fault, a start or a broken connection may cost */
 };
@@ -110,7 +111,7 @@ static void check_members(struct sim *sim, const struct ct_rdzv *job)
     }
     for (uint32_t i = 0; i < roster->count; i++) {
         const struct sim_node *node = &sim->nodes[roster->places[i].id.high - 1];
-        if (node->acting != roster->generation)
+        if (node->acting != roster->generation && node->done_step == 0)
             sim_fail(sim, "L2: %s does not act in g%" PRIu64, node->host, roster->generation);
     }
     uint32_t possible = CT_MIN(sim->node_count, sim->params.nodes_max);
@@ -148,7 +149,8 @@ static void check_progress(struct sim *sim, const struct ct_rdzv_roster *roster)
         return;
     bool all_done = sim->total_steps > 0;
     for (uint32_t i = 0; i < t->count; i++)
-        all_done = all_done && sim->nodes[t->nodes[i]].state.step >= sim->total_steps;
+        all_done = all_done && CT_MAX(sim->nodes[t->nodes[i]].state.step,
+                                      sim->nodes[t->nodes[i]].done_step) >= sim->total_steps;
     if (all_done && sim->now > t->done_ms + DONE_MS * sim->scale)
         sim_fail(sim, "L7: all ranks are done, and the job goes on");
     if (sim->total_steps == 0 && sim->nodes[t->nodes[0]].state.step < 5)
@@ -207,6 +209,16 @@ static void check_waste(struct sim *sim, const struct sim_daemon *daemon)
                  causes);
 }
 
+/* A4: an agent that was to end has ended, after its workers' grace and the waits on its way. */
+static void check_ends(struct sim *sim, const struct sim_node *node)
+{
+    uint64_t most_ms = 4 * (uint64_t)sim->params.prepare_ms + sim->params.lease_ms + ENDS_MS;
+    if (node->ends_ms > 0 && sim->now > CT_MAX(node->ends_ms, sim->faults_ms) + most_ms &&
+        node->core.life != AGENT_DRAINING)
+        sim_fail(sim, "A4: %s is %s for %" PRIu64 " ms", node->host,
+                 agent_life_name(node->core.life), sim->now - node->ends_ms);
+}
+
 void oracle_end(struct sim *sim)
 {
     const struct sim_daemon *daemon = sim_newest_daemon(sim);
@@ -215,6 +227,9 @@ void oracle_end(struct sim *sim)
         sim_fail(sim, "S15: a core looked at the wall clock");
     if (daemon != NULL)
         check_waste(sim, daemon);
+    for (uint32_t i = 0; i < sim->node_count; i++)
+        if (sim->processes[sim_process(i)].alive)
+            check_ends(sim, &sim->nodes[i]);
     if (!has_ended(sim, job)) {
         if (job == NULL)
             sim_fail(sim, "L1: no daemon serves the job");

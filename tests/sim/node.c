@@ -1,17 +1,70 @@
-/* A node: the real agent core, and workers that are a few numbers.
+/* A node: the real client of the rendezvous and the real agent's core, side by side as in ctrun.
+ * Its workers are a few numbers (workers.c).
  *
- * Workers that survive (half of the seeds) keep their state from round to
- * round; others lose it whenever a round ends. A node whose agent dies loses
- * everything. */
+ * Workers that survive (70 % of the seeds) keep their state from round to round; others are ended
+ * whenever a round ends. A node whose agent dies loses everything. */
 #include "sim.h"
 
+#include "base/assert.h"
 #include "base/str.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+/* ---- the agent's core ---- */
+
+/* A3: what was promised last is held by a worker that lives, or nothing was promised. */
+static void check_promise(struct sim *sim, const struct sim_node *node)
+{
+    const struct agent_core *core = &node->core;
+    bool held = false;
+    for (uint32_t i = 0; i < SIM_WORKERS; i++)
+        held = held || (node->alive[i] && node->holds[i]);
+    if (core->phase != AGENT_PROMISED || !core->linked || core->best.lineage == 0)
+        return;
+    if (!held || core->best.lineage != node->state.lineage || core->best.step != node->state.step)
+        sim_fail(sim, "A3: %s has promised step %" PRIu64 " of g%" PRIu64 ", which nobody holds",
+                 node->host, core->best.step, core->best.lineage);
+}
+
+void sim_node_feed(struct sim *sim, uint32_t index, const struct agent_event *event)
+{
+    struct sim_node *node = &sim->nodes[index];
+    const struct agent_view view = {
+        .now_ms = sim_local_ms(sim, sim_process(index)),
+        .running = node->running,
+        .stopping = node->stopping,
+        .alive = node->alive,
+    };
+    struct ct_buf line;
+    if (!sim->processes[sim_process(index)].alive)
+        return;
+    uint64_t actions = agent_core_step(&node->core, &view, event);
+    ct_buf_init(&line, 0);
+    agent_step_print(&node->core, event, actions, &line);
+    sim_log(sim, "%s: %s", node->host, ct_buf_str(&line));
+    ct_buf_deinit(&line);
+    if (node->core.life != AGENT_LIVE && node->ends_ms == 0)
+        node->ends_ms = sim->now;
+    for (int action = 0; action < AGENT_ACTIONS; action++)
+        if (agent_has(actions, (enum agent_action)action))
+            sim_workers_do(sim, index, (enum agent_action)action, event);
+    check_promise(sim, node);
+    sim_node_after(sim, index);
+}
+
+void sim_node_signal(struct sim *sim, uint32_t index, int number)
+{
+    sim_node_feed(sim, index, &(struct agent_event){.kind = AGENT_ON_SIGNAL, .signal = number});
+}
+
 /* ---- what the agent is told ---- */
+
+static void feed(struct sim_node *node, struct agent_event event)
+{
+    sim_node_feed(node->sim, node->index, &event);
+}
 
 static void on_waiting(void *context, const char *text)
 {
@@ -19,33 +72,15 @@ static void on_waiting(void *context, const char *text)
     (void)text;
 }
 
-void sim_node_answer(struct sim *sim, uint32_t index, uint64_t delay_ms)
-{
-    const struct sim_node *node = &sim->nodes[index];
-    if (node->asked > 0 && !node->promised)
-        sim_schedule(sim, sim->now + delay_ms, EV_PREPARED, index, node->asked);
-}
-
 static void on_prepare(void *context, uint64_t generation, enum ct_rdzv_reason reason,
                        bool at_boundary)
 {
     struct sim_node *node = context;
-    struct sim *sim = node->sim;
-    sim_tell(sim, "%s is asked for g%" PRIu64 " (%s%s)", node->host, generation,
+    sim_tell(node->sim, "%s is asked for g%" PRIu64 " (%s%s)", node->host, generation,
              ct_rdzv_reason_name(reason), at_boundary ? ", at a step boundary" : "");
     node->asked = generation;
-    node->promised = false;
-    if (at_boundary && node->acting > 0 && node->workers && !node->stopped) {
-        node->boundary = true;
-        return;
-    }
-    uint64_t stopping = ct_rng_below(&sim->work_rng, 200);
-    if (!sim->healed && sim->slow_stops && ct_rng_chance(&sim->work_rng, 30))
-        stopping += ct_rng_below(&sim->work_rng, sim->params.prepare_ms * 5 / 4);
-    node->acting = 0;
-    if (!sim->healed && sim->slow_stops && ct_rng_chance(&sim->work_rng, 5))
-        return; /* they never stop, until they are asked for another round */
-    sim_node_answer(sim, node->index, node->stopped ? 0 : stopping);
+    feed(node, (struct agent_event){
+                   .kind = AGENT_ON_PREPARE, .generation = generation, .at_boundary = at_boundary});
 }
 
 static void on_revoke(void *context, uint64_t generation, enum ct_rdzv_reason reason)
@@ -53,9 +88,7 @@ static void on_revoke(void *context, uint64_t generation, enum ct_rdzv_reason re
     struct sim_node *node = context;
     sim_tell(node->sim, "%s gives up g%" PRIu64 " (%s)", node->host, generation,
              ct_rdzv_reason_name(reason));
-    node->acting = 0;
-    node->boundary = node->stopped = false;
-    sim_node_answer(node->sim, node->index, 50);
+    feed(node, (struct agent_event){.kind = AGENT_ON_REVOKE, .generation = generation});
 }
 
 static void on_round(void *context, const struct ct_round *round)
@@ -66,13 +99,9 @@ static void on_round(void *context, const struct ct_round *round)
              round->generation, round->self, round->node_count, round->world);
     oracle_node_round(sim, node->index, round);
     sim_training_round(sim, round);
-    node->acting = node->acting_max = round->generation;
+    node->acting_max = round->generation;
     node->asked = 0;
-    node->boundary = node->stopped = false;
-    node->workers = true;
-    bool is_base = round->base_node == (int32_t)round->self;
-    if (is_base && (node->state.lineage != round->lineage || node->state.step != round->base_step))
-        sim_worker_crash(sim, node->index); /* it lost since what it promised to give */
+    feed(node, (struct agent_event){.kind = AGENT_ON_ROUND, .generation = round->generation});
 }
 
 static void on_store_reply(void *context, const struct ct_msg_store_reply *reply)
@@ -84,16 +113,20 @@ static void on_store_reply(void *context, const struct ct_msg_store_reply *reply
 static void on_published(void *context, const struct ct_msg_published *answer)
 {
     struct sim_node *node = context;
-    node->published_ms = 0;
     sim_log(node->sim, "%s hears of step %" PRIu64 " of g%" PRIu64 ": %s", node->host, answer->step,
             answer->generation, answer->code == 0 ? "published" : answer->text);
+    feed(node, (struct agent_event){.kind = AGENT_ON_PUBLISHED,
+                                    .generation = answer->generation,
+                                    .held.step = answer->step,
+                                    .code = answer->code,
+                                    .text = answer->text});
 }
 
 static void on_drain(void *context, const char *text)
 {
     struct sim_node *node = context;
     sim_tell(node->sim, "%s is to leave: %s", node->host, text);
-    node->leaves = true; /* after the call into its member */
+    feed(node, (struct agent_event){.kind = AGENT_ON_DRAIN});
 }
 
 static void on_closed(void *context, const struct ct_rdzv_result *result)
@@ -104,6 +137,11 @@ static void on_closed(void *context, const struct ct_rdzv_result *result)
     sim_tell(node->sim, "%s is told the end: status %d %s", node->host, result->status,
              result->cause.text);
     oracle_node_closed(node->sim, node->index);
+    feed(node, (struct agent_event){.kind = AGENT_ON_OVER,
+                                    .generation = result->generation,
+                                    .status = result->status,
+                                    .code = result->code,
+                                    .by_user = result->cause.rank < 0});
 }
 
 static void on_released(void *context)
@@ -111,12 +149,14 @@ static void on_released(void *context)
     struct sim_node *node = context;
     node->end = NODE_RELEASED;
     sim_tell(node->sim, "%s is released", node->host);
+    feed(node, (struct agent_event){.kind = AGENT_ON_RELEASED});
 }
 
 static void on_link(void *context, bool connected, const char *why)
 {
     struct sim_node *node = context;
     sim_log(node->sim, "%s is %s %s", node->host, connected ? "connected again" : "cut off:", why);
+    feed(node, (struct agent_event){.kind = AGENT_ON_LINK, .up = connected});
 }
 
 static void on_failed(void *context, const struct ct_error *error)
@@ -125,6 +165,7 @@ static void on_failed(void *context, const struct ct_error *error)
     node->end = NODE_FAILED;
     node->error = *error;
     sim_tell(node->sim, "%s fails: %s", node->host, error->text);
+    feed(node, (struct agent_event){.kind = AGENT_ON_FAILED, .code = error->code});
 }
 
 /* ---- what the agent does ---- */
@@ -197,9 +238,17 @@ void sim_node_start(struct sim *sim, uint32_t index)
     sim->processes[sim_process(index)].alive = true;
     sim->processes[sim_process(index)].life++;
     sim_tell(sim, "%s starts, incarnation %" PRIu64, node->host, node->incarnations);
+    const struct agent_settings settings = {
+        .slots = SIM_WORKERS,
+        .native = sim->survivable && !sim->programs,
+        .elastic = true,
+        .grace_ms = sim->params.prepare_ms / 2,
+        .ends = 1u << AGENT_SIGINT | 1u << AGENT_SIGTERM,
+    };
+    agent_core_init(&node->core, &settings, node->survivors, node->dismissed);
     ct_member_init(&node->member, &node->options, &callbacks, &io, ct_rng_next(&sim->work_rng));
     ct_member_start(&node->member, sim_local_ms(sim, sim_process(index)));
-    sim_node_after(sim, index);
+    sim_node_feed(sim, index, &(struct agent_event){.kind = AGENT_ON_LINKED});
 }
 
 static void stop(struct sim *sim, uint32_t index)
@@ -208,8 +257,11 @@ static void stop(struct sim *sim, uint32_t index)
     sim->processes[sim_process(index)].alive = false;
     sim->processes[sim_process(index)].life++;
     sim->processes[sim_process(index)].paused_until = 0;
-    node->workers = false;
+    for (uint32_t i = 0; i < SIM_WORKERS; i++)
+        node->alive[i] = node->holds[i] = false;
+    node->workers = node->running = node->stopping = false;
     node->acting = 0;
+    node->published_ms = 0;
     node->state = (struct state){0};
     sim_kill_conns(sim, sim_process(index));
 }
@@ -227,14 +279,17 @@ void sim_node_after(struct sim *sim, uint32_t index)
     struct sim_node *node = &sim->nodes[index];
     if (!sim->processes[sim_process(index)].alive)
         return;
-    if (node->end != NODE_RUNS) {
+    if (node->core.life == AGENT_CLOSED) {
         stop(sim, index);
         if (node->end != NODE_CLOSED)
             sim_schedule(sim, sim->now + 1000 + ct_rng_below(&sim->work_rng, 5000), EV_START,
                          sim_process(index), 0);
         return;
     }
-    sim_arm(sim, sim_process(index), ct_member_deadline(&node->member));
+    uint64_t due = agent_core_deadline(&node->core);
+    if (node->core.linked)
+        due = CT_MIN(due, ct_member_deadline(&node->member));
+    sim_arm(sim, sim_process(index), due);
 }
 
 void sim_node_message(struct sim *sim, struct conn *conn, const struct ct_message *message)
@@ -243,88 +298,16 @@ void sim_node_message(struct sim *sim, struct conn *conn, const struct ct_messag
     bool was_joining = node->member.phase == CT_MEMBER_JOINING;
     ct_member_message(&node->member, sim_local_ms(sim, sim_process(conn->node)), message);
     oracle_node_told(sim, conn, message, was_joining);
-    if (node->leaves && node->end == NODE_RUNS)
-        ct_member_leave(&node->member, CT_RDZV_LEAVE_DRAIN);
-    node->leaves = false;
     sim_node_after(sim, conn->node);
 }
 
 void sim_node_timer(struct sim *sim, uint32_t index)
 {
-    ct_member_tick(&sim->nodes[index].member, sim_local_ms(sim, sim_process(index)));
-    sim_node_after(sim, index);
-}
-
-/* ---- what the agent says ---- */
-
-static void promise(struct sim *sim, uint32_t index)
-{
     struct sim_node *node = &sim->nodes[index];
-    struct ct_prepared prepared = {
-        .generation = node->asked,
-        .lineage = node->state.lineage,
-        .step = node->state.step,
-        .digest = node->state.digest,
-        .untouched = node->healed_max < node->acting_max,
-    };
-    node->promised_max = node->asked;
-    ct_member_prepared(&node->member, &prepared);
-    sim_node_after(sim, index);
-}
-
-void sim_node_prepared(struct sim *sim, uint32_t index, uint64_t generation)
-{
-    struct sim_node *node = &sim->nodes[index];
-    if (node->asked != generation || node->promised)
-        return;
-    node->acting = 0;
-    node->boundary = false;
-    node->promised = true;
-    if (!sim->survivable) {
-        node->workers = false;
-        node->state = (struct state){0};
-    }
-    promise(sim, index);
-}
-
-void sim_node_done(struct sim *sim, uint32_t index, uint64_t generation)
-{
-    ct_member_done(&sim->nodes[index].member, generation);
-    sim_node_after(sim, index);
-}
-
-void sim_worker_crash(struct sim *sim, uint32_t index)
-{
-    struct sim_node *node = &sim->nodes[index];
-    if (!sim->processes[sim_process(index)].alive || !node->workers)
-        return;
-    sim_tell(sim, "a worker of %s dies", node->host);
-    node->workers = false;
-    node->state = (struct state){0};
-    if (node->acting > 0) {
-        struct ct_rdzv_failure failure = {
-            .generation = node->acting, .code = CT_EWORKER, .rank = 0, .status = -1, .signal = 9};
-        ct_member_failure(&node->member, sim_local_ms(sim, sim_process(index)), &failure);
-        sim_node_after(sim, index);
-    } else if (node->asked > 0 && node->promised) {
-        promise(sim, index); /* the state is lost before the round came */
-    }
-}
-
-void sim_node_healed(struct sim *sim, uint32_t index)
-{
-    struct sim_node *node = &sim->nodes[index];
-    node->healed_max = node->acting;
-    ct_member_healed(&node->member, node->acting);
-    sim_node_after(sim, index);
-}
-
-void sim_node_publish(struct sim *sim, uint32_t index, uint64_t step, uint64_t digest)
-{
-    struct sim_node *node = &sim->nodes[index];
-    const struct ct_msg_publish publication = {
-        .generation = node->acting, .step = step, .digest = digest};
-    if (ct_member_publish(&node->member, &publication) == 0)
-        node->published_ms = sim->now;
+    uint64_t now_ms = sim_local_ms(sim, sim_process(index));
+    if (node->core.linked)
+        ct_member_tick(&node->member, now_ms);
+    if (agent_core_deadline(&node->core) <= now_ms)
+        sim_node_feed(sim, index, &(struct agent_event){.kind = AGENT_ON_TICK});
     sim_node_after(sim, index);
 }

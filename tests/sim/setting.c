@@ -121,6 +121,7 @@ void sim_draw_setting(struct sim *sim)
     draw_params(sim);
     sim->datagrams = ct_rng_chance(rng, 500) && !sim->calm;
     sim->survivable = ct_rng_chance(rng, 700);
+    sim->programs = sim->survivable && ct_rng_chance(rng, 250);
     sim->look_ms = sim->calm ? 1000 : (uint32_t)sim_between(rng, 200, 8000);
     sim->slow_stops = ct_rng_chance(rng, 700) && !sim->calm;
     sim->delay_ms = (uint32_t)sim_between(rng, 0, sim->calm ? 2 : 40);

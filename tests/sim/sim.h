@@ -10,7 +10,8 @@
  *      disk.c      the journal's files: claims, torn and lost ends, a full and
  *                  a slow disk
  *      daemon.c    the daemons: the service; two of them when one takes over
- *      node.c      the nodes: the agent core, model workers
+ *      node.c      the nodes: the client of the rendezvous, the agent's core, their lives
+ *      workers.c   what the agent's core decides, done to model workers
  *      training.c  what the workers do together: heal, step, finish
  *      oracle.c    the invariants of what the daemons do and say, checked after
  *                  every event
@@ -30,6 +31,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/rng.h"
+#include "cmd/ctrun/agent/core/agent_core.h"
 #include "rendezvous/client/member.h"
 #include "rendezvous/service/journal_file.h"
 #include "rendezvous/service/service.h"
@@ -39,6 +41,7 @@ enum {
     SIM_DAEMONS = 2, /* the second takes over on another machine, from the same journal */
     SIM_NODES = 8,
     SIM_PROCESSES = SIM_DAEMONS + SIM_NODES,
+    SIM_WORKERS = 2, /* processes of a node, whatever its slots */
     SIM_CONNS = 96,
     SIM_FAULTS = 40,
     SIM_EPOCHS = 512,     /* tenures of one run */
@@ -61,7 +64,10 @@ enum event_kind {
     EV_CLOSED,      /* connection a ends at side b */
     EV_UNANSWERED,  /* connection a, side b: TCP gave up on data that nobody
                        acknowledged */
-    EV_PREPARED,    /* node a has stopped its workers for generation b */
+    EV_READY,       /* worker b of node a has left its round (see sim_worker_tag) */
+    EV_GONE,        /* worker b of node a has ended, as it was to */
+    EV_AGENT,       /* event b of the agent's core of node a, which has no operands */
+    EV_BASE_LOST,   /* the workers of node a find that they lost what it promised for round b */
     EV_STEP,        /* the round's workers meet for their next step */
     EV_MEMBER_STEP, /* node a completes step b */
     EV_DONE,        /* the agent of node a learns that its workers have finished round b
@@ -186,7 +192,7 @@ struct state {
     uint64_t digest;
 };
 
-enum node_end { NODE_RUNS, NODE_CLOSED, NODE_RELEASED, NODE_FAILED };
+enum node_end { NODE_RUNS, NODE_CLOSED, NODE_RELEASED, NODE_FAILED, NODE_ENDS };
 
 struct sim_node {
     struct sim *sim;
@@ -204,15 +210,24 @@ struct sim_node {
                                      to the node */
     uint64_t sides;               /* of the network splits, a bit a fault: which half it is in */
 
-    bool workers; /* they live */
+    struct agent_core core;
+    struct ct_survivor survivors[SIM_WORKERS];
+    bool dismissed[SIM_WORKERS];
+    bool alive[SIM_WORKERS];      /* its workers; ... */
+    bool holds[SIM_WORKERS];      /* ... these hold `state` */
+    uint32_t serial[SIM_WORKERS]; /* grows with each start of a worker */
+    bool stuck[SIM_WORKERS];      /* it never leaves a round */
+    bool running, stopping;       /* as the launcher of real workers would say */
+    bool workers;                 /* all live */
     struct state state;
+    uint64_t done_step;    /* at which they ended well; 0: they have not */
     uint64_t acting;       /* the round that they act in, 0: none */
     uint64_t asked;        /* to be promised */
     bool boundary;         /* they stop after this step */
     bool stopped;          /* they wait at the boundary */
-    bool promised;         /* the answer to `asked` was given */
-    bool leaves;           /* an operator wants it to */
+    uint64_t ends_ms;      /* when somebody first asked for its end, or the job's came */
     uint64_t published_ms; /* when it asked for a publication that is not answered */
+    uint64_t digest;       /* of that */
     uint64_t promised_max;
     uint64_t acting_max;
     uint64_t healed_max; /* the newest round whose state they held */
@@ -329,7 +344,10 @@ struct coverage {
     uint64_t moves[CT_RDZV_PHASES][CT_RDZV_PHASES];
     uint64_t member_moves[CT_RDZV_MEMBER_STATES][CT_RDZV_MEMBER_STATES];
     uint64_t messages[80];
-    uint64_t ends[4];
+    uint64_t ends[NODE_ENDS];
+    uint64_t phase_moves[AGENT_PHASES][AGENT_PHASES];
+    uint64_t life_moves[AGENT_LIVES][AGENT_LIVES];
+    uint64_t actions[AGENT_ACTIONS];
     uint64_t fault_kinds[32];
     uint64_t virtual_ms;
 };
@@ -356,6 +374,7 @@ struct sim {
                            wasted */
     bool datagrams;     /* messages one by one, lost, doubled and out of order */
     bool survivable;
+    bool programs;     /* of these, some that say themselves when they can live on */
     uint32_t look_ms;  /* how often a daemon looks for a newer one */
     bool slow_stops;   /* some workers take long to stop, or too long */
     uint32_t delay_ms; /* mean, one way */
@@ -496,18 +515,41 @@ void sim_node_crash(struct sim *sim, uint32_t index);
 void sim_node_timer(struct sim *sim, uint32_t index);
 void sim_node_after(struct sim *sim, uint32_t index); /* any call into its member */
 void sim_node_message(struct sim *sim, struct conn *conn, const struct ct_message *message);
-void sim_node_prepared(struct sim *sim, uint32_t index, uint64_t generation);
+
+/* An event for the agent's core of the node, and what it decides. */
+void sim_node_feed(struct sim *sim, uint32_t index, const struct agent_event *event);
+void sim_node_signal(struct sim *sim, uint32_t index, int number);
+
+/* ---- workers.c ---- */
+
+/* Carry out what the core has decided. */
+void sim_workers_do(struct sim *sim, uint32_t index, enum agent_action action,
+                    const struct agent_event *event);
+
+enum { SIM_WORKER_ABLE = 1 << 7 }; /* in a tag of EV_READY: it can live on, and says so */
+
+/* EV_READY and EV_GONE: worker and its serial number in one. */
+static inline uint64_t sim_worker_tag(const struct sim_node *node, uint32_t worker)
+{
+    return worker | (uint64_t)node->serial[worker] << 8;
+}
+
+void sim_worker_ready(struct sim *sim, uint32_t index, uint64_t tag);
+void sim_worker_gone(struct sim *sim, uint32_t index, uint64_t tag);
 void sim_worker_crash(struct sim *sim, uint32_t index);
-void sim_node_done(struct sim *sim, uint32_t index, uint64_t generation);
+void sim_workers_base_lost(struct sim *sim, uint32_t index, uint64_t generation);
 
-/* The workers of the node hold the base of the round that they act in. */
-void sim_node_healed(struct sim *sim, uint32_t index);
+/* They are at the step boundary for which the round ends. */
+void sim_workers_at_boundary(struct sim *sim, uint32_t index);
 
-/* The node's workers, one of them rank 0, have a checkpoint of a step that all have completed. */
-void sim_node_publish(struct sim *sim, uint32_t index, uint64_t step, uint64_t digest);
+/* All of them have made the last step of the round. */
+void sim_workers_done(struct sim *sim, uint32_t index, uint64_t generation);
 
-/* The workers have stopped: the promise follows. */
-void sim_node_answer(struct sim *sim, uint32_t index, uint64_t delay_ms);
+/* They hold the base of the round that they act in. */
+void sim_workers_healed(struct sim *sim, uint32_t index);
+
+/* One of them, rank 0, has a checkpoint of a step that all have completed. */
+void sim_workers_publish(struct sim *sim, uint32_t index, uint64_t step, uint64_t digest);
 
 /* ---- training.c ---- */
 void sim_training_round(struct sim *sim, const struct ct_round *round);

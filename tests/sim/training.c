@@ -84,7 +84,7 @@ static void heal_member(struct sim *sim, uint32_t index)
 {
     const struct training *t = &sim->training;
     sim->nodes[index].state = t->base;
-    sim_node_healed(sim, index);
+    sim_workers_healed(sim, index);
 }
 
 /* Some members take the base, the others at the next opportunity. */
@@ -127,7 +127,7 @@ static void step(struct sim *sim)
         return;
     uint64_t stable = now;
     if (ct_rng_chance(&sim->work_rng, PUBLISH_PERMILLE))
-        sim_node_publish(sim, t->nodes[0], stable, sim->nodes[t->nodes[0]].state.digest);
+        sim_workers_publish(sim, t->nodes[0], stable, sim->nodes[t->nodes[0]].state.digest);
     if (boundary)
         t->boundary_step = now + 1;
     for (uint32_t i = 0; i < t->count; i++) {
@@ -164,7 +164,7 @@ void sim_member_step(struct sim *sim, uint32_t index, uint64_t number)
     oracle_step(sim, index);
     if (t->boundary_step == number) {
         node->stopped = true;
-        sim_node_answer(sim, index, 1);
+        sim_workers_at_boundary(sim, index);
     }
     if (is_last(sim, number))
         finish(sim, index);

@@ -72,7 +72,10 @@ static uint32_t process_of(const struct sim *sim, enum event_kind kind, uint32_t
     case EV_LOOK:
         return a;
     case EV_CONNECT:
-    case EV_PREPARED:
+    case EV_READY:
+    case EV_GONE:
+    case EV_AGENT:
+    case EV_BASE_LOST:
     case EV_DONE:
         return sim_process(a);
     case EV_DELIVER:
@@ -252,8 +255,18 @@ static void happen(struct sim *sim, const struct event *event)
     case EV_UNANSWERED:
         sim_unanswered(sim, event->a, side);
         break;
-    case EV_PREPARED:
-        sim_node_prepared(sim, event->a, event->b);
+    case EV_READY:
+        sim_worker_ready(sim, event->a, event->b);
+        break;
+    case EV_GONE:
+        sim_worker_gone(sim, event->a, event->b);
+        break;
+    case EV_AGENT:
+        sim_node_feed(sim, event->a,
+                      &(struct agent_event){.kind = (enum agent_event_kind)event->b});
+        break;
+    case EV_BASE_LOST:
+        sim_workers_base_lost(sim, event->a, event->b);
         break;
     case EV_STEP:
         sim_training_step(sim);
@@ -262,7 +275,7 @@ static void happen(struct sim *sim, const struct event *event)
         sim_member_step(sim, event->a, event->b);
         break;
     case EV_DONE:
-        sim_node_done(sim, event->a, event->b);
+        sim_workers_done(sim, event->a, event->b);
         break;
     case EV_FAULT_BEGIN:
         sim_fault_begin(sim, &sim->faults[event->a]);

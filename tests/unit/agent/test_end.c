@@ -276,7 +276,8 @@ Test(agent_end, without_the_rendezvous_no_boundary_comes, .init = open_elastic)
 Test(agent_end, an_operators_drain_leaves_and_a_second_one_changes_nothing, .init = natives)
 {
     desk_run(&desk);
-    desk_expect(happens(AGENT_ON_DRAIN), "drain");
+    desk_expect(happens(AGENT_ON_DRAIN), "drain: LEAVE");
+    cr_assert_eq(desk.core.leave, CT_RDZV_LEAVE_DRAIN, "for a daemon that takes over meanwhile");
     cr_assert_eq(desk.core.life, AGENT_DRAINING);
     uint64_t due_ms = agent_core_deadline(&desk.core);
     desk.view.now_ms += 5;
@@ -287,7 +288,7 @@ Test(agent_end, an_operators_drain_leaves_and_a_second_one_changes_nothing, .ini
 Test(agent_end, workers_that_cannot_come_to_a_boundary_are_stopped_at_once, .init = programs)
 {
     desk_run(&desk);
-    desk_expect(happens(AGENT_ON_DRAIN), "drain: STOP by 15");
+    desk_expect(happens(AGENT_ON_DRAIN), "drain: LEAVE, STOP by 15");
 }
 
 Test(agent_end, a_stopped_node_begins_no_round, .init = programs)

@@ -55,6 +55,19 @@ Test(agent_rounds, a_survivor_that_does_not_leave_its_round_within_the_grace_is_
     desk_expect(desk_round(&desk, 2), "round g2: BEGIN g2, 1 live on");
 }
 
+/* It may have sent that it is ready in the moment before; its death is nobody's failure, so a round
+ * that begins with it would wait for it for ever (seed 9224 of the simulator). */
+Test(agent_rounds, a_worker_that_was_given_up_is_not_counted_on_whatever_it_has_sent,
+     .init = natives)
+{
+    desk_run(&desk);
+    (void)desk_prepare(&desk, 2, false);
+    (void)desk_ready(&desk, 0, 1, 5);
+    (void)desk_wait(&desk, DESK_GRACE_MS);
+    desk_expect(desk_ready(&desk, 1, 1, 6), "ready 1 g1");
+    desk_expect(desk_left(&desk, 1), "left 1: OFFER, PROMISE g2 with step 5");
+}
+
 Test(agent_rounds, a_worker_that_is_not_able_to_live_on_is_ended_while_another_is, .init = programs)
 {
     desk_run(&desk);

@@ -40,6 +40,8 @@ Test(survivors, one_that_was_not_healed_proves_that_no_step_was_taken)
     cr_assert_not(ct_survivors_untouched(all, ALL, 5));
     all[2].lineage = 4;
     cr_assert(ct_survivors_untouched(all, ALL, 5));
+    all[2] = (struct ct_survivor){.able = true, .idle = true}; /* it still loads */
+    cr_assert(ct_survivors_untouched(all, ALL, 5));
 }
 
 Test(survivors, a_round_is_healed_when_the_last_worker_holds_its_base)

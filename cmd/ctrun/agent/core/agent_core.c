@@ -5,7 +5,6 @@
 #include "base/assert.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 /* ---- the tables ----------------------------------------------------------------------------- */
 
@@ -94,7 +93,6 @@ uint64_t agent_core_step(struct agent_core *core, const struct agent_view *view,
     struct agent_turn turn = {.core = core, .view = view, .event = event};
 
     CT_ASSERT(event->kind < AGENT_EVENTS && event->local_rank < core->settings.slots);
-    memset(core->dismissed, 0, core->settings.slots * sizeof *core->dismissed);
     core->forwarded = 0;
     if ((events[event->kind].lives & lives_of(core->life)) != 0)
         events[event->kind].handler(&turn);

@@ -140,7 +140,7 @@ struct agent_core {
     enum agent_phase phase;
     enum agent_life life;
     struct ct_survivor *survivors; /* of each slot; the caller's */
-    bool *dismissed;               /* of each slot: operand of DISMISS; the caller's */
+    bool *dismissed; /* of each slot: its worker was given up, operand of DISMISS; the caller's */
 
     /* rounds */
     uint64_t asked;         /* generation to promise, 0: none */

@@ -96,10 +96,16 @@ static void drain(struct agent_turn *turn)
     stop_in_order(turn);
 }
 
+/* The node says that it leaves, too: a daemon that takes over does not know the operator's order. */
 void agent_on_drain(struct agent_turn *turn)
 {
-    if (turn->core->life == AGENT_LIVE)
-        drain(turn);
+    struct agent_core *core = turn->core;
+
+    if (core->life != AGENT_LIVE)
+        return;
+    core->leave = CT_RDZV_LEAVE_DRAIN;
+    agent_do(turn, AGENT_DO_LEAVE);
+    drain(turn);
 }
 
 static void on_drain_late(struct agent_turn *turn)

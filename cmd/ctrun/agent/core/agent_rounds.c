@@ -42,12 +42,14 @@ static void promise(struct agent_turn *turn, uint64_t generation)
     agent_do(turn, AGENT_DO_PROMISE);
 }
 
-/* Does this worker still act in its round? One that is idle has done nothing in it. */
+/* Does this worker still act in its round? One that is idle has done nothing in it. One that was
+ * given up does, whatever it has sent before it dies: it must not be counted on. */
 static bool is_in_round(const struct agent_turn *turn, uint32_t local_rank)
 {
     const struct ct_survivor *survivor = &survivors(turn)[local_rank];
 
-    return turn->view->alive[local_rank] && !survivor->ready && !survivor->idle;
+    return turn->view->alive[local_rank] &&
+           (turn->core->dismissed[local_rank] || (!survivor->ready && !survivor->idle));
 }
 
 /* Promise when all who live on have left their round; FINISHED does it when nobody does. What is
@@ -245,6 +247,8 @@ void agent_on_ready(struct agent_turn *turn)
     const struct agent_event *event = turn->event;
     struct ct_survivor *survivor = &survivors(turn)[event->local_rank];
 
+    if (core->dismissed[event->local_rank])
+        return;
     if (event->able && !survivor->able) {
         survivor->able = survivor->idle = true;
         agent_do(turn, AGENT_DO_KEEP);
@@ -277,10 +281,16 @@ void agent_on_healed(struct agent_turn *turn)
         agent_do(turn, AGENT_DO_SEND_HEALED);
 }
 
+static void forget(struct agent_turn *turn, uint32_t local_rank)
+{
+    survivors(turn)[local_rank] = (struct ct_survivor){.able = false};
+    turn->core->dismissed[local_rank] = false;
+}
+
 /* What it held is lost with it; that may have been promised. */
 void agent_on_left(struct agent_turn *turn)
 {
-    survivors(turn)[turn->event->local_rank] = (struct ct_survivor){.able = false};
+    forget(turn, turn->event->local_rank);
     agent_part(turn);
     try_promise(turn);
 }
@@ -290,7 +300,7 @@ void agent_on_finished(struct agent_turn *turn)
     struct agent_core *core = turn->core;
 
     for (uint32_t i = 0; i < slots(turn); i++)
-        survivors(turn)[i] = (struct ct_survivor){.able = false};
+        forget(turn, i);
     core->finished = core->running;
     core->running = 0;
     if (core->linked && turn->event->well && core->finished != 0)
