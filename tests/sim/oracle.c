@@ -233,8 +233,8 @@ static void check_losses(struct sim *sim, struct sim_daemon *daemon, const struc
         uint64_t silent = now - member->heard_ms;
         bool was_slow =
             daemon->phase == CT_RDZV_PREPARE && now - daemon->phase_ms >= sim->params.prepare_ms;
-        /* Its own stalls cost nobody his lease (nine tenths: clocks differ); of what is shorter than
-         * the time between two of its looks, in all, it cannot know. */
+        /* Its own stalls cost nobody his lease (nine tenths: clocks differ); of what is shorter
+         * than the time between two of its looks, in all, it cannot know. */
         uint64_t own = (stalled - daemon->heard_stalled_ms[i]) * 9 / 10;
         if (own < ct_rdzv_heartbeat_ms(&sim->params) / 2)
             own = 0;

@@ -1,7 +1,8 @@
 /* What the agent's core decides, done to model workers: two processes a node, which hold a state
  * together and act in rounds together, but leave, stop and die one by one.
  *
- * What they do takes as long as it takes; what the agent reads of them waits while it stands still. */
+ * What they do takes as long as it takes; what the agent reads of them waits while it stands still.
+ */
 #include "sim.h"
 
 #include "base/assert.h"
@@ -391,9 +392,13 @@ static void do_dismiss(struct sim *sim, uint32_t index, bool all)
         node->stopping = true;
     if (all)
         node->acting = 0;
-    for (uint32_t i = 0; i < SIM_WORKERS; i++)
-        if (all || node->dismissed[i])
-            end_by_sigkill(sim, index, i);
+    for (uint32_t i = 0; i < SIM_WORKERS; i++) {
+        if (!all && !node->dismissed[i])
+            continue;
+        if (!all && ct_rng_chance(&sim->work_rng, 300)) /* the moment before, it has left */
+            sim_schedule(sim, sim->now, EV_READY, index, sim_worker_tag(node, i));
+        end_by_sigkill(sim, index, i);
+    }
 }
 
 void sim_workers_do(struct sim *sim, uint32_t index, enum agent_action action,

@@ -224,6 +224,30 @@ static void look_at_calm(struct sim *sim, const struct fault *fault, uint64_t wh
         oracle_calm_left(sim, fault);
 }
 
+static void happen_to_workers(struct sim *sim, const struct event *event)
+{
+    switch (event->kind) {
+    case EV_READY:
+        sim_worker_ready(sim, event->a, event->b);
+        break;
+    case EV_GONE:
+        sim_worker_gone(sim, event->a, event->b);
+        break;
+    case EV_AGENT:
+        sim_node_feed(sim, event->a,
+                      &(struct agent_event){.kind = (enum agent_event_kind)event->b});
+        break;
+    case EV_BASE_LOST:
+        sim_workers_base_lost(sim, event->a, event->b);
+        break;
+    case EV_DONE:
+        sim_workers_done(sim, event->a, event->b);
+        break;
+    default:
+        break;
+    }
+}
+
 static void happen(struct sim *sim, const struct event *event)
 {
     int side = (int)event->b;
@@ -255,27 +279,11 @@ static void happen(struct sim *sim, const struct event *event)
     case EV_UNANSWERED:
         sim_unanswered(sim, event->a, side);
         break;
-    case EV_READY:
-        sim_worker_ready(sim, event->a, event->b);
-        break;
-    case EV_GONE:
-        sim_worker_gone(sim, event->a, event->b);
-        break;
-    case EV_AGENT:
-        sim_node_feed(sim, event->a,
-                      &(struct agent_event){.kind = (enum agent_event_kind)event->b});
-        break;
-    case EV_BASE_LOST:
-        sim_workers_base_lost(sim, event->a, event->b);
-        break;
     case EV_STEP:
         sim_training_step(sim);
         break;
     case EV_MEMBER_STEP:
         sim_member_step(sim, event->a, event->b);
-        break;
-    case EV_DONE:
-        sim_workers_done(sim, event->a, event->b);
         break;
     case EV_FAULT_BEGIN:
         sim_fault_begin(sim, &sim->faults[event->a]);
@@ -295,7 +303,8 @@ static void happen(struct sim *sim, const struct event *event)
     case EV_HEAL:
         sim_heal(sim);
         break;
-    case EV_KINDS:
+    default:
+        happen_to_workers(sim, event);
         break;
     }
 }

@@ -96,7 +96,7 @@ static void drain(struct agent_turn *turn)
     stop_in_order(turn);
 }
 
-/* The node says that it leaves, too: a daemon that takes over does not know the operator's order. */
+/* The node says that it leaves, too: a daemon that takes over does not know the order. */
 void agent_on_drain(struct agent_turn *turn)
 {
     struct agent_core *core = turn->core;
