@@ -191,7 +191,7 @@ static bool is_shown(void *context)
     bool shown = proc_run(&flight, argv, NULL, 10) == 0 &&
                  strstr(ct_buf_str(&flight.text), "started") != NULL &&
                  strstr(ct_buf_str(&flight.text), "  called from first_call") != NULL &&
-                 strstr(ct_buf_str(&flight.text), "(number 50)\n") != NULL;
+                 strstr(ct_buf_str(&flight.text), "(number 50) in world/1\n") != NULL;
 
     (void)context;
     proc_free(&flight);

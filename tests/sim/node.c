@@ -28,6 +28,20 @@ static void check_promise(struct sim *sim, const struct sim_node *node)
                  node->host, core->best.step, core->best.lineage);
 }
 
+/* A4: a stopped node without workers waits for the rendezvous no longer than for a while; one that
+ * is told to leave waits for its step boundary so. */
+static void check_stop(struct sim *sim, const struct sim_node *node,
+                       const struct agent_event *event)
+{
+    bool told = event->kind == AGENT_ON_DRAIN || event->kind == AGENT_ON_SIGNAL;
+    const struct agent_core *core = &node->core;
+    bool waits = core->life == AGENT_STOPPING && !node->running;
+    bool leaves = told && core->life == AGENT_DRAINING && node->running && !node->stopping;
+    if ((waits || leaves) && agent_core_deadline(core) == UINT64_MAX)
+        sim_fail(sim, "A4: %s is %s, and nothing ends that", node->host,
+                 agent_life_name(core->life));
+}
+
 void sim_node_feed(struct sim *sim, uint32_t index, const struct agent_event *event)
 {
     struct sim_node *node = &sim->nodes[index];
@@ -51,6 +65,7 @@ void sim_node_feed(struct sim *sim, uint32_t index, const struct agent_event *ev
         if (agent_has(actions, (enum agent_action)action))
             sim_workers_do(sim, index, (enum agent_action)action, event);
     check_promise(sim, node);
+    check_stop(sim, node, event);
     sim_node_after(sim, index);
 }
 

@@ -264,6 +264,14 @@ static void begin(struct sim *sim, uint32_t index)
         sim_schedule(sim, sim->now, EV_BASE_LOST, index, node->core.round);
 }
 
+static bool all_hold(const struct sim_node *node)
+{
+    for (uint32_t i = 0; i < SIM_WORKERS; i++)
+        if (!node->alive[i] || !node->holds[i])
+            return false;
+    return true;
+}
+
 /* Those that still load have done nothing in their round. */
 static bool all_load(const struct sim_node *node)
 {
@@ -375,6 +383,8 @@ static void do_end(struct sim *sim, uint32_t index, enum agent_action action)
         later(sim, index, LEAVE_MS, AGENT_ON_UNLINKED);
         break;
     case AGENT_DO_FLUSH:
+        if (any_lives(node))
+            sim_fail(sim, "A4: %s ends before its workers", node->host);
         later(sim, index, sim->disk.full > 0 ? node->core.settings.grace_ms : 5, AGENT_ON_FLUSHED);
         break;
     case AGENT_DO_REPORT:
@@ -388,6 +398,8 @@ static void do_end(struct sim *sim, uint32_t index, enum agent_action action)
 static void do_dismiss(struct sim *sim, uint32_t index, bool all)
 {
     struct sim_node *node = &sim->nodes[index];
+    if (!all && node->core.phase == AGENT_BOUNDARY)
+        sim_fail(sim, "A1: %s gives up a worker that may go on to a step boundary", node->host);
     if (all && node->running)
         node->stopping = true;
     if (all)
@@ -419,6 +431,8 @@ void sim_workers_do(struct sim *sim, uint32_t index, enum agent_action action,
         later(sim, index, INQUIRY_MS, AGENT_ON_INQUIRED);
         break;
     case AGENT_DO_SEND_HEALED:
+        if (!all_hold(node))
+            sim_fail(sim, "S17: %s is healed, and not all of its workers are", node->host);
         ct_member_healed(&node->member, node->core.running);
         break;
     case AGENT_DO_SEND_DONE:

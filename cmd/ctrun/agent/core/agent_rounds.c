@@ -143,10 +143,13 @@ void agent_on_revoke(struct agent_turn *turn)
     core->running = 0;
     if (core->phase == AGENT_RUNNING || core->phase == AGENT_WAITING)
         agent_enter(core, AGENT_REVOKED);
-    if (agent_lives_on(turn))
+    if (agent_lives_on(turn)) {
+        if (core->phase == AGENT_BOUNDARY)
+            agent_enter(core, AGENT_QUIESCING); /* no boundary comes any more */
         quiesce(turn, turn->event->generation);
-    else if (turn->view->running)
+    } else if (turn->view->running) {
         empty(turn, turn->event->generation);
+    }
 }
 
 /* Workers have left their round, but nobody says that it is over: the network between them failed.
