@@ -9,8 +9,8 @@
 
 #define A(name) ((uint32_t)1 << CT_ATTR_##name)
 static const struct ct_op_info ops[CT_OP_COUNT] = {
-#define OP(id, name, operands, in_place, updates, attributes) \
-    [CT_OP_##id] = {name, operands, in_place, updates, attributes},
+#define OP(id, name, operands, in_place, updates, narrows, attributes) \
+    [CT_OP_##id] = {name, operands, in_place, updates, narrows, attributes},
 #include "tensor/op.def"
 #undef OP
 };
@@ -45,55 +45,7 @@ int ct_op_find(const char *name)
 
 bool ct_op_narrows(enum ct_op_kind op)
 {
-    static const bool narrows[CT_OP_COUNT] = {
-        [CT_OP_LINEAR] = true,
-        [CT_OP_LINEAR_DX] = true,
-        [CT_OP_LINEAR_DW] = true,
-        [CT_OP_LINEAR_DB] = true,
-        [CT_OP_LINEAR_GELU] = true,
-        [CT_OP_LINEAR_DX_GELU] = true,
-        [CT_OP_RELU] = true,
-        [CT_OP_RELU_BW] = true,
-        [CT_OP_GELU] = true,
-        [CT_OP_GELU_BW] = true,
-        [CT_OP_GELU_TANH] = true,
-        [CT_OP_GELU_TANH_BW] = true,
-        [CT_OP_TANH] = true,
-        [CT_OP_TANH_BW] = true,
-        [CT_OP_SWIGLU] = true,
-        [CT_OP_SWIGLU_BW] = true,
-        [CT_OP_DROPOUT] = true,
-        [CT_OP_EMBEDDING] = true,
-        [CT_OP_EMBEDDING_DW] = true,
-        [CT_OP_EMBEDDING_DP] = true,
-        [CT_OP_ROPE] = true,
-        [CT_OP_ATTENTION] = true,
-        [CT_OP_ATTENTION_BW] = true,
-        [CT_OP_LAYERNORM] = true,
-        [CT_OP_LAYERNORM_DX] = true,
-        [CT_OP_RMSNORM] = true,
-        [CT_OP_RMSNORM_DX] = true,
-        [CT_OP_NORM_DG] = true,
-        [CT_OP_LAYERNORM_BW] = true,
-        [CT_OP_RMSNORM_BW] = true,
-        [CT_OP_ADD_LAYERNORM] = true,
-        [CT_OP_ADD_RMSNORM] = true,
-        [CT_OP_ADD] = true,
-        [CT_OP_SCALE] = true,
-        [CT_OP_AXPY] = true,
-        [CT_OP_COPY] = true,
-        [CT_OP_NARROW] = true,
-        [CT_OP_NARROW_STOCHASTIC] = true,
-        [CT_OP_WIDEN] = true,
-        [CT_OP_FILL] = true,
-        [CT_OP_CROSS_ENTROPY] = true,
-        [CT_OP_CROSS_ENTROPY_BW] = true,
-        [CT_OP_CROSS_ENTROPY_GRAD] = true,
-        [CT_OP_CORRECT] = true,
-    };
-
-    CT_ASSERT((unsigned)op < CT_OP_COUNT);
-    return narrows[op];
+    return ct_op_info(op)->narrows;
 }
 
 /* ---- reading "name:type[D,D]?" -------------------------------------------------------------- */

@@ -53,6 +53,7 @@ struct ct_op_info {
     const char *operands; /* "x[M,K] W[N,K] b[N]? -> y[M,N]" */
     int in_place;         /* the input whose buffer output 0 may take, or -1 */
     bool updates;         /* reads its outputs */
+    bool narrows;         /* devices have it on bf16 and f16 */
     uint32_t attributes;  /* bit 1 << CT_ATTR_x for each attribute it reads */
 };
 

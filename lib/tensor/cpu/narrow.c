@@ -36,49 +36,26 @@ enum way {
     WAY_TOKENS,  /* columns, rows added in their order */
     WAY_PLACES,  /* places of sequences, added in the order of the sequences */
     WAY_HEADS,
-    WAY_PRODUCT
+    WAY_PRODUCT,
+    WAY_PARTS /* as the ops that it stands for: cpu.c divides it before it comes here */
 };
 
 static const enum way ways[CT_OP_COUNT] = {
-    [CT_OP_LINEAR] = WAY_PRODUCT,
-    [CT_OP_LINEAR_DX] = WAY_PRODUCT,
-    [CT_OP_LINEAR_DW] = WAY_PRODUCT,
-    [CT_OP_LINEAR_DB] = WAY_COLUMNS,
-    [CT_OP_RELU] = WAY_ROWS,
-    [CT_OP_RELU_BW] = WAY_ROWS,
-    [CT_OP_GELU] = WAY_ROWS,
-    [CT_OP_GELU_BW] = WAY_ROWS,
-    [CT_OP_GELU_TANH] = WAY_ROWS,
-    [CT_OP_GELU_TANH_BW] = WAY_ROWS,
-    [CT_OP_TANH] = WAY_ROWS,
-    [CT_OP_TANH_BW] = WAY_ROWS,
-    [CT_OP_SWIGLU] = WAY_ROWS,
-    [CT_OP_SWIGLU_BW] = WAY_ROWS,
-    [CT_OP_DROPOUT] = WAY_ROWS,
-    [CT_OP_EMBEDDING] = WAY_ROWS,
-    [CT_OP_EMBEDDING_DW] = WAY_TOKENS,
-    [CT_OP_EMBEDDING_DP] = WAY_PLACES,
-    [CT_OP_ROPE] = WAY_ROWS,
-    [CT_OP_ATTENTION] = WAY_HEADS,
-    [CT_OP_ATTENTION_BW] = WAY_HEADS,
-    [CT_OP_LAYERNORM] = WAY_ROWS,
-    [CT_OP_LAYERNORM_DX] = WAY_ROWS,
-    [CT_OP_RMSNORM] = WAY_ROWS,
-    [CT_OP_RMSNORM_DX] = WAY_ROWS,
-    [CT_OP_NORM_DG] = WAY_COLUMNS,
-    [CT_OP_ADD] = WAY_ROWS,
-    [CT_OP_SCALE] = WAY_ROWS,
-    [CT_OP_AXPY] = WAY_ROWS,
-    [CT_OP_COPY] = WAY_ROWS,
-    [CT_OP_NARROW] = WAY_ROWS,
-    [CT_OP_NARROW_STOCHASTIC] = WAY_ROWS,
-    [CT_OP_WIDEN] = WAY_ROWS,
-    [CT_OP_FILL] = WAY_ROWS,
-    [CT_OP_CROSS_ENTROPY] = WAY_ROWS,
-    [CT_OP_CROSS_ENTROPY_BW] = WAY_ROWS,
-    [CT_OP_CROSS_ENTROPY_GRAD] = WAY_ROWS,
-    [CT_OP_CORRECT] = WAY_ROWS,
+#define OTHER(op, cut, way) [CT_OP_##op] = WAY_##way,
+#include "tensor/cpu/cpu_kernel.def"
 };
+
+/* Each op has its row, with a way where op.def says that it narrows. */
+enum {
+#define OP(id, name, operands, in_place, updates, narrows, attributes) NARROWS_##id = (narrows),
+#include "tensor/op.def"
+#undef OP
+    CPU_ROWS = 0
+#define OTHER(op, cut, way) +1
+#include "tensor/cpu/cpu_kernel.def"
+};
+_Static_assert((int)CPU_ROWS == (int)CT_OP_COUNT, "an op of op.def has no row in cpu_kernel.def, or two");
+#define OTHER(op, cut, way) _Static_assert((WAY_##way != WAY_NONE) == NARROWS_##op, #op " narrows");
 
 /* ---- pieces --------------------------------------------------------------------------------- */
 

@@ -175,6 +175,19 @@ static void cuda_copy_out(struct ct_device *device, void *to, const void *from, 
 const struct ct_cuda_kernel ct_cuda_kernels[CT_OP_COUNT] = {
 #include "tensor/cuda/kernel.def"
 };
+#undef KERNEL
+#undef PREPARED
+
+/* A kernel takes 16 bits where op.def says so. */
+enum {
+#define OP(id, name, operands, in_place, updates, narrows, attributes) NARROWS_##id = (narrows),
+#include "tensor/op.def"
+#undef OP
+};
+#define KERNEL(op, name, dtypes) \
+    _Static_assert((((dtypes) & NARROWS) != 0) == NARROWS_##op, #op " narrows");
+#define PREPARED(op, name, dtypes) KERNEL(op, name, dtypes)
+#include "tensor/cuda/kernel.def"
 
 static bool cuda_has(const struct ct_device *device, enum ct_op_kind op, enum ct_dtype dtype)
 {
