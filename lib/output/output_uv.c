@@ -279,6 +279,7 @@ int ct_output_open(struct ct_outputs *outputs, uint32_t worker, enum ct_console_
         free(poll);
         return rc;
     }
+    CT_ASSERT(poll != NULL);
     (void)fcntl(ends[0], F_SETFL, O_NONBLOCK);
     CT_ASSERT(uv_poll_init(outputs->loop, poll, ends[0]) == 0);
     poll->data = output;

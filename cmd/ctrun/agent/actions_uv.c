@@ -19,13 +19,13 @@ enum { INQUIRY_MS = 500 };
 static void do_note_failure(struct node *node, const struct agent_event *event)
 {
     (void)event;
-    words_failure(node, node->failing);
+    words_failure(node, &node->failing);
 }
 
 static void do_note_casualty(struct node *node, const struct agent_event *event)
 {
     (void)event;
-    words_casualty(node, node->failing);
+    words_casualty(node, &node->failing);
 }
 
 /* What the rendezvous is told: a worker failed, or could not be started (pid 0, `code` says why).
@@ -60,7 +60,7 @@ static void do_note_unstopped(struct node *node, const struct agent_event *event
     struct ct_rdzv_failure *first = &node->report.unstopped;
 
     (void)event;
-    *first = failure_of(node->failing, node->core.running, false);
+    *first = failure_of(&node->failing, node->core.running, false);
     (void)ct_str_copy(first->host, sizeof first->host, node->job->host);
 }
 
@@ -74,7 +74,7 @@ static void send_failure(struct node *node, const struct ct_rdzv_failure *failur
 
 static void do_send_failure(struct node *node, const struct agent_event *event)
 {
-    const struct ct_worker_failure *failing = node->failing;
+    const struct ct_worker_failure *failing = &node->failing;
     struct ct_rdzv_failure told = failure_of(failing, node->round->generation, node->core.final);
 
     send_failure(node, &told);
@@ -95,7 +95,7 @@ static void on_inquired(void *context, const struct inquiry_answer *answer)
 static void do_inquire(struct node *node, const struct agent_event *event)
 {
     (void)event;
-    node->held = failure_of(node->failing, node->round->generation, node->core.final);
+    node->held = failure_of(&node->failing, node->round->generation, node->core.final);
     inquiry_start(node->inquiry, INQUIRY_MS, on_inquired, node);
 }
 
@@ -257,14 +257,14 @@ static void start_failed(struct node *node, uint32_t local_rank, const struct ct
         .text = error->text,
     };
 
-    node->failing = &failure;
+    node->failing = failure;
     node_feed(node, &(struct agent_event){
                         .kind = AGENT_ON_START_FAILED,
                         .local_rank = local_rank,
                         .end = failure.end,
                         .code = failure.code,
                     });
-    node->failing = NULL;
+    node->failing = (struct ct_worker_failure){.rank = 0};
 }
 
 static int start_workers(struct node *node, const struct ct_wire_place *places,

@@ -143,7 +143,7 @@ static void feed_failure(struct node *node, enum agent_event_kind kind,
     health_explain(node->health, failure->local_rank, &lines);
     failures_note(&noted, failure, ct_buf_str(&lines));
     ct_buf_deinit(&lines);
-    node->failing = &noted.failure;
+    node->failing = noted.failure;
     node_feed(node, &(struct agent_event){
                         .kind = kind,
                         .local_rank = failure->local_rank,
@@ -153,7 +153,7 @@ static void feed_failure(struct node *node, enum agent_event_kind kind,
                         .doubtful = kind == AGENT_ON_FAILURE && node->agent != NULL &&
                                     inquiry_due(node->inquiry, &noted.failure),
                     });
-    node->failing = NULL;
+    node->failing = (struct ct_worker_failure){.rank = 0};
     failures_noted_deinit(&noted);
 }
 

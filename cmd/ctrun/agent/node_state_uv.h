@@ -87,9 +87,9 @@ struct node {
     struct ct_rdzv_failure held;       /* that waits for its inquiry */
 
     struct ct_workers *workers;
-    const struct ct_worker_failure *failing; /* while an event is about it */
-    uint32_t restarts;                       /* of the job, up to the last round */
-    bool took_part;                          /* in any */
+    struct ct_worker_failure failing; /* while an event is about it */
+    uint32_t restarts;                /* of the job, up to the last round */
+    bool took_part;                   /* in any */
     struct ct_arena round_arena;
     struct ct_guard guard;
     uv_poll_t guard_end; /* when guard_is_watched */

@@ -28,8 +28,9 @@ static void promise(struct agent_turn *turn, uint64_t generation)
     struct agent_core *core = turn->core;
     const struct ct_survivor *best = ct_survivors_best(survivors(turn), slots(turn));
 
-    core->best = best == NULL ? (struct agent_held){.lineage = 0}
-                              : (struct agent_held){best->lineage, best->step, best->digest};
+    core->best = (struct agent_held){.lineage = 0};
+    if (best != NULL)
+        core->best = (struct agent_held){best->lineage, best->step, best->digest};
     core->untouched =
         core->round != 0 && ct_survivors_untouched(survivors(turn), slots(turn), core->round);
     core->asked = 0;
