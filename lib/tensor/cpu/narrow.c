@@ -54,7 +54,8 @@ enum {
 #define OTHER(op, cut, way) +1
 #include "tensor/cpu/cpu_kernel.def"
 };
-_Static_assert((int)CPU_ROWS == (int)CT_OP_COUNT, "an op of op.def has no row in cpu_kernel.def, or two");
+_Static_assert((int)CPU_ROWS == (int)CT_OP_COUNT,
+               "an op of op.def has no row in cpu_kernel.def, or two");
 #define OTHER(op, cut, way) _Static_assert((WAY_##way != WAY_NONE) == NARROWS_##op, #op " narrows");
 
 /* ---- pieces --------------------------------------------------------------------------------- */

@@ -299,23 +299,26 @@ static double row_sum_exp(const T *x, int64_t columns, T max)
 #include "tensor/cpu/token_body.h"
 
 const struct ct_cpu_kernels KERNELS = {
-    .part = {
+    .part =
+        {
 #define PART(op, function, cut, way) [CT_OP_##op] = function,
 #define BLOCK(op, function, cut, way)
 #define SUM(op, function, cut, way)
 #include "tensor/cpu/cpu_kernel.def"
-    },
-    .block = {
+        },
+    .block =
+        {
 #define PART(op, function, cut, way)
 #define BLOCK(op, function, cut, way) [CT_OP_##op] = function,
 #define SUM(op, function, cut, way)
 #include "tensor/cpu/cpu_kernel.def"
-    },
-    .sum = {
+        },
+    .sum =
+        {
 #define PART(op, function, cut, way)
 #define BLOCK(op, function, cut, way)
 #define SUM(op, function, cut, way) [CT_OP_##op] = function,
 #include "tensor/cpu/cpu_kernel.def"
-    },
+        },
     .gemm = &GEMM,
 };

@@ -185,7 +185,7 @@ enum {
 #undef OP
 };
 #define KERNEL(op, name, dtypes) \
-    _Static_assert((((dtypes) & NARROWS) != 0) == NARROWS_##op, #op " narrows");
+    _Static_assert((((dtypes)&NARROWS) != 0) == NARROWS_##op, #op " narrows");
 #define PREPARED(op, name, dtypes) KERNEL(op, name, dtypes)
 #include "tensor/cuda/kernel.def"
 
