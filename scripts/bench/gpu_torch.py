@@ -1,7 +1,8 @@
 """What scripts/bench/gpu measures beside: PyTorch on the same GPU.
 
 usage: gpu_torch.py limits                               copy TB/s and bf16 TFLOP/s of this GPU
-       gpu_torch.py speed ROWS SEQUENCE STEPS            GPT-2 124M: compiled, bf16, flash, fused AdamW
+       gpu_torch.py speed ROWS SEQUENCE STEPS            GPT-2 124M: compiled, bf16, fused AdamW, with flash attention
+                                                         and with cuDNN's, a line each
        gpu_torch.py curve PRECISION TEXT WEIGHTS LOSSES ROWS SEQUENCE
            the losses of tests/bench/curve.c, from the same weights on the same bytes
 """
@@ -12,6 +13,7 @@ import time
 
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 VOCABULARY, CONTEXT, LAYERS, HEADS, WIDTH = 50257, 1024, 12, 12, 768
 
@@ -83,6 +85,13 @@ def optimizer_of(model, **more):
 
 def speed(rows, sequence, steps):
     torch.set_float32_matmul_precision("high")
+    for name, backend in (("flash", SDPBackend.FLASH_ATTENTION), ("cudnn", SDPBackend.CUDNN_ATTENTION)):
+        torch._dynamo.reset()
+        with sdpa_kernel(backend):
+            speed_with(name, rows, sequence, steps)
+
+
+def speed_with(name, rows, sequence, steps):
     torch.manual_seed(1)
     model = Gpt(50304).cuda()  # padded, as those who want speed do
     optimizer = optimizer_of(model, fused=True)
@@ -102,8 +111,8 @@ def speed(rows, sequence, steps):
     torch.cuda.synchronize()
     first = time.perf_counter() - begin
     seconds = timed(step, steps)
-    print("torch %s: %.3f ms a step, %.0f tokens/s (first step %.0f s)"
-          % (torch.__version__, seconds * 1e3, rows * sequence / seconds, first))
+    print("torch %s, %s: %.3f ms a step, %.0f tokens/s (first step %.0f s)"
+          % (torch.__version__, name, seconds * 1e3, rows * sequence / seconds, first), flush=True)
 
 
 def load(model, path):

@@ -1,7 +1,7 @@
 /* Training steps of a model on one rank: how long, and which ops take the time.
  *
- *     models MODEL [--threads N] [--steps N] [--rows N] [--sequence N] [--device cpu|cuda]
- *            [--precision f32|bf16|f16]
+ *     models MODEL [--threads N] [--steps N] [--rows N] [--sequence N] [--vocabulary N]
+ *            [--device cpu|cuda] [--precision f32|bf16|f16]
  *
  * MODEL is mlp (784-1024-1024-10, 64 rows), cnn (MNIST: two convolutions, 64 rows), gpt (4 layers,
  * width 128, 4 heads, 12 sequences of 64 characters) or a preset of GPT-2 (4 sequences of 64
@@ -236,6 +236,8 @@ static bool choose(struct bench *b, const char *option, const char *word)
         b->rows = number;
     else if (strcmp(option, "--sequence") == 0)
         b->spec.gpt.sequence = number;
+    else if (strcmp(option, "--vocabulary") == 0)
+        b->spec.gpt.vocabulary = number;
     else
         return false;
     return true;
@@ -257,7 +259,8 @@ int main(int argc, char **argv)
         code = choose(b, argv[i], argv[i + 1]) ? 0 : 2;
     if (code != 0) {
         (void)fprintf(stderr, "usage: models MODEL [--threads N] [--steps N] [--rows N] "
-                              "[--sequence N] [--device cpu|cuda] [--precision f32|bf16|f16]\n");
+                              "[--sequence N] [--vocabulary N] [--device cpu|cuda] "
+                              "[--precision f32|bf16|f16]\n");
         free(b);
         return code;
     }

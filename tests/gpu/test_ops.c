@@ -7,6 +7,7 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 TestSuite(gpu_ops, .timeout = 300);
@@ -136,13 +137,22 @@ static double compare(struct rig *rig, enum ct_op_kind op, enum ct_dtype dtype,
     return worst;
 }
 
+/* How many of the sizes: CTRUN_GPU_SIZES, fewer where a sanitizer makes each kernel slow. */
+static size_t size_count(void)
+{
+    const char *word = getenv("CTRUN_GPU_SIZES");
+    int count = word != NULL ? atoi(word) : (int)CT_COUNT(sizes);
+
+    return (size_t)CT_MAX(1, CT_MIN(count, (int)CT_COUNT(sizes)));
+}
+
 /* Prints a line an op; how many do not agree. */
 static int compare_op(struct rig *rig, enum ct_op_kind op, enum ct_dtype dtype)
 {
     bool accumulates = (ct_op_info(op)->attributes >> CT_ATTR_accumulate & 1) != 0;
     double worst = 0;
 
-    for (size_t i = 0; i < CT_COUNT(sizes); i++)
+    for (size_t i = 0; i < size_count(); i++)
         for (int accumulate = 0; accumulate <= (accumulates ? 1 : 0); accumulate++) {
             double apart = compare(rig, op, dtype, sizes[i], accumulate != 0);
             worst = isnan(apart) || apart > worst ? apart : worst;
