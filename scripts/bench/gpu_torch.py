@@ -1,8 +1,7 @@
 """What scripts/bench/gpu measures beside: PyTorch on the same GPU.
 
 usage: gpu_torch.py limits                               copy TB/s and bf16 TFLOP/s of this GPU
-       gpu_torch.py speed ROWS SEQUENCE STEPS            GPT-2 124M: compiled, bf16, fused AdamW, with flash attention
-                                                         and with cuDNN's, a line each
+       gpu_torch.py speed ATTENTION ROWS SEQUENCE STEPS  GPT-2 124M: compiled, bf16, fused AdamW; ATTENTION is flash or cudnn
        gpu_torch.py curve PRECISION TEXT WEIGHTS LOSSES ROWS SEQUENCE
            the losses of tests/bench/curve.c, from the same weights on the same bytes
 """
@@ -13,7 +12,6 @@ import time
 
 import torch
 import torch.nn.functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 VOCABULARY, CONTEXT, LAYERS, HEADS, WIDTH = 50257, 1024, 12, 12, 768
 
@@ -83,15 +81,10 @@ def optimizer_of(model, **more):
                              weight_decay=0.1, **more)
 
 
-def speed(rows, sequence, steps):
+def speed(attention, rows, sequence, steps):
     torch.set_float32_matmul_precision("high")
-    for name, backend in (("flash", SDPBackend.FLASH_ATTENTION), ("cudnn", SDPBackend.CUDNN_ATTENTION)):
-        torch._dynamo.reset()
-        with sdpa_kernel(backend):
-            speed_with(name, rows, sequence, steps)
-
-
-def speed_with(name, rows, sequence, steps):
+    for name in ("flash", "mem_efficient", "math", "cudnn"):
+        getattr(torch.backends.cuda, "enable_%s_sdp" % name)(name == attention)
     torch.manual_seed(1)
     model = Gpt(50304).cuda()  # padded, as those who want speed do
     optimizer = optimizer_of(model, fused=True)
@@ -112,7 +105,7 @@ def speed_with(name, rows, sequence, steps):
     first = time.perf_counter() - begin
     seconds = timed(step, steps)
     print("torch %s, %s: %.3f ms a step, %.0f tokens/s (first step %.0f s)"
-          % (torch.__version__, name, seconds * 1e3, rows * sequence / seconds, first), flush=True)
+          % (torch.__version__, attention, seconds * 1e3, rows * sequence / seconds, first))
 
 
 def load(model, path):
@@ -162,7 +155,7 @@ def main():
     if sys.argv[1] == "limits":
         return limits()
     if sys.argv[1] == "speed":
-        return speed(*(int(word) for word in words))
+        return speed(words[0], *(int(word) for word in words[1:]))
     return curve(*words[:4], *(int(word) for word in words[4:]))
 
 

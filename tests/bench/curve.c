@@ -34,23 +34,25 @@ struct curve {
 
 static int start(struct curve *c, struct ct_error *err)
 {
-    const struct ct_plan_options options = {.world = 1,
-                                            .micro_rows = c->rows,
-                                            .accumulation = 1,
-                                            .compute = c->precision,
-                                            .bucket_bytes = 25 << 20,
-                                            .first_bucket_bytes = 1 << 20,
-                                            .optim = {.type = CT_OPTIM_ADAMW,
-                                                      .beta1 = 0.9,
-                                                      .beta2 = 0.95,
-                                                      .eps = 1e-8,
-                                                      .weight_decay = 0.1,
-                                                      .clip = 1}};
+    struct ct_plan_options options = {.world = 1,
+                                      .micro_rows = c->rows,
+                                      .accumulation = 1,
+                                      .compute = c->precision,
+                                      .bucket_bytes = 25 << 20,
+                                      .first_bucket_bytes = 1 << 20,
+                                      .optim = {.type = CT_OPTIM_ADAMW,
+                                                .beta1 = 0.9,
+                                                .beta2 = 0.95,
+                                                .eps = 1e-8,
+                                                .weight_decay = 0.1,
+                                                .clip = 1}};
     struct ct_error why;
-    int code = ct_plan_build(&c->plan, &c->spec, &options, 1, err);
+    int code = ct_device_open(&c->wish, &c->device, &why, err);
 
-    if (code == 0)
-        code = ct_device_open(&c->wish, &c->device, &why, err);
+    if (code != 0)
+        return code;
+    options.fuses = c->device->table->fuses;
+    code = ct_plan_build(&c->plan, &c->spec, &options, 1, err);
     if (code == 0)
         code = ct_exec_new(&c->exec, &c->plan, &(struct ct_exec_options){.device = c->device}, err);
     return code;

@@ -82,7 +82,7 @@ static bool choose_model(struct bench *b, const char *name)
 
 static int start(struct bench *b, struct ct_error *err)
 {
-    const struct ct_plan_options options = {
+    struct ct_plan_options options = {
         .world = 1,
         .micro_rows = b->rows,
         .compute = b->precision,
@@ -92,10 +92,12 @@ static int start(struct bench *b, struct ct_error *err)
         .optim = {.type = CT_OPTIM_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .clip = 1}};
     const struct ct_device_wish wish = {.kind = b->kind, .threads = b->threads};
     struct ct_error why = {0};
-    int code = ct_plan_build(&b->plan, &b->spec, &options, 1, err);
+    int code = ct_device_open(&wish, &b->device, &why, err);
 
-    if (code == 0)
-        code = ct_device_open(&wish, &b->device, &why, err);
+    if (code != 0)
+        return code;
+    options.fuses = b->device->table->fuses;
+    code = ct_plan_build(&b->plan, &b->spec, &options, 1, err);
     if (code == 0)
         code = ct_exec_new(&b->exec, &b->plan,
                            &(struct ct_exec_options){.device = b->device, .trace = true}, err);

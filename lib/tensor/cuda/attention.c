@@ -33,12 +33,18 @@ struct ct_cuda_heads ct_cuda_heads_backward(const struct ct_kernel_args *args, v
     return heads;
 }
 
-bool ct_cuda_heads_flash(const struct ct_cuda_heads *heads, enum ct_dtype dtype)
+const struct ct_cuda_flash *ct_cuda_heads_flash(const struct ct_cuda_queue *queue,
+                                                const struct ct_cuda_heads *heads,
+                                                enum ct_dtype dtype)
 {
+    static const struct ct_cuda_flash *const kernels[2][2] = {
+        {&ct_cuda_flash_64, &ct_cuda_flash_128}, {&ct_cuda_hopper_64, &ct_cuda_hopper_128}};
     uintptr_t bits =
         (uintptr_t)heads->qkv | (uintptr_t)heads->y | (uintptr_t)heads->dy | (uintptr_t)heads->dqkv;
 
-    return ct_dtype_is_narrow(dtype) && (heads->size == 64 || heads->size == 128) && bits % 16 == 0;
+    if (!ct_dtype_is_narrow(dtype) || (heads->size != 64 && heads->size != 128) || bits % 16 != 0)
+        return NULL;
+    return kernels[queue->warpgroups][heads->size == 128];
 }
 
 size_t ct_cuda_heads_workspace(const struct ct_cuda_heads *heads)

@@ -321,24 +321,26 @@ template <class T> static void forward(const struct ct_cuda_heads *a, struct CUs
 }
 
 template <class T>
-static void backward(const struct ct_cuda_heads *a, enum ct_dtype dtype, struct CUstream_st *stream)
+static void backward(const struct ct_cuda_queue *queue, const struct ct_cuda_heads *a,
+                     enum ct_dtype dtype)
 {
+    const struct ct_cuda_flash *flash = ct_cuda_heads_flash(queue, a, dtype);
     int64_t rows = a->sequences * a->sequence * a->heads;
 
-    CT_LAUNCH(deltas<T>, blocks(rows), THREADS, 0, stream, *a);
-    if (ct_cuda_heads_flash(a, dtype)) {
-        (a->size == 64 ? ct_cuda_flash_64_bw : ct_cuda_flash_128_bw)(a, dtype, stream);
+    CT_LAUNCH(deltas<T>, blocks(rows), THREADS, 0, queue->stream, *a);
+    if (flash != NULL) {
+        flash->backward(a, dtype, queue->stream);
         return;
     }
-    CT_LAUNCH(query_gradients<T>, blocks(rows), THREADS, 0, stream, *a);
-    CT_LAUNCH(key_gradients<T>, blocks(rows), THREADS, 0, stream, *a);
+    CT_LAUNCH(query_gradients<T>, blocks(rows), THREADS, 0, queue->stream, *a);
+    CT_LAUNCH(key_gradients<T>, blocks(rows), THREADS, 0, queue->stream, *a);
 }
 
-static int prepare(const struct ct_cuda_heads *a, enum ct_dtype dtype, struct ct_error *err)
+static int prepare(const struct ct_cuda_queue *queue, const struct ct_cuda_heads *a,
+                   enum ct_dtype dtype, struct ct_error *err)
 {
-    if (!ct_cuda_heads_flash(a, dtype))
-        return 0;
-    int rc = a->size == 64 ? ct_cuda_flash_64_prepare(dtype) : ct_cuda_flash_128_prepare(dtype);
+    const struct ct_cuda_flash *flash = ct_cuda_heads_flash(queue, a, dtype);
+    int rc = flash == NULL ? 0 : flash->prepare(dtype);
 
     if (rc == 0)
         return 0;
@@ -347,34 +349,35 @@ static int prepare(const struct ct_cuda_heads *a, enum ct_dtype dtype, struct ct
                         (int)a->size);
 }
 
-extern "C" int ct_cuda_attention_prepare(struct ct_cuda_queue *, enum ct_dtype dtype,
+extern "C" int ct_cuda_attention_prepare(struct ct_cuda_queue *queue, enum ct_dtype dtype,
                                          const struct ct_kernel_args *args, size_t *,
                                          struct ct_error *err)
 {
     struct ct_cuda_heads a = ct_cuda_heads_forward(args);
 
-    return prepare(&a, dtype, err);
+    return prepare(queue, &a, dtype, err);
 }
 
-extern "C" int ct_cuda_attention_bw_prepare(struct ct_cuda_queue *, enum ct_dtype dtype,
+extern "C" int ct_cuda_attention_bw_prepare(struct ct_cuda_queue *queue, enum ct_dtype dtype,
                                             const struct ct_kernel_args *args, size_t *ret_bytes,
                                             struct ct_error *err)
 {
     struct ct_cuda_heads a = ct_cuda_heads_backward(args, NULL);
 
     *ret_bytes = ct_cuda_heads_workspace(&a);
-    return prepare(&a, dtype, err);
+    return prepare(queue, &a, dtype, err);
 }
 
 extern "C" void ct_cuda_attention(struct ct_cuda_queue *queue, enum ct_dtype dtype,
                                   const struct ct_kernel_args *args)
 {
     struct ct_cuda_heads a = ct_cuda_heads_forward(args);
+    const struct ct_cuda_flash *flash = ct_cuda_heads_flash(queue, &a, dtype);
 
     if (a.sequences == 0)
         return;
-    if (ct_cuda_heads_flash(&a, dtype))
-        (a.size == 64 ? ct_cuda_flash_64 : ct_cuda_flash_128)(&a, dtype, queue->stream);
+    if (flash != NULL)
+        flash->forward(&a, dtype, queue->stream);
     else if (dtype == CT_F32)
         forward<float>(&a, queue->stream);
     else if (dtype == CT_BF16)
@@ -391,11 +394,11 @@ extern "C" void ct_cuda_attention_bw(struct ct_cuda_queue *queue, enum ct_dtype 
     if (a.sequences == 0)
         return;
     if (dtype == CT_F32)
-        backward<float>(&a, dtype, queue->stream);
+        backward<float>(queue, &a, dtype);
     else if (dtype == CT_BF16)
-        backward<__nv_bfloat16>(&a, dtype, queue->stream);
+        backward<__nv_bfloat16>(queue, &a, dtype);
     else
-        backward<__half>(&a, dtype, queue->stream);
+        backward<__half>(queue, &a, dtype);
 }
 
 extern "C" void ct_cuda_attention_cached(struct ct_cuda_queue *queue, enum ct_dtype,

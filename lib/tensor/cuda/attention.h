@@ -1,8 +1,9 @@
 /* Causal attention on the GPU, as op.def has it.
  *
- *     ct_cuda_heads_flash(&heads, dtype)    heads of 64 or 128, 16 bits, aligned: tensor cores
- *         flash_64.cu, flash_128.cu         by flash_body.cuh (Dao, FlashAttention-2, 2307.08691)
- *     else attention.cu                     any head: a warp a query, or a key
+ *     ct_cuda_heads_flash(...)          heads of 64 or 128, 16 bits, aligned: tensor cores
+ *         flash_64.cu, flash_128.cu     by flash_body.cuh (Dao, FlashAttention-2, 2307.08691)
+ *         hopper_64.cu, hopper_128.cu   the same, multiplied by warpgroups
+ *     else attention.cu                 any head: a warp a query, or a key
  *
  * Each element of the result has one writer that adds in one order, so the bits repeat. The price
  * is that the backward computes scores twice: once for the gradients of keys and values, once for
@@ -31,23 +32,26 @@ struct ct_cuda_heads {
 struct ct_cuda_heads ct_cuda_heads_forward(const struct ct_kernel_args *args);
 struct ct_cuda_heads ct_cuda_heads_backward(const struct ct_kernel_args *args, void *workspace);
 
-/* Whether the kernels for tensor cores take them: whole rows of 16 bytes. */
-bool ct_cuda_heads_flash(const struct ct_cuda_heads *heads, enum ct_dtype dtype);
-
 /* Bytes of delta. */
 size_t ct_cuda_heads_workspace(const struct ct_cuda_heads *heads);
 
-/* The kernels for one size of head: allow them their shared memory (a cudaError_t), forward, and
- * backward with delta filled. */
-#define CT_CUDA_FLASH(size)                                                                \
-    int ct_cuda_flash_##size##_prepare(enum ct_dtype dtype);                               \
-    void ct_cuda_flash_##size(const struct ct_cuda_heads *heads, enum ct_dtype dtype,      \
-                              struct CUstream_st *stream);                                 \
-    void ct_cuda_flash_##size##_bw(const struct ct_cuda_heads *heads, enum ct_dtype dtype, \
-                                   struct CUstream_st *stream);
-CT_CUDA_FLASH(64)
-CT_CUDA_FLASH(128)
-#undef CT_CUDA_FLASH
+/* The kernels for one size of head on tensor cores. */
+struct ct_cuda_flash {
+    int (*prepare)(enum ct_dtype dtype); /* allow them their shared memory: a cudaError_t */
+    void (*forward)(const struct ct_cuda_heads *heads, enum ct_dtype dtype,
+                    struct CUstream_st *stream);
+    void (*backward)(const struct ct_cuda_heads *heads, enum ct_dtype dtype,
+                     struct CUstream_st *stream); /* with delta filled */
+};
+
+/* By mma.sync; by wgmma, where the queue has warpgroups. */
+extern const struct ct_cuda_flash ct_cuda_flash_64, ct_cuda_flash_128;
+extern const struct ct_cuda_flash ct_cuda_hopper_64, ct_cuda_hopper_128;
+
+/* Those that take them on this queue's GPU, or NULL. */
+const struct ct_cuda_flash *ct_cuda_heads_flash(const struct ct_cuda_queue *queue,
+                                                const struct ct_cuda_heads *heads,
+                                                enum ct_dtype dtype);
 
 #ifdef __cplusplus
 }

@@ -29,6 +29,7 @@ struct ct_cuda_queue {
     struct CUstream_st *stream;
     int processors;         /* multiprocessors of the GPU */
     size_t shared_bytes;    /* shared memory that a block may ask for */
+    bool warpgroups;        /* the GPU multiplies by warpgroups: compute capability 9.0 */
     void *workspace;        /* on the device, for one op: the next one finds anything in it */
     size_t workspace_bytes; /* CT_CUDA_WORKSPACE, and as much as any `prepare` has asked for */
     struct ct_cuda_linear *linear; /* made by the first `prepare` that needs it, with: */

@@ -328,7 +328,7 @@ static bool make_slots(struct ct_cuda *cuda)
 
 static bool make_queue(struct ct_cuda *cuda)
 {
-    int shared = 0;
+    int shared = 0, major = 0;
     bool made =
         ct_cuda_check(cuda, cudaSetDevice(cuda->number), "choosing the GPU") &&
         ct_cuda_check(cuda,
@@ -339,10 +339,14 @@ static bool make_queue(struct ct_cuda *cuda)
             cuda,
             cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, cuda->number),
             "its attributes") &&
+        ct_cuda_check(
+            cuda, cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, cuda->number),
+            "its attributes") &&
         ct_cuda_check(cuda, cudaStreamCreateWithFlags(&cuda->queue.stream, cudaStreamNonBlocking),
                       "a stream");
 
     cuda->queue.shared_bytes = (size_t)shared;
+    cuda->queue.warpgroups = major == 9;
     return made && make_slots(cuda);
 }
 

@@ -18,9 +18,11 @@
  * Sums are floats; p and ds are rounded to T before they are multiplied. e^x is 2^(x log2 e). Rows
  * behind the end of the sequence are zero in every tile: they add nothing, and are not stored.
  *
- * The file that includes this defines HEAD, and the size of the tiles: ROW_TILES, KEYS, PASSING
- * (queries, or keys, of a tile that passes in the backward), AT_ONCE (of these, queries that a warp
- * computes with at a time), BLOCKS (of the backward, a multiprocessor). */
+ * The file that includes this defines HEAD, the size of the tiles (ROW_TILES, KEYS, PASSING: queries,
+ * or keys, of a tile that passes in the backward), FORWARD_BLOCKS, KEYS_BLOCKS and QUERIES_BLOCKS (of
+ * each kernel, a multiprocessor), and FLASH, the beginning of its functions' names. With WARPGROUP it
+ * multiplies as Hopper does (flash_wgmma.cuh), else by warps (flash_mma.cuh), and then needs AT_ONCE
+ * (queries of a passing tile that a warp computes with at a time). */
 #include "tensor/cuda/attention.h"
 #include "tensor/cuda/number.cuh"
 
@@ -98,62 +100,6 @@ static __device__ __forceinline__ void clear(float (*c)[4], int tiles)
             c[n][i] = 0;
 }
 
-/* c [16 many, 8 tiles] = rows `row` and up of tile x times rows 0 .. 8 tiles - 1 of tile y,
- * transposed. C of rows m and columns n is c[m * tiles + n]; each B serves all rows. */
-template <class T>
-static __device__ __forceinline__ void rows_by_rows(T type, float (*c)[4], const int many,
-                                                    const int tiles, unsigned char *x, int row,
-                                                    unsigned char *y)
-{
-    clear(c, many * tiles);
-#pragma unroll
-    for (int k = 0; k < DEPTH; k++) {
-        uint32_t a[ROW_TILES][4];
-
-#pragma unroll
-        for (int m = 0; m < many; m++)
-            as_a(a[m], x, row + 16 * m, k);
-#pragma unroll
-        for (int n = 0; n < tiles; n += 2) {
-            uint32_t b[4];
-
-            rows_as_b(b, y, 8 * n, k);
-#pragma unroll
-            for (int m = 0; m < many; m++) {
-                mma(type, c[m * tiles + n], a[m], b);
-                mma(type, c[m * tiles + n + 1], a[m], b + 2);
-            }
-        }
-    }
-}
-
-/* c [16 many, HEAD] += p [16 many, 8 tiles], rounded, times rows 0 .. 8 tiles - 1 of tile y. */
-template <class T>
-static __device__ __forceinline__ void add_product(T type, float (*c)[4], const float (*p)[4],
-                                                   const int many, const int tiles,
-                                                   unsigned char *y)
-{
-#pragma unroll
-    for (int k = 0; k < tiles / 2; k++) {
-        uint32_t a[ROW_TILES][4];
-
-#pragma unroll
-        for (int m = 0; m < many; m++)
-            as_a_again(type, a[m], p[m * tiles + 2 * k], p[m * tiles + 2 * k + 1]);
-#pragma unroll
-        for (int n = 0; n < DEPTH; n++) {
-            uint32_t b[4];
-
-            columns_as_b(b, y, 16 * k, n);
-#pragma unroll
-            for (int m = 0; m < many; m++) {
-                mma(type, c[m * COLUMNS + 2 * n], a[m], b);
-                mma(type, c[m * COLUMNS + 2 * n + 1], a[m], b + 2);
-            }
-        }
-    }
-}
-
 /* Rows `row` and up of a head, HEAD columns at `to`, from c [16, HEAD] times a factor a row. */
 template <class T>
 static __device__ __forceinline__ void store(T *to, int64_t step, int row, int rows,
@@ -183,7 +129,7 @@ static __device__ __forceinline__ void fetch_keys(unsigned char *to, const ct_he
     fetch(to + rows * ROW_BYTES, h.v + key * h.step, h.step, rows, h.sequence - key);
 }
 
-/* ---- forward -------------------------------------------------------------------------------- */
+/* ---- what a step needs ----------------------------------------------------------------------- */
 
 struct ct_flash_rows {
     float y[ROW_TILES * COLUMNS][4];
@@ -233,27 +179,46 @@ static __device__ __forceinline__ void hide(float (*s)[4], int query, int key)
                 s[n][i] = -INFINITY;
 }
 
-/* One tile of keys k, from place `key` on, and of values v behind it, for the warp's queries: rows
- * `row` and up of tile q, from place `query` on. */
-template <class T>
-static __device__ __forceinline__ void attend(struct ct_flash_rows *r, unsigned char *q, int row,
-                                              unsigned char *k, int query, int key, float scale)
-{
-    float s[ROW_TILES * KEYS / 8][4];
+/* Queries and dy of a tile that passes, with their lse and delta. */
+struct ct_flash_passing {
+    unsigned char *q, *dy;
+    float *lse, *delta;
+};
 
-    rows_by_rows(T(), s, ROW_TILES, KEYS / 8, q, row, k);
-#pragma unroll
-    for (int m = 0; m < ROW_TILES; m++) {
-        if (key + KEYS - 1 > query + 16 * m)
-            hide(s + m * KEYS / 8, query + 16 * m, key);
-        absorb(r, m, s + m * KEYS / 8, scale);
-    }
-    add_product(T(), r->y, s, ROW_TILES, KEYS / 8, k + KEYS * ROW_BYTES);
+static __device__ __forceinline__ struct ct_flash_passing passing_at(unsigned char *memory,
+                                                                     int stage)
+{
+    unsigned char *at = memory + stage * 2 * PASSING_BYTES;
+    float *numbers = (float *)(memory + 4 * PASSING_BYTES) + stage * 2 * PASSING;
+
+    return {at, at + PASSING_BYTES, numbers, numbers + PASSING};
 }
+
+/* p from a score, for one element: `less` is lse as an exponent of 2. */
+static __device__ __forceinline__ float likelihood(float s, bool seen, float scale, float less)
+{
+    return seen ? power_of_2(fmaf(s, scale, -less)) : 0;
+}
+
+/* ds from dy v^T, for one element. */
+static __device__ __forceinline__ float slope(float p, float ds, bool seen, float delta)
+{
+    return seen ? p * (ds - delta) : 0;
+}
+
+/* ---- steps: tile_row, own_row, attend, keys_step, queries_step -------------------------------- */
+
+#ifdef WARPGROUP
+#include "tensor/cuda/flash_wgmma.cuh"
+#else
+#include "tensor/cuda/flash_mma.cuh"
+#endif
+
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 template <class T>
 static __device__ __forceinline__ void finish(struct ct_flash_rows *r, const ct_head<T> &h,
-                                              const struct ct_cuda_heads &a, int query, float scale)
+                                              const struct ct_cuda_heads &a, int first, float scale)
 {
     T *y = (T *)a.y + h.row * h.width + h.number * HEAD;
 
@@ -263,20 +228,20 @@ static __device__ __forceinline__ void finish(struct ct_flash_rows *r, const ct_
 
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            int place = query + 16 * m + row_of(2 * half);
+            int place = first + tile_row(m) + row_of(2 * half);
             float sum = row_sum(r->sum[m][half]);
 
             factor[half] = 1 / sum;
             if (place < h.sequence && (threadIdx.x & 3) == 0)
                 a.lse[(h.row + place) * h.heads + h.number] = r->max[m][half] * scale + logf(sum);
         }
-        store(y, h.width, query + 16 * m, h.sequence, r->y + m * COLUMNS, factor);
+        store(y, h.width, first + tile_row(m), h.sequence, r->y + m * COLUMNS, factor);
     }
 }
 
 /* blockIdx.x counts tiles of queries, the last (and longest) first, of one head after the other. */
 template <class T>
-static __global__ void __launch_bounds__(THREADS, 2) flash(struct ct_cuda_heads a)
+static __global__ void __launch_bounds__(THREADS, FORWARD_BLOCKS) flash(struct ct_cuda_heads a)
 {
     CT_SHARED_BYTES(memory);
     const int tile = KEYS * ROW_BYTES;
@@ -284,7 +249,7 @@ static __global__ void __launch_bounds__(THREADS, 2) flash(struct ct_cuda_heads 
     int tiles = (a.sequence + QUERIES - 1) / QUERIES;
     ct_head<T> h = head_of<T>(a, blockIdx.x / tiles);
     int first = (tiles - 1 - (int)(blockIdx.x % tiles)) * QUERIES;
-    int end = lesser(first + QUERIES, h.sequence), row = (int)threadIdx.x / 32 * 16 * ROW_TILES;
+    int end = lesser(first + QUERIES, h.sequence);
     float scale = 1 / sqrtf((float)HEAD);
     struct ct_flash_rows r;
 
@@ -304,39 +269,12 @@ static __global__ void __launch_bounds__(THREADS, 2) flash(struct ct_cuda_heads 
             fetch_keys(keys + (stage ^ 1) * 2 * tile, h, key + KEYS, KEYS);
         copies_end_group();
         copies_wait_but_newest();
+        show_tiles();
         __syncthreads();
-        if (key < first + row + 16 * ROW_TILES)
-            attend<T>(&r, q, row, k, first + row, key, scale * LOG2_E);
+        attend<T>(&r, q, k, first, key, scale * LOG2_E);
         __syncthreads();
     }
-    finish(&r, h, a, first + row, scale);
-}
-
-/* ---- backward ------------------------------------------------------------------------------- */
-
-/* p from scores and ds from dy v^T, for one element: `less` is lse as an exponent of 2. */
-static __device__ __forceinline__ void slope(float *s, float *ds, bool seen, float scale,
-                                             float less, float delta)
-{
-    float p = seen ? power_of_2(fmaf(*s, scale, -less)) : 0;
-
-    *s = p;
-    *ds = seen ? p * (*ds - delta) : 0;
-}
-
-/* Queries and dy of a tile that passes, with their lse and delta. */
-struct ct_flash_passing {
-    unsigned char *q, *dy;
-    float *lse, *delta;
-};
-
-static __device__ __forceinline__ struct ct_flash_passing passing_at(unsigned char *memory,
-                                                                     int stage)
-{
-    unsigned char *at = memory + stage * (2 * PASSING_BYTES + 2 * PASSING * (int)sizeof(float));
-    float *numbers = (float *)(at + 2 * PASSING_BYTES);
-
-    return {at, at + PASSING_BYTES, numbers, numbers + PASSING};
+    finish(&r, h, a, first, scale);
 }
 
 template <class T>
@@ -358,43 +296,15 @@ static __device__ __forceinline__ void fetch_queries(const struct ct_flash_passi
     }
 }
 
-/* dk and dv of the warp's 16 keys, from place `key` on, of the queries of one tile. */
-template <class T>
-static __device__ __forceinline__ void
-keys_step(float (*dk)[4], float (*dv)[4], unsigned char *k, unsigned char *v, int row,
-          const struct ct_flash_passing &t, int query, int key)
-{
-    float scale = LOG2_E / sqrtf((float)HEAD);
-
-    for (int from = 0; from < PASSING; from += AT_ONCE) {
-        unsigned char *q = t.q + from * ROW_BYTES, *dy = t.dy + from * ROW_BYTES;
-        float s[AT_ONCE / 8][4], ds[AT_ONCE / 8][4];
-
-        rows_by_rows(T(), s, 1, AT_ONCE / 8, k, row, q);
-        rows_by_rows(T(), ds, 1, AT_ONCE / 8, v, row, dy);
-#pragma unroll
-        for (int n = 0; n < AT_ONCE / 8; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                int column = from + 8 * n + column_of(i);
-
-                slope(&s[n][i], &ds[n][i], key + row_of(i) <= query + column, scale,
-                      t.lse[column] * LOG2_E, t.delta[column]);
-            }
-        add_product(T(), dv, s, 1, AT_ONCE / 8, dy);
-        add_product(T(), dk, ds, 1, AT_ONCE / 8, q);
-    }
-}
-
 /* blockIdx.x counts tiles of keys, the first (and longest) first, of one head after the other. */
 template <class T>
-static __global__ void __launch_bounds__(THREADS, BLOCKS) flash_keys(struct ct_cuda_heads a)
+static __global__ void __launch_bounds__(THREADS, KEYS_BLOCKS) flash_keys(struct ct_cuda_heads a)
 {
     CT_SHARED_BYTES(memory);
     unsigned char *k = memory, *v = k + OWN * ROW_BYTES, *queries = v + OWN * ROW_BYTES;
     int tiles = (a.sequence + OWN - 1) / OWN;
     ct_head<T> h = head_of<T>(a, blockIdx.x / tiles);
-    int first = (int)(blockIdx.x % tiles) * OWN, row = (int)threadIdx.x / 32 * 16;
+    int first = (int)(blockIdx.x % tiles) * OWN, row = own_row();
     float dk[COLUMNS][4], dv[COLUMNS][4];
     float scale = 1 / sqrtf((float)HEAD);
 
@@ -409,9 +319,9 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) flash_keys(struct ct_c
             fetch_queries(passing_at(queries, stage ^ 1), h, a, query + PASSING);
         copies_end_group();
         copies_wait_but_newest();
+        show_tiles();
         __syncthreads();
-        if (first + row <= query + PASSING - 1)
-            keys_step<T>(dk, dv, k, v, row, passing_at(queries, stage), query, first + row);
+        keys_step<T>(dk, dv, k, v, passing_at(queries, stage), query, first);
         __syncthreads();
     }
     const float factor[2] = {scale, scale}, one[2] = {1, 1};
@@ -421,35 +331,16 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) flash_keys(struct ct_c
     store(to + h.width, h.step, first + row, h.sequence, dv, one);
 }
 
-/* dq of the warp's 16 queries, from place `query` on, of one tile of keys. */
-template <class T>
-static __device__ __forceinline__ void
-queries_step(float (*dq)[4], unsigned char *q, unsigned char *dy, int row, unsigned char *k,
-             int query, int key, const float less[2], const float delta[2])
-{
-    float s[PASSING / 8][4], ds[PASSING / 8][4];
-    float scale = LOG2_E / sqrtf((float)HEAD);
-
-    rows_by_rows(T(), s, 1, PASSING / 8, q, row, k);
-    rows_by_rows(T(), ds, 1, PASSING / 8, dy, row, k + PASSING_BYTES);
-#pragma unroll
-    for (int n = 0; n < PASSING / 8; n++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            slope(&s[n][i], &ds[n][i], key + 8 * n + column_of(i) <= query + row_of(i), scale,
-                  less[i >> 1], delta[i >> 1]);
-    add_product(T(), dq, ds, 1, PASSING / 8, k);
-}
-
 /* blockIdx.x counts tiles of queries, the last (and longest) first, of one head after the other. */
 template <class T>
-static __global__ void __launch_bounds__(THREADS, BLOCKS) flash_queries(struct ct_cuda_heads a)
+static __global__ void __launch_bounds__(THREADS, QUERIES_BLOCKS)
+    flash_queries(struct ct_cuda_heads a)
 {
     CT_SHARED_BYTES(memory);
     unsigned char *q = memory, *dy = q + OWN * ROW_BYTES, *keys = dy + OWN * ROW_BYTES;
     int tiles = (a.sequence + OWN - 1) / OWN;
     ct_head<T> h = head_of<T>(a, blockIdx.x / tiles);
-    int first = (tiles - 1 - (int)(blockIdx.x % tiles)) * OWN, row = (int)threadIdx.x / 32 * 16;
+    int first = (tiles - 1 - (int)(blockIdx.x % tiles)) * OWN, row = own_row();
     int end = lesser(first + OWN, h.sequence);
     float dq[COLUMNS][4], less[2], delta[2];
     float scale = 1 / sqrtf((float)HEAD);
@@ -473,9 +364,9 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) flash_queries(struct c
             fetch_keys(keys + (stage ^ 1) * 2 * PASSING_BYTES, h, key + PASSING, PASSING);
         copies_end_group();
         copies_wait_but_newest();
+        show_tiles();
         __syncthreads();
-        if (key <= first + row + 15)
-            queries_step<T>(dq, q, dy, row, k, first + row, key, less, delta);
+        queries_step<T>(dq, q, dy, k, first, key, less, delta);
         __syncthreads();
     }
     const float factor[2] = {scale, scale};
@@ -518,18 +409,18 @@ template <class T> static void backward(const struct ct_cuda_heads *a, struct CU
     CT_LAUNCH(flash_queries<T>, blocks(a, OWN), THREADS, QUERIES_SHARED, stream, *a);
 }
 
-/* The functions of attention.h for this HEAD. */
-#define FLASH_NAME(before, after) FLASH_NAME_OF(before, HEAD, after)
-#define FLASH_NAME_OF(before, head, after) FLASH_JOIN(before, head, after)
-#define FLASH_JOIN(before, head, after) before##head##after
+/* This HEAD's row of attention.h. */
+#define FLASH_ROW_OF(flash, head) FLASH_JOIN(flash, head)
+#define FLASH_JOIN(flash, head) ct_cuda_##flash##_##head
+#define FLASH_ROW FLASH_ROW_OF(FLASH, HEAD)
 
-extern "C" int FLASH_NAME(ct_cuda_flash_, _prepare)(enum ct_dtype dtype)
+static int prepare_any(enum ct_dtype dtype)
 {
     return dtype == CT_BF16 ? prepare<__nv_bfloat16>() : prepare<__half>();
 }
 
-extern "C" void FLASH_NAME(ct_cuda_flash_, )(const struct ct_cuda_heads *heads, enum ct_dtype dtype,
-                                             struct CUstream_st *stream)
+static void forward_any(const struct ct_cuda_heads *heads, enum ct_dtype dtype,
+                        struct CUstream_st *stream)
 {
     if (dtype == CT_BF16)
         forward<__nv_bfloat16>(heads, stream);
@@ -537,11 +428,13 @@ extern "C" void FLASH_NAME(ct_cuda_flash_, )(const struct ct_cuda_heads *heads, 
         forward<__half>(heads, stream);
 }
 
-extern "C" void FLASH_NAME(ct_cuda_flash_, _bw)(const struct ct_cuda_heads *heads,
-                                                enum ct_dtype dtype, struct CUstream_st *stream)
+static void backward_any(const struct ct_cuda_heads *heads, enum ct_dtype dtype,
+                         struct CUstream_st *stream)
 {
     if (dtype == CT_BF16)
         backward<__nv_bfloat16>(heads, stream);
     else
         backward<__half>(heads, stream);
 }
+
+const struct ct_cuda_flash FLASH_ROW = {prepare_any, forward_any, backward_any};

@@ -22,7 +22,7 @@
     kernel<<<grid, block, shared_bytes, stream>>>(__VA_ARGS__)
 
 /* What a kernel calls its launch's shared_bytes. */
-#define CT_SHARED_BYTES(name) extern __shared__ __align__(128) unsigned char name[]
+#define CT_SHARED_BYTES(name) extern __shared__ __align__(1024) unsigned char name[]
 #endif
 
 #endif

@@ -227,6 +227,26 @@ NORM(rmsnorm_dx, launch_norm_dx, false)
 
 /* ---- sums over rows, in the order of a matrix product (tensor/cpu/gemm.h) -------------------- */
 
+enum { ROWS_AT_ONCE = 32 }; /* of a column's pack that are on their way */
+
+/* sum += the packs of `rows` rows that lie `columns` apart, each whole and aligned. */
+template <typename T>
+static inline __device__ void add_whole_packs(float *sum, const T *from, int rows, int64_t columns)
+{
+    union pack<T, T> packs[ROWS_AT_ONCE];
+
+    for (int row = 0; row < rows; row += ROWS_AT_ONCE, from += ROWS_AT_ONCE * columns) {
+#pragma unroll
+        for (int i = 0; i < ROWS_AT_ONCE; i++)
+            if (row + i < rows)
+                packs[i].words[0] = __ldcs((const uint4 *)(from + i * columns));
+#pragma unroll
+        for (int i = 0; i < ROWS_AT_ONCE; i++)
+            for (int k = 0; k < PACK(T) && row + i < rows; k++)
+                sum[k] += wide(packs[i].at[k]);
+    }
+}
+
 /* A pack of columns of a chunk a thread. With x: dy (x - mean) rstd, else dy. */
 template <typename T>
 static __global__ void chunks_kernel(const T *dy, const T *x, const float *stats, float *partial,
@@ -235,12 +255,17 @@ static __global__ void chunks_kernel(const T *dy, const T *x, const float *stats
     int64_t packs = (columns + PACK(T) - 1) / PACK(T);
     int64_t units = (rows + CT_GEMM_KC - 1) / CT_GEMM_KC * packs;
     int64_t step = (int64_t)gridDim.x * blockDim.x;
+    bool whole = x == NULL && columns % PACK(T) == 0 && aligned(dy);
 
     for (int64_t u = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; u < units; u += step) {
         int64_t chunk = u / packs, j = u % packs * PACK(T), row = chunk * CT_GEMM_KC;
         int64_t end = row + CT_GEMM_KC < rows ? row + CT_GEMM_KC : rows;
         float sum[PACK(T)] = {0}, d[PACK(T)], a[PACK(T)];
 
+        if (whole) {
+            add_whole_packs(sum, dy + row * columns + j, (int)(end - row), columns);
+            row = end;
+        }
 #pragma unroll 4
         for (; row < end; row++) {
             load<T>(d, dy + row * columns, j, columns);
@@ -253,21 +278,46 @@ static __global__ void chunks_kernel(const T *dy, const T *x, const float *stats
     }
 }
 
-/* `partial` has the columns of `first` and, unless that is NULL, those of `second` in a row. */
+enum { JOIN_COLUMNS = 32, JOIN_CHUNKS = 128, JOIN_ROWS = CT_CUDA_BLOCK / JOIN_COLUMNS };
+
+/* `partial` has the columns of `first` and, unless that is NULL, those of `second` in a row. A block
+ * reads JOIN_COLUMNS of them, many chunks at once; a thread a column then adds these in order. */
 static __global__ void join_chunks_kernel(const float *partial, float *first, float *second,
                                           int64_t chunks, int64_t columns, bool accumulate)
 {
-    int64_t step = (int64_t)gridDim.x * blockDim.x, width = second == NULL ? columns : 2 * columns;
+    __shared__ float sums[JOIN_CHUNKS][JOIN_COLUMNS];
+    int column = (int)threadIdx.x % JOIN_COLUMNS, row = (int)threadIdx.x / JOIN_COLUMNS;
+    int64_t width = second == NULL ? columns : 2 * columns;
+    int64_t j = (int64_t)blockIdx.x * JOIN_COLUMNS + column;
+    float *out = j >= width ? NULL : j < columns ? first + j : second + (j - columns);
+    float total = accumulate && out != NULL && row == 0 ? *out : 0;
 
-    for (int64_t j = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; j < width; j += step) {
-        float *out = j < columns ? first + j : second + (j - columns);
-        float total = accumulate ? *out : 0;
-
-#pragma unroll 8
-        for (int64_t chunk = 0; chunk < chunks; chunk++)
-            total += partial[chunk * width + j];
-        *out = total;
+    for (int64_t base = 0; base < chunks; base += JOIN_CHUNKS) {
+#pragma unroll
+        for (int i = row; i < JOIN_CHUNKS; i += JOIN_ROWS)
+            sums[i][column] =
+                out != NULL && base + i < chunks ? partial[(base + i) * width + j] : 0;
+        __syncthreads();
+#pragma unroll 16
+        for (int i = 0; i < JOIN_CHUNKS && row == 0; i++)
+            if (base + i < chunks)
+                total += sums[i][column];
+        __syncthreads();
     }
+    if (out != NULL && row == 0)
+        *out = total;
+}
+
+static void join_chunks(struct ct_cuda_queue *queue, float *first, float *second, int64_t chunks,
+                        int64_t columns, bool accumulate)
+{
+    int64_t width = second == NULL ? columns : 2 * columns;
+
+    if (width == 0)
+        return;
+    CT_LAUNCH(join_chunks_kernel, (unsigned)((width + JOIN_COLUMNS - 1) / JOIN_COLUMNS),
+              CT_CUDA_BLOCK, 0, queue->stream, (const float *)queue->workspace, first, second,
+              chunks, columns, accumulate);
 }
 
 static int64_t chunks_of(const struct ct_kernel_args *args)
@@ -286,9 +336,7 @@ static void launch_chunks(struct ct_cuda_queue *queue, const struct ct_kernel_ar
     CT_LAUNCH(chunks_kernel<T>, grid_of(queue, units, COLUMN_BLOCK), COLUMN_BLOCK, 0, queue->stream,
               (const T *)args->in[0].data, (const T *)x, (const float *)stats, partial, rows,
               columns);
-    CT_LAUNCH(join_chunks_kernel, grid_of(queue, columns, COLUMN_BLOCK), COLUMN_BLOCK, 0,
-              queue->stream, partial, (float *)args->out[0].data, (float *)NULL, chunks, columns,
-              args->attr.accumulate);
+    join_chunks(queue, (float *)args->out[0].data, NULL, chunks, columns, args->attr.accumulate);
 }
 
 static int prepare_chunks(const struct ct_kernel_args *args, size_t *ret_bytes)
@@ -329,13 +377,13 @@ LAUNCHER(norm_dg)
  * A block has a chunk of 256 rows and takes it tile by tile, the next tile on its way into shared
  * memory meanwhile:
  *
- *     tile of 16 rows    dy, x    a row:              half a warp, shift and slope as above
+ *     tile of 32 rows    dy, x    a row:              half a warp, shift and slope as above
  *                                 a pair of columns:  a thread, down the rows: dx, and the chunk's
  *                                                     sums for dg and db
  *
  * Longer rows make lower tiles; where not even one row fits, it is three kernels. */
 
-enum { TILE_ROWS = HALF_WARPS, STATIC_BYTES = 1024 };
+enum { NORM_BLOCK = 512, TILE_ROWS = NORM_BLOCK / LANES, STATIC_BYTES = 2048 };
 
 struct tiling {
     int rows;     /* of a tile */
@@ -448,7 +496,7 @@ static inline __device__ void take_columns(const struct row_facts *facts, const 
 
 /* partial: a row a chunk, the columns of dg, then, when `biased`, those of db */
 template <typename T>
-static __global__ void __launch_bounds__(CT_CUDA_BLOCK, 2)
+static __global__ void __launch_bounds__(NORM_BLOCK, 1)
     norm_bw_kernel(const T *dy, const T *x, const float *g, const float *stats, T *dx,
                    float *partial, bool biased, struct norm norm, struct tiling tiling)
 {
@@ -524,13 +572,12 @@ static void launch_norm_bw(struct ct_cuda_queue *queue, const struct ct_kernel_a
                      args);
         return;
     }
-    CT_LAUNCH(norm_bw_kernel<T>, grid_of(queue, chunks, 1), CT_CUDA_BLOCK, tiling.bytes,
-              queue->stream, (const T *)args->in[0].data, (const T *)args->in[1].data,
+    CT_LAUNCH(norm_bw_kernel<T>, grid_of(queue, chunks, 1), NORM_BLOCK, tiling.bytes, queue->stream,
+              (const T *)args->in[0].data, (const T *)args->in[1].data,
               (const float *)args->in[2].data, (const float *)args->in[3].data,
               (T *)args->out[0].data, partial, biased, norm, tiling);
-    CT_LAUNCH(join_chunks_kernel, grid_of(queue, (biased ? 2 : 1) * norm.columns, COLUMN_BLOCK),
-              COLUMN_BLOCK, 0, queue->stream, partial, (float *)args->out[1].data,
-              (float *)args->out[2].data, chunks, norm.columns, args->attr.accumulate);
+    join_chunks(queue, (float *)args->out[1].data, (float *)args->out[2].data, chunks, norm.columns,
+                args->attr.accumulate);
 }
 
 NORM(layernorm_bw, launch_norm_bw, true)

@@ -1,6 +1,10 @@
 /* Tiles in shared memory: rows of HEAD elements of 16 bits, as the tensor cores' operands.
  *
- *     A row is HEAD / 8 chunks of 16 bytes; chunk c of row r lies at place c ^ (r % 8) of its row.
+ *     8 rows, 64 columns     1024 bytes: a row is 8 chunks of 16 bytes, chunk c of row r lies at
+ *                            place c ^ (r % 8) of its row (wgmma's swizzle of 128 bytes)
+ *     columns 64 .. 127      the next 1024 bytes, with HEAD 128
+ *     rows 8 .. 15           behind these, and so on
+ *
  *     Eight rows' chunks of one column then lie in all 32 banks, for a load of matrices, and so do
  *     eight chunks of one row, for a copy.
  *
@@ -10,10 +14,13 @@
 #define CHUNK 8 /* elements */
 #define CHUNKS (HEAD / CHUNK)
 #define ROW_BYTES (2 * HEAD)
+#define GROUP_BYTES (8 * ROW_BYTES) /* of 8 rows */
+#define PANEL_BYTES 1024            /* of these, 64 columns */
 
 static __device__ __forceinline__ unsigned char *chunk_at(unsigned char *tile, int row, int chunk)
 {
-    return tile + row * ROW_BYTES + ((chunk ^ (row & 7)) << 4);
+    return tile + (row >> 3) * GROUP_BYTES + (chunk >> 3) * PANEL_BYTES + ((row & 7) << 7) +
+           (((chunk ^ row) & 7) << 4);
 }
 
 /* Begin to copy `rows` rows, `step` elements apart, into a tile; zeroes where a row is not below

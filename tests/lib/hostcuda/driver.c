@@ -8,7 +8,14 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { GPUS = 2, GPUS_MAX = 64, PROCESSORS = 4, SHARED_BYTES = 227 << 10, DRIVER_VERSION = 13000 };
+enum {
+    GPUS = 2,
+    GPUS_MAX = 64,
+    PROCESSORS = 4,
+    SHARED_BYTES = 227 << 10,
+    MAJOR = 9,
+    DRIVER_VERSION = 13000
+};
 
 static int number(const char *name, int otherwise)
 {
@@ -100,7 +107,9 @@ cudaError_t cudaDeviceGetAttribute(int *ret_value, enum cudaDeviceAttr attribute
 {
     if (hostcuda_card(device) < 0)
         return hostcuda_error(cudaErrorInvalidDevice);
-    *ret_value = attribute == cudaDevAttrMultiProcessorCount ? PROCESSORS : SHARED_BYTES;
+    *ret_value = attribute == cudaDevAttrMultiProcessorCount      ? PROCESSORS
+                 : attribute == cudaDevAttrComputeCapabilityMajor ? MAJOR
+                                                                  : SHARED_BYTES;
     return cudaSuccess;
 }
 

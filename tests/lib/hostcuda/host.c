@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { UNSET_BYTE = 0xff, SHARED_ALIGN = 128 }; /* a NaN of every type */
+enum { UNSET_BYTE = 0xff, SHARED_ALIGN = 1024 }; /* a NaN of every type */
 
 enum state { READY, WAITS, OVER };
 

@@ -57,11 +57,13 @@ static struct ct_kernel_args backward_args(struct kit *kit, enum ct_dtype dtype,
     return args;
 }
 
+static bool warpgroups; /* of the queue: which kernels multiply */
+
 /* Run an op of kernel.def on the host's memory; the workspace holds what `prepare` asked for. */
 static void run(enum ct_op_kind op, enum ct_dtype dtype, const struct ct_kernel_args *args)
 {
     const struct ct_cuda_kernel *kernel = &kernels[op];
-    struct ct_cuda_queue queue = {.processors = 4};
+    struct ct_cuda_queue queue = {.processors = 4, .warpgroups = warpgroups};
     struct ct_error err;
     size_t bytes = 0;
 
@@ -121,24 +123,36 @@ static void compare(enum ct_op_kind op, enum ct_dtype dtype, const struct layout
 
 static const int64_t lengths[] = {1, 17, 64, 65, 130, 193};
 
-Test(attention, on_tensor_cores_is_the_cpus)
+static void compare_lengths(enum ct_op_kind op, enum ct_dtype of_64, enum ct_dtype of_128)
 {
     for (size_t i = 0; i < CT_COUNT(lengths); i++)
         for (int64_t size = 64; size <= 128; size += 64) {
             struct layout l = {2, lengths[i], 2, size};
 
-            compare(CT_OP_ATTENTION, size == 64 ? CT_BF16 : CT_F16, &l);
+            compare(op, size == 64 ? of_64 : of_128, &l);
         }
+}
+
+Test(attention, on_tensor_cores_is_the_cpus)
+{
+    compare_lengths(CT_OP_ATTENTION, CT_BF16, CT_F16);
 }
 
 Test(attention, on_tensor_cores_has_the_cpus_gradients)
 {
-    for (size_t i = 0; i < CT_COUNT(lengths); i++)
-        for (int64_t size = 64; size <= 128; size += 64) {
-            struct layout l = {2, lengths[i], 2, size};
+    compare_lengths(CT_OP_ATTENTION_BW, CT_F16, CT_BF16);
+}
 
-            compare(CT_OP_ATTENTION_BW, size == 64 ? CT_F16 : CT_BF16, &l);
-        }
+Test(attention, by_warpgroups_is_the_cpus)
+{
+    warpgroups = true;
+    compare_lengths(CT_OP_ATTENTION, CT_F16, CT_BF16);
+}
+
+Test(attention, by_warpgroups_has_the_cpus_gradients)
+{
+    warpgroups = true;
+    compare_lengths(CT_OP_ATTENTION_BW, CT_BF16, CT_F16);
 }
 
 Test(attention, of_any_head_is_the_cpus)
@@ -176,15 +190,18 @@ static void repeat(enum ct_op_kind op, enum ct_dtype dtype, int64_t size)
 
 Test(attention, has_the_same_bits_in_any_order_of_blocks_and_warps)
 {
-    repeat(CT_OP_ATTENTION, CT_BF16, 64);
     repeat(CT_OP_ATTENTION, CT_F32, 40);
-    repeat(CT_OP_ATTENTION_BW, CT_BF16, 64);
-    repeat(CT_OP_ATTENTION_BW, CT_F16, 128);
     repeat(CT_OP_ATTENTION_BW, CT_F32, 40);
+    for (int i = 0; i < 2; i++) {
+        warpgroups = i == 1;
+        repeat(CT_OP_ATTENTION, CT_BF16, 64);
+        repeat(CT_OP_ATTENTION_BW, CT_BF16, 64);
+        repeat(CT_OP_ATTENTION_BW, CT_F16, 128);
+    }
 }
 
-/* Row `row` of y and of dqkv see a NaN in the key of row 70 from there on. */
-Test(attention, hands_a_nan_to_those_who_see_it_and_to_no_other)
+/* Row `row` of y sees a NaN in the key of row 70 from there on. */
+static void spread_nan(void)
 {
     const struct layout l = {1, 130, 1, 64};
     struct kit kit;
@@ -199,19 +216,31 @@ Test(attention, hands_a_nan_to_those_who_see_it_and_to_no_other)
     kit_deinit(&kit);
 }
 
+Test(attention, hands_a_nan_to_those_who_see_it_and_to_no_other)
+{
+    spread_nan();
+    warpgroups = true;
+    spread_nan();
+}
+
 Test(attention, goes_to_tensor_cores_where_rows_are_whole_words)
 {
     _Alignas(16) static char memory[64];
     struct ct_cuda_heads a = {.qkv = memory, .y = memory, .size = 64, .heads = 1, .sequence = 1};
+    struct ct_cuda_queue queue = {.warpgroups = false};
 
-    cr_assert(ct_cuda_heads_flash(&a, CT_BF16));
-    cr_assert(ct_cuda_heads_flash(&a, CT_F16));
-    cr_assert_not(ct_cuda_heads_flash(&a, CT_F32));
+    cr_assert_eq(ct_cuda_heads_flash(&queue, &a, CT_BF16), &ct_cuda_flash_64);
+    cr_assert_eq(ct_cuda_heads_flash(&queue, &a, CT_F16), &ct_cuda_flash_64);
+    cr_assert_null(ct_cuda_heads_flash(&queue, &a, CT_F32));
+    queue.warpgroups = true;
+    cr_assert_eq(ct_cuda_heads_flash(&queue, &a, CT_BF16), &ct_cuda_hopper_64);
     a.y = memory + 8;
-    cr_assert_not(ct_cuda_heads_flash(&a, CT_BF16));
+    cr_assert_null(ct_cuda_heads_flash(&queue, &a, CT_BF16));
     a.y = memory;
+    a.size = 128;
+    cr_assert_eq(ct_cuda_heads_flash(&queue, &a, CT_BF16), &ct_cuda_hopper_128);
     a.size = 80;
-    cr_assert_not(ct_cuda_heads_flash(&a, CT_BF16));
+    cr_assert_null(ct_cuda_heads_flash(&queue, &a, CT_BF16));
 }
 
 /* Tokens that come in two calls get what they get in one, from a cache or not. */
