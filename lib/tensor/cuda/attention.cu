@@ -327,11 +327,11 @@ static void backward(const struct ct_cuda_queue *queue, const struct ct_cuda_hea
     const struct ct_cuda_flash *flash = ct_cuda_heads_flash(queue, a, dtype);
     int64_t rows = a->sequences * a->sequence * a->heads;
 
-    CT_LAUNCH(deltas<T>, blocks(rows), THREADS, 0, queue->stream, *a);
     if (flash != NULL) {
         flash->backward(a, dtype, queue->stream);
         return;
     }
+    CT_LAUNCH(deltas<T>, blocks(rows), THREADS, 0, queue->stream, *a);
     CT_LAUNCH(query_gradients<T>, blocks(rows), THREADS, 0, queue->stream, *a);
     CT_LAUNCH(key_gradients<T>, blocks(rows), THREADS, 0, queue->stream, *a);
 }

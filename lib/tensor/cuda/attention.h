@@ -41,7 +41,7 @@ struct ct_cuda_flash {
     void (*forward)(const struct ct_cuda_heads *heads, enum ct_dtype dtype,
                     struct CUstream_st *stream);
     void (*backward)(const struct ct_cuda_heads *heads, enum ct_dtype dtype,
-                     struct CUstream_st *stream); /* with delta filled */
+                     struct CUstream_st *stream);
 };
 
 /* By mma.sync; by wgmma, where the queue has warpgroups. */

@@ -123,7 +123,7 @@ static __device__ __forceinline__ void store(T *to, int64_t step, int row, int r
 /* Begin to copy `rows` keys from place `key` on, and their values behind them. */
 template <class T>
 static __device__ __forceinline__ void fetch_keys(unsigned char *to, const ct_head<T> &h, int key,
-                                                  int rows)
+                                                  const int rows)
 {
     fetch(to, h.k + key * h.step, h.step, rows, h.sequence - key);
     fetch(to + rows * ROW_BYTES, h.v + key * h.step, h.step, rows, h.sequence - key);
@@ -287,13 +287,35 @@ static __device__ __forceinline__ void fetch_queries(const struct ct_flash_passi
 
     fetch(to.q, h.q + query * h.step, h.step, PASSING, h.sequence - query);
     fetch(to.dy, dy + (int64_t)query * h.width, h.width, PASSING, h.sequence - query);
-    for (int i = (int)threadIdx.x; i < PASSING; i += THREADS) {
-        bool is = query + i < h.sequence;
-        int64_t from = is ? at + (int64_t)i * h.heads : 0;
+    if (threadIdx.x < PASSING) {
+        bool is = query + (int)threadIdx.x < h.sequence;
+        int64_t from = is ? at + (int64_t)threadIdx.x * h.heads : 0;
 
-        copy_4(&to.lse[i], a.lse + from, is);
-        copy_4(&to.delta[i], a.delta + from, is);
+        copy_4(&to.lse[threadIdx.x], a.lse + from, is);
+        copy_4(&to.delta[threadIdx.x], a.delta + from, is);
     }
+}
+
+#define DELTA_LANES (HEAD / 8)
+
+/* delta: each head's sum of dy y in a row; DELTA_LANES threads a head, 16 bytes each. */
+template <class T> static __global__ void __launch_bounds__(THREADS) deltas(struct ct_cuda_heads a)
+{
+    int64_t unit = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / DELTA_LANES;
+    int64_t units = a.sequences * a.sequence * a.heads, at = unit < units ? unit : units - 1;
+    int lane = (int)threadIdx.x % DELTA_LANES;
+    float y[8], dy[8], sum = 0;
+
+    load<T>(y, (const T *)a.y + at * HEAD, lane * 8, HEAD);
+    load<T>(dy, (const T *)a.dy + at * HEAD, lane * 8, HEAD);
+#pragma unroll
+    for (int k = 0; k < 8; k++)
+        sum = fmaf(dy[k], y[k], sum);
+#pragma unroll
+    for (int distance = DELTA_LANES / 2; distance > 0; distance /= 2)
+        sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+    if (unit < units && lane == 0)
+        a.delta[unit] = sum;
 }
 
 /* blockIdx.x counts tiles of keys, the first (and longest) first, of one head after the other. */
@@ -405,6 +427,9 @@ template <class T> static void forward(const struct ct_cuda_heads *a, struct CUs
 
 template <class T> static void backward(const struct ct_cuda_heads *a, struct CUstream_st *stream)
 {
+    int64_t lanes = a->sequences * a->sequence * a->heads * DELTA_LANES;
+
+    CT_LAUNCH(deltas<T>, (unsigned)((lanes + THREADS - 1) / THREADS), THREADS, 0, stream, *a);
     CT_LAUNCH(flash_keys<T>, blocks(a, OWN), THREADS, KEYS_SHARED, stream, *a);
     CT_LAUNCH(flash_queries<T>, blocks(a, OWN), THREADS, QUERIES_SHARED, stream, *a);
 }

@@ -20,12 +20,14 @@ template <class T>
 static __device__ __forceinline__ void begin_scores(T type, float (*c)[4], const int tiles,
                                                     unsigned char *x, int row, unsigned char *y)
 {
+    const ct_tile_operand a = operand_at(x + row * ROW_BYTES, GROUP_BYTES);
+    const ct_tile_operand b = operand_at(y, GROUP_BYTES);
+
 #pragma unroll
     for (int k = 0; k < DEPTH; k++) {
         int at = k / 4 * PANEL_BYTES + k % 4 * 32;
 
-        multiply(type, tiles, c, operand_at(x + row * ROW_BYTES + at, GROUP_BYTES),
-                 operand_at(y + at, GROUP_BYTES), k > 0);
+        multiply(type, tiles, c, operand_behind(a, at), operand_behind(b, at), k > 0);
     }
 }
 
@@ -34,12 +36,14 @@ template <class T>
 static __device__ __forceinline__ void begin_sum(T type, float (*c)[4], const uint32_t (*p)[4],
                                                  const int tiles, unsigned char *y)
 {
+    const ct_tile_operand b = operand_at(y, GROUP_BYTES);
+
 #pragma unroll
     for (int k = 0; k < tiles / 2; k++)
 #pragma unroll
         for (int panel = 0; panel < HEAD / 64; panel++)
             multiply_turned(type, c + 8 * panel, p[k],
-                            operand_at(y + 2 * k * GROUP_BYTES + panel * PANEL_BYTES, GROUP_BYTES));
+                            operand_behind(b, 2 * k * GROUP_BYTES + panel * PANEL_BYTES));
 }
 
 /* p [64, 8 tiles], rounded, as operands from registers. */
@@ -83,6 +87,15 @@ static __device__ __forceinline__ void attend(struct ct_flash_rows *r, unsigned 
     settled(r->y, ROW_TILES * COLUMNS);
 }
 
+struct alignas(8) ct_two {
+    float of[2];
+};
+
+static __device__ __forceinline__ struct ct_two two_at(const float *from)
+{
+    return *(const struct ct_two *)from;
+}
+
 /* dk and dv of the block's keys, from place `first` on, of the queries of one tile. */
 template <class T>
 static __device__ __forceinline__ void keys_step(float (*dk)[4], float (*dv)[4], unsigned char *k,
@@ -103,14 +116,14 @@ static __device__ __forceinline__ void keys_step(float (*dk)[4], float (*dv)[4],
     products_wait<1>();
     settled(s, PASSING / 8);
 #pragma unroll
-    for (int n = 0; n < PASSING / 8; n++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            int column = 8 * n + column_of(i);
+    for (int n = 0; n < PASSING / 8; n++) {
+        const struct ct_two lse = two_at(t.lse + 8 * n + column_of(0));
 
-            s[n][i] = likelihood(s[n][i], all || key + row_of(i) <= query + column, scale,
-                                 t.lse[column] * LOG2_E);
-        }
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            s[n][i] = likelihood(s[n][i], all || key + row_of(i) <= query + 8 * n + column_of(i),
+                                 scale, lse.of[i & 1] * LOG2_E);
+    }
     round_all(T(), p, s, PASSING / 8);
     products_begin();
     begin_sum(T(), dv, p, PASSING / 8, t.dy);

@@ -71,7 +71,7 @@ template <typename T, typename E> union pack {
     for (int64_t at = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * PACK(T); at < (n); \
          at += (int64_t)gridDim.x * blockDim.x * PACK(T))
 
-static inline __device__ bool aligned(const void *address)
+static inline __host__ __device__ bool aligned(const void *address)
 {
     return ((uintptr_t)address & 15) == 0;
 }

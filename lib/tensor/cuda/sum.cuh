@@ -16,7 +16,7 @@ enum {
     HALF_WARPS = CT_CUDA_BLOCK / LANES,
     LEAF_ROWS = 8,
     TREE_BLOCK = 1024,
-    COLUMN_BLOCK = 64
+    COLUMN_BLOCK = 32
 };
 
 #define WHOLE_WARP 0xffffffffu

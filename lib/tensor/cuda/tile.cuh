@@ -24,18 +24,19 @@ static __device__ __forceinline__ unsigned char *chunk_at(unsigned char *tile, i
 }
 
 /* Begin to copy `rows` rows, `step` elements apart, into a tile; zeroes where a row is not below
- * `there`. */
+ * `there`. A thread copies one chunk of every eighth or sixteenth row. */
 template <class T>
 static __device__ __forceinline__ void fetch(unsigned char *tile, const T *from, int64_t step,
-                                             int rows, int there)
+                                             const int rows, int there)
 {
-#pragma unroll
-    for (int i = (int)threadIdx.x; i < rows * CHUNKS; i += THREADS) {
-        int row = i / CHUNKS, chunk = i % CHUNKS;
-        bool is = row < there;
+    const int turn = THREADS / CHUNKS;
+    int row = (int)threadIdx.x / CHUNKS, chunk = (int)threadIdx.x % CHUNKS;
+    unsigned char *to = chunk_at(tile, row, chunk);
 
-        copy_16(chunk_at(tile, row, chunk), from + (is ? row * step : 0) + chunk * CHUNK, is);
-    }
+    from += row * step + chunk * CHUNK;
+#pragma unroll
+    for (int i = 0; i < rows / turn; i++)
+        copy_16(to + i * turn / 8 * GROUP_BYTES, from + i * (turn * step), row + i * turn < there);
 }
 
 /* A of rows row .. row + 15 and columns 16 k .. 16 k + 15 of a tile. */

@@ -33,6 +33,12 @@ static __device__ __forceinline__ ct_tile_operand operand_at(const void *from, i
     return swizzle_128 | step << 32 | step << 16 | (address & 0x3ffff) >> 4;
 }
 
+/* The one that begins `bytes` behind it: a multiple of 16. */
+static __device__ __forceinline__ ct_tile_operand operand_behind(ct_tile_operand operand, int bytes)
+{
+    return operand + (uint64_t)(bytes >> 4);
+}
+
 /* Where there is no such instruction, nothing of this is launched (attention.cu). */
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define CT_WGMMA(...) asm volatile(__VA_ARGS__)

@@ -18,6 +18,11 @@ static inline struct ct_tile_operand operand_at(const void *from, int group)
     return {static_cast<const unsigned char *>(from), group};
 }
 
+static inline struct ct_tile_operand operand_behind(struct ct_tile_operand operand, int bytes)
+{
+    return {operand.from + bytes, operand.group};
+}
+
 static inline void products_begin(void)
 {
 }

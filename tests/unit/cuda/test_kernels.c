@@ -60,6 +60,13 @@ static const struct bound bounds[CT_OP_COUNT] = {
     /* e^z with z <= 1, and what the logarithm is off */
     [CT_OP_CROSS_ENTROPY_BW] = {.narrow = 16},
     [CT_OP_CROSS_ENTROPY_GRAD] = {.narrow = 16},
+    /* means of numbers up to 4 (v = 16 / 9) in another order, 2.4 each, times numbers up to 4 */
+    [CT_OP_LAYERNORM] = {.narrow = 12},
+    [CT_OP_RMSNORM] = {.narrow = 12},
+    [CT_OP_ADD_LAYERNORM] = {.narrow = 12},
+    [CT_OP_ADD_RMSNORM] = {.narrow = 12},
+    [CT_OP_LAYERNORM_BW] = {.narrow = 12},
+    [CT_OP_RMSNORM_BW] = {.narrow = 12},
     /* x, its square (v = 3.2); dy and (x - mean) rstd up to 8 (v = 7) */
     [CT_OP_BATCH_SUMS] = {.walk = WALK * 1.8},
     [CT_OP_BATCH_GRADS] = {.walk = WALK * 2.7},

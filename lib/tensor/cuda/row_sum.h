@@ -1,0 +1,29 @@
+/* Sums over rows, for the gradients of what is added or multiplied by columns: chunks of CT_GEMM_KC
+ * rows, each one chain of additions, side by side in the workspace; then the chunks in their order,
+ * which is that of a matrix product (tensor/cpu/gemm.h). */
+#ifndef CT_TENSOR_CUDA_ROW_SUM_H
+#define CT_TENSOR_CUDA_ROW_SUM_H
+
+#include "tensor/cpu/gemm.h"
+#include "tensor/cuda/cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Chunks of the rows of in[0]. */
+static inline int64_t ct_cuda_row_chunks(const struct ct_kernel_args *args)
+{
+    return (ct_shape_rows(args->in[0].shape) + CT_GEMM_KC - 1) / CT_GEMM_KC;
+}
+
+/* The sums of the workspace's `chunks` rows, each of the columns of `first` and, unless that is NULL,
+ * of those of `second` behind them; added to what is there when `accumulate`. */
+void ct_cuda_join_chunks(struct ct_cuda_queue *queue, float *first, float *second, int64_t chunks,
+                         int64_t columns, bool accumulate);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
