@@ -13,6 +13,7 @@ import time
 import torch
 import torch.nn.functional as F
 
+WARMUP = 100  # of curve
 VOCABULARY, CONTEXT, LAYERS, HEADS, WIDTH = 50257, 1024, 12, 12, 768
 
 
@@ -138,6 +139,8 @@ def curve(precision, text, weights, losses, rows, sequence):
         with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
             loss = model(ids, labels)
         loss.backward()
+        for group in optimizer.param_groups:
+            group["lr"] = 3e-4 * min(step + 1, WARMUP) / WARMUP
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).item()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)

@@ -4,8 +4,8 @@
  *           [--sequence N]
  *
  * Row r of step s are the bytes from (s * rows + r) * sequence on (round again at the end), and
- * each byte's label is the next one. AdamW with lr 3e-4, betas 0.9 and 0.95, decay 0.1 on all,
- * clipped at norm 1. WEIGHTS gets the parameters as they begin, each "NAME COUNT\n" and as many
+ * each byte's label is the next one. AdamW with lr 3e-4 after WARMUP steps, betas 0.9 and 0.95, decay
+ * 0.1 on all, clipped at norm 1. WEIGHTS gets the parameters as they begin, each "NAME COUNT\n" and as many
  * f32. A line a step: its loss and the norm of its gradient. scripts/bench/gpu_torch.py is the
  * other one. */
 #include "base/assert.h"
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BYTES = 64 << 20 };
+enum { MOST_BYTES = 64 << 20, WARMUP = 100 };
 
 struct curve {
     struct ct_model_spec spec;
@@ -89,7 +89,7 @@ static int train(struct curve *c, struct ct_error *err)
         struct ct_exec_step args = {.x = tokens,
                                     .labels = labels,
                                     .valid_count = count,
-                                    .lr = 3e-4,
+                                    .lr = 3e-4 * (double)CT_MIN(step + 1, WARMUP) / WARMUP,
                                     .update = (uint64_t)step + 1};
         struct ct_exec_result result;
         for (int64_t i = 0; i < count; i++) {

@@ -1,14 +1,14 @@
-/* All of a norm's backward with one reading of dy and x. A block has a chunk of 256 rows and takes it
+/* All of a norm's backward with one reading of dy and x. A block has a chunk of rows (row_sum.h) and takes it
  * tile by tile, the next tile on its way into shared memory meanwhile:
  *
- *     tile of 32 rows    dy, x    a row:              half a warp, shift and slope as in norm.cuh
+ *     tile of 16 rows    dy, x    a row:              half a warp, shift and slope as in norm.cuh
  *                                 a pair of columns:  a thread, down the rows: dx, and the chunk's
  *                                                     sums for dg and db
  *
  * Longer rows make lower tiles; where not even one row fits, it is three kernels. */
 #include "tensor/cuda/norm.cuh"
 
-enum { NORM_BLOCK = 512, TILE_ROWS = NORM_BLOCK / LANES, STATIC_BYTES = 2048 };
+enum { TILE_ROWS = HALF_WARPS, STATIC_BYTES = 1024 };
 
 struct tiling {
     int rows;     /* of a tile */
@@ -149,20 +149,20 @@ static inline __device__ void take_columns(const struct row_facts *facts, const 
 
 /* partial: a row a chunk, the columns of dg, then, when `biased`, those of db */
 template <typename T>
-static __global__ void __launch_bounds__(NORM_BLOCK, 1)
+static __global__ void __launch_bounds__(CT_CUDA_BLOCK, 2)
     norm_bw_kernel(const T *dy, const T *x, const float *g, const float *stats, T *dx,
                    float *partial, bool biased, struct norm norm, struct tiling tiling)
 {
     CT_SHARED_BYTES(memory);
     __shared__ struct row_facts facts[TILE_ROWS];
-    const int step = tiling.step, tile = tiling.rows * step;
+    const int step = tiling.step, tile = tiling.rows * step, length = CT_CUDA_CHUNK_ROWS(sizeof(T));
     const int64_t width = biased ? 2 * norm.columns : norm.columns;
     T *tiles = (T *)memory;
     float *sums = (float *)(memory + 4 * (size_t)tile * sizeof(T));
 
-    for (int64_t from = (int64_t)blockIdx.x * CT_GEMM_KC; from < norm.rows;
-         from += (int64_t)gridDim.x * CT_GEMM_KC) {
-        int rows = norm.rows - from < CT_GEMM_KC ? (int)(norm.rows - from) : (int)CT_GEMM_KC;
+    for (int64_t from = (int64_t)blockIdx.x * length; from < norm.rows;
+         from += (int64_t)gridDim.x * length) {
+        int rows = norm.rows - from < length ? (int)(norm.rows - from) : length;
 
         for (int64_t j = 2 * threadIdx.x; j < norm.columns; j += 2 * blockDim.x)
             sums[j] = sums[j + 1] = sums[step + j] = sums[step + j + 1] = 0;
@@ -191,7 +191,7 @@ static __global__ void __launch_bounds__(NORM_BLOCK, 1)
         }
         for (int64_t j = 2 * threadIdx.x; j < norm.columns; j += 2 * blockDim.x)
             for (int64_t k = j; k < j + 2 && k < norm.columns; k++) {
-                float *to = partial + from / CT_GEMM_KC * width + k;
+                float *to = partial + from / length * width + k;
 
                 to[0] = sums[k];
                 if (biased)
@@ -225,8 +225,8 @@ static void launch_norm_bw(struct ct_cuda_queue *queue, const struct ct_kernel_a
                      args);
         return;
     }
-    CT_LAUNCH(norm_bw_kernel<T>, grid_of(queue, chunks, 1), NORM_BLOCK, tiling.bytes, queue->stream,
-              (const T *)args->in[0].data, (const T *)args->in[1].data,
+    CT_LAUNCH(norm_bw_kernel<T>, grid_of(queue, chunks, 1), CT_CUDA_BLOCK, tiling.bytes,
+              queue->stream, (const T *)args->in[0].data, (const T *)args->in[1].data,
               (const float *)args->in[2].data, (const float *)args->in[3].data,
               (T *)args->out[0].data, partial, biased, norm, tiling);
     ct_cuda_join_chunks(queue, (float *)args->out[1].data, (float *)args->out[2].data, chunks,

@@ -28,13 +28,14 @@ static __global__ void chunks_kernel(const T *dy, const T *x, const float *stats
                                      int64_t rows, int64_t columns)
 {
     int64_t packs = (columns + PACK(T) - 1) / PACK(T);
-    int64_t units = (rows + CT_GEMM_KC - 1) / CT_GEMM_KC * packs;
+    const int length = CT_CUDA_CHUNK_ROWS(sizeof(T));
+    int64_t units = (rows + length - 1) / length * packs;
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     bool whole = x == NULL && columns % PACK(T) == 0 && aligned(dy);
 
     for (int64_t u = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; u < units; u += step) {
-        int64_t chunk = u / packs, j = u % packs * PACK(T), row = chunk * CT_GEMM_KC;
-        int64_t end = row + CT_GEMM_KC < rows ? row + CT_GEMM_KC : rows;
+        int64_t chunk = u / packs, j = u % packs * PACK(T), row = chunk * length;
+        int64_t end = row + length < rows ? row + length : rows;
         float sum[PACK(T)] = {0}, d[PACK(T)], a[PACK(T)];
 
         if (whole) {

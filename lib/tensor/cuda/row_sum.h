@@ -1,6 +1,7 @@
-/* Sums over rows, for the gradients of what is added or multiplied by columns: chunks of CT_GEMM_KC
- * rows, each one chain of additions, side by side in the workspace; then the chunks in their order,
- * which is that of a matrix product (tensor/cpu/gemm.h). */
+/* Sums over rows, for the gradients of what is added or multiplied by columns: chunks of rows, each
+ * one chain of additions, side by side in the workspace; then the chunks in their order. In f32 this
+ * is the order of a matrix product (tensor/cpu/gemm.h); chunks of 16-bit rows are shorter, for more
+ * of them to be read at once. */
 #ifndef CT_TENSOR_CUDA_ROW_SUM_H
 #define CT_TENSOR_CUDA_ROW_SUM_H
 
@@ -11,10 +12,15 @@
 extern "C" {
 #endif
 
+/* Rows of a chunk, of elements of so many bytes. */
+#define CT_CUDA_CHUNK_ROWS(size) ((size) == 2 ? 128 : CT_GEMM_KC)
+
 /* Chunks of the rows of in[0]. */
 static inline int64_t ct_cuda_row_chunks(const struct ct_kernel_args *args)
 {
-    return (ct_shape_rows(args->in[0].shape) + CT_GEMM_KC - 1) / CT_GEMM_KC;
+    int rows = CT_CUDA_CHUNK_ROWS(ct_dtype_size(args->in[0].dtype));
+
+    return (ct_shape_rows(args->in[0].shape) + rows - 1) / rows;
 }
 
 /* The sums of the workspace's `chunks` rows, each of the columns of `first` and, unless that is NULL,

@@ -39,7 +39,7 @@ static const struct ct_cuda_kernel kernels[CT_OP_COUNT] = {
  * about sqrt(k v), and adding to it errs by half a unit of that at most, evenly: the deviation of n
  * terms is n sqrt(v / 24) units. Six deviations of the difference of two sums: 1.8 n sqrt(v). */
 struct bound {
-    double f32, narrow, walk;
+    double f32, narrow, walk, narrow_walk; /* the last: of 16-bit elements alone */
 };
 
 #define WALK 1.8 /* times sqrt(v) */
@@ -65,8 +65,11 @@ static const struct bound bounds[CT_OP_COUNT] = {
     [CT_OP_RMSNORM] = {.narrow = 12},
     [CT_OP_ADD_LAYERNORM] = {.narrow = 12},
     [CT_OP_ADD_RMSNORM] = {.narrow = 12},
-    [CT_OP_LAYERNORM_BW] = {.narrow = 12},
-    [CT_OP_RMSNORM_BW] = {.narrow = 12},
+    [CT_OP_LAYERNORM_BW] = {.narrow = 12, .narrow_walk = WALK * 2.7},
+    [CT_OP_RMSNORM_BW] = {.narrow = 12, .narrow_walk = WALK * 2.7},
+    /* numbers up to 2 (v = 4 / 3); times (x - mean) rstd up to 8 (v = 7) */
+    [CT_OP_LINEAR_DB] = {.narrow_walk = WALK * 1.2},
+    [CT_OP_NORM_DG] = {.narrow_walk = WALK * 2.7},
     /* x, its square (v = 3.2); dy and (x - mean) rstd up to 8 (v = 7) */
     [CT_OP_BATCH_SUMS] = {.walk = WALK * 1.8},
     [CT_OP_BATCH_GRADS] = {.walk = WALK * 2.7},
@@ -102,8 +105,10 @@ static double bound_of(enum ct_op_kind op, enum ct_dtype dtype, const struct ct_
     const struct bound *bound = &bounds[op];
     const double unit = args->out[0].dtype == CT_F64 ? 0x1p-52 : 0x1p-23;
 
-    if (bound->walk != 0)
-        return bound->walk * (double)terms_of(op, args) * unit;
+    double walk = bound->walk + (dtype == CT_F32 ? 0 : bound->narrow_walk);
+
+    if (walk != 0)
+        return (bound->narrow + walk * (double)terms_of(op, args)) * unit;
     return (dtype == CT_F32 ? bound->f32 : bound->narrow) * 0x1p-23;
 }
 
