@@ -37,23 +37,21 @@ template <typename T> struct alignas(2 * sizeof(T)) two {
     T at[2];
 };
 
-/* Begin to copy `count` rows into a tile; what is not aligned is copied at once. */
+/* Begin to copy `count` rows into a tile, half a warp a row; what is not aligned is copied at once. */
 template <typename T>
 static inline __device__ void fetch_rows(T *tile, const T *from, int count, int64_t columns,
                                          int step)
 {
-    int packs = (int)((columns + PACK(T) - 1) / PACK(T));
+    int row = (int)threadIdx.x / LANES, lane = (int)threadIdx.x % LANES;
 
-    for (int u = (int)threadIdx.x; u < count * packs; u += (int)blockDim.x) {
-        int row = u / packs, j = u % packs * PACK(T);
-        const T *at = from + row * columns + j;
-        T *to = tile + row * step + j;
-
-        if (j + PACK(T) <= columns && aligned(at)) {
-            copy_16(to, at, true);
+    from += row * columns;
+    tile += row * step;
+    for (int j = lane * PACK(T); row < count && j < columns; j += LANES * PACK(T)) {
+        if (j + PACK(T) <= columns && aligned(from + j)) {
+            copy_16(tile + j, from + j, true);
         } else {
             for (int k = 0; k < PACK(T); k++)
-                to[k] = j + k < columns ? at[k] : narrow<T>(0);
+                tile[j + k] = j + k < columns ? from[j + k] : narrow<T>(0);
         }
     }
 }
@@ -67,16 +65,18 @@ static inline __device__ struct slopes packed_slopes_of(const T *dy, const T *x,
     float mean = norm.centred ? stats[0] : 0, one = 0, two = 0;
     struct slopes slopes;
 
-    for (int64_t j = lane * PACK(T); j < norm.columns; j += LANES * PACK(T)) {
-        float d[PACK(T)], a[PACK(T)], factor[PACK(T)];
+    for (int j = lane * PACK(T); j < norm.columns; j += LANES * PACK(T)) {
+        const union pack<T, T> d = *(const union pack<T, T> *)(dy + j);
+        const union pack<T, T> a = *(const union pack<T, T> *)(x + j);
+        float factor[PACK(T)];
 
-        load<T>(d, dy, j, norm.columns);
-        load<T>(a, x, j, norm.columns);
-        load<T>(factor, g, j, norm.columns);
+        load<T>(factor, g, j,
+                norm.columns); /* 0 behind the row, whose place in the tile is 0, too */
         for (int k = 0; k < PACK(T); k++) {
-            d[k] *= factor[k];
-            one += d[k];
-            two = fmaf(d[k], a[k] - mean, two);
+            float along = wide(d.at[k]) * factor[k];
+
+            one += along;
+            two = fmaf(along, wide(a.at[k]) - mean, two);
         }
     }
     slopes.shift = norm.centred ? fold_lanes(one) / (float)norm.columns : 0;
@@ -121,17 +121,13 @@ static inline __device__ void take_columns(const struct row_facts *facts, const 
         T *to = dx + row * norm.columns + j;
         struct two<T> made;
 
-        for (int k = 0; k < 2; k++) {
+        for (int k = 0; k < 2; k++) { /* without a mean, mean and shift are 0 */
             float up = wide(d.at[k]), unit = (wide(a.at[k]) - fact.mean) * fact.rstd;
-            float along = up * factor[k];
 
             dg[k] += up * unit;
             db[k] += up;
-            if (norm.centred)
-                along = along - fact.slopes.shift;
-            else
-                unit = wide(a.at[k]) * fact.rstd;
-            made.at[k] = narrow<T>(fact.rstd * (along - unit * fact.slopes.slope));
+            made.at[k] = narrow<T>(fact.rstd *
+                                   (up * factor[k] - fact.slopes.shift - unit * fact.slopes.slope));
         }
         if (paired) {
             *(struct two<T> *)to = made;
@@ -147,6 +143,47 @@ static inline __device__ void take_columns(const struct row_facts *facts, const 
     }
 }
 
+enum { FOUR = 4 };
+
+template <typename E> struct alignas(FOUR * sizeof(E)) four {
+    E at[FOUR];
+};
+
+/* The same of 16 bits, of columns j .. j + 3, each operand aligned to four elements. */
+template <typename T>
+static inline __device__ void take_fours(const struct row_facts *facts, const T *dy, const T *x,
+                                         const float *g, T *dx, float *sums, int64_t j, int count,
+                                         int step, int64_t columns)
+{
+    struct four<float> dg = *(struct four<float> *)(sums + j);
+    struct four<float> db = *(struct four<float> *)(sums + step + j);
+    float factor[FOUR];
+    T *to = dx + j;
+
+    for (int k = 0; k < FOUR; k++)
+        factor[k] = g[j + k];
+#pragma unroll 4
+    for (int row = 0; row < count; row++, to += columns) {
+        const struct row_facts fact = facts[row];
+        const struct four<T> d = *(const struct four<T> *)(dy + row * step + j);
+        const struct four<T> a = *(const struct four<T> *)(x + row * step + j);
+        const float less = -fact.mean * fact.rstd;
+        struct four<T> made;
+
+        for (int k = 0; k < FOUR; k++) {
+            float up = wide(d.at[k]), unit = fmaf(wide(a.at[k]), fact.rstd, less);
+            float along = fmaf(up, factor[k], -fact.slopes.shift);
+
+            dg.at[k] = fmaf(up, unit, dg.at[k]);
+            db.at[k] += up;
+            made.at[k] = narrow<T>(fact.rstd * fmaf(-unit, fact.slopes.slope, along));
+        }
+        *(struct four<T> *)to = made;
+    }
+    *(struct four<float> *)(sums + j) = dg;
+    *(struct four<float> *)(sums + step + j) = db;
+}
+
 /* partial: a row a chunk, the columns of dg, then, when `biased`, those of db */
 template <typename T>
 static __global__ void __launch_bounds__(CT_CUDA_BLOCK, 2)
@@ -157,6 +194,7 @@ static __global__ void __launch_bounds__(CT_CUDA_BLOCK, 2)
     __shared__ struct row_facts facts[TILE_ROWS];
     const int step = tiling.step, tile = tiling.rows * step, length = CT_CUDA_CHUNK_ROWS(sizeof(T));
     const int64_t width = biased ? 2 * norm.columns : norm.columns;
+    const bool fours = sizeof(T) == 2 && norm.columns % FOUR == 0 && aligned(dx);
     T *tiles = (T *)memory;
     float *sums = (float *)(memory + 4 * (size_t)tile * sizeof(T));
 
@@ -185,10 +223,16 @@ static __global__ void __launch_bounds__(CT_CUDA_BLOCK, 2)
                 continue;
             find_facts(facts, own, own + tile, g, stats + first * 2, count, step, norm);
             __syncthreads();
-            for (int64_t j = 2 * threadIdx.x; j < norm.columns; j += 2 * blockDim.x)
-                take_columns(facts, own, own + tile, g, dx + first * norm.columns, sums, j, count,
-                             step, norm);
+            if (fours)
+                for (int64_t j = FOUR * threadIdx.x; j < norm.columns; j += FOUR * blockDim.x)
+                    take_fours(facts, own, own + tile, g, dx + first * norm.columns, sums, j, count,
+                               step, norm.columns);
+            else
+                for (int64_t j = 2 * threadIdx.x; j < norm.columns; j += 2 * blockDim.x)
+                    take_columns(facts, own, own + tile, g, dx + first * norm.columns, sums, j,
+                                 count, step, norm);
         }
+        __syncthreads(); /* sums of other threads' columns are read */
         for (int64_t j = 2 * threadIdx.x; j < norm.columns; j += 2 * blockDim.x)
             for (int64_t k = j; k < j + 2 && k < norm.columns; k++) {
                 float *to = partial + from / length * width + k;
@@ -229,8 +273,8 @@ static void launch_norm_bw(struct ct_cuda_queue *queue, const struct ct_kernel_a
               queue->stream, (const T *)args->in[0].data, (const T *)args->in[1].data,
               (const float *)args->in[2].data, (const float *)args->in[3].data,
               (T *)args->out[0].data, partial, biased, norm, tiling);
-    ct_cuda_join_chunks(queue, (float *)args->out[1].data, (float *)args->out[2].data, chunks,
-                        norm.columns, args->attr.accumulate);
+    ct_cuda_join_chunks(queue, args->in[0].dtype, (float *)args->out[1].data,
+                        (float *)args->out[2].data, chunks, norm.columns, args->attr.accumulate);
 }
 
 NORM(layernorm_bw, launch_norm_bw, true)

@@ -54,46 +54,49 @@ static __global__ void chunks_kernel(const T *dy, const T *x, const float *stats
     }
 }
 
-enum { JOIN_COLUMNS = 32, JOIN_CHUNKS = 128, JOIN_ROWS = CT_CUDA_BLOCK / JOIN_COLUMNS };
+enum { JOIN_COLUMNS = 32, JOIN_SHARES = CT_CUDA_BLOCK / JOIN_COLUMNS };
 
-/* `partial` has the columns of `first` and, unless that is NULL, those of `second` in a row. A block
- * reads JOIN_COLUMNS of them, many chunks at once; a thread a column then adds these in order. */
+/* `partial` has the columns of `first` and, unless that is NULL, those of `second` in a row. A column
+ * is JOIN_SHARES threads', each of which adds up `share` chunks in their order; then their sums are
+ * added in order. */
 static __global__ void join_chunks_kernel(const float *partial, float *first, float *second,
-                                          int64_t chunks, int64_t columns, bool accumulate)
+                                          int64_t chunks, int64_t share, int64_t columns,
+                                          bool accumulate)
 {
-    __shared__ float sums[JOIN_CHUNKS][JOIN_COLUMNS];
-    int column = (int)threadIdx.x % JOIN_COLUMNS, row = (int)threadIdx.x / JOIN_COLUMNS;
+    __shared__ float sums[JOIN_SHARES][JOIN_COLUMNS];
+    int column = (int)threadIdx.x % JOIN_COLUMNS, own = (int)threadIdx.x / JOIN_COLUMNS;
     int64_t width = second == NULL ? columns : 2 * columns;
-    int64_t j = (int64_t)blockIdx.x * JOIN_COLUMNS + column;
+    int64_t j = (int64_t)blockIdx.x * JOIN_COLUMNS + column, begin = own * share;
+    int64_t end = begin + share < chunks ? begin + share : chunks;
     float *out = j >= width ? NULL : j < columns ? first + j : second + (j - columns);
-    float total = accumulate && out != NULL && row == 0 ? *out : 0;
+    float total = accumulate && own == 0 && out != NULL ? *out : 0;
 
-    for (int64_t base = 0; base < chunks; base += JOIN_CHUNKS) {
-#pragma unroll
-        for (int i = row; i < JOIN_CHUNKS; i += JOIN_ROWS)
-            sums[i][column] =
-                out != NULL && base + i < chunks ? partial[(base + i) * width + j] : 0;
-        __syncthreads();
+    if (out != NULL) {
+        partial += j;
 #pragma unroll 16
-        for (int i = 0; i < JOIN_CHUNKS && row == 0; i++)
-            if (base + i < chunks)
-                total += sums[i][column];
-        __syncthreads();
+        for (int64_t chunk = begin; chunk < end; chunk++)
+            total += partial[chunk * width];
     }
-    if (out != NULL && row == 0)
-        *out = total;
+    sums[own][column] = total;
+    __syncthreads();
+    if (own != 0 || out == NULL)
+        return;
+    for (int i = 1; i < JOIN_SHARES; i++)
+        total += sums[i][column];
+    *out = total;
 }
 
-extern "C" void ct_cuda_join_chunks(struct ct_cuda_queue *queue, float *first, float *second,
-                                    int64_t chunks, int64_t columns, bool accumulate)
+extern "C" void ct_cuda_join_chunks(struct ct_cuda_queue *queue, enum ct_dtype dtype, float *first,
+                                    float *second, int64_t chunks, int64_t columns, bool accumulate)
 {
     int64_t width = second == NULL ? columns : 2 * columns;
+    int64_t share = dtype == CT_F32 ? chunks : (chunks + JOIN_SHARES - 1) / JOIN_SHARES;
 
     if (width == 0)
         return;
     CT_LAUNCH(join_chunks_kernel, (unsigned)((width + JOIN_COLUMNS - 1) / JOIN_COLUMNS),
               CT_CUDA_BLOCK, 0, queue->stream, (const float *)queue->workspace, first, second,
-              chunks, columns, accumulate);
+              chunks, share, columns, accumulate);
 }
 
 template <typename T>
@@ -107,7 +110,7 @@ static void launch_chunks(struct ct_cuda_queue *queue, const struct ct_kernel_ar
     CT_LAUNCH(chunks_kernel<T>, grid_of(queue, units, COLUMN_BLOCK), COLUMN_BLOCK, 0, queue->stream,
               (const T *)args->in[0].data, (const T *)x, (const float *)stats, partial, rows,
               columns);
-    ct_cuda_join_chunks(queue, (float *)args->out[0].data, NULL, chunks, columns,
+    ct_cuda_join_chunks(queue, args->in[0].dtype, (float *)args->out[0].data, NULL, chunks, columns,
                         args->attr.accumulate);
 }
 

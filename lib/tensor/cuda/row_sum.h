@@ -24,9 +24,10 @@ static inline int64_t ct_cuda_row_chunks(const struct ct_kernel_args *args)
 }
 
 /* The sums of the workspace's `chunks` rows, each of the columns of `first` and, unless that is NULL,
- * of those of `second` behind them; added to what is there when `accumulate`. */
-void ct_cuda_join_chunks(struct ct_cuda_queue *queue, float *first, float *second, int64_t chunks,
-                         int64_t columns, bool accumulate);
+ * of those of `second` behind them; added to what is there when `accumulate`. `dtype`: of the rows; sums
+ * of f32 are one chain. */
+void ct_cuda_join_chunks(struct ct_cuda_queue *queue, enum ct_dtype dtype, float *first,
+                         float *second, int64_t chunks, int64_t columns, bool accumulate);
 
 #ifdef __cplusplus
 }
