@@ -16,8 +16,7 @@ static const struct ct_command commands[] = {
 #include "commands.def"
 };
 
-#define DEVICE(NAME, name, memory, f32, bf16, bandwidth, inside, across, node, start, sources) \
-    name " "
+#define DEVICE(NAME, name, ...) name " "
 #define CT_DEVICE_NAMES devices
 static const char devices[] =
 #include "collectives/planner/device.def"

@@ -10,17 +10,20 @@
 #define GIB 1073741824.0
 
 static const struct ct_device_figures devices[] = {
-#define DEVICE(NAME, label, memory, f32, bf16, bandwidth, inside, across, node, start, from) \
-    {.name = (label),                                                                        \
-     .sources = (from),                                                                      \
-     .memory_bytes = (memory)*GIB,                                                           \
-     .f32_flops = (f32)*1e12,                                                                \
-     .bf16_flops = (bf16)*1e12,                                                              \
-     .memory_rate = (bandwidth)*1e9,                                                         \
-     .inside_rate = (inside)*1e9,                                                            \
-     .across_rate = (across)*1e9,                                                            \
-     .node_rate = (node)*1e9,                                                                \
-     .start_s = (start)*1e-6},
+#define DEVICE(NAME, label, memory, f32, bf16, bandwidth, inside, across, node, start, products, \
+               bytes, from)                                                                      \
+    {.name = (label),                                                                            \
+     .sources = (from),                                                                          \
+     .memory_bytes = (memory)*GIB,                                                               \
+     .f32_flops = (f32)*1e12,                                                                    \
+     .bf16_flops = (bf16)*1e12,                                                                  \
+     .memory_rate = (bandwidth)*1e9,                                                             \
+     .inside_rate = (inside)*1e9,                                                                \
+     .across_rate = (across)*1e9,                                                                \
+     .node_rate = (node)*1e9,                                                                    \
+     .start_s = (start)*1e-6,                                                                    \
+     .flop_share = (products)*1e-2,                                                              \
+     .bytes_share = (bytes)*1e-2},
 #include "collectives/planner/device.def"
 };
 
@@ -91,20 +94,20 @@ double ct_machine_gather_s(const struct ct_machine *machine, int ranks, int stri
     double near_s = bytes * (inside - 1) / inside / machine->device.inside_rate;
     double far_s = bytes / inside * (nodes - 1) / nodes / across_rate(machine);
     return (inside + nodes - 2) * machine->device.start_s +
-           (near_s + far_s) / CT_MACHINE_BYTES_SHARE;
+           (near_s + far_s) / machine->device.bytes_share;
 }
 
 double ct_machine_send_s(const struct ct_machine *machine, int stride, double bytes)
 {
     double rate = stride < machine->per_node ? machine->device.inside_rate : across_rate(machine);
 
-    return machine->device.start_s + bytes / rate / CT_MACHINE_BYTES_SHARE;
+    return machine->device.start_s + bytes / rate / machine->device.bytes_share;
 }
 
 double ct_machine_op_s(const struct ct_machine *machine, double flop, double bytes, double flops)
 {
-    double work_s = flop / flops / CT_MACHINE_FLOP_SHARE;
-    double move_s = bytes / machine->device.memory_rate / CT_MACHINE_BYTES_SHARE;
+    double work_s = flop / flops / machine->device.flop_share;
+    double move_s = bytes / machine->device.memory_rate / machine->device.bytes_share;
 
     return machine->device.start_s + CT_MAX(work_s, move_s);
 }

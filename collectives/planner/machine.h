@@ -13,18 +13,14 @@ struct ct_device_figures {
     double f32_flops, bf16_flops; /* a second, as the label says */
     double memory_rate;           /* bytes a second, likewise */
     double inside_rate, across_rate, node_rate;
-    double start_s; /* until an op or a message is on its way */
+    double start_s;                 /* until an op or a message is on its way */
+    double flop_share, bytes_share; /* what is reached of the rates above */
 };
 
 struct ct_machine {
     struct ct_device_figures device;
     int nodes, per_node; /* devices a node; a worker has one */
 };
-
-/* What is reached of a label's FLOP/s and bytes a second: on an H200 790 of 989 TFLOP/s and 4.3 of
- * 4.8 TB/s have been measured. */
-#define CT_MACHINE_FLOP_SHARE 0.8
-#define CT_MACHINE_BYTES_SHARE 0.9
 
 /* The figures of the device called `name`; CT_EUSAGE with the names that there are. */
 int ct_machine_device(const char *name, struct ct_device_figures *ret, struct ct_error *err);

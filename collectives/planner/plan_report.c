@@ -142,7 +142,7 @@ static void print_time(const struct ct_report_of *r, struct ct_buf *buf)
     ct_buf_printf(buf, "  links                %g GB/s between devices, %g GB/s between nodes\n",
                   device->inside_rate * 1e-9, device->across_rate * 1e-9);
     ct_buf_printf(buf, "  reached              %.0f %% of the FLOP/s, %.0f %% of the GB/s\n",
-                  100 * CT_MACHINE_FLOP_SHARE, 100 * CT_MACHINE_BYTES_SHARE);
+                  100 * device->flop_share, 100 * device->bytes_share);
     ct_buf_puts(buf, "  source               ");
     ct_buf_wrap(buf, device->sources, SOURCE_AT, SOURCE_AT, WIDTH);
     ct_buf_puts(buf, "\n");

@@ -137,13 +137,13 @@ static double compare(struct rig *rig, enum ct_op_kind op, enum ct_dtype dtype,
     return worst;
 }
 
-/* How many of the sizes: CTRUN_GPU_SIZES, fewer where a sanitizer makes each kernel slow. */
-static size_t size_count(void)
+/* Whether a size is asked for: CTRUN_GPU_SIZES has the digits of those that are, fewer where a
+ * sanitizer makes each kernel slow; all of them without it. */
+static bool is_wanted(size_t i)
 {
-    const char *word = getenv("CTRUN_GPU_SIZES");
-    int count = word != NULL ? atoi(word) : (int)CT_COUNT(sizes);
+    const char *digits = getenv("CTRUN_GPU_SIZES");
 
-    return (size_t)CT_MAX(1, CT_MIN(count, (int)CT_COUNT(sizes)));
+    return digits == NULL || strchr(digits, '0' + (int)i) != NULL;
 }
 
 /* Prints a line an op; how many do not agree. */
@@ -152,8 +152,9 @@ static int compare_op(struct rig *rig, enum ct_op_kind op, enum ct_dtype dtype)
     bool accumulates = (ct_op_info(op)->attributes >> CT_ATTR_accumulate & 1) != 0;
     double worst = 0;
 
-    for (size_t i = 0; i < size_count(); i++)
-        for (int accumulate = 0; accumulate <= (accumulates ? 1 : 0); accumulate++) {
+    for (size_t i = 0; i < CT_COUNT(sizes); i++)
+        for (int accumulate = 0; accumulate <= (accumulates ? 1 : 0) && is_wanted(i);
+             accumulate++) {
             double apart = compare(rig, op, dtype, sizes[i], accumulate != 0);
             worst = isnan(apart) || apart > worst ? apart : worst;
         }

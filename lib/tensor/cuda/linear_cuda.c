@@ -145,7 +145,7 @@ static cublasStatus_t describe(struct choice *choice, const struct ct_product *p
 /* Which of the algorithms that the heuristic names is taken: the first; with DGELU the third, or the
  * last there is. On an H100 (cuBLAS 13.0, GPT-2 124M's shapes) the first took 4.56 ms a step there,
  * the third 3.99; elsewhere the first was the fastest of four. */
-enum { RANK_DGELU = 2, RANKS = RANK_DGELU + 1 };
+enum { RANK_DGELU = 2, RANKS = 8 };
 
 /* Fails when the library has no algorithm. */
 static cublasStatus_t pick(const struct ct_cuda_linear *linear, struct choice *choice)
@@ -172,7 +172,7 @@ static cublasStatus_t pick(const struct ct_cuda_linear *linear, struct choice *c
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, c);
     if (rc == CUBLAS_STATUS_SUCCESS)
         rc = cublasLtMatmulAlgoGetHeuristic(linear->library, choice->product, choice->a, choice->b,
-                                            choice->c, choice->c, preference, rank + 1, results,
+                                            choice->c, choice->c, preference, RANKS, results,
                                             &found);
     if (found > 0)
         result = &results[CT_MIN(rank, found - 1)];
