@@ -402,7 +402,7 @@ static void on_ack(struct ct_member *member, const struct ct_msg_heartbeat_ack *
         ct_member_repeat(member, m->state);
 }
 
-static void read_other(const struct ct_wire_other_failure *m, struct ct_rdzv_other *ret_other)
+static void read_other(const struct ct_wire_failure *m, struct ct_rdzv_other *ret_other)
 {
     *ret_other = (struct ct_rdzv_other){
         .rank = m->rank,
@@ -428,21 +428,21 @@ static void on_close(struct ct_member *member, const struct ct_msg_close *m)
         .restarts = m->restart_count,
         .cause = {.generation = m->generation,
                   .code = m->code,
-                  .rank = m->rank,
-                  .local_rank = m->local_rank,
-                  .pid = m->pid,
-                  .status = m->worker_status,
-                  .signal = m->signal,
-                  .time_ms = m->time_ms},
+                  .rank = m->cause.rank,
+                  .local_rank = m->cause.local_rank,
+                  .pid = m->cause.pid,
+                  .status = m->cause.status,
+                  .signal = m->cause.signal,
+                  .time_ms = m->cause.time_ms},
         .others = others,
         .other_count = CT_MIN(m->others.count, (size_t)CT_RDZV_OTHERS),
     };
     for (size_t i = 0; i < result.other_count; i++)
         read_other(&m->others.data[i], &others[i]);
-    ct_str_copy(result.cause.host, sizeof(result.cause.host), m->host);
-    ct_str_copy(result.cause.text, sizeof(result.cause.text), m->text);
-    if (strlen(m->error_file) < sizeof(result.cause.error_file))
-        ct_str_copy(result.cause.error_file, sizeof(result.cause.error_file), m->error_file);
+    ct_str_copy(result.cause.host, sizeof(result.cause.host), m->cause.host);
+    ct_str_copy(result.cause.text, sizeof(result.cause.text), m->cause.text);
+    if (strlen(m->cause.error_file) < sizeof(result.cause.error_file))
+        ct_str_copy(result.cause.error_file, sizeof(result.cause.error_file), m->cause.error_file);
     over(member);
     member->on.on_closed(member->on.context, &result);
 }

@@ -402,11 +402,11 @@ static void on_join(struct ct_service *service, uint64_t now_ms, struct ct_servi
     ct_service_step(link->job, now_ms, &event);
 }
 
-static void failure_of(const struct ct_msg_failure *m, uint64_t now_ms,
+static void failure_of(uint64_t generation, const struct ct_wire_failure *m, uint64_t now_ms,
                        struct ct_rdzv_failure *ret_failure)
 {
     *ret_failure = (struct ct_rdzv_failure){
-        .generation = m->generation,
+        .generation = generation,
         .code = m->code != 0 ? m->code : CT_EWORKER,
         .rank = m->rank,
         .local_rank = m->local_rank,
@@ -485,7 +485,7 @@ static void on_member_message(struct ct_service *service, uint64_t now_ms,
         event.port = message->prepared.port;
         break;
     case CT_MSG_FAILURE:
-        failure_of(&message->failure, now_ms, &failure);
+        failure_of(message->failure.generation, &message->failure.failure, now_ms, &failure);
         event.kind = CT_RDZV_ON_FAILURE;
         event.seq = message->failure.seq;
         event.failure = &failure;

@@ -210,7 +210,7 @@ static uint64_t oldest_request(const struct world *world)
 static struct ct_message truth(const struct world *world, enum ct_message_type type, bool kind,
                                struct ct_arena *arena)
 {
-    static const struct ct_wire_other_failure other = {.rank = 3, .host = "h", .text = "it broke"};
+    static const struct ct_wire_failure other = {.rank = 3, .host = "h", .text = "it broke"};
     const struct ct_member *member = &world->member;
     struct ct_message message = {.type = type};
 
@@ -245,7 +245,7 @@ static struct ct_message truth(const struct world *world, enum ct_message_type t
             .code = CT_EUNAVAILABLE, .retry_ms = kind ? 50 : 0, .text = "no"};
         break;
     case CT_MSG_CLOSE:
-        message.close = (struct ct_msg_close){.generation = world->acting, .rank = -1};
+        message.close = (struct ct_msg_close){.generation = world->acting, .cause.rank = -1};
         message.close.others.data = &other;
         message.close.others.count = kind;
         break;

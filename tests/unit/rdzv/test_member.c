@@ -419,15 +419,15 @@ Test(member, the_end_answers_what_is_open_and_is_told_once)
     struct bench b;
     bench_run(&b);
     cr_assert_eq(add_set(&b, 10, 1), 0);
-    struct ct_wire_other_failure other = {
+    struct ct_wire_failure other = {
         .rank = 5, .local_rank = 1, .host = "y", .text = "also", .error_file = ""};
     struct ct_message m = {.type = CT_MSG_CLOSE,
                            .close = {.others = {.data = &other, .count = 1},
                                      .status = 3,
-                                     .host = "x",
-                                     .text = "why",
-                                     .time_ms = 1790000000123,
-                                     .error_file = "/logs/error.json"}};
+                                     .cause = {.host = "x",
+                                               .text = "why",
+                                               .time_ms = 1790000000123,
+                                               .error_file = "/logs/error.json"}}};
     bench_say(&b, &m);
     bench_say(&b, &m);
     cr_assert_eq(b.closes, 1);
