@@ -329,7 +329,7 @@ static void act(struct world *world, enum what what, bool kind, struct input *in
 {
     struct ct_member *member = &world->member;
     const struct ct_prepared prepared = {.generation = world->asked, .untouched = kind};
-    const struct ct_rdzv_failure failure = {.generation = world->acting, .fatal = kind};
+    const struct ct_wire_failure failure = {.fatal = kind};
     const struct ct_msg_publish publish = {.generation = world->acting, .step = input->size};
 
     if (what == PROMISE)
@@ -337,7 +337,7 @@ static void act(struct world *world, enum what what, bool kind, struct input *in
     else if (what == HEAL)
         ct_member_healed(member, world->acting);
     else if (what == FAIL)
-        ct_member_failure(member, world->now_ms, &failure);
+        ct_member_failure(member, world->now_ms, world->acting, &failure);
     else if (what == FINISH)
         ct_member_done(member, world->acting);
     else if (what == LEAVE)

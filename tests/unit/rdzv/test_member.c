@@ -241,9 +241,9 @@ Test(member, what_the_daemon_does_not_know_is_said_again)
 {
     struct bench b;
     bench_run(&b);
-    struct ct_rdzv_failure failure = {.generation = 1, .code = CT_EWORKER, .rank = 2};
-    ct_member_failure(&b.member, b.now_ms, &failure);
-    ct_member_failure(&b.member, b.now_ms, &failure);
+    const struct ct_wire_failure failure = {.code = CT_EWORKER, .rank = 2};
+    ct_member_failure(&b.member, b.now_ms, 1, &failure);
+    ct_member_failure(&b.member, b.now_ms, 1, &failure);
     cr_assert_eq(bench_count_sent(&b, CT_MSG_FAILURE), 1, "the first of a round counts");
     struct ct_message ack = {
         .type = CT_MSG_HEARTBEAT_ACK,
