@@ -4,7 +4,6 @@
 #include "base/assert.h"
 #include "launch/summary.h"
 
-#include <inttypes.h>
 #include <string.h>
 #include <time.h>
 
@@ -17,14 +16,17 @@ bool ct_failure_precedes(int64_t a_ms, struct ct_exit a, int64_t b_ms, struct ct
     return a_ms != b_ms ? a_ms < b_ms : ct_exit_blame(a) > ct_exit_blame(b);
 }
 
-static bool is_first(const struct ct_failure *a, const struct ct_failure *b)
+static bool is_first(const struct ct_wire_failure *a, const struct ct_wire_failure *b)
 {
-    if (ct_failure_precedes(a->time_ms, a->end, b->time_ms, b->end))
+    int64_t a_ms = (int64_t)a->time_ms, b_ms = (int64_t)b->time_ms;
+
+    if (ct_failure_precedes(a_ms, ct_failure_exit(a), b_ms, ct_failure_exit(b)))
         return true;
-    return !ct_failure_precedes(b->time_ms, b->end, a->time_ms, a->end) && a->rank < b->rank;
+    return !ct_failure_precedes(b_ms, ct_failure_exit(b), a_ms, ct_failure_exit(a)) &&
+           a->rank < b->rank;
 }
 
-size_t ct_report_first(const struct ct_failure *failures, size_t count)
+size_t ct_report_first(const struct ct_worker_failure *failures, size_t count)
 {
     bool all_stopped = true;
     size_t first = SIZE_MAX;
@@ -34,7 +36,7 @@ size_t ct_report_first(const struct ct_failure *failures, size_t count)
         all_stopped = all_stopped && failures[i].stopped;
     for (size_t i = 0; i < count; i++)
         if ((all_stopped || !failures[i].stopped) &&
-            (first == SIZE_MAX || is_first(&failures[i], &failures[first])))
+            (first == SIZE_MAX || is_first(&failures[i].record, &failures[first].record)))
             first = i;
     CT_ASSERT(first != SIZE_MAX);
     return first;
@@ -61,13 +63,13 @@ static void print_text(const char *text, struct ct_buf *to)
 }
 
 /* "Signal 9 (SIGKILL) received by PID 4711", as torchelastic says it. */
-static void print_cause(const struct ct_failure *failure, struct ct_buf *to)
+static void print_cause(const struct ct_wire_failure *failure, struct ct_buf *to)
 {
     char name[32];
 
-    if (failure->path[0] == '\0' && failure->end.signal != 0)
-        (void)ct_buf_printf(to, "Signal %d (%s) received by PID %d", failure->end.signal,
-                            ct_signal_name(failure->end.signal, name, sizeof name), failure->pid);
+    if (failure->error_file[0] == '\0' && failure->signal != 0)
+        (void)ct_buf_printf(to, "Signal %d (%s) received by PID %d", failure->signal,
+                            ct_signal_name(failure->signal, name, sizeof name), failure->pid);
     else if (failure->text[0] != '\0')
         print_text(failure->text, to);
     else
@@ -75,7 +77,7 @@ static void print_cause(const struct ct_failure *failure, struct ct_buf *to)
     (void)ct_buf_puts(to, "\n");
 }
 
-static void print_time(int64_t ms, struct ct_buf *to)
+static void print_time(uint64_t ms, struct ct_buf *to)
 {
     char text[32] = "?";
     time_t seconds = (time_t)(ms / 1000);
@@ -86,21 +88,20 @@ static void print_time(int64_t ms, struct ct_buf *to)
     (void)ct_buf_puts(to, text);
 }
 
-static void print_failure(const struct ct_failure *failure, size_t number, struct ct_buf *to)
+static void print_failure(const struct ct_wire_failure *failure, size_t number, struct ct_buf *to)
 {
-    int code = failure->end.signal != 0 ? -failure->end.signal : failure->end.status;
+    int code = failure->signal != 0 ? -failure->signal : failure->status;
     char name[32];
 
     (void)ct_buf_printf(to, "[%zu]:\n  time      : ", number);
     print_time(failure->time_ms, to);
-    (void)ct_buf_printf(to,
-                        "\n  host      : %s\n  rank      : %" PRIu32 " (local_rank: %" PRIu32
-                        ")\n  exitcode  : %d (pid: %d)",
-                        failure->host, failure->rank, failure->local_rank, code, failure->pid);
-    if (failure->end.signal != 0)
-        (void)ct_buf_printf(to, "  (%s)", ct_signal_name(failure->end.signal, name, sizeof name));
+    (void)ct_buf_printf(
+        to, "\n  host      : %s\n  rank      : %d (local_rank: %d)\n  exitcode  : %d (pid: %d)",
+        failure->host, failure->rank, failure->local_rank, code, failure->pid);
+    if (failure->signal != 0)
+        (void)ct_buf_printf(to, "  (%s)", ct_signal_name(failure->signal, name, sizeof name));
     (void)ct_buf_puts(to, "\n  error_file: ");
-    ct_buf_put_clean(to, failure->path[0] != '\0' ? failure->path : "<N/A>", "");
+    ct_buf_put_clean(to, failure->error_file[0] != '\0' ? failure->error_file : "<N/A>", "");
     (void)ct_buf_puts(to, "\n  traceback : ");
     print_cause(failure, to);
 }
@@ -125,8 +126,8 @@ static size_t width_of(const char *text)
     return CT_MIN(widest, (size_t)WIDEST);
 }
 
-void ct_report_print(const char *entry_point, const struct ct_failure *failures, size_t count,
-                     size_t first, struct ct_buf *to)
+void ct_report_print(const char *entry_point, const struct ct_worker_failure *failures,
+                     size_t count, size_t first, struct ct_buf *to)
 {
     struct ct_buf others, root;
     size_t number = 0;
@@ -136,10 +137,10 @@ void ct_report_print(const char *entry_point, const struct ct_failure *failures,
     ct_buf_init(&root, 0);
     for (size_t i = 0; i < count; i++)
         if (i != first && !failures[i].stopped)
-            print_failure(&failures[i], ++number, &others);
+            print_failure(&failures[i].record, ++number, &others);
     if (number == 0)
         (void)ct_buf_puts(&others, "  <NO_OTHER_FAILURES>\n");
-    print_failure(&failures[first], 0, &root);
+    print_failure(&failures[first].record, 0, &root);
     size_t width = CT_MAX(width_of(ct_buf_str(&others)), width_of(ct_buf_str(&root)));
     print_rule('=', width, to);
     (void)ct_buf_printf(to, "%s FAILED\n", entry_point);
@@ -164,24 +165,25 @@ static const char *last_line(const char *text, struct ct_arena *arena)
     return end > start ? ct_arena_strndup(arena, text + start, end - start) : NULL;
 }
 
-struct ct_error_file ct_report_error_file(const struct ct_failure *failure, struct ct_arena *arena)
+struct ct_error_file ct_report_error_file(const struct ct_wire_failure *failure,
+                                          struct ct_arena *arena)
 {
     char name[32];
     struct ct_error_file file = {
         .callstack = failure->text,
-        .timestamp_s = failure->time_ms / 1000,
-        .error_code = ct_exit_shell_status(failure->end),
+        .timestamp_s = (int64_t)(failure->time_ms / 1000),
+        .error_code = ct_exit_shell_status(ct_failure_exit(failure)),
     };
 
-    if (failure->path[0] == '\0' && failure->end.signal != 0)
+    if (failure->error_file[0] == '\0' && failure->signal != 0)
         file.message =
-            ct_arena_printf(arena, "Signal %d (%s) received by PID %d", failure->end.signal,
-                            ct_signal_name(failure->end.signal, name, sizeof name), failure->pid);
+            ct_arena_printf(arena, "Signal %d (%s) received by PID %d", failure->signal,
+                            ct_signal_name(failure->signal, name, sizeof name), failure->pid);
     else
         file.message = last_line(failure->text, arena);
     if (file.message == NULL)
-        file.message = ct_arena_printf(arena, "rank %" PRIu32 " exited with status %d",
-                                       failure->rank, failure->end.status);
+        file.message =
+            ct_arena_printf(arena, "rank %d exited with status %d", failure->rank, failure->status);
     if (file.message == NULL)
         file.message = "a worker failed";
     return file;

@@ -24,15 +24,15 @@ static const struct {
     {0, 137, "137 is how a shell says: killed by SIGKILL, perhaps for want of memory"},
 };
 
-const char *ct_casualty_hint(const struct ct_casualty *casualty)
+const char *ct_failure_hint(const struct ct_wire_failure *failure)
 {
-    if (casualty->code == CT_EHUNG)
+    if (failure->code == CT_EHUNG)
         return "launch.hang_timeout sets how long a rank may give no sign of life; with "
                "launch.log_dir "
                "its stack is kept in a file hang-*";
     for (size_t i = 0; i < CT_COUNT(hints); i++)
-        if (casualty->signal != 0 ? hints[i].signal == casualty->signal
-                                  : hints[i].status != 0 && hints[i].status == casualty->status)
+        if (failure->signal != 0 ? hints[i].signal == failure->signal
+                                 : hints[i].status != 0 && hints[i].status == failure->status)
             return hints[i].text;
     return NULL;
 }
@@ -59,32 +59,32 @@ static void print_first_line(const char *text, struct ct_buf *to)
     ct_buf_deinit(&clean);
 }
 
-void ct_casualty_print(const struct ct_casualty *casualty, struct ct_buf *to)
+void ct_failure_print(const struct ct_wire_failure *failure, int32_t node, struct ct_buf *to)
 {
     char name[32];
 
-    if (casualty->rank < 0) {
-        print_first_line(casualty->text, to);
+    if (failure->rank < 0) {
+        print_first_line(failure->text, to);
         return;
     }
-    (void)ct_buf_printf(to, "rank %d (", casualty->rank);
-    if (casualty->node >= 0)
-        (void)ct_buf_printf(to, "node %d, ", casualty->node);
-    if (casualty->host[0] != '\0')
-        (void)ct_buf_printf(to, "host %s, ", casualty->host);
-    (void)ct_buf_printf(to, "local rank %d", casualty->local_rank);
-    if (casualty->pid > 0)
-        (void)ct_buf_printf(to, ", pid %d", casualty->pid);
+    (void)ct_buf_printf(to, "rank %d (", failure->rank);
+    if (node >= 0)
+        (void)ct_buf_printf(to, "node %d, ", node);
+    if (failure->host[0] != '\0')
+        (void)ct_buf_printf(to, "host %s, ", failure->host);
+    (void)ct_buf_printf(to, "local rank %d", failure->local_rank);
+    if (failure->pid > 0)
+        (void)ct_buf_printf(to, ", pid %d", failure->pid);
     (void)ct_buf_puts(to, ") ");
-    if (casualty->pid <= 0)
+    if (failure->pid <= 0)
         (void)ct_buf_puts(to, "could not be started");
-    else if (casualty->code == CT_EHUNG)
+    else if (failure->code == CT_EHUNG)
         (void)ct_buf_puts(to, "hung and was killed by ctrun");
-    else if (casualty->signal != 0)
-        (void)ct_buf_printf(to, "was killed by signal %d (%s)", casualty->signal,
-                            ct_signal_name(casualty->signal, name, sizeof name));
+    else if (failure->signal != 0)
+        (void)ct_buf_printf(to, "was killed by signal %d (%s)", failure->signal,
+                            ct_signal_name(failure->signal, name, sizeof name));
     else
-        (void)ct_buf_printf(to, "exited with status %d", casualty->status);
+        (void)ct_buf_printf(to, "exited with status %d", failure->status);
 }
 
 /* Each line of `text` behind a bar; its escape sequences as text. */
@@ -111,28 +111,29 @@ static bool has(const char *text)
 }
 
 /* "ctrun: job "digits" failed: rank 1 (...) exited with status 3", its last lines, a hint. */
-static void print_cause(const char *run_id, const char *what, const struct ct_casualty *cause,
+static void print_cause(const char *run_id, const char *what, const struct ct_summary *summary,
                         const char *more, struct ct_buf *to)
 {
-    const char *hint = ct_casualty_hint(cause);
+    const struct ct_wire_failure *cause = &summary->cause;
+    const char *hint = ct_failure_hint(cause);
 
     (void)ct_buf_puts(to, "ctrun: job ");
     if (strcmp(run_id, "none") != 0)
         (void)ct_buf_printf(to, "\"%s\" ", run_id);
     (void)ct_buf_puts(to, what);
-    ct_casualty_print(cause, to);
-    if (cause->rank >= 0 && cause->seen && (cause->signal == 0 || cause->code == CT_EHUNG))
+    ct_failure_print(cause, summary->node, to);
+    if (cause->rank >= 0 && summary->seen && (cause->signal == 0 || cause->code == CT_EHUNG))
         (void)ct_buf_puts(to, " (see above)");
-    if (has(cause->also))
-        (void)ct_buf_printf(to, "; %s failed for the same reason", cause->also);
+    if (has(summary->also))
+        (void)ct_buf_printf(to, "; %s failed for the same reason", summary->also);
     (void)ct_buf_printf(to, "%s\n", more);
-    if (cause->rank >= 0 && !cause->seen)
+    if (cause->rank >= 0 && !summary->seen)
         print_quoted(cause->text, to);
     if (hint != NULL)
         (void)ct_buf_printf(to, "  hint: %s\n", hint);
 }
 
-void ct_summary_stopped(const char *run_id, const struct ct_casualty *cause, uint32_t others,
+void ct_summary_stopped(const char *run_id, const struct ct_summary *summary, uint32_t others,
                         const char *checkpoint, int exit_status, struct ct_buf *to)
 {
     char more[48] = "";
@@ -140,18 +141,19 @@ void ct_summary_stopped(const char *run_id, const struct ct_casualty *cause, uin
     if (others > 0)
         (void)snprintf(more, sizeof more, ", and %u other%s failed, too", others,
                        others == 1 ? "" : "s");
-    print_cause(run_id, "did not stop in order: ", cause, more, to);
+    print_cause(run_id, "did not stop in order: ", summary, more, to);
     (void)ct_buf_printf(to, "ctrun: %s%sexit status %d\n", checkpoint,
                         checkpoint[0] != '\0' ? "; " : "", exit_status);
 }
 
-void ct_summary_failed(const char *run_id, const struct ct_casualty *cause, uint32_t restarts,
+void ct_summary_failed(const char *run_id, const struct ct_summary *summary, uint32_t restarts,
                        uint32_t max_restarts, int exit_status, struct ct_buf *to)
 {
+    const struct ct_wire_failure *cause = &summary->cause;
     bool has_status =
         cause->rank >= 0 && cause->pid > 0 && cause->signal == 0 && cause->status == exit_status;
 
-    print_cause(run_id, "failed: ", cause, "", to);
+    print_cause(run_id, "failed: ", summary, "", to);
     if (has_status && max_restarts == 0)
         return;
     (void)ct_buf_puts(to, "ctrun: ");
@@ -163,18 +165,19 @@ void ct_summary_failed(const char *run_id, const struct ct_casualty *cause, uint
 }
 
 /* Who failed and how, as far as both reports of a failure have it. */
-static void begin_record(uint64_t wall_ns, const char *event, const struct ct_casualty *cause,
+static void begin_record(uint64_t wall_ns, const char *event, const struct ct_summary *summary,
                          struct ct_buf *to)
 {
-    const char *hint = ct_casualty_hint(cause);
+    const struct ct_wire_failure *cause = &summary->cause;
+    const char *hint = ct_failure_hint(cause);
     struct ct_buf who;
     char name[32];
 
     ct_buf_init(&who, 0);
-    ct_casualty_print(cause, &who);
+    ct_failure_print(cause, summary->node, &who);
     ct_record_begin(to, wall_ns, "failure");
-    if (cause->node >= 0)
-        ct_record_whole(to, "node", cause->node);
+    if (summary->node >= 0)
+        ct_record_whole(to, "node", summary->node);
     if (cause->rank >= 0) {
         ct_record_whole(to, "rank", cause->rank);
         ct_record_whole(to, "local_rank", cause->local_rank);
@@ -190,8 +193,8 @@ static void begin_record(uint64_t wall_ns, const char *event, const struct ct_ca
     ct_record_string(to, "event", event);
     ct_record_string(to, "message", ct_buf_str(&who));
     ct_record_string(to, "text", cause->text);
-    if (has(cause->also))
-        ct_record_string(to, "also", cause->also);
+    if (has(summary->also))
+        ct_record_string(to, "also", summary->also);
     if (has(cause->error_file))
         ct_record_string(to, "error_file", cause->error_file);
     if (hint != NULL)
@@ -199,19 +202,19 @@ static void begin_record(uint64_t wall_ns, const char *event, const struct ct_ca
     ct_buf_deinit(&who);
 }
 
-void ct_summary_record(uint64_t wall_ns, const struct ct_casualty *cause, uint32_t restarts,
+void ct_summary_record(uint64_t wall_ns, const struct ct_summary *summary, uint32_t restarts,
                        int exit_status, struct ct_buf *to)
 {
-    begin_record(wall_ns, "job_failed", cause, to);
+    begin_record(wall_ns, "job_failed", summary, to);
     ct_record_whole(to, "restarts", restarts);
     ct_record_whole(to, "exit_status", exit_status);
     ct_record_end(to);
 }
 
-void ct_summary_record_stopped(uint64_t wall_ns, const struct ct_casualty *cause, uint32_t others,
+void ct_summary_record_stopped(uint64_t wall_ns, const struct ct_summary *summary, uint32_t others,
                                const char *checkpoint, int exit_status, struct ct_buf *to)
 {
-    begin_record(wall_ns, "stop_failed", cause, to);
+    begin_record(wall_ns, "stop_failed", summary, to);
     ct_record_whole(to, "others", others);
     if (checkpoint[0] != '\0')
         ct_record_string(to, "checkpoint", checkpoint);

@@ -15,50 +15,44 @@
 #define CT_LAUNCH_SUMMARY_H
 
 #include "base/bytes.h"
+#include "wire/wire.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-struct ct_casualty {
-    int32_t rank;       /* -1: not a worker (a lost node, a timeout) */
-    int32_t local_rank; /* -1 likewise */
-    int32_t node;       /* place in the round, -1: unknown */
-    int32_t pid;        /* 0: it could not be started */
-    int32_t status;     /* exit status, when signal is 0 */
-    int32_t signal;
-    int32_t code;     /* CT_EHUNG: the signal was ctrun's own */
-    const char *host; /* "" when unknown */
-    const char *text; /* its own sentence, or the last lines of its log; "" for none */
+/* The failure that a report is about, and what the reader is told beside. */
+struct ct_summary {
+    struct ct_wire_failure cause; /* its error file is one that stays; its text what is quoted */
+    int32_t node;                 /* its node's place in the round, -1: unknown */
     const char *also; /* "ranks 0 and 2": who failed for the same reason; NULL or "": nobody */
-    const char *error_file; /* that stays, for its record; NULL or "": none */
-    bool seen; /* the text stands on the same console, further up: it is not repeated */
+    bool seen;        /* the text stands on the same console, further up: it is not repeated */
 };
 
-/* Append who and how in one sentence without end: "rank 3 (...) exited with status 1". `text` is
- * not part of it, unless rank is -1: then it is the sentence. */
-void ct_casualty_print(const struct ct_casualty *casualty, struct ct_buf *to);
+/* Append who and how in one sentence without end: "rank 3 (...) exited with status 1"; `node` as
+ * above. The text is not part of it, unless rank is -1: then it is the sentence. */
+void ct_failure_print(const struct ct_wire_failure *failure, int32_t node, struct ct_buf *to);
 
 /* Append the whole report of a failed job, a few lines. */
-void ct_summary_failed(const char *run_id, const struct ct_casualty *cause, uint32_t restarts,
+void ct_summary_failed(const char *run_id, const struct ct_summary *summary, uint32_t restarts,
                        uint32_t max_restarts, int exit_status, struct ct_buf *to);
 
 /* Append the report of a job that was stopped when a worker failed to end as it was told: `others`
  * did so as well. `checkpoint` says what there is to go on from, in a sentence without end; "" when
  * that is not known. */
-void ct_summary_stopped(const char *run_id, const struct ct_casualty *cause, uint32_t others,
+void ct_summary_stopped(const char *run_id, const struct ct_summary *summary, uint32_t others,
                         const char *checkpoint, int exit_status, struct ct_buf *to);
 
 /* The same two as records of the JSON log, written at `wall_ns`. */
-void ct_summary_record(uint64_t wall_ns, const struct ct_casualty *cause, uint32_t restarts,
+void ct_summary_record(uint64_t wall_ns, const struct ct_summary *summary, uint32_t restarts,
                        int exit_status, struct ct_buf *to);
-void ct_summary_record_stopped(uint64_t wall_ns, const struct ct_casualty *cause, uint32_t others,
+void ct_summary_record_stopped(uint64_t wall_ns, const struct ct_summary *summary, uint32_t others,
                                const char *checkpoint, int exit_status, struct ct_buf *to);
 
 /* "SIGKILL" for 9; "signal 99" for one without a name, written to `room`. */
 const char *ct_signal_name(int signal, char *room, size_t size);
 
 /* What a way to end usually means, or NULL: for the reader who sees it for the first time. */
-const char *ct_casualty_hint(const struct ct_casualty *casualty);
+const char *ct_failure_hint(const struct ct_wire_failure *failure);
 
 #endif

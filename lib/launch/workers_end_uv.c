@@ -106,29 +106,36 @@ static void tell(struct ct_workers *workers, const struct verdict *verdict,
 {
     const struct worker *worker = verdict->worker;
     uint32_t local_rank = (uint32_t)(worker - workers->all);
+    int64_t time_ms = verdict->time_ms > 0 ? verdict->time_ms : ct_workers_now_ms();
     struct ct_worker_failure failure = {
-        .rank = worker->rank,
-        .local_rank = local_rank,
-        .pid = worker->pid,
-        .end = verdict->end,
+        .record = {.rank = (int32_t)worker->rank,
+                   .local_rank = (int32_t)local_rank,
+                   .pid = worker->pid,
+                   .status = verdict->end.signal != 0 ? -1 : verdict->end.status,
+                   .signal = verdict->end.signal,
+                   .code = worker->fault_code,
+                   .host = "",
+                   .text = worker->fault,
+                   .time_ms = (uint64_t)time_ms,
+                   .error_file = verdict->noted ? worker->error_file : ""},
         .stopped = worker->stopped && (!verdict->noted || verdict->time_ms > workers->stopped_ms),
         .killed = worker->killed && verdict->end.signal == SIGKILL,
-        .time_ms = verdict->time_ms,
-        .code = worker->fault_code,
-        .text = worker->fault,
-        .own_error_file = worker->error_file != NULL ? worker->error_file : "",
-        .error_file = verdict->noted ? &verdict->note.file : NULL,
+        .sentence = verdict->noted ? verdict->note.file.message : "",
+        .own_path = worker->error_file != NULL ? worker->error_file : "",
     };
     struct ct_buf tail;
 
     ct_buf_init(&tail, 0);
-    if (failure.text == NULL) {
+    if (worker->fault == NULL) {
         ct_outputs_tail(workers->outputs, local_rank, CT_WORKER_LINES, &tail);
-        failure.text = ct_buf_str(&tail);
+        failure.record.text = ct_buf_str(&tail);
         failure.shown = ct_outputs_shown(workers->outputs, local_rank);
     } else { /* a hang's finding is a warning of ctrun's */
-        failure.shown = failure.code == CT_EHUNG || is_printed(workers, failure.text);
+        failure.shown = worker->fault_code == CT_EHUNG || is_printed(workers, worker->fault);
     }
+    if (verdict->noted) /* where it happened says most, then what it was */
+        failure.record.text = verdict->note.file.callstack[0] != '\0' ? verdict->note.file.callstack
+                                                                      : failure.sentence;
     callback(workers->callbacks.context, &failure);
     ct_buf_deinit(&tail);
 }

@@ -21,9 +21,8 @@
 #define CT_LAUNCH_WORKERS_UV_H
 
 #include "hardware/affinity.h"
-#include "launch/error_file.h"
-#include "launch/exit.h"
 #include "launch/guard.h"
+#include "launch/worker_failure.h"
 #include "output/console_uv.h"
 #include "output/output_uv.h"
 #include "wire/wire.h"
@@ -58,25 +57,13 @@ struct ct_workers_round {
     const struct ct_worker_spec *specs; /* of each local rank */
 };
 
-/* A worker's bad end. Strings live until the callback returns. */
-struct ct_worker_failure {
-    uint32_t rank, local_rank;
-    pid_t pid;
-    struct ct_exit end; /* 1 for who still runs but has left an error file: it is about to end */
-    bool stopped;       /* by a signal of ours, because of another failure or on request */
-    bool killed;        /* by our SIGKILL: the grace was over, or it was to end at once */
-    int64_t time_ms;    /* when it happened, since 1970 */
-    int code;           /* of the error that it announced; 0: none */
-    const char *text;   /* that error's sentence, or its last lines */
-    bool shown;         /* this node's console has it already */
-    const char *own_error_file;             /* where it was to leave an error file, or "" */
-    const struct ct_error_file *error_file; /* what it says, or NULL when there is none */
-};
-
+/* Failures are told without the host, and whether they are fatal. Their strings live until the
+ * callback returns. */
 struct ct_workers_callbacks {
     void *context;
     void (*on_message)(void *context, uint32_t local_rank, const struct ct_message *message);
-    /* The node's root failure: of those that are known by now, the first that happened. */
+    /* The node's root failure: of those that are known by now, the first that happened. Its worker
+     * may still run, having left an error file: it is about to end with that status, or 1. */
     void (*on_failure)(void *context, const struct ct_worker_failure *failure);
     /* Any other bad end; not of those that were dismissed. */
     void (*on_casualty)(void *context, const struct ct_worker_failure *failure);

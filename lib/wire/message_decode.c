@@ -109,8 +109,12 @@ static size_t least_bytes(const struct ct_wire_shape *record)
     size_t size = 0;
 
     for (size_t i = 0; i < record->field_count; i++) {
-        size_t width = ct_wire_width(record->fields[i].kind);
-        size += width != 0 ? width : record->fields[i].kind == CT_WIRE_KIND_str ? 3 : 4;
+        const struct ct_wire_field *field = &record->fields[i];
+        size_t width = ct_wire_width(field->kind);
+        size += width != 0                        ? width
+                : field->kind == CT_WIRE_KIND_one ? least_bytes(field->record())
+                : field->kind == CT_WIRE_KIND_str ? 3
+                                                  : 4;
     }
     return size;
 }
@@ -157,6 +161,10 @@ static int take_fields(struct cursor *in, const struct ct_wire_shape *shape, voi
             code = take_list(in, field, &list);
             if (code == 0)
                 memcpy(at, &list, sizeof(list));
+        } else if (field->kind == CT_WIRE_KIND_one) {
+            memset(at, 0,
+                   field->record()->size); /* what a layout leaves out is 0, as in the arena */
+            code = take_fields(in, field->record(), at);
         } else if (left(in) < width) {
             code = cut_short(in, field);
         } else if (field->kind == CT_WIRE_KIND_id) {

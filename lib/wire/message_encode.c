@@ -7,21 +7,22 @@
 
 #include <string.h>
 
-static int too_big(const struct ct_wire_shape *shape, const struct ct_wire_field *field,
-                   size_t size, struct ct_error *err)
+static int too_big(const char *message, const struct ct_wire_field *field, size_t size,
+                   struct ct_error *err)
 {
-    return ct_error_set(err, CT_ELIMIT, "message %s: field %s has %zu %s, at most %u go",
-                        shape->name, field->name, size,
-                        field->kind == CT_WIRE_KIND_list ? "records" : "bytes", field->limit);
+    return ct_error_set(err, CT_ELIMIT, "message %s: field %s has %zu %s, at most %u go", message,
+                        field->name, size, field->kind == CT_WIRE_KIND_list ? "records" : "bytes",
+                        field->limit);
 }
 
-/* Add the encoded size of `body` to `*size`. */
-static int measure(const struct ct_wire_shape *shape, const void *body, size_t *size,
-                   struct ct_error *err)
+/* Add the encoded size of `body`, the message of this name or a record in it, to `*size`. */
+static int measure(const char *message, const struct ct_wire_shape *shape, const void *body,
+                   size_t *size, struct ct_error *err)
 {
     for (size_t i = 0; i < shape->field_count; i++) {
         const struct ct_wire_field *field = &shape->fields[i];
         size_t amount = 0;
+        int code = 0;
 
         switch (field->kind) {
         case CT_WIRE_KIND_str:
@@ -29,8 +30,8 @@ static int measure(const struct ct_wire_shape *shape, const void *body, size_t *
             *size += 2 + amount + 1;
             if (field->is_name && ct_str_has_control(ct_wire_get_str(field, body)))
                 return ct_error_set(err, CT_EUSAGE,
-                                    "message %s: field %s has control characters in it",
-                                    shape->name, field->name);
+                                    "message %s: field %s has control characters in it", message,
+                                    field->name);
             break;
         case CT_WIRE_KIND_bytes:
             amount = ct_wire_get_bytes(field, body).size;
@@ -40,20 +41,22 @@ static int measure(const struct ct_wire_shape *shape, const void *body, size_t *
             amount = ct_wire_get_list(field, body).count;
             *size += 4;
             break;
+        case CT_WIRE_KIND_one:
+            code = measure(message, field->record(), ct_wire_get_one(field, body), size, err);
+            break;
         default:
             *size += ct_wire_width(field->kind);
         }
         if (amount > field->limit)
-            return too_big(shape, field, amount, err);
-        if (field->kind != CT_WIRE_KIND_list)
-            continue;
-        const struct ct_wire_shape *record = field->record();
-        const char *at = ct_wire_get_list(field, body).data;
-        for (size_t k = 0; k < amount; k++) {
-            int code = measure(record, at + k * record->size, size, err);
-            if (code != 0)
-                return code;
+            return too_big(message, field, amount, err);
+        if (field->kind == CT_WIRE_KIND_list) {
+            const struct ct_wire_shape *record = field->record();
+            const char *at = ct_wire_get_list(field, body).data;
+            for (size_t k = 0; k < amount && code == 0; k++)
+                code = measure(message, record, at + k * record->size, size, err);
         }
+        if (code != 0)
+            return code;
     }
     return 0;
 }
@@ -99,6 +102,9 @@ static unsigned char *put_fields(const struct ct_wire_shape *shape, const void *
                 to = put_fields(record, (const char *)list.data + k * record->size, to);
             break;
         }
+        case CT_WIRE_KIND_one:
+            to = put_fields(field->record(), ct_wire_get_one(field, body), to);
+            break;
         case CT_WIRE_KIND_id: {
             const struct ct_id *id = (const void *)((const char *)body + field->offset);
             to = put_number(put_number(to, id->high, 8), id->low, 8);
@@ -118,7 +124,7 @@ int ct_wire_encode(const struct ct_message *message, uint32_t sequence, struct c
     size_t size = 0;
 
     CT_ASSERT(shape != NULL);
-    int code = measure(shape, ct_wire_body(message), &size, err);
+    int code = measure(shape->name, shape, ct_wire_body(message), &size, err);
     if (code != 0)
         return code;
     if (size > shape->frame_limit)

@@ -79,6 +79,10 @@ static void print_fields(const struct ct_wire_shape *shape, const void *body, co
             print_text(bytes.data, bytes.size, PRINT_BYTES, out);
         } else if (field->kind == CT_WIRE_KIND_list) {
             print_list(field, body, out);
+        } else if (field->kind == CT_WIRE_KIND_one) {
+            ct_buf_puts(out, "{");
+            print_fields(field->record(), ct_wire_get_one(field, body), "", out);
+            ct_buf_puts(out, "}");
         } else if (field->kind == CT_WIRE_KIND_id) {
             const struct ct_id *id = (const void *)((const char *)body + field->offset);
             ct_buf_printf(out, "%016" PRIx64 "%016" PRIx64, id->high, id->low);

@@ -1,7 +1,8 @@
 /* The descriptors of wire.def; see shape.h.
  *
- * Each record and message becomes one function, because only inside a function can its rows name
- * their struct (`self`) without repeating it in wire.def. */
+ * Each record, layout and message becomes one function, because only inside a function can its rows
+ * name their struct (`self`) without repeating it in wire.def. A row whose type is not that of the
+ * struct's member, as one of a layout may be, does not compile. */
 #include "wire/shape.h"
 
 #include "base/assert.h"
@@ -10,11 +11,13 @@
 
 #define ROW(kind, name, limit, is_name, record) \
     {#name, CT_WIRE_KIND_##kind, offsetof(self, name), limit, is_name, record},
-#define FIELD(kind, name) ROW(kind, name, 0, false, NULL)
-#define STR(name, limit) ROW(str, name, limit, false, NULL)
-#define NAME(name, limit) ROW(str, name, limit, true, NULL)
+#define LIMIT_OF(name, type, limit) _Generic(((self *)NULL)->name, type : limit)
+#define FIELD(kind, name) ROW(kind, name, LIMIT_OF(name, CT_WIRE_C_##kind, 0), false, NULL)
+#define STR(name, limit) ROW(str, name, LIMIT_OF(name, const char *, limit), false, NULL)
+#define NAME(name, limit) ROW(str, name, LIMIT_OF(name, const char *, limit), true, NULL)
 #define BYTES(name, limit) ROW(bytes, name, limit, false, NULL)
 #define LIST(record, name, limit) ROW(list, name, limit, false, record_##record)
+#define ONE(record, name) ROW(one, name, 0, false, record_##record)
 #define SHAPE(function, type, text, number, limit, from, ...)              \
     static const struct ct_wire_shape *function(void)                      \
     {                                                                      \
@@ -26,13 +29,17 @@
         return &shape;                                                     \
     }
 #define RECORD(name, fields) SHAPE(record_##name, struct ct_wire_##name, #name, 0, 0, 0, fields)
+#define LAYOUT(name, record, fields) \
+    SHAPE(record_##name, struct ct_wire_##record, #name, 0, 0, 0, fields)
 #define MESSAGE(NAME, name, number, limit, from, fields) \
     SHAPE(message_##name, struct ct_msg_##name, #NAME, number, limit, from, fields)
 #include "wire/wire.def"
 #undef MESSAGE
+#undef LAYOUT
 #undef RECORD
 
 #define RECORD(name, fields)
+#define LAYOUT(name, record, fields)
 static const struct ct_wire_shape *(*const messages[])(void) = {
 #define MESSAGE(NAME, name, number, limit, from, fields) message_##name,
 #include "wire/wire.def"
@@ -108,6 +115,11 @@ const char *ct_wire_get_str(const struct ct_wire_field *field, const void *body)
 struct ct_bytes ct_wire_get_bytes(const struct ct_wire_field *field, const void *body)
 {
     return *(const struct ct_bytes *)member(field, body);
+}
+
+const void *ct_wire_get_one(const struct ct_wire_field *field, const void *body)
+{
+    return member(field, body);
 }
 
 struct ct_wire_any_list ct_wire_get_list(const struct ct_wire_field *field, const void *body)

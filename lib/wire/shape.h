@@ -21,6 +21,7 @@ enum ct_wire_kind {
     CT_WIRE_KIND_str,
     CT_WIRE_KIND_bytes,
     CT_WIRE_KIND_list,
+    CT_WIRE_KIND_one,
 };
 
 struct ct_wire_shape;
@@ -31,10 +32,10 @@ struct ct_wire_field {
     size_t offset;                               /* in the struct */
     uint32_t limit;                              /* bytes of a string or bytes, records of a list */
     bool is_name;                                /* of a string: no control characters in it */
-    const struct ct_wire_shape *(*record)(void); /* of a list */
+    const struct ct_wire_shape *(*record)(void); /* of a list, of one record */
 };
 
-/* A message, or a record (number 0). */
+/* A message, or a record or layout (number 0). */
 struct ct_wire_shape {
     const char *name;
     unsigned number;
@@ -62,11 +63,12 @@ static inline const void *ct_wire_body(const struct ct_message *message)
     return &message->hello;
 }
 
-/* A number, string, bytes or list of a struct. */
+/* A number, string, bytes, list or record of a struct. */
 uint64_t ct_wire_get_number(const struct ct_wire_field *field, const void *body);
 const char *ct_wire_get_str(const struct ct_wire_field *field, const void *body); /* never NULL */
 struct ct_bytes ct_wire_get_bytes(const struct ct_wire_field *field, const void *body);
 struct ct_wire_any_list ct_wire_get_list(const struct ct_wire_field *field, const void *body);
+const void *ct_wire_get_one(const struct ct_wire_field *field, const void *body);
 
 /* Bytes that a number takes on the wire; 16 for an id, 0 for what has no fixed width. */
 size_t ct_wire_width(enum ct_wire_kind kind);

@@ -7,8 +7,8 @@
  *
  * All numbers are little-endian. `flags` is 0. `sequence` counts the frames of one direction of one
  * connection from 0. A field is its number; a string is u16 length, bytes, NUL; bytes are u32
- * length, bytes; a list is u32 count, records. There is one encoding of a message, and nothing may
- * follow the last field.
+ * length, bytes; a list is u32 count, records; one record is its fields. There is one encoding of a
+ * message, and nothing may follow the last field.
  *
  * The codec walks descriptors made from wire.def, so no code belongs to one message. It is pure:
  * no clock, no I/O. Nothing is allocated by a length that was not checked. */
@@ -79,27 +79,33 @@ struct ct_bytes {
 #define CT_WIRE_C_f64 double
 #define CT_WIRE_C_id struct ct_id
 
-/* struct ct_wire_node, struct ct_wire_place; struct ct_msg_hello, struct ct_msg_welcome, ... */
+/* struct ct_wire_node, struct ct_wire_place; struct ct_msg_hello, struct ct_msg_welcome, ... The
+ * ct_wire_of_... are for LIST and ONE, whose record may be a layout, which has another's struct. */
 #define FIELD(kind, name) CT_WIRE_C_##kind name;
 #define STR(name, limit) const char *name;
 #define NAME(name, limit) const char *name;
 #define BYTES(name, limit) struct ct_bytes name;
-#define LIST(record, name, limit)            \
-    struct {                                 \
-        const struct ct_wire_##record *data; \
-        uint32_t count;                      \
+#define LIST(record, name, limit)        \
+    struct {                             \
+        const ct_wire_of_##record *data; \
+        uint32_t count;                  \
     } name;
+#define ONE(record, name) ct_wire_of_##record name;
 #define RECORD(name, fields) \
     struct ct_wire_##name {  \
         fields               \
-    };
+    };                       \
+    typedef struct ct_wire_##name ct_wire_of_##name;
+#define LAYOUT(name, record, fields) typedef struct ct_wire_##record ct_wire_of_##name;
 #define MESSAGE(NAME, name, number, limit, from, fields) \
     struct ct_msg_##name {                               \
         fields                                           \
     };
 #include "wire/wire.def"
 #undef MESSAGE
+#undef LAYOUT
 #undef RECORD
+#undef ONE
 #undef LIST
 #undef BYTES
 #undef NAME
@@ -107,6 +113,7 @@ struct ct_bytes {
 #undef FIELD
 
 #define RECORD(name, fields)
+#define LAYOUT(name, record, fields)
 enum ct_message_type { /* CT_MSG_HELLO, ... */
 #define MESSAGE(NAME, name, number, limit, from, fields) CT_MSG_##NAME = number,
 #include "wire/wire.def"
@@ -123,6 +130,7 @@ struct ct_message {
 #undef MESSAGE
     };
 };
+#undef LAYOUT
 #undef RECORD
 
 /* A frame whose payload has not been decoded: a view into a reader's buffer. */

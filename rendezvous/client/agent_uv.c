@@ -307,14 +307,10 @@ void ct_agent_seen(struct ct_agent *agent, const struct ct_msg_seen *seen)
     ct_member_seen(&agent->member, seen);
 }
 
-void ct_agent_failure(struct ct_agent *agent, const struct ct_rdzv_failure *failure,
-                      uint64_t age_ms)
+void ct_agent_failure(struct ct_agent *agent, uint64_t generation,
+                      const struct ct_wire_failure *failure)
 {
-    struct ct_rdzv_failure told = *failure;
-    uint64_t now = now_ms(agent);
-
-    told.at_ms = now > age_ms ? now - age_ms : 0;
-    ct_member_failure(&agent->member, now, &told);
+    ct_member_failure(&agent->member, now_ms(agent), generation, failure);
 }
 
 void ct_agent_done(struct ct_agent *agent, uint64_t generation)

@@ -62,10 +62,9 @@ void ct_agent_store_waits(struct ct_agent *agent, const struct ct_msg_store_wait
 /* The answer to on_look. */
 void ct_agent_seen(struct ct_agent *agent, const struct ct_msg_seen *seen);
 
-/* A worker of `failure->generation` failed, `age_ms` ago. The host and the moment on the clock here
- * are filled in. */
-void ct_agent_failure(struct ct_agent *agent, const struct ct_rdzv_failure *failure,
-                      uint64_t age_ms);
+/* A worker of `generation` failed, `failure->age_ms` ago (copied). The host is filled in. */
+void ct_agent_failure(struct ct_agent *agent, uint64_t generation,
+                      const struct ct_wire_failure *failure);
 
 /* All workers of this node in `generation` exited with 0. */
 void ct_agent_done(struct ct_agent *agent, uint64_t generation);

@@ -402,47 +402,18 @@ static void on_ack(struct ct_member *member, const struct ct_msg_heartbeat_ack *
         ct_member_repeat(member, m->state);
 }
 
-static void read_other(const struct ct_wire_other_failure *m, struct ct_rdzv_other *ret_other)
-{
-    *ret_other = (struct ct_rdzv_other){
-        .rank = m->rank,
-        .local_rank = m->local_rank,
-        .pid = m->pid,
-        .status = m->status,
-        .signal = m->signal,
-        .time_ms = m->time_ms,
-    };
-    ct_str_copy(ret_other->host, sizeof(ret_other->host), m->host);
-    ct_str_copy(ret_other->text, sizeof(ret_other->text), m->text);
-    if (strlen(m->error_file) < sizeof(ret_other->error_file))
-        ct_str_copy(ret_other->error_file, sizeof(ret_other->error_file), m->error_file);
-}
-
 static void on_close(struct ct_member *member, const struct ct_msg_close *m)
 {
-    struct ct_rdzv_other others[CT_RDZV_OTHERS];
     struct ct_rdzv_result result = {
         .code = m->code,
         .status = m->status,
         .generation = m->generation,
         .restarts = m->restart_count,
-        .cause = {.generation = m->generation,
-                  .code = m->code,
-                  .rank = m->rank,
-                  .local_rank = m->local_rank,
-                  .pid = m->pid,
-                  .status = m->worker_status,
-                  .signal = m->signal,
-                  .time_ms = m->time_ms},
-        .others = others,
-        .other_count = CT_MIN(m->others.count, (size_t)CT_RDZV_OTHERS),
+        .cause = m->cause,
+        .others = m->others.data,
+        .other_count = m->others.count,
     };
-    for (size_t i = 0; i < result.other_count; i++)
-        read_other(&m->others.data[i], &others[i]);
-    ct_str_copy(result.cause.host, sizeof(result.cause.host), m->host);
-    ct_str_copy(result.cause.text, sizeof(result.cause.text), m->text);
-    if (strlen(m->error_file) < sizeof(result.cause.error_file))
-        ct_str_copy(result.cause.error_file, sizeof(result.cause.error_file), m->error_file);
+    result.cause.code = m->code;
     over(member);
     member->on.on_closed(member->on.context, &result);
 }

@@ -19,6 +19,7 @@
 #include "rendezvous/client/relay.h"
 #include "rendezvous/core/assembly.h"
 #include "rendezvous/core/core.h"
+#include "wire/failure.h"
 #include "wire/wire.h"
 
 /* ---- what the agent sees (also by agent_uv.h) ---- */
@@ -161,7 +162,9 @@ struct ct_member {
     uint64_t done;                     /* generation that is done, 0: none */
     struct ct_msg_publish publication; /* that waits for its answer; generation 0: none */
     bool has_failure;
-    struct ct_rdzv_failure failure; /* of `acting`, until the daemon has acted on it */
+    struct ct_wire_failure failure; /* of `acting`, until the daemon has acted on it */
+    uint64_t failed_ms;             /* when it happened */
+    char failure_room[CT_FAILURE_ROOM(CT_FAILURE_TEXT_BYTES)];
     bool leaves;
     enum ct_rdzv_leave leave;
     uint64_t step;
@@ -209,8 +212,8 @@ int ct_member_publish(struct ct_member *member, const struct ct_msg_publish *pub
 void ct_member_progress(struct ct_member *member, const struct ct_msg_progress *progress);
 void ct_member_store_waits(struct ct_member *member, const struct ct_msg_store_waits *waits);
 void ct_member_seen(struct ct_member *member, const struct ct_msg_seen *seen);
-void ct_member_failure(struct ct_member *member, uint64_t now_ms,
-                       const struct ct_rdzv_failure *failure);
+void ct_member_failure(struct ct_member *member, uint64_t now_ms, uint64_t generation,
+                       const struct ct_wire_failure *failure);
 void ct_member_done(struct ct_member *member, uint64_t generation);
 void ct_member_leave(struct ct_member *member, enum ct_rdzv_leave how);
 int ct_member_store(struct ct_member *member, uint64_t request, const struct ct_message *op);

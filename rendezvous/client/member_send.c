@@ -92,24 +92,12 @@ void ct_member_send_prepared(struct ct_member *member)
 
 void ct_member_send_failure(struct ct_member *member)
 {
-    const struct ct_rdzv_failure *f = &member->failure;
     struct ct_message message = {
         .type = CT_MSG_FAILURE,
-        .failure = {.generation = f->generation,
-                    .seq = ++member->seq,
-                    .rank = f->rank,
-                    .local_rank = f->local_rank,
-                    .pid = f->pid,
-                    .status = f->status,
-                    .signal = f->signal,
-                    .code = f->code,
-                    .fatal = f->fatal,
-                    .host = f->host,
-                    .text = f->text,
-                    .time_ms = f->time_ms,
-                    .age_ms = f->at_ms < member->now_ms ? member->now_ms - f->at_ms : 0,
-                    .error_file = f->error_file},
+        .failure = {.generation = member->acting, .seq = ++member->seq, .failure = member->failure},
     };
+    message.failure.failure.age_ms =
+        member->failed_ms < member->now_ms ? member->now_ms - member->failed_ms : 0;
     say(member, &message);
 }
 
@@ -198,14 +186,17 @@ void ct_member_healed(struct ct_member *member, uint64_t generation)
         ct_member_send_heartbeat(member);
 }
 
-void ct_member_failure(struct ct_member *member, uint64_t now_ms,
-                       const struct ct_rdzv_failure *failure)
+void ct_member_failure(struct ct_member *member, uint64_t now_ms, uint64_t generation,
+                       const struct ct_wire_failure *failure)
 {
+    struct ct_wire_failure here = *failure;
+
     member->now_ms = now_ms;
-    if (failure->generation != member->acting || member->acting == 0 || member->has_failure)
+    if (generation != member->acting || member->acting == 0 || member->has_failure)
         return;
-    member->failure = *failure;
-    ct_str_copy(member->failure.host, sizeof(member->failure.host), member->options.host);
+    here.host = member->options.host;
+    ct_failure_keep(&member->failure, &here, member->failure_room, sizeof(member->failure_room));
+    member->failed_ms = now_ms - CT_MIN(now_ms, failure->age_ms);
     member->has_failure = true;
     if (member->phase == CT_MEMBER_JOINED)
         ct_member_send_failure(member);

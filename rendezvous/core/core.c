@@ -176,7 +176,7 @@ static void on_member_event(struct ct_rdzv *job, struct ct_rdzv_member *member,
         ct_rdzv_on_prepared(job, member, event);
         break;
     case CT_RDZV_ON_FAILURE:
-        ct_rdzv_on_failure(job, member, event->failure);
+        ct_rdzv_on_failure(job, member, event->generation, event->failure);
         break;
     case CT_RDZV_ON_DONE:
         ct_rdzv_on_done(job, member, event->generation);
@@ -317,7 +317,7 @@ uint32_t ct_rdzv_restarts(const struct ct_rdzv *job)
     return job->restarts;
 }
 
-const struct ct_rdzv_failure *ct_rdzv_last_cause(const struct ct_rdzv *job)
+const struct ct_wire_failure *ct_rdzv_last_cause(const struct ct_rdzv *job)
 {
     return job->restarts > 0 && job->cause.code != 0 ? &job->cause : NULL;
 }
@@ -327,7 +327,7 @@ const struct ct_rdzv_params *ct_rdzv_params(const struct ct_rdzv *job)
     return &job->params;
 }
 
-const struct ct_rdzv_other *ct_rdzv_others(const struct ct_rdzv *job, size_t *ret_count)
+const struct ct_wire_failure *ct_rdzv_others(const struct ct_rdzv *job, size_t *ret_count)
 {
     *ret_count = job->other_count;
     return job->others;

@@ -63,16 +63,14 @@
 #include <stdint.h>
 
 enum {
-    CT_RDZV_NODES_LIMIT = 16384, /* nodes a job may ask for */
-    CT_RDZV_SLOTS_LIMIT = 4096,  /* workers a node may offer */
-    CT_RDZV_HOST_BYTES = 128,    /* host name with terminator */
-    CT_RDZV_ADDRESS_BYTES = 128, /* address that other nodes reach, with terminator */
-    CT_RDZV_ROLE_BYTES = 65,     /* torchrun's --role, with terminator */
-    CT_RDZV_TEXT_BYTES = 2048,   /* last words of a failed worker, with terminator */
-    CT_RDZV_PATH_BYTES = 512,    /* of its error file, with terminator; a longer one is not told */
-    CT_RDZV_VERDICT_MS = 200,    /* a job that is to end waits so long for an earlier failure */
-    CT_RDZV_OTHERS = 16,         /* failures beside the root cause that are told */
-    CT_RDZV_OTHER_BYTES = 512,   /* the last words of each, with terminator */
+    CT_RDZV_NODES_LIMIT = 16384,   /* nodes a job may ask for */
+    CT_RDZV_SLOTS_LIMIT = 4096,    /* workers a node may offer */
+    CT_RDZV_HOST_BYTES = 128,      /* host name with terminator */
+    CT_RDZV_ADDRESS_BYTES = 128,   /* address that other nodes reach, with terminator */
+    CT_RDZV_ROLE_BYTES = 65,       /* torchrun's --role, with terminator */
+    CT_RDZV_VERDICT_MS = 200,      /* a job that is to end waits so long for an earlier failure */
+    CT_RDZV_OTHERS = 16,           /* failures beside the root cause that are told */
+    CT_RDZV_OTHER_BYTES = 512,     /* the text of each, with terminator */
     CT_RDZV_SETTINGS_BYTES = 2001, /* settings that all nodes share, with terminator */
     CT_RDZV_ACTIONS_LIMIT = 24,    /* actions of one step, see below */
     CT_RDZV_DEEDS_LIMIT = 16,      /* of these, those that are no ANNOUNCE */
@@ -152,41 +150,16 @@ enum ct_rdzv_leave {
     CT_RDZV_LEAVES,
 };
 
-/* A worker's end, or (code CT_ENODE_LOST) a node's. The first of an incident is its root cause. */
-struct ct_rdzv_failure {
-    uint64_t generation;
-    int32_t code;       /* enum ct_err; CT_EWORKER when the worker gave none */
-    int32_t rank;       /* -1: no single rank (a lost node, a timeout) */
-    int32_t local_rank; /* -1 likewise */
-    int32_t pid;
-    int32_t status;   /* exit status of the worker, -1 when a signal ended it */
-    int32_t signal;   /* 0 when it exited */
-    bool fatal;       /* starting again would end the same way: the job ends, whatever the budget */
-    uint64_t time_ms; /* when it happened, since 1970, by the node's clock; 0: not known */
-    uint64_t at_ms;   /* the same on the clock of who holds this: daemon or agent */
-    char host[CT_RDZV_HOST_BYTES];
-    char text[CT_RDZV_TEXT_BYTES];       /* last words, or the sentence of the error */
-    char error_file[CT_RDZV_PATH_BYTES]; /* on the node; "" when there is none */
-};
-
-/* Another worker's bad end in the same round, in short. */
-struct ct_rdzv_other {
-    int32_t rank, local_rank, pid;
-    int32_t status, signal; /* as above */
-    uint64_t time_ms;       /* as above */
-    char host[CT_RDZV_HOST_BYTES];
-    char text[CT_RDZV_OTHER_BYTES];
-    char error_file[CT_RDZV_PATH_BYTES];
-};
-
-/* How a job ended. code 0: all ranks are done. */
+/* How a job ended. code 0: all ranks are done. Failures and their strings are the job's; for agents
+ * they live until on_closed returns. The cause is a worker's end or (code CT_ENODE_LOST) a node's:
+ * the first of an incident. Its rank is -1 where it is neither. */
 struct ct_rdzv_result {
     int32_t code;   /* enum ct_err */
     int32_t status; /* what every agent exits with: the worker's own, 128 + signal, or the code's */
     uint64_t generation;
     uint32_t restarts; /* how often the job was restarted */
-    struct ct_rdzv_failure cause;
-    const struct ct_rdzv_other *others; /* for agents, until on_closed returns */
+    struct ct_wire_failure cause;
+    const struct ct_wire_failure *others; /* for agents: what else failed in that round */
     size_t other_count;
 };
 
@@ -230,7 +203,7 @@ enum ct_rdzv_event_kind {
     CT_RDZV_ON_JOIN,       /* `link` is the caller's name for the connection, never 0 */
     CT_RDZV_ON_HEARTBEAT,  /* promised, generation (acting), over, healed; to PUBLISH: link, seq */
     CT_RDZV_ON_PREPARED,   /* generation, acted, lineage, step, digest, port */
-    CT_RDZV_ON_FAILURE,    /* failure */
+    CT_RDZV_ON_FAILURE,    /* generation, failure */
     CT_RDZV_ON_DONE,       /* generation: all workers of the node exited with 0 */
     CT_RDZV_ON_LEAVE,      /* leave */
     CT_RDZV_ON_PUBLISH,    /* generation, step, digest */
@@ -268,7 +241,7 @@ struct ct_rdzv_event {
     bool silent; /* the connection was given up because nobody answered on it */
     enum ct_rdzv_leave leave;
     const struct ct_rdzv_join *join;
-    const struct ct_rdzv_failure *failure;
+    const struct ct_wire_failure *failure; /* its code is not 0 */
     const struct ct_rdzv_order *order;
 };
 
@@ -431,7 +404,7 @@ const char *ct_rdzv_name(const struct ct_rdzv *job);
 uint64_t ct_rdzv_generation(const struct ct_rdzv *job); /* highest reserved */
 uint32_t ct_rdzv_restarts(const struct ct_rdzv *job);
 /* The failure behind the last restart; NULL when there was none, or the daemon forgot it. */
-const struct ct_rdzv_failure *ct_rdzv_last_cause(const struct ct_rdzv *job);
+const struct ct_wire_failure *ct_rdzv_last_cause(const struct ct_rdzv *job);
 
 /* Why the newest round was begun. */
 enum ct_rdzv_reason ct_rdzv_last_reason(const struct ct_rdzv *job);
@@ -440,7 +413,7 @@ const struct ct_rdzv_result *ct_rdzv_result(const struct ct_rdzv *job);
 
 /* What else failed in the round of the root cause, in the order in which it was told; a daemon that
  * was restarted since knows of none. */
-const struct ct_rdzv_other *ct_rdzv_others(const struct ct_rdzv *job, size_t *ret_count);
+const struct ct_wire_failure *ct_rdzv_others(const struct ct_rdzv *job, size_t *ret_count);
 
 /* The last committed round. */
 const struct ct_rdzv_roster *ct_rdzv_roster(const struct ct_rdzv *job);

@@ -24,6 +24,7 @@ struct ct_rdzv *ct_rdzv_new(const char *name, const struct ct_rdzv_params *param
     ct_str_copy(job->name, sizeof(job->name), name);
     job->params = *params;
     job->now_ms = job->contact_ms = now_ms;
+    job->cause = job->result.cause = ct_failure_none;
     job->epoch = epoch;
     job->room = capacity_for(params->nodes_max);
     job->members = calloc(job->room, sizeof(*job->members));

@@ -63,6 +63,8 @@ void ct_rdzv_restore_cordon(struct ct_rdzv *job, const struct ct_rdzv_cordon *co
 void ct_rdzv_restore_close(struct ct_rdzv *job, const struct ct_rdzv_result *result)
 {
     job->result = *result;
+    ct_failure_keep(&job->result.cause, &result->cause, job->rooms.result,
+                    sizeof(job->rooms.result));
     job->phase = CT_RDZV_CLOSED;
 }
 

@@ -9,6 +9,7 @@
 #define CT_RENDEZVOUS_CORE_STATE_H
 
 #include "rendezvous/core/core.h"
+#include "wire/failure.h"
 
 enum {
     CT_RDZV_NAME_BYTES = 129,
@@ -40,10 +41,16 @@ struct ct_rdzv {
      * round and costs one restart, however much breaks meanwhile. */
     bool charged;
     bool has_cause;
-    struct ct_rdzv_failure cause;
-    uint32_t failure_count;                      /* of nodes that reported one in this incident */
-    struct ct_rdzv_other others[CT_RDZV_OTHERS]; /* those that are not the cause */
+    struct ct_wire_failure cause;
+    uint64_t cause_at_ms;                          /* when it happened, on the clock here */
+    uint32_t failure_count;                        /* of nodes that reported one in this incident */
+    struct ct_wire_failure others[CT_RDZV_OTHERS]; /* those that are not the cause */
     size_t other_count;
+    struct {
+        char cause[CT_FAILURE_ROOM(CT_FAILURE_TEXT_BYTES)];
+        char others[CT_RDZV_OTHERS][CT_FAILURE_ROOM(CT_RDZV_OTHER_BYTES)];
+        char result[CT_FAILURE_ROOM(CT_FAILURE_TEXT_BYTES)];
+    } rooms;             /* of these failures, and of the result's cause (failure.h) */
     uint64_t verdict_ms; /* HEAL, RUNNING: the job is to end then; UINT64_MAX: it is not */
 
     /* Durability: the record that the phase waits for, 0 when none. */
@@ -239,7 +246,7 @@ void ct_rdzv_on_persisted(struct ct_rdzv *job);
 void ct_rdzv_round_tick(struct ct_rdzv *job);
 
 /* End the job; `cause` may be NULL. */
-void ct_rdzv_close(struct ct_rdzv *job, int code, int status, const struct ct_rdzv_failure *cause);
+void ct_rdzv_close(struct ct_rdzv *job, int code, int status, const struct ct_wire_failure *cause);
 
 /* ---- failures.c: what went wrong, and what it costs ---- */
 
@@ -249,8 +256,8 @@ void ct_rdzv_conclude(struct ct_rdzv *job);
 /* A member is gone that was in state `was` (its place and names are still readable). */
 void ct_rdzv_lost(struct ct_rdzv *job, const struct ct_rdzv_member *member,
                   enum ct_rdzv_member_state was, const char *why);
-void ct_rdzv_on_failure(struct ct_rdzv *job, struct ct_rdzv_member *member,
-                        const struct ct_rdzv_failure *failure);
+void ct_rdzv_on_failure(struct ct_rdzv *job, struct ct_rdzv_member *member, uint64_t generation,
+                        const struct ct_wire_failure *failure);
 
 /* ---- publish.c: what readers may take ---- */
 

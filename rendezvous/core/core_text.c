@@ -325,7 +325,7 @@ void ct_rdzv_event_print(const struct ct_rdzv *job, const struct ct_rdzv_event *
         break;
     case CT_RDZV_ON_FAILURE:
         (void)snprintf(line, room, "> %s FAILURE g%" PRIu64 " rank=%d status=%d signal=%d", from,
-                       event->failure->generation, event->failure->rank, event->failure->status,
+                       event->generation, event->failure->rank, event->failure->status,
                        event->failure->signal);
         break;
     case CT_RDZV_ON_LEAVE:

@@ -12,19 +12,22 @@
 #include <stdio.h>
 #include <string.h>
 
+_Static_assert((int)CT_FAILURE_HOST_BYTES >= CT_RDZV_HOST_BYTES,
+               "a member's host name is kept whole");
+
 static bool is_over(const struct ct_rdzv *job)
 {
     return job->phase == CT_RDZV_CLOSING || job->phase == CT_RDZV_CLOSED;
 }
 
 /* A worker that ended because a peer was gone: the peer is the cause, should it be heard of. */
-static bool is_consequence(const struct ct_rdzv_failure *failure)
+static bool is_consequence(const struct ct_wire_failure *failure)
 {
     return failure->rank >= 0 && (failure->code == CT_EREVOKED || failure->code == CT_ENODE_LOST ||
                                   failure->code == CT_ETIMEOUT);
 }
 
-static int status_of(const struct ct_rdzv_failure *failure)
+static int status_of(const struct ct_wire_failure *failure)
 {
     if (failure->signal > 0 && failure->code != CT_EHUNG) /* whose signal was ctrun's own */
         return 128 + failure->signal;
@@ -33,29 +36,44 @@ static int status_of(const struct ct_rdzv_failure *failure)
     return failure->status > 0 ? failure->status : ct_exit_status(failure->code);
 }
 
-/* The failure that a lost node is. */
-static struct ct_rdzv_failure loss_of(const struct ct_rdzv *job,
-                                      const struct ct_rdzv_member *member, const char *why)
+/* The failure that a lost node is; its text lies in `text`. */
+static struct ct_wire_failure loss_of(const struct ct_rdzv_member *member, const char *why,
+                                      char text[CT_FAILURE_TEXT_BYTES])
 {
-    struct ct_rdzv_failure failure = {
-        .generation = job->roster.generation,
+    (void)snprintf(text, CT_FAILURE_TEXT_BYTES, "node %d (host %s) was lost: %s", member->place,
+                   member->host, why);
+    return (struct ct_wire_failure){
         .code = CT_ENODE_LOST,
         .rank = -1,
         .local_rank = -1,
+        .host = member->host,
+        .text = text,
     };
-    ct_str_copy(failure.host, sizeof(failure.host), member->host);
-    (void)snprintf(failure.text, sizeof(failure.text), "node %d (host %s) was lost: %s",
-                   member->place, member->host, why);
-    return failure;
+}
+
+/* When it happened, on the clock here. */
+static uint64_t moment_of(const struct ct_rdzv *job, const struct ct_wire_failure *failure)
+{
+    return job->now_ms - CT_MIN(job->now_ms, failure->age_ms);
+}
+
+static void set_cause(struct ct_rdzv *job, const struct ct_wire_failure *failure)
+{
+    ct_failure_keep(&job->cause, failure, job->rooms.cause, sizeof(job->rooms.cause));
+    job->cause_at_ms = moment_of(job, failure);
 }
 
 /* The job is to end over a consequence: a node whose connection just closed is the better cause. */
 static void blame_silent_node(struct ct_rdzv *job)
 {
+    char text[CT_FAILURE_TEXT_BYTES];
+
     for (size_t i = 0; i < job->capacity && is_consequence(&job->cause); i++) {
         const struct ct_rdzv_member *member = &job->members[i];
-        if (member->state == CT_RDZV_ACTING && member->link == 0)
-            job->cause = loss_of(job, member, "its connection closed");
+        if (member->state != CT_RDZV_ACTING || member->link != 0)
+            continue;
+        const struct ct_wire_failure loss = loss_of(member, "its connection closed", text);
+        set_cause(job, &loss);
     }
 }
 
@@ -66,16 +84,16 @@ void ct_rdzv_conclude(struct ct_rdzv *job)
 }
 
 /* A peer is the better cause than who ended because of it; else the earlier failure is. */
-static bool is_better_cause(const struct ct_rdzv *job, const struct ct_rdzv_failure *failure)
+static bool is_better_cause(const struct ct_rdzv *job, const struct ct_wire_failure *failure)
 {
     if (!job->has_cause || is_consequence(&job->cause) != is_consequence(failure))
         return !job->has_cause || is_consequence(&job->cause);
-    return job->cause.rank >= 0 && failure->rank >= 0 && failure->at_ms < job->cause.at_ms;
+    return job->cause.rank >= 0 && failure->rank >= 0 && moment_of(job, failure) < job->cause_at_ms;
 }
 
 /* May a node that has not reported one yet know of an earlier failure? Its worker may take longer
  * to end than those that ended because of it. */
-static bool may_hear_of_earlier(const struct ct_rdzv *job, const struct ct_rdzv_failure *failure)
+static bool may_hear_of_earlier(const struct ct_rdzv *job, const struct ct_wire_failure *failure)
 {
     bool acts = job->phase == CT_RDZV_HEAL || job->phase == CT_RDZV_RUNNING;
 
@@ -83,27 +101,16 @@ static bool may_hear_of_earlier(const struct ct_rdzv *job, const struct ct_rdzv_
 }
 
 /* Keep a failure that is not the cause, in short: the last lines that there is room for. */
-static void keep_other(struct ct_rdzv *job, const struct ct_rdzv_failure *failure)
+static void keep_other(struct ct_rdzv *job, const struct ct_wire_failure *failure)
 {
     if (failure->rank < 0 || job->other_count == CT_RDZV_OTHERS)
         return;
-    struct ct_rdzv_other *other = &job->others[job->other_count++];
-    *other = (struct ct_rdzv_other){
-        .rank = failure->rank,
-        .local_rank = failure->local_rank,
-        .pid = failure->pid,
-        .status = failure->status,
-        .signal = failure->signal,
-        .time_ms = failure->time_ms,
-    };
-    ct_str_copy(other->host, sizeof(other->host), failure->host);
-    ct_str_copy(other->error_file, sizeof(other->error_file), failure->error_file);
-    ct_str_copy(other->text, sizeof(other->text),
-                ct_str_last_lines(failure->text, sizeof(other->text) - 1));
+    char *room = job->rooms.others[job->other_count];
+    ct_failure_keep(&job->others[job->other_count++], failure, room, sizeof(job->rooms.others[0]));
 }
 
 /* Of two failures the better cause becomes the job's, the other one is kept beside it. */
-static void weigh(struct ct_rdzv *job, const struct ct_rdzv_failure *failure)
+static void weigh(struct ct_rdzv *job, const struct ct_wire_failure *failure)
 {
     if (!is_better_cause(job, failure)) {
         keep_other(job, failure);
@@ -111,13 +118,13 @@ static void weigh(struct ct_rdzv *job, const struct ct_rdzv_failure *failure)
     }
     if (job->has_cause)
         keep_other(job, &job->cause);
-    job->cause = *failure;
+    set_cause(job, failure);
     job->has_cause = true;
 }
 
 /* Charge the incident to the budget, once; the failure was weighed. False: the job is closing or
  * about to, because that was one too many or because the failure is fatal. */
-static bool survives(struct ct_rdzv *job, const struct ct_rdzv_failure *failure)
+static bool survives(struct ct_rdzv *job, const struct ct_wire_failure *failure)
 {
     if (failure->fatal) {
         ct_rdzv_close(job, failure->code, status_of(failure), failure);
@@ -151,7 +158,8 @@ void ct_rdzv_lost(struct ct_rdzv *job, const struct ct_rdzv_member *member,
         if (job->holder[i] >= 0 && &job->members[job->holder[i]] == member)
             job->holder[i] = -1;
 
-    struct ct_rdzv_failure failure;
+    char text[CT_FAILURE_TEXT_BYTES];
+    const struct ct_wire_failure failure = loss_of(member, why, text);
     switch (job->phase) {
     case CT_RDZV_LOBBY:
     case CT_RDZV_LAST_CALL:
@@ -159,7 +167,6 @@ void ct_rdzv_lost(struct ct_rdzv *job, const struct ct_rdzv_member *member,
         ct_rdzv_gather(job, false);
         break;
     case CT_RDZV_PREPARE:
-        failure = loss_of(job, member, why);
         if (counts)
             weigh(job, &failure);
         if (counts && !survives(job, &failure))
@@ -173,7 +180,6 @@ void ct_rdzv_lost(struct ct_rdzv *job, const struct ct_rdzv_member *member,
     case CT_RDZV_RUNNING:
         if (was != CT_RDZV_ACTING)
             break;
-        failure = loss_of(job, member, why);
         if (member->leaving && job->verdict_ms != UINT64_MAX) {
             ct_rdzv_conclude(job);
             break;
@@ -192,7 +198,7 @@ void ct_rdzv_lost(struct ct_rdzv *job, const struct ct_rdzv_member *member,
 
 /* The first line of what a worker left behind: its error, its last words, or how it hung. */
 static void tell(struct ct_rdzv *job, const struct ct_rdzv_member *member,
-                 const struct ct_rdzv_failure *failure)
+                 const struct ct_wire_failure *failure)
 {
     int length = (int)strcspn(failure->text, "\n");
 
@@ -200,20 +206,20 @@ static void tell(struct ct_rdzv *job, const struct ct_rdzv_member *member,
                      length > 0 ? ": " : "", CT_MIN(length, 300), failure->text);
 }
 
-void ct_rdzv_on_failure(struct ct_rdzv *job, struct ct_rdzv_member *member,
-                        const struct ct_rdzv_failure *failure)
+void ct_rdzv_on_failure(struct ct_rdzv *job, struct ct_rdzv_member *member, uint64_t generation,
+                        const struct ct_wire_failure *failure)
 {
     bool acts = ct_rdzv_acts(job);
     bool hurries =
         job->phase == CT_RDZV_PREPARE && (member->state == CT_RDZV_ASKED || failure->fatal);
 
-    if (member->place < 0 || failure->generation != job->roster.generation)
+    if (member->place < 0 || generation != job->roster.generation)
         return;
-    if (member->failed != failure->generation) { /* else it repeats what waits for a verdict */
+    if (member->failed != generation) { /* else it repeats what waits for a verdict */
         tell(job, member, failure);
         job->failure_count++;
         if (acts || hurries) {
-            member->failed = failure->generation;
+            member->failed = generation;
             weigh(job, failure);
         }
     }

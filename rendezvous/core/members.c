@@ -337,11 +337,11 @@ void ct_rdzv_tell(struct ct_rdzv *job, struct ct_id id)
 static void stop(struct ct_rdzv *job, const struct ct_rdzv_member *member, bool requeue)
 {
     int code = requeue ? CT_EREQUEUE : CT_ECLOSED;
-    struct ct_rdzv_failure cause = {
-        .generation = job->generation, .code = code, .rank = -1, .local_rank = -1};
+    char text[256];
+    const struct ct_wire_failure cause = {
+        .code = code, .rank = -1, .local_rank = -1, .host = member->host, .text = text};
 
-    ct_str_copy(cause.host, sizeof(cause.host), member->host);
-    (void)snprintf(cause.text, sizeof(cause.text), "stopped %s on host %s",
+    (void)snprintf(text, sizeof(text), "stopped %s on host %s",
                    requeue ? "to be queued again" : "by the user", member->host);
     ct_rdzv_close(job, code, requeue ? ct_exit_status(code) : 130, &cause);
 }

@@ -18,7 +18,7 @@ enum { SPACING = 5 }; /* between two growths, in units of grow_ms */
 
 /* ---- the end ---- */
 
-void ct_rdzv_close(struct ct_rdzv *job, int code, int status, const struct ct_rdzv_failure *cause)
+void ct_rdzv_close(struct ct_rdzv *job, int code, int status, const struct ct_wire_failure *cause)
 {
     CT_ASSERT(job->phase != CT_RDZV_CLOSING && job->phase != CT_RDZV_CLOSED);
     job->result = (struct ct_rdzv_result){
@@ -26,15 +26,14 @@ void ct_rdzv_close(struct ct_rdzv *job, int code, int status, const struct ct_rd
         .status = status,
         .generation = job->roster.generation,
         .restarts = job->restarts,
-        .cause = {.rank = -1, .local_rank = -1},
     };
-    if (cause != NULL)
-        job->result.cause = *cause;
+    ct_failure_keep(&job->result.cause, cause != NULL ? cause : &ct_failure_none, job->rooms.result,
+                    sizeof(job->rooms.result));
     job->verdict_ms = UINT64_MAX;
     ct_rdzv_set_phase(job, CT_RDZV_CLOSING);
     ct_rdzv_persist(job, CT_RDZV_RECORD_CLOSE);
     ct_rdzv_announce(job, "the job ends with status %d%s%s", status, cause ? ": " : "",
-                     cause ? cause->text : "");
+                     job->result.cause.text);
 }
 
 /* ---- gathering ---- */
@@ -220,9 +219,8 @@ void ct_rdzv_advance(struct ct_rdzv *job)
         return;
     }
     if (ct_rdzv_choose_base(job, &err) != 0) {
-        struct ct_rdzv_failure cause = {
-            .generation = job->roster.generation, .code = err.code, .rank = -1, .local_rank = -1};
-        ct_str_copy(cause.text, sizeof(cause.text), err.text);
+        const struct ct_wire_failure cause = {
+            .code = err.code, .rank = -1, .local_rank = -1, .text = err.text};
         ct_rdzv_close(job, err.code, ct_exit_status(err.code), &cause);
         return;
     }
@@ -423,17 +421,17 @@ void ct_rdzv_on_done(struct ct_rdzv *job, struct ct_rdzv_member *member, uint64_
 /* MIN was not reached in time: say who is there and who is missing. */
 static void give_up_waiting(struct ct_rdzv *job)
 {
-    struct ct_rdzv_failure cause = {
-        .generation = job->roster.generation, .code = CT_ETIMEOUT, .rank = -1, .local_rank = -1};
-    char waiting[1024];
+    char waiting[1024], text[CT_FAILURE_TEXT_BYTES];
+    const struct ct_wire_failure cause = {
+        .code = CT_ETIMEOUT, .rank = -1, .local_rank = -1, .text = text};
     ct_rdzv_describe(job, waiting, sizeof(waiting));
-    (void)snprintf(cause.text, sizeof(cause.text),
+    (void)snprintf(text, sizeof(text),
                    "gave up after %u.%03u s: %s; start the missing nodes or raise --join_timeout",
                    job->params.join_timeout_ms / 1000, job->params.join_timeout_ms % 1000, waiting);
     if (job->has_cause) {
-        size_t used = strlen(cause.text);
-        (void)snprintf(cause.text + used, sizeof(cause.text) - used,
-                       " (the job stopped when %.600s)", job->cause.text);
+        size_t used = strlen(text);
+        (void)snprintf(text + used, sizeof(text) - used, " (the job stopped when %.600s)",
+                       job->cause.text);
     }
     ct_rdzv_close(job, CT_ETIMEOUT, ct_exit_status(CT_ETIMEOUT), &cause);
 }

@@ -78,7 +78,7 @@ static double left_s(const struct ct_service_job *job, uint64_t now_ms)
 /* Why the job was restarted last: "rank 1 on vm exited with status 3". Nothing where it was not. */
 static void put_cause(const struct ct_service_job *job, struct ct_buf *out)
 {
-    const struct ct_rdzv_failure *cause = ct_rdzv_last_cause(job->core);
+    const struct ct_wire_failure *cause = ct_rdzv_last_cause(job->core);
     const char *name = cause != NULL ? sigabbrev_np(cause->signal) : NULL;
 
     if (cause == NULL)

@@ -106,7 +106,7 @@ static void put_cordons(struct ct_buf *out, const struct ct_rdzv *job)
 
 static void put_close(struct ct_buf *out, const struct ct_rdzv_result *result)
 {
-    const struct ct_rdzv_failure *cause = &result->cause;
+    const struct ct_wire_failure *cause = &result->cause;
     const int32_t numbers[] = {
         result->code,      result->status, cause->code,   cause->rank,
         cause->local_rank, cause->pid,     cause->status, cause->signal,
@@ -216,6 +216,17 @@ static void get_str(struct cursor *cursor, char *text, size_t room)
     text[size] = '\0';
 }
 
+/* Into the arena, if it is shorter than `room`. */
+static const char *get_text(struct cursor *cursor, size_t room)
+{
+    char *text = ct_arena_alloc(cursor->arena, room);
+    if (text == NULL)
+        cursor->rc = cursor->rc != 0 ? cursor->rc : CT_ENOMEM;
+    else
+        get_str(cursor, text, room);
+    return text != NULL ? text : "";
+}
+
 static void get_reserve(struct cursor *cursor, struct ct_record *record)
 {
     struct ct_rdzv_params *p = &record->params;
@@ -306,7 +317,7 @@ static void get_commit(struct cursor *cursor, struct ct_record *record)
 
 static void get_close(struct cursor *cursor, struct ct_rdzv_result *result)
 {
-    struct ct_rdzv_failure *cause = &result->cause;
+    struct ct_wire_failure *cause = &result->cause;
     int32_t *const numbers[] = {
         &result->code,      &result->status, &cause->code,   &cause->rank,
         &cause->local_rank, &cause->pid,     &cause->status, &cause->signal,
@@ -315,9 +326,9 @@ static void get_close(struct cursor *cursor, struct ct_rdzv_result *result)
     result->restarts = get_u32(cursor);
     for (size_t i = 0; i < CT_COUNT(numbers); i++)
         *numbers[i] = (int32_t)get_u32(cursor);
-    cause->generation = result->generation;
-    get_str(cursor, cause->host, sizeof(cause->host));
-    get_str(cursor, cause->text, sizeof(cause->text));
+    cause->host = get_text(cursor, CT_FAILURE_HOST_BYTES);
+    cause->text = get_text(cursor, CT_FAILURE_TEXT_BYTES);
+    cause->error_file = "";
 }
 
 static void get_body(struct cursor *cursor, struct ct_record *record)

@@ -26,7 +26,7 @@ enum ct_record_kind {
     CT_RECORD_FORGET,
 };
 
-/* A record that was read; which fields count depends on the kind. */
+/* A record that was read; which fields count depends on the kind. Its strings lie in the arena. */
 struct ct_record {
     enum ct_record_kind kind;
     const char *job; /* all but EPOCH */

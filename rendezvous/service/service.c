@@ -402,27 +402,6 @@ static void on_join(struct ct_service *service, uint64_t now_ms, struct ct_servi
     ct_service_step(link->job, now_ms, &event);
 }
 
-static void failure_of(const struct ct_msg_failure *m, uint64_t now_ms,
-                       struct ct_rdzv_failure *ret_failure)
-{
-    *ret_failure = (struct ct_rdzv_failure){
-        .generation = m->generation,
-        .code = m->code != 0 ? m->code : CT_EWORKER,
-        .rank = m->rank,
-        .local_rank = m->local_rank,
-        .pid = m->pid,
-        .status = m->status,
-        .signal = m->signal,
-        .fatal = m->fatal != 0,
-        .time_ms = m->time_ms,
-        .at_ms = now_ms - CT_MIN(now_ms, m->age_ms),
-    };
-    ct_str_copy(ret_failure->host, sizeof(ret_failure->host), m->host);
-    ct_str_copy(ret_failure->text, sizeof(ret_failure->text), m->text);
-    if (strlen(m->error_file) < sizeof(ret_failure->error_file))
-        ct_str_copy(ret_failure->error_file, sizeof(ret_failure->error_file), m->error_file);
-}
-
 static void on_heartbeat(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
                          const struct ct_msg_heartbeat *m)
 {
@@ -455,7 +434,7 @@ static void on_heartbeat(struct ct_service *service, uint64_t now_ms, struct ct_
 static void on_member_message(struct ct_service *service, uint64_t now_ms,
                               struct ct_service_link *link, const struct ct_message *message)
 {
-    struct ct_rdzv_failure failure;
+    struct ct_wire_failure failure;
     struct ct_rdzv_event event = {.member = link->member, .link = link->number};
     switch (message->type) {
     case CT_MSG_HEARTBEAT:
@@ -485,9 +464,12 @@ static void on_member_message(struct ct_service *service, uint64_t now_ms,
         event.port = message->prepared.port;
         break;
     case CT_MSG_FAILURE:
-        failure_of(&message->failure, now_ms, &failure);
+        failure = message->failure.failure;
+        if (failure.code == 0) /* the worker gave none */
+            failure.code = CT_EWORKER;
         event.kind = CT_RDZV_ON_FAILURE;
         event.seq = message->failure.seq;
+        event.generation = message->failure.generation;
         event.failure = &failure;
         break;
     case CT_MSG_DONE:

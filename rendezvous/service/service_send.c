@@ -192,48 +192,30 @@ static void send_ack(struct ct_service_job *job, uint64_t now_ms,
 
 /* All but the root cause itself. Returns how many. */
 static uint32_t list_others(const struct ct_service_job *job,
-                            struct ct_wire_other_failure list[CT_RDZV_OTHERS])
+                            struct ct_wire_failure list[CT_RDZV_OTHERS])
 {
     size_t known;
     uint32_t count = 0;
-    const struct ct_rdzv_other *others = ct_rdzv_others(job->core, &known);
+    const struct ct_wire_failure *others = ct_rdzv_others(job->core, &known);
     int32_t cause = ct_rdzv_result(job->core)->cause.rank;
 
     for (size_t i = 0; i < known; i++)
         if (others[i].rank != cause)
-            list[count++] = (struct ct_wire_other_failure){
-                .rank = others[i].rank,
-                .local_rank = others[i].local_rank,
-                .pid = others[i].pid,
-                .status = others[i].status,
-                .signal = others[i].signal,
-                .time_ms = others[i].time_ms,
-                .host = others[i].host,
-                .text = others[i].text,
-                .error_file = others[i].error_file,
-            };
+            list[count++] = others[i];
     return count;
 }
 
 static void send_close(struct ct_service_job *job, uint64_t link)
 {
     const struct ct_rdzv_result *result = ct_rdzv_result(job->core);
-    struct ct_wire_other_failure others[CT_RDZV_OTHERS];
+    struct ct_wire_failure others[CT_RDZV_OTHERS];
     struct ct_message message = {
         .type = CT_MSG_CLOSE,
         .close = {.generation = result->generation,
                   .status = result->status,
                   .code = result->code,
                   .restart_count = result->restarts,
-                  .rank = result->cause.rank,
-                  .local_rank = result->cause.local_rank,
-                  .pid = result->cause.pid,
-                  .worker_status = result->cause.status,
-                  .signal = result->cause.signal,
-                  .host = result->cause.host,
-                  .text = result->cause.text,
-                  .time_ms = result->cause.time_ms,
-                  .error_file = result->cause.error_file,
+                  .cause = result->cause,
                   .others = {.data = others, .count = list_others(job, others)}},
     };
     send_to_members(job, link, ANY, &message);

@@ -74,6 +74,11 @@ static void change(struct input *input, const struct ct_wire_field *field, struc
 {
     size_t size = 0;
 
+    if (field->kind == CT_WIRE_KIND_one) {
+        const struct ct_wire_shape *record = field->record();
+        field = &record->fields[input_byte(input) % record->field_count];
+        at += field->offset;
+    }
     if (field->kind == CT_WIRE_KIND_list) {
         uint32_t count = input_byte(input) % 8;
         const struct ct_wire_shape *record = field->record();

@@ -210,7 +210,7 @@ static uint64_t oldest_request(const struct world *world)
 static struct ct_message truth(const struct world *world, enum ct_message_type type, bool kind,
                                struct ct_arena *arena)
 {
-    static const struct ct_wire_other_failure other = {.rank = 3, .host = "h", .text = "it broke"};
+    static const struct ct_wire_failure other = {.rank = 3, .host = "h", .text = "it broke"};
     const struct ct_member *member = &world->member;
     struct ct_message message = {.type = type};
 
@@ -245,7 +245,7 @@ static struct ct_message truth(const struct world *world, enum ct_message_type t
             .code = CT_EUNAVAILABLE, .retry_ms = kind ? 50 : 0, .text = "no"};
         break;
     case CT_MSG_CLOSE:
-        message.close = (struct ct_msg_close){.generation = world->acting, .rank = -1};
+        message.close = (struct ct_msg_close){.generation = world->acting, .cause.rank = -1};
         message.close.others.data = &other;
         message.close.others.count = kind;
         break;
@@ -329,7 +329,7 @@ static void act(struct world *world, enum what what, bool kind, struct input *in
 {
     struct ct_member *member = &world->member;
     const struct ct_prepared prepared = {.generation = world->asked, .untouched = kind};
-    const struct ct_rdzv_failure failure = {.generation = world->acting, .fatal = kind};
+    const struct ct_wire_failure failure = {.fatal = kind};
     const struct ct_msg_publish publish = {.generation = world->acting, .step = input->size};
 
     if (what == PROMISE)
@@ -337,7 +337,7 @@ static void act(struct world *world, enum what what, bool kind, struct input *in
     else if (what == HEAL)
         ct_member_healed(member, world->acting);
     else if (what == FAIL)
-        ct_member_failure(member, world->now_ms, &failure);
+        ct_member_failure(member, world->now_ms, world->acting, &failure);
     else if (what == FINISH)
         ct_member_done(member, world->acting);
     else if (what == LEAVE)

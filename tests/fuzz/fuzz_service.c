@@ -183,8 +183,10 @@ static struct ct_message truth(struct world *world, size_t which, enum ct_messag
                                                     .step = acting * 8};
         break;
     case CT_MSG_FAILURE:
-        message.failure = (struct ct_msg_failure){
-            .generation = acting, .seq = ++world->seq, .host = host_of(which), .text = "it broke"};
+        message.failure =
+            (struct ct_msg_failure){.generation = acting,
+                                    .seq = ++world->seq,
+                                    .failure = {.host = host_of(which), .text = "it broke"}};
         break;
     case CT_MSG_DONE:
         message.done = (struct ct_msg_done){.generation = acting, .seq = ++world->seq};

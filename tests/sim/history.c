@@ -115,6 +115,7 @@ void oracle_node_closed(struct sim *sim, uint32_t index)
                  result->status, o->result.status);
     o->closed = true;
     o->result = *result;
+    ct_failure_keep(&o->result.cause, &result->cause, o->cause_room, sizeof(o->cause_room));
 }
 
 /* ---- states ---- */

@@ -149,6 +149,8 @@ static void on_closed(void *context, const struct ct_rdzv_result *result)
     struct sim_node *node = context;
     node->end = NODE_CLOSED;
     node->result = *result;
+    ct_failure_keep(&node->result.cause, &result->cause, node->cause_room,
+                    sizeof(node->cause_room));
     sim_tell(node->sim, "%s is told the end: status %d %s", node->host, result->status,
              result->cause.text);
     oracle_node_closed(node->sim, node->index);

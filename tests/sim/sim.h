@@ -62,16 +62,14 @@ enum event_kind {
     EV_OPENED,      /* connection a is open at side b */
     EV_DELIVER,     /* chunk a (see net.c) arrives */
     EV_CLOSED,      /* connection a ends at side b */
-    EV_UNANSWERED,  /* connection a, side b: TCP gave up on data that nobody
-                       acknowledged */
+    EV_UNANSWERED,  /* connection a, side b: TCP gave up on data that nobody acknowledged */
     EV_READY,       /* worker b of node a has left its round (see sim_worker_tag) */
     EV_GONE,        /* worker b of node a has ended, as it was to */
     EV_AGENT,       /* event b of the agent's core of node a, which has no operands */
     EV_BASE_LOST,   /* the workers of node a find that they lost what it promised for round b */
     EV_STEP,        /* the round's workers meet for their next step */
     EV_MEMBER_STEP, /* node a completes step b */
-    EV_DONE,        /* the agent of node a learns that its workers have finished round b
-                     */
+    EV_DONE,        /* the agent of node a learns that its workers have finished round b */
     EV_FAULT_BEGIN, /* fault a */
     EV_FAULT_END,
     EV_CALM,  /* what fault a of a calm run may have cost is counted */
@@ -235,6 +233,7 @@ struct sim_node {
     uint32_t untold;     /* answers in a row that see it as asked, and it was not */
     enum node_end end;
     struct ct_rdzv_result result;
+    char cause_room[CT_FAILURE_ROOM(CT_FAILURE_TEXT_BYTES)]; /* of the result's */
     struct ct_error error;
 };
 
@@ -315,6 +314,7 @@ struct oracle {
     uint32_t restarts; /* when it was committed */
     bool closed;       /* some node was told the result */
     struct ct_rdzv_result result;
+    char cause_room[CT_FAILURE_ROOM(CT_FAILURE_TEXT_BYTES)]; /* of the result's */
     uint64_t cut_generation;  /* the newest round without anybody of the one before it */
     uint64_t step_generation; /* the newest round that made a step */
     uint64_t stable;          /* its newest stable step */

@@ -350,15 +350,15 @@ static void answer(struct sim *sim, struct sim_node *node)
 
 static void send_failure(struct sim *sim, struct sim_node *node, int code)
 {
-    const struct ct_rdzv_failure failure = {
-        .generation = node->core.round,
+    const struct ct_wire_failure failure = {
         .code = code,
         .rank = 0,
         .status = -1,
         .signal = SIGKILL_NUMBER,
         .fatal = code == CT_EWORKER && node->core.final,
     };
-    ct_member_failure(&node->member, sim_local_ms(sim, sim_process(node->index)), &failure);
+    ct_member_failure(&node->member, sim_local_ms(sim, sim_process(node->index)), node->core.round,
+                      &failure);
 }
 
 /* A6: 128 + signal for who was stopped, the job's status for who was told it. */

@@ -28,62 +28,60 @@ static void do_note_casualty(struct node *node, const struct agent_event *event)
     words_casualty(node, &node->failing);
 }
 
-/* What the rendezvous is told: a worker failed, or could not be started (pid 0, `code` says why).
- */
-static struct ct_rdzv_failure failure_of(const struct ct_worker_failure *failure,
-                                         uint64_t generation, bool final)
+static uint64_t wall_ms(void)
 {
-    struct ct_rdzv_failure told = {
-        .generation = generation,
-        .code = failure->code != 0 ? failure->code : CT_EWORKER,
-        .rank = (int32_t)failure->rank,
-        .local_rank = (int32_t)failure->local_rank,
-        .pid = (int32_t)failure->pid,
-        .status = failure->end.signal != 0 ? -1 : failure->end.status,
-        .signal = failure->end.signal,
-        .fatal = final,
-        .time_ms = (uint64_t)CT_MAX(failure->time_ms, 0),
-    };
-    uint64_t now_ms = ct_clock_wall_ns(&ct_clock_system) / 1000000;
-    const char *text = failures_text(failure);
+    return ct_clock_wall_ns(&ct_clock_system) / 1000000;
+}
 
-    (void)ct_str_copy(told.text, sizeof told.text, ct_str_last_lines(text, sizeof told.text - 1));
-    if (failure->error_file != NULL && strlen(failure->own_error_file) < sizeof told.error_file)
-        (void)ct_str_copy(told.error_file, sizeof told.error_file, failure->own_error_file);
-    if (told.time_ms == 0 || told.time_ms > now_ms)
-        told.time_ms = now_ms;
-    return told;
+static uint32_t rank_of(const struct node *node, uint32_t local_rank)
+{
+    return node->round->nodes[node->round->self].first_rank + local_rank;
+}
+
+/* The failure of a place of this node that no process has ended for: pid 0, `code` says why. */
+static struct ct_worker_failure failure_of(const struct node *node, uint32_t local_rank, int code,
+                                           const char *text)
+{
+    return (struct ct_worker_failure){
+        .record = {.rank = (int32_t)rank_of(node, local_rank),
+                   .local_rank = (int32_t)local_rank,
+                   .code = code,
+                   .host = node->job->host,
+                   .text = text,
+                   .time_ms = wall_ms(),
+                   .error_file = ""},
+        .sentence = "",
+        .own_path = "",
+    };
 }
 
 static void do_note_unstopped(struct node *node, const struct agent_event *event)
 {
-    struct ct_rdzv_failure *first = &node->report.unstopped;
-
     (void)event;
-    *first = failure_of(&node->failing, node->core.running, false);
-    (void)ct_str_copy(first->host, sizeof first->host, node->job->host);
+    ct_failure_keep(&node->report.unstopped, &node->failing.record, node->report.unstopped_room,
+                    FAILURE_ROOM);
 }
 
-static void send_failure(struct node *node, const struct ct_rdzv_failure *failure)
+static void send_failure(struct node *node, uint64_t generation, struct ct_wire_failure *failure)
 {
-    uint64_t now_ms = ct_clock_wall_ns(&ct_clock_system) / 1000000;
+    uint64_t now_ms = wall_ms();
 
-    ct_agent_failure(node->agent, failure,
-                     now_ms > failure->time_ms ? now_ms - failure->time_ms : 0);
+    failure->age_ms = now_ms > failure->time_ms ? now_ms - failure->time_ms : 0;
+    ct_agent_failure(node->agent, generation, failure);
 }
 
 static void do_send_failure(struct node *node, const struct agent_event *event)
 {
-    const struct ct_worker_failure *failing = &node->failing;
-    struct ct_rdzv_failure told = failure_of(failing, node->round->generation, node->core.final);
+    struct ct_wire_failure *failing = &node->failing.record;
 
-    send_failure(node, &told);
+    failing->fatal = node->core.final;
+    send_failure(node, node->round->generation, failing);
     if (event->kind != AGENT_ON_FAILURE)
         return;
-    if (failing->code != 0 && failing->end.signal == 0) /* in the worker's own words */
-        inquiry_told(node->inquiry, failing->rank);
+    if (failing->code != 0 && failing->signal == 0) /* in the worker's own words */
+        inquiry_told(node->inquiry, (uint32_t)failing->rank);
     if (failing->code != CT_EHUNG)
-        inquiry_dead(node->inquiry, failing->rank);
+        inquiry_dead(node->inquiry, (uint32_t)failing->rank);
 }
 
 static void on_inquired(void *context, const struct inquiry_answer *answer)
@@ -95,34 +93,27 @@ static void on_inquired(void *context, const struct inquiry_answer *answer)
 static void do_inquire(struct node *node, const struct agent_event *event)
 {
     (void)event;
-    node->held = failure_of(&node->failing, node->round->generation, node->core.final);
+    node->failing.record.fatal = node->core.final;
+    node->held_generation = node->round->generation;
+    ct_failure_keep(&node->held, &node->failing.record, node->held_room, FAILURE_ROOM);
     inquiry_start(node->inquiry, INQUIRY_MS, on_inquired, node);
 }
 
 static void do_send_held(struct node *node, const struct agent_event *event)
 {
     (void)event;
-    send_failure(node, &node->held);
-}
-
-static uint32_t rank_of(const struct node *node, uint32_t local_rank)
-{
-    return node->round->nodes[node->round->self].first_rank + local_rank;
+    send_failure(node, node->held_generation, &node->held);
 }
 
 static void do_blame_network(struct node *node, const struct agent_event *event)
 {
-    const struct ct_worker_failure failure = {
-        .rank = rank_of(node, node->core.blamed),
-        .local_rank = node->core.blamed,
-        .code = CT_EREVOKED,
-        .text = "it lost its connections to other ranks, and no rank was reported to have ended",
-    };
-    const struct ct_rdzv_failure told = failure_of(&failure, node->round->generation, false);
+    struct ct_worker_failure failure = failure_of(
+        node, node->core.blamed, CT_EREVOKED,
+        "it lost its connections to other ranks, and no rank was reported to have ended");
 
     (void)event;
     words_failure(node, &failure);
-    send_failure(node, &told);
+    send_failure(node, node->round->generation, &failure.record);
 }
 
 /* ---- what the rendezvous is told ------------------------------------------------------------ */
@@ -249,22 +240,17 @@ static void say_round(struct node *node, uint32_t restarts_before)
 
 static void start_failed(struct node *node, uint32_t local_rank, const struct ct_error *error)
 {
-    const struct ct_worker_failure failure = {
-        .rank = rank_of(node, local_rank),
-        .local_rank = local_rank,
-        .end = {.status = ct_exit_status(error->code)},
-        .code = error->code,
-        .text = error->text,
-    };
+    struct ct_wire_failure *record = &node->failing.record;
 
-    node->failing = failure;
+    node->failing = failure_of(node, local_rank, error->code, error->text);
+    record->status = ct_exit_status(error->code);
     node_feed(node, &(struct agent_event){
                         .kind = AGENT_ON_START_FAILED,
                         .local_rank = local_rank,
-                        .end = failure.end,
-                        .code = failure.code,
+                        .end = ct_failure_exit(record),
+                        .code = record->code,
                     });
-    node->failing = (struct ct_worker_failure){.rank = 0};
+    node->failing = (struct ct_worker_failure){.record = ct_failure_none};
 }
 
 static int start_workers(struct node *node, const struct ct_wire_place *places,

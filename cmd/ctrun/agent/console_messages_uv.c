@@ -39,27 +39,14 @@ void words_waiting(struct node *node, const char *text)
 /* Keep what happened, for the words about the restart. */
 void words_failure(struct node *node, const struct ct_worker_failure *failure)
 {
-    const struct ct_casualty casualty = {
-        .rank = (int32_t)failure->rank,
-        .local_rank = (int32_t)failure->local_rank,
-        .node = (int32_t)node->round->self,
-        .pid = (int32_t)failure->pid,
-        .status = failure->end.status,
-        .signal = failure->end.signal,
-        .code = failure->code,
-        .host = node->job->host,
-        .text = failure->text,
-    };
-
     if (node->report.generation == node->round->generation)
         return; /* the first of a round is its cause */
     node->report.generation = node->round->generation;
     ct_buf_clear(&node->report.who);
-    ct_casualty_print(&casualty, &node->report.who);
-    if (failure->error_file != NULL)
-        (void)ct_buf_printf(&node->report.who, " (%.*s)",
-                            (int)strcspn(failure->error_file->message, "\n"),
-                            failure->error_file->message);
+    ct_failure_print(&failure->record, (int32_t)node->round->self, &node->report.who);
+    if (failure->record.error_file[0] != '\0')
+        (void)ct_buf_printf(&node->report.who, " (%.*s)", (int)strcspn(failure->sentence, "\n"),
+                            failure->sentence);
 }
 
 void words_casualty(struct node *node, const struct ct_worker_failure *failure)
@@ -69,14 +56,14 @@ void words_casualty(struct node *node, const struct ct_worker_failure *failure)
 
     if (generation == 0)
         return;
-    failures_add(&node->report.failures, generation, job->host, failure);
-    if (!job->folder.stays || failure->stopped || failure->error_file != NULL)
+    failures_add(&node->report.failures, generation, failure);
+    if (!job->folder.stays || failure->stopped || failure->record.error_file[0] != '\0')
         return;
     /* Readers of error files find one for each failure. */
-    const struct ct_failure *kept =
-        failures_of(&node->report.failures, generation, (int32_t)failure->rank);
-    if (kept != NULL && failure->own_error_file[0] != '\0')
-        failures_write(kept, failure->own_error_file);
+    const struct ct_worker_failure *kept =
+        failures_of(&node->report.failures, generation, failure->record.rank);
+    if (kept != NULL && kept->own_path[0] != '\0')
+        failures_write(&kept->record, kept->own_path);
 }
 
 static const char *of_this_node(const struct node *node)

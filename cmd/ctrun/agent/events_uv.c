@@ -5,6 +5,8 @@
 #include "launch/survivors.h"
 #include "recorders_uv.h"
 
+#include <string.h>
+
 /* ---- the rendezvous ------------------------------------------------------------------------- */
 
 static void on_waiting(void *context, const char *text)
@@ -70,7 +72,10 @@ static void on_closed(void *context, const struct ct_rdzv_result *result)
     struct report *report = &node->report;
 
     report->result = *result;
-    report->has_part = report->failures.generation == result->cause.generation;
+    report->result.others = NULL;
+    report->result.other_count = 0;
+    ct_failure_keep(&report->result.cause, &result->cause, report->cause_room, FAILURE_ROOM);
+    report->has_part = report->failures.generation == result->generation;
     failures_add_others(&report->failures, result);
     node_feed(node, &(struct agent_event){
                         .kind = AGENT_ON_OVER,
@@ -132,29 +137,45 @@ const struct ct_agent_callbacks node_agent_callbacks = {
 
 /* ---- workers -------------------------------------------------------------------------------- */
 
+/* A text that ends with a note of whole lines. */
+static void put_with_note(const char *text, const char *note, struct ct_buf *to)
+{
+    size_t length = strlen(text);
+
+    (void)ct_buf_printf(to, "%s%s%s", text, length > 0 && text[length - 1] != '\n' ? "\n" : "",
+                        note);
+}
+
 /* A bad end, with what the worker's GPUs have reported. */
 static void feed_failure(struct node *node, enum agent_event_kind kind,
                          const struct ct_worker_failure *failure)
 {
-    struct failures_noted noted;
-    struct ct_buf lines;
+    struct ct_wire_failure *record = &node->failing.record;
+    uint32_t local_rank = (uint32_t)failure->record.local_rank;
+    struct ct_buf lines, text;
 
     ct_buf_init(&lines, 0);
-    health_explain(node->health, failure->local_rank, &lines);
-    failures_note(&noted, failure, ct_buf_str(&lines));
-    ct_buf_deinit(&lines);
-    node->failing = noted.failure;
+    ct_buf_init(&text, 0);
+    node->failing = *failure;
+    record->host = node->job->host;
+    health_explain(node->health, local_rank, &lines);
+    if (lines.size > 0) {
+        put_with_note(record->text, ct_buf_str(&lines), &text);
+        record->text = ct_buf_str(&text);
+        node->failing.shown = false; /* nobody has seen the note */
+    }
     node_feed(node, &(struct agent_event){
                         .kind = kind,
-                        .local_rank = failure->local_rank,
-                        .end = failure->end,
-                        .code = failure->code,
+                        .local_rank = local_rank,
+                        .end = ct_failure_exit(record),
+                        .code = record->code,
                         .killed = failure->killed,
                         .doubtful = kind == AGENT_ON_FAILURE && node->agent != NULL &&
-                                    inquiry_due(node->inquiry, &noted.failure),
+                                    inquiry_due(node->inquiry, record),
                     });
-    node->failing = (struct ct_worker_failure){.rank = 0};
-    failures_noted_deinit(&noted);
+    node->failing = (struct ct_worker_failure){.record = ct_failure_none};
+    ct_buf_deinit(&lines);
+    ct_buf_deinit(&text);
 }
 
 static void on_failure(void *context, const struct ct_worker_failure *failure)

@@ -15,51 +15,46 @@
 
 void words_keep_cause(struct node *node)
 {
-    const struct ct_rdzv_failure *cause = &node->report.result.cause;
+    const struct ct_wire_failure *cause = &node->report.result.cause;
 
     node->report.cause_node = -1;
     node->report.first_node = node->round != NULL && node->round->self == 0;
-    if (node->round != NULL && cause->generation == node->round->generation)
+    if (node->round != NULL && node->report.result.generation == node->round->generation)
         node->report.cause_node = round_node_of(node->round, cause->rank);
 }
 
 /* ---- a failed job --------------------------------------------------------------------------- */
 
 /* The root cause, with all that this node knows of it. */
-static struct ct_failure root_of(const struct node *node)
+static struct ct_worker_failure root_of(const struct node *node)
 {
-    const struct ct_rdzv_failure *cause = &node->report.result.cause;
-    const struct ct_failure *own =
-        failures_of(&node->report.failures, cause->generation, cause->rank);
-    struct ct_failure root = {
-        .host = cause->host,
-        .rank = (uint32_t)cause->rank,
-        .local_rank = (uint32_t)cause->local_rank,
-        .pid = cause->pid,
-        .end = {.status = cause->status, .signal = cause->signal},
-        .time_ms = cause->time_ms > 0 ? (int64_t)cause->time_ms
-                                      : (int64_t)(ct_clock_wall_ns(&ct_clock_system) / 1000000),
-        .path = cause->error_file,
-        .text = cause->text,
-    };
+    const struct ct_rdzv_result *result = &node->report.result;
+    const struct ct_worker_failure *own =
+        failures_of(&node->report.failures, result->generation, result->cause.rank);
+    struct ct_worker_failure root = {.record = result->cause, .sentence = "", .own_path = ""};
 
-    return own != NULL && own->pid == cause->pid ? *own : root;
+    if (own != NULL && own->record.pid == result->cause.pid)
+        return *own;
+    if (root.record.time_ms == 0)
+        root.record.time_ms = ct_clock_wall_ns(&ct_clock_system) / 1000000;
+    return root;
 }
 
 /* torchrun's table: where a worker failed, and on the first node. */
-static void print_table(const struct node *node, const struct ct_failure *root, struct ct_buf *to)
+static void print_table(const struct node *node, const struct ct_worker_failure *root,
+                        struct ct_buf *to)
 {
     const struct ct_config_command *command = &node->job->cfg.command;
     const struct failures *known = &node->report.failures;
-    struct ct_failure list[FAILURES_MAX + 1] = {*root};
+    struct ct_worker_failure list[FAILURES_MAX + 1] = {*root};
     size_t count = 1;
 
-    if (known->generation == node->report.result.cause.generation)
+    if (known->generation == node->report.result.generation)
         for (size_t i = 0; i < known->count; i++)
-            if (known->list[i].rank != root->rank)
+            if (known->list[i].record.rank != root->record.rank)
                 list[count++] = known->list[i];
-    if (root->path[0] == '\0')
-        list[0].text = ""; /* its last lines stand above */
+    if (root->record.error_file[0] == '\0')
+        list[0].record.text = ""; /* its last lines stand above */
     ct_report_print(command->program != NULL ? command->program : command->file, list, count, 0,
                     to);
 }
@@ -68,16 +63,16 @@ static bool has_others(const struct node *node)
 {
     const struct failures *known = &node->report.failures;
 
-    if (known->generation == node->report.result.cause.generation)
+    if (known->generation == node->report.result.generation)
         for (size_t i = 0; i < known->count; i++)
-            if (known->list[i].rank != (uint32_t)node->report.result.cause.rank &&
+            if (known->list[i].record.rank != node->report.result.cause.rank &&
                 !known->list[i].stopped)
                 return true;
     return false;
 }
 
 /* Where it is looked for, or says more than the summary. */
-static bool wants_table(const struct node *node, const struct ct_failure *root)
+static bool wants_table(const struct node *node, const struct ct_worker_failure *root)
 {
     const struct job *job = node->job;
 
@@ -85,12 +80,12 @@ static bool wants_table(const struct node *node, const struct ct_failure *root)
         !(node->report.first_node || node->report.has_part))
         return false;
     return job->as_torchrun ||
-           (!job->program.native &&
-            (root->path[0] != '\0' || job->cfg.launch.log_dir[0] != '\0' || has_others(node)));
+           (!job->program.native && (root->record.error_file[0] != '\0' ||
+                                     job->cfg.launch.log_dir[0] != '\0' || has_others(node)));
 }
 
 /* Does the console of this node have it? A hang is said as a warning. */
-static bool is_shown(const struct node *node, const struct ct_failure *root)
+static bool is_shown(const struct node *node, const struct ct_worker_failure *root)
 {
     return root->shown &&
            (node->report.result.cause.code != CT_EHUNG || node->log.level <= CT_LOG_WARN);
@@ -98,90 +93,83 @@ static bool is_shown(const struct node *node, const struct ct_failure *root)
 
 /* What the summary quotes of text that stands above it: nothing of ctworker's, whose last word is
  * its error; of other programs, the exception's line, which may be hard to find there. */
-static void shorten(const struct node *node, const struct ct_failure *root,
-                    struct ct_casualty *casualty, struct ct_arena *arena)
+static void shorten(const struct node *node, const struct ct_worker_failure *root,
+                    struct ct_summary *summary, struct ct_arena *arena)
 {
-    bool is_file = root->path[0] != '\0' && !node->job->program.native;
+    bool is_file = root->record.error_file[0] != '\0' && !node->job->program.native;
 
-    casualty->seen = !is_file && is_shown(node, root);
-    if (casualty->seen && !node->job->program.native && casualty->code != CT_EHUNG &&
-        casualty->signal == 0 && root->text[0] != '\0') {
-        casualty->seen = false;
-        casualty->text = ct_report_error_file(root, arena).message;
+    summary->seen = !is_file && is_shown(node, root);
+    if (summary->seen && !node->job->program.native && summary->cause.code != CT_EHUNG &&
+        summary->cause.signal == 0 && root->record.text[0] != '\0') {
+        summary->seen = false;
+        summary->cause.text = ct_report_error_file(&root->record, arena).message;
     }
 }
 
 /* Those of our trainer's workers that failed with the root's own sentence: their ranks into `also`,
  * by number where they are few. A fault that all ranks find is one error, and one that the console
  * has of any of them stands above. */
-static void find_same(const struct node *node, const struct ct_failure *root,
-                      struct ct_casualty *casualty, struct ct_arena *arena)
+static void find_same(const struct node *node, const struct ct_worker_failure *root,
+                      struct ct_summary *summary, struct ct_arena *arena)
 {
     enum { NAMED = 8 };
     const struct failures *known = &node->report.failures;
-    const struct ct_failure *same[NAMED];
+    const struct ct_worker_failure *same[NAMED];
     size_t count = 0;
 
-    if (!node->job->program.native || root->text[0] == '\0' ||
-        known->generation != node->report.result.cause.generation)
+    if (!node->job->program.native || root->record.text[0] == '\0' ||
+        known->generation != node->report.result.generation)
         return;
     for (size_t i = 0; i < known->count; i++) {
-        const struct ct_failure *other = &known->list[i];
-        if (other->rank == root->rank || strcmp(other->text, root->text) != 0)
+        const struct ct_worker_failure *other = &known->list[i];
+        if (other->record.rank == root->record.rank ||
+            strcmp(other->record.text, root->record.text) != 0)
             continue;
-        casualty->seen = casualty->seen || is_shown(node, other);
+        summary->seen = summary->seen || is_shown(node, other);
         if (count < NAMED)
             same[count] = other;
         count++;
     }
     if (count == 0)
         return;
-    const char *names =
-        count > NAMED ? ct_arena_printf(arena, "%zu other ranks", count)
-                      : ct_arena_printf(arena, "rank%s %u", count > 1 ? "s" : "", same[0]->rank);
+    const char *names = count > NAMED ? ct_arena_printf(arena, "%zu other ranks", count)
+                                      : ct_arena_printf(arena, "rank%s %d", count > 1 ? "s" : "",
+                                                        same[0]->record.rank);
     for (size_t i = 1; i < count && count <= NAMED && names != NULL; i++)
-        names =
-            ct_arena_printf(arena, "%s%s%u", names, i + 1 < count ? ", " : " and ", same[i]->rank);
-    casualty->also = names;
+        names = ct_arena_printf(arena, "%s%s%d", names, i + 1 < count ? ", " : " and ",
+                                same[i]->record.rank);
+    summary->also = names;
 }
 
 static void tell_failure(struct node *node)
 {
-    const struct ct_rdzv_failure *cause = &node->report.result.cause;
-    const struct ct_failure root = root_of(node);
+    const struct ct_rdzv_result *result = &node->report.result;
+    const struct ct_worker_failure root = root_of(node);
     struct ct_arena arena;
-    struct ct_casualty casualty = {
-        .rank = cause->rank,
-        .local_rank = cause->local_rank,
-        .node = node->report.cause_node,
-        .pid = cause->pid,
-        .status = cause->status,
-        .signal = cause->signal,
-        .code = cause->code,
-        .host = cause->host,
-        .text = root.text,
-    };
+    struct ct_summary summary = {.cause = result->cause, .node = node->report.cause_node};
+
+    summary.cause.text = root.record.text;
+    summary.cause.error_file = root.record.error_file;
 
     ct_arena_init(&arena, CT_ERROR_FILE_BYTES);
-    bool own = failures_of(&node->report.failures, cause->generation, cause->rank) != NULL;
+    bool own = failures_of(&node->report.failures, result->generation, result->cause.rank) != NULL;
     struct ct_buf *lines = ct_console_lines(node->console, CT_CONSOLE_ERR);
 
-    if (wants_table(node, &root) && root.path[0] != '\0') /* which shows all of it */
-        casualty.text = ct_report_error_file(&root, &arena).message;
+    if (wants_table(node, &root) && root.record.error_file[0] != '\0') /* which shows all of it */
+        summary.cause.text = ct_report_error_file(&root.record, &arena).message;
     if (!node->log.json)
-        shorten(node, &root, &casualty, &arena);
-    find_same(node, &root, &casualty, &arena);
+        shorten(node, &root, &summary, &arena);
+    find_same(node, &root, &summary, &arena);
     if (node->log.json) {
-        casualty.error_file = root.path;
-        node->report.named_file = root.path[0] != '\0' && own;
-        ct_summary_record(ct_clock_wall_ns(&ct_clock_system), &casualty,
+        node->report.named_file = root.record.error_file[0] != '\0' && own;
+        ct_summary_record(ct_clock_wall_ns(&ct_clock_system), &summary,
                           node->report.result.restarts, node->core.status, lines);
     } else {
-        ct_summary_failed(node->job->cfg.launch.rdzv_id, &casualty, node->report.result.restarts,
+        ct_summary_failed(node->job->cfg.launch.rdzv_id, &summary, node->report.result.restarts,
                           (uint32_t)node->job->cfg.launch.max_restarts, node->core.status, lines);
         if (wants_table(node, &root)) {
             print_table(node, &root, lines);
-            node->report.named_file = root.path[0] != '\0' && own;
+            node->report.named_file = root.record.error_file[0] != '\0' && own;
         }
     }
     ct_console_flush(node->console);
@@ -192,12 +180,12 @@ static void tell_failure(struct node *node)
 static void leave_error_file(const struct node *node)
 {
     const char *path = ct_env_find(node->job->env, "TORCHELASTIC_ERROR_FILE");
-    struct ct_failure root = root_of(node);
+    struct ct_wire_failure root = root_of(node).record;
 
     if (path == NULL || path[0] == '\0')
         return;
     if (node->report.result.cause.rank < 0) /* no worker's end, but what the text says */
-        root.end = (struct ct_exit){.status = node->core.status};
+        root.status = node->core.status;
     failures_write(&root, path);
 }
 
@@ -225,27 +213,17 @@ static void print_checkpoint(const struct node *node, char *to, size_t size)
 /* A worker that was to end in order has not. */
 static void tell_unstopped(struct node *node)
 {
-    const struct ct_rdzv_failure *first = &node->report.unstopped;
-    const struct ct_casualty casualty = {
-        .rank = first->rank,
-        .local_rank = first->local_rank,
-        .node = -1,
-        .pid = first->pid,
-        .status = first->status,
-        .signal = first->signal,
-        .code = first->code,
-        .host = first->host,
-        .text = first->text,
-    };
+    struct ct_summary summary = {.cause = node->report.unstopped, .node = -1};
     struct ct_buf *lines = ct_console_lines(node->console, CT_CONSOLE_ERR);
     char checkpoint[PATH_MAX + 64];
 
+    summary.cause.error_file = ""; /* nothing keeps it for this report */
     print_checkpoint(node, checkpoint, sizeof checkpoint);
     if (node->log.json)
-        ct_summary_record_stopped(ct_clock_wall_ns(&ct_clock_system), &casualty,
+        ct_summary_record_stopped(ct_clock_wall_ns(&ct_clock_system), &summary,
                                   node->core.unstopped - 1, checkpoint, node->core.status, lines);
     else
-        ct_summary_stopped(node->job->cfg.launch.rdzv_id, &casualty, node->core.unstopped - 1,
+        ct_summary_stopped(node->job->cfg.launch.rdzv_id, &summary, node->core.unstopped - 1,
                            checkpoint, node->core.status, lines);
     ct_console_flush(node->console);
 }

@@ -376,13 +376,13 @@ void inquiry_start(struct inquiry *inquiry, uint64_t limit_ms,
 
 /* ---- failures ---------------------------------------------------------------------------------*/
 
-bool inquiry_due(const struct inquiry *inquiry, const struct ct_worker_failure *failure)
+bool inquiry_due(const struct inquiry *inquiry, const struct ct_wire_failure *failure)
 {
     struct ct_worker_trace worker;
     struct ct_record_view view;
 
     if (failure->code == CT_EHUNG ||
-        !ct_workers_trace(inquiry->node->workers, failure->local_rank, &worker))
+        !ct_workers_trace(inquiry->node->workers, (uint32_t)failure->local_rank, &worker))
         return false;
     ct_worker_record_read(worker.record, &view);
     for (uint32_t i = 0; i < view.group_count; i++)

@@ -24,7 +24,7 @@
 
 struct ct_msg_store_reply;
 struct ct_traces;
-struct ct_worker_failure;
+struct ct_wire_failure;
 struct inquiry;
 struct node;
 
@@ -60,7 +60,7 @@ void inquiry_dead(struct inquiry *inquiry, uint32_t rank);
 
 /* Is the worker's failure one that others may be to blame for: did a call of it time out, or was it
  * another than theirs? */
-bool inquiry_due(const struct inquiry *inquiry, const struct ct_worker_failure *failure);
+bool inquiry_due(const struct inquiry *inquiry, const struct ct_wire_failure *failure);
 
 /* The answer to a store request of an inquiry. */
 void inquiry_reply(struct inquiry *inquiry, uint64_t number,

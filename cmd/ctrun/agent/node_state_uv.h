@@ -27,21 +27,27 @@
 #include "store_uv.h"
 #include "watch_uv.h"
 #include "wire/control_page.h"
+#include "wire/failure.h"
 
 #include <limits.h>
+
+/* For the strings of a failure that is kept (wire/failure.h). */
+enum { FAILURE_ROOM = CT_FAILURE_ROOM(CT_FAILURE_TEXT_BYTES) };
 
 /* What is known of this node's failures and of the job's end, for the user. */
 struct report {
     uint64_t generation;              /* of the last root failure on this node; 0: none */
     struct ct_buf who;                /* "rank 1 (...) exited with status 3": that failure */
     struct failures failures;         /* all that are known here, of the newest round with any */
-    struct ct_rdzv_failure unstopped; /* the first that was to stop and failed instead */
-    struct ct_rdzv_result result;     /* of the job, when `error.code` is 0 */
-    struct ct_error error;            /* why this node had no way on */
-    int32_t cause_node;               /* the root cause's node, -1: unknown */
-    bool first_node;                  /* this was node 0 of the last round */
-    bool has_part;                    /* in its failure */
-    bool named_file;                  /* the closing words name an error file */
+    struct ct_wire_failure unstopped; /* the first that was to stop and failed instead */
+    char unstopped_room[FAILURE_ROOM];
+    struct ct_rdzv_result result; /* of the job, when `error.code` is 0; without `others` */
+    char cause_room[FAILURE_ROOM];
+    struct ct_error error; /* why this node had no way on */
+    int32_t cause_node;    /* the root cause's node, -1: unknown */
+    bool first_node;       /* this was node 0 of the last round */
+    bool has_part;         /* in its failure */
+    bool named_file;       /* the closing words name an error file */
 };
 
 /* What the user sees of a training. */
@@ -84,7 +90,9 @@ struct node {
     enum ct_rdzv_reason reason;        /* why the one before it ended */
     struct ct_calls calls;             /* store operations under way */
     struct ct_msg_publish publication; /* the last one that a worker asked for */
-    struct ct_rdzv_failure held;       /* that waits for its inquiry */
+    struct ct_wire_failure held;       /* that waits for its inquiry */
+    uint64_t held_generation;          /* its round */
+    char held_room[FAILURE_ROOM];
 
     struct ct_workers *workers;
     struct ct_worker_failure failing; /* while an event is about it */

@@ -283,6 +283,7 @@ static struct node *new_node(const struct job *job)
     ct_arena_init(&node->round_arena, ROUND_BYTES);
     ct_calls_init(&node->calls);
     failures_init(&node->report.failures);
+    node->report.result.cause = node->report.unstopped = ct_failure_none;
     ct_buf_init(&node->report.who, 0);
     return node;
 }

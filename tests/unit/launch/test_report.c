@@ -17,30 +17,31 @@ static void set_up(void)
 
 TestSuite(report, .init = set_up, .timeout = 30);
 
-static struct ct_failure failure(uint32_t rank, int status, int signal, int64_t time_ms)
+static struct ct_worker_failure failure(int32_t rank, int status, int signal, uint64_t time_ms)
 {
-    return (struct ct_failure){.host = "node1",
-                               .rank = rank,
-                               .local_rank = rank % 2,
-                               .pid = 4000 + (int32_t)rank,
-                               .end = {.status = status, .signal = signal},
-                               .time_ms = time_ms,
-                               .path = "",
-                               .text = ""};
+    return (struct ct_worker_failure){.record = {.host = "node1",
+                                                 .rank = rank,
+                                                 .local_rank = rank % 2,
+                                                 .pid = 4000 + rank,
+                                                 .status = status,
+                                                 .signal = signal,
+                                                 .time_ms = time_ms,
+                                                 .error_file = "",
+                                                 .text = ""}};
 }
 
 Test(report, the_earlier_is_the_first)
 {
-    const struct ct_failure list[] = {failure(0, 1, 0, 2000), failure(1, 1, 0, 1000),
-                                      failure(2, 0, SIGSEGV, 1001)};
+    const struct ct_worker_failure list[] = {failure(0, 1, 0, 2000), failure(1, 1, 0, 1000),
+                                             failure(2, 0, SIGSEGV, 1001)};
 
     cr_assert_eq(ct_report_first(list, 3), 1);
 }
 
 Test(report, at_one_moment_the_likelier_cause_and_then_the_lower_rank)
 {
-    struct ct_failure list[] = {failure(3, 1, 0, 1000), failure(2, 1, 0, 1000),
-                                failure(5, 0, SIGSEGV, 1000), failure(0, 0, SIGPIPE, 1000)};
+    struct ct_worker_failure list[] = {failure(3, 1, 0, 1000), failure(2, 1, 0, 1000),
+                                       failure(5, 0, SIGSEGV, 1000), failure(0, 0, SIGPIPE, 1000)};
 
     cr_assert_eq(ct_report_first(list, 2), 1);
     cr_assert_eq(ct_report_first(list, 4), 2, "a crash before a status, an echo last");
@@ -48,7 +49,7 @@ Test(report, at_one_moment_the_likelier_cause_and_then_the_lower_rank)
 
 Test(report, who_was_stopped_is_not_the_cause)
 {
-    struct ct_failure list[] = {failure(0, 0, SIGKILL, 1000), failure(1, 7, 0, 2000)};
+    struct ct_worker_failure list[] = {failure(0, 0, SIGKILL, 1000), failure(1, 7, 0, 2000)};
 
     list[0].stopped = true;
     cr_assert_eq(ct_report_first(list, 2), 1);
@@ -58,16 +59,16 @@ Test(report, who_was_stopped_is_not_the_cause)
 
 Test(report, the_table_is_torchruns)
 {
-    struct ct_failure list[] = {failure(0, 0, SIGTERM, 1790000003000),
-                                failure(3, 0, SIGKILL, 1790000002500),
-                                failure(2, 1, 0, 1790000000000), failure(1, 5, 0, 1790000004000)};
+    struct ct_worker_failure list[] = {
+        failure(0, 0, SIGTERM, 1790000003000), failure(3, 0, SIGKILL, 1790000002500),
+        failure(2, 1, 0, 1790000000000), failure(1, 5, 0, 1790000004000)};
     struct ct_buf text = {0};
 
     list[0].stopped = true;
-    list[2].path = "/logs/none_x/attempt_0/0/error.json";
-    list[2].text = "Traceback (most recent call last):\n"
-                   "ValueError: x\n";
-    list[3].text = "last words\n";
+    list[2].record.error_file = "/logs/none_x/attempt_0/0/error.json";
+    list[2].record.text = "Traceback (most recent call last):\n"
+                          "ValueError: x\n";
+    list[3].record.text = "last words\n";
     ct_report_print("train.py", list, 4, ct_report_first(list, 4), &text);
     cr_assert_str_eq(ct_buf_str(&text), "=====================================================\n"
                                         "train.py FAILED\n"
@@ -103,10 +104,11 @@ Test(report, the_table_is_torchruns)
 
 Test(report, one_failure_has_no_others_and_the_frame_is_never_wider_than_sixty)
 {
-    struct ct_failure one = failure(0, 1, 0, 0);
+    struct ct_worker_failure one = failure(0, 1, 0, 0);
     struct ct_buf text = {0};
 
-    one.text = "a last line of the log that is much longer than the sixty characters of the frame";
+    one.record.text =
+        "a last line of the log that is much longer than the sixty characters of the frame";
     ct_report_print("train.py", &one, 1, 0, &text);
     cr_assert(strstr(ct_buf_str(&text), "Failures:\n  <NO_OTHER_FAILURES>\n-----") != NULL);
     cr_assert_eq(strspn(ct_buf_str(&text), "="), 60);
@@ -115,7 +117,7 @@ Test(report, one_failure_has_no_others_and_the_frame_is_never_wider_than_sixty)
 
 Test(report, without_error_file_and_output_the_table_says_how_to_get_a_traceback)
 {
-    const struct ct_failure one = failure(0, 1, 0, 0);
+    const struct ct_worker_failure one = failure(0, 1, 0, 0);
     struct ct_buf text = {0};
 
     ct_report_print("train.py", &one, 1, 0, &text);
@@ -126,7 +128,8 @@ Test(report, without_error_file_and_output_the_table_says_how_to_get_a_traceback
 
 Test(report, neither_traceback_nor_path_drives_the_terminal_or_forges_a_line)
 {
-    struct ct_failure one = {.host = "h", .path = "/a\x1b[1m\nb", .text = "x\x1b[2J\ny\x9b\r"};
+    struct ct_worker_failure one = {
+        .record = {.host = "h", .error_file = "/a\x1b[1m\nb", .text = "x\x1b[2J\ny\x9b\r"}};
     struct ct_buf text;
 
     ct_buf_init(&text, 0);
@@ -142,7 +145,8 @@ Test(report, neither_traceback_nor_path_drives_the_terminal_or_forges_a_line)
 Test(report, what_happened_becomes_an_error_file)
 {
     struct ct_arena arena;
-    struct ct_failure killed = failure(2, 0, SIGSEGV, 7000), bad = failure(3, 9, 0, 7000);
+    struct ct_wire_failure killed = failure(2, -1, SIGSEGV, 7000).record,
+                           bad = failure(3, 9, 0, 7000).record;
 
     ct_arena_init(&arena, 1 << 16);
     killed.text = "some output";

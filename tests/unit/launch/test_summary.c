@@ -22,14 +22,15 @@ static void tear_down(void)
 
 TestSuite(summary, .timeout = 10, .init = set_up, .fini = tear_down);
 
-static const struct ct_casualty killed = {
-    .rank = 3,
-    .local_rank = 1,
+static const struct ct_summary killed = {
+    .cause = {.rank = 3,
+              .local_rank = 1,
+              .pid = 4711,
+              .status = -1,
+              .signal = SIGKILL,
+              .host = "b",
+              .text = "step 10\nstep 11\n"},
     .node = 1,
-    .pid = 4711,
-    .signal = SIGKILL,
-    .host = "b",
-    .text = "step 10\nstep 11\n",
 };
 
 Test(summary, the_first_failure_is_named_with_its_last_lines)
@@ -46,10 +47,10 @@ Test(summary, the_first_failure_is_named_with_its_last_lines)
 
 Test(summary, one_that_hung_was_killed_by_ctrun_and_not_by_the_kernel)
 {
-    struct ct_casualty hung = killed;
+    struct ct_summary hung = killed;
 
-    hung.code = CT_EHUNG;
-    hung.text = "rank 3 (host b, pid 4711) hangs outside any collective";
+    hung.cause.code = CT_EHUNG;
+    hung.cause.text = "rank 3 (host b, pid 4711) hangs outside any collective";
     ct_summary_failed("digits", &hung, 0, 0, 137, &out);
     cr_assert_str_eq(ct_buf_str(&out),
                      "ctrun: job \"digits\" failed: rank 3 (node 1, host b, local rank 1, pid "
@@ -62,7 +63,8 @@ Test(summary, one_that_hung_was_killed_by_ctrun_and_not_by_the_kernel)
 
 Test(summary, an_exit_status_is_given_as_it_was)
 {
-    struct ct_casualty cause = {.node = -1, .pid = 7, .status = 3, .host = "", .text = ""};
+    struct ct_summary cause = {.cause = {.pid = 7, .status = 3, .host = "", .text = ""},
+                               .node = -1};
 
     ct_summary_failed("none", &cause, 0, 0, 3, &out);
     cr_assert_str_eq(ct_buf_str(&out),
@@ -75,19 +77,20 @@ Test(summary, an_exit_status_is_given_as_it_was)
 /* A worker, and whoever speaks for a node, chooses these words. */
 Test(summary, no_words_of_a_failure_drive_the_terminal_or_forge_a_line)
 {
-    struct ct_casualty casualty = {
-        .rank = 1, .node = 0, .pid = 4, .status = 3, .text = "a\x1b[2Jb\nctrun: job done\rc\n"};
+    struct ct_summary summary = {
+        .cause = {.rank = 1, .pid = 4, .status = 3, .text = "a\x1b[2Jb\nctrun: job done\rc\n"},
+        .node = 0};
     struct ct_buf text;
 
     ct_buf_init(&text, 0);
-    casualty.host = "host";
-    ct_summary_failed("none", &casualty, 0, 0, 3, &text);
+    summary.cause.host = "host";
+    ct_summary_failed("none", &summary, 0, 0, 3, &text);
     cr_assert_not_null(strstr(ct_buf_str(&text), "  | a\\x1b[2Jb\n  | ctrun: job done\\x0dc\n"),
                        "%s", ct_buf_str(&text));
-    casualty.rank = -1;
-    casualty.text = "lost\x1b]0;title\x07\nforged";
+    summary.cause.rank = -1;
+    summary.cause.text = "lost\x1b]0;title\x07\nforged";
     ct_buf_clear(&text);
-    ct_summary_failed("none", &casualty, 0, 0, 79, &text);
+    ct_summary_failed("none", &summary, 0, 0, 79, &text);
     cr_assert_str_eq(ct_buf_str(&text), "ctrun: job failed: lost\\x1b]0;title\\x07\n"
                                         "ctrun: exit status 79\n");
     ct_buf_deinit(&text);
@@ -95,14 +98,16 @@ Test(summary, no_words_of_a_failure_drive_the_terminal_or_forge_a_line)
 
 Test(summary, lines_that_are_on_the_console_are_not_quoted)
 {
-    struct ct_casualty cause = {
-        .node = -1, .pid = 7, .status = 3, .host = "", .text = "a.csv: empty\n", .seen = true};
+    struct ct_summary cause = {
+        .cause = {.pid = 7, .status = 3, .host = "", .text = "a.csv: empty\n"},
+        .node = -1,
+        .seen = true};
 
     ct_summary_failed("none", &cause, 0, 0, 3, &out);
     cr_assert_str_eq(ct_buf_str(&out), "ctrun: job failed: rank 0 (local rank 0, pid 7) exited "
                                        "with status 3 (see above)\n");
     ct_buf_clear(&out);
-    cause.signal = SIGKILL; /* what it wrote last is not why */
+    cause.cause.signal = SIGKILL; /* what it wrote last is not why */
     ct_summary_failed("none", &cause, 0, 0, 137, &out);
     cr_assert_str_eq(ct_buf_str(&out),
                      "ctrun: job failed: rank 0 (local rank 0, pid 7) was killed by signal 9 "
@@ -112,15 +117,15 @@ Test(summary, lines_that_are_on_the_console_are_not_quoted)
 
 Test(summary, who_failed_for_the_same_reason_is_named_in_the_same_line)
 {
-    const struct ct_casualty both = {.rank = 1,
-                                     .local_rank = 1,
-                                     .node = -1,
-                                     .pid = 7,
-                                     .status = 65,
-                                     .host = "",
-                                     .text = "a.csv: empty\n",
-                                     .also = "ranks 0 and 2",
-                                     .seen = true};
+    const struct ct_summary both = {.cause = {.rank = 1,
+                                              .local_rank = 1,
+                                              .pid = 7,
+                                              .status = 65,
+                                              .host = "",
+                                              .text = "a.csv: empty\n"},
+                                    .node = -1,
+                                    .also = "ranks 0 and 2",
+                                    .seen = true};
 
     ct_summary_failed("none", &both, 0, 0, 65, &out);
     cr_assert_str_eq(ct_buf_str(&out),
@@ -130,17 +135,17 @@ Test(summary, who_failed_for_the_same_reason_is_named_in_the_same_line)
 
 Test(summary, one_that_never_ran_could_not_be_started)
 {
-    struct ct_casualty cause = {.rank = 2, .local_rank = 2, .node = 0, .status = 66, .host = "h"};
+    const struct ct_wire_failure failure = {.rank = 2, .local_rank = 2, .status = 66, .host = "h"};
 
-    ct_casualty_print(&cause, &out);
+    ct_failure_print(&failure, 0, &out);
     cr_assert_str_eq(ct_buf_str(&out),
                      "rank 2 (node 0, host h, local rank 2) could not be started");
 }
 
 Test(summary, a_failure_that_is_no_workers_is_its_sentence)
 {
-    struct ct_casualty cause = {
-        .rank = -1, .node = -1, .host = "n7", .text = "node n7 was lost\nsecond line"};
+    struct ct_summary cause = {
+        .cause = {.rank = -1, .host = "n7", .text = "node n7 was lost\nsecond line"}, .node = -1};
 
     ct_summary_failed("x", &cause, 0, 1, 79, &out);
     cr_assert_str_eq(ct_buf_str(&out), "ctrun: job \"x\" failed: node n7 was lost\n"
@@ -149,8 +154,8 @@ Test(summary, a_failure_that_is_no_workers_is_its_sentence)
 
 Test(summary, a_stop_that_failed_says_who_and_what_there_is_to_go_on_from)
 {
-    struct ct_casualty cause = {
-        .node = -1, .pid = 7, .signal = SIGBUS, .host = "h", .text = "a\nb"};
+    struct ct_summary cause = {.cause = {.pid = 7, .signal = SIGBUS, .host = "h", .text = "a\nb"},
+                               .node = -1};
 
     ct_summary_stopped("x", &cause, 2, "the newest checkpoint is that of step 40", 135, &out);
     cr_assert_str_eq(ct_buf_str(&out),
@@ -161,7 +166,8 @@ Test(summary, a_stop_that_failed_says_who_and_what_there_is_to_go_on_from)
                      "  hint: often a full /dev/shm, or a mapped file that was cut short\n"
                      "ctrun: the newest checkpoint is that of step 40; exit status 135\n");
     ct_buf_clear(&out);
-    cause = (struct ct_casualty){.node = -1, .pid = 7, .status = 3, .host = "", .text = ""};
+    cause =
+        (struct ct_summary){.cause = {.pid = 7, .status = 3, .host = "", .text = ""}, .node = -1};
     ct_summary_stopped("none", &cause, 0, "", 3, &out);
     cr_assert_str_eq(ct_buf_str(&out),
                      "ctrun: job did not stop in order: rank 0 (local rank 0, pid "
@@ -171,7 +177,7 @@ Test(summary, a_stop_that_failed_says_who_and_what_there_is_to_go_on_from)
 
 Test(summary, restarts_left_over_are_explained)
 {
-    struct ct_casualty cause = {.pid = 7, .status = 65, .host = "", .text = ""};
+    const struct ct_summary cause = {.cause = {.pid = 7, .status = 65, .host = "", .text = ""}};
 
     ct_summary_failed("none", &cause, 0, 3, 65, &out);
     cr_assert_not_null(strstr(ct_buf_str(&out),
@@ -188,11 +194,11 @@ Test(summary, signals_have_names)
 
 Test(summary, a_status_of_a_shell_gets_its_hint)
 {
-    struct ct_casualty cause = {.status = 127, .host = "", .text = ""};
+    struct ct_wire_failure failure = {.status = 127, .host = "", .text = ""};
 
-    cr_assert_not_null(strstr(ct_casualty_hint(&cause), "not found"));
-    cause.status = 1;
-    cr_assert_null(ct_casualty_hint(&cause));
-    cause.status = 0;
-    cr_assert_null(ct_casualty_hint(&cause));
+    cr_assert_not_null(strstr(ct_failure_hint(&failure), "not found"));
+    failure.status = 1;
+    cr_assert_null(ct_failure_hint(&failure));
+    failure.status = 0;
+    cr_assert_null(ct_failure_hint(&failure));
 }

@@ -53,10 +53,13 @@ static void on_failure(void *context, const struct ct_worker_failure *failure)
 {
     struct node *n = context;
 
+    const struct ct_wire_failure *record = &failure->record;
+    const struct ct_exit end = ct_failure_exit(record);
+
     n->failures++;
-    (void)ct_buf_printf(&n->failure, "rank %u status %d signal %d code %d: %s", failure->rank,
-                        failure->end.status, failure->end.signal, failure->code,
-                        failure->error_file != NULL ? failure->error_file->message : failure->text);
+    (void)ct_buf_printf(&n->failure, "rank %d status %d signal %d code %d: %s", record->rank,
+                        end.status, end.signal, record->code,
+                        record->error_file[0] != '\0' ? failure->sentence : record->text);
 }
 
 /* "rank 0 stopped by signal 15\n" */
@@ -64,9 +67,10 @@ static void on_casualty(void *context, const struct ct_worker_failure *failure)
 {
     struct node *n = context;
 
-    (void)ct_buf_printf(&n->casualties, "rank %u %s status %d signal %d\n", failure->rank,
-                        failure->stopped ? "stopped" : "failed", failure->end.status,
-                        failure->end.signal);
+    const struct ct_exit end = ct_failure_exit(&failure->record);
+
+    (void)ct_buf_printf(&n->casualties, "rank %d %s status %d signal %d\n", failure->record.rank,
+                        failure->stopped ? "stopped" : "failed", end.status, end.signal);
 }
 
 static void on_left(void *context, uint32_t local_rank)

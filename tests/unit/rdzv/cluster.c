@@ -70,6 +70,8 @@ static void on_closed(void *context, const struct ct_rdzv_result *result)
     struct node *node = context;
     node->closed = true;
     node->result = *result;
+    ct_failure_keep(&node->result.cause, &result->cause, node->cause_room,
+                    sizeof(node->cause_room));
 }
 
 static void on_released(void *context)

@@ -29,6 +29,7 @@ struct node {
     bool hold; /* PREPARE is not answered */
     bool closed, released, failed, link_down;
     struct ct_rdzv_result result;
+    char cause_room[CT_FAILURE_ROOM(CT_FAILURE_TEXT_BYTES)]; /* of the result's */
     struct ct_error error;
     char waiting[1024];
     struct node_reply replies[CLUSTER_REPLIES];

@@ -19,7 +19,7 @@ struct bench {
     uint64_t revoked;
     struct ct_round round;
     struct ct_rdzv_result result;
-    struct ct_rdzv_other other; /* the first of the result */
+    struct ct_wire_failure other; /* the first of the result */
     struct ct_error error;
     int reply_code;
     uint64_t reply_request;

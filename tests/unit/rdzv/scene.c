@@ -271,18 +271,18 @@ void scene_all_prepared(struct scene *s)
 
 static void fail(struct scene *s, const char *name, int status, int signal, uint64_t at_ms)
 {
-    struct ct_rdzv_failure failure = {
-        .generation = scene_host(s, name)->acting,
+    const struct ct_wire_failure failure = {
         .code = CT_EWORKER,
         .rank = 1,
         .status = status,
         .signal = signal,
         .fatal = scene_host(s, name)->fatal,
-        .at_ms = at_ms,
+        .host = name,
+        .text = "worker died",
+        .age_ms = s->now_ms - at_ms,
     };
-    ct_str_copy(failure.host, sizeof(failure.host), name);
-    ct_str_copy(failure.text, sizeof(failure.text), "worker died");
     struct ct_rdzv_event event = event_of(s, name, CT_RDZV_ON_FAILURE);
+    event.generation = scene_host(s, name)->acting;
     event.failure = &failure;
     step(s, &event);
 }

@@ -70,14 +70,14 @@ Test(admin, status_says_why_the_job_was_restarted)
     const struct ct_message failure = {.type = CT_MSG_FAILURE,
                                        .failure = {.generation = 1,
                                                    .seq = 4,
-                                                   .rank = 1,
-                                                   .local_rank = 1,
-                                                   .pid = 7,
-                                                   .code = CT_EWORKER,
-                                                   .status = 3,
-                                                   .host = "node0",
-                                                   .text = "",
-                                                   .error_file = ""}};
+                                                   .failure = {.rank = 1,
+                                                               .local_rank = 1,
+                                                               .pid = 7,
+                                                               .code = CT_EWORKER,
+                                                               .status = 3,
+                                                               .host = "node0",
+                                                               .text = "",
+                                                               .error_file = ""}}};
     restarts_allowed = 1;
     begin(&b, 1);
     restarts_allowed = 0;
@@ -292,7 +292,7 @@ Test(admin, status_of_many_nodes_is_never_older_than_an_order_or_a_phase)
     const struct ct_message failure = {
         .type = CT_MSG_FAILURE,
         .failure = {
-            .generation = 1, .seq = 4, .rank = 0, .host = "h", .text = "", .error_file = ""}};
+            .generation = 1, .seq = 4, .failure = {.host = "h", .text = "", .error_file = ""}}};
     cr_assert(says(b.operator.text, "runs round 1"), "%s", b.operator.text);
     say(&b, &b.nodes[0], &failure);
     ct_service_tick(b.service, 1500);

@@ -244,12 +244,12 @@ static void anything(struct crowd *c, struct ct_rng *rng, size_t nodes)
 {
     size_t number = ct_rng_below(rng, nodes) + 1;
     const char *host = hosts[ct_rng_below(rng, CT_COUNT(hosts))];
-    struct ct_rdzv_failure failure = {
-        .generation = ct_rdzv_generation(c->job) - ct_rng_below(rng, 2),
+    const struct ct_wire_failure failure = {
         .code = (int32_t)ct_rng_below(rng, 40) - 35,
         .rank = (int32_t)ct_rng_below(rng, 6) - 1,
-        .fatal = ct_rng_chance(rng, 1),
-        .at_ms = ct_rng_below(rng, c->now_ms + 1),
+        .fatal = ct_rng_chance(rng, 1) ? 1 : 0,
+        .age_ms = ct_rng_below(rng, c->now_ms + 1),
+        .text = "",
     };
     struct ct_rdzv_event event = {
         .kind = (enum ct_rdzv_event_kind)ct_rng_below(rng, CT_RDZV_EVENTS),

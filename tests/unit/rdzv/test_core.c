@@ -235,13 +235,14 @@ Test(core, a_worker_that_fell_with_its_peer_is_not_the_root_cause)
     scene_init(&s, 2, 2, 0);
     scene_run(&s, "a b");
     scene_cut(&s, "b"); /* its agent was killed, and a's worker saw its peer go */
-    struct ct_rdzv_failure failure = {
-        .generation = 1, .code = CT_EREVOKED, .rank = 0, .status = 75};
+    const struct ct_wire_failure failure = {
+        .code = CT_EREVOKED, .rank = 0, .status = 75, .text = ""};
     struct scene_host *a = scene_host(&s, "a");
     struct ct_rdzv_event event = {.kind = CT_RDZV_ON_FAILURE,
                                   .member = a->member,
                                   .link = a->link,
                                   .seq = ++a->seq,
+                                  .generation = 1,
                                   .failure = &failure};
     struct ct_rdzv_actions actions;
     ct_rdzv_step(s.job, s.now_ms, &event, &actions);

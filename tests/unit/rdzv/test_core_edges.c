@@ -195,12 +195,13 @@ Test(core_edges, old_and_repeated_messages_change_nothing)
     scene_init(&s, 2, 2, 9);
     scene_run(&s, "a b");
     struct scene_host *a = scene_host(&s, "a");
-    struct ct_rdzv_failure failure = {.generation = 1, .code = CT_EWORKER, .rank = 0};
+    const struct ct_wire_failure failure = {.code = CT_EWORKER, .text = ""};
     struct ct_rdzv_actions actions;
     struct ct_rdzv_event event = {.kind = CT_RDZV_ON_FAILURE,
                                   .member = a->member,
                                   .link = a->link,
                                   .seq = a->seq, /* not newer than the last */
+                                  .generation = 1,
                                   .failure = &failure};
     ct_rdzv_step(s.job, 0, &event, &actions);
     cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_RUNNING);
@@ -209,10 +210,10 @@ Test(core_edges, old_and_repeated_messages_change_nothing)
     ct_rdzv_step(s.job, 0, &event, &actions);
     cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_RUNNING);
     event.link = a->link;
-    failure.generation = 0; /* a round that is over */
+    event.generation = 0; /* a round that is over */
     ct_rdzv_step(s.job, 0, &event, &actions);
     cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_RUNNING);
-    failure.generation = 1;
+    event.generation = 1;
     event.seq = ++a->seq;
     ct_rdzv_step(s.job, 0, &event, &actions);
     cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_PREPARE);
@@ -354,7 +355,7 @@ Test(core_edges, the_end_waits_a_moment_for_a_failure_that_happened_before)
     cr_assert_eq(ct_rdzv_result(s.job)->status, 7);
     cr_assert_str_eq(ct_rdzv_result(s.job)->cause.host, "b");
     size_t count;
-    const struct ct_rdzv_other *others = ct_rdzv_others(s.job, &count);
+    const struct ct_wire_failure *others = ct_rdzv_others(s.job, &count);
     cr_assert_eq(count, 1, "the one that took itself for the cause is told beside it");
     cr_assert_eq(others[0].status, 1);
     scene_deinit(&s);

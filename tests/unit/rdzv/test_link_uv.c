@@ -69,16 +69,15 @@ Test(link, a_failure_restarts_all_nodes_once_and_then_ends_the_job_with_its_caus
     struct node *a = cluster_add(&c, "a", -1);
     struct node *b = cluster_add(&c, "b", -1);
     cr_assert(cluster_until(&c, all_run));
-    struct ct_rdzv_failure failure = {
-        .generation = 1, .code = CT_EWORKER, .rank = 3, .local_rank = 1, .pid = 77, .signal = 9};
-    ct_agent_failure(b->agent, &failure, 0);
+    struct ct_wire_failure failure = {
+        .code = CT_EWORKER, .rank = 3, .local_rank = 1, .pid = 77, .signal = 9};
+    ct_agent_failure(b->agent, 1, &failure);
     cr_assert(cluster_until(&c, all_run_second));
     cr_assert_eq(a->reason, CT_RDZV_REASON_FAILURE);
     cr_assert_eq(a->restarts, 1);
     cr_assert_eq(a->self, 0);
-    failure.generation = 2;
-    strcpy(failure.text, "last words");
-    ct_agent_failure(b->agent, &failure, 0);
+    failure.text = "last words";
+    ct_agent_failure(b->agent, 2, &failure);
     cr_assert(cluster_until(&c, all_closed));
     cr_assert_eq(a->result.status, 137);
     cr_assert_eq(a->result.cause.rank, 3);

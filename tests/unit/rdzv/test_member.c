@@ -241,9 +241,9 @@ Test(member, what_the_daemon_does_not_know_is_said_again)
 {
     struct bench b;
     bench_run(&b);
-    struct ct_rdzv_failure failure = {.generation = 1, .code = CT_EWORKER, .rank = 2};
-    ct_member_failure(&b.member, b.now_ms, &failure);
-    ct_member_failure(&b.member, b.now_ms, &failure);
+    const struct ct_wire_failure failure = {.code = CT_EWORKER, .rank = 2};
+    ct_member_failure(&b.member, b.now_ms, 1, &failure);
+    ct_member_failure(&b.member, b.now_ms, 1, &failure);
     cr_assert_eq(bench_count_sent(&b, CT_MSG_FAILURE), 1, "the first of a round counts");
     struct ct_message ack = {
         .type = CT_MSG_HEARTBEAT_ACK,
@@ -419,15 +419,15 @@ Test(member, the_end_answers_what_is_open_and_is_told_once)
     struct bench b;
     bench_run(&b);
     cr_assert_eq(add_set(&b, 10, 1), 0);
-    struct ct_wire_other_failure other = {
+    struct ct_wire_failure other = {
         .rank = 5, .local_rank = 1, .host = "y", .text = "also", .error_file = ""};
     struct ct_message m = {.type = CT_MSG_CLOSE,
                            .close = {.others = {.data = &other, .count = 1},
                                      .status = 3,
-                                     .host = "x",
-                                     .text = "why",
-                                     .time_ms = 1790000000123,
-                                     .error_file = "/logs/error.json"}};
+                                     .cause = {.host = "x",
+                                               .text = "why",
+                                               .time_ms = 1790000000123,
+                                               .error_file = "/logs/error.json"}}};
     bench_say(&b, &m);
     bench_say(&b, &m);
     cr_assert_eq(b.closes, 1);

@@ -55,6 +55,8 @@ void random_fields(struct ct_rng *rng, const struct ct_wire_shape *shape, enum r
                 memcpy(at, &text, sizeof(text));
             else
                 *(struct ct_bytes *)at = (struct ct_bytes){(unsigned char *)text, count};
+        } else if (field->kind == CT_WIRE_KIND_one) {
+            random_fields(rng, field->record(), size, arena, at);
         } else {
             random_number(rng, ct_wire_width(field->kind), at);
         }
@@ -92,6 +94,9 @@ int equal_fields(const struct ct_wire_shape *shape, const void *a, const void *b
             for (uint32_t k = 0; same && k < x.count; k++)
                 same = equal_fields(record, (const char *)x.data + k * record->size,
                                     (const char *)y.data + k * record->size);
+        } else if (field->kind == CT_WIRE_KIND_one) {
+            same =
+                equal_fields(field->record(), ct_wire_get_one(field, a), ct_wire_get_one(field, b));
         } else {
             same = memcmp((const char *)a + field->offset, (const char *)b + field->offset,
                           ct_wire_width(field->kind)) == 0;
@@ -100,4 +105,26 @@ int equal_fields(const struct ct_wire_shape *shape, const void *a, const void *b
             return 0;
     }
     return 1;
+}
+
+static size_t flatten(const struct ct_wire_shape *shape, size_t offset,
+                      struct ct_wire_field fields[FIELDS_MAX], size_t count)
+{
+    for (size_t i = 0; i < shape->field_count; i++) {
+        struct ct_wire_field field = shape->fields[i];
+
+        field.offset += offset;
+        if (field.kind == CT_WIRE_KIND_one) {
+            count = flatten(field.record(), field.offset, fields, count);
+            continue;
+        }
+        CT_ASSERT(count < FIELDS_MAX);
+        fields[count++] = field;
+    }
+    return count;
+}
+
+size_t flat_fields(const struct ct_wire_shape *shape, struct ct_wire_field fields[FIELDS_MAX])
+{
+    return flatten(shape, 0, fields, 0);
 }

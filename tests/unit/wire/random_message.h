@@ -16,6 +16,11 @@ void random_fields(struct ct_rng *rng, const struct ct_wire_shape *shape, enum r
 struct ct_message random_message(struct ct_rng *rng, const struct ct_wire_shape *shape,
                                  enum random_size size, struct ct_arena *arena);
 
+/* The fields of a message, those of a record in place among them: their offsets are from its body.
+ * Returns how many. */
+enum { FIELDS_MAX = 64 };
+size_t flat_fields(const struct ct_wire_shape *shape, struct ct_wire_field fields[FIELDS_MAX]);
+
 /* Are the two structs equal, field by field, as wire.def sees them? */
 int equal_fields(const struct ct_wire_shape *shape, const void *a, const void *b);
 

@@ -87,6 +87,73 @@ Test(codec, the_bytes_of_a_frame_are_these)
     cr_assert_eq(memcmp(out.data, expected, sizeof(expected)), 0);
 }
 
+/* The record `failure` and its two layouts, as older nodes and daemons write and read them. */
+Test(codec, the_bytes_of_a_failure_are_these)
+{
+    static const unsigned char failed[] = {
+        1,    0,    0,    0,    0, 0, 0, 0,   2,    0,    0,    0,    0, 0, 0, 0, 3, 0, 0,   0,
+        4,    0,    0,    0,    5, 0, 0, 0,                           /* rank, local_rank, pid */
+        0xff, 0xff, 0xff, 0xff, 9, 0, 0, 0,   0xf9, 0xff, 0xff, 0xff, /* status, signal, code */
+        1,    1,    0,    'h',  0, 1, 0, 't', 0,                      /* fatal, host, text */
+        10,   0,    0,    0,    0, 0, 0, 0,   11,   0,    0,    0,    0, 0, 0, 0, 1, 0, 'e', 0,
+    };
+    static const unsigned char closed[] = {
+        1, 0, 0, 0, 0,   0, 0, 0, 2,   0,   0,   0, 0xfd, 0xff, 0xff, 0xff, 4,  0, 0,   0,   5, 0,
+        0, 0, 6, 0, 0,   0, 7, 0, 0,   0, /* 4 restarts */
+        8, 0, 0, 0, 9,   0, 0, 0, 1,   0,   'h', 0, 1,    0,    't',  0,    10, 0, 0,   0,   0, 0,
+        0, 0, 1, 0, 'e', 0, 1, 0, 0,   0, /* one other */
+        1, 0, 0, 0, 2,   0, 0, 0, 3,   0,   0,   0, 4,    0,    0,    0,    5,  0, 0,   0,   6, 0,
+        0, 0, 0, 0, 0,   0, 2, 0, 'o', 'h', 0,   2, 0,    'o',  't',  0,    2,  0, 'o', 'e', 0,
+    };
+    const struct ct_wire_failure other = {.rank = 1,
+                                          .local_rank = 2,
+                                          .pid = 3,
+                                          .status = 4,
+                                          .signal = 5,
+                                          .time_ms = 6,
+                                          .host = "oh",
+                                          .text = "ot",
+                                          .error_file = "oe"};
+    struct ct_message message = {.type = CT_MSG_FAILURE,
+                                 .failure = {.generation = 1,
+                                             .seq = 2,
+                                             .failure = {.rank = 3,
+                                                         .local_rank = 4,
+                                                         .pid = 5,
+                                                         .status = -1,
+                                                         .signal = 9,
+                                                         .code = -7,
+                                                         .fatal = 1,
+                                                         .host = "h",
+                                                         .text = "t",
+                                                         .time_ms = 10,
+                                                         .age_ms = 11,
+                                                         .error_file = "e"}}};
+
+    cr_assert_eq(ct_wire_encode(&message, 0, &out, NULL), 0);
+    cr_assert_eq(out.size, CT_WIRE_HEADER + sizeof(failed));
+    cr_assert_eq(memcmp(out.data + CT_WIRE_HEADER, failed, sizeof(failed)), 0);
+    message = (struct ct_message){.type = CT_MSG_CLOSE,
+                                  .close = {.generation = 1,
+                                            .status = 2,
+                                            .code = -3,
+                                            .restart_count = 4,
+                                            .cause = {.rank = 5,
+                                                      .local_rank = 6,
+                                                      .pid = 7,
+                                                      .status = 8,
+                                                      .signal = 9,
+                                                      .host = "h",
+                                                      .text = "t",
+                                                      .time_ms = 10,
+                                                      .error_file = "e"},
+                                            .others = {.data = &other, .count = 1}}};
+    ct_buf_clear(&out);
+    cr_assert_eq(ct_wire_encode(&message, 0, &out, NULL), 0);
+    cr_assert_eq(out.size, CT_WIRE_HEADER + sizeof(closed));
+    cr_assert_eq(memcmp(out.data + CT_WIRE_HEADER, closed, sizeof(closed)), 0);
+}
+
 Test(codec, no_payload_cut_anywhere_is_taken)
 {
     for (EACH_SHAPE(shape)) {
@@ -183,12 +250,14 @@ static struct ct_message with_count(const struct ct_wire_shape *shape,
 
 Test(codec, every_field_goes_at_its_limit_and_not_above)
 {
+    struct ct_wire_field fields[FIELDS_MAX];
     struct ct_error err = {0};
 
     for (EACH_SHAPE(shape)) {
         const struct ct_wire_shape *shape = ct_wire_shape_at(shape_i);
-        for (size_t i = 0; i < shape->field_count; i++) {
-            const struct ct_wire_field *field = &shape->fields[i];
+        size_t count = flat_fields(shape, fields);
+        for (size_t i = 0; i < count; i++) {
+            const struct ct_wire_field *field = &fields[i];
             if (field->limit == 0)
                 continue;
             struct ct_message message = with_count(shape, field, field->limit), got;
@@ -286,11 +355,13 @@ Test(codec, a_name_with_control_characters_is_neither_sent_nor_taken)
     static const char *const evils[] = {"abc\nd", "\x1b[2Jx", "abcd\x7f", "abcd\xc2\x9b", "abcd\t"};
     struct ct_error err = {0};
     size_t names = 0;
+    struct ct_wire_field fields[FIELDS_MAX];
 
     for (EACH_SHAPE(shape)) {
         const struct ct_wire_shape *shape = ct_wire_shape_at(shape_i);
-        for (size_t i = 0; i < shape->field_count; i++) {
-            const struct ct_wire_field *field = &shape->fields[i];
+        size_t count = flat_fields(shape, fields);
+        for (size_t i = 0; i < count; i++) {
+            const struct ct_wire_field *field = &fields[i];
             if (!field->is_name)
                 continue;
             names++;
@@ -315,15 +386,17 @@ Test(codec, a_name_with_control_characters_is_neither_sent_nor_taken)
 
 Test(codec, the_table_fits_the_encoding)
 {
+    struct ct_wire_field fields[FIELDS_MAX];
     for (EACH_SHAPE(shape)) {
         const struct ct_wire_shape *shape = ct_wire_shape_at(shape_i);
         cr_assert(shape->number > 0 && shape->number <= UINT16_MAX, "%s", shape->name);
         cr_assert_eq(ct_wire_shape_of(shape->number), shape);
         cr_assert(shape->from != 0 && shape->frame_limit <= CT_WIRE_VALUE, "%s", shape->name);
         cr_assert_str_eq(ct_wire_name(shape->number), shape->name);
-        for (size_t i = 0; i < shape->field_count; i++)
-            if (shape->fields[i].kind == CT_WIRE_KIND_str)
-                cr_assert_leq(shape->fields[i].limit, UINT16_MAX, "%s", shape->fields[i].name);
+        size_t count = flat_fields(shape, fields);
+        for (size_t i = 0; i < count; i++)
+            if (fields[i].kind == CT_WIRE_KIND_str)
+                cr_assert_leq(fields[i].limit, UINT16_MAX, "%s", fields[i].name);
     }
     cr_assert_null(ct_wire_shape_of(0));
     cr_assert_str_eq(ct_wire_name(0xffff), "?");

@@ -1,0 +1,33 @@
+/* See failure.h. */
+#include "wire/failure.h"
+
+#include "base/assert.h"
+#include "base/str.h"
+
+#include <string.h>
+
+const struct ct_wire_failure ct_failure_none = {
+    .rank = -1, .local_rank = -1, .host = "", .text = "", .error_file = ""};
+
+static const char *or_empty(const char *text)
+{
+    return text != NULL ? text : "";
+}
+
+void ct_failure_keep(struct ct_wire_failure *kept, const struct ct_wire_failure *failure,
+                     char *room, size_t room_bytes)
+{
+    char *host = room, *path = host + CT_FAILURE_HOST_BYTES, *text = path + CT_FAILURE_PATH_BYTES;
+    const char *own_path = or_empty(failure->error_file);
+
+    CT_ASSERT(room_bytes > CT_FAILURE_ROOM(0));
+    size_t text_bytes = room_bytes - CT_FAILURE_ROOM(0);
+    *kept = *failure;
+    (void)ct_str_copy(host, CT_FAILURE_HOST_BYTES, or_empty(failure->host));
+    if (!ct_str_copy(path, CT_FAILURE_PATH_BYTES, own_path))
+        path[0] = '\0';
+    (void)ct_str_copy(text, text_bytes, ct_str_last_lines(or_empty(failure->text), text_bytes - 1));
+    kept->host = host;
+    kept->error_file = path;
+    kept->text = text;
+}
