@@ -480,7 +480,4 @@ void ct_rdzv_event_print(const struct ct_rdzv *job, const struct ct_rdzv_event *
 void ct_rdzv_action_print(const struct ct_rdzv *job, const struct ct_rdzv_action *action,
                           char *line, size_t room);
 
-/* The invariants that hold after every step; 0, or CT_EBUG with the sentence. O(members). */
-int ct_rdzv_check(const struct ct_rdzv *job, struct ct_error *err);
-
 #endif

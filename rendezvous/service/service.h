@@ -76,9 +76,6 @@ void ct_service_snapshot(const struct ct_service *service,
 /* For the status: why records cannot be kept now, "" when they can. */
 void ct_service_set_trouble(struct ct_service *service, const char *sentence);
 
-/* The epoch of the newest tenure replayed so far; 0: none. */
-uint64_t ct_service_epoch(const struct ct_service *service);
-
 /* A connection is open: its number, never 0 and never used again; 0 when there are too many. */
 uint64_t ct_service_open(struct ct_service *service, void *peer);
 
@@ -103,9 +100,6 @@ uint64_t ct_service_deadline(const struct ct_service *service);
 size_t ct_service_jobs(const struct ct_service *service);
 size_t ct_service_running(const struct ct_service *service); /* not over, and with nodes */
 size_t ct_service_links(const struct ct_service *service);
-
-/* The core of job `index` (in no particular order), NULL beyond the last. */
-const struct ct_rdzv *ct_service_job(const struct ct_service *service, size_t index);
 
 /* One line a job: what it does and waits for, and how far it is. */
 void ct_service_describe(const struct ct_service *service, struct ct_buf *out);

@@ -7,6 +7,8 @@
 #include "sim.h"
 
 #include "base/assert.h"
+#include "message_print.h"
+#include "rdzv_check.h"
 #include "rendezvous/service/admin.h"
 #include "rendezvous/service/records.h"
 
@@ -199,7 +201,7 @@ void sim_daemon_message(struct sim *sim, struct conn *conn, const struct ct_mess
     if (message->type != CT_MSG_HEARTBEAT || sim->voice == VOICE_ALL) {
         struct ct_buf line;
         ct_buf_init(&line, 0);
-        ct_wire_print(message, &line);
+        message_print(message, &line);
         sim_log(sim, "%s > %s", sim->nodes[conn->node].host, ct_buf_str(&line));
         ct_buf_deinit(&line);
     }
@@ -257,5 +259,5 @@ struct sim_daemon *sim_newest_daemon(struct sim *sim)
 
 const struct ct_rdzv *sim_job(const struct sim_daemon *daemon)
 {
-    return daemon != NULL && daemon->service != NULL ? ct_service_job(daemon->service, 0) : NULL;
+    return daemon != NULL && daemon->service != NULL ? rdzv_job(daemon->service, 0) : NULL;
 }

@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/rng.h"
+#include "rdzv_check.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -76,7 +77,7 @@ static void init(struct crowd *c, uint32_t nodes_min, uint32_t nodes_max)
 static void check(const struct crowd *c)
 {
     struct ct_error err = {0};
-    cr_assert_eq(ct_rdzv_check(c->job, &err), 0, "%s", err.text);
+    cr_assert_eq(rdzv_check(c->job, &err), 0, "%s", err.text);
 }
 
 static void join_as(struct crowd *c, size_t number, const char *host, uint64_t self)

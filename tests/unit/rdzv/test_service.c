@@ -1,6 +1,7 @@
 /* The service: how a link opens, who is turned away, what is forgotten when. */
 #include "scene.h"
 
+#include "rdzv_check.h"
 #include "rendezvous/service/service.h"
 
 #include <criterion/criterion.h>
@@ -280,7 +281,7 @@ static void end_untold(struct bench *b)
     promise(b, a, 1);
     close_peer(b, a);
     scene_pass(b->service, 0, 21);
-    cr_assert_eq(ct_rdzv_phase(ct_service_job(b->service, 0)), CT_RDZV_CLOSED);
+    cr_assert_eq(ct_rdzv_phase(rdzv_job(b->service, 0)), CT_RDZV_CLOSED);
 }
 
 Test(service, the_name_of_an_ended_job_can_be_used_again_after_a_while)
@@ -452,7 +453,7 @@ Test(service, the_node_of_the_services_own_process_has_no_lease_to_lose_but_its_
     struct peer *a = open_peer(&b, 0);
     join(&b, a, "j", 1);
     promise(&b, a, 1);
-    const struct ct_rdzv *job = ct_service_job(b.service, 0);
+    const struct ct_rdzv *job = rdzv_job(b.service, 0);
     scene_pass(b.service, 0, 100000); /* its lease is 1 s */
     cr_assert_eq(a->closes, 0);
     cr_assert_neq(ct_rdzv_phase(job), CT_RDZV_CLOSED);

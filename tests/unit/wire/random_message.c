@@ -4,6 +4,25 @@
 
 #include <string.h>
 
+static const unsigned types[] = {
+#define RECORD(name, fields)
+#define MESSAGE(NAME, name, number, limit, from, fields) number,
+#include "wire/wire.def"
+#undef MESSAGE
+#undef RECORD
+};
+
+size_t shape_count(void)
+{
+    return CT_COUNT(types);
+}
+
+const struct ct_wire_shape *shape_at(size_t index)
+{
+    CT_ASSERT(index < CT_COUNT(types));
+    return ct_wire_shape_of(types[index]);
+}
+
 static size_t draw_size(struct ct_rng *rng, enum random_size size, size_t limit)
 {
     if (size == RANDOM_EMPTY)
