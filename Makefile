@@ -319,7 +319,7 @@ $(BUILD)/tests/e2e_all: | $(FAKENVML)
 # What checks a GPU, without Criterion: it may be carried to where there is one (scripts/bench/gpu).
 GPU_TESTS := $(BUILD)/tests/gpu_all
 GPU_SOURCES := $(wildcard tests/gpu/*.c) tests/unit/exec/fixture.c tests/unit/exec/far.c tests/unit/exec/test_golden.c \
-               tests/unit/tensor/kit.c tests/lib/mini/mini.c
+               tests/unit/tensor/kit.c tests/lib/mini/mini.c tests/lib/thread_ranks.c
 $(GPU_TESTS): $(GPU_SOURCES) $(call archives,exec) $(STAMP)
 	@mkdir -p $(@D)
 	$(SAY) '  LD   $@'
