@@ -7,6 +7,7 @@
 #include "sim.h"
 
 #include "base/assert.h"
+#include "chance.h"
 #include "message_print.h"
 #include "rdzv_check.h"
 #include "rendezvous/service/admin.h"
@@ -155,7 +156,7 @@ void sim_daemon_crash(struct sim *sim, uint32_t index)
     sim_tell(sim, "daemon %u dies", index);
     end(sim, index);
     bool elsewhere = sim->scenario == NULL && !sim->processes[1 - index].alive &&
-                     ct_rng_chance(&sim->fault_rng, 250);
+                     rng_chance(&sim->fault_rng, 250);
     uint64_t wait = 100 + ct_rng_below(&sim->fault_rng, 4000);
     sim_schedule(sim, sim->now + wait, EV_START, elsewhere ? 1 - index : index, 0);
 }

@@ -1,6 +1,7 @@
 #include "random_message.h"
 
 #include "base/assert.h"
+#include "chance.h"
 
 #include <string.h>
 
@@ -35,8 +36,8 @@ static size_t draw_size(struct ct_rng *rng, enum random_size size, size_t limit)
 /* All ones and zero often: the edges of every width. */
 static uint64_t draw_word(struct ct_rng *rng)
 {
-    if (ct_rng_chance(rng, 400))
-        return ct_rng_chance(rng, 500) ? UINT64_MAX : 0;
+    if (rng_chance(rng, 400))
+        return rng_chance(rng, 500) ? UINT64_MAX : 0;
     return ct_rng_next(rng);
 }
 
