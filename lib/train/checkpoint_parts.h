@@ -65,9 +65,9 @@ int ct_ckpt_write(const struct ct_ckpt_save *save, const struct ct_ckpt_places *
                   struct ct_ckpt_shares *shares, struct ct_error *err);
 
 /* The first writer's end, all parts being on disk and `shares` the XOR of all; `ret_digest` (may be
- * NULL) gets the digest of the tensors, the same for the same bits. Readers do not see the checkpoint
- * before ct_ckpt_publish. One of the same step is replaced, but not a later round's: CT_EFENCED. Else
- * fails as ct_ckpt_begin does. */
+ * NULL) gets the digest of the tensors, the same for the same bits. Readers do not see the
+ * checkpoint before ct_ckpt_publish. One of the same step is replaced, but not a later round's:
+ * CT_EFENCED. Else fails as ct_ckpt_begin does. */
 int ct_ckpt_end(const struct ct_ckpt_save *save, const struct ct_ckpt_places *places,
                 const struct ct_ckpt_shares *shares, uint64_t *ret_digest, struct ct_error *err);
 

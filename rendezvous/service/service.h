@@ -44,9 +44,9 @@ struct ct_service_io {
     /* For logs: something happened to a job, as a sentence. */
     void (*announce)(void *context, const char *job, const char *sentence);
 
-    /* For logs: an event of a job's core ("> a PREPARED g2 lineage=1 step=40") or what the core does
-     * about it ("< all ROUND g2 ..."). Left out are ticks of which nothing comes,
-     * heartbeats that are only acknowledged, and what `announce` is given. NULL: nobody reads it. */
+    /* For logs: an event of a job's core ("> a PREPARED g2 lineage=1 step=40"), or an action that
+     * follows ("< all REVOKE g2 ..."). Left out are ticks of which nothing comes, heartbeats that
+     * are only acknowledged, and what `announce` is given. NULL: nobody reads it. */
     void (*trace)(void *context, const char *job, const char *line);
 };
 

@@ -40,8 +40,8 @@ static struct ct_frame frame_of(const struct ct_buf *buf)
 }
 
 /* Every message of wire.def in turn: for (shape of each...). */
-#define EACH_SHAPE(shape)              \
-    size_t shape##_i = 0;              \
+#define EACH_SHAPE(shape)      \
+    size_t shape##_i = 0;      \
     shape##_i < shape_count(); \
     shape##_i++
 
@@ -115,8 +115,7 @@ Test(codec, no_payload_cut_anywhere_is_taken)
 Test(codec, nothing_may_follow_the_last_field)
 {
     for (EACH_SHAPE(shape)) {
-        struct ct_message sent =
-            random_message(&rng, shape_at(shape_i), RANDOM_SMALL, &arena);
+        struct ct_message sent = random_message(&rng, shape_at(shape_i), RANDOM_SMALL, &arena);
         struct ct_message got;
         ct_buf_clear(&out);
         cr_assert_eq(ct_wire_encode(&sent, 0, &out, NULL), 0);
@@ -134,8 +133,7 @@ Test(codec, what_is_decoded_from_damaged_bytes_encodes_to_the_same_bytes)
     ct_buf_init(&again, 0);
     for (int round = 0; round < 100; round++) {
         for (EACH_SHAPE(shape)) {
-            struct ct_message sent =
-                random_message(&rng, shape_at(shape_i), RANDOM_SMALL, &arena);
+            struct ct_message sent = random_message(&rng, shape_at(shape_i), RANDOM_SMALL, &arena);
             struct ct_message got;
             ct_buf_clear(&out);
             cr_assert_eq(ct_wire_encode(&sent, 0, &out, NULL), 0);
