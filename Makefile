@@ -147,6 +147,8 @@ UNIT_MODULES := $(foreach m,$(MODULES),$(if $(wildcard tests/unit/$m/*.c),$m))
 BINARIES := $(foreach p,$(PROGRAMS),$(if $(wildcard cmd/$p/*.c),$(BUILD)/bin/$p))
 TEST_LIB := tests/lib/proc.c tests/lib/equal.c tests/lib/equal_table.c $(if $(MINI),tests/lib/mini/mini.c)
 TEST_LINK := $(if $(MINI),,-lcriterion)
+# Tools of tests, each for the modules that it names: a test is linked with those that it uses.
+TEST_TOOLS := $(BUILD)/tests/libtools.a
 
 # What programs link with -lctrun: the collectives and all below them, in one archive.
 LIBRARY := $(BUILD)/lib/libctrun.a
@@ -279,9 +281,13 @@ TEST_OBJECTS_unit_cuda := $(HOST_KERNELS) $(call hostgpu,$(wildcard lib/tensor/c
 # NCCL's and NVML's types are declared by those who load them; tests compare them with the headers, where there are.
 $(BUILD)/obj/tests/unit/coll/test_nccl.o $(BUILD)/obj/tests/unit/launch/test_nvml.o: CPPFLAGS += $(CUDA_HOME:%=-isystem %/include)
 
+$(TEST_TOOLS): $(call objects,$(filter-out tests/lib/proc.c tests/lib/equal%,$(wildcard tests/lib/*.c)))
+	@mkdir -p $(@D)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
 # $1 binary, $2 sources, $3 modules
 define test_rule
-$(BUILD)/tests/$1: $(call objects,$2 $(TEST_LIB)) $(TEST_OBJECTS_$1) $(call archives,$3)
+$(BUILD)/tests/$1: $(call objects,$2 $(TEST_LIB)) $(TEST_OBJECTS_$1) $(TEST_TOOLS) $(call archives,$3)
 	@mkdir -p $$(@D)
 	$$(SAY) '  LD   $$@'
 	$(Q)$(CC) $$(ALL_CFLAGS) $$^ $$(ALL_LDFLAGS) $(TEST_LINK) $(call libs,$3) -o $$@
@@ -313,7 +319,7 @@ $(BUILD)/tests/e2e_all: | $(FAKENVML)
 # What checks a GPU, without Criterion: it may be carried to where there is one (scripts/bench/gpu).
 GPU_TESTS := $(BUILD)/tests/gpu_all
 GPU_SOURCES := $(wildcard tests/gpu/*.c) tests/unit/exec/fixture.c tests/unit/exec/far.c tests/unit/exec/test_golden.c \
-               tests/unit/tensor/kit.c tests/lib/mini/mini.c
+               tests/unit/tensor/kit.c tests/lib/mini/mini.c tests/lib/thread_ranks.c
 $(GPU_TESTS): $(GPU_SOURCES) $(call archives,exec) $(STAMP)
 	@mkdir -p $(@D)
 	$(SAY) '  LD   $@'
@@ -336,13 +342,13 @@ CONFORMANCE := $(BUILD)/tests/programs/conformance
 CONFORMANCE_SOURCES := $(wildcard tests/e2e/conformance/*.c) \
                        $(patsubst %,tests/unit/coll/%.c,conform deed reference buffer layout mix)
 $(BUILD)/obj/tests/e2e/conformance/%.o: CPPFLAGS += -Itests/unit/coll
-$(CONFORMANCE): $(call objects,$(CONFORMANCE_SOURCES)) $(call archives,coll)
+$(CONFORMANCE): $(call objects,$(CONFORMANCE_SOURCES)) $(TEST_TOOLS) $(call archives,coll)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(call libs,coll) -o $@
 SIM := $(if $(wildcard tests/sim/*.c),$(BUILD)/tests/sim)
 # The simulator counts the moves of the job and agent cores (tests/sim/coverage.c).
 SIM_WRAP := -Wl,--wrap=ct_rdzv_set_phase,--wrap=ct_rdzv_set_member,--wrap=agent_enter,--wrap=agent_become
-$(BUILD)/tests/sim: $(call objects,$(call sources,tests/sim)) $(call archives,agent)
+$(BUILD)/tests/sim: $(call objects,$(call sources,tests/sim)) $(TEST_TOOLS) $(call archives,agent)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(SIM_WRAP) $(call libs,agent) -o $@
 SOAK := $(BUILD)/tests/soak
@@ -364,7 +370,7 @@ FUZZED := config wire tcpstore launch data train rdzv
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 $(BUILD)/fuzz/fuzz_rpc: $(call objects,collectives/ps/protocol.c)
 $(patsubst %,$(BUILD)/fuzz/fuzz_%,service hub member): $(call objects,tests/fuzz/frames.c)
-$(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZED))
+$(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(TEST_TOOLS) $(call archives,$(FUZZED))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $(filter %.o,$^) $(filter %.a,$^) $(ALL_LDFLAGS) -fsanitize=fuzzer $(call libs,$(FUZZED)) -o $@
 

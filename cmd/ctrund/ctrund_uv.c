@@ -205,6 +205,11 @@ static int start(struct daemon *daemon, const struct ct_ctrund_options *options,
     }
     if (rc == 0 && options->port_file != NULL)
         rc = write_port_file(daemon, options->port_file, err);
+    if (rc == 0 && daemon->http != NULL) {
+        char text[CT_ENDPOINT_TEXT];
+        ct_log_event(&daemon->log, CT_LOG_INFO, "listen", "answers HTTP on %s",
+                     ct_endpoint_print(ct_http_endpoint(daemon->http), text));
+    }
     for (size_t i = 0; rc == 0 && i < options->listen_count; i++)
         ct_log_event(&daemon->log, CT_LOG_INFO, "listen", "listens on %s",
                      ct_rdzv_server_endpoint(daemon->server, i));

@@ -36,7 +36,7 @@ struct ct_job {
     /* Instead of ending this process; NULL: end it. */
     void (*give_up)(struct ct_job *job, const struct ct_error *why);
     struct ct_thread_world *world; /* ranks are threads of this process; else NULL */
-    const struct ct_seat *seat;    /* of a thread, where a test says so (domains.h); else NULL */
+    const struct ct_seat *seat;    /* of a thread, set by tests (domains.h); else NULL */
     char run_id[129];
 };
 

@@ -36,7 +36,6 @@ struct segment {
 
 struct ct_thread_world {
     int size;
-    uint64_t generation;
     struct ct_job jobs[WORLD_MAX];
     struct ct_job_node nodes[WORLD_MAX];
     struct ct_control_page page;
@@ -45,6 +44,12 @@ struct ct_thread_world {
     struct entry *entries;
     struct segment *segments;
 };
+
+/* The round that the ranks are in. */
+static uint64_t generation_of(const struct ct_thread_world *world)
+{
+    return world->jobs[0].assignment.generation;
+}
 
 /* ---- the store -------------------------------------------------------------------------------*/
 
@@ -125,7 +130,7 @@ static int kv_wait(void *context, const char *key, struct ct_kv_value *value, ui
 
     (void)pthread_mutex_lock(&world->lock);
     while ((entry = find(world, key)) == NULL && code == 0) {
-        if (ct_control_page_revoked(&world->page, world->generation))
+        if (ct_control_page_revoked(&world->page, generation_of(world)))
             code = CT_EREVOKED;
         else if (ct_clock_mono_ms(&ct_clock_system) >= deadline_ms)
             code = CT_ETIMEOUT;
@@ -211,7 +216,6 @@ int ct_thread_world_new_nodes(int world, int nodes, struct ct_thread_world **ret
     if (made == NULL)
         return CT_ENOMEM;
     made->size = world;
-    made->generation = 1;
     for (int i = 0; i < nodes; i++)
         made->nodes[i] =
             (struct ct_job_node){.first_rank = i * slots, .slots = slots, .address = "127.0.0.1"};
@@ -220,7 +224,7 @@ int ct_thread_world_new_nodes(int world, int nodes, struct ct_thread_world **ret
     for (int rank = 0; rank < world; rank++)
         made->jobs[rank] = (struct ct_job){
             .assignment = {.run_id = "threads",
-                           .generation = made->generation,
+                           .generation = 1,
                            .base_rank = -1,
                            .rank = rank,
                            .world = world,
@@ -274,64 +278,13 @@ void ct_thread_world_free(struct ct_thread_world *world)
     free(world);
 }
 
-void ct_thread_world_seat(struct ct_thread_world *world, const struct ct_seat *seats)
-{
-    for (int rank = 0; rank < world->size; rank++)
-        world->jobs[rank].seat = &seats[rank];
-}
-
 struct ct_job *ct_thread_world_job(struct ct_thread_world *world, int rank)
 {
     CT_ASSERT(rank >= 0 && rank < world->size);
     return &world->jobs[rank];
 }
 
-struct rank_thread {
-    pthread_t thread;
-    struct ct_job *job;
-    int (*body)(struct ct_job *job, void *context);
-    void *context;
-    int result;
-};
-
-static void *run_rank(void *argument)
-{
-    struct rank_thread *rank = argument;
-
-    rank->result = rank->body(rank->job, rank->context);
-    return NULL;
-}
-
-int ct_thread_world_run(struct ct_thread_world *world,
-                        int (*body)(struct ct_job *job, void *context), void *context)
-{
-    struct rank_thread ranks[WORLD_MAX];
-    int started = 0, result = 0;
-
-    for (; started < world->size && result == 0; started++) {
-        ranks[started] =
-            (struct rank_thread){.job = &world->jobs[started], .body = body, .context = context};
-        result = -pthread_create(&ranks[started].thread, NULL, run_rank, &ranks[started]);
-    }
-    if (result != 0) {
-        started--;
-        ct_thread_world_revoke(world);
-    }
-    for (int rank = 0; rank < started; rank++) {
-        (void)pthread_join(ranks[rank].thread, NULL);
-        result = result != 0 ? result : ranks[rank].result;
-    }
-    return result;
-}
-
 void ct_thread_world_revoke(struct ct_thread_world *world)
 {
-    ct_control_page_revoke(&world->page, world->generation);
-}
-
-void ct_thread_world_next(struct ct_thread_world *world)
-{
-    world->generation++;
-    for (int rank = 0; rank < world->size; rank++)
-        world->jobs[rank].assignment.generation = world->generation;
+    ct_control_page_revoke(&world->page, generation_of(world));
 }

@@ -94,16 +94,6 @@ static struct ct_pipe_task task_at(const struct ct_pipe *pipe, int stage, int k)
     return pass_at(pipe, stage, true, k - passes);
 }
 
-double ct_pipe_bubble(const struct ct_pipe *pipe)
-{
-    return (double)(pipe->stages - 1) / passes_of(pipe);
-}
-
-int ct_pipe_slots(const struct ct_pipe *pipe, int stage)
-{
-    return CT_MIN(warm_up(pipe, stage) + 1, passes_of(pipe));
-}
-
 /* ---- the timeline --------------------------------------------------------------------------- */
 
 struct timeline {

@@ -85,12 +85,4 @@ int ct_pipe_check(const struct ct_pipe *pipe, struct ct_error *err);
 int ct_pipe_turns(const struct ct_pipe *pipe, int stage, struct ct_arena *arena,
                   struct ct_pipe_turns *ret_turns, struct ct_error *err);
 
-/* Idle time as a part of the time that a stage works, where all tasks take as long and messages no
- * time: (stages - 1) / (chunks * micros). */
-double ct_pipe_bubble(const struct ct_pipe *pipe);
-
-/* The most tasks of `stage` whose forward pass was and whose backward pass was not: so many times
- * the activations of a part are kept at once. */
-int ct_pipe_slots(const struct ct_pipe *pipe, int stage);
-
 #endif

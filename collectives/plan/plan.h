@@ -321,12 +321,6 @@ void ct_plan_deinit(struct ct_plan *plan);
 int ct_plan_verify(const struct ct_plan *plan, const struct ct_plan_list *list,
                    struct ct_error *err);
 
-/* The verifier of a world: plays the steps, or the evaluations, of all its ranks together, where no
- * message is buffered and a collective ends when all its members are there. 0, or CT_EBUG with the
- * rank and the op that would wait for ever, or with the members that do not do the same. */
-int ct_plan_verify_world(const struct ct_plan *plans, int world, bool evaluation,
-                         struct ct_error *err);
-
 /* Where values of CT_VALUE_HOST lie: these places mean so much of the host's memory, and no arena
  * reaches them. */
 #define CT_PLAN_HOST_BASE ((size_t)1 << 60)

@@ -90,8 +90,9 @@ static int run(const struct ct_machine *machine, const struct ct_plan *plan,
     return 0;
 }
 
-int ct_estimate_plan(const struct ct_machine *machine, const struct ct_plan *plan,
-                     struct ct_estimate *ret, struct ct_error *err)
+/* Of a finished plan, of the stage that it is for. */
+static int estimate_plan(const struct ct_machine *machine, const struct ct_plan *plan,
+                         struct ct_estimate *ret, struct ct_error *err)
 {
     struct ct_measure measure;
     int code = ct_plan_measure(plan, &measure, err);
@@ -131,7 +132,7 @@ static int build_rank(const struct ct_project *project, const struct ct_layout *
     options.accumulation = micros;
     int code = ct_plan_build(&plan, spec, &options, (uint64_t)project->cfg->seed, err);
     if (code == 0)
-        code = ct_estimate_plan(&project->machine, &plan, ret, err);
+        code = estimate_plan(&project->machine, &plan, ret, err);
     ct_plan_deinit(&plan);
     return code;
 }

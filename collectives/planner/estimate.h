@@ -43,8 +43,4 @@ enum { CT_ESTIMATE_SEARCH_OPS = 1500, CT_ESTIMATE_WHOLE_OPS = 24000 };
 int ct_estimate(const struct ct_project *project, const struct ct_layout *layout, int most_ops,
                 struct ct_estimate *ret, struct ct_error *err);
 
-/* The same of a finished plan, of the stage that it is for. */
-int ct_estimate_plan(const struct ct_machine *machine, const struct ct_plan *plan,
-                     struct ct_estimate *ret, struct ct_error *err);
-
 #endif

@@ -33,7 +33,8 @@ static const char *name_at(const void *context, size_t index)
     return devices[index].name;
 }
 
-const char *ct_machine_devices(char *text, int size)
+/* "a100-80g, h100, h200, cpu". */
+static const char *list_devices(char *text, int size)
 {
     int used = 0;
 
@@ -70,7 +71,7 @@ int ct_machine_device(const char *name, struct ct_device_figures *ret, struct ct
         return ct_error_set(err, CT_EUSAGE, "--device \"%.40s\" is not known; did you mean %s?",
                             name, near);
     return ct_error_set(err, CT_EUSAGE, "--device \"%.40s\" is not known; there are %s", name,
-                        ct_machine_devices(names, sizeof names));
+                        list_devices(names, sizeof names));
 }
 
 /* Of `ranks` workers `stride` apart, those in one node. */

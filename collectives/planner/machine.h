@@ -25,9 +25,6 @@ struct ct_machine {
 /* The figures of the device called `name`; CT_EUSAGE with the names that there are. */
 int ct_machine_device(const char *name, struct ct_device_figures *ret, struct ct_error *err);
 
-/* "a100-80g, h100, h200, cpu". */
-const char *ct_machine_devices(char *text, int size);
-
 /* Seconds that one of `ranks` workers, `stride` apart, needs to receive all but its own part of
  * `bytes` that lie in equal parts on all of them: an all_gather, or a reduce_scatter the other way
  * round; an all_reduce is both. Inside of a node over `inside`; between nodes each part crosses

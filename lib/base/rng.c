@@ -81,8 +81,3 @@ uint64_t ct_rng_below(struct ct_rng *rng, uint64_t bound)
     } while (word < floor);
     return word % bound;
 }
-
-int ct_rng_chance(struct ct_rng *rng, unsigned permille)
-{
-    return ct_rng_below(rng, 1000) < permille;
-}

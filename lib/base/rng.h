@@ -27,9 +27,6 @@ uint64_t ct_rng_next(struct ct_rng *rng);
 /* Uniform in [0, bound), bound > 0, without modulo bias. */
 uint64_t ct_rng_below(struct ct_rng *rng, uint64_t bound);
 
-/* True with probability `permille` / 1000. */
-int ct_rng_chance(struct ct_rng *rng, unsigned permille);
-
 /* Mix `value` into a well-distributed 64-bit word (splitmix64's finaliser). */
 uint64_t ct_mix64(uint64_t value);
 

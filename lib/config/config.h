@@ -205,15 +205,6 @@ int ct_config_load(struct ct_config *cfg, const struct ct_config_input *in,
                    struct ct_config_errors *errs);
 void ct_config_deinit(struct ct_config *cfg);
 
-/* Append the errors, a line each, with `prefix` in front ("ctrun: "), and the number of those that
- * were dropped. */
-void ct_config_errors_write(const struct ct_config_errors *errs, const char *prefix,
-                            struct ct_buf *to);
-
-/* The same for the notes. */
-void ct_config_notes_write(const struct ct_config_errors *errs, const char *prefix,
-                           struct ct_buf *to);
-
 /* ---- asking --------------------------------------------------------------------------------- */
 
 /* Where the value of a member came from: ct_config_origin(cfg, &cfg->optim.lr). */

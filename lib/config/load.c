@@ -79,27 +79,6 @@ void ct_config_note(struct ct_config_loader *loader, const struct ct_config_orig
     write_sentence(&errs->notes[errs->note_count++], 0, origin, subject, sentence);
 }
 
-static void write_lines(const struct ct_error *at, size_t count, const char *prefix,
-                        struct ct_buf *to)
-{
-    for (size_t i = 0; i < count; i++)
-        (void)ct_buf_printf(to, "%s%s\n", prefix, at[i].text);
-}
-
-void ct_config_errors_write(const struct ct_config_errors *errs, const char *prefix,
-                            struct ct_buf *to)
-{
-    write_lines(errs->at, errs->count, prefix, to);
-    if (errs->dropped > 0)
-        (void)ct_buf_printf(to, "%sand %zu more\n", prefix, errs->dropped);
-}
-
-void ct_config_notes_write(const struct ct_config_errors *errs, const char *prefix,
-                           struct ct_buf *to)
-{
-    write_lines(errs->notes, errs->note_count, prefix, to);
-}
-
 /* ---- setting -------------------------------------------------------------------------------- */
 
 /* A relative input path in a YAML file starts at the folder of that file. */

@@ -32,12 +32,6 @@ int ct_stream_open(struct ct_stream *stream, const char *path, size_t limit, str
     return 0;
 }
 
-void ct_stream_init_memory(struct ct_stream *stream, const char *name, const void *data,
-                           size_t size)
-{
-    *stream = (struct ct_stream){.name = name, .limit = size, .memory = data, .memory_size = size};
-}
-
 void ct_stream_close(struct ct_stream *stream)
 {
     if (stream->gz != NULL)

@@ -1,6 +1,7 @@
 /* A stream of bytes with a name and a limit: a file (gzip or plain, told by its content) or memory.
  *
- * Sources read through this, so that tests and fuzzers give them bytes without a file. */
+ * Sources read through this, so that tests and fuzzers give them bytes without a file
+ * (tests/lib/memory_stream.h). */
 #ifndef CT_DATA_STREAM_H
 #define CT_DATA_STREAM_H
 
@@ -20,10 +21,6 @@ struct ct_stream {
 
 /* Open a regular file, plain or gzip. CT_ENOINPUT with the reason. */
 int ct_stream_open(struct ct_stream *stream, const char *path, size_t limit, struct ct_error *err);
-
-/* Read from `size` bytes at `data`, which must stay. */
-void ct_stream_init_memory(struct ct_stream *stream, const char *name, const void *data,
-                           size_t size);
 
 void ct_stream_close(struct ct_stream *stream);
 

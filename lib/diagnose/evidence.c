@@ -150,6 +150,14 @@ static uint32_t place_of(struct ct_evidence *evidence, uint32_t count,
     return first;
 }
 
+/* Does its process give no sign of life? */
+static bool is_silent(const struct ct_wire_trace_rank *rank)
+{
+    if (rank->life == CT_TRACE_RUNS)
+        return rank->silent_ms > CT_VERDICT_SILENT_MS;
+    return rank->life != CT_TRACE_DOWN;
+}
+
 /* Where each rank waits. */
 static void find_waits(struct ct_evidence *evidence)
 {
@@ -161,7 +169,7 @@ static void find_waits(struct ct_evidence *evidence)
 
         if (rank == NULL || ct_evidence_stuck_in(group) == 0 ||
             evidence->waits[rank - all->ranks.data] != NULL ||
-            (group->failure == 0 && ct_evidence_silent(rank)))
+            (group->failure == 0 && is_silent(rank)))
             continue;
         evidence->waits[rank - all->ranks.data] = group;
     }
@@ -321,13 +329,6 @@ const struct ct_wire_trace_call *ct_evidence_call(struct ct_evidence *evidence, 
 
 /* ---- who waits for whom -----------------------------------------------------------------------*/
 
-bool ct_evidence_silent(const struct ct_wire_trace_rank *rank)
-{
-    if (rank->life == CT_TRACE_RUNS)
-        return rank->silent_ms > CT_VERDICT_SILENT_MS;
-    return rank->life != CT_TRACE_DOWN;
-}
-
 uint64_t ct_evidence_stuck_in(const struct ct_wire_trace_group *group)
 {
     if (group->waiting != 0)
@@ -347,7 +348,7 @@ const struct ct_wire_trace_group *ct_evidence_waits(const struct ct_evidence *ev
 static uint64_t reached(const struct ct_wire_trace_group *group,
                         const struct ct_wire_trace_rank *rank)
 {
-    if (group->failure == 0 && ct_evidence_silent(rank))
+    if (group->failure == 0 && is_silent(rank))
         return CT_MIN(group->entered, group->completed);
     return group->entered;
 }

@@ -73,9 +73,6 @@ uint32_t ct_evidence_calls(struct ct_evidence *evidence, uint32_t rank, uint64_t
 
 /* ---- who waits for whom ---- */
 
-/* Does its process give no sign of life? */
-bool ct_evidence_silent(const struct ct_wire_trace_rank *rank);
-
 /* The collective that the rank is in or failed in there; 0: none, CT_RECORD_TRANSFER: a transfer.
  */
 uint64_t ct_evidence_stuck_in(const struct ct_wire_trace_group *group);

@@ -159,11 +159,7 @@ struct ct_cost ct_program_cost(const struct ct_program *program, const struct ct
  *     linear %3 x, %0 layers.0.weight, %1 layers.0.bias -> %4 h0 f32[32, 64] */
 void ct_program_print_op(const struct ct_program *program, int op, struct ct_buf *buf);
 
-/* The roots, then the ops. */
-void ct_program_print(const struct ct_program *program, struct ct_buf *buf);
-
-/* "param", ...; "forward", ... */
-const char *ct_value_kind_name(enum ct_value_kind kind);
+/* "forward", ... */
 const char *ct_stage_name(enum ct_stage stage);
 
 /* "world", "data", "shard", ... */

@@ -1,17 +1,10 @@
-/* Programs as text, for people and for tests: see program.h. */
+/* Ops as text, for people: see program.h. */
 #include "graph/program.h"
 
 #include "base/assert.h"
 
 #include <inttypes.h>
 #include <strings.h>
-
-static const char *const kind_names[] = {
-    [CT_VALUE_PARAM] = "param", [CT_VALUE_STATE] = "state", [CT_VALUE_BUFFER] = "buffer",
-    [CT_VALUE_GRAD] = "grad",   [CT_VALUE_INPUT] = "input", [CT_VALUE_OUTPUT] = "output",
-    [CT_VALUE_TEMP] = "temp",   [CT_VALUE_HOST] = "host",
-};
-_Static_assert(CT_COUNT(kind_names) == CT_VALUE_KIND_COUNT, "a name for every kind");
 
 static const char *const stage_names[] = {
     [CT_STAGE_INIT] = "init",     [CT_STAGE_FORWARD] = "forward", [CT_STAGE_BACKWARD] = "backward",
@@ -25,12 +18,6 @@ static const char *const axis_names[] = {
     [CT_AXIS_COPY] = "copy",
 };
 _Static_assert(CT_COUNT(axis_names) == CT_AXIS_COUNT, "a name for every axis");
-
-const char *ct_value_kind_name(enum ct_value_kind kind)
-{
-    CT_ASSERT((unsigned)kind < CT_VALUE_KIND_COUNT);
-    return kind_names[kind];
-}
 
 const char *ct_stage_name(enum ct_stage stage)
 {
@@ -93,20 +80,4 @@ void ct_program_print_op(const struct ct_program *program, int op, struct ct_buf
     print_attr(o, buf);
     if (ct_op_is_comm(o->kind))
         ct_buf_printf(buf, " axis=%s", ct_axis_name(o->axis));
-}
-
-void ct_program_print(const struct ct_program *program, struct ct_buf *buf)
-{
-    for (int i = 0; i < program->value_count; i++) {
-        const struct ct_value *value = &program->values[i];
-        if (value->root != i)
-            continue;
-        ct_buf_printf(buf, "%%%d %s %s ", i, ct_value_kind_name(value->kind), value->name);
-        print_type(value, buf);
-        ct_buf_puts(buf, "\n");
-    }
-    for (int i = 0; i < program->op_count; i++) {
-        ct_program_print_op(program, i, buf);
-        ct_buf_puts(buf, "\n");
-    }
 }

@@ -16,32 +16,6 @@ bool ct_failure_precedes(int64_t a_ms, struct ct_exit a, int64_t b_ms, struct ct
     return a_ms != b_ms ? a_ms < b_ms : ct_exit_blame(a) > ct_exit_blame(b);
 }
 
-static bool is_first(const struct ct_wire_failure *a, const struct ct_wire_failure *b)
-{
-    int64_t a_ms = (int64_t)a->time_ms, b_ms = (int64_t)b->time_ms;
-
-    if (ct_failure_precedes(a_ms, ct_failure_exit(a), b_ms, ct_failure_exit(b)))
-        return true;
-    return !ct_failure_precedes(b_ms, ct_failure_exit(b), a_ms, ct_failure_exit(a)) &&
-           a->rank < b->rank;
-}
-
-size_t ct_report_first(const struct ct_worker_failure *failures, size_t count)
-{
-    bool all_stopped = true;
-    size_t first = SIZE_MAX;
-
-    CT_ASSERT(count > 0);
-    for (size_t i = 0; i < count; i++)
-        all_stopped = all_stopped && failures[i].stopped;
-    for (size_t i = 0; i < count; i++)
-        if ((all_stopped || !failures[i].stopped) &&
-            (first == SIZE_MAX || is_first(&failures[i].record, &failures[first].record)))
-            first = i;
-    CT_ASSERT(first != SIZE_MAX);
-    return first;
-}
-
 /* ---- the table ---- */
 
 /* Text of several lines, the later ones set in, as torchelastic does it; its escape sequences as

@@ -34,11 +34,7 @@
  * (ct_exit_blame). False when nothing tells them apart. */
 bool ct_failure_precedes(int64_t a_ms, struct ct_exit a, int64_t b_ms, struct ct_exit b);
 
-/* Which of `count` (above 0) failures was the first; of equal ones, that of the lowest rank. Who
- * was stopped counts only when all were. */
-size_t ct_report_first(const struct ct_worker_failure *failures, size_t count);
-
-/* Append the table for the program `entry_point`; `first` comes from ct_report_first. */
+/* Append the table for the program `entry_point`; `first` is the cause among `failures`. */
 void ct_report_print(const char *entry_point, const struct ct_worker_failure *failures,
                      size_t count, size_t first, struct ct_buf *to);
 

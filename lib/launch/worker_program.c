@@ -26,7 +26,9 @@ static bool is_executable(const char *path)
     return access(path, X_OK) == 0 && !is_directory(path);
 }
 
-const char *ct_program_find(const char *name, const char *path, struct ct_arena *arena)
+/* The file that `name` means: itself when it has a slash, else the first executable one in the
+ * directories of `path` (NULL: those of a bare system). NULL when there is none. */
+static const char *find_program(const char *name, const char *path, struct ct_arena *arena)
 {
     if (strchr(name, '/') != NULL)
         return is_executable(name) ? name : NULL;
@@ -85,7 +87,7 @@ static int decide_trainer(const struct ct_program_request *request, struct ct_ar
 
     program->native = true;
     program->path = request->worker[0] != '\0'
-                        ? ct_program_find(request->worker, ct_env_find(request->env, "PATH"), arena)
+                        ? find_program(request->worker, ct_env_find(request->env, "PATH"), arena)
                         : ct_arena_printf(arena, "%.*s/ctworker", folder, request->self);
     if (program->path == NULL || !is_executable(program->path))
         return ct_error_set(err, CT_EUNAVAILABLE,
@@ -102,7 +104,7 @@ static int decide_python(const struct ct_program_request *request, struct ct_are
 
     if (python == NULL || *python == '\0')
         python = "python3";
-    program->path = ct_program_find(python, ct_env_find(request->env, "PATH"), arena);
+    program->path = find_program(python, ct_env_find(request->env, "PATH"), arena);
     if (program->path == NULL)
         return ct_error_set(err, CT_EUNAVAILABLE,
                             "%s, needed to run %s, is not in PATH; install it, name another in "
@@ -121,7 +123,7 @@ static const char *find_executable(const struct ct_program_request *request, str
     const char *name = request->name;
 
     if (request->in_path || strchr(name, '/') != NULL)
-        return ct_program_find(name, ct_env_find(request->env, "PATH"), arena);
+        return find_program(name, ct_env_find(request->env, "PATH"), arena);
     return is_executable(name) ? ct_arena_printf(arena, "./%s", name) : NULL;
 }
 
@@ -133,7 +135,7 @@ static int refuse_executable(const struct ct_program_request *request, struct ct
     bool bare = strchr(name, '/') == NULL;
 
     if (bare && !request->in_path)
-        elsewhere = ct_program_find(name, ct_env_find(request->env, "PATH"), arena);
+        elsewhere = find_program(name, ct_env_find(request->env, "PATH"), arena);
     if (elsewhere != NULL)
         return ct_error_set(err, CT_EUSAGE,
                             "%s is neither a subcommand nor an executable file here; to run %s, "

@@ -57,8 +57,4 @@ int ct_program_check_name(const struct ct_program_request *request, struct ct_ar
 int ct_program_argv(const struct ct_program *program, uint32_t local_rank, struct ct_arena *arena,
                     char *const **ret_argv);
 
-/* The file that `name` means: itself when it has a slash, else the first executable one in the
- * directories of `path` (NULL: those of a bare system). NULL when there is none. */
-const char *ct_program_find(const char *name, const char *path, struct ct_arena *arena);
-
 #endif

@@ -52,9 +52,6 @@ struct ct_workers {
     void *freed_context;
 };
 
-/* workers_uv.c: a signal to all processes of a worker. */
-void ct_workers_signal_group(const struct worker *worker, int signal);
-
 /* workers_uv.c: nothing of a worker runs any more. */
 void ct_workers_set_gone(const struct ct_workers *workers, struct worker *worker);
 

@@ -20,7 +20,7 @@
 
 /* ---- signals to process groups -------------------------------------------------------------- */
 
-void ct_workers_signal_group(const struct worker *worker, int signal)
+static void signal_group(const struct worker *worker, int signal)
 {
     if (worker->pid > 0 && !worker->gone)
         (void)kill(-worker->pid, signal);
@@ -48,9 +48,9 @@ static void terminate(struct ct_workers *workers)
     mark_stopped(workers);
     for (uint32_t i = 0; i < workers->count; i++) {
         ct_workers_send(workers, i, &stop);
-        ct_workers_signal_group(&workers->all[i], workers->stop_signal);
+        signal_group(&workers->all[i], workers->stop_signal);
         /* A stopped process takes no signal but SIGKILL. */
-        ct_workers_signal_group(&workers->all[i], SIGCONT);
+        signal_group(&workers->all[i], SIGCONT);
     }
 }
 
@@ -59,7 +59,7 @@ static void kill_all(struct ct_workers *workers)
     mark_stopped(workers);
     for (uint32_t i = 0; i < workers->count; i++) {
         workers->all[i].killed |= !workers->all[i].ended;
-        ct_workers_signal_group(&workers->all[i], SIGKILL);
+        signal_group(&workers->all[i], SIGKILL);
     }
 }
 
@@ -147,7 +147,7 @@ static void act(struct ct_workers *workers, unsigned actions, struct worker *wor
     if (actions & (CT_SUP_DO_BLAME | CT_SUP_DO_TERM | CT_SUP_DO_KILL))
         workers->well = false;
     if ((actions & CT_SUP_DO_SWEEP) && worker != NULL)
-        ct_workers_signal_group(worker, SIGKILL);
+        signal_group(worker, SIGKILL);
     if ((actions & CT_SUP_DO_BLAME) &&
         worker != NULL) /* NULL: the start failed, its caller knows */
         ct_workers_blame(workers, worker);
@@ -360,7 +360,7 @@ void ct_workers_dismiss(struct ct_workers *workers, uint32_t local_rank)
     if (!ct_workers_alive(workers, local_rank) || workers->all[local_rank].ended)
         return;
     workers->all[local_rank].dismissed = true;
-    ct_workers_signal_group(&workers->all[local_rank], SIGKILL);
+    signal_group(&workers->all[local_rank], SIGKILL);
 }
 
 void ct_workers_condemn(struct ct_workers *workers, uint32_t local_rank,
@@ -373,7 +373,7 @@ void ct_workers_condemn(struct ct_workers *workers, uint32_t local_rank,
     free(worker->fault); /* what it said of itself is not why it ends */
     worker->fault_code = error->code;
     worker->fault = strdup(error->text);
-    ct_workers_signal_group(worker, SIGKILL);
+    signal_group(worker, SIGKILL);
 }
 
 const struct ct_worker_record *ct_workers_record(const struct ct_workers *workers,

@@ -69,7 +69,6 @@ struct ct_conn {
     bool proven;         /* its first message has come */
 
     char peer[CT_ENDPOINT_TEXT];
-    char local_host[CT_ADDRESS_TEXT];
 
     struct ct_listener *listener;  /* server side */
     struct ct_conn *older, *newer; /* among the listener's unproven ones */

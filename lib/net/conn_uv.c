@@ -365,15 +365,12 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 
 static void set_tcp_options(struct ct_conn *conn)
 {
-    struct sockaddr_storage address;
-    int size = sizeof(address), fd;
+    int fd;
 
     uv_tcp_nodelay(&conn->io.tcp, 1);
     if (uv_fileno(&conn->io.handle, &fd) == 0)
         setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &conn->options.user_timeout_ms,
                    sizeof(conn->options.user_timeout_ms));
-    if (uv_tcp_getsockname(&conn->io.tcp, (struct sockaddr *)&address, &size) == 0)
-        ct_address_host((const struct sockaddr *)&address, conn->local_host);
 }
 
 /* In clear the peer's user is all that there is to go by. */
@@ -466,29 +463,12 @@ const char *ct_conn_peer(const struct ct_conn *conn)
     return conn->peer;
 }
 
-const char *ct_conn_local_host(const struct ct_conn *conn)
-{
-    return conn->local_host;
-}
-
 bool ct_conn_is_for(const struct ct_conn *conn, const char *job)
 {
     return conn->tls == NULL || ct_tls_is_for(conn->tls, job);
 }
 
-bool ct_conn_is_open(const struct ct_conn *conn)
-{
-    return conn->state == CT_CONN_OPEN;
-}
-
 void ct_conn_set_frame_limit(struct ct_conn *conn, uint32_t limit)
 {
     conn->options.frame_limit = conn->reader.limit = limit;
-}
-
-void ct_conn_set_idle(struct ct_conn *conn, uint32_t idle_ms)
-{
-    conn->options.idle_ms = idle_ms;
-    if (conn->state == CT_CONN_OPEN)
-        ct_conn_arm(conn);
 }

@@ -95,23 +95,13 @@ void ct_conn_set_user(struct ct_conn *conn, void *user);
 /* The other end for people: "10.0.0.7:41230", "unix:/run/x". Valid as long as the connection. */
 const char *ct_conn_peer(const struct ct_conn *conn);
 
-/* This end's address of an OPEN TCP connection ("10.0.0.3"), "" on AF_UNIX: how the node is seen on
- * the way to the peer. */
-const char *ct_conn_local_host(const struct ct_conn *conn);
-
 /* May this peer speak for `job`? With a key: it proved the key of that job. In clear: yes. */
 bool ct_conn_is_for(const struct ct_conn *conn, const char *job);
 
 /* Bytes that wait for the peer. */
 size_t ct_conn_queued(const struct ct_conn *conn);
 
-/* True once the connection is OPEN and not yet closing. */
-bool ct_conn_is_open(const struct ct_conn *conn);
-
 /* Payload bytes of a message from now on: what a peer may send can grow with what it has proved. */
 void ct_conn_set_frame_limit(struct ct_conn *conn, uint32_t limit);
-
-/* The silence limit from now on (0: none). */
-void ct_conn_set_idle(struct ct_conn *conn, uint32_t idle_ms);
 
 #endif

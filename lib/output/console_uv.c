@@ -221,13 +221,6 @@ void ct_console_flush(struct ct_console *console)
             flush_sink(console->stream[i]);
 }
 
-void ct_console_write(struct ct_console *console, enum ct_console_stream stream, const char *lines,
-                      size_t size)
-{
-    (void)ct_buf_append(ct_console_lines(console, stream), lines, size);
-    ct_console_flush(console);
-}
-
 bool ct_console_is_live(const struct ct_console *console)
 {
     return console->stream[CT_CONSOLE_OUT]->live;
@@ -278,7 +271,10 @@ void ct_console_live(struct ct_console *console, const char *text)
 
 static void write_log(void *context, const char *line, unsigned long size)
 {
-    ct_console_write(context, CT_CONSOLE_ERR, line, size);
+    struct ct_console *console = context;
+
+    (void)ct_buf_append(ct_console_lines(console, CT_CONSOLE_ERR), line, size);
+    ct_console_flush(console);
 }
 
 void ct_console_log(struct ct_console *console, struct ct_log *ret_log, const char *program)

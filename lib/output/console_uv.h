@@ -38,10 +38,6 @@ size_t ct_console_queued(const struct ct_console *console, enum ct_console_strea
 struct ct_buf *ct_console_lines(struct ct_console *console, enum ct_console_stream stream);
 void ct_console_flush(struct ct_console *console);
 
-/* Whole lines, at once. */
-void ct_console_write(struct ct_console *console, enum ct_console_stream stream, const char *lines,
-                      size_t size);
-
 /* When text is coloured: on a terminal, always, never. */
 enum ct_console_colour { CT_CONSOLE_AUTO, CT_CONSOLE_ALWAYS, CT_CONSOLE_NEVER };
 

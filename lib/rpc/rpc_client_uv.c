@@ -195,11 +195,6 @@ const struct ct_error *ct_rpc_failure(const struct ct_rpc_client *client)
     return &client->failure;
 }
 
-int ct_rpc_open_calls(const struct ct_rpc_client *client)
-{
-    return client->count;
-}
-
 int ct_rpc_start(struct ct_rpc_client *client, const struct ct_rpc_request *request,
                  struct ct_error *err)
 {

@@ -136,11 +136,6 @@ void ct_rpc_caller_set_user(struct ct_rpc_caller *caller, void *user)
     caller->user = user;
 }
 
-const char *ct_rpc_caller_name(const struct ct_rpc_caller *caller)
-{
-    return ct_conn_peer(caller->conn);
-}
-
 void ct_rpc_drop(struct ct_rpc_caller *caller, int code, const char *sentence)
 {
     ct_conn_close(caller->conn, code, sentence);

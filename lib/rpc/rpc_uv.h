@@ -79,9 +79,6 @@ struct ct_rpc_request {
 int ct_rpc_start(struct ct_rpc_client *client, const struct ct_rpc_request *request,
                  struct ct_error *err);
 
-/* Calls that are open. */
-int ct_rpc_open_calls(const struct ct_rpc_client *client);
-
 /* The end: open calls are dropped without a callback. Frees itself once the loop has run. NULL is
  * fine. */
 void ct_rpc_hang_up(struct ct_rpc_client *client);
@@ -113,10 +110,9 @@ int ct_rpc_answer(struct ct_rpc_caller *caller, uint64_t id, struct ct_bytes bod
 /* Say that it failed: `code` is negative, the sentence is cut where it is too long. */
 int ct_rpc_refuse(struct ct_rpc_caller *caller, uint64_t id, int code, const char *sentence);
 
-/* What the service attached to a caller; and its address for people. */
+/* What the service attached to a caller. */
 void *ct_rpc_caller_user(const struct ct_rpc_caller *caller);
 void ct_rpc_caller_set_user(struct ct_rpc_caller *caller, void *user);
-const char *ct_rpc_caller_name(const struct ct_rpc_caller *caller);
 
 /* Hang up on one. on_gone follows, not from inside. */
 void ct_rpc_drop(struct ct_rpc_caller *caller, int code, const char *sentence);

@@ -58,6 +58,7 @@ struct ct_ckpt_file {
     size_t count;
 };
 
+/* What is saved, by the functions of checkpoint_parts.h. */
 struct ct_ckpt_save {
     const char *dir; /* made when missing */
     struct ct_ckpt_state state;
@@ -66,12 +67,6 @@ struct ct_ckpt_save {
     uint32_t keep;       /* newest to keep; 0 keeps all */
     uint64_t keep_every; /* those of steps that it divides stay as well; 0: of none */
 };
-
-/* Write a checkpoint that readers do not see yet; `ret_digest` (may be NULL) gets the digest of its
- * tensors, the same for the same bits. An existing one of the same step is replaced, but not a
- * later round's: CT_EFENCED. CT_ECANTCREAT or CT_EIO: the sentence says that the older ones are
- * intact. */
-int ct_ckpt_save(const struct ct_ckpt_save *save, uint64_t *ret_digest, struct ct_error *err);
 
 /* Let readers see what was saved: it becomes the newest, and older ones go. CT_EFENCED when a later
  * round has published. */

@@ -39,7 +39,7 @@ struct ct_ckpt_shares {
     uint32_t crc32c[CT_CKPT_MAX_FILES];
 };
 
-/* Where ct_ckpt_save puts the tensors of `files`. No file is looked at. CT_ENOMEM, CT_EBUG. */
+/* Where the tensors of `files` are put. No file is looked at. CT_ENOMEM, CT_EBUG. */
 int ct_ckpt_place(struct ct_ckpt_places *ret, const struct ct_ckpt_file *files, size_t file_count,
                   struct ct_error *err);
 
@@ -52,7 +52,8 @@ void ct_ckpt_places_deinit(struct ct_ckpt_places *places);
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-/* The first writer's start; `ret` gets its shares: the headers'. As ct_ckpt_save fails. */
+/* The first writer's start; `ret` gets its shares: the headers'. CT_ECANTCREAT or CT_EIO: the
+ * sentence says that the older checkpoints are intact. */
 int ct_ckpt_begin(const struct ct_ckpt_save *save, struct ct_ckpt_shares *ret,
                   struct ct_error *err);
 
@@ -63,7 +64,10 @@ int ct_ckpt_write(const struct ct_ckpt_save *save, const struct ct_ckpt_places *
                   const struct ct_ckpt_part *parts, size_t count, const atomic_bool *cancel,
                   struct ct_ckpt_shares *shares, struct ct_error *err);
 
-/* The first writer's end, all parts being on disk and `shares` the XOR of all. As ct_ckpt_save. */
+/* The first writer's end, all parts being on disk and `shares` the XOR of all; `ret_digest` (may be
+ * NULL) gets the digest of the tensors, the same for the same bits. Readers do not see the
+ * checkpoint before ct_ckpt_publish. One of the same step is replaced, but not a later round's:
+ * CT_EFENCED. Else fails as ct_ckpt_begin does. */
 int ct_ckpt_end(const struct ct_ckpt_save *save, const struct ct_ckpt_places *places,
                 const struct ct_ckpt_shares *shares, uint64_t *ret_digest, struct ct_error *err);
 

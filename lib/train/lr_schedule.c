@@ -6,7 +6,6 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <string.h>
 
 /* How much of the way from step `from` to step `to` is done at `step`: 0 to 1. */
 static double done(uint64_t from, uint64_t step, uint64_t to)
@@ -77,27 +76,15 @@ static double onecycle(const struct ct_schedule *s, uint64_t step)
     return down_to_min(s, half_cosine(done(warmup_steps(s) - 1, step, last_step(s))));
 }
 
-static const struct {
-    const char *name;
-    double (*shape)(const struct ct_schedule *s, uint64_t step);
-} types[] = {
-    [CT_SCHEDULE_CONSTANT] = {"constant", constant},
-    [CT_SCHEDULE_LINEAR] = {"linear", linear},
-    [CT_SCHEDULE_COSINE] = {"cosine", cosine},
-    [CT_SCHEDULE_WSD] = {"wsd", wsd},
-    [CT_SCHEDULE_STEP] = {"step", stairs},
-    [CT_SCHEDULE_ONECYCLE] = {"onecycle", onecycle},
-    [CT_SCHEDULE_PLATEAU] = {"plateau", constant},
-};
-_Static_assert(CT_COUNT(types) == CT_SCHEDULE_COUNT, "a row for every type");
+typedef double shape_fn(const struct ct_schedule *s, uint64_t step);
 
-int ct_schedule_find(const char *name)
-{
-    for (size_t i = 0; i < CT_COUNT(types); i++)
-        if (strcmp(types[i].name, name) == 0)
-            return (int)i;
-    return -1;
-}
+static shape_fn *const shapes[] = {
+    [CT_SCHEDULE_CONSTANT] = constant, [CT_SCHEDULE_LINEAR] = linear,
+    [CT_SCHEDULE_COSINE] = cosine,     [CT_SCHEDULE_WSD] = wsd,
+    [CT_SCHEDULE_STEP] = stairs,       [CT_SCHEDULE_ONECYCLE] = onecycle,
+    [CT_SCHEDULE_PLATEAU] = constant,
+};
+_Static_assert(CT_COUNT(shapes) == CT_SCHEDULE_COUNT, "a shape for every type");
 
 double ct_schedule_lr(const struct ct_schedule *schedule, uint64_t step)
 {
@@ -105,7 +92,7 @@ double ct_schedule_lr(const struct ct_schedule *schedule, uint64_t step)
 
     CT_ASSERT(schedule->type < CT_SCHEDULE_COUNT);
     if (step >= warmup)
-        return schedule->lr * types[schedule->type].shape(schedule, step);
+        return schedule->lr * shapes[schedule->type](schedule, step);
     if (schedule->type != CT_SCHEDULE_ONECYCLE)
         return schedule->lr * (double)(step + 1) / (double)warmup;
     double start = schedule->start_ratio;

@@ -42,9 +42,6 @@ struct ct_schedule {
     uint64_t every;     /* step: > 0 */
 };
 
-/* The type called `name` ("constant", "linear", ...), or -1. */
-int ct_schedule_find(const char *name);
-
 /* The learning rate of `step`, counted from 0. Steps behind the last keep the last one's rate, but
  * for type step, which has no end. */
 double ct_schedule_lr(const struct ct_schedule *schedule, uint64_t step);

@@ -8,11 +8,6 @@
 
 enum { NOBODY = -1, UNKNOWN = -2 };
 
-void ct_straggler_reset(struct ct_straggler *straggler)
-{
-    memset(straggler, 0, sizeof *straggler);
-}
-
 static int by_size(const void *a, const void *b)
 {
     float x = *(const float *)a, y = *(const float *)b;

@@ -1,12 +1,12 @@
 /* The control page: what an agent must tell workers that are busy elsewhere.
  *
  * One page of a memfd, written by the agent, mapped read-only by every worker of its node
- * (descriptor CTRUN_PAGE_FD). Workers look at it in each wait loop, or sleep on it:
+ * (descriptor CTRUN_PAGE_FD). Workers look at it in each wait loop:
  *
  *     agent                                   worker in a collective
  *     ct_control_page_revoke(page, 7)         while (!done)
  *       revoked_generation = 7                    if (ct_control_page_revoked(page, mine))
- *       bell++, futex wake                            return CT_EREVOKED;
+ *                                                     return CT_EREVOKED;
  *
  * Both generations only grow. A worker that finds no page (page NULL) is never revoked. */
 #ifndef CT_WIRE_CONTROL_PAGE_H
@@ -24,7 +24,6 @@ struct ct_control_page {
     uint32_t version;
     _Atomic uint64_t revoked_generation;  /* every operation of a generation <= this is over */
     _Atomic uint64_t boundary_generation; /* this membership change waits for the step boundary */
-    _Atomic uint32_t bell;                /* futex word: +1 at each change */
 };
 
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "the page is shared between processes");
@@ -34,7 +33,7 @@ _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "the page is shared between processe
  * only a read-only view. 0, or a negative errno. */
 int ct_control_page_new(struct ct_control_page **ret_page, int *ret_fd, struct ct_error *err);
 
-/* Raise the generation (a lower or equal one changes nothing) and ring the bell. */
+/* Raise the generation (a lower or equal one changes nothing). */
 void ct_control_page_revoke(struct ct_control_page *page, uint64_t generation);
 void ct_control_page_boundary(struct ct_control_page *page, uint64_t generation);
 
@@ -57,15 +56,6 @@ static inline bool ct_control_page_boundary_due(const struct ct_control_page *pa
     return page != NULL &&
            atomic_load_explicit(&page->boundary_generation, memory_order_relaxed) > generation;
 }
-
-/* The bell as it is now; take it before looking at the generations, then wait for it to change. */
-static inline uint32_t ct_control_page_bell(const struct ct_control_page *page)
-{
-    return atomic_load_explicit(&page->bell, memory_order_acquire);
-}
-
-/* Sleep until the bell is not `seen` any more, a signal comes or `timeout_ms` passed. */
-void ct_control_page_wait(const struct ct_control_page *page, uint32_t seen, int timeout_ms);
 
 /* ---- both ---- */
 void ct_control_page_unmap(const struct ct_control_page *page);

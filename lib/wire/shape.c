@@ -40,11 +40,6 @@
 
 #define RECORD(name, fields)
 #define LAYOUT(name, record, fields)
-static const struct ct_wire_shape *(*const messages[])(void) = {
-#define MESSAGE(NAME, name, number, limit, from, fields) message_##name,
-#include "wire/wire.def"
-#undef MESSAGE
-};
 
 const struct ct_wire_shape *ct_wire_shape_of(unsigned type)
 {
@@ -59,15 +54,11 @@ const struct ct_wire_shape *ct_wire_shape_of(unsigned type)
     }
 }
 
-const struct ct_wire_shape *ct_wire_shape_at(size_t index)
+const char *ct_wire_name(unsigned type)
 {
-    CT_ASSERT(index < CT_COUNT(messages));
-    return messages[index]();
-}
+    const struct ct_wire_shape *shape = ct_wire_shape_of(type);
 
-size_t ct_wire_shape_count(void)
-{
-    return CT_COUNT(messages);
+    return shape != NULL ? shape->name : "?";
 }
 
 size_t ct_wire_width(enum ct_wire_kind kind)

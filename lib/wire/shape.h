@@ -52,10 +52,8 @@ struct ct_wire_any_list {
     uint32_t count;
 };
 
-/* The shape of a message type, NULL when it is none; and the i-th of ct_wire_shape_count. */
+/* The shape of a message type, NULL when it is none. */
 const struct ct_wire_shape *ct_wire_shape_of(unsigned type);
-const struct ct_wire_shape *ct_wire_shape_at(size_t index);
-size_t ct_wire_shape_count(void);
 
 /* Where the fields of a message start (all members of its union start there). */
 static inline const void *ct_wire_body(const struct ct_message *message)

@@ -152,10 +152,6 @@ int ct_wire_encode(const struct ct_message *message, uint32_t sequence, struct c
 int ct_wire_decode(const struct ct_frame *frame, struct ct_arena *arena,
                    struct ct_message *ret_message, struct ct_error *err);
 
-/* Append one line without its end: `HEARTBEAT generation=3 seq=7 step=120`. Strings are quoted and
- * escaped, long ones and lists cut with "...". For logs and transcripts. */
-void ct_wire_print(const struct ct_message *message, struct ct_buf *out);
-
 /* "HELLO"; "?" for a type that is none. */
 const char *ct_wire_name(unsigned type);
 

@@ -90,7 +90,7 @@ void ct_member_send_prepared(struct ct_member *member)
     say(member, &message);
 }
 
-void ct_member_send_failure(struct ct_member *member)
+static void send_failure(struct ct_member *member)
 {
     struct ct_message message = {
         .type = CT_MSG_FAILURE,
@@ -101,7 +101,7 @@ void ct_member_send_failure(struct ct_member *member)
     say(member, &message);
 }
 
-void ct_member_send_done(struct ct_member *member)
+static void send_done(struct ct_member *member)
 {
     struct ct_message message = {
         .type = CT_MSG_DONE,
@@ -119,7 +119,7 @@ void ct_member_send_leave(struct ct_member *member)
     say(member, &message);
 }
 
-void ct_member_send_publish(struct ct_member *member)
+static void send_publish(struct ct_member *member)
 {
     struct ct_message message = {.type = CT_MSG_PUBLISH, .publish = member->publication};
     message.publish.seq = ++member->seq;
@@ -134,7 +134,7 @@ int ct_member_publish(struct ct_member *member, const struct ct_msg_publish *pub
         return CT_ELIMIT;
     member->publication = *publication;
     if (member->phase == CT_MEMBER_JOINED)
-        ct_member_send_publish(member);
+        send_publish(member);
     return 0;
 }
 
@@ -199,7 +199,7 @@ void ct_member_failure(struct ct_member *member, uint64_t now_ms, uint64_t gener
     member->failed_ms = now_ms - CT_MIN(now_ms, failure->age_ms);
     member->has_failure = true;
     if (member->phase == CT_MEMBER_JOINED)
-        ct_member_send_failure(member);
+        send_failure(member);
 }
 
 void ct_member_done(struct ct_member *member, uint64_t generation)
@@ -208,7 +208,7 @@ void ct_member_done(struct ct_member *member, uint64_t generation)
         return;
     member->done = generation;
     if (member->phase == CT_MEMBER_JOINED)
-        ct_member_send_done(member);
+        send_done(member);
 }
 
 void ct_member_leave(struct ct_member *member, enum ct_rdzv_leave how)
@@ -230,12 +230,12 @@ void ct_member_repeat(struct ct_member *member, enum ct_rdzv_member_state state)
     if (state == CT_RDZV_ASKED && member->has_prepared)
         ct_member_send_prepared(member);
     if (member->has_failure && (in_round || state == CT_RDZV_ASKED))
-        ct_member_send_failure(member);
+        send_failure(member);
     bool may_be_done = state == CT_RDZV_ACTING || state == CT_RDZV_ASKED;
     if (member->done > 0 && may_be_done && member->done == member->acting)
-        ct_member_send_done(member);
+        send_done(member);
     if (member->publication.generation > 0)
-        ct_member_send_publish(member);
+        send_publish(member);
     if (member->leaves)
         ct_member_send_leave(member);
 }

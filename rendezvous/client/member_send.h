@@ -9,10 +9,7 @@ void ct_member_send_hello(struct ct_member *member);
 void ct_member_send_join(struct ct_member *member);
 void ct_member_send_heartbeat(struct ct_member *member);
 void ct_member_send_prepared(struct ct_member *member);
-void ct_member_send_failure(struct ct_member *member);
-void ct_member_send_done(struct ct_member *member);
 void ct_member_send_leave(struct ct_member *member);
-void ct_member_send_publish(struct ct_member *member);
 
 /* All that the daemon may not know, to a daemon that sees this node in `state`. */
 void ct_member_repeat(struct ct_member *member, enum ct_rdzv_member_state state);

@@ -447,13 +447,10 @@ void ct_rdzv_describe(const struct ct_rdzv *job, char *text, size_t room);
  * the job waits for. */
 bool ct_rdzv_describe_member(const struct ct_rdzv *job, size_t index, char *text, size_t room);
 
-/* One line for transcripts and logs. */
+/* One line for transcripts and logs: an event, before its step; an action, after it. */
 void ct_rdzv_event_print(const struct ct_rdzv *job, const struct ct_rdzv_event *event, char *line,
                          size_t room);
 void ct_rdzv_action_print(const struct ct_rdzv *job, const struct ct_rdzv_action *action,
                           char *line, size_t room);
-
-/* The invariants that hold after every step; 0, or CT_EBUG with the sentence. O(members). */
-int ct_rdzv_check(const struct ct_rdzv *job, struct ct_error *err);
 
 #endif

@@ -175,9 +175,8 @@ void ct_rdzv_on_heartbeat(struct ct_rdzv *job, struct ct_rdzv_member *member,
                           const struct ct_rdzv_event *event);
 void ct_rdzv_on_leave(struct ct_rdzv *job, struct ct_rdzv_member *member, enum ct_rdzv_leave how);
 
-/* CLOSED: note who is told the result: all that are connected, or the one called `id`. */
+/* CLOSED: note that all that are connected are told the result. */
 void ct_rdzv_tell_all(struct ct_rdzv *job);
-void ct_rdzv_tell(struct ct_rdzv *job, struct ct_id id);
 
 /* Lose the members whose lease is over. */
 void ct_rdzv_scan_leases(struct ct_rdzv *job);

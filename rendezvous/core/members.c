@@ -248,6 +248,14 @@ void ct_rdzv_take_in(struct ct_rdzv *job, struct ct_rdzv_member *newcomer)
     }
 }
 
+/* The one called `id` is told the result. */
+static void mark_told(struct ct_rdzv *job, struct ct_id id)
+{
+    for (uint32_t i = 0; i < job->roster.count; i++)
+        if (ct_id_equal(job->roster.places[i].id, id))
+            job->roster.places[i].told = true;
+}
+
 void ct_rdzv_on_join(struct ct_rdzv *job, const struct ct_rdzv_event *event)
 {
     const struct ct_rdzv_join *join = event->join;
@@ -274,7 +282,7 @@ void ct_rdzv_on_join(struct ct_rdzv *job, const struct ct_rdzv_event *event)
     if (job->phase == CT_RDZV_CLOSED) {
         if (member != NULL)
             member->link = event->link;
-        ct_rdzv_tell(job, join->id);
+        mark_told(job, join->id);
         ct_rdzv_push(job, CT_RDZV_DO_CLOSE, event->link);
         return;
     }
@@ -323,13 +331,6 @@ void ct_rdzv_tell_all(struct ct_rdzv *job)
         if (member->state != CT_RDZV_FREE && member->link != 0 && member->place >= 0)
             job->roster.places[member->place].told = true;
     }
-}
-
-void ct_rdzv_tell(struct ct_rdzv *job, struct ct_id id)
-{
-    for (uint32_t i = 0; i < job->roster.count; i++)
-        if (ct_id_equal(job->roster.places[i].id, id))
-            job->roster.places[i].told = true;
 }
 
 /* ---- going ---- */

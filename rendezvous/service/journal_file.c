@@ -367,8 +367,3 @@ int ct_journal_append(struct ct_journal_file *file, struct ct_journal_record rec
     *err = newer; /* also when the record is not kept: nothing may be shown any more */
     return checked;
 }
-
-size_t ct_journal_size(const struct ct_journal_file *file)
-{
-    return file->size;
-}

@@ -77,7 +77,4 @@ int ct_journal_append(struct ct_journal_file *file, struct ct_journal_record rec
  * directory cannot be read now. To be asked now and then by a daemon that has nothing to write. */
 int ct_journal_check(struct ct_journal_file *file, struct ct_error *err);
 
-/* Bytes of the file now. */
-size_t ct_journal_size(const struct ct_journal_file *file);
-
 #endif

@@ -171,6 +171,19 @@ static void io_announce(void *context, const char *job, const char *sentence)
     tell(server, CT_LOG_INFO, "job", ct_hash_str(job), &what);
 }
 
+/* A line of the log at debug level, the transcript of what the job's core decides. */
+static void io_trace(void *context, const char *job, const char *line)
+{
+    const struct ct_rdzv_server *server = context;
+    struct ct_buf clean;
+    if (server->fenced.code != 0)
+        return;
+    ct_buf_init(&clean, 0);
+    ct_buf_put_clean(&clean, line, ""); /* it may hold words of a worker */
+    ct_log_event(server->log, CT_LOG_DEBUG, "rendezvous", "job %s: %s", job, ct_buf_str(&clean));
+    ct_buf_deinit(&clean);
+}
+
 /* ---- the journal ---- */
 
 static void on_watch(uv_timer_t *timer);
@@ -439,6 +452,7 @@ int ct_rdzv_server_start(struct ct_rdzv_server **ret_server, uv_loop_t *loop,
         .is_for = io_is_for,
         .persist = options->journal != NULL ? io_persist : NULL,
         .announce = io_announce,
+        .trace = server->log != NULL && server->log->level <= CT_LOG_DEBUG ? io_trace : NULL,
     };
     int random = uv_random(NULL, NULL, limits.hash_key, sizeof(limits.hash_key), 0, NULL);
     if (random == 0)

@@ -112,7 +112,7 @@ void ct_service_send(struct ct_service *service, uint64_t link, const struct ct_
         service->io.send(service->io.context, to->peer, message);
 }
 
-void ct_service_drop(struct ct_service *service, uint64_t link, int code, const char *sentence)
+static void drop(struct ct_service *service, uint64_t link, int code, const char *sentence)
 {
     const struct ct_service_link *of = ct_service_link_of(service, link);
     if (of != NULL)
@@ -243,13 +243,13 @@ void ct_service_refuse(struct ct_service *service, uint64_t link, int code, uint
         .refuse = {.code = code, .retry_ms = retry_ms, .text = sentence},
     };
     ct_service_send(service, link, &message);
-    ct_service_drop(service, link, code, sentence);
+    drop(service, link, code, sentence);
 }
 
 static void violation(struct ct_service *service, struct ct_service_link *link,
                       const char *sentence)
 {
-    ct_service_drop(service, link->number, CT_EPROTOCOL, sentence);
+    drop(service, link->number, CT_EPROTOCOL, sentence);
 }
 
 static void on_hello(struct ct_service *service, struct ct_service_link *link,
@@ -426,8 +426,8 @@ static void on_heartbeat(struct ct_service *service, uint64_t now_ms, struct ct_
     else if (link->released) /* said before the answer to its leaving came */
         ct_service_release(link->job, number);
     else
-        ct_service_drop(service, number, CT_EFENCED,
-                        "the node is not a member any more: it was not heard in time");
+        drop(service, number, CT_EFENCED,
+             "the node is not a member any more: it was not heard in time");
 }
 
 /* A message of a link that has a job. */

@@ -43,6 +43,11 @@ struct ct_service_io {
 
     /* For logs: something happened to a job, as a sentence. */
     void (*announce)(void *context, const char *job, const char *sentence);
+
+    /* For logs: an event of a job's core ("> a PREPARED g2 lineage=1 step=40"), or an action that
+     * follows ("< all REVOKE g2 ..."). Left out are ticks of which nothing comes, heartbeats that
+     * are only acknowledged, and what `announce` is given. NULL: nobody reads it. */
+    void (*trace)(void *context, const char *job, const char *line);
 };
 
 enum { CT_SERVICE_LEASE_MS = 600 * 1000 }; /* the longest that a job may ask for */
@@ -76,9 +81,6 @@ void ct_service_snapshot(const struct ct_service *service,
 /* For the status: why records cannot be kept now, "" when they can. */
 void ct_service_set_trouble(struct ct_service *service, const char *sentence);
 
-/* The epoch of the newest tenure replayed so far; 0: none. */
-uint64_t ct_service_epoch(const struct ct_service *service);
-
 /* A connection is open: its number, never 0 and never used again; 0 when there are too many. */
 uint64_t ct_service_open(struct ct_service *service, void *peer);
 
@@ -103,9 +105,6 @@ uint64_t ct_service_deadline(const struct ct_service *service);
 size_t ct_service_jobs(const struct ct_service *service);
 size_t ct_service_running(const struct ct_service *service); /* not over, and with nodes */
 size_t ct_service_links(const struct ct_service *service);
-
-/* The core of job `index` (in no particular order), NULL beyond the last. */
-const struct ct_rdzv *ct_service_job(const struct ct_service *service, size_t index);
 
 /* One line a job: what it does and waits for, and how far it is. */
 void ct_service_describe(const struct ct_service *service, struct ct_buf *out);

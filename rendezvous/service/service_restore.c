@@ -70,11 +70,6 @@ void ct_service_restored(struct ct_service *service, uint64_t epoch)
     }
 }
 
-uint64_t ct_service_epoch(const struct ct_service *service)
-{
-    return service->epoch;
-}
-
 void ct_service_snapshot(const struct ct_service *service,
                          void (*emit)(void *context, const void *record, size_t size),
                          void *context)

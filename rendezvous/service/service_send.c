@@ -322,11 +322,44 @@ static bool is_settled(const struct answers *answers)
     return true;
 }
 
+enum { TRACE_BYTES = 2048 };
+
+static void trace(const struct ct_service_job *job, const char *line)
+{
+    job->service->io.trace(job->service->io.context, ct_rdzv_name(job->core), line);
+}
+
+/* One step of the core, and its transcript for those who read it. */
+static void step_core(struct ct_service_job *job, uint64_t now_ms,
+                      const struct ct_rdzv_event *event, struct ct_rdzv_actions *actions)
+{
+    char heard[TRACE_BYTES], line[TRACE_BYTES];
+    bool is_beat = event->kind == CT_RDZV_ON_TICK || event->kind == CT_RDZV_ON_HEARTBEAT;
+    if (job->service->io.trace == NULL) {
+        ct_rdzv_step(job->core, now_ms, event, actions);
+        return;
+    }
+    ct_rdzv_event_print(job->core, event, heard, sizeof(heard)); /* the step may forget who it is */
+    ct_rdzv_step(job->core, now_ms, event, actions);
+    bool is_answered = false;
+    for (size_t i = 0; i < actions->count; i++)
+        is_answered = is_answered || actions->list[i].kind != CT_RDZV_DO_ACK;
+    if (is_beat && !is_answered)
+        return;
+    trace(job, heard);
+    for (size_t i = 0; i < actions->count; i++) {
+        if (actions->list[i].kind == CT_RDZV_DO_ANNOUNCE)
+            continue;
+        ct_rdzv_action_print(job->core, &actions->list[i], line, sizeof(line));
+        trace(job, line);
+    }
+}
+
 static void step(struct ct_service_job *job, uint64_t now_ms, const struct ct_rdzv_event *event,
                  struct answers *answers)
 {
     struct ct_rdzv_actions actions;
-    ct_rdzv_step(job->core, now_ms, event, &actions);
+    step_core(job, now_ms, event, &actions);
     for (size_t i = 0; i < actions.count; i++) {
         const struct ct_rdzv_action *action = &actions.list[i];
         carry_out(job, now_ms, action);

@@ -81,8 +81,6 @@ void ct_service_send(struct ct_service *service, uint64_t link, const struct ct_
 /* The member has left in order: its node may go. Sent again for what it sends before it knows. */
 void ct_service_release(struct ct_service_job *job, uint64_t number);
 
-void ct_service_drop(struct ct_service *service, uint64_t link, int code, const char *sentence);
-
 void ct_service_refuse(struct ct_service *service, uint64_t link, int code, uint32_t retry_ms,
                        const char *sentence);
 

@@ -39,14 +39,6 @@ size_t ct_service_links(const struct ct_service *service)
     return service->link_count;
 }
 
-const struct ct_rdzv *ct_service_job(const struct ct_service *service, size_t index)
-{
-    const struct ct_service_job *job = service->jobs;
-    while (job != NULL && index-- > 0)
-        job = job->next;
-    return job != NULL ? job->core : NULL;
-}
-
 void ct_service_describe(const struct ct_service *service, struct ct_buf *out)
 {
     for (const struct ct_service_job *job = service->jobs; job != NULL; job = job->next) {

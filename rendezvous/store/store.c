@@ -524,17 +524,7 @@ uint64_t ct_store_deadline(const struct ct_store *store)
     return store->due_ms;
 }
 
-size_t ct_store_keys(const struct ct_store *store)
-{
-    return store->keys;
-}
-
 size_t ct_store_bytes(const struct ct_store *store)
 {
     return store->bytes;
-}
-
-size_t ct_store_waiters(const struct ct_store *store)
-{
-    return store->waiter_count;
 }

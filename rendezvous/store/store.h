@@ -75,8 +75,7 @@ void ct_store_tick(struct ct_store *store, uint64_t now_ms);
 /* When ct_store_tick is due; UINT64_MAX: never. */
 uint64_t ct_store_deadline(const struct ct_store *store);
 
-size_t ct_store_keys(const struct ct_store *store);
+/* Bytes of its keys and values. */
 size_t ct_store_bytes(const struct ct_store *store);
-size_t ct_store_waiters(const struct ct_store *store);
 
 #endif

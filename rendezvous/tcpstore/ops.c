@@ -428,7 +428,6 @@ int ct_tcpstore_serve(struct ct_tcpstore_client *client, uint64_t now_ms,
     struct call call = {client->store, client, request->body, now_ms, err};
 
     ct_tcpstore_give_up(client);
-    client->store->requests++;
     CT_ASSERT(handlers[request->op] != NULL);
     return handlers[request->op](&call);
 }

@@ -384,16 +384,6 @@ const struct ct_endpoint *ct_tcpstore_relay_endpoint(const struct ct_tcpstore_re
     return &relay->endpoint;
 }
 
-uint32_t ct_tcpstore_relay_clients(const struct ct_tcpstore_relay *relay)
-{
-    return relay->line_count;
-}
-
-size_t ct_tcpstore_relay_held(const struct ct_tcpstore_relay *relay)
-{
-    return relay->held;
-}
-
 void ct_tcpstore_relay_stop(struct ct_tcpstore_relay *relay)
 {
     if (relay == NULL || relay->stopped)

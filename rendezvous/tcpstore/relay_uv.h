@@ -47,10 +47,6 @@ int ct_tcpstore_relay_start(uv_loop_t *loop, const struct ct_tcpstore_relay_opti
 /* What it listens on, with the real port. */
 const struct ct_endpoint *ct_tcpstore_relay_endpoint(const struct ct_tcpstore_relay *relay);
 
-/* Clients that are here now, and the bytes that are kept for them. */
-uint32_t ct_tcpstore_relay_clients(const struct ct_tcpstore_relay *relay);
-size_t ct_tcpstore_relay_held(const struct ct_tcpstore_relay *relay);
-
 /* Close everything; nothing is reported. Frees itself when the loop has run. NULL is fine. */
 void ct_tcpstore_relay_stop(struct ct_tcpstore_relay *relay);
 

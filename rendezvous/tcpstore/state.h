@@ -58,7 +58,6 @@ struct ct_tcpstore {
     struct ct_tcpstore_keys keys;
     struct ct_tcpstore_client *clients;
     uint32_t client_count, waiting;
-    uint64_t requests;
     struct ct_tcpstore_client *ready, *ready_end;
     struct ct_tcpstore_debtors silent;  /* sent nothing, or not enough to know the dialect */
     struct ct_tcpstore_debtors partial; /* stand inside a request */

@@ -503,18 +503,6 @@ struct ct_tcpstore_about ct_tcpstore_about(const struct ct_tcpstore_client *clie
     };
 }
 
-struct ct_tcpstore_counts ct_tcpstore_counts(const struct ct_tcpstore *store)
-{
-    return (struct ct_tcpstore_counts){
-        .keys = store->keys.values,
-        .bytes = store->budget.used,
-        .clients = store->client_count,
-        .silent = store->silent.count,
-        .waiting = store->waiting,
-        .requests = store->requests,
-    };
-}
-
 /* A name as it is, but what cannot be printed as \xNN, and at most so long. */
 static void print_name(const struct ct_tcpstore_key *key, struct ct_buf *to)
 {

@@ -137,14 +137,4 @@ struct ct_tcpstore_waits {
 size_t ct_tcpstore_print_waits(const struct ct_tcpstore *store, const struct ct_tcpstore_waits *how,
                                struct ct_buf *to);
 
-struct ct_tcpstore_counts {
-    int64_t keys;     /* with a value */
-    size_t bytes;     /* charged */
-    uint32_t clients; /* that have joined and not left */
-    uint32_t silent;  /* of them: nothing came yet */
-    uint32_t waiting;
-    uint64_t requests; /* served so far */
-};
-struct ct_tcpstore_counts ct_tcpstore_counts(const struct ct_tcpstore *store);
-
 #endif

@@ -444,6 +444,7 @@ Test(operators, a_daemon_says_that_it_is_well_as_long_as_it_answers)
     (void)snprintf(status, sizeof status, "unix:%s", e2e_in_folder("status"));
     proc_start(&daemon, argv, NULL);
     (void)e2e_wait_file(port_file, 10);
+    cr_assert_not_null(proc_wait_text(&daemon, "answers HTTP on unix:/", 20));
     expect_page("/healthz", "200", "ok\n");
     expect_page("/status", "200", ""); /* no job is well, too */
     expect_page("/health", "404", "no such page; GET / lists all\n");

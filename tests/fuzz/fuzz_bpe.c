@@ -2,6 +2,7 @@
  * zero byte. What is encoded comes back. */
 #include "base/assert.h"
 #include "data/tokenizer.h"
+#include "memory_stream.h"
 
 #include <string.h>
 
@@ -17,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct ct_stream merges;
     struct ct_buf back;
 
-    ct_stream_init_memory(&merges, "merges", data, head);
+    memory_stream(&merges, "merges", data, head);
     if (ct_tokenizer_gpt2_new(&tokenizer, &merges, NULL) != 0)
         return 0;
     ct_buf_init(&back, 0);

@@ -55,7 +55,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         CT_ASSERT(cfg.command.args == argv + argc - cfg.command.arg_count);
     if (code == 0)
         ct_config_print(&cfg, NULL, &out);
-    ct_config_errors_write(&errs, "ctrun: ", &out);
+    for (size_t i = 0; i < errs.count; i++)
+        CT_ASSERT(errs.at[i].code != 0 && strlen(errs.at[i].text) > 0);
     ct_buf_deinit(&out);
     ct_config_deinit(&cfg);
     free(text);

@@ -3,6 +3,7 @@
 #include "data/source.h"
 
 #include "base/assert.h"
+#include "memory_stream.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -17,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     spec.label = data[0] % 8 - 4;
     spec.header = data[0] >= 128;
-    ct_stream_init_memory(&stream, "fuzz.csv", data + 1, size - 1);
+    memory_stream(&stream, "fuzz.csv", data + 1, size - 1);
     int code = ct_csv_read(&rows, &stream, &spec, &err);
     CT_ASSERT((code == 0) == (err.text[0] == '\0') && (code != 0 || rows.rows > 0));
     for (size_t i = 0; code == 0 && i < rows.rows; i++)

@@ -3,6 +3,7 @@
 #include "data/source.h"
 
 #include "base/assert.h"
+#include "memory_stream.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -16,8 +17,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size == 0)
         return 0;
     size_t labels_size = CT_MIN((size_t)data[0], size - 1);
-    ct_stream_init_memory(&labels, "labels", data + 1, labels_size);
-    ct_stream_init_memory(&images, "images", data + 1 + labels_size, size - 1 - labels_size);
+    memory_stream(&labels, "labels", data + 1, labels_size);
+    memory_stream(&images, "images", data + 1 + labels_size, size - 1 - labels_size);
     int code = ct_idx_read(&rows, &images, &labels, &spec, &err);
     CT_ASSERT((code == 0) == (err.text[0] == '\0') && (code != 0 || rows.rows > 0));
     for (size_t i = 0; code == 0 && i < rows.rows; i++)

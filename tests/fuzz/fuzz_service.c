@@ -9,6 +9,7 @@
  * was sent fits its frame and all records can be read; in the end a new daemon takes them all. */
 #include "base/assert.h"
 #include "frames.h"
+#include "rdzv_check.h"
 #include "rendezvous/service/admin.h"
 #include "rendezvous/service/records.h"
 #include "rendezvous/service/service.h"
@@ -100,8 +101,8 @@ static void io_announce(void *context, const char *job, const char *sentence)
 static const struct ct_rdzv *core_of(const struct world *world, const char *name)
 {
     for (size_t i = 0; i < ct_service_jobs(world->service); i++)
-        if (strcmp(ct_rdzv_name(ct_service_job(world->service, i)), name) == 0)
-            return ct_service_job(world->service, i);
+        if (strcmp(ct_rdzv_name(rdzv_job(world->service, i)), name) == 0)
+            return rdzv_job(world->service, i);
     return NULL;
 }
 
@@ -333,7 +334,7 @@ static void check(const struct ct_service *service)
     ct_service_metrics(service, &text);
     ct_buf_deinit(&text);
     for (size_t i = 0; i < ct_service_jobs(service); i++)
-        CT_ASSERT(ct_rdzv_check(ct_service_job(service, i), NULL) == 0);
+        CT_ASSERT(rdzv_check(rdzv_job(service, i), NULL) == 0);
 }
 
 static void settle(struct world *world)

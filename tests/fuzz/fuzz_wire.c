@@ -3,6 +3,7 @@
  * The first byte says who the peer is (bits 0 to 5) and how large the pieces are; the rest is the
  * stream. What decodes must encode to the same bytes, and print. */
 #include "base/assert.h"
+#include "message_print.h"
 #include "wire/frame.h"
 
 #include <stdint.h>
@@ -21,7 +22,7 @@ static void check(const struct ct_frame *frame, struct ct_arena *arena, struct c
     CT_ASSERT(out->size == CT_WIRE_HEADER + frame->size);
     CT_ASSERT(memcmp(out->data + CT_WIRE_HEADER, frame->payload, frame->size) == 0);
     ct_buf_clear(out);
-    ct_wire_print(&message, out);
+    message_print(&message, out);
     CT_ASSERT(!out->failed && memchr(out->data, '\n', out->size) == NULL);
 }
 

@@ -3,6 +3,7 @@
  * A core may make several moves in one step, so they are counted where they are
  * made: the linker puts these functions in front of the core's own (--wrap in
  * the Makefile). */
+#include "agent_names.h"
 #include "sim.h"
 
 #include "base/assert.h"

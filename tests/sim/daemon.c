@@ -7,6 +7,9 @@
 #include "sim.h"
 
 #include "base/assert.h"
+#include "chance.h"
+#include "message_print.h"
+#include "rdzv_check.h"
 #include "rendezvous/service/admin.h"
 #include "rendezvous/service/records.h"
 
@@ -153,7 +156,7 @@ void sim_daemon_crash(struct sim *sim, uint32_t index)
     sim_tell(sim, "daemon %u dies", index);
     end(sim, index);
     bool elsewhere = sim->scenario == NULL && !sim->processes[1 - index].alive &&
-                     ct_rng_chance(&sim->fault_rng, 250);
+                     rng_chance(&sim->fault_rng, 250);
     uint64_t wait = 100 + ct_rng_below(&sim->fault_rng, 4000);
     sim_schedule(sim, sim->now + wait, EV_START, elsewhere ? 1 - index : index, 0);
 }
@@ -199,7 +202,7 @@ void sim_daemon_message(struct sim *sim, struct conn *conn, const struct ct_mess
     if (message->type != CT_MSG_HEARTBEAT || sim->voice == VOICE_ALL) {
         struct ct_buf line;
         ct_buf_init(&line, 0);
-        ct_wire_print(message, &line);
+        message_print(message, &line);
         sim_log(sim, "%s > %s", sim->nodes[conn->node].host, ct_buf_str(&line));
         ct_buf_deinit(&line);
     }
@@ -257,5 +260,5 @@ struct sim_daemon *sim_newest_daemon(struct sim *sim)
 
 const struct ct_rdzv *sim_job(const struct sim_daemon *daemon)
 {
-    return daemon != NULL && daemon->service != NULL ? ct_service_job(daemon->service, 0) : NULL;
+    return daemon != NULL && daemon->service != NULL ? rdzv_job(daemon->service, 0) : NULL;
 }

@@ -9,6 +9,7 @@
 #include "sim.h"
 
 #include "base/assert.h"
+#include "chance.h"
 
 #include <string.h>
 
@@ -133,7 +134,7 @@ int sim_disk_append(struct sim *sim, struct sim_daemon *daemon, struct ct_journa
         if (when == 0)
             race(sim, daemon);
     }
-    bool wants_snapshot = file->doubtful || ct_rng_chance(&sim->disk_rng, 20);
+    bool wants_snapshot = file->doubtful || rng_chance(&sim->disk_rng, 20);
     if (file->doubtful && !record.settled)
         return failed(sim, daemon);
     if (wants_snapshot && record.settled && rewrite(sim, daemon) != 0)

@@ -8,6 +8,7 @@
 
 #include "base/assert.h"
 #include "base/str.h"
+#include "chance.h"
 #include "rendezvous/service/admin.h"
 
 #include <inttypes.h>
@@ -31,10 +32,10 @@ static uint64_t draw_length(struct sim *sim)
 {
     struct ct_rng *rng = &sim->fault_rng;
     uint64_t most = 4 * (uint64_t)sim->params.lease_ms;
-    if (sim->scale > 1 && ct_rng_chance(rng, 200))
+    if (sim->scale > 1 && rng_chance(rng, 200))
         return sim_between(rng, sim->faults_ms / 2, sim->faults_ms);
-    return ct_rng_chance(rng, 500) ? sim_between(rng, 1, CT_MIN(most, 2000 * (uint64_t)sim->scale))
-                                   : sim_between(rng, 1, most);
+    return rng_chance(rng, 500) ? sim_between(rng, 1, CT_MIN(most, 2000 * (uint64_t)sim->scale))
+                                : sim_between(rng, 1, most);
 }
 
 static enum fault_kind draw_kind(struct sim *sim, uint64_t kinds)
@@ -51,9 +52,9 @@ static uint64_t draw_kinds(struct sim *sim)
 {
     uint64_t all = (UINT64_C(1) << FAULT_KINDS) - 1;
     uint64_t kinds = ct_rng_next(&sim->fault_rng) & all;
-    if (ct_rng_chance(&sim->fault_rng, 500))
+    if (rng_chance(&sim->fault_rng, 500))
         kinds |= ct_rng_next(&sim->fault_rng) & all;
-    if (!ct_rng_chance(&sim->fault_rng, STOP_PERMILLE))
+    if (!rng_chance(&sim->fault_rng, STOP_PERMILLE))
         kinds &= ~(UINT64_C(1) << FAULT_STOP);
     for (enum fault_kind kind = 0; sim->calm && kind < FAULT_KINDS; kind++)
         if (!may_be_calm(kind))
@@ -65,14 +66,14 @@ void sim_draw_faults(struct sim *sim, uint64_t skip)
 {
     struct ct_rng *rng = &sim->fault_rng;
     uint64_t kinds = draw_kinds(sim);
-    bool bursts = ct_rng_chance(rng, 500);
+    bool bursts = rng_chance(rng, 500);
     uint64_t at = sim_between(rng, 500, sim->faults_ms - 1);
     sim->fault_count = sim->calm ? ct_rng_below(rng, CALM_FAULTS + 1) : ct_rng_below(rng, 30);
     for (size_t i = 0; i < sim->fault_count; i++) {
         struct fault *fault = &sim->faults[i];
         if (sim->calm)
             at = CALM_FIRST_MS + i * CALM_APART_MS;
-        else if (bursts && ct_rng_chance(rng, 700))
+        else if (bursts && rng_chance(rng, 700))
             at += ct_rng_below(rng, 2 * (uint64_t)sim->params.lease_ms);
         else
             at = sim_between(rng, 500, sim->faults_ms - 1);
@@ -204,7 +205,7 @@ static void begin_daemon_fault(struct sim *sim, struct fault *fault)
         break;
     case FAULT_DAEMON_PAUSE:
     case FAULT_MACHINE_PAUSE:
-        fault->split = sim->scenario == NULL && ct_rng_chance(&sim->fault_rng, 500);
+        fault->split = sim->scenario == NULL && rng_chance(&sim->fault_rng, 500);
         sim_stall(sim, fault);
         break;
     case FAULT_TAKEOVER:

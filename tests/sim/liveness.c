@@ -1,5 +1,6 @@
 /* What must have happened by the end, when nothing was wrong for a while, and
  * what a single fault may cost in a calm run. */
+#include "agent_names.h"
 #include "sim.h"
 
 #include "base/assert.h"

@@ -10,6 +10,7 @@
 
 #include "base/assert.h"
 #include "base/str.h"
+#include "chance.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -32,7 +33,7 @@ static bool is_cut(const struct sim *sim, uint32_t node, uint32_t daemon)
 static uint64_t delay(struct sim *sim)
 {
     uint64_t ms = 1 + ct_rng_below(&sim->net_rng, 2 * sim->delay_ms + 1);
-    if (!sim->healed && !sim->calm && ct_rng_chance(&sim->net_rng, 10))
+    if (!sim->healed && !sim->calm && rng_chance(&sim->net_rng, 10))
         ms *= 10;
     if (sim->storms > 0)
         ms += ct_rng_below(&sim->net_rng, 1500);
@@ -94,7 +95,7 @@ static uint32_t choose_daemon(struct sim *sim, uint32_t node)
     for (uint32_t i = 0; i < SIM_DAEMONS; i++) {
         if (!sim->processes[i].alive || is_cut(sim, node, i))
             continue;
-        if (found == SIM_DAEMONS || ct_rng_chance(&sim->net_rng, 500))
+        if (found == SIM_DAEMONS || rng_chance(&sim->net_rng, 500))
             found = i;
     }
     return found;
@@ -186,9 +187,9 @@ static void send_datagram(struct sim *sim, struct conn *conn, int to, const stru
 {
     uint32_t loss = sim->loss_permille + (sim->storms > 0 ? 250 : 0);
     uint32_t twice = sim->double_permille + (sim->storms > 0 ? 100 : 0);
-    int copies = ct_rng_chance(&sim->net_rng, twice) ? 2 : 1;
+    int copies = rng_chance(&sim->net_rng, twice) ? 2 : 1;
     for (int i = 0; i < copies; i++) {
-        if (ct_rng_chance(&sim->net_rng, loss))
+        if (rng_chance(&sim->net_rng, loss))
             continue;
         uint32_t chunk = new_chunk(sim, conn, to, frame->data, frame->size);
         sim_schedule(sim, departure(sim, conn, 1 - to) + delay(sim), EV_DELIVER, chunk, 0);
@@ -224,7 +225,7 @@ static void flush_side(struct sim *sim, struct conn *conn, int side)
     size_t at = 0;
     while (at < out->size) {
         size_t size = out->size - at;
-        if (ct_rng_chance(&sim->net_rng, 100))
+        if (rng_chance(&sim->net_rng, 100))
             size = 1 + ct_rng_below(&sim->net_rng, size);
         uint32_t chunk = new_chunk(sim, conn, to, out->data + at, size);
         book_arrival(sim, conn, to);

@@ -3,6 +3,7 @@
  *
  * Workers that survive (70 % of the seeds) keep their state from round to round; others are ended
  * whenever a round ends. A node whose agent dies loses everything. */
+#include "agent_names.h"
 #include "sim.h"
 
 #include "base/assert.h"

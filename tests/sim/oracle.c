@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/hash.h"
+#include "rdzv_check.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -315,7 +316,7 @@ void oracle_daemon_step(struct sim *sim, struct sim_daemon *daemon)
         sim->over = sim->over || (was_closed && is_newest(sim, daemon));
         return;
     }
-    if (ct_rdzv_check(job, &err) != 0)
+    if (rdzv_check(job, &err) != 0)
         sim_fail(sim, "%s", err.text);
     if (ct_rdzv_generation(job) < daemon->generation)
         sim_fail(sim, "S3: generation %" PRIu64 " after %" PRIu64, ct_rdzv_generation(job),

@@ -6,6 +6,7 @@
 #include "sim.h"
 
 #include "base/assert.h"
+#include "chance.h"
 
 #include <stdio.h>
 
@@ -14,24 +15,24 @@ static void draw_params(struct sim *sim)
     static const uint32_t leases[] = {1000, 2000, 500, 5000, 200};
     struct ct_rng *rng = &sim->setup_rng;
     uint32_t nodes = (uint32_t)sim_between(rng, 1, 6);
-    size_t choice = sim->calm ? 2 : ct_rng_chance(rng, 900) ? 4 : CT_COUNT(leases);
+    size_t choice = sim->calm ? 2 : rng_chance(rng, 900) ? 4 : CT_COUNT(leases);
     uint32_t lease = leases[ct_rng_below(rng, choice)];
-    bool is_tight = ct_rng_chance(rng, 150) && !sim->calm;
+    bool is_tight = rng_chance(rng, 150) && !sim->calm;
     sim->params = (struct ct_rdzv_params){
         .nodes_max = nodes,
-        .nodes_min = ct_rng_chance(rng, 300) ? nodes : (uint32_t)sim_between(rng, 1, nodes),
+        .nodes_min = rng_chance(rng, 300) ? nodes : (uint32_t)sim_between(rng, 1, nodes),
         .max_restarts = is_tight ? (uint32_t)sim_between(rng, 0, 3) : 1000,
         .join_timeout_ms =
-            ct_rng_chance(rng, 900) || sim->calm ? 400000 : (uint32_t)sim_between(rng, 5000, 40000),
+            rng_chance(rng, 900) || sim->calm ? 400000 : (uint32_t)sim_between(rng, 5000, 40000),
         .last_call_ms = (uint32_t)sim_between(rng, 0, 1000),
         .lease_ms = lease,
-        .prepare_ms = ct_rng_chance(rng, 100) ? CT_MAX(lease / 5, 400u)
-                                              : (uint32_t)sim_between(rng, 3000, 10000),
+        .prepare_ms = rng_chance(rng, 100) ? CT_MAX(lease / 5, 400u)
+                                           : (uint32_t)sim_between(rng, 3000, 10000),
         .grow_ms = (uint32_t)sim_between(rng, 1, 1000),
-        .autonomy_ms = ct_rng_chance(rng, 800) || sim->calm
+        .autonomy_ms = rng_chance(rng, 800) || sim->calm
                            ? 600000 / sim->scale
                            : 2 * lease + (uint32_t)sim_between(rng, 0, 30000),
-        .cordon_faults = ct_rng_chance(rng, 500) ? 3 : 0,
+        .cordon_faults = rng_chance(rng, 500) ? 3 : 0,
     };
     if (sim->calm)
         sim->params.prepare_ms = 10000;
@@ -49,7 +50,7 @@ static void draw_params(struct sim *sim)
 static void draw_clocks(struct sim *sim)
 {
     struct ct_rng *rng = &sim->setup_rng;
-    int32_t most = ct_rng_chance(rng, 100) && !sim->calm ? 100000 : 10000;
+    int32_t most = rng_chance(rng, 100) && !sim->calm ? 100000 : 10000;
     for (uint32_t i = 0; i < SIM_PROCESSES; i++) {
         sim->processes[i].rate_ppm = (int32_t)sim_between(rng, 0, 2 * (uint64_t)most) - most;
         sim->processes[i].offset_ms = sim_between(rng, 1000000, 2000000);
@@ -77,7 +78,7 @@ static void draw_world(struct sim *sim)
     enum { ROWS = 24 };
     struct ct_rng *rng = &sim->setup_rng;
     uint32_t slots = (uint32_t)sim_between(rng, 1, 2);
-    if (!ct_rng_chance(rng, 200) || ROWS % (sim->params.nodes_max * slots) != 0)
+    if (!rng_chance(rng, 200) || ROWS % (sim->params.nodes_max * slots) != 0)
         return;
     sim->params.world_divides = ROWS;
     for (uint32_t i = 0; i < SIM_NODES; i++) {
@@ -103,7 +104,7 @@ static void make_nodes(struct sim *sim)
             .params = sim->params,
             .slots = (uint32_t)sim_between(rng, 1, 4),
             .node_rank = -1,
-            .slurm_node = ct_rng_chance(rng, 300) ? (int32_t)ct_rng_below(rng, SIM_NODES) : -1,
+            .slurm_node = rng_chance(rng, 300) ? (int32_t)ct_rng_below(rng, SIM_NODES) : -1,
             .survivable = sim->survivable,
             .tells_healed = true,
             .clock = &node->clock,
@@ -114,21 +115,21 @@ static void make_nodes(struct sim *sim)
 void sim_draw_setting(struct sim *sim)
 {
     struct ct_rng *rng = &sim->setup_rng;
-    sim->calm = ct_rng_chance(rng, 100);
-    sim->scale = ct_rng_chance(rng, 50) && !sim->calm ? SIM_LONG : 1;
+    sim->calm = rng_chance(rng, 100);
+    sim->scale = rng_chance(rng, 50) && !sim->calm ? SIM_LONG : 1;
     sim->faults_ms = SIM_PHASE_MS * sim->scale;
     sim->ends_ms = 2 * sim->faults_ms;
     draw_params(sim);
-    sim->datagrams = ct_rng_chance(rng, 500) && !sim->calm;
-    sim->survivable = ct_rng_chance(rng, 700);
-    sim->programs = sim->survivable && ct_rng_chance(rng, 250);
+    sim->datagrams = rng_chance(rng, 500) && !sim->calm;
+    sim->survivable = rng_chance(rng, 700);
+    sim->programs = sim->survivable && rng_chance(rng, 250);
     sim->look_ms = sim->calm ? 1000 : (uint32_t)sim_between(rng, 200, 8000);
-    sim->slow_stops = ct_rng_chance(rng, 700) && !sim->calm;
+    sim->slow_stops = rng_chance(rng, 700) && !sim->calm;
     sim->delay_ms = (uint32_t)sim_between(rng, 0, sim->calm ? 2 : 40);
     sim->loss_permille = (uint32_t)sim_between(rng, 0, 150);
     sim->double_permille = (uint32_t)sim_between(rng, 0, 150);
     sim->step_ms = (uint32_t)sim_between(rng, 50, sim->calm ? 200 : 1000) * sim->scale;
-    sim->total_steps = ct_rng_chance(rng, 200) && !sim->calm ? sim_between(rng, 1, 300) : 0;
+    sim->total_steps = rng_chance(rng, 200) && !sim->calm ? sim_between(rng, 1, 300) : 0;
     draw_clocks(sim);
     make_nodes(sim);
     draw_world(sim);

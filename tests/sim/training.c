@@ -11,6 +11,7 @@
 #include "sim.h"
 
 #include "base/assert.h"
+#include "chance.h"
 
 #include <string.h>
 
@@ -56,7 +57,7 @@ static bool is_complete(const struct sim *sim)
 static void finish(struct sim *sim, uint32_t index)
 {
     struct training *t = &sim->training;
-    uint64_t last = ct_rng_chance(&sim->work_rng, 200) ? 4000 : 5;
+    uint64_t last = rng_chance(&sim->work_rng, 200) ? 4000 : 5;
     uint64_t at = sim->now + 1 + ct_rng_below(&sim->work_rng, last);
     t->done_ms = CT_MAX(t->done_ms, at);
     sim_schedule(sim, at, EV_DONE, index, t->generation);
@@ -99,7 +100,7 @@ static void heal(struct sim *sim)
     for (uint32_t i = 0; i < t->count; i++) {
         if (sim->nodes[t->nodes[i]].healed_max == t->generation)
             continue;
-        if (ct_rng_chance(&sim->work_rng, 700))
+        if (rng_chance(&sim->work_rng, 700))
             heal_member(sim, t->nodes[i]);
         else
             left++;
@@ -126,15 +127,15 @@ static void step(struct sim *sim)
     if (is_last(sim, now))
         return;
     uint64_t stable = now;
-    if (ct_rng_chance(&sim->work_rng, PUBLISH_PERMILLE))
+    if (rng_chance(&sim->work_rng, PUBLISH_PERMILLE))
         sim_workers_publish(sim, t->nodes[0], stable, sim->nodes[t->nodes[0]].state.digest);
     if (boundary)
         t->boundary_step = now + 1;
     for (uint32_t i = 0; i < t->count; i++) {
         uint32_t index = t->nodes[i];
-        uint64_t late = 1 + ct_rng_below(&sim->work_rng,
-                                         ct_rng_chance(&sim->work_rng, 900) ? 30 : sim->step_ms);
-        if (ct_rng_chance(&sim->work_rng, 700))
+        uint64_t late =
+            1 + ct_rng_below(&sim->work_rng, rng_chance(&sim->work_rng, 900) ? 30 : sim->step_ms);
+        if (rng_chance(&sim->work_rng, 700))
             sim_member_step(sim, index, now + 1);
         else
             sim_schedule(sim, sim->now + late, EV_MEMBER_STEP, index, now + 1);

@@ -6,6 +6,7 @@
 #include "sim.h"
 
 #include "base/assert.h"
+#include "chance.h"
 
 #include <inttypes.h>
 
@@ -39,11 +40,11 @@ static void schedule_ready(struct sim *sim, uint32_t index, uint32_t worker, uin
     bool slow = !sim->healed && sim->slow_stops;
     if (!node->alive[worker] || !sim->survivable || node->survivors[worker].idle)
         return;
-    if (slow && ct_rng_chance(&sim->work_rng, 20))
+    if (slow && rng_chance(&sim->work_rng, 20))
         sim->nodes[index].stuck[worker] = true;
     if (node->stuck[worker])
         return;
-    if (slow && ct_rng_chance(&sim->work_rng, 30))
+    if (slow && rng_chance(&sim->work_rng, 30))
         delay += ct_rng_below(&sim->work_rng, sim->params.prepare_ms);
     sim_schedule(sim, sim->now + delay, EV_READY, index, sim_worker_tag(node, worker));
 }
@@ -108,7 +109,7 @@ static void stop(struct sim *sim, uint32_t index)
     node->acting = 0;
     for (uint32_t i = 0; i < SIM_WORKERS; i++) {
         uint64_t delay = 1 + ct_rng_below(&sim->work_rng, LEAVE_MS);
-        if (!sim->healed && sim->slow_stops && ct_rng_chance(&sim->work_rng, 30))
+        if (!sim->healed && sim->slow_stops && rng_chance(&sim->work_rng, 30))
             delay += ct_rng_below(&sim->work_rng, sim->params.prepare_ms * 5 / 4);
         if (node->alive[i])
             sim_schedule(sim, sim->now + delay, EV_GONE, index, sim_worker_tag(node, i));
@@ -147,7 +148,7 @@ void sim_worker_gone(struct sim *sim, uint32_t index, uint64_t tag)
     if (tag != sim_worker_tag(node, worker) || !node->alive[worker])
         return;
     if (node->stopping) {
-        bool fails = ct_rng_chance(&sim->work_rng, 20);
+        bool fails = rng_chance(&sim->work_rng, 20);
         sim_node_feed(sim, index,
                       &(struct agent_event){
                           .kind = AGENT_ON_CASUALTY,
@@ -172,7 +173,7 @@ static void crash(struct sim *sim, uint32_t index, uint32_t worker)
     struct agent_event failure = {.kind = AGENT_ON_FAILURE,
                                   .local_rank = worker,
                                   .end = {.signal = SIGKILL_NUMBER},
-                                  .doubtful = ct_rng_chance(&sim->work_rng, 100)};
+                                  .doubtful = rng_chance(&sim->work_rng, 100)};
     if (!node->alive[worker])
         return;
     bool alone = is_lost_alone(node, worker);
@@ -189,7 +190,7 @@ void sim_worker_crash(struct sim *sim, uint32_t index)
 {
     struct sim_node *node = &sim->nodes[index];
     uint32_t first = (uint32_t)ct_rng_below(&sim->work_rng, SIM_WORKERS);
-    bool both = ct_rng_chance(&sim->work_rng, 500);
+    bool both = rng_chance(&sim->work_rng, 500);
     if (!sim->processes[sim_process(index)].alive || !node->running)
         return;
     sim_tell(sim, "%s of %s die%s", both ? "the workers" : "a worker", node->host, both ? "" : "s");
@@ -234,8 +235,8 @@ static void begin(struct sim *sim, uint32_t index)
 {
     struct sim_node *node = &sim->nodes[index];
     const struct training *t = &sim->training;
-    bool fails = !sim->calm && !sim->healed && ct_rng_chance(&sim->fault_rng, 1) &&
-                 ct_rng_chance(&sim->fault_rng, 300);
+    bool fails = !sim->calm && !sim->healed && rng_chance(&sim->fault_rng, 1) &&
+                 rng_chance(&sim->fault_rng, 300);
     if (node->stopping)
         sim_fail(sim, "A1: %s begins g%" PRIu64 " while its workers are being ended", node->host,
                  node->core.round);
@@ -407,7 +408,7 @@ static void do_dismiss(struct sim *sim, uint32_t index, bool all)
     for (uint32_t i = 0; i < SIM_WORKERS; i++) {
         if (!all && !node->dismissed[i])
             continue;
-        if (!all && ct_rng_chance(&sim->work_rng, 300)) /* the moment before, it has left */
+        if (!all && rng_chance(&sim->work_rng, 300)) /* the moment before, it has left */
             sim_schedule(sim, sim->now, EV_READY, index, sim_worker_tag(node, i));
         end_by_sigkill(sim, index, i);
     }

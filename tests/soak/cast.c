@@ -3,6 +3,7 @@
 #include "soak.h"
 
 #include "base/assert.h"
+#include "chance.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -110,7 +111,7 @@ bool cast_start_agent(struct soak *soak, int host)
     memset(node->workers, 0, sizeof node->workers);
     node->lives++;
     /* Sometimes a host that comes back is known, sometimes it has never been seen. */
-    if (node->lives > 1 && ct_rng_chance(&soak->rng, 667))
+    if (node->lives > 1 && rng_chance(&soak->rng, 667))
         (void)snprintf(node->host_name, sizeof node->host_name, "host%d-%u", host, node->lives);
     else
         (void)snprintf(node->host_name, sizeof node->host_name, "host%d", host);

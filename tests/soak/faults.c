@@ -5,6 +5,7 @@
 #include "soak.h"
 
 #include "base/assert.h"
+#include "chance.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -128,7 +129,7 @@ static int choose_dispensable(struct soak *soak)
 {
     int stay = cast_sound(soak) - 1;
 
-    if (stay < SOAK_MIN && (stay < 1 || !ct_rng_chance(&soak->rng, 100)))
+    if (stay < SOAK_MIN && (stay < 1 || !rng_chance(&soak->rng, 100)))
         return -1;
     return choose_host(soak, ELDER + 1, is_sound);
 }
@@ -238,7 +239,7 @@ static bool do_hang(struct soak *soak)
 /* Another agent on the same host soon, or the host stays empty until one joins. */
 static void replace(struct soak *soak, int host)
 {
-    if (ct_rng_chance(&soak->rng, 500) || cast_sound(soak) <= SOAK_MIN)
+    if (rng_chance(&soak->rng, 500) || cast_sound(soak) <= SOAK_MIN)
         plan(soak, soak_draw(soak, 0, 5), later_start_agent, host);
 }
 
@@ -532,8 +533,8 @@ void faults_advance(struct soak *soak, bool more)
     if ((faults[kind].spaces && !soak->hosts.spaces) || !do_fault(soak, kind))
         return; /* another one in the next turn */
     /* Mostly seconds apart, sometimes one into the recovery from the other. */
-    state->next_s = soak_now_s(soak) + (ct_rng_chance(&soak->rng, 150) ? soak_draw(soak, 0, 0.3)
-                                                                       : soak_draw(soak, 1, 6));
+    state->next_s = soak_now_s(soak) +
+                    (rng_chance(&soak->rng, 150) ? soak_draw(soak, 0, 0.3) : soak_draw(soak, 1, 6));
 }
 
 bool faults_idle(const struct soak *soak)

@@ -104,15 +104,6 @@ static int find_borders(const struct ct_model *model, struct borders *borders)
     return enough ? 0 : CT_ENOMEM;
 }
 
-int ct_cut_units(const struct ct_model *model)
-{
-    struct borders borders;
-    int code = find_borders(model, &borders);
-
-    free(borders.at);
-    return code == 0 ? borders.count + 1 : 0;
-}
-
 /* ---- choosing ------------------------------------------------------------------------------- */
 
 /* Units into parts: sum[u] is the cost of the units in front of u. best[p * (units + 1) + u]: the

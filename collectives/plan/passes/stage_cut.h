@@ -37,9 +37,6 @@ struct ct_cut {
     struct ct_cut_holders *holders; /* by value of the model, of parameters and buffers; likewise */
 };
 
-/* How many parts the model can be cut into at most. 0 when memory is missing. */
-int ct_cut_units(const struct ct_model *model);
-
 /* Choose the cuts of the forward pass: places, borders, carried. 0, CT_ECONFIG when the model has
  * fewer units than `parts`, or CT_ENOMEM. */
 int ct_cut_choose(struct ct_cut *cut, const struct ct_model *model, int parts,

@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "job/thread_world.h"
+#include "thread_ranks.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -56,7 +57,7 @@ static int run(const struct ct_bench_options *options, int world, struct shared 
 
     *shared = (struct shared){.options = options};
     cr_assert_eq(ct_thread_world_new(world, &threads), 0);
-    int code = ct_thread_world_run(threads, run_rank, shared);
+    int code = thread_ranks_run(threads, run_rank, shared);
     ct_thread_world_free(threads);
     return code;
 }
@@ -118,7 +119,7 @@ Test(bench, each_wrong_element_is_counted)
     struct ct_thread_world *threads;
 
     cr_assert_eq(ct_thread_world_new(2, &threads), 0);
-    cr_assert_eq(ct_thread_world_run(threads, spoil, &options), 0);
+    cr_assert_eq(thread_ranks_run(threads, spoil, &options), 0);
     ct_thread_world_free(threads);
 }
 

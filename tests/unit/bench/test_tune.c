@@ -4,6 +4,7 @@
 #include "algorithm/tuning.h"
 #include "base/fs.h"
 #include "job/thread_world.h"
+#include "thread_ranks.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -97,7 +98,7 @@ Test(tune, what_was_measured_is_in_the_table_of_the_machine)
     (void)snprintf(path, sizeof path, "%s/a/table", folder);
     cr_assert_eq(setenv("CTRUN_TUNING", path, 1), 0);
     cr_assert_eq(ct_thread_world_new(2, &threads), 0);
-    cr_assert_eq(ct_thread_world_run(threads, tune, to), 0);
+    cr_assert_eq(thread_ranks_run(threads, tune, to), 0);
     ct_thread_world_free(threads);
     cr_assert_eq(ct_table_load(&table, &err), 0, "%s", err.text);
     cr_assert_eq(table.count, 2);

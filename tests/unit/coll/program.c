@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/rng.h"
+#include "chance.h"
 
 #include <string.h>
 
@@ -21,7 +22,7 @@ static int below(struct draft *draft, int bound)
 
 static bool chance(struct draft *draft, unsigned permille)
 {
-    return ct_rng_chance(&draft->rng, permille) != 0;
+    return rng_chance(&draft->rng, permille) != 0;
 }
 
 /* ---- sizes -----------------------------------------------------------------------------------*/

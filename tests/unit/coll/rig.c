@@ -4,6 +4,7 @@
 #include "backend/ucx/ucx_worker.h"
 #include "base/assert.h"
 #include "sanitized.h"
+#include "thread_ranks.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -131,8 +132,8 @@ int rig_run(struct rig *rig, int (*body)(struct ct_group *group, struct rig *rig
     if (rig->device)
         (void)rig_accel(0); /* before there are threads */
     if (rig->seats != NULL)
-        ct_thread_world_seat(rig->threads, rig->seats);
-    int line = ct_thread_world_run(rig->threads, run_rank, &run);
+        thread_ranks_seat(rig->threads, rig->seats);
+    int line = thread_ranks_run(rig->threads, run_rank, &run);
     ct_thread_world_free(rig->threads);
     rig->threads = NULL;
     return line;

@@ -3,6 +3,7 @@
  * counted in calls of equal size, and no thread's late start matters. */
 #include "base/assert.h"
 #include "rig.h"
+#include "thread_ranks.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -76,7 +77,7 @@ Test(fair, two_groups_on_one_network_both_get_on)
     struct ct_thread_world *world;
 
     cr_assert_eq(ct_thread_world_new(WORLD, &world), 0);
-    cr_assert_eq(ct_thread_world_run(world, work_on_both, &scene), 0);
+    cr_assert_eq(thread_ranks_run(world, work_on_both, &scene), 0);
     ct_thread_world_free(world);
     for (int i = 0; i < GROUPS; i++)
         cr_assert_geq(scene.calls[i], CALLS, "group %d: %d calls, the other %d", i, scene.calls[i],

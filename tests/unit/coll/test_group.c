@@ -2,6 +2,7 @@
 #include "base/assert.h"
 #include "job/job.h"
 #include "rig.h"
+#include "thread_ranks.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -16,7 +17,7 @@ static int run_world(int size, int (*body)(struct ct_job *job, void *context), v
     struct ct_thread_world *world;
 
     cr_assert_eq(ct_thread_world_new(size, &world), 0);
-    int line = ct_thread_world_run(world, body, context);
+    int line = thread_ranks_run(world, body, context);
     ct_thread_world_free(world);
     return line;
 }
@@ -192,7 +193,7 @@ Test(group, a_revoked_round_forms_no_group)
     struct ct_thread_world *world;
 
     cr_assert_eq(ct_thread_world_new(2, &world), 0);
-    cr_assert_eq(ct_thread_world_run(world, form_in_a_revoked_round, world), 0);
+    cr_assert_eq(thread_ranks_run(world, form_in_a_revoked_round, world), 0);
     ct_thread_world_free(world);
 }
 

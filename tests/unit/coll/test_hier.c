@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "rig.h"
+#include "thread_ranks.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -220,6 +221,6 @@ Test(hier, two_groups_are_under_way_together)
     struct ct_thread_world *world;
 
     cr_assert_eq(ct_thread_world_new_nodes(WORLD, NODES, &world), 0);
-    cr_assert_eq(ct_thread_world_run(world, both, NULL), 0);
+    cr_assert_eq(thread_ranks_run(world, both, NULL), 0);
     ct_thread_world_free(world);
 }

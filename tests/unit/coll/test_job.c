@@ -3,6 +3,7 @@
 #include "kv.h"
 
 #include "base/assert.h"
+#include "message_print.h"
 #include "wire/control_page.h"
 #include "wire/link.h"
 
@@ -72,7 +73,7 @@ static void keep_line(struct agent *agent, const struct ct_message *message)
     struct ct_buf line;
 
     ct_buf_init(&line, 0);
-    ct_wire_print(message, &line);
+    message_print(message, &line);
     cr_assert_lt(agent->count, HEARD);
     (void)snprintf(agent->heard[agent->count++], sizeof agent->heard[0], "%s", ct_buf_str(&line));
     ct_buf_deinit(&line);

@@ -5,6 +5,7 @@
 #include "base/accel.h"
 #include "base/assert.h"
 #include "rig.h"
+#include "thread_ranks.h"
 
 #if __has_include(<nccl.h>)
 #include <nccl.h>
@@ -182,7 +183,7 @@ static void run_jobs(int (*body)(struct ct_job *job, void *context), void *conte
 
     (void)rig_accel(0);
     cr_assert_eq(ct_thread_world_new(WORLD, &world), 0);
-    cr_assert_eq(ct_thread_world_run(world, body, context), 0);
+    cr_assert_eq(thread_ranks_run(world, body, context), 0);
     ct_thread_world_free(world);
 }
 

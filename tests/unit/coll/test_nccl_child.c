@@ -3,6 +3,7 @@
 #include "backend/nccl/nccl_kept.h"
 #include "base/assert.h"
 #include "rig.h"
+#include "thread_ranks.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -262,10 +263,10 @@ static struct fakenccl_counts recover(const int *ranks, int count)
     (void)rig_accel(0);
     int comms = rig_nccl().comms;
     cr_assert_eq(ct_thread_world_new(WORLD, &loss.world), 0);
-    cr_assert_eq(ct_thread_world_run(loss.world, lose, &loss), 0);
+    cr_assert_eq(thread_ranks_run(loss.world, lose, &loss), 0);
     loss.before = rig_nccl();
-    ct_thread_world_next(loss.world);
-    cr_assert_eq(ct_thread_world_run(loss.world, go_on, &loss), 0);
+    thread_ranks_next_round(loss.world);
+    cr_assert_eq(thread_ranks_run(loss.world, go_on, &loss), 0);
     struct fakenccl_counts counts = since(loss.before);
     ct_thread_world_free(loss.world);
     cr_assert_eq(rig_nccl().comms, comms, "all are given back");
@@ -344,11 +345,11 @@ Test(nccl_child, what_nccl_itself_has_found_broken_is_not_shrunk)
     setenv("FAKENCCL_FAULT", "async_error", 1);
     (void)rig_accel(0);
     cr_assert_eq(ct_thread_world_new(WORLD, &loss.world), 0);
-    cr_assert_eq(ct_thread_world_run(loss.world, lose_seen, &loss), 0);
+    cr_assert_eq(thread_ranks_run(loss.world, lose_seen, &loss), 0);
     unsetenv("FAKENCCL_FAULT");
     loss.before = rig_nccl();
-    ct_thread_world_next(loss.world);
-    cr_assert_eq(ct_thread_world_run(loss.world, go_on, &loss), 0);
+    thread_ranks_next_round(loss.world);
+    cr_assert_eq(thread_ranks_run(loss.world, go_on, &loss), 0);
     cr_assert_eq(since(loss.before).ids, 1);
     cr_assert_eq(since(loss.before).shrinks, 0);
     ct_thread_world_free(loss.world);

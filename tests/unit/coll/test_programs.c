@@ -7,6 +7,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/rng.h"
+#include "chance.h"
 #include "program.h"
 #include "rig.h"
 #include "sanitized.h"
@@ -74,7 +75,7 @@ static int test_all(struct rank *rank)
 
         if (code != 0)
             line = finish(rank, at, code == 1 ? 0 : __LINE__);
-        else if (ct_rng_chance(&rank->rng, 50))
+        else if (rng_chance(&rank->rng, 50))
             (void)sched_yield();
     }
     return line;

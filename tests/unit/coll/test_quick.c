@@ -1,6 +1,7 @@
 /* Calls of few bytes, which go without a request where all are there, beside those that do not. */
 #include "collectives/group/group.h"
 #include "rig.h"
+#include "thread_ranks.h"
 
 #include <criterion/criterion.h>
 #include <sched.h>
@@ -36,7 +37,7 @@ static void run_all(int (*run)(struct ct_job *job, void *context))
         struct ct_thread_world *world;
 
         cr_assert_eq(ct_thread_world_new(WORLD, &world), 0);
-        cr_assert_eq(ct_thread_world_run(world, run, (void *)(uintptr_t)rig_backends[i]), 0, "%s",
+        cr_assert_eq(thread_ranks_run(world, run, (void *)(uintptr_t)rig_backends[i]), 0, "%s",
                      rig_backends[i]);
         ct_thread_world_free(world);
     }

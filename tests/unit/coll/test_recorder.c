@@ -2,6 +2,7 @@
 #include "base/assert.h"
 #include "collectives/group/recorder.h"
 #include "rig.h"
+#include "thread_ranks.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -89,8 +90,8 @@ Test(recorder, each_call_is_kept_with_its_number_words_and_fate)
         struct ct_record_view view;
 
         cr_assert_eq(ct_thread_world_new(WORLD, &world), 0);
-        cr_assert_eq(ct_thread_world_run(world, run_rank, (void *)(uintptr_t)rig_backends[i]), 0,
-                     "%s", rig_backends[i]);
+        cr_assert_eq(thread_ranks_run(world, run_rank, (void *)(uintptr_t)rig_backends[i]), 0, "%s",
+                     rig_backends[i]);
         ct_thread_world_free(world);
         for (int rank = 0; rank < WORLD; rank++) {
             expect(rank, 1, "all_reduce of 1 I64, MAX, FAST, tag 9", 1, CT_FLIGHT_COMPLETED);

@@ -2,6 +2,7 @@
  * tests/e2e/test_library.c. */
 #include "ctrun.h"
 #include "job/thread_world.h"
+#include "thread_ranks.h"
 
 #include <criterion/criterion.h>
 #include <stdatomic.h>
@@ -54,7 +55,7 @@ static void run_ranks(struct run *run)
     struct ct_thread_world *world = NULL;
 
     cr_assert_eq(ct_thread_world_new(RANKS, &world), 0);
-    (void)ct_thread_world_run(world, body, run);
+    (void)thread_ranks_run(world, body, run);
     ct_thread_world_free(world);
 }
 

@@ -2,6 +2,7 @@
 #include "backend/tcp/tcp_tls.h"
 #include "base/assert.h"
 #include "rig.h"
+#include "thread_ranks.h"
 
 #include <poll.h>
 #include <stdlib.h>
@@ -44,7 +45,7 @@ static void run(const char *backend, int world, int nodes)
     struct ct_thread_world *ranks;
 
     cr_assert_eq(ct_thread_world_new_nodes(world, nodes, &ranks), 0);
-    cr_assert_eq(ct_thread_world_run(ranks, reduce_and_exchange, (void *)(uintptr_t)backend), 0);
+    cr_assert_eq(thread_ranks_run(ranks, reduce_and_exchange, (void *)(uintptr_t)backend), 0);
     ct_thread_world_free(ranks);
 }
 
@@ -73,7 +74,7 @@ Test(tls, who_asks_for_encryption_alone_gets_no_group)
     struct ct_thread_world *world;
 
     cr_assert_eq(ct_thread_world_new(2, &world), 0);
-    cr_assert_eq(ct_thread_world_run(world, ask_alone, NULL), 0);
+    cr_assert_eq(thread_ranks_run(world, ask_alone, NULL), 0);
     ct_thread_world_free(world);
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/rng.h"
+#include "chance.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -104,7 +105,7 @@ static void run(const struct ct_call *call, int world, int direct_world, uint64_
         list_waves(&ends[i]);
     }
     for (int turn = 0; through < world; turn = (turn + 1) % world) {
-        int rank = ct_rng_chance(&rng, 300) ? (int)ct_rng_below(&rng, (uint64_t)world) : turn;
+        int rank = rng_chance(&rng, 300) ? (int)ct_rng_below(&rng, (uint64_t)world) : turn;
         bool before = ct_window_is_through(&ends[rank].window);
 
         idle = advance(ends, rank, world, &rng) ? 0 : idle + 1;
@@ -137,7 +138,7 @@ Test(window, ranks_in_any_order_finish_every_collective_move_for_move)
                                .send = in,
                                .recv = out};
 
-        run(&call, world, ct_rng_chance(&rng, 500) ? 1 : WORLD_MAX, seed);
+        run(&call, world, rng_chance(&rng, 500) ? 1 : WORLD_MAX, seed);
     }
 }
 

@@ -7,6 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The errors and notes, a line each. */
+static void write_errors(const struct ct_config_errors *errs, struct ct_buf *to)
+{
+    for (size_t i = 0; i < errs->count; i++)
+        (void)ct_buf_printf(to, "%s\n", errs->at[i].text);
+    if (errs->dropped > 0)
+        (void)ct_buf_printf(to, "and %zu more\n", errs->dropped);
+    for (size_t i = 0; i < errs->note_count; i++)
+        (void)ct_buf_printf(to, "note: %s\n", errs->notes[i].text);
+}
+
 struct loaded *load(const struct given *given)
 {
     struct loaded *l = calloc(1, sizeof *l);
@@ -29,8 +40,7 @@ struct loaded *load(const struct given *given)
         in.yaml_path = given->name != NULL ? given->name : "a.yaml";
     }
     l->code = ct_config_load(&l->cfg, &in, &l->errs);
-    ct_config_errors_write(&l->errs, "", &l->text);
-    ct_config_notes_write(&l->errs, "note: ", &l->text);
+    write_errors(&l->errs, &l->text);
     cr_assert_eq(l->code == 0, l->errs.count == 0);
     return l;
 }

@@ -2,6 +2,7 @@
 #include "data/source.h"
 
 #include "base/bytes.h"
+#include "memory_stream.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -14,7 +15,7 @@ static int read_text(struct ct_rows *rows, const struct ct_data_spec *spec, cons
     struct ct_stream stream;
 
     *rows = (struct ct_rows){.limit_bytes = 1 << 20};
-    ct_stream_init_memory(&stream, "a.csv", text, strlen(text));
+    memory_stream(&stream, "a.csv", text, strlen(text));
     return ct_csv_read(rows, &stream, spec, err);
 }
 
@@ -111,7 +112,7 @@ Test(csv, a_number_cut_by_a_zero_byte_is_not_a_number)
     struct ct_stream stream;
     struct ct_error err = {0};
 
-    ct_stream_init_memory(&stream, "a.csv", text, sizeof text - 1);
+    memory_stream(&stream, "a.csv", text, sizeof text - 1);
     cr_assert_eq(ct_csv_read(&rows, &stream, &spec, &err), CT_EDATA);
     cr_assert_str_eq(err.text, "a.csv:2, column 1: \"1?5\" is not a number");
     ct_rows_deinit(&rows);
@@ -129,7 +130,7 @@ Test(csv, lines_cut_by_chunks_are_read_whole)
     ct_buf_init(&text, 0);
     for (int i = 0; i < ROWS; i++)
         cr_assert_eq(ct_buf_printf(&text, "%d,%d.5,%d\n", i, i, i % 10), 0);
-    ct_stream_init_memory(&stream, "a.csv", text.data, text.size);
+    memory_stream(&stream, "a.csv", text.data, text.size);
     cr_assert_eq(ct_csv_read(&rows, &stream, &spec, &err), 0, "%s", err.text);
     cr_assert_eq(rows.rows, ROWS);
     for (int i = 0; i < ROWS; i++) {
@@ -148,7 +149,7 @@ Test(csv, memory_above_the_limit_is_refused)
     struct ct_stream stream;
     struct ct_error err = {0};
 
-    ct_stream_init_memory(&stream, "a.csv", "1,2\n3,4\n5,6\n7,8\n", 16);
+    memory_stream(&stream, "a.csv", "1,2\n3,4\n5,6\n7,8\n", 16);
     cr_assert_eq(ct_csv_read(&rows, &stream, &spec, &err), CT_ELIMIT);
     cr_assert_str_eq(err.text, "a.csv: needs more than the limit of 24 bytes in memory");
     cr_assert_eq(rows.rows, 3);

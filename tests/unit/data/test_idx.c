@@ -1,5 +1,6 @@
 /* IDX: MNIST's shape of file, and the sentence for each broken one. */
 #include "data/source.h"
+#include "memory_stream.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -19,8 +20,8 @@ static int read_pair(struct ct_rows *rows, const char *images, size_t images_siz
     struct ct_data_spec spec = {.classes = 10};
 
     *rows = (struct ct_rows){.limit_bytes = 1 << 20};
-    ct_stream_init_memory(&a, "images", images, images_size);
-    ct_stream_init_memory(&b, "labels", labels, labels_size);
+    memory_stream(&a, "images", images, images_size);
+    memory_stream(&b, "labels", labels, labels_size);
     return ct_idx_read(rows, &a, &b, &spec, err);
 }
 

@@ -2,6 +2,7 @@
 #include "data/tokenizer.h"
 
 #include "base/assert.h"
+#include "memory_stream.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ static int gpt2_from(const char *text, struct ct_tokenizer **ret, struct ct_erro
 {
     struct ct_stream memory;
 
-    ct_stream_init_memory(&memory, "merges", text, strlen(text));
+    memory_stream(&memory, "merges", text, strlen(text));
     return ct_tokenizer_gpt2_new(ret, &memory, err);
 }
 

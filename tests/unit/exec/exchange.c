@@ -1,6 +1,7 @@
 #include "tests/unit/exec/exchange.h"
 
 #include "job/thread_world.h"
+#include "thread_ranks.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -75,7 +76,7 @@ static void run_exchange(struct exchange exchange)
     struct ct_thread_world *world;
 
     cr_assert_eq(ct_thread_world_new(exchange.run->options.world, &world), 0);
-    cr_assert_eq(ct_thread_world_run(world, exchange_body, &exchange), 0);
+    cr_assert_eq(thread_ranks_run(world, exchange_body, &exchange), 0);
     ct_thread_world_free(world);
 }
 

@@ -8,6 +8,7 @@
 #include "digest.h"
 #include "job/thread_world.h"
 #include "tensor/plugin.h"
+#include "thread_ranks.h"
 
 #include <criterion/criterion.h>
 
@@ -346,7 +347,7 @@ void run_train(struct run *run)
         return;
     }
     cr_assert_eq(ct_thread_world_new(run->options.world, &world), 0);
-    cr_assert_eq(ct_thread_world_run(world, rank_body, run), 0);
+    cr_assert_eq(thread_ranks_run(world, rank_body, run), 0);
     ct_thread_world_free(world);
     if (!run->options.rooted)
         assert_common(run);

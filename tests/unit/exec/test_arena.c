@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "job/thread_world.h"
+#include "thread_ranks.h"
 
 #include <criterion/criterion.h>
 
@@ -134,7 +135,7 @@ Test(arena, is_used_to_the_last_byte_that_the_plan_says_in_every_layout)
             continue;
         }
         cr_assert_eq(ct_thread_world_new(layout.world, &world), 0);
-        cr_assert_eq(ct_thread_world_run(world, body, &layout), 0, "%s", layout.name);
+        cr_assert_eq(thread_ranks_run(world, body, &layout), 0, "%s", layout.name);
         ct_thread_world_free(world);
     }
 }

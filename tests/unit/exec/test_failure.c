@@ -4,6 +4,7 @@
 #include "collectives/exec/executor.h"
 #include "job/thread_world.h"
 #include "tests/unit/exec/fixture.h"
+#include "thread_ranks.h"
 
 #include <criterion/criterion.h>
 
@@ -97,7 +98,7 @@ static struct scene play_as(bool rooted, void (*fail)(struct scene *, struct ct_
     scene.run.options.rooted = rooted;
     cr_assert_eq(pthread_barrier_init(&scene.meet, NULL, 2), 0);
     cr_assert_eq(ct_thread_world_new(2, &scene.world), 0);
-    cr_assert_eq(ct_thread_world_run(scene.world, scene_body, &scene), 0);
+    cr_assert_eq(thread_ranks_run(scene.world, scene_body, &scene), 0);
     ct_thread_world_free(scene.world);
     pthread_barrier_destroy(&scene.meet);
     return scene;
@@ -214,10 +215,10 @@ Test(failure, an_executor_goes_on_in_another_group_from_the_state_that_it_has)
         scene.run.options.overlap = overlap == 1;
         cr_assert_eq(pthread_barrier_init(&scene.meet, NULL, 2), 0);
         cr_assert_eq(ct_thread_world_new(2, &scene.world), 0);
-        cr_assert_eq(ct_thread_world_run(scene.world, regroup_body, &scene), 0);
+        cr_assert_eq(thread_ranks_run(scene.world, regroup_body, &scene), 0);
         ct_thread_world_free(scene.world);
         cr_assert_eq(ct_thread_world_new(2, &scene.world), 0);
-        cr_assert_eq(ct_thread_world_run(scene.world, whole_body, &scene), 0);
+        cr_assert_eq(thread_ranks_run(scene.world, whole_body, &scene), 0);
         ct_thread_world_free(scene.world);
         pthread_barrier_destroy(&scene.meet);
         cr_assert_eq(scene.before, scene.after, "the step was repeated, not taken twice");
@@ -255,6 +256,6 @@ Test(failure, ranks_with_different_plans_are_refused_at_the_start)
 
     run.options.world = 3;
     cr_assert_eq(ct_thread_world_new(3, &world), 0);
-    cr_assert_eq(ct_thread_world_run(world, mismatch_body, &run), 0);
+    cr_assert_eq(thread_ranks_run(world, mismatch_body, &run), 0);
     ct_thread_world_free(world);
 }

@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "job/thread_world.h"
 #include "tests/unit/exec/exchange.h"
+#include "thread_ranks.h"
 
 #include <criterion/criterion.h>
 
@@ -322,7 +323,7 @@ Test(shard, the_arena_is_used_to_the_last_byte_that_the_plan_says)
         struct run run = deep_run(2, shards[i], 1);
         struct ct_thread_world *world;
         cr_assert_eq(ct_thread_world_new(2, &world), 0);
-        cr_assert_eq(ct_thread_world_run(world, poison_body, &run), 0);
+        cr_assert_eq(thread_ranks_run(world, poison_body, &run), 0);
         ct_thread_world_free(world);
     }
 }

@@ -3,6 +3,7 @@
 #include "job/thread_world.h"
 #include "sanitized.h"
 #include "tests/unit/exec/fixture.h"
+#include "thread_ranks.h"
 
 #include <criterion/criterion.h>
 
@@ -93,7 +94,7 @@ Test(steady, a_step_allocates_nothing)
     cr_assert_eq(pthread_barrier_init(&steady.meet, NULL, 2), 0);
     cr_assert_eq(ct_thread_world_new(2, &world), 0);
     cr_assert_gt(atomic_load(&allocations), before, "the counter does not count");
-    cr_assert_eq(ct_thread_world_run(world, body, &steady), 0);
+    cr_assert_eq(thread_ranks_run(world, body, &steady), 0);
     cr_assert_eq(steady.during, 0, "%llu allocations in %d steps", steady.during, STEPS);
     ct_thread_world_free(world);
     pthread_barrier_destroy(&steady.meet);

@@ -2,6 +2,7 @@
 #include "base/assert.h"
 #include "job/thread_world.h"
 #include "tests/unit/exec/fixture.h"
+#include "thread_ranks.h"
 
 #include <criterion/criterion.h>
 
@@ -54,7 +55,7 @@ Test(wish, every_rank_learns_in_the_same_step_how_many_have_one)
             run.options.world = world;
             run.options.reduce = (enum ct_plan_reduce)reduce;
             cr_assert_eq(ct_thread_world_new(world, &ranks), 0);
-            cr_assert_eq(ct_thread_world_run(ranks, body, &run), 0);
+            cr_assert_eq(thread_ranks_run(ranks, body, &run), 0);
             ct_thread_world_free(ranks);
         }
 }

@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "base/fs.h"
 #include "launch/worker_env.h"
+#include "message_print.h"
 #include "tree.h"
 
 #include <criterion/criterion.h>
@@ -43,7 +44,7 @@ static void on_message(void *context, uint32_t local_rank, const struct ct_messa
     struct node *n = context;
 
     (void)ct_buf_printf(&n->messages, "%u: ", local_rank);
-    ct_wire_print(message, &n->messages);
+    message_print(message, &n->messages);
     (void)ct_buf_puts(&n->messages, "\n");
     if (n->on_message != NULL)
         n->on_message(n);

@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include "base/fs.h"
+#include "net/conn_inner_uv.h"
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
@@ -195,6 +196,18 @@ void net_connect_to(struct end *end, const struct ct_endpoint *endpoint,
 void net_connect(struct end *end, const struct ct_conn_options *options)
 {
     net_connect_to(end, net_endpoint(), options);
+}
+
+bool net_is_open(const struct ct_conn *conn)
+{
+    return conn->state == CT_CONN_OPEN;
+}
+
+void net_set_idle(struct ct_conn *conn, uint32_t idle_ms)
+{
+    CT_ASSERT(net_is_open(conn));
+    conn->options.idle_ms = idle_ms;
+    ct_conn_arm(conn);
 }
 
 int net_beat(struct end *end, uint64_t step)

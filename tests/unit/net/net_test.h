@@ -58,6 +58,12 @@ struct ct_listener_options net_server(const struct ct_key *key);
 /* Send HEARTBEAT (from an agent's end). */
 int net_beat(struct end *end, uint64_t step);
 
+/* Is it OPEN and not yet closing? */
+bool net_is_open(const struct ct_conn *conn);
+
+/* The silence limit of an OPEN connection from now on. */
+void net_set_idle(struct ct_conn *conn, uint32_t idle_ms);
+
 /* Turn the loop until the condition holds; the test fails after 20 s. */
 #define NET_UNTIL(condition)                          \
     do {                                              \

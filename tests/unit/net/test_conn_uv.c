@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/rng.h"
+#include "chance.h"
 #include "net/conn_inner_uv.h"
 
 #include <criterion/criterion.h>
@@ -60,21 +61,19 @@ static void exchange(enum kind kind)
     NET_UNTIL(client.messages == 1000);
     cr_assert_eq(net.ends[0].last_step, 1000);
     cr_assert_eq(client.last_step, 1000);
-    cr_assert(ct_conn_is_open(client.conn));
+    cr_assert(net_is_open(client.conn));
     cr_assert_eq(ct_conn_queued(client.conn), 0);
 }
 
 Test(conn, messages_pass_both_ways_over_tcp)
 {
     exchange(OVER_TCP);
-    cr_assert_str_eq(ct_conn_local_host(client.conn), "127.0.0.1");
     cr_assert_eq(strncmp(ct_conn_peer(net.ends[0].conn), "127.0.0.1:", 10), 0);
 }
 
 Test(conn, messages_pass_both_ways_over_a_unix_socket)
 {
     exchange(OVER_UNIX);
-    cr_assert_str_eq(ct_conn_local_host(client.conn), "");
     cr_assert_eq(strncmp(ct_conn_peer(net.ends[0].conn), "unix:/tmp/", 10), 0);
 }
 
@@ -360,7 +359,7 @@ Test(conn, silence_ends_a_connection_that_has_an_idle_limit)
     open_both(OVER_TCP);
     cr_assert_eq(net_beat(&client, 1), 0);
     NET_UNTIL(net.ends[0].messages == 1);
-    ct_conn_set_idle(net.ends[0].conn, 20);
+    net_set_idle(net.ends[0].conn, 20);
     NET_UNTIL(net.ends[0].closed == 1);
     cr_assert_eq(net.ends[0].why.code, CT_ETIMEOUT);
     cr_assert(strstr(net.ends[0].why.text, "said nothing within 20 ms") != NULL, "%s",
@@ -501,7 +500,7 @@ Test(conn, random_bytes_never_do_worse_than_end_the_connection)
     for (int i = 0; i < 100; i++) {
         unsigned char bytes[100] = "CTR\x01";
         for (size_t k = 4; k < sizeof(bytes); k++)
-            bytes[k] = (unsigned char)(ct_rng_chance(&rng, 600) ? 0 : ct_rng_next(&rng));
+            bytes[k] = (unsigned char)(rng_chance(&rng, 600) ? 0 : ct_rng_next(&rng));
         bytes[8] = (unsigned char)(ct_rng_below(&rng, 60));
         int fd = net_raw();
         cr_assert_eq(write(fd, bytes, sizeof(bytes)), (ssize_t)sizeof(bytes));

@@ -496,7 +496,7 @@ Test(listen, above_the_number_of_connections_newcomers_are_closed)
     cr_assert_eq(net_raw_read_all(fd, text, sizeof(text)), 0);
     close(fd);
     cr_assert_eq(net.refusal.code, CT_ELIMIT);
-    cr_assert(ct_conn_is_open(client.conn));
+    cr_assert(net_is_open(client.conn));
     ct_conn_close(client.conn, 0, NULL);
     NET_UNTIL(client.closed == 1);
 }

@@ -1,5 +1,6 @@
 /* Pipelines: what the ranks' lists say to each other, and what each of them holds. */
 #include "base/assert.h"
+#include "deadlock_check.h"
 #include "tests/unit/plan/fixture.h"
 
 #include <criterion/criterion.h>
@@ -87,7 +88,7 @@ static void assert_nobody_waits(const struct ct_model_spec *spec,
     struct ct_error err = {0};
 
     for (int evaluation = 0; evaluation <= 1; evaluation++)
-        cr_assert_eq(ct_plan_verify_world(plans, options->world, evaluation == 1, &err), 0,
+        cr_assert_eq(deadlock_check(plans, options->world, evaluation == 1, &err), 0,
                      "world %d, stages %d, order %d, overlap %d, shard %d: %s", options->world,
                      options->stages, options->order, options->overlap, options->shard, err.text);
     drop(plans, options->world);

@@ -2,6 +2,7 @@
 #include "tests/unit/plan/fixture.h"
 
 #include "base/assert.h"
+#include "deadlock_check.h"
 
 #include <criterion/criterion.h>
 
@@ -127,7 +128,7 @@ static void verify_world(const struct ct_plan_options *options)
         cr_assert_eq(build(&plans[rank], 4, &own, &err), 0, "%s", err.text);
     }
     for (int evaluation = 0; evaluation <= 1; evaluation++)
-        cr_assert_eq(ct_plan_verify_world(plans, options->world, evaluation == 1, &err), 0, "%s",
+        cr_assert_eq(deadlock_check(plans, options->world, evaluation == 1, &err), 0, "%s",
                      err.text);
     for (int rank = 0; rank < options->world; rank++)
         ct_plan_deinit(&plans[rank]);

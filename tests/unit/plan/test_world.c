@@ -2,6 +2,7 @@
 #include "tests/unit/plan/fixture.h"
 
 #include "base/assert.h"
+#include "deadlock_check.h"
 
 #include <criterion/criterion.h>
 
@@ -33,7 +34,7 @@ static void world_init(struct world *world, const struct ct_plan_options *option
     for (own.rank = 0; own.rank < own.world; own.rank++)
         cr_assert_eq(ct_plan_build(&world->plans[own.rank], &spec, &own, 1, &err), 0, "%s",
                      err.text);
-    cr_assert_eq(ct_plan_verify_world(world->plans, world->count, false, &err), 0, "%s", err.text);
+    cr_assert_eq(deadlock_check(world->plans, world->count, false, &err), 0, "%s", err.text);
 }
 
 static void world_deinit(struct world *world)
@@ -46,7 +47,7 @@ static void expect(struct world *world, const char *what)
 {
     struct ct_error err = {0};
 
-    cr_assert_eq(ct_plan_verify_world(world->plans, world->count, false, &err), CT_EBUG,
+    cr_assert_eq(deadlock_check(world->plans, world->count, false, &err), CT_EBUG,
                  "the fault passed");
     cr_assert_not_null(strstr(err.text, what), "says '%s'", err.text);
     world_deinit(world);
@@ -227,7 +228,7 @@ Test(world, rejects_stages_that_give_before_they_take)
     staged(&world, CT_PLAN_1F1B, 2);
     give_first(&world.plans[0]);
     struct ct_error err = {0};
-    cr_assert_eq(ct_plan_verify_world(world.plans, world.count, false, &err), 0, "%s", err.text);
+    cr_assert_eq(deadlock_check(world.plans, world.count, false, &err), 0, "%s", err.text);
     give_first(&world.plans[1]);
     expect(&world, "waits for ever at op");
 }

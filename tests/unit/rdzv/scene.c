@@ -1,6 +1,7 @@
 #include "scene.h"
 
 #include "base/str.h"
+#include "rdzv_check.h"
 
 #include <criterion/criterion.h>
 #include <inttypes.h>
@@ -184,7 +185,7 @@ static void step(struct scene *s, const struct ct_rdzv_event *event)
             records[record_count++] = action->seq;
     }
     struct ct_error err = {0};
-    cr_assert_eq(ct_rdzv_check(s->job, &err), 0, "%s", err.text);
+    cr_assert_eq(rdzv_check(s->job, &err), 0, "%s", err.text);
     check_history(s);
     tell_healed(s);
     for (size_t i = 0; i < record_count; i++)

@@ -5,6 +5,8 @@
 
 #include "base/assert.h"
 #include "base/rng.h"
+#include "chance.h"
+#include "rdzv_check.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -76,7 +78,7 @@ static void init(struct crowd *c, uint32_t nodes_min, uint32_t nodes_max)
 static void check(const struct crowd *c)
 {
     struct ct_error err = {0};
-    cr_assert_eq(ct_rdzv_check(c->job, &err), 0, "%s", err.text);
+    cr_assert_eq(rdzv_check(c->job, &err), 0, "%s", err.text);
 }
 
 static void join_as(struct crowd *c, size_t number, const char *host, uint64_t self)
@@ -247,24 +249,24 @@ static void anything(struct crowd *c, struct ct_rng *rng, size_t nodes)
     const struct ct_wire_failure failure = {
         .code = (int32_t)ct_rng_below(rng, 40) - 35,
         .rank = (int32_t)ct_rng_below(rng, 6) - 1,
-        .fatal = ct_rng_chance(rng, 1) ? 1 : 0,
+        .fatal = rng_chance(rng, 1) ? 1 : 0,
         .age_ms = ct_rng_below(rng, c->now_ms + 1),
         .text = "",
     };
     struct ct_rdzv_event event = {
         .kind = (enum ct_rdzv_event_kind)ct_rng_below(rng, CT_RDZV_EVENTS),
         .link = c->link[number],
-        .member = ct_rng_chance(rng, 900) ? c->member[number] : (uint32_t)ct_rng_next(rng),
-        .seq = ct_rng_chance(rng, 950) ? ++c->seq : ct_rng_next(rng) >> ct_rng_below(rng, 64),
+        .member = rng_chance(rng, 900) ? c->member[number] : (uint32_t)ct_rng_next(rng),
+        .seq = rng_chance(rng, 950) ? ++c->seq : ct_rng_next(rng) >> ct_rng_below(rng, 64),
         .generation = ct_rdzv_generation(c->job) - ct_rng_below(rng, 2),
         .promised = ct_rng_below(rng, 4),
-        .over = ct_rng_chance(rng, 999) ? 0 : ct_rdzv_generation(c->job),
+        .over = rng_chance(rng, 999) ? 0 : ct_rdzv_generation(c->job),
         .healed = ct_rdzv_generation(c->job) - ct_rng_below(rng, 2),
         .acted = ct_rng_next(rng) >> ct_rng_below(rng, 64),
-        .lineage = ct_rng_chance(rng, 700) ? 0 : ct_rdzv_roster(c->job)->generation,
+        .lineage = rng_chance(rng, 700) ? 0 : ct_rdzv_roster(c->job)->generation,
         .step = ct_rng_below(rng, 3),
-        .silent = ct_rng_chance(rng, 500),
-        .leave = ct_rng_chance(rng, 1) ? CT_RDZV_LEAVE_STOP : CT_RDZV_LEAVE_DRAIN,
+        .silent = rng_chance(rng, 500),
+        .leave = rng_chance(rng, 1) ? CT_RDZV_LEAVE_STOP : CT_RDZV_LEAVE_DRAIN,
         .failure = &failure,
     };
     const struct ct_rdzv_order what = {.host = host,
@@ -272,14 +274,14 @@ static void anything(struct crowd *c, struct ct_rng *rng, size_t nodes)
                                        .reason = "",
                                        .for_ms = ct_rng_next(rng) >> ct_rng_below(rng, 64)};
     event.order = &what;
-    if (event.kind == CT_RDZV_ON_PREPARED && ct_rng_chance(rng, 800))
+    if (event.kind == CT_RDZV_ON_PREPARED && rng_chance(rng, 800))
         event.generation = ct_rdzv_generation(c->job);
-    if (event.kind == CT_RDZV_ON_JOIN || ct_rng_chance(rng, 100))
+    if (event.kind == CT_RDZV_ON_JOIN || rng_chance(rng, 100))
         join_as(c, number, host, ct_rng_below(rng, 3));
-    else if (ct_rng_chance(rng, 300))
+    else if (rng_chance(rng, 300))
         tell(c, number, CT_RDZV_ON_PREPARED);
     else if (event.kind == CT_RDZV_ON_TICK)
-        tick(c, c->now_ms + (ct_rng_next(rng) & 0xffff) % (ct_rng_chance(rng, 10) ? 60000 : 100));
+        tick(c, c->now_ms + (ct_rng_next(rng) & 0xffff) % (rng_chance(rng, 10) ? 60000 : 100));
     else
         step(c, &event);
 }
@@ -295,7 +297,7 @@ Test(bounds, no_order_of_messages_true_or_made_up_breaks_the_core)
         uint32_t max = (uint32_t)ct_rng_below(&rng, seed % 3 == 0 ? 60 : 6) + 1;
         init(&c, (uint32_t)ct_rng_below(&rng, CT_MIN(max, 8u)) + 1, max);
         for (int i = 0; i < 1500 && ct_rdzv_phase(c.job) != CT_RDZV_CLOSED; i++) {
-            c.full_disk = ct_rng_chance(&rng, 50);
+            c.full_disk = rng_chance(&rng, 50);
             anything(&c, &rng, max + 3);
             check(&c);
         }

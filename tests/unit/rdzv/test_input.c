@@ -1,6 +1,7 @@
 /* What is longer or larger than its place in what nodes, operators and daemons say: at the bound it
  * is taken whole, one more is refused by name; nothing is cut in silence. */
 #include "member_bench.h"
+#include "rdzv_check.h"
 #include "rendezvous/service/admin.h"
 
 #include <criterion/criterion.h>
@@ -148,7 +149,7 @@ Test(input, a_name_that_would_be_cut_is_refused)
         char text[512];
         begin(&d);
         cr_assert_eq(join_with(&d, which, of_size(text, longest[which])), 0, "%s", d.node.text);
-        const struct ct_rdzv_member *member = ct_rdzv_member(ct_service_job(d.service, 0), 0);
+        const struct ct_rdzv_member *member = ct_rdzv_member(rdzv_job(d.service, 0), 0);
         const char *const kept[NAMES] = {member->host, member->address, member->role};
         cr_assert_str_eq(kept[which], text);
         if (which == ROLE) { /* the wire takes no longer one */
@@ -173,7 +174,7 @@ Test(input, an_order_that_names_no_possible_host_is_refused)
     of_size(text, CT_RDZV_HOST_BYTES);
     for (enum ct_admin_verb verb = CT_ADMIN_DRAIN; verb < CT_ADMIN_VERBS; verb++)
         cr_assert_eq(order(&d, verb, text), CT_EUSAGE, "%s", d.operator.text);
-    cr_assert_null(ct_rdzv_cordon(ct_service_job(d.service, 0), 0));
+    cr_assert_null(ct_rdzv_cordon(rdzv_job(d.service, 0), 0));
     ct_service_free(d.service);
 }
 

@@ -4,10 +4,11 @@
 #include "rendezvous/service/admin.h"
 #include "rendezvous/service/journal.h"
 #include "rendezvous/service/records.h"
-#include "rendezvous/service/service.h"
+#include "rendezvous/service/service_state.h"
 
 #include "base/assert.h"
 #include "base/rng.h"
+#include "rdzv_check.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -243,7 +244,7 @@ static void start(struct world *world)
     cr_assert_eq(ct_journal_scan(world->journal.data, world->journal.size, on_replay, world,
                                  &world->tail, &valid, &err),
                  0, "%s", err.text);
-    ct_service_restored(world->service, ct_service_epoch(world->service) + 1);
+    ct_service_restored(world->service, world->service->epoch + 1);
     world->prepares = world->rounds = world->closes = 0;
 }
 
@@ -300,7 +301,7 @@ Test(journal, a_daemon_that_comes_back_knows_the_round_and_disturbs_nobody)
     form(&world);
     ct_service_free(world.service);
     start(&world);
-    const struct ct_rdzv *job = ct_service_job(world.service, 0);
+    const struct ct_rdzv *job = rdzv_job(world.service, 0);
     cr_assert_eq(ct_rdzv_phase(job), CT_RDZV_HEAL);
     cr_assert_str_eq(ct_rdzv_roster(job)->places[0].host, "h");
     cr_assert_eq(ct_rdzv_roster(job)->places[0].port, 99);
@@ -325,7 +326,7 @@ Test(journal, who_was_still_on_its_way_into_the_round_begins_another_at_nobodys_
     form(&world);
     ct_service_free(world.service);
     start(&world);
-    const struct ct_rdzv *job = ct_service_job(world.service, 0);
+    const struct ct_rdzv *job = rdzv_job(world.service, 0);
     uint64_t link = join(&world, 5000100, 3, 1);
     struct ct_message heartbeat = {.type = CT_MSG_HEARTBEAT,
                                    .heartbeat = {.generation = 1, .seq = 4, .acting = 1}};
@@ -343,7 +344,7 @@ Test(journal, a_node_that_does_not_come_back_is_lost_after_its_lease_and_the_gra
     form(&world);
     ct_service_free(world.service);
     start(&world);
-    const struct ct_rdzv *job = ct_service_job(world.service, 0);
+    const struct ct_rdzv *job = rdzv_job(world.service, 0);
     scene_pass(world.service, 5000100, 5005900);
     cr_assert_eq(ct_rdzv_phase(job), CT_RDZV_HEAL);
     scene_pass(world.service, 5005900, 5006001);
@@ -351,7 +352,7 @@ Test(journal, a_node_that_does_not_come_back_is_lost_after_its_lease_and_the_gra
     cr_assert_eq(ct_rdzv_result(job)->code, CT_ENODE_LOST);
     ct_service_free(world.service);
     start(&world);
-    cr_assert_eq(ct_rdzv_phase(ct_service_job(world.service, 0)), CT_RDZV_CLOSED);
+    cr_assert_eq(ct_rdzv_phase(rdzv_job(world.service, 0)), CT_RDZV_CLOSED);
     (void)join(&world, 5000001, 3, 1);
     cr_assert_eq(world.closes, 1, "who comes late is told the result");
     ct_service_free(world.service);
@@ -388,7 +389,7 @@ Test(journal, publications_and_cordons_are_known_to_the_next_daemon)
     for (int i = 0; i < 2; i++) { /* from the records, then from a snapshot of them */
         ct_service_free(world.service);
         start(&world);
-        const struct ct_rdzv *job = ct_service_job(world.service, 0);
+        const struct ct_rdzv *job = rdzv_job(world.service, 0);
         cr_assert_eq(ct_rdzv_published(job)->step, 40);
         cr_assert_eq(ct_rdzv_published(job)->digest, 5);
         cr_assert_str_eq(ct_rdzv_cordon(job, 0)->host, "bad");

@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/rng.h"
+#include "chance.h"
 
 #include <criterion/criterion.h>
 
@@ -16,10 +17,10 @@ static void random_event(struct scene *s, struct ct_rng *rng)
     const char *name = hosts[ct_rng_below(rng, CT_COUNT(hosts))];
     struct scene_host *host = scene_host(s, name);
     if (host->link == 0) {
-        if (host->released || ct_rng_chance(rng, 300))
+        if (host->released || rng_chance(rng, 300))
             scene_new_self(s, name);
         host->closed = false;
-        if (ct_rng_chance(rng, 500))
+        if (rng_chance(rng, 500))
             scene_join_as(s, name, (uint32_t)ct_rng_below(rng, 3) + 1, -1);
         return;
     }
@@ -34,7 +35,7 @@ static void random_event(struct scene *s, struct ct_rng *rng)
         scene_done(s, name);
         break;
     case 3:
-        if (ct_rng_chance(rng, 200))
+        if (rng_chance(rng, 200))
             scene_leave(s, name, CT_RDZV_LEAVE_DRAIN);
         break;
     case 4:
@@ -63,8 +64,8 @@ static void run_seed(uint64_t seed, uint64_t *rounds)
     s.quiet = true;
     for (int i = 0; i < 1500 && ct_rdzv_phase(s.job) != CT_RDZV_CLOSED; i++) {
         random_event(&s, &rng);
-        if (ct_rng_chance(&rng, 250))
-            scene_at(&s, s.now_ms + ct_rng_below(&rng, 2000), ct_rng_chance(&rng, 700));
+        if (rng_chance(&rng, 250))
+            scene_at(&s, s.now_ms + ct_rng_below(&rng, 2000), rng_chance(&rng, 700));
     }
     *rounds += s.rounds_seen;
     scene_deinit(&s);

@@ -1,6 +1,7 @@
 /* The service: how a link opens, who is turned away, what is forgotten when. */
 #include "scene.h"
 
+#include "rdzv_check.h"
 #include "rendezvous/service/service.h"
 
 #include <criterion/criterion.h>
@@ -25,6 +26,7 @@ struct peer {
 struct bench {
     struct ct_service *service;
     struct peer peers[PEERS];
+    char trace[2048]; /* lines of job "j" */
 };
 
 static void io_send(void *context, void *to, const struct ct_message *message)
@@ -64,15 +66,28 @@ static void io_announce(void *context, const char *job, const char *sentence)
     (void)sentence;
 }
 
-static void begin(struct bench *b, const struct ct_service_limits *limits)
+static void io_trace(void *context, const char *job, const char *line)
 {
-    const struct ct_service_io io = {
+    struct bench *b = context;
+    size_t used = strlen(b->trace);
+    cr_assert_str_eq(job, "j");
+    (void)snprintf(b->trace + used, sizeof(b->trace) - used, "%s\n", line);
+}
+
+static struct ct_service_io io_of(struct bench *b)
+{
+    return (struct ct_service_io){
         .context = b,
         .send = io_send,
         .close = io_close,
         .is_for = io_is_for,
         .announce = io_announce,
     };
+}
+
+static void begin(struct bench *b, const struct ct_service_limits *limits)
+{
+    const struct ct_service_io io = io_of(b);
     memset(b, 0, sizeof(*b));
     b->service = ct_service_new(limits, &io, 1);
     cr_assert_not_null(b->service);
@@ -142,6 +157,33 @@ static void finish(struct bench *b, struct peer *peer)
 static void close_peer(struct bench *b, struct peer *peer)
 {
     ct_service_closed(b->service, 0, peer->link, false);
+}
+
+Test(service, who_asks_for_the_transcript_reads_events_and_actions_but_no_heartbeats)
+{
+    struct bench b = {0};
+    struct ct_service_io io = io_of(&b);
+    io.trace = io_trace;
+    b.service = ct_service_new(NULL, &io, 1);
+    cr_assert_not_null(b.service);
+    struct peer *peer = open_peer(&b, 0);
+    join(&b, peer, "j", 1);
+    promise(&b, peer, 1);
+    struct ct_message beat = {.type = CT_MSG_HEARTBEAT,
+                              .heartbeat = {.generation = 1, .acting = 1, .seq = ++peer->seq}};
+    ct_service_message(b.service, 0, peer->link, &beat);
+    ct_service_tick(b.service, 0);
+    cr_assert_eq(peer->acks, 1);
+    cr_assert_str_eq(b.trace, "> h JOIN slots=1\n"
+                              "< h WELCOME\n"
+                              "< PERSIST #1 RESERVE g1\n"
+                              "> PERSISTED #1\n"
+                              "< all PREPARE g1 (first round)\n"
+                              "> h PREPARED g1 lineage=0 step=0\n"
+                              "< PERSIST #2 COMMIT g1\n"
+                              "> PERSISTED #2\n"
+                              "< all ROUND g1 world=1 [h:0]\n");
+    ct_service_free(b.service);
 }
 
 Test(service, two_versions_part_with_a_sentence)
@@ -280,7 +322,7 @@ static void end_untold(struct bench *b)
     promise(b, a, 1);
     close_peer(b, a);
     scene_pass(b->service, 0, 21);
-    cr_assert_eq(ct_rdzv_phase(ct_service_job(b->service, 0)), CT_RDZV_CLOSED);
+    cr_assert_eq(ct_rdzv_phase(rdzv_job(b->service, 0)), CT_RDZV_CLOSED);
 }
 
 Test(service, the_name_of_an_ended_job_can_be_used_again_after_a_while)
@@ -452,7 +494,7 @@ Test(service, the_node_of_the_services_own_process_has_no_lease_to_lose_but_its_
     struct peer *a = open_peer(&b, 0);
     join(&b, a, "j", 1);
     promise(&b, a, 1);
-    const struct ct_rdzv *job = ct_service_job(b.service, 0);
+    const struct ct_rdzv *job = rdzv_job(b.service, 0);
     scene_pass(b.service, 0, 100000); /* its lease is 1 s */
     cr_assert_eq(a->closes, 0);
     cr_assert_neq(ct_rdzv_phase(job), CT_RDZV_CLOSED);

@@ -37,7 +37,7 @@ static void on_guard(uv_timer_t *timer)
 
 static void on_call(void *context, struct ct_rpc_caller *caller, const struct ct_msg_call *call)
 {
-    CT_ASSERT(context == &server && strlen(ct_rpc_caller_name(caller)) > 0);
+    CT_ASSERT(context == &server);
     if (call->method == SAME)
         (void)ct_rpc_answer(caller, call->id, call->body);
     if (call->method == REFUSE)
@@ -139,7 +139,6 @@ static void check_echo(void)
     UNTIL(ended[0].times == 1);
     cr_assert_eq(ended[0].code, 0);
     cr_assert_str_eq(ended[0].text, "hello");
-    cr_assert_eq(ct_rpc_open_calls(client), 0);
 }
 
 Test(rpc, a_call_is_answered)

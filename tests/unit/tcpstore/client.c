@@ -1,6 +1,7 @@
 #include "client.h"
 
 #include "base/assert.h"
+#include "rendezvous/tcpstore/state.h"
 
 #include <criterion/criterion.h>
 #include <stdarg.h>
@@ -206,4 +207,14 @@ const char *got_bytes(struct client *client)
 bool got_nothing(const struct client *client)
 {
     return client->got.size == 0 && client->core != NULL;
+}
+
+struct counts counts_of(const struct ct_tcpstore *store)
+{
+    return (struct counts){
+        .bytes = store->budget.used,
+        .clients = store->client_count,
+        .silent = store->silent.count,
+        .waiting = store->waiting,
+    };
 }

@@ -105,4 +105,13 @@ const char *got_bytes(struct client *client);
 /* Nothing more was sent. */
 bool got_nothing(const struct client *client);
 
+/* What a store holds. */
+struct counts {
+    size_t bytes;     /* charged */
+    uint32_t clients; /* that have joined and not left */
+    uint32_t silent;  /* of them: nothing came yet */
+    uint32_t waiting;
+};
+struct counts counts_of(const struct ct_tcpstore *store);
+
 #endif

@@ -194,9 +194,9 @@ void expect_value_at(int fd, const char *key, const char *value)
     ct_buf_deinit(&got);
 }
 
-struct ct_tcpstore_counts counts(void)
+struct counts counts(void)
 {
-    return ct_tcpstore_counts(ct_tcpstore_server_store(host.server));
+    return counts_of(ct_tcpstore_server_store(host.server));
 }
 
 /* ---- a large value -------------------------------------------------------------------------- */

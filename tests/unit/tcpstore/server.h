@@ -2,6 +2,8 @@
 #ifndef TESTS_UNIT_TCPSTORE_SERVER_H
 #define TESTS_UNIT_TCPSTORE_SERVER_H
 
+#include "client.h"
+
 #include "base/bytes.h"
 #include "rendezvous/tcpstore/tcpstore_uv.h"
 
@@ -72,6 +74,6 @@ void expect_large(int fd);
 /* As many descriptors as this process may have. */
 void allow_descriptors(void);
 
-struct ct_tcpstore_counts counts(void);
+struct counts counts(void);
 
 #endif

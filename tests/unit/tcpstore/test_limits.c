@@ -67,7 +67,7 @@ Test(limits, bytes_are_bounded_whatever_they_are_stored_as)
         size_t stored = fill(a, codes[i], 8 << 20);
         expect_broken(a, CT_ELIMIT, "4194304 bytes");
         cr_assert_gt(stored, 1u << 20);
-        cr_assert_leq(ct_tcpstore_counts(rig.store).bytes, 4u << 20);
+        cr_assert_leq(counts_of(rig.store).bytes, 4u << 20);
         ask(b, DELETE_KEY, "b", "0");
         (void)got_i64(b);
         ask(b, QUEUE_POP, "b", "0");
@@ -133,7 +133,7 @@ Test(limits, no_host_takes_all_the_memory)
                       "full for 10.0.0.1: of its 4194304 bytes a host may hold 3670016");
         cr_assert_gt(stored, 1u << 20);
         leave(greedy);
-        cr_assert_leq(ct_tcpstore_counts(rig.store).bytes, 3670016);
+        cr_assert_leq(counts_of(rig.store).bytes, 3670016);
         struct client *again = join_from("10.0.0.1");
         (void)fill(again, codes[i], 8 << 20);
         expect_broken(again, CT_ELIMIT, "full for 10.0.0.1");
@@ -169,10 +169,10 @@ Test(limits, what_is_kept_for_a_client_elsewhere_counts)
 {
     rig_open(&(struct ct_tcpstore_limits){.bytes = 1 << 20});
     struct client *a = join(), *b = join();
-    size_t before = ct_tcpstore_counts(rig.store).bytes;
+    size_t before = counts_of(rig.store).bytes;
 
     ct_tcpstore_hold(a->core, 512 << 10);
-    cr_assert_eq(ct_tcpstore_counts(rig.store).bytes, before + (512 << 10));
+    cr_assert_eq(counts_of(rig.store).bytes, before + (512 << 10));
     ct_tcpstore_hold(b->core, 512 << 10);
     rig_collect();
     expect_broken(b, CT_ELIMIT, "1048576 bytes");
@@ -340,7 +340,7 @@ Test(limits, the_longest_silent_makes_room_once_it_had_its_chance)
     expect_broken(a, CT_ETIMEOUT, "wanted its place");
     cr_assert_not_null(b->core);
     ask(b, OLD_GETNUMKEYS, "");
-    cr_assert_eq(ct_tcpstore_counts(rig.store).silent, 0);
+    cr_assert_eq(counts_of(rig.store).silent, 0);
 }
 
 Test(limits, no_more_clients_than_there_may_be)

@@ -4,6 +4,7 @@
 #include "tunnel.h"
 
 #include "base/assert.h"
+#include "rendezvous/tcpstore/relay_state_uv.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -30,7 +31,7 @@ Test(relay, idle_connections_do_not_keep_an_honest_client_out)
     int after = tunnel_greet(0);
     expect_value_at(after, "k", "");
     expect_value_at(before, "k", "");
-    cr_assert_leq(ct_tcpstore_relay_clients(tunnel.relays[0]), 502u);
+    cr_assert_leq(tunnel.relays[0]->line_count, 502u);
     cr_assert_eq(counts().clients, 2, "who says nothing is not told to the hub");
     for (int i = 0; i < IDLE; i++)
         close(idle[i]);
@@ -65,7 +66,7 @@ Test(relay, a_relay_keeps_no_more_for_all_its_clients_than_its_budget)
     }
     for (int i = 0; i < TURNS; i++) {
         host_turn(__FILE__, __LINE__, "they read nothing");
-        size_t held = ct_tcpstore_relay_held(tunnel.relays[0]);
+        size_t held = tunnel.relays[0]->held;
         most = CT_MAX(most, held);
         if (i % 20 == 0)
             expect_value_at(honest, "k", "");
@@ -74,9 +75,9 @@ Test(relay, a_relay_keeps_no_more_for_all_its_clients_than_its_budget)
     cr_assert_lt(most, BUDGET + GREEDY * 2 * CT_TUNNEL_SHARE, "%zu", most);
     for (int i = 0; i < GREEDY; i++)
         close(greedy[i]);
-    HOST_UNTIL(ct_tcpstore_relay_clients(tunnel.relays[0]) == 1);
+    HOST_UNTIL(tunnel.relays[0]->line_count == 1);
     expect_value_at(honest, "k", "");
-    HOST_UNTIL(ct_tcpstore_relay_held(tunnel.relays[0]) <= 4 * CT_TUNNEL_SHARE);
+    HOST_UNTIL(tunnel.relays[0]->held <= 4 * CT_TUNNEL_SHARE);
     ask_for_large(honest); /* it is read from again, at full width */
     expect_large(honest);
     close(honest);
@@ -99,14 +100,14 @@ Test(relay, who_says_nothing_is_closed_unless_it_may_be_a_second_connection)
     }
     for (int i = 0; i < SILENT; i++)
         silent[i] = tunnel_dial(0);
-    HOST_UNTIL(ct_tcpstore_relay_clients(tunnel.relays[0]) == SPOKEN + SILENT);
-    HOST_UNTIL(ct_tcpstore_relay_clients(tunnel.relays[0]) == 2 * SPOKEN);
+    HOST_UNTIL(tunnel.relays[0]->line_count == SPOKEN + SILENT);
+    HOST_UNTIL(tunnel.relays[0]->line_count == 2 * SPOKEN);
     for (int i = 0; i < SILENT - SPOKEN; i++)
         hear_end(silent[i]); /* the oldest */
     expect_value_at(spoken[0], "k", "");
     for (int i = 0; i < 10; i++)
         host_turn(__FILE__, __LINE__, "the others stay");
-    cr_assert_eq(ct_tcpstore_relay_clients(tunnel.relays[0]), 2 * SPOKEN);
+    cr_assert_eq(tunnel.relays[0]->line_count, 2 * SPOKEN);
     for (int i = 0; i < SILENT; i++)
         close(silent[i]);
     for (int i = 0; i < SPOKEN; i++)

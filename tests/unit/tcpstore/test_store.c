@@ -270,7 +270,7 @@ Test(tcpstore, a_wait_ends_when_the_last_key_has_come)
     ask(a, WAIT, "nbbbb", N(4), "x", "here", "y", "x");
     cr_assert(got_nothing(a));
     cr_assert(ct_tcpstore_about(a->core).waits);
-    cr_assert_eq(ct_tcpstore_counts(rig.store).waiting, 1);
+    cr_assert_eq(counts_of(rig.store).waiting, 1);
     ask(b, SET, "bb", "x", "1");
     ask(b, SET, "bb", "x", "2");
     ask(b, SET, "bb", "here", "2");
@@ -327,7 +327,7 @@ Test(tcpstore, all_who_wait_for_a_key_are_answered)
     for (size_t i = 0; i < CT_COUNT(waiting); i++)
         if (i != 2)
             expect_byte(waiting[i], 0);
-    cr_assert_eq(ct_tcpstore_counts(rig.store).waiting, 0);
+    cr_assert_eq(counts_of(rig.store).waiting, 0);
 }
 
 Test(tcpstore, a_cancelled_wait_is_answered_one_and_forgotten)

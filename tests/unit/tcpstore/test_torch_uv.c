@@ -103,7 +103,7 @@ static void run_here(struct run *run, char *python, enum way way)
     }
     (void)snprintf(text, sizeof text, "%u", port);
     run_client(run, python, address, text);
-    cr_assert_eq(ct_tcpstore_counts(ct_tcpstore_server_store(host.server)).waiting, 0);
+    cr_assert_eq(counts_of(ct_tcpstore_server_store(host.server)).waiting, 0);
     ct_tcpstore_relay_stop(relay);
     ct_tcpstore_hub_stop(hub);
     ct_tcpstore_server_stop(host.server);

@@ -4,6 +4,7 @@
 #include "tunnel.h"
 
 #include "base/assert.h"
+#include "rendezvous/tcpstore/relay_state_uv.h"
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
@@ -95,7 +96,7 @@ Test(tunnel, the_end_of_a_client_is_told_as_it_was)
     close(b);
     HOST_UNTIL(host.lost == 2);
     cr_assert_eq(host.why.code, CT_ECLOSED, "it broke");
-    HOST_UNTIL(ct_tcpstore_relay_clients(tunnel.relays[0]) == 0);
+    HOST_UNTIL(tunnel.relays[0]->line_count == 0);
     ct_buf_deinit(&wait);
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/fs.h"
 #include "folder.h"
+#include "save_alone.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -57,7 +58,7 @@ static void save_step(struct fixture *f, uint64_t step)
 
     f->save.state = state;
     f->save.state.step = step;
-    cr_assert_eq(ct_ckpt_save(&f->save, NULL, &err), 0, "%s", err.text);
+    cr_assert_eq(save_alone(&f->save, NULL, &err), 0, "%s", err.text);
     cr_assert_eq(ct_ckpt_publish(&f->save, &err), 0, "%s", err.text);
 }
 
@@ -100,7 +101,7 @@ Test(checkpoint, what_is_not_published_is_not_the_newest)
     f.save.keep = 1;
     save_step(&f, 10);
     f.save.state.step = 20;
-    cr_assert_eq(ct_ckpt_save(&f.save, NULL, &err), 0, "%s", err.text);
+    cr_assert_eq(save_alone(&f.save, NULL, &err), 0, "%s", err.text);
     cr_assert_str_eq(newest(f.save.dir), "step_00000010");
     cr_assert_eq(folder_count(f.save.dir, "step_00000010"), 1);
     cr_assert_eq(ct_ckpt_publish(&f.save, &err), 0, "%s", err.text);
@@ -116,14 +117,14 @@ Test(checkpoint, a_writer_of_an_older_round_replaces_nothing_that_a_later_one_wr
     fixture_init(&f, 1);
     save_step(&f, 10);
     f.save.state.generation = 8;
-    cr_assert_eq(ct_ckpt_save(&f.save, NULL, &err), 0, "an older round's gives way: %s", err.text);
+    cr_assert_eq(save_alone(&f.save, NULL, &err), 0, "an older round's gives way: %s", err.text);
     f.save.state.generation = 7;
-    cr_assert_eq(ct_ckpt_save(&f.save, NULL, &err), CT_EFENCED);
+    cr_assert_eq(save_alone(&f.save, NULL, &err), CT_EFENCED);
     cr_assert_not_null(strstr(err.text, "a later round has written it already"), "%s", err.text);
     cr_assert_eq(folder_count(f.save.dir, ".tmp"), 0);
 
     f.save.state.step = 9;
-    cr_assert_eq(ct_ckpt_save(&f.save, NULL, &err), 0, "%s", err.text);
+    cr_assert_eq(save_alone(&f.save, NULL, &err), 0, "%s", err.text);
     cr_assert_eq(ct_ckpt_publish(&f.save, &err), CT_EFENCED);
     cr_assert_str_eq(newest(f.save.dir), "step_00000010");
     (void)snprintf(f.save.state.run_id, sizeof f.save.state.run_id, "another run");
@@ -351,7 +352,7 @@ Test(checkpoint, a_full_disk_leaves_the_older_ones_and_says_so)
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
     f.save.state.step = 20;
-    int code = ct_ckpt_save(&f.save, NULL, &err);
+    int code = save_alone(&f.save, NULL, &err);
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &old), 0);
     (void)signal(SIGXFSZ, handler);
 
@@ -377,6 +378,6 @@ Test(checkpoint, a_folder_that_cannot_be_made_is_named)
     folder_write(folder_path("file"), "", 0);
     f.save.dir = folder_path("file/ckpt");
     f.save.state = state;
-    cr_assert_eq(ct_ckpt_save(&f.save, NULL, &err), CT_ECANTCREAT);
+    cr_assert_eq(save_alone(&f.save, NULL, &err), CT_ECANTCREAT);
     cr_assert_not_null(strstr(err.text, "/file"), "%s", err.text);
 }

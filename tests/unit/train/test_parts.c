@@ -6,6 +6,7 @@
 #include "base/fs.h"
 #include "base/hash.h"
 #include "folder.h"
+#include "save_alone.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -116,7 +117,7 @@ Test(ckpt_parts, several_writers_make_the_files_of_one)
     in_folder(alone, "alone");
     in_folder(together, "together");
     fixture_init(&saved, alone, 0.5f);
-    cr_assert_eq(ct_ckpt_save(&saved.save, &one, &err), 0, "%s", err.text);
+    cr_assert_eq(save_alone(&saved.save, &one, &err), 0, "%s", err.text);
     saved.save.dir = together;
     for (int writers = 1; writers <= WRITERS; writers++) {
         save_together(&saved, writers, &other);

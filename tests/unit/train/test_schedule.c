@@ -5,18 +5,6 @@
 
 TestSuite(schedule, .timeout = 30);
 
-Test(schedule, names_find_types)
-{
-    cr_assert_eq(ct_schedule_find("constant"), CT_SCHEDULE_CONSTANT);
-    cr_assert_eq(ct_schedule_find("linear"), CT_SCHEDULE_LINEAR);
-    cr_assert_eq(ct_schedule_find("cosine"), CT_SCHEDULE_COSINE);
-    cr_assert_eq(ct_schedule_find("wsd"), CT_SCHEDULE_WSD);
-    cr_assert_eq(ct_schedule_find("step"), CT_SCHEDULE_STEP);
-    cr_assert_eq(ct_schedule_find("onecycle"), CT_SCHEDULE_ONECYCLE);
-    cr_assert_eq(ct_schedule_find("plateau"), CT_SCHEDULE_PLATEAU);
-    cr_assert_eq(ct_schedule_find("cyclic"), -1);
-}
-
 Test(schedule, the_warm_up_rises_evenly_and_reaches_the_peak)
 {
     for (int type = 0; type < CT_SCHEDULE_COUNT; type++) {

@@ -17,7 +17,7 @@ static struct ct_rng dice;
 
 static void set_up(void)
 {
-    ct_straggler_reset(&straggler);
+    straggler = (struct ct_straggler){0};
     memset(samples, 0, sizeof samples);
     straggler.warmed_us = CT_STRAGGLER_WARMUP_US;
     ct_rng_init(&dice, 11);
@@ -146,7 +146,7 @@ Test(straggler, the_warm_up_makes_nobody_one, .init = set_up)
  * they are. */
 static bool is_told(int cost_us)
 {
-    ct_straggler_reset(&straggler);
+    straggler = (struct ct_straggler){0};
     straggler.warmed_us = CT_STRAGGLER_WARMUP_US;
     take_equal((float)cost_us, 20000, 5);
     return ct_straggler_find(&straggler, &found);

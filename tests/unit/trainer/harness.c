@@ -11,6 +11,7 @@
 #include "collectives/job/job.h"
 #include "digest.h"
 #include "job/thread_world.h"
+#include "thread_ranks.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -197,7 +198,7 @@ void harness_run(struct training *training)
     cr_assert_eq(ct_thread_world_new(training->world, &world), 0);
     for (int rank = 0; rank < training->world; rank++)
         set_assignment(&ct_thread_world_job(world, rank)->assignment, training);
-    (void)ct_thread_world_run(world, body, training);
+    (void)thread_ranks_run(world, body, training);
     ct_thread_world_free(world);
 }
 

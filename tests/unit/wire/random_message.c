@@ -1,8 +1,30 @@
 #include "random_message.h"
 
 #include "base/assert.h"
+#include "chance.h"
 
 #include <string.h>
+
+static const unsigned types[] = {
+#define RECORD(name, fields)
+#define LAYOUT(name, record, fields)
+#define MESSAGE(NAME, name, number, limit, from, fields) number,
+#include "wire/wire.def"
+#undef MESSAGE
+#undef LAYOUT
+#undef RECORD
+};
+
+size_t shape_count(void)
+{
+    return CT_COUNT(types);
+}
+
+const struct ct_wire_shape *shape_at(size_t index)
+{
+    CT_ASSERT(index < CT_COUNT(types));
+    return ct_wire_shape_of(types[index]);
+}
 
 static size_t draw_size(struct ct_rng *rng, enum random_size size, size_t limit)
 {
@@ -16,8 +38,8 @@ static size_t draw_size(struct ct_rng *rng, enum random_size size, size_t limit)
 /* All ones and zero often: the edges of every width. */
 static uint64_t draw_word(struct ct_rng *rng)
 {
-    if (ct_rng_chance(rng, 400))
-        return ct_rng_chance(rng, 500) ? UINT64_MAX : 0;
+    if (rng_chance(rng, 400))
+        return rng_chance(rng, 500) ? UINT64_MAX : 0;
     return ct_rng_next(rng);
 }
 

@@ -8,6 +8,10 @@
 /* Sizes of strings, bytes and lists: none, random and small, or exactly the limit. */
 enum random_size { RANDOM_EMPTY, RANDOM_SMALL, RANDOM_FULL };
 
+/* The shapes of all messages, in the order of wire.def. */
+size_t shape_count(void);
+const struct ct_wire_shape *shape_at(size_t index);
+
 /* Fill the struct at `body`; views point into `arena`. */
 void random_fields(struct ct_rng *rng, const struct ct_wire_shape *shape, enum random_size size,
                    struct ct_arena *arena, void *body);

@@ -40,9 +40,9 @@ static struct ct_frame frame_of(const struct ct_buf *buf)
 }
 
 /* Every message of wire.def in turn: for (shape of each...). */
-#define EACH_SHAPE(shape)              \
-    size_t shape##_i = 0;              \
-    shape##_i < ct_wire_shape_count(); \
+#define EACH_SHAPE(shape)      \
+    size_t shape##_i = 0;      \
+    shape##_i < shape_count(); \
     shape##_i++
 
 Test(codec, every_message_comes_back_as_it_was)
@@ -51,7 +51,7 @@ Test(codec, every_message_comes_back_as_it_was)
 
     for (int round = 0; round < 200; round++) {
         for (EACH_SHAPE(shape)) {
-            const struct ct_wire_shape *shape = ct_wire_shape_at(shape_i);
+            const struct ct_wire_shape *shape = shape_at(shape_i);
             struct ct_message sent =
                 random_message(&rng, shape, round == 0 ? RANDOM_EMPTY : RANDOM_SMALL, &arena);
             struct ct_message got;
@@ -157,7 +157,7 @@ Test(codec, the_bytes_of_a_failure_are_these)
 Test(codec, no_payload_cut_anywhere_is_taken)
 {
     for (EACH_SHAPE(shape)) {
-        const struct ct_wire_shape *shape = ct_wire_shape_at(shape_i);
+        const struct ct_wire_shape *shape = shape_at(shape_i);
         struct ct_message sent = random_message(&rng, shape, RANDOM_SMALL, &arena), got;
         ct_buf_clear(&out);
         cr_assert_eq(ct_wire_encode(&sent, 0, &out, NULL), 0);
@@ -182,8 +182,7 @@ Test(codec, no_payload_cut_anywhere_is_taken)
 Test(codec, nothing_may_follow_the_last_field)
 {
     for (EACH_SHAPE(shape)) {
-        struct ct_message sent =
-            random_message(&rng, ct_wire_shape_at(shape_i), RANDOM_SMALL, &arena);
+        struct ct_message sent = random_message(&rng, shape_at(shape_i), RANDOM_SMALL, &arena);
         struct ct_message got;
         ct_buf_clear(&out);
         cr_assert_eq(ct_wire_encode(&sent, 0, &out, NULL), 0);
@@ -201,8 +200,7 @@ Test(codec, what_is_decoded_from_damaged_bytes_encodes_to_the_same_bytes)
     ct_buf_init(&again, 0);
     for (int round = 0; round < 100; round++) {
         for (EACH_SHAPE(shape)) {
-            struct ct_message sent =
-                random_message(&rng, ct_wire_shape_at(shape_i), RANDOM_SMALL, &arena);
+            struct ct_message sent = random_message(&rng, shape_at(shape_i), RANDOM_SMALL, &arena);
             struct ct_message got;
             ct_buf_clear(&out);
             cr_assert_eq(ct_wire_encode(&sent, 0, &out, NULL), 0);
@@ -254,7 +252,7 @@ Test(codec, every_field_goes_at_its_limit_and_not_above)
     struct ct_error err = {0};
 
     for (EACH_SHAPE(shape)) {
-        const struct ct_wire_shape *shape = ct_wire_shape_at(shape_i);
+        const struct ct_wire_shape *shape = shape_at(shape_i);
         size_t count = flat_fields(shape, fields);
         for (size_t i = 0; i < count; i++) {
             const struct ct_wire_field *field = &fields[i];
@@ -358,7 +356,7 @@ Test(codec, a_name_with_control_characters_is_neither_sent_nor_taken)
     struct ct_wire_field fields[FIELDS_MAX];
 
     for (EACH_SHAPE(shape)) {
-        const struct ct_wire_shape *shape = ct_wire_shape_at(shape_i);
+        const struct ct_wire_shape *shape = shape_at(shape_i);
         size_t count = flat_fields(shape, fields);
         for (size_t i = 0; i < count; i++) {
             const struct ct_wire_field *field = &fields[i];
@@ -388,7 +386,7 @@ Test(codec, the_table_fits_the_encoding)
 {
     struct ct_wire_field fields[FIELDS_MAX];
     for (EACH_SHAPE(shape)) {
-        const struct ct_wire_shape *shape = ct_wire_shape_at(shape_i);
+        const struct ct_wire_shape *shape = shape_at(shape_i);
         cr_assert(shape->number > 0 && shape->number <= UINT16_MAX, "%s", shape->name);
         cr_assert_eq(ct_wire_shape_of(shape->number), shape);
         cr_assert(shape->from != 0 && shape->frame_limit <= CT_WIRE_VALUE, "%s", shape->name);

@@ -2,7 +2,6 @@
 #include "wire/control_page.h"
 
 #include <criterion/criterion.h>
-#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -40,10 +39,8 @@ Test(control_page, a_revocation_covers_its_generation_and_older_ones)
 Test(control_page, generations_only_grow)
 {
     ct_control_page_revoke(page, 7);
-    uint32_t bell = ct_control_page_bell(view);
     ct_control_page_revoke(page, 3);
     cr_assert(ct_control_page_revoked(view, 7));
-    cr_assert_eq(ct_control_page_bell(view), bell, "nothing changed, nothing rings");
 }
 
 Test(control_page, a_boundary_revokes_nothing)
@@ -51,35 +48,6 @@ Test(control_page, a_boundary_revokes_nothing)
     ct_control_page_boundary(page, 9);
     cr_assert_eq(atomic_load(&view->boundary_generation), 9);
     cr_assert_not(ct_control_page_revoked(view, 1));
-    cr_assert_eq(ct_control_page_bell(view), 1);
-}
-
-static void *wait_for_revocation(void *unused)
-{
-    (void)unused;
-    for (;;) {
-        uint32_t seen = ct_control_page_bell(view);
-        if (ct_control_page_revoked(view, 1))
-            return NULL;
-        ct_control_page_wait(view, seen, 60000);
-    }
-}
-
-Test(control_page, the_bell_wakes_a_sleeping_worker)
-{
-    pthread_t thread;
-
-    cr_assert_eq(pthread_create(&thread, NULL, wait_for_revocation, NULL), 0);
-    ct_control_page_revoke(page, 1);
-    cr_assert_eq(pthread_join(thread, NULL), 0);
-}
-
-Test(control_page, a_wait_ends_at_once_when_the_bell_has_rung)
-{
-    uint32_t seen = ct_control_page_bell(view);
-
-    ct_control_page_revoke(page, 1);
-    ct_control_page_wait(view, seen, 60000); /* else the suite's timeout ends the test */
 }
 
 Test(control_page, a_worker_cannot_make_it_writable)

@@ -3,6 +3,7 @@
 #include "wire/frame.h"
 
 #include "base/assert.h"
+#include "chance.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -81,7 +82,7 @@ Test(frame, pieces_of_random_sizes_give_the_same_frames)
         size_t size = CT_MIN(wanted, out.size - at);
         cr_assert_eq(ct_frame_reader_push(&reader, out.data + at, size), 0);
         at += size;
-        if (ct_rng_chance(&rng, 500))
+        if (rng_chance(&rng, 500))
             take_heartbeats(&steps);
     }
     take_heartbeats(&steps);

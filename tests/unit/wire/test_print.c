@@ -3,6 +3,7 @@
 #include "wire/wire.h"
 
 #include "base/str.h"
+#include "message_print.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -12,7 +13,7 @@ TestSuite(print, .timeout = 30);
 static const char *printed(const struct ct_message *message, struct ct_buf *out)
 {
     ct_buf_clear(out);
-    ct_wire_print(message, out);
+    message_print(message, out);
     return ct_buf_str(out);
 }
 
@@ -59,8 +60,8 @@ Test(print, any_message_is_one_line_of_bounded_length)
 
     ct_rng_init(&rng, 3);
     ct_arena_init(&arena, 64 << 20);
-    for (size_t i = 0; i < ct_wire_shape_count(); i++) {
-        struct ct_message message = random_message(&rng, ct_wire_shape_at(i), RANDOM_FULL, &arena);
+    for (size_t i = 0; i < shape_count(); i++) {
+        struct ct_message message = random_message(&rng, shape_at(i), RANDOM_FULL, &arena);
         const char *line = printed(&message, &out);
         cr_assert_null(strchr(line, '\n'));
         cr_assert_leq(out.size, 16384);

@@ -29,16 +29,6 @@ static const struct {
 #include "agent.def"
 };
 
-static const char *const phase_names[AGENT_PHASES] = {
-#define PHASE(name, text) #name,
-#include "agent.def"
-};
-
-static const char *const life_names[AGENT_LIVES] = {
-#define LIFE(name, text) #name,
-#include "agent.def"
-};
-
 static const char *const action_names[AGENT_ACTIONS] = {
 #define ACTION(name, handler, text) #name,
 #include "agent.def"
@@ -123,16 +113,6 @@ bool agent_core_is_ending(const struct agent_core *core)
 }
 
 /* ---- words ---------------------------------------------------------------------------------- */
-
-const char *agent_phase_name(enum agent_phase phase)
-{
-    return phase_names[phase];
-}
-
-const char *agent_life_name(enum agent_life life)
-{
-    return life_names[life];
-}
 
 static void print_event(const struct agent_event *event, struct ct_buf *to)
 {

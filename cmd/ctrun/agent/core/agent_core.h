@@ -225,7 +225,4 @@ bool agent_core_is_ending(const struct agent_core *core);
 void agent_step_print(const struct agent_core *core, const struct agent_event *event,
                       uint64_t actions, struct ct_buf *to);
 
-const char *agent_phase_name(enum agent_phase phase);
-const char *agent_life_name(enum agent_life life);
-
 #endif

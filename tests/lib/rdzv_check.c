@@ -1,7 +1,8 @@
-/* The invariants of one state, for tests and the simulator: what must hold after every step. What
- * must hold between steps (generations only grow, CLOSED is final, survivors keep their order) is
- * checked there, over the history. */
+/* See rdzv_check.h. */
+#include "rdzv_check.h"
+
 #include "rendezvous/core/core_state.h"
+#include "rendezvous/service/service_state.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -134,7 +135,7 @@ static int check_phase(const struct ct_rdzv *job, struct ct_error *err)
     return 0;
 }
 
-int ct_rdzv_check(const struct ct_rdzv *job, struct ct_error *err)
+int rdzv_check(const struct ct_rdzv *job, struct ct_error *err)
 {
     int rc = check_counts(job, err);
     if (rc == 0)
@@ -142,4 +143,12 @@ int ct_rdzv_check(const struct ct_rdzv *job, struct ct_error *err)
     if (rc == 0)
         rc = check_roster(job, err);
     return rc != 0 ? rc : check_phase(job, err);
+}
+
+const struct ct_rdzv *rdzv_job(const struct ct_service *service, size_t index)
+{
+    const struct ct_service_job *job = service->jobs;
+    while (job != NULL && index-- > 0)
+        job = job->next;
+    return job != NULL ? job->core : NULL;
 }

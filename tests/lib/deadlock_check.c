@@ -1,14 +1,5 @@
-/* See plan.h: the verifier of a world.
- *
- *     rank 0   exchange ----.   all_reduce ---.
- *     rank 1   exchange ----'   F0 B0 ...     '--- all_reduce      each goes on as far as it can
- *
- * Every rank has its two queues; an op that only computes is over at once. A collective is over
- * when the op at hand of each member of its group is that collective; a message when it is in the
- * op at hand of both sides; an exchange with its last message. What can go on later can as well go
- * on now, so one order of play is enough: when nobody can go on and somebody is not at the end,
- * they wait for ever. */
-#include "collectives/plan/plan.h"
+/* See deadlock_check.h. */
+#include "deadlock_check.h"
 
 #include "base/assert.h"
 
@@ -226,8 +217,7 @@ static int play(struct world *w)
     return code;
 }
 
-int ct_plan_verify_world(const struct ct_plan *plans, int world, bool evaluation,
-                         struct ct_error *err)
+int deadlock_check(const struct ct_plan *plans, int world, bool evaluation, struct ct_error *err)
 {
     struct world w = {.count = world, .err = err};
 

@@ -1,4 +1,6 @@
-/* Message -> one line for people. */
+/* See message_print.h. */
+#include "message_print.h"
+
 #include "wire/shape.h"
 
 #include <inttypes.h>
@@ -92,18 +94,11 @@ static void print_fields(const struct ct_wire_shape *shape, const void *body, co
     }
 }
 
-void ct_wire_print(const struct ct_message *message, struct ct_buf *out)
+void message_print(const struct ct_message *message, struct ct_buf *out)
 {
     const struct ct_wire_shape *shape = ct_wire_shape_of(message->type);
 
     ct_buf_puts(out, ct_wire_name(message->type));
     if (shape != NULL)
         print_fields(shape, ct_wire_body(message), " ", out);
-}
-
-const char *ct_wire_name(unsigned type)
-{
-    const struct ct_wire_shape *shape = ct_wire_shape_of(type);
-
-    return shape != NULL ? shape->name : "?";
 }
