@@ -1,5 +1,5 @@
-/* The store as groups see it while they form: a few small values, one key space a round. All of it
- * may be done twice, so an agent can repeat what a daemon that died or was away did not answer.
+/* The store as groups see it while they form: a few small values, one key space a round. All calls
+ * are idempotent, so an agent can repeat those that a lost or absent daemon did not answer.
  *
  * Two implementations: the worker's link to its agent (job_link.c), and a table in this process
  * (thread_world.c). May be called from several threads. */

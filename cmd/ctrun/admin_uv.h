@@ -1,8 +1,8 @@
 /* One question to the rendezvous of a running job, for status, drain, cordon, uncordon and flight.
  *
- * The rendezvous is the one of --rdzv_endpoint (each of a list in turn). Without one it is what a
- * ctrun of this user hosts on this machine (local_socket.h): status asks all of them at once and
- * for 3 s, flight those of the job that is named, an order goes to the only one. */
+ * The rendezvous is the one of --rdzv_endpoint (each of a list in turn). Without one it is any that
+ * a ctrun of this user hosts on this machine (local_socket.h): status asks all of them at once and
+ * for 3 s, flight those of the named job, an order goes to the only one. */
 #ifndef CT_CTRUN_ADMIN_UV_H
 #define CT_CTRUN_ADMIN_UV_H
 

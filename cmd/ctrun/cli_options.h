@@ -1,5 +1,5 @@
-/* The words of a subcommand: its options, whose names, values and help are rows of commands.def,
- * and what stands alone.
+/* The command-line options of a subcommand, whose names, values and help are rows of commands.def,
+ * and its positional arguments.
  *
  *     ctrun sample runs/novel --tokens 100 --seed=7 */
 #ifndef CT_CTRUN_CLI_OPTIONS_H

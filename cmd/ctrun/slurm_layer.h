@@ -1,10 +1,10 @@
-/* Slurm as a layer of the configuration: `srun ctrun train.yaml` needs no option of rendezvous.
+/* Slurm as a layer of the configuration: `srun ctrun train.yaml` needs no rendezvous options.
  *
  *      slurm_read      SLURM_* -> presets, the weakest layer above the defaults
  *      (ct_config_load)
- *      slurm_settle    does what the user asked for contradict Slurm? the key that the nodes share
+ *      slurm_settle    do the user's settings contradict Slurm? the key that the nodes share
  *      (the job runs)
- *      slurm_end       the key goes
+ *      slurm_end       the key is removed
  *
  * The key is ~/.ctrun/job-JOB.STEP.key, or job-JOB.STEP-rN.key after N requeues, mode 0600: Slurm
  * has no secret for a job, so the home directory, which all nodes share, carries it. Node 0 makes

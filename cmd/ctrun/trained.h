@@ -1,4 +1,4 @@
-/* What a training left: the model that a configuration describes, and its weights.
+/* The files of a training: the model that a configuration describes, and its weights.
  *
  *     ctrun sample novel                           the newest run of that name (train/runs.h)
  *     ctrun sample novel/2026-11-23_20-15-04       a run, or its folder: config.yaml in it, the

@@ -1,4 +1,4 @@
-/* Where ranks of a node run: which of them share a last-level cache, which a socket.
+/* The placement of a node's ranks: which share a last-level cache, and which a socket.
  *
  *     rank      0  1  2  3  4  5  6  7  8  9 10 11
  *     cache     0  0  0  1  1  1  6  6  6  7  7  7
@@ -6,9 +6,9 @@
  *     domain    0  0  0  1  1  1  2  2  2  3  3  3
  *
  * Domains are runs of ranks in one cache or, where these are too many or too short, one socket.
- * As ranks of a run follow each other, what domains add up one after the other is added up in rank
- * order. Each rank finds its own seat, by the files that the kernel has of its cores (Linux;
- * elsewhere seats are not known), and tells it to the others. */
+ * As ranks of a run are consecutive, sums made domain after domain are in rank order. Each rank
+ * finds its own seat in the kernel's files on its cores (Linux; elsewhere seats are unknown), and
+ * sends it to the others. */
 #ifndef CT_COLL_ALGORITHM_DOMAINS_H
 #define CT_COLL_ALGORITHM_DOMAINS_H
 

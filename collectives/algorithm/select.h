@@ -1,18 +1,18 @@
-/* Which algorithm carries a call: the one place that knows.
+/* Selection of the algorithm for a call; nothing else decides it.
  *
  *     select.def ───> struct ct_tuning ───> ct_select(tuning, topology, call) ───> an algorithm
  *     a row a size    those of a group      rules in order: the first that fits
  *
  * Pure. All members of a group have the same tuning and see the same call, so they choose the same
- * way. Sizes decide about speed alone: in the modes REPRODUCIBLE and INVARIANT all ways that a call
- * can go give the same bits.
+ * algorithm. Sizes affect speed only: in the modes REPRODUCIBLE and INVARIANT all algorithms for a
+ * call give the same bits.
  *
- *   topology    ranks that                              ways (step_schedule.h has those of MESH)
+ *   topology    ranks that                              algorithms (MESH: step_schedule.h)
  *   SYMMETRIC   share memory, the call's buffers, too   IN_PLACE; or as SHARED
  *   SHARED      share memory                            FLAT, PIPELINE, ..., STAGED
  *   DOMAINS     share memory, a few of them a cache     DOMAINS; or as SHARED
  *   MESH        are connected each with each            FLAT, DIRECT, RING, DOUBLING, ...
- *   LEVELS      live on several nodes                   COLUMNS, LEVELS */
+ *   LEVELS      are on several nodes                    COLUMNS, LEVELS */
 #ifndef CT_COLL_ALGORITHM_SELECT_H
 #define CT_COLL_ALGORITHM_SELECT_H
 

@@ -1,12 +1,12 @@
-/* Schedules: who sends which block to whom, and what is added where, as plain lists of steps.
+/* Schedules: which block is sent to which rank, and what is reduced where, as plain lists of steps.
  *
- * Pure: a function of algorithm, rank, world and root. A backend that moves bytes between pairs of
- * ranks carries the list out; the unit test carries it out on symbols for all ranks at once.
+ * Pure: a function of algorithm, rank, world size and root. A backend that moves bytes between
+ * pairs of ranks executes the list; the unit test executes it on symbols for all ranks at once.
  *
- * The data of a call is cut into chunks, and each chunk into `blocks` blocks. A schedule says what
- * happens to one chunk, in phases: all sends and receives of a phase run at once; when they are
- * over, its reductions and copies are made in the order of the list; then comes the next phase.
- * Several chunks may be under way, each in another phase; within a chunk, phases do not overlap.
+ * The data of a call is split into chunks, and each chunk into `blocks` blocks. A schedule lists
+ * the steps of one chunk, in phases: all sends and receives of a phase run at once; when they are
+ * over, its reductions and copies are made in the order of the list; then the next phase begins.
+ * Several chunks may be in flight, each in another phase; within a chunk, phases do not overlap.
  *
  *     INPUT   the call's input blocks, never written        SLOT   scratch blocks of this chunk
  *     OUTPUT  the call's output blocks                             (INPUT and OUTPUT may coincide)

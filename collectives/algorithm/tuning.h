@@ -13,8 +13,8 @@
  * ~/.config/ctrun/tuning. No file, and a machine that is not in it: the defaults.
  *
  * All members of a group must choose alike, so all of them use the table that member 0 finds on its
- * machine and hands to them while the group forms (group.c). Tables that were compared instead
- * would turn a file that one node has, or has newer, into a job that does not start. */
+ * machine and sends to them while the group forms (group.c). Comparing tables instead would turn a
+ * file that only one node has, or that is newer there, into a job that does not start. */
 #ifndef CT_COLL_ALGORITHM_TUNING_H
 #define CT_COLL_ALGORITHM_TUNING_H
 

@@ -2,8 +2,8 @@
  * requests, order, deadlines and revocation, so that a backend only has to advance.
  *
  *   group.c               backend of rank 0 .. size - 1
- *   suits?                the same answer at all members, from what all know
- *   prepare               get ready to be found: make a segment, listen      no waiting
+ *   suits?                the same answer at all members, from common knowledge
+ *   prepare               become reachable: make a segment, listen           no waiting
  *      exchange of blobs  through the store
  *   connect               map the segment, connect and be connected          waits, to a deadline
  *      exchange of results; one failure anywhere: the next backend of the table
@@ -11,8 +11,8 @@
  *   progress ...          the group's thread
  *   close
  *
- * No function but `connect`, `park`, `split` and `share` blocks. One thread at a time calls, but
- * for `revoke` and `wake`. */
+ * Only `connect`, `park`, `split` and `share` block. One thread at a time calls, except `revoke`
+ * and `wake`. */
 #ifndef CT_COLL_H
 #define CT_COLL_H
 
@@ -22,7 +22,7 @@
 
 #include <stdatomic.h>
 
-/* What a member tells the others about itself while the group forms. */
+/* What a member publishes about itself while the group forms. */
 enum { CT_BLOB_BYTES = 384 };
 struct ct_blob {
     unsigned char data[CT_BLOB_BYTES];
@@ -45,8 +45,8 @@ struct ct_setup {
 
     const char *backend; /* the one that is tried */
     bool automatic;      /* nobody asked for it by name */
-    /* To be asked now and then by who waits for others while it connects: 0, or the failure of a
-     * member that will not come. NULL: nobody tells. */
+    /* Polled now and then by a member that waits for others while it connects: 0, or the failure of
+     * a member that will not arrive. NULL: none. */
     int (*failed_elsewhere)(const struct ct_setup *setup, struct ct_error *err);
 };
 
@@ -92,14 +92,14 @@ struct ct_backend {
      * one after the other; sends and receives one at a time for each peer and direction. */
     int (*progress)(void *state, struct ct_task *task, struct ct_error *err);
 
-    /* NULL, or the quick way of a brief call that is the only one open (small_message.h). `post`:
-     * tell the others; false: not now, nothing has been done. `collect`, after it: true when all
-     * others are found within a short while, in the same call, which is complete then; false: the
-     * task of it comes next, with its first step done. */
+    /* NULL, or the small-message fast path, for a call that is the only one open (small_message.h).
+     * `post`: notify the others; false: not now, nothing has been done. `collect`, after it: true
+     * when all others are found within a short while, in the same call, which is complete then;
+     * false: the task of it comes next, with its first step done. */
     bool (*post)(void *state, const struct ct_brief *brief);
     bool (*collect)(void *state, const struct ct_brief *brief);
 
-    /* How often to look before a waiter gives its core to others. */
+    /* How often to poll before a waiter yields its core to others. */
     int (*spins)(const void *state);
 
     /* Sleep until something may have changed: arm, progress once more, park. A timeout of 0 takes
@@ -107,25 +107,25 @@ struct ct_backend {
     uint32_t (*arm)(void *state);
     void (*park)(void *state, uint32_t armed, uint64_t timeout_ns);
 
-    /* A member that `task` waits for; -1 when not known. */
+    /* Return a member that `task` waits for; -1 when not known. */
     int (*missing)(void *state, const struct ct_task *task);
 
-    /* The group failed here with `code`: tell the others if they can be told. */
+    /* The group failed here with `code`: notify the others if they can be reached. */
     void (*fail)(void *state, int code);
 
-    /* Any thread: end a park that is under way, or the next one. NULL: no call stays open. */
+    /* Any thread: end the current park, or the next one. NULL: no call stays open. */
     void (*wake)(void *state);
 
     /* Any thread: make every member's operations end with CT_EREVOKED, as far as they share memory
      * with this one. NULL: they do not; this member sees it by itself, and tells by `fail`. */
     void (*revoke)(void *state);
 
-    /* Free the state, whatever it has come to. */
+    /* Free the state, whatever its stage. */
     void (*close)(void *state);
 
     /* ---- of backends on a device; NULL at the others ---- */
 
-    /* The group, of the same members, that buffers in the host's memory go over. */
+    /* Return the group, of the same members, for buffers in host memory. */
     struct ct_group *(*host)(const void *state);
 
     /* Copy within this member's memory, behind what `stream` was given; over when `copied` gives 1.

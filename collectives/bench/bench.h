@@ -1,4 +1,4 @@
-/* The collectives, measured: what `ctrun bench collectives` has its workers do.
+/* Benchmark of the collectives: the worker side of `ctrun bench collectives`.
  *
  * Sizes, columns and bandwidths are those of nccl-tests (its PERFORMANCE.md): a size is that of the
  * larger buffer, `count` what one rank passes; algorithm bandwidth = size / time, bus bandwidth =

@@ -4,8 +4,8 @@
  *     comm thread                        reduce(0) reduce(1)
  *                                        `- as soon as its bucket's last writer is done
  *
- * Each thread has its queue of the device. Where ops run later than they are told to, a thread
- * waits until the other has put an op into its queue, and the queue until the op has run.
+ * Each thread has its queue of the device. Where ops run asynchronously, a thread waits until the
+ * other has enqueued an op, and the queue until the op has run.
  *
  * One arena holds everything (the plan says where); nothing is allocated after ct_exec_new. The
  * comm thread exists when the plan overlaps and the world has more than one rank; between steps it
@@ -14,8 +14,8 @@
  * Failure. A collective that fails (CT_EREVOKED, CT_ETIMEOUT, ...) ends the step with that code.
  * The update starts only after every reduction has succeeded, so parameters and moments are those
  * of the last completed step, and the executor can be read (state, tensors) or freed; another step
- * may be tried when the group works again. Where something is sharded that is not so: parts of
- * ranks can be a step apart, and a part that is lost with its rank is nowhere else.
+ * may be tried when the group works again. With sharding that does not hold: the ranks' shards can
+ * be one step apart, and a lost rank's shard has no other copy.
  *
  * One thread calls; two executors may live in one process. */
 #ifndef CT_EXEC_EXEC_H
@@ -74,8 +74,8 @@ struct ct_exec_step {
     uint64_t skipped; /* of those before: AdamW's bias correction counts the others */
     double scale;     /* in f16: what the loss is multiplied by while its gradient is computed, a
                          power of two; 0 is 1 */
-    bool wish;        /* tell the other ranks something: each learns how many do in this step */
-    bool done;        /* and another thing */
+    bool wish;        /* this rank's vote: each rank learns the number of votes in this step */
+    bool done;        /* a second vote */
 };
 
 struct ct_exec_result {
@@ -84,8 +84,8 @@ struct ct_exec_result {
     double grad_norm;       /* of the global batch's gradient, before clipping */
     double loss_sum, sumsq; /* what these two are made of: the loss of all labels, the squared norm;
                                with parameter servers of this rank's rows alone */
-    int64_t wishes;         /* how many ranks had one in this step: the same number on each */
-    int64_t done;           /* how many said so */
+    int64_t wishes;         /* number of votes in this step: the same on each rank */
+    int64_t done;           /* number of second votes */
     bool skipped; /* loss or norm is not finite: parameters and moments are as they were */
 };
 
@@ -138,7 +138,7 @@ int ct_exec_collect(struct ct_exec *exec, void *const *data, struct ct_error *er
  * others. Collective. After a failure the state is undefined. */
 int ct_exec_spread(struct ct_exec *exec, void *const *data, struct ct_error *err);
 
-/* Copy a piece that this rank holds (tensor_extents.h) out of the device or into it. */
+/* Copy a part that this rank holds (tensor_extents.h) out of the device or into it. */
 void ct_exec_take(struct ct_exec *exec, const struct ct_plan_piece *piece, void *data);
 void ct_exec_put(struct ct_exec *exec, const struct ct_plan_piece *piece, const void *data);
 

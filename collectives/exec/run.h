@@ -4,13 +4,13 @@
  *     ct_runner_run             runs the list once: the compute queue here, the other one there
  *     ct_runner_deinit
  *
- * Counters order the queues: `done[q]` is how many ops of queue q were run, an op that waits sleeps
- * until the other queue's counter is high enough or a failure was noted. Where the device runs ops
- * later, marks order its queues in the same way. ct_runner_run returns when both queues are at
- * rest, whatever happened.
+ * Counters order the queues: `done[q]` is the number of completed ops of queue q; a waiting op
+ * sleeps until the other queue's counter is high enough or a failure was noted. Where the device
+ * runs ops asynchronously, marks order its queues in the same way. ct_runner_run returns when both
+ * queues are idle, whatever happened.
  *
- * A list that talks to nobody is recorded the second time it is run, if the device can, and
- * replayed from then on. */
+ * A list without communication is recorded on its second run, if the device can, and replayed from
+ * then on. */
 #ifndef CT_EXEC_RUN_H
 #define CT_EXEC_RUN_H
 

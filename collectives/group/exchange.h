@@ -1,9 +1,9 @@
-/* An exchange: many sends and receives that go at once.
+/* An exchange: many sends and receives that start together.
  *
- * A lane is one peer in one direction. Its messages go one after the other, in the order of the
- * list, behind the plain transfers of this lane that were started before; all lanes advance
- * together, so each waits for its own other end alone and no order of the lists can make a circle.
- * To the backend they are plain sends and receives. */
+ * A lane is the queue of one peer and direction. Its messages go one after the other, in the order
+ * of the list, after the plain transfers of this queue that were started before; all queues advance
+ * together, so each waits only for its own other end and no order of the lists can deadlock. To the
+ * backend they are plain sends and receives. */
 #ifndef CT_COLL_GROUP_EXCHANGE_H
 #define CT_COLL_GROUP_EXCHANGE_H
 

@@ -1,14 +1,14 @@
-/* Why a call failed, when what ended it here is not the reason: another member has left
- * (CT_ECLOSED), or says that members called different things (CT_EMISMATCH) without saying which:
- * an echo (base/error.h).
+/* The root cause of a failed call, when its own error is a secondary failure (base/error.h), caused
+ * by another rank's: another member has left (CT_ECLOSED), or reports a mismatch (CT_EMISMATCH)
+ * without its details.
  *
- *   who sees both sides      SET ct/group/KEY/mismatch, its sentence; then it breaks the group
- *   who is told, or is left  WAIT for that key     there: CT_EMISMATCH, the sentence
+ *   member that sees both    SET ct/group/KEY/mismatch, its sentence; then it breaks the group
+ *   any other member         WAIT for that key     there: CT_EMISMATCH, the sentence
  *                                                  the round is revoked meanwhile: CT_EREVOKED
- *                                                  neither, in time: what it was
+ *                                                  neither, in time: the original error
  *
- * So every member ends with the sentence that names both sides, on each backend, and a rank that
- * died is a revoked round to all survivors, not a closed connection to some. */
+ * So every member ends with the sentence that names both sides, on each backend, and a dead rank is
+ * a revoked round for all survivors, not a closed connection for some. */
 #ifndef CT_COLL_GROUP_FAILURE_CAUSE_H
 #define CT_COLL_GROUP_FAILURE_CAUSE_H
 

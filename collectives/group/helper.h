@@ -1,19 +1,19 @@
-/* A group's helper: a thread that goes on with what handle forms have left open while the group's
- * own thread computes.
+/* A group's helper: a thread that advances open non-blocking calls while the group's own thread
+ * computes.
  *
  *     the group's thread                           the helper
- *     ct_..._start: looks once; open?
+ *     ct_..._start: one attempt; open?
  *     leaves: offer ------------------------------> wakes, takes the group
- *     computes                                      advances what is open, sleeps while it cannot
+ *     computes                                      advances open calls, sleeps while it cannot
  *     ct_test: one load: over?
  *     ct_wait, ct_..._start: take <---------------- gives it back
  *     advances by itself, as fast as a blocking call
- *     leaves: offer, when something is open yet
+ *     leaves: offer, when calls are still open
  *
- * At any moment one of the two has the group, so all the rest of the library is as if there were
- * one thread. A helper is made when a first request stays open, and ends with the group; while
- * nothing is open it sleeps on a futex, and blocking forms never wake it. Where no thread can be
- * made, requests advance inside calls alone. */
+ * At any moment one of the two owns the group, so for the rest of the library there is one thread.
+ * A helper is made when a first request stays open, and ends with the group; while nothing is open
+ * it sleeps on a futex, and blocking calls never wake it. Where no thread can be made, requests
+ * advance inside calls only. */
 #ifndef CT_COLL_GROUP_HELPER_H
 #define CT_COLL_GROUP_HELPER_H
 

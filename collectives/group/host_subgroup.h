@@ -1,5 +1,5 @@
-/* Numbers that the members of a group tell each other before they do something with the group:
- * they lie in the host's memory, wherever the group's buffers do. */
+/* Numbers that the members of a group exchange before an operation on the group itself: in host
+ * memory, wherever the group's buffers are. */
 #ifndef CT_COLL_GROUP_HOST_SUBGROUP_H
 #define CT_COLL_GROUP_HOST_SUBGROUP_H
 

@@ -1,7 +1,7 @@
-/* What a group tells who watches: its slot in the worker's record (wire/worker_record.h), and each
- * of its calls in the flight recorder behind it (wire/flight.h).
+/* The reports of a group: its slot in the worker's record (wire/worker_record.h), and each of its
+ * calls in the flight recorder behind it (wire/flight.h).
  *
- *   ct_request_start    begin     what it is, where it was called from
+ *   ct_request_start    begin     the call and its call site
  *   its turn came       start     at once, when nothing was before it
  *   completed, failed   end
  *

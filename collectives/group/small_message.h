@@ -1,12 +1,12 @@
-/* The quick way of a blocking call of few bytes: an all_reduce of up to CT_BRIEF_BYTES, a barrier.
+/* The small-message fast path of blocking calls: an all_reduce of up to CT_BRIEF_BYTES, a barrier.
  *
  *     post        through the backend
- *     note        that it is entered, and when: the peers' own post is on its way meanwhile
- *     collect     they are there: done and recorded, and there never was a request
- *     hand over   they are not: the request that is made next has been posted and recorded
+ *     note        record the call and its time: the peers' own post is in flight meanwhile
+ *     collect     the peers have arrived: done and recorded, without a request
+ *     hand over   they have not: the request that is made next has been posted and recorded
  *
- * Only where nothing else of the group is open, so by who has the group and in order. Of what such
- * a call costs, the way of a line from core to core is to be the larger part. */
+ * Only where nothing else of the group is open, so by the thread that owns the group and in order.
+ * The latency of such a call should be dominated by one cache-line transfer. */
 #ifndef CT_COLL_GROUP_SMALL_MESSAGE_H
 #define CT_COLL_GROUP_SMALL_MESSAGE_H
 

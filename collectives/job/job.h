@@ -1,4 +1,4 @@
-/* A job from the inside: what groups need to know of it. */
+/* The inside of a job: the declarations that groups need. */
 #ifndef CT_COLL_JOB_H
 #define CT_COLL_JOB_H
 

@@ -1,7 +1,7 @@
 /* The worker's link to its agent: messages of wire.def on the inherited descriptor.
  *
- * Any thread may tell and ask. One lock orders what is sent; another makes store requests one at a
- * time, and its holder is the only one who receives. */
+ * Any thread may report and ask. One lock orders what is sent; another makes store requests one at
+ * a time, and only its holder receives. */
 #ifndef CT_COLL_JOB_LINK_H
 #define CT_COLL_JOB_LINK_H
 

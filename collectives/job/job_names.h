@@ -1,5 +1,5 @@
-/* How often a process has made groups of each name in its round. Members make the same groups in
- * the same order, so each counts alike and nobody has to ask. Any thread. */
+/* The number of groups of each name that a process has made in its round. Members make the same
+ * groups in the same order, so each counts alike without communication. Any thread. */
 #ifndef CT_COLL_JOB_NAMES_H
 #define CT_COLL_JOB_NAMES_H
 

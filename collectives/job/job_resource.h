@@ -1,6 +1,7 @@
-/* What a backend keeps in a job for all of its groups, whatever rounds come: a library with its
- * communicators, a worker with its endpoints. A job knows no backend by name: it closes what it
- * holds, tells it when the process gives up, and asks it for memory that its groups know. */
+/* A resource that a backend keeps in a job for all of its groups, across rounds: a library with its
+ * communicators, a worker with its endpoints. A job knows no backend by name: it closes its
+ * resources, notifies them when the process gives up, and asks them for memory known to its
+ * groups. */
 #ifndef CT_COLL_JOB_RESOURCE_H
 #define CT_COLL_JOB_RESOURCE_H
 

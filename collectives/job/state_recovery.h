@@ -1,8 +1,8 @@
-/* Whose state a round starts from.
+/* The choice of the state that a round starts from.
  *
- * Each rank says what it holds, all ranks see the same table and draw the same conclusions: the
- * most advanced survivor of the job's lineage is the base, and gives its state to all unless they
- * hold it already. Pure. */
+ * Each rank reports the state that it holds, all ranks see the same table and draw the same
+ * conclusions: the most advanced survivor of the job's lineage is the base, and broadcasts its
+ * state unless all hold it already. Pure. */
 #ifndef CT_COLL_JOB_STATE_RECOVERY_H
 #define CT_COLL_JOB_STATE_RECOVERY_H
 

@@ -1,4 +1,4 @@
-/* Symmetric memory: what ct_mem_alloc gives, and how the other ranks of the node get to it.
+/* Symmetric memory: allocations of ct_mem_alloc, and how the other ranks of the node map them.
  *
  * An allocation is a memfd: a page for the header, then the user's bytes. It has no name, so that a
  * process that dies leaves nothing; its owner keeps the descriptor, through which others map it as

@@ -5,8 +5,8 @@
  *     ct_thread_world_job(world, rank)       for the thread of each rank, which makes its groups
  *     ct_thread_world_free(world);
  *
- * Groups made here take backend "thread" unless told "shm" or "tcp". Everything lies in the world
- * object: two worlds may live at the same time. */
+ * Groups made here use backend "thread" unless "shm" or "tcp" is requested. Everything is in the
+ * world object: two worlds may exist at the same time. */
 #ifndef CT_COLL_JOB_THREAD_WORLD_H
 #define CT_COLL_JOB_THREAD_WORLD_H
 

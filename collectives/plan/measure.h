@@ -1,10 +1,10 @@
-/* What a plan costs a rank: memory by kind, conversation by axis, work. Read off the finished
- * lists, so it is what the executor will take, not an estimate.
+/* The cost of a plan for a rank: memory by kind, communication by axis, work. Read from the
+ * finished lists, so it is exactly what the executor will use, not an estimate.
  *
- *     arena   [ parameters | buffers | moments | gradients | at the fullest moment of a step ... ]
+ *     arena   [ parameters | buffers | moments | gradients | at the peak of a step ... ]
  *                                                            activations, copies of parameters,
  *                                                            whole gradients, temporaries, staging,
- *                                                            and what placing them left unused */
+ *                                                            and unused gaps of the placement */
 #ifndef CT_PLAN_MEASURE_H
 #define CT_PLAN_MEASURE_H
 

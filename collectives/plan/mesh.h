@@ -1,17 +1,17 @@
-/* The mesh: who of the world works with whom, and at what. Pure arithmetic.
+/* The mesh: maps ranks to process groups by axis. Pure arithmetic.
  *
  *     rank = ((stage * replicas + replica) * shards + part) * tensor + slice
  *
- *              a sample's way through the layers  -------->   stages
- *     stage 0  [ slice 0 | slice 1 ]  part 0  .- replica 0    of one layer: slices
- *              [ slice 0 | slice 1 ]  part 1  |               of what is held between steps: parts
- *              [ slice 0 | slice 1 ]  part 0  .- replica 1    the same again: replicas
+ *              a sample's path through the layers  ------->   stages
+ *     stage 0  [ slice 0 | slice 1 ]  part 0  .- replica 0    tensor parallelism: slices
+ *              [ slice 0 | slice 1 ]  part 1  |               sharded state: parts
+ *              [ slice 0 | slice 1 ]  part 0  .- replica 1    copies of it: replicas
  *              [ slice 0 | slice 1 ]  part 1
  *     stage 1  ...
  *
- * Slices talk most, so they are neighbours. Parts and replicas see other samples than each other;
- * slices and stages share theirs: a batch is cut by the index along CT_AXIS_DATA, never by rank.
- * An axis cuts the world into groups: those ranks that differ in its coordinates alone. */
+ * Slices communicate most, so they are neighbours. Parts and replicas see different samples; slices
+ * and stages share theirs: a batch is divided by the index along CT_AXIS_DATA, never by rank. An
+ * axis divides the world into groups: ranks that differ only in its coordinates. */
 #ifndef CT_PLAN_MESH_H
 #define CT_PLAN_MESH_H
 
@@ -25,7 +25,7 @@ struct ct_mesh {
     int stages, replicas, shards, tensor;
 };
 
-/* Where a rank stands; each from 0. */
+/* The coordinates of a rank; each from 0. */
 struct ct_mesh_place {
     int stage, replica, part, slice;
 };

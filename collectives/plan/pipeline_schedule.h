@@ -1,4 +1,4 @@
-/* Pipeline schedules: who runs which part of the model for which micro-batch, and when.
+/* Pipeline schedules: the order in which stages run the parts of the model for each micro-batch.
  *
  * The model is cut into stages * chunks parts, 0 .. parts - 1; part c is run by stage c % stages.
  * With one chunk a stage, 3 stages and 4 micro-batches (F forward, B backward, time to the right):
@@ -12,16 +12,16 @@
  *               stage 2        F0 B0    F1 B1    F2 B2    F3 B3
  *
  * interleaved is 1f1b with several chunks a stage, each part as much shorter: a micro-batch passes
- * each stage once a chunk, and the pipeline fills in a fraction of the time. In every order the
- * backward passes of a part go by the number of the micro-batch, so gradients add up as they do in
+ * each stage once per chunk, and the pipeline fills in a fraction of the time. In every order the
+ * backward passes of a part run in the order of the micro-batches, so gradients are summed as in
  * one process.
  *
- * Messages. What part c gave goes to part c + 1 (forward) or c - 1 (backward). A stage takes its
- * input right in front of the run that needs it; the other side's send stands where it has to wait
- * least, by a timeline on which a backward pass takes twice the time of a forward pass. Messages
- * of a stage that fall on one moment of the timeline go together, in one exchange, and all stages
- * have their exchanges in the order of the timeline: the earliest one that is open can always be
- * completed, so nothing waits for ever, even if no message is buffered anywhere.
+ * Messages. The output of part c goes to part c + 1 (forward) or c - 1 (backward). A stage receives
+ * its input right before the run that needs it; the other side's send is placed where it waits
+ * least, by a timeline on which a backward pass takes twice the time of a forward pass. Messages of
+ * a stage at one moment of the timeline are one exchange, and all stages have their exchanges in
+ * the order of the timeline: the earliest open one can always be completed, so there is no
+ * deadlock, even without buffered messages.
  *
  * Pure: no device, no clock. See Narayanan et al. 2021 (Megatron-LM) for orders and bubbles. */
 #ifndef CT_COLL_PLAN_PIPELINE_SCHEDULE_H

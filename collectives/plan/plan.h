@@ -1,23 +1,23 @@
-/* Plans: what one rank runs in a step, decided and proved before anything runs.
+/* Plans: the program of one rank for a step, decided and verified before anything runs.
  *
- *     model       one micro-batch: slice, backward pass, precision, cut, recompute, offload
+ *     model       one micro-batch: tensor parallelism, backward pass, precision, cut, ...
  *       v
  *     layout      parameters, moments and gradients in flat ranges
  *       v
- *     lists       the step: A copies of the micro-batch, then the update; first values; evaluation
+ *     lists       the step: A copies of the micro-batch, then the update; initial values; eval
  *       v
- *     shard       ranks hold parts: gather in front of the first reader, free behind the last,
- *       v         reduce_scatter behind the last writer
- *     buckets     ranks hold all: reduce(k) behind the last writer of bucket k
+ *     shard       ranks hold shards: gather before the first reader, free after the last,
+ *       v         reduce_scatter after the last writer
+ *     buckets     ranks hold all: reduce(k) after the last writer of bucket k
  *       v
  *     memory      lifetimes to offsets in one arena
  *       v
  *     queues      compute and communication: which op waits for which
  *       v
- *     verifier    every read behind its writer, and before its memory is written again
+ *     verifier    every read after its writer, and before its memory is written again
  *
  * Each pass edits or annotates the flat list; all of it is pure: no device, no socket, no clock.
- * The result is the same on every rank, and its hash says so.
+ * The result is the same on every rank, as its hash proves.
  *
  * Layout. Parameters lie in one flat range in reverse order (last layer first), and so do their
  * gradients and moments at the same offsets: backward fills the gradients from the front, so a
@@ -28,32 +28,33 @@
  *     moments [ m_L ... m_1 m_0 ] ...
  *     grads   [ g_L ... g_1 g_0 ]      the reduced gradients of the last step
  *               `bucket 0' `- bucket 1 ...
- *     ...                              what a list needs while it runs, by lifetime
+ *     ...                              temporaries of a list, by lifetime
  *
  * Frozen parameters lie behind the others in `params` and have neither gradients nor moments.
  *
  * A step is unrolled: its list holds the ops of all its micro-batches. The losses and counts of
- * right rows are two sums in f64, reduced on their own as soon as the last forward pass is done;
- * the ranks' wishes (to leave after this step) travel with them. A loss is the sum over rows that
- * count; gradients are scaled by 1 / (rows that count in the global batch), so every reduction is a
- * plain SUM.
+ * correct rows are two sums in f64, reduced on their own as soon as the last forward pass is done;
+ * the ranks' votes (to leave after this step) are summed in the same all-reduce. A loss is the sum
+ * over valid rows; gradients are scaled by 1 / (valid rows of the global batch), so every reduction
+ * is a plain SUM.
  *
- * Sharding. Ranks can hold a part of each bucket instead of all (enum ct_plan_shard): the same
- * program, with the whole put together where it is read and the sum scattered where it is written
- * (shard.c). Lists then differ between ranks in places alone; the conversation is the same.
+ * Sharding. Ranks can hold a shard of each bucket instead of all (enum ct_plan_shard): the same
+ * program, with the whole gathered where it is read and the sum scattered where it is written
+ * (shard.c). Lists then differ between ranks in offsets only; the sequence of collectives is the
+ * same.
  *
  *     bucket k of W = 4      [ rank 0 | rank 1 | rank 2 | rank 3 ]     flat
  *     rank 2's range         ... part k of rank 2 | part k + 1 ...      sharded: flat / W
  *
- * Pipeline. With several stages a rank has the layers of its stage alone (stage_cut.h): its list
+ * Pipeline. With several stages a rank has only the layers of its stage (stage_cut.h): its list
  * runs their passes in the order of pipeline_schedule.h, and exchanges activations and their
- * gradients with the stages beside it.
+ * gradients with the neighbouring stages.
  *
- * Equality. Except in mode fast all ways of sharding have the same bits, clipping apart: the norm
- * is added up in another order. With CT_PLAN_INVARIANT each micro-batch is a leaf of a binary tree:
- * a rank adds its leaves as a binary counter carries, and the all-reduce continues the tree across
- * ranks, so the same leaves give the same bits on 1, 2, 4, 8... ranks (accumulation a power of
- * two). */
+ * Equality. Except in mode fast all kinds of sharding have the same bits, apart from clipping: the
+ * norm is summed in another order. With CT_PLAN_INVARIANT each micro-batch is a leaf of a binary
+ * tree: a rank adds its leaves as a binary counter carries, and the all-reduce continues the tree
+ * across ranks, so the same leaves give the same bits on 1, 2, 4, 8... ranks (accumulation a power
+ * of two). */
 #ifndef CT_PLAN_PLAN_H
 #define CT_PLAN_PLAN_H
 
@@ -70,14 +71,14 @@
 #include <stdint.h>
 
 enum ct_plan_reduce {
-    CT_PLAN_FAST,         /* gradients accumulate in place, the backend's quickest all-reduce */
+    CT_PLAN_FAST,         /* gradients accumulate in place, the backend's fastest all-reduce */
     CT_PLAN_REPRODUCIBLE, /* the same, in a fixed order: same layout, same bits */
     CT_PLAN_INVARIANT     /* the tree above; costs log2(accumulation) gradient buffers */
 };
 
-/* What the ranks share out instead of holding it each; every row adds to the one before. */
+/* What ranks shard instead of replicating; every row adds to the one before. */
 enum ct_plan_shard {
-    CT_PLAN_SHARD_NONE,  /* nothing (DDP): each holds all and reduces all */
+    CT_PLAN_SHARD_NONE,  /* nothing (DDP): each rank holds all and reduces all */
     CT_PLAN_SHARD_OPTIM, /* moments and reduced gradients (ZeRO-1): parameters are gathered after
                             the update */
     CT_PLAN_SHARD_GRAD,  /* parameters between steps: a unit is gathered once a step */
@@ -85,7 +86,7 @@ enum ct_plan_shard {
                             backward pass, and freed behind it */
 };
 
-/* What the backward pass computes once more instead of keeping it from the forward pass. */
+/* Activation recomputation: what the backward pass computes again instead of keeping it. */
 enum ct_plan_recompute {
     CT_PLAN_RECOMPUTE_NONE,
     CT_PLAN_RECOMPUTE_GELU,      /* activation functions, of their inputs */
@@ -143,8 +144,8 @@ struct ct_plan_options {
     enum ct_plan_shard shard; /* NONE is taken where one rank would hold everything anyway */
     int replicas;  /* copies of what is sharded, each held by consecutive ranks; 0 is 1 */
     int tensor;    /* ranks that compute each layer together; 0 is 1 */
-    bool sequence; /* tensor: what lies between the layers is cut by tokens */
-    int stages;    /* ranks that hold the layers one behind the other; 0 is 1 */
+    bool sequence; /* tensor: sequence parallelism, activations between layers sharded by tokens */
+    int stages;    /* pipeline stages, of consecutive layers; 0 is 1 */
     int chunks;    /* runs of layers that a stage holds, with interleaving; 0 is 1 */
     enum ct_plan_order order; /* of micro-batches in a pipeline */
     int prefetch;             /* GRAD, FULL: a unit is asked for this many units ahead of its use */
@@ -153,7 +154,7 @@ struct ct_plan_options {
     int64_t eval_rows;        /* rows of one evaluation call; 0 takes micro_rows */
     size_t bucket_bytes;
     size_t first_bucket_bytes;
-    bool overlap; /* reduce beside the backward pass (several buckets); false: between its ops */
+    bool overlap; /* reduce during the backward pass (several buckets); false: between its ops */
     enum ct_plan_reduce reduce;
     enum ct_dtype compute; /* of the models's products and activations: CT_F32 (also for a model of
                               F64: its own type), CT_BF16 or CT_F16; parameters, their gradients and
@@ -165,7 +166,7 @@ struct ct_plan_options {
     enum ct_plan_recompute recompute;
     int recompute_blocks; /* BLOCK: so many at a time; 0 is 1 */
     bool fuses;           /* the device has ops that stand for several (device.h) */
-    bool offload;         /* what waits for the backward pass does so in the host's memory */
+    bool offload;         /* activations wait for the backward pass in host memory */
     struct ct_optim_spec optim;
 };
 
@@ -181,14 +182,14 @@ struct ct_plan_slot {
 /* The values that the host writes before a list and reads after it; CT_NONE where it has none. */
 struct ct_plan_io {
     int x;         /* [rows, ...]; the step's micro-batch m is the m-th block of micro_rows */
-    int labels;    /* i32 [labels of all rows], -1 for those that do not count */
-    int inv_valid; /* f64 [1]: 1 / labels that count in the global batch */
+    int labels;    /* i32 [labels of all rows], -1 for rows that are not valid */
+    int inv_valid; /* f64 [1]: 1 / valid labels of the global batch */
     int draw;      /* f64 [2]: number of this update, first row of this rank (dropout, rounding) */
     int lr;        /* f64 [1] */
     int update;    /* f64 [1]: the number of this update, from 1 (AdamW) */
-    int wish;      /* f64 [1]: what this rank adds to the wishes */
-    int wishes;    /* f64 [1]: their sum over the ranks, a passenger of the sums' reduction */
-    int loss;      /* f64 [1]: sum over the rows that count; of the global batch in a step */
+    int wish;      /* f64 [1]: this rank's votes */
+    int wishes;    /* f64 [1]: their sum over the ranks, in the same all-reduce as the losses */
+    int loss;      /* f64 [1]: sum over the valid rows; of the global batch in a step */
     int correct;   /* f64 [1]: likewise */
     int sumsq;     /* f64 [1]: squared norm of the gradient before clipping */
     int logits;    /* [rows, classes] */
@@ -236,9 +237,9 @@ struct ct_plan_split {
     int64_t repeat, size, inner;
 };
 
-/* What slices hold of a parameter. */
+/* The shards of a parameter under tensor parallelism. */
 struct ct_plan_sliced {
-    struct ct_shape shape; /* as people know it */
+    struct ct_shape shape; /* of the logical (unsharded) tensor */
     struct ct_plan_split split;
     bool partial; /* all hold the same, but each has the gradient of its tokens only */
 };
@@ -250,7 +251,7 @@ struct ct_plan_tensor {
                          "ema.<name>" */
     bool is_param;
     enum ct_dtype dtype;
-    struct ct_shape shape; /* as people know it; held_shape is what a slice holds of it */
+    struct ct_shape shape; /* of the logical (unsharded) tensor; held_shape is a shard's */
     struct ct_shape held_shape;
     struct ct_plan_split split;
     bool learns;       /* no buffer, and not frozen */

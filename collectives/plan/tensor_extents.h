@@ -1,5 +1,5 @@
-/* Which bytes of which named tensor a rank holds, whatever the layout: what collects tensors, gives
- * them out and writes checkpoints goes by this alone.
+/* The bytes of each named tensor that a rank holds, in any layout: gathering tensors, spreading
+ * them and writing checkpoints use nothing else.
  *
  *     struct ct_plan_walk walk;
  *     struct ct_plan_piece piece;
@@ -7,8 +7,8 @@
  *     for (ct_plan_walk_init(&walk, plan); ct_plan_walk_next(&walk, &piece);)
  *         ...     piece.bytes bytes of plan->tensors[piece.tensor] from piece.at on
  *
- * Tensors are the logical ones, row-major. Pieces of all ranks together are every byte of every
- * tensor, some of them several times; those of ct_plan_own exactly once. Pure. */
+ * Tensors are the logical ones, row-major. The parts of all ranks together cover every byte of
+ * every tensor, some of them several times; those of ct_plan_own exactly once. Pure. */
 #ifndef CT_COLL_PLAN_TENSOR_EXTENTS_H
 #define CT_COLL_PLAN_TENSOR_EXTENTS_H
 

@@ -1,17 +1,17 @@
-/* What fits: the guides' decision tree, computed.
+/* Layouts that fit: the guides' decision tree, computed.
  *
- *     does it fit with a whole copy a worker?     ddp
- *     no: share the optimizer's state             zero1
- *     no: share the parameters between steps      fsdp, grad
- *     no: share them within the step, too         fsdp, full
- *     no: cut the layers inside of a node         tensor, with each of these
- *     no: cut the model, a stage a node             pipeline, with ddp and zero1
+ *     does it fit with a whole copy per worker?   ddp
+ *     no: shard the optimizer state               zero1
+ *     no: shard the parameters between steps      fsdp, grad
+ *     no: shard them within the step, too         fsdp, full
+ *     no: tensor parallelism inside of a node     tensor, with each of these
+ *     no: pipeline parallelism, a stage per node    pipeline, with ddp and zero1
  *
- * On each rung every micro-batch that divides a worker's share is tried with every way of
- * recomputing (where layers or the model are cut, into powers of two: none and block), and one copy
- * over all workers or one a node. What a rung cannot cut (heads that do
- * not divide) is passed over. A rung's best is the quickest that fits, or, when none fits, the one
- * that needs the least memory. The advice is the first rung that fits: the simplest. */
+ * On each rung every micro-batch that divides a worker's share is tried with every kind of
+ * recomputation (with tensor or pipeline parallelism, powers of two: none and block), and one copy
+ * over all workers or one per node. A layout that is not possible (heads that do not divide) is
+ * skipped. A rung's best is the fastest that fits, or, when none fits, the one that needs the least
+ * memory. The advice is the first rung that fits: the simplest. */
 #ifndef CT_PLANNER_ADVICE_H
 #define CT_PLANNER_ADVICE_H
 
@@ -33,7 +33,7 @@ struct ct_advice {
     int quickest; /* one that fits and takes notably less time, or the same; -1 */
 };
 
-/* Climb the tree. 0, or what a plan said that could not be built. */
+/* Climb the tree. 0, or the error of a plan that could not be built. */
 int ct_advise(const struct ct_project *project, struct ct_advice *ret, struct ct_error *err);
 
 #endif

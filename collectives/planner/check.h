@@ -1,4 +1,4 @@
-/* What a configuration asks of these workers, looked at before any of them starts. */
+/* Checks of a configuration for given workers, before any of them starts. */
 #ifndef CT_PLANNER_CHECK_H
 #define CT_PLANNER_CHECK_H
 

@@ -1,16 +1,16 @@
-/* What a step costs a rank on given machines: its plan's measure (collectives/plan/measure.h), and
- * the time that the device's figures make of its ops.
+/* The cost of a step for a rank on given machines: its plan's measure (collectives/plan/measure.h),
+ * and the time of its ops by the device's figures.
  *
- * Time. The list is run once on paper, with both queues and their waits: an op takes as long as its
+ * Time. The list is simulated once, with both queues and their waits: an op takes as long as its
  * arithmetic or its memory traffic, whichever is longer; a collective as long as its slowest link.
- * What the communication queue does while the other computes costs nothing. Of a pipeline the first
- * and the last stage are looked at, which differ from the others: the larger one's memory, the
+ * Work of the communication queue that overlaps with compute costs nothing. Of a pipeline the first
+ * and the last stage are estimated, which differ from the others: the larger one's memory, the
  * slower one's time, and the time that the pipeline takes to fill and drain.
  *
- * Lists that are too long to be built are not: a step grows by equal parts with each block of a gpt
- * and each micro-batch, so two short plans a direction tell the long one. Work and traffic are then
- * what the whole plan would say, memory within a hundredth of it: the gaps between values are not
- * the same. */
+ * Lists that are too long are not built: a step grows by equal amounts with each block of a gpt and
+ * each micro-batch, so two short plans per dimension give the long one. Work and traffic are then
+ * those of the whole plan, memory within a hundredth of it: the gaps between values are not the
+ * same. */
 #ifndef CT_PLANNER_ESTIMATE_H
 #define CT_PLANNER_ESTIMATE_H
 

@@ -1,4 +1,4 @@
-/* A project's plan and what fits, as text for people and as one JSON object for programs. */
+/* A project's plan and the layouts that fit, as text for people and as one JSON object. */
 #ifndef CT_COLL_PLANNER_PLAN_REPORT_H
 #define CT_COLL_PLANNER_PLAN_REPORT_H
 

@@ -1,5 +1,5 @@
-/* What a plan is wanted for: the model and the options of a configuration, the machines, and how a
- * step is laid out over them. No data are read: what only they could tell is assumed, and said. */
+/* The input of a plan: the model and the options of a configuration, the machines, and the layout
+ * of a step over them. No data are read: facts that only they have are assumed, and reported so. */
 #ifndef CT_PLANNER_PROJECT_H
 #define CT_PLANNER_PROJECT_H
 

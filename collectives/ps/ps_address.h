@@ -1,5 +1,5 @@
-/* Where a server of a round listens, and the secrets that let a worker in: what the rendezvous'
- * store carries, under ct_ps_address_key. Pure. */
+/* A server's address in a round, and the secrets that admit a worker: carried by the rendezvous'
+ * store, under ct_ps_address_key. Pure. */
 #ifndef CT_COLL_PS_ADDRESS_H
 #define CT_COLL_PS_ADDRESS_H
 

@@ -1,17 +1,17 @@
 /* A worker's end of the parameter servers: whole ranges from and to all of them at once.
  *
- *     ct_ps_client_new      find the servers, say HELLO to each
- *     [ct_ps_client_store]  worker 0, when the servers hold nothing to go on from
+ *     ct_ps_client_new      find the servers, send HELLO to each
+ *     [ct_ps_client_store]  worker 0, when the servers hold no state to continue from
  *     [ct_ps_client_begin]  worker 0
  *     ct_ps_client_pull     parameters for the first step
  *     ct_ps_client_push..., ct_ps_client_commit, ct_ps_client_pull      a step
  *     ct_ps_client_bye
  *
- *     flat range   [ server 0's part | server 1's part | ... ]   in blocks, some under way to each
+ *     flat range   [ server 0's part | server 1's part | ... ]   in blocks, some in flight to each
  *
- * All calls block: they turn an event loop until all servers have answered, `check` says that the
- * round is over, or the time is up. After a failure the client is of no use but to be freed. One
- * thread at a time. Nothing is allocated after ct_ps_client_new but what travels. */
+ * All calls block: they run an event loop until all servers have answered, `check` reports that the
+ * round is over, or the time is up. After a failure the client can only be freed. One thread at a
+ * time. After ct_ps_client_new only messages are allocated. */
 #ifndef CT_COLL_PS_CLIENT_UV_H
 #define CT_COLL_PS_CLIENT_UV_H
 

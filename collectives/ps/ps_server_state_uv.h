@@ -1,4 +1,4 @@
-/* The server from inside: ps_server_uv.c listens and lives, ps_serve_uv.c answers calls. */
+/* The server's private state: ps_server_uv.c listens and ends, ps_serve_uv.c answers calls. */
 #ifndef CT_COLL_PS_SERVER_STATE_UV_H
 #define CT_COLL_PS_SERVER_STATE_UV_H
 

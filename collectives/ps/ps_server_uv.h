@@ -1,14 +1,14 @@
 /* A parameter server: part of the state, and the service through which workers reach it.
  *
  *     ct_ps_server_new      zeroes, for as long as this process is that server
- *     ct_ps_server_run      one round: listen, tell the store where, serve until all have said BYE
+ *     ct_ps_server_run      one round: listen, publish the address, serve until all have sent BYE
  *
  *     HELLO ... STORE, BEGIN (worker 0), then of each worker PULL, PUSH, COMMIT, PULL ..., BYE
  *
- * What it holds stays between rounds: a round that breaks off leaves the state of the last update,
- * and the next one may go on from it. One thread; it sleeps in its loop and computes updates there.
+ * Its state stays between rounds: a round that breaks off leaves the state of the last update, and
+ * the next one may continue from it. One thread; it sleeps in its loop and computes updates there.
  *
- * Memory: the part's ranges, one gradient a worker, and for each connection what lib/rpc allows. */
+ * Memory: the part's ranges, one gradient per worker, and lib/rpc's limit for each connection. */
 #ifndef CT_COLL_PS_SERVER_UV_H
 #define CT_COLL_PS_SERVER_UV_H
 

@@ -1,18 +1,18 @@
-/* Whose turn it is: which worker may begin which step, when gradients are added up, and after which
+/* The order of steps: which worker may begin which step, when gradients are summed, and after which
  * step all leave. Pure.
  *
  *     staleness 0   a step's update is made when all workers have pushed its gradient, in their
  *                   order; the next step begins from it (bulk-synchronous)
- *     staleness s   a worker's gradient is an update of its own, made when it comes; a worker may
- *                   be at most s steps ahead of the slowest that is still there (stale-synchronous:
+ *     staleness s   a worker's gradient is an update of its own, made when it arrives; a worker
+ *                   may be at most s steps ahead of the slowest present one (stale-synchronous:
  *                   Ho et al., NIPS 2013)
  *
  *     worker 0   |--0--|--1--|--2--| .  .  waits: 3 - 1 > s
  *     worker 1   |-------0-------|------1------
  *
- * `pushed` is how many steps a worker has completed: all of a gradient has come. It may begin step
- * n when min(pushed) + s >= n. A worker that is lost holds nobody up with s > 0; with s = 0 its
- * gradient is missing. */
+ * `pushed` is the number of steps that a worker has completed: all of a gradient has arrived. It
+ * may begin step n when min(pushed) + s >= n. A lost worker blocks nobody with s > 0; with s = 0
+ * its gradient is missing. */
 #ifndef CT_COLL_PS_TURN_H
 #define CT_COLL_PS_TURN_H
 

@@ -3,9 +3,9 @@
  *     flat range       [ ........ | bytes [at, at + bytes) | ........ ]   of all servers
  *     memory           params | moments ...
  *
- * The runs of the plan (parts of one learning rate and weight decay) are cut to the part; each is
- * one op of the device, as in the plan of a worker that updates by itself (collectives/plan), so
- * the bits are the same. What is here lives on when the plan is gone. */
+ * The runs of the plan (parts of one learning rate and weight decay) are clipped to the part; each
+ * is one op of the device, as in the plan of a worker that updates by itself (collectives/plan), so
+ * the bits are the same. This state outlives the plan. */
 #ifndef CT_COLL_PS_UPDATE_H
 #define CT_COLL_PS_UPDATE_H
 

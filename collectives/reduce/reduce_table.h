@@ -1,4 +1,4 @@
-/* What reduce.c and the kernels of each instruction set share. */
+/* Shared by reduce.c and the kernels of each instruction set. */
 #ifndef CT_COLL_REDUCE_TABLE_H
 #define CT_COLL_REDUCE_TABLE_H
 

@@ -2,16 +2,16 @@
  * macros that are explained there; it undefines them. Kernels that the table does not name are not
  * compiled.
  *
- * A block is four vectors of accumulators, in registers. For each block the sources are walked in
- * order, so each source is read once and each destination written once. What is left behind the
- * last block goes one vector at a time, the last one through a zero-filled copy. `join` and
+ * A block is four vectors of accumulators, in registers. For each block the sources are read in
+ * order, so each source is read once and each destination written once. The remainder after the
+ * last block is processed one vector at a time, the last one through a zero-filled copy. `join` and
  * `scaled` are constants wherever they are given, and are inlined.
  *
- * What is streamed is written past the caches: it is too much for them, and a line that is written
- * whole needs not be fetched.
+ * Large results are written with non-temporal stores: they exceed the caches, and a line that is
+ * written whole need not be fetched.
  *
- * A copy lies in another core's cache, and in place it is a source as well: it is asked for early,
- * and at once for writing. So a line travels once; a read and then a write would make it two ways.
+ * A copy lies in another core's cache, and in place it is a source as well: it is prefetched early,
+ * for writing. So a line is transferred once; a read and then a write would transfer it twice.
  */
 #define LANES (sizeof(S) / sizeof(T))
 #define INLINE static inline __attribute__((always_inline))

@@ -1,8 +1,8 @@
-/* What collectives need of a device with a memory of its own: streams, events and copies behind one
- * table of functions, so that nothing but the device's plug-in knows its driver.
+/* The device interface of collectives: streams, events and copies behind one table of functions, so
+ * that only the device's plug-in knows its driver.
  *
- *     stream   work in order: copies, and what a communication library is given
- *     event    record(event, stream): over when all that the stream was given before is
+ *     stream   work in order: copies, and operations of a communication library
+ *     event    record(event, stream): complete when all earlier work of the stream is
  *
  * Functions return 0, or a negative code. None but `zero` waits for the device, any thread may call
  * them, and each thread that gives streams work calls `enter` first. The table outlives what is

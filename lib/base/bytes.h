@@ -1,7 +1,7 @@
 /* Bytes: little-endian integers, and a growable buffer with a limit.
  *
  * ct_buf is written at the end and read from the front; a failed append sets `failed` and leaves
- * the content as it was, so a writer may append many times and look once. */
+ * the content unchanged, so a writer may append many times and check once. */
 #ifndef CT_BASE_BYTES_H
 #define CT_BASE_BYTES_H
 

@@ -1,5 +1,5 @@
-/* Time is injected: whoever waits or stamps takes a clock, so that tests and the simulator can give
- * their own. */
+/* Time is injected: code that waits or stamps takes a clock, so that tests and the simulator can
+ * use their own. */
 #ifndef CT_BASE_CLOCK_H
 #define CT_BASE_CLOCK_H
 

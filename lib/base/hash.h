@@ -1,4 +1,4 @@
-/* Checksums and digests: XXH3 for identity, CRC32C for what lies on a disk or a wire. */
+/* Checksums and digests: XXH3 for identity, CRC32C for data on a disk or a wire. */
 #ifndef CT_BASE_HASH_H
 #define CT_BASE_HASH_H
 

@@ -1,7 +1,7 @@
-/* How many lines of a log others may cause: so many for one reason, so many in all, in 10 s. Pure.
+/* Rate limit of log lines that others can cause: per reason and in all, within 10 s. Pure.
  *
- * Reasons share CT_LOG_REASONS counters by their hash: two that meet have one limit between them,
- * and never none. */
+ * Reasons share CT_LOG_REASONS counters by their hash: two that collide share one limit, and never
+ * have none. */
 #ifndef CT_BASE_LOG_LIMIT_H
 #define CT_BASE_LOG_LIMIT_H
 

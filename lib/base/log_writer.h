@@ -4,10 +4,9 @@
  *                     | full
  *                     v  the line is dropped and counted; a later line says how many
  *
- * A thread, because nothing else keeps a program from waiting in write(2) whatever standard error
- * is: a pipe or terminal of somebody else cannot be opened again to be non-blocking, O_NONBLOCK on
- * a shared description changes it for all that have it, and poll(2) calls a file on a dead server
- * writable. */
+ * Only a thread keeps a program from waiting in write(2) whatever standard error is: a pipe or
+ * terminal of another process cannot be opened again as non-blocking, O_NONBLOCK on a shared
+ * description changes it for all holders, and poll(2) calls a file on a dead server writable. */
 #ifndef CT_BASE_LOG_WRITER_H
 #define CT_BASE_LOG_WRITER_H
 

@@ -1,5 +1,5 @@
-/* Between two looks at what another core will write: the core rests for some tens of cycles, and
- * the line is left to who writes it. */
+/* Pause between two polls of a line that another core will write: the core rests for some tens of
+ * cycles, and leaves the line to the writer. */
 #ifndef CT_BASE_RELAX_H
 #define CT_BASE_RELAX_H
 

@@ -1,6 +1,6 @@
 /* SipHash-2-4 with 128 bits of output (Aumasson and Bernstein, "SipHash: a fast short-input PRF",
- * INDOCRYPT 2012): who does not hold the key can neither forge nor predict it. For proofs of a
- * shared secret over short messages, where loading a library of cryptography is too much. */
+ * INDOCRYPT 2012): nobody without the key can forge or predict it. For proofs of a shared secret
+ * over short messages, where loading a cryptography library is too much. */
 #ifndef CT_BASE_SIPHASH_H
 #define CT_BASE_SIPHASH_H
 

@@ -1,7 +1,7 @@
-/* A clock that costs a few nanoseconds, for stamps that somebody else reads later: the processor's
- * time-stamp counter where there is one (it runs evenly and alike on all cores of every x86-64
- * machine of the last decade), else CLOCK_MONOTONIC. Its unit is found by who reads: a pair of both
- * clocks, taken at two moments (ct_ticks_to_ns). */
+/* A clock that costs a few nanoseconds, for stamps that are converted later: the processor's
+ * time-stamp counter where there is one (it is constant and synchronised across cores on every
+ * x86-64 machine of the last decade), else CLOCK_MONOTONIC. The reader determines its unit from two
+ * pairs of both clocks (ct_ticks_to_ns). */
 #ifndef CT_BASE_TICKS_H
 #define CT_BASE_TICKS_H
 

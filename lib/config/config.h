@@ -1,16 +1,16 @@
 /* The configuration of a job: one struct, filled from layers, each stronger than the one before.
  *
  *     defaults        config.def
- *     presets         what the caller found out by itself (SLURM_*)
+ *     presets         detected by the caller (SLURM_*)
  *     YAML            configs/digits_mlp.yaml
  *     environment     PET_NNODES < CTRUN_LAUNCH_NNODES
  *     command line    --optim.lr 0.1   --optim.lr=0.1   --nnodes 2   --nproc-per-node=gpu
  *
  * config.def lists the keys; struct ct_config has a member for each (cfg->optim.lr,
- * cfg->launch.grace_ms, cfg->data.train.path). Every key also knows where its value came from.
+ * cfg->launch.grace_ms, cfg->data.train.path). Every key also knows the origin of its value.
  *
- * Loading reports all that is wrong, each time in a sentence with its place, not only the first
- * thing. Nothing here prints, exits, or keeps global state; one thread at a time per struct. */
+ * Loading reports all errors, each in a sentence with its place, not only the first one. Nothing
+ * here prints, exits, or keeps global state; one thread at a time per struct. */
 #ifndef CT_CONFIG_CONFIG_H
 #define CT_CONFIG_CONFIG_H
 

@@ -1,4 +1,4 @@
-/* Inside a load: what the front ends hand over, and how they complain.
+/* The inside of a load: the settings of the front ends, and their errors.
  *
  *     cli.c  ---- settings --+
  *     env_layer.c  ---- settings --+--> ct_config_set --> cfg + origins

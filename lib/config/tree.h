@@ -1,4 +1,4 @@
-/* Values with structure: lists and mappings in each other, as model.layers has them.
+/* Structured values: nested lists and mappings, as model.layers has them.
  *
  *     [{conv2d: {out: 16, kernel: 3}}, flatten]
  *
@@ -6,7 +6,7 @@
  *          |                      `- word "kernel" 3
  *          `- word flatten
  *
- * The nodes lie in an arena; each knows its place in the file, for those who judge its meaning. */
+ * The nodes are in an arena; each knows its place in the file, for errors about its meaning. */
 #ifndef CT_CONFIG_TREE_H
 #define CT_CONFIG_TREE_H
 

@@ -9,12 +9,12 @@
  * once.
  *
  * A window is a row of `width` i32 ids and as many labels, the ids that follow. It is copied when
- * it is used; ids are checked then, and a row that has a bad one counts for nothing.
+ * it is used; ids are checked then, and a row with a bad one is masked.
  *
  * A split [lo, hi) takes its rows from a fixed shuffle of the file, which depends on the number of
- * rows alone: splits that meet share no row and together hold every row, and a file that is sorted
- * by class or by writer still splits fairly. [0, 1) is the whole file in its own order. Windows of
- * tokens are split as they stand, the first part from the front. */
+ * rows only: adjacent splits share no row and together hold every row, and a file that is sorted by
+ * class or by writer still splits fairly. [0, 1) is the whole file in its own order. Windows of
+ * tokens are split in order, the first part from the front. */
 #ifndef CT_DATA_DATASET_H
 #define CT_DATA_DATASET_H
 

@@ -1,4 +1,4 @@
-/* A stream of bytes with a name and a limit: a file (gzip or plain, told by its content) or memory.
+/* A stream of bytes with a name and a limit: a file (gzip or plain, by its content) or memory.
  *
  * Sources read through this, so that tests and fuzzers give them bytes without a file
  * (tests/lib/memory_stream.h). */

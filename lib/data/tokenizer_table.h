@@ -1,4 +1,4 @@
-/* The inside of tokenizers: one table of functions a kind, and what the kinds share. */
+/* The inside of tokenizers: one table of functions per kind, and shared declarations. */
 #ifndef CT_DATA_TOKENIZER_TABLE_H
 #define CT_DATA_TOKENIZER_TABLE_H
 

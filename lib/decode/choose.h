@@ -4,9 +4,9 @@
  *                                                                              |
  *     temperature 0: the largest, at once                            one by chance
  *
- * in the order of the hub's `transformers` (Holtzman et al. 2020, 1904.09751, for top_p). Chance is
- * philox keyed by the seed and the number of the draw: equal inputs give equal tokens, wherever and
- * however often. Of equal logits the lower token counts as the larger one. */
+ * in the order of the hub's `transformers` (Holtzman et al. 2020, 1904.09751, for top_p). Random
+ * numbers are philox keyed by the seed and the number of the draw: equal inputs give equal tokens.
+ * Of equal logits the lower token counts as the larger one. */
 #ifndef CT_DECODE_CHOOSE_H
 #define CT_DECODE_CHOOSE_H
 

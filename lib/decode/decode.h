@@ -1,4 +1,4 @@
-/* Decoding: a GPT reads a text token by token and says, each time, how likely every next one is.
+/* Decoding: a GPT reads a text token by token and predicts the next one each time.
  *
  *     ids ---> [ embedding | block 0 | ... | block L-1 | head ] ---> logits of the last one
  *                            cache 0         cache L-1
@@ -6,7 +6,7 @@
  * A block keeps the keys and values of the tokens it has seen, so that a token costs the products
  * of one row. The program is the model's own, built with `decoding` (graph/model.h): its logits
  * have the bits of an evaluation of the whole sequence. It exists twice over the same weights and
- * caches: for one token, and for a stretch of them, which reads the weights once for all.
+ * caches: for one token, and for a block of them, which reads the weights once for all.
  *
  * The caller owns the decoder; its memory is one arena of the device, which computes on the host.
  * One thread at a time. */

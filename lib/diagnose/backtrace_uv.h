@@ -1,6 +1,6 @@
-/* Why does a process hang? What the kernel and a debugger can tell, gathered without stopping the
- * loop: state and wait channel of each thread, the system call they are in, and gdb's backtrace
- * when gdb is installed and may look.
+/* The stacks of a hanging process, from the kernel and a debugger, collected without stopping the
+ * loop: state and wait channel of each thread, its current system call, and gdb's backtrace when
+ * gdb is installed and permitted.
  *
  *   /proc/PID/task/TID/{status,wchan,syscall,stack}     as far as they are readable
  *   gdb --batch -p PID -ex "thread apply all bt"        at most CT_DIAGNOSE_MS, then it is given up

@@ -1,22 +1,21 @@
-/* Evidence: the traces of a job (wire.def, TRACES) in the order in which the judge asks for them
- * (verdict.h), so that a job of thousands of ranks is judged in the time that sorting takes.
+/* Evidence: the traces of a job (wire.def, TRACES) as sorted tables for verdict.h, so that a job of
+ * thousands of ranks is judged in the time of sorting.
  *
- *      ranks    by rank                       who is rank 7?
- *      groups   by rank, id                   what did it do in this group?
- *      members  by id, place in the group     who is member 3 of it?
- *      calls    by group, number, rank, age   what did it call at number 10?
- *      kinds    by group, number, signature   what did the others call there?
- *      waiters  by group, number, downwards   who waits in number 10 or a later one? (transfers
+ *      ranks    by rank                       the record of rank 7
+ *      groups   by rank, id                   its activity in a group
+ *      members  by id, place in the group     member 3 of a group
+ *      calls    by group, number, rank, age   its call number 10
+ *      kinds    by group, number, signature   the others' call number 10
+ *      waiters  by group, number, downwards   ranks that wait in number 10 or later (transfers
  *                                             come first)
- *      askers   by the rank they wait for     who waits for rank 7 by name?
+ *      askers   by the rank they wait for     ranks that wait for rank 7 by name
  *
- * Who waits in a collective waits for the members that have not entered it, and for those that
- * give no sign of life inside of it: for those that have come less far than its number. So the
- * waiters that one member holds up are the first of a list, and following them through all groups
- * looks at each waiter once.
+ * A rank in a collective waits for the members that have not entered it, and for those that send no
+ * heartbeat inside of it: for members that have completed fewer calls. So the waiters of one member
+ * are the first of a list, and following them through all groups visits each waiter once.
  *
- * Whatever the traces say (ranks twice, groups of nobody), what is found in them is well-formed.
- * Pure but for memory. */
+ * Whatever the traces contain (ranks twice, groups without members), the results are well-formed.
+ * Pure except for memory. */
 #ifndef CT_DIAGNOSE_EVIDENCE_H
 #define CT_DIAGNOSE_EVIDENCE_H
 
@@ -26,7 +25,7 @@
 
 #include <stdbool.h>
 
-/* Who waits in collectives of one group: a part of the list. */
+/* The ranks that wait in collectives of one group: a part of the list. */
 struct ct_evidence_run {
     uint64_t group;
     uint32_t first, count;
@@ -71,7 +70,7 @@ uint32_t ct_evidence_groups(struct ct_evidence *evidence, uint32_t rank, uint32_
 uint32_t ct_evidence_calls(struct ct_evidence *evidence, uint32_t rank, uint64_t group,
                            uint64_t number, uint32_t *ret_first);
 
-/* ---- who waits for whom ---- */
+/* ---- the wait graph ---- */
 
 /* The collective that the rank is in or failed in there; 0: none, CT_RECORD_TRANSFER: a transfer.
  */
@@ -82,11 +81,11 @@ uint64_t ct_evidence_stuck_in(const struct ct_wire_trace_group *group);
 const struct ct_wire_trace_group *ct_evidence_waits(const struct ct_evidence *evidence,
                                                     const struct ct_wire_trace_rank *rank);
 
-/* Does who waits in `group` wait for `rank` itself? */
+/* Return whether a rank that waits in `group` waits for `rank` itself. */
 bool ct_evidence_waits_for(struct ct_evidence *evidence, const struct ct_wire_trace_group *group,
                            const struct ct_wire_trace_rank *rank);
 
-/* How many wait for `rank` itself; a waiter in several ways counts more than once. */
+/* Return how many wait for `rank` itself; a waiter in several ways counts more than once. */
 uint32_t ct_evidence_near(struct ct_evidence *evidence, const struct ct_wire_trace_rank *rank);
 
 /* How many wait for `root`, or for one who waits for it, and so on; how long the first of them. */

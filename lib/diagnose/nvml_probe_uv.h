@@ -1,13 +1,13 @@
-/* Asking NVML without waiting for it: ctrun starts itself as `ctrun gpus --ask` or `--watch` and
- * reads what that process finds out, a record a line (health.h, xid.h).
+/* Queries NVML without blocking: ctrun starts itself as `ctrun gpus --ask` or `--watch` and reads
+ * that process's results, one record per line (health.h, xid.h).
  *
- *   loop                          process of its own group, ends with the one that asks
- *   ct_look_start ------------->  loads NVML, asks card by card, or waits for Xids
+ *   loop                          process of its own group, ends with the querying one
+ *   ct_look_start ------------->  loads NVML, queries each GPU, or waits for Xids
  *     pipe        <-------------  records                   (any call may hang for ever)
- *   on_done: all is said, or the limit has passed: SIGKILL, and nobody waits for its end, which a
- *            process in an uninterruptible wait never comes to
+ *   on_done: complete, or the limit has passed: SIGKILL, without waiting for its end, which a
+ *            process in an uninterruptible wait never reaches
  *
- * It holds nothing of the asking process but its end of the pipe. */
+ * It holds nothing of the querying process but its end of the pipe. */
 #ifndef CT_DIAGNOSE_NVML_PROBE_UV_H
 #define CT_DIAGNOSE_NVML_PROBE_UV_H
 

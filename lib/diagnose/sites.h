@@ -1,12 +1,12 @@
-/* Call sites: which function of a worker lies at an address that its flight recorder has.
+/* Call sites: the function of a worker at an address in its flight recorder.
  *
- *      the worker lives    /proc/PID/maps          any of its files, and the place in it
- *      it is gone          its record              its program, and where that lay
+ *      a living worker     /proc/PID/maps          any of its files, and the offset in it
+ *      a dead one          its record              its program, and the address it was mapped at
  *      either              symbols of the file     "first_call+0x41 in hangs"
  *
- * Recording keeps bare addresses and pays for none of this; who prints looks them up, once each. A
- * file without the symbol gives "hangs+0x1a2b", an address in no file "0x7f0012345678". Files are
- * read a bounded number of bytes, whatever lies in them, and believed nothing. */
+ * Recording stores bare addresses; the printing program looks them up, once each. A file without
+ * the symbol gives "hangs+0x1a2b", an address in no file "0x7f0012345678". Files are read up to a
+ * limit, and never trusted. */
 #ifndef CT_DIAGNOSE_SITES_H
 #define CT_DIAGNOSE_SITES_H
 

@@ -1,9 +1,8 @@
-/* Traces: what the ranks of a node were last seen at, out of their records (wire/worker_record.h)
- * and flight recorders (wire/flight.h), in the form in which agents give them to each other
- * (wire.def, TRACES) and in which verdict.h judges them.
+/* Traces: the last records of a node's ranks (wire/worker_record.h) and flight recorders
+ * (wire/flight.h), in the form that agents exchange (wire.def, TRACES) and that verdict.h judges.
  *
- * Of each group of a rank: the calls around the newest that is over, which is where ranks part, and
- * the last sends and receives. Everything is copied: the workers may go. */
+ * Of each group of a rank: the calls around the newest completed one, where ranks diverge, and the
+ * last sends and receives. Everything is copied: the workers may end. */
 #ifndef CT_DIAGNOSE_TRACES_H
 #define CT_DIAGNOSE_TRACES_H
 

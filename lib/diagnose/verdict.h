@@ -1,21 +1,21 @@
-/* The verdict: why do the ranks of a job not get on, and whose fault is it? Found from what each
- * rank was last seen at (wire.def, TRACES), of all nodes that answered.
+/* The verdict: why the ranks of a job make no progress, and which rank is at fault, from the last
+ * records of each rank (wire.def, TRACES) of all nodes that answered.
  *
- *   MISMATCH  at one number of one group, it called something else than the others: the few are
+ *   MISMATCH  at one number of one group, it called another operation than the others: the few are
  *             wrong. Or: all wait, but not in the same collective, so none of them can end
  *   DEAD      its process has ended, and others wait for it
- *   STUCK     it has entered what others wait in, and gives no sign of life there
- *   MISSING   it has not entered what others wait in, and gives no sign of life
- *   SLOW      it has not entered it yet either, but it is always that long on its way
+ *   STUCK     it has entered the collective that others wait in, and sends no heartbeat there
+ *   MISSING   it has not entered the collective that others wait in, and sends no heartbeat
+ *   SLOW      it has not entered it yet either, but it always takes that long
  *
- * Whoever waits is a victim. What it waits for may be another victim, which is why the ranks are
- * followed to one that somebody waits for and that waits for nobody:
+ * Waiting ranks are victims. A rank that they wait for may be another victim, so the chain is
+ * followed to a rank that others wait for and that waits for nobody:
  *
  *      group a: 0 1 2 3     rank 3 computes for ever: 0, 1, 2 wait in a, and 4 waits in b for
  *      group b: 2 4         rank 2: MISSING names rank 3, "4 ranks wait"
  *
- * A rank that has failed (its call timed out, or was told that another's had) counts as one that
- * waits. Judging takes the time of sorting the traces (evidence.h). Pure: no clock, no I/O. */
+ * A failed rank (its call timed out, or it was told of another's failure) counts as a waiting one.
+ * Judging takes the time of sorting the traces (evidence.h). Pure: no clock, no I/O. */
 #ifndef CT_DIAGNOSE_VERDICT_H
 #define CT_DIAGNOSE_VERDICT_H
 

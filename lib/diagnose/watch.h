@@ -1,30 +1,30 @@
-/* The watch: which worker of this node hangs.
+/* The watch: detects hanging workers of this node.
  *
- * A rank that waits for others in a collective beats (wire/worker_record.h), a rank that computes
- * goes on from step to step. So whoever gives no sign of life for longer than his patience is the
- * one that the others wait for, and each agent finds the hanging rank among its own, however many
- * nodes the job has:
+ * A rank that waits for others in a collective sends heartbeats (wire/worker_record.h), a rank that
+ * computes makes step after step. So a rank without a heartbeat for longer than its hang timeout is
+ * the one that the others wait for, and each agent finds the hanging rank among its own, for any
+ * number of nodes:
  *
  *      rank 0   enter all_reduce 7   beat  beat  beat  beat  beat      waits: healthy
  *      rank 1   enter all_reduce 7   (stopped)                         STUCK in it
  *      rank 2   leave all_reduce 6   (reads a dead disk)               MISSING, rank 0 waits for it
  *      rank 3   leave all_reduce 6   computes   enter all_reduce 7     healthy
  *
- *   verdict             the rank                                   known because
- *   MISSING             has not entered what others here wait in   no sign of life
- *   NOT_IN_COLLECTIVE   is in none, and nobody here waits for it   no sign of life
- *   STUCK               is in a collective, does not come out      no sign of life; or nobody of
- *                                                                  the job gets on: then it is the
- *                                                                  one that most others wait for
- *   WAITS               (only told) is on another node, whose      all ranks here wait for one of
+ *   verdict             the rank                                   evidence
+ *   MISSING             has not entered the collective of others   no heartbeat
+ *   NOT_IN_COLLECTIVE   is in none, and nobody here waits for it   no heartbeat
+ *   STUCK               is in a collective, does not return        no heartbeat; or nobody of the
+ *                                                                  job makes progress: then it is
+ *                                                                  the one most others wait for
+ *   WAITS               (only reported) is on another node, whose  all ranks here wait for one of
  *                       agent finds it                             another node
  *
- * Patience: max(floor, 5 x what it took before), where that is, for a process that has completed a
- * step, the 99th percentile of its last 200 steps, and for one that has not, the longest start of a
- * process here. 30 minutes when nothing is known, and while it reads or writes a checkpoint; for
- * ever once it has left the round and while its output is held up. Whatever else may take long (a
- * group that forms, an evaluation, a wait until a checkpoint is published) gives signs of life.
- * Time in which the agent itself was away does not count.
+ * Hang timeout: max(floor, 5 x the usual time), which is, for a process that has completed a step,
+ * the 99th percentile of its last 200 steps, and for one that has not, the longest start of a
+ * process here. 30 minutes when nothing is known, and while it reads or writes a checkpoint; none
+ * once it has left the round and while its output is held up. Other long waits (a group that forms,
+ * an evaluation, a wait until a checkpoint is published) send heartbeats. Time in which the agent
+ * itself was stopped does not count.
  *
  * Pure: no clock, no I/O. */
 #ifndef CT_DIAGNOSE_WATCH_H
@@ -104,10 +104,10 @@ void ct_watch_begin(struct ct_watch *watch, struct ct_watch_rank *ranks, uint32_
 bool ct_watch_look(struct ct_watch *watch, uint64_t now_ms, const struct ct_watch_sample *samples,
                    struct ct_watch_verdict *ret_verdict);
 
-/* How long a worker in this state may give no sign; UINT64_MAX: for ever. */
+/* Return how long a worker in this state may send no heartbeat; UINT64_MAX: for ever. */
 uint64_t ct_watch_patience_ms(const struct ct_watch *watch, const struct ct_watch_sample *sample);
 
-/* What a person must know to understand a verdict. */
+/* The context of a verdict for a person. */
 struct ct_watch_names {
     uint32_t rank; /* of the verdict's worker */
     const char *host;

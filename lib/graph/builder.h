@@ -1,4 +1,4 @@
-/* Building a model of one's own, layer by layer: what every model of ours is built with, too.
+/* Building models layer by layer: a program's own, and all of ours.
  *
  *     static int build(struct ct_builder *b, void *context, struct ct_error *err)
  *     {
@@ -12,10 +12,10 @@
  *
  * A value is a number in b->program; any op of tensor/op.def may be emitted beside these calls
  * (ct_program_emit). The first error sticks: later calls do nothing and return CT_NONE, and
- * ct_model_build reports it. A plan asks for the model several times, for other numbers of rows and
+ * ct_model_build reports it. A plan builds the model several times, for other numbers of rows and
  * with b->evaluation: the same calls must make the same parameters each time.
  *
- * Parameters come into being in the order of the calls; their gradients are finished in the reverse
+ * Parameters are created in the order of the calls; their gradients are finished in the reverse
  * order, so a model that is built from its input to its loss reduces its gradients early. */
 #ifndef CT_GRAPH_BUILDER_H
 #define CT_GRAPH_BUILDER_H

@@ -1,4 +1,4 @@
-/* GPT-2 and its relatives: what a model of tokens is made of.
+/* GPT-2 and its relatives: the parts of a token model.
  *
  *     ids [rows, sequence]
  *      |

@@ -1,16 +1,16 @@
-/* Models as a list of layers, one behind the other: `layers:` of a configuration.
+/* Models as a sequential list of layers: `layers:` of a configuration.
  *
  *     [{conv2d: {out: 16, kernel: 3, pad: 1}}, relu, {maxpool: 2}, flatten, {linear: 10}]
  *
  * The input is features or an image. Convolutions and pools take images, `linear` takes features,
- * `flatten` makes the one from the other; the last layer gives the logits. A residual layer adds
- * what its body makes of its input to the input, or to what its shortcut makes of it:
+ * `flatten` converts an image to features; the last layer gives the logits. A residual layer adds
+ * its body's output to the input, or to its shortcut's output:
  *
  *     x --- body[0] --- ... --- body[n-1] --- + --- act
  *        `------------- shortcut -------------'
  *
- * Parameters are named by the layer's place: "layers.0.weight", "layers.3.body.1.bias",
- * "layers.3.shortcut.0.weight", with torch.nn's shapes and first values. */
+ * Parameters are named by the layer's position: "layers.0.weight", "layers.3.body.1.bias",
+ * "layers.3.shortcut.0.weight", with torch.nn's shapes and initial values. */
 #ifndef CT_GRAPH_LAYERS_H
 #define CT_GRAPH_LAYERS_H
 

@@ -5,14 +5,14 @@
  *     %1 param  f32 [10]     "b"          %4, %5 = cross_entropy %3, %6
  *     %2 input  f32 [32, 64] "x"          ...
  *
- * A value is a piece of memory that has no place yet: a root has its own, a view is a slice of a
- * root. An op reads the values in `in` and writes those in `out`; a value in both is updated in
- * place. What a list means is what running it from the first op to the last gives; every later
- * freedom (placing values over each other, running ops side by side) must preserve that.
+ * A value is memory without an address yet: a root has its own, a view is a slice of a root. An op
+ * reads the values in `in` and writes those in `out`; a value in both is updated in place. A list
+ * means what running it from the first op to the last gives; every later optimisation (placing
+ * values over each other, running ops side by side) must preserve that.
  *
- * Building. Calls append to the program and cannot fail one by one: the first error (a shape that
+ * Building. Calls append to the program and do not fail one by one: the first error (a shape that
  * does not fit, memory) stays in `error`, later calls do nothing and return -1, and the caller
- * looks once, at the end. A program and its names live in one arena; ct_program_deinit frees all.
+ * checks once, at the end. A program and its names are in one arena; ct_program_deinit frees all.
  * One thread at a time. */
 #ifndef CT_GRAPH_PROGRAM_H
 #define CT_GRAPH_PROGRAM_H

@@ -1,4 +1,4 @@
-/* Rules: what a program must know of an op besides its kernel: results, cost, gradient.
+/* Rules: the facts of an op besides its kernel: results, cost, gradient.
  *
  * The table is rule.def: a row for each kernel of tensor/op.def and for each communication op,
  * which is numbered behind the kernels and belongs to the executor. */

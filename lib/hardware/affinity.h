@@ -1,8 +1,8 @@
 /* CPUs for workers: which ones this process may use, and each worker's share of them.
  *
  * The CPUs are put in topology order (NUMA node, then core, the threads of a core side by side) and
- * cut into equal contiguous shares, so that a worker's threads share caches and no core serves two
- * workers when there are enough. With fewer CPUs than workers nobody is pinned. */
+ * divided into equal contiguous shares, so that a worker's threads share caches and no core serves
+ * two workers when there are enough. With fewer CPUs than workers no worker is pinned. */
 #ifndef CT_HARDWARE_AFFINITY_H
 #define CT_HARDWARE_AFFINITY_H
 

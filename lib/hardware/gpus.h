@@ -3,7 +3,7 @@
  *
  *   /proc/driver/nvidia/gpus/0000:17:00.0/information    Model, GPU UUID, Device Minor
  *   /dev/nvidia0, nvidia1, ...                           which of them this process may open
- *   /proc/driver/nvidia/capabilities/gpu0/mig/gi1        one that is cut into MIG devices
+ *   /proc/driver/nvidia/capabilities/gpu0/mig/gi1        one that is split into MIG devices
  *   /sys/bus/pci/devices/0000:17:00.0/numa_node
  *
  * In a container /proc shows the host's cards, /dev its own; on a host on which CUDA never ran /dev

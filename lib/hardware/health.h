@@ -1,12 +1,12 @@
-/* How the GPUs of a node are: records from the process that asks NVML, and words for people.
+/* The health of a node's GPUs: records from the process that queries NVML, and texts for people.
  *
  *   {"driver":"580.95.05","gpus":8}
- *   {"index":0,"address":"0000:17:00.0","name":"NVIDIA H100 80GB HBM3",...}     one a card
- *   {"error":"NVML does not start: ..."}                     instead of others, or behind them
- *   {"absent":"libnvidia-ml.so.1 cannot be loaded; ..."}     instead: nobody could be asked
+ *   {"index":0,"address":"0000:17:00.0","name":"NVIDIA H100 80GB HBM3",...}     one per GPU
+ *   {"error":"NVML does not start: ..."}                     instead of others, or after them
+ *   {"absent":"libnvidia-ml.so.1 cannot be loaded; ..."}     instead: no query was possible
  *
- * A record is a line of JSON, so that what came before a call that hangs is known, and which card
- * it hangs at. Pure. */
+ * A record is a line of JSON, so that the results before a hanging call are known, and the GPU at
+ * which it hangs. Pure. */
 #ifndef CT_HARDWARE_HEALTH_H
 #define CT_HARDWARE_HEALTH_H
 

@@ -1,11 +1,11 @@
-/* What NVIDIA's management library says about this machine's GPUs. It is loaded, never linked; its
- * types are declared here as its reference manual has them (NVML API Reference, vR580), and each
- * function that a library lacks leaves one fact unknown.
+/* NVIDIA's management library on this machine's GPUs. It is loaded, never linked; its types are
+ * declared here as its reference manual has them (NVML API Reference, vR580), and each function
+ * that a library lacks leaves one fact unknown.
  *
- *   look:   nvmlInit_v2 -> driver, number of cards -> each card: who, memory, temperature, errors
- *   watch:  nvmlInit_v2 -> each card: who, its events -> wait for an Xid, and for the next one
+ *   look:   nvmlInit_v2 -> driver, number of GPUs -> each GPU: id, memory, temperature, errors
+ *   watch:  nvmlInit_v2 -> each GPU: id, its events -> wait for an Xid, and for the next one
  *
- * Any of these calls may hang for ever in a sick driver, in a wait that no signal ends: call
+ * Any of these calls may hang for ever in a faulty driver, in an uninterruptible wait: call
  * ct_nvml_look and ct_nvml_watch in a process that nobody has to wait for (nvml_probe_uv.h). */
 #ifndef CT_HARDWARE_NVML_H
 #define CT_HARDWARE_NVML_H

@@ -1,6 +1,6 @@
 /* Xids: faults of GPUs, by the numbers under which NVIDIA's driver writes them to the kernel's log
- * (https://docs.nvidia.com/deploy/xid-errors). Records from the process that waits for them, what
- * was heard, and words for people.
+ * (https://docs.nvidia.com/deploy/xid-errors). Records from the process that waits for them, the
+ * recent ones, and texts for people.
  *
  *   {"xid":79,"index":1,"address":"0000:2a:00.0","name":"NVIDIA H100","instance":-1}     one each
  *   {"error":"..."}, {"absent":"..."}    the last one: why no more come (ct_health_print_error)

@@ -1,9 +1,9 @@
-/* Store requests of workers on their way: who asked, under which number of its own.
+/* Open store requests of workers: the requesting worker, and its own number of the request.
  *
- * The agent sends all its workers' requests over one link, under numbers of its own, and must give
- * each answer back to the asker with the asker's number. A worker of an older round gets no answer
- * any more. A number is given once: an answer may come late, for a request that was given up when
- * its round ended, and is nobody's then. One thread; grows to CT_CALLS_MAX open requests. */
+ * The agent sends all its workers' requests over one link, under numbers of its own, and must
+ * return each answer to its worker with the worker's number. A worker of an older round gets no
+ * answer any more. A number is used once: a late answer to a request that was given up when its
+ * round ended belongs to nobody. One thread; grows to CT_CALLS_MAX open requests. */
 #ifndef CT_LAUNCH_CALLS_H
 #define CT_LAUNCH_CALLS_H
 

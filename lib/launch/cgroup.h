@@ -1,6 +1,6 @@
-/* A control group for what workers start: whatever runs in it can be ended at once, also what has
- * left its worker's process group. It takes a cgroup2 tree in which this user may make groups, and
- * Linux 5.14; there is none else, and nothing depends on it.
+/* A cgroup for the descendants of workers: all its processes can be ended at once, including those
+ * that have left their worker's process group. It needs a cgroup2 tree in which this user may make
+ * groups, and Linux 5.14; without these there is none, and nothing depends on it.
  *
  *     MOUNT/OWN_GROUP/ctrun-PID-XXXX       below the group of ctrun, whose limits go on to count */
 #ifndef CT_LAUNCH_CGROUP_H

@@ -1,4 +1,4 @@
-/* torchelastic's error file: how a worker tells its launcher what went wrong.
+/* torchelastic's error file: a worker's error report for its launcher.
  *
  * A worker whose entry point PyTorch's `record` wraps writes it to TORCHELASTIC_ERROR_FILE:
  *
@@ -7,7 +7,7 @@
  *                  "errorCode": 1}}
  *     {"message": "no such layer", "timestamp": 1790000000}                   the short shape
  *
- * errorCode is there when a launcher passed the file on. Other members are of no account. Pure:
+ * errorCode is there when a launcher passed the file on. Other members are ignored. Pure:
  * text in, text out. */
 #ifndef CT_LAUNCH_ERROR_FILE_H
 #define CT_LAUNCH_ERROR_FILE_H

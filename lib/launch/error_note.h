@@ -1,4 +1,4 @@
-/* Error files as they lie on the disk: what a worker left behind, and when. */
+/* Error files on disk: a worker's error, and its time. */
 #ifndef CT_LAUNCH_ERROR_NOTE_H
 #define CT_LAUNCH_ERROR_NOTE_H
 

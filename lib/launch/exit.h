@@ -1,4 +1,4 @@
-/* How a worker ended, and what follows from it. */
+/* A worker's exit, and its consequences. */
 #ifndef CT_LAUNCH_EXIT_H
 #define CT_LAUNCH_EXIT_H
 

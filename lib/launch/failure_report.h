@@ -1,4 +1,4 @@
-/* The failures of a job: which was first, and torchrun's table of them.
+/* The failures of a job: the first one, and torchrun's table of them.
  *
  *     ============================================================
  *     train.py FAILED
@@ -17,8 +17,8 @@
  *       ...
  *     ============================================================
  *
- * torchrun prints what one node saw, with the workers that it stopped itself among the failures;
- * here it is the job's, and who was only stopped is left out. Pure but for the time zone. */
+ * torchrun prints the failures that one node saw, including the workers that it stopped itself;
+ * this table is the job's, without stopped workers. Pure except for the time zone. */
 #ifndef CT_LAUNCH_FAILURE_REPORT_H
 #define CT_LAUNCH_FAILURE_REPORT_H
 

@@ -1,18 +1,19 @@
-/* A small process beside the agent that ends what its workers left behind, however the agent ends.
+/* A small process beside the agent that ends its workers' remaining processes, however the agent
+ * ends.
  *
  *     agent <--- a table of workers, in memory that both see ---> guard
- *       |                                            a worker that lives on is moved
- *       x  SIGKILL: the kernel kills its workers     into a control group (cgroup.h),
- *       :  (spawn.h), not what they started          where that is allowed
+ *       |                                            a surviving worker is moved
+ *       x  SIGKILL: the kernel kills its workers     into a cgroup (cgroup.h),
+ *       :  (spawn.h), not their descendants          where that is allowed
  *       :.. the connection has ended ................> SIGKILL to the process groups that
- *                                                      are not empty, to the control group, and
- *                                                      to who has left both (strays.h);
+ *                                                      are not empty, to the cgroup, and to
+ *                                                      processes outside both (strays.h);
  *                                                      its temporary folder is removed
  *
  * It is a fork of the agent that no signal ends and that holds no descriptor but its connection.
  *
- * Who starts the agent may send a signal to all that descends from it: the agent, the guard, each
- * worker. What the guard has got so is nothing that the agent needs to pass on. */
+ * A program that starts the agent may send a signal to all its descendants: the agent, the guard,
+ * each worker. The agent need not forward a signal that the guard has received this way. */
 #ifndef CT_LAUNCH_GUARD_H
 #define CT_LAUNCH_GUARD_H
 

@@ -1,8 +1,8 @@
 /* When the node that hosts the rendezvous may end, its own workers being gone: others learn from it
- * that the job is over, and a job that goes on without this node's workers still needs it.
+ * that the job is over, and a job that continues without this node's workers still needs it.
  *
  *   released, the job runs  STAY    without workers, until the job is over
- *   else, others connected  LINGER  so that they are told, for at most CT_HOST_LINGER_MS
+ *   else, others connected  LINGER  so that they learn it, for at most CT_HOST_LINGER_MS
  *   else                    CLOSE
  *
  * Pure. */

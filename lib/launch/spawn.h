@@ -1,4 +1,4 @@
-/* Starting a worker's process, Linux' way.
+/* Starting a worker's process, with Linux system calls.
  *
  *   agent                        child (shares the agent's memory until it executes)
  *   clone(VM, VFORK) ------->    own process group; SIGKILL when the agent dies (and a look whether

@@ -1,13 +1,13 @@
-/* Strays: what workers started that has left their process groups, and control groups where there
- * are any. They are known by a mark in the environment that they inherited, and by their parents.
+/* Strays: descendants of workers that have left their process groups, and cgroups where there are
+ * any. They are known by a mark in the environment that they inherited, and by their parents.
  *
- *      agent (dead or alive) or, once it is dead, who gets its children: the guard's parent
+ *      agent (dead or alive) or, once it is dead, the reaper of its children: the guard's parent
  *        |- a stray             has the mark
  *        |    '- its child      has it too
  *        '- anybody's service   has it not
  *             '- a job that a worker queued there: has the mark, and is no stray
  *
- * Not found is who cleared its environment, or runs as another user. */
+ * Processes that cleared their environment, or run as another user, are not found. */
 #ifndef CT_LAUNCH_STRAYS_H
 #define CT_LAUNCH_STRAYS_H
 

@@ -1,5 +1,5 @@
-/* What ctrun says at the end of a job that failed: who failed first, how, its last lines, what was
- * done about it.
+/* ctrun's report at the end of a failed job: the first failure, its kind, its last lines, and the
+ * restarts.
  *
  *   ctrun: job "digits" failed: rank 3 (node 1, host b, local rank 1, pid 4711) was killed by
  *          signal 9 (SIGKILL)

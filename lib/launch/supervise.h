@@ -5,13 +5,13 @@
  *      ^                                   |    (SIGTERM)        |      (SIGKILL)      |
  *      +-------------- EMPTY --------------+---------------------+---------------------+
  *
- * A worker is a process group: its first process, whose exit status counts, and whatever that
- * process started. It has ended when the first process ended, and is gone when the group is empty.
- * The first bad exit while RUNNING is the node's root failure (CT_SUP_BLAME); exits after a signal
- * of ours blame nobody here; exit.h knows which of them are no answer to it.
+ * A worker is a process group: its first process, whose exit status counts, and its descendants. It
+ * has ended when the first process ended, and is gone when the group is empty. The first bad exit
+ * while RUNNING is the node's root failure (CT_SUP_BLAME); exits after a signal of ours are no
+ * failures; exit.h knows the exceptions.
  *
- * Workers that can live on without one that was lost change this: its exit is LOST instead of BAD,
- * the others go on RUNNING, and REFILL starts what is missing.
+ * Workers that can survive a lost one change this: its exit is LOST instead of BAD, the others stay
+ * RUNNING, and REFILL starts the missing ones.
  *
  * Pure: no clock, no processes. The caller turns signals and timers into events, carries out the
  * actions, and asks for the next deadline. One instance supervises one round after the other. */

@@ -1,13 +1,13 @@
-/* What the workers of this node hold between two rounds.
+/* The states of this node's workers between two rounds.
  *
  *     start --- READY(0) ---> idle --- HEALED(g) ---> able --- READY(g) ---> ready
  *                                                      ^                       |
  *                                                      `----- next round ------'
  *
- * A worker that is able lives on when the round ends; when it is ready it has left the round and
- * says which state it holds. The node promises the most advanced of these. One that is idle still
- * loads its data: it holds nothing and has done nothing in its round, so nobody waits for it.
- * ctworker is idle from its start, without a message. Pure. */
+ * An able worker survives the end of the round; a ready one has left the round and reports its
+ * state. The node promises the most advanced of these. An idle one still loads its data: it holds
+ * nothing and has done nothing in its round, so nobody waits for it. ctworker is idle from its
+ * start, without a message. Pure. */
 #ifndef CT_LAUNCH_SURVIVORS_H
 #define CT_LAUNCH_SURVIVORS_H
 

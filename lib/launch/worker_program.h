@@ -1,4 +1,4 @@
-/* What a worker runs: the command line of its process, decided from what the user named.
+/* The command line of a worker's process, decided from the program that the user named.
  *
  *   named                          run
  *   train.yaml, train.yml          ctworker, from beside ctrun, with ctrun's own arguments
@@ -9,8 +9,8 @@
  *   an executable file             itself, with ARGS: tool (a file of this folder), bin/tool
  *   -- NAME                        the same, but a NAME without a slash is looked up in PATH
  *
- * Anything else is refused with the remedy. What can be found missing is found missing here, before
- * a rendezvous begins: interpreter, script, program. */
+ * Anything else is refused with the remedy. A missing interpreter, script or program is found here,
+ * before a rendezvous begins. */
 #ifndef CT_LAUNCH_WORKER_PROGRAM_H
 #define CT_LAUNCH_WORKER_PROGRAM_H
 

@@ -1,21 +1,21 @@
 /* The workers of this node, one round after the other: started, watched, stopped.
  *
  *   ct_workers_start      processes, pipes and links exist
- *        v                on_message       what native workers say
+ *        v                on_message       messages of native workers
  *   a bad exit            on_failure       the node's root failure; the others get SIGTERM
  *   or ct_workers_stop    on_waiting       it takes longer than a second
  *        v                on_casualty      each further bad exit
  *        v                                 after the grace: SIGKILL
  *   no process is left    on_finished      the next round may start
  *
- * Workers that can live on (ct_workers_keep) are not stopped for one that was lost:
+ * Workers that can survive (ct_workers_keep) are not stopped for one that was lost:
  *
  *   a bad exit            on_failure, on_left
  *   ct_workers_dismiss    on_left          the agent gives one up
- *   ct_workers_refill     those that are missing are started, the others belong to the new round
+ *   ct_workers_refill     missing ones are started, the others belong to the new round
  *
- * supervise.h decides; this file carries out. The agent becomes the reaper of whatever its workers
- * leave behind. One object a process (it waits for all children), on the loop's thread; no callback
+ * supervise.h decides; this file carries out. The agent becomes the reaper of its workers' orphaned
+ * descendants. One object a process (it waits for all children), on the loop's thread; no callback
  * comes from inside a call. */
 #ifndef CT_LAUNCH_WORKERS_UV_H
 #define CT_LAUNCH_WORKERS_UV_H

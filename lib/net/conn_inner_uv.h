@@ -1,4 +1,4 @@
-/* What conn_uv.c, dial_uv.c and listen_uv.c share: the connection from inside.
+/* The inside of a connection, shared by conn_uv.c, dial_uv.c and listen_uv.c.
  *
  *   dial_uv.c     finds and connects the stream (client)        -> ct_conn_begin
  *   listen_uv.c   accepts the stream (server)                   -> ct_conn_begin

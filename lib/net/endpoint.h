@@ -1,9 +1,9 @@
-/* Endpoints: where to listen or to connect, as users write them.
+/* Endpoints: addresses to listen on or connect to, as users write them.
  *
  *   host:port   [2001:db8::1]:port   host (with a default port)   :port or *:port (all interfaces)
  *   unix:PATH   /PATH                                             an AF_UNIX stream socket
  *
- * Pure text: names are resolved by who connects or listens. */
+ * Pure text: names are resolved when connecting or listening. */
 #ifndef CT_NET_ENDPOINT_H
 #define CT_NET_ENDPOINT_H
 

@@ -3,7 +3,7 @@
  *
  *   GET /metrics HTTP/1.1        -> handler(path) -> status, content type, body -> close
  *
- * Bounds: 8 KiB of request, 5 s for it, 32 connections, 8 MiB of answer. Who breaks them
+ * Bounds: 8 KiB of request, 5 s for it, 32 connections, 8 MiB of answer. A client above them
  * gets 400, 405, 408, 431 or 503; an answer above its limit becomes 500. */
 #ifndef CT_NET_HTTP_UV_H
 #define CT_NET_HTTP_UV_H

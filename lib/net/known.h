@@ -1,14 +1,14 @@
-/* Addresses that have proved themselves, and an accept queue of their own; and who comes into none.
+/* An accept queue of their own for authenticated addresses.
  *
  *                       +--> queue of the known   \
  *      SYN -> kernel ---|    (up to 512)           > one address and port, two listening sockets
  *                       +--> queue of all others  /
  *
  * The kernel's queue of connections to be accepted is first in, first out: a crowd of strangers in
- * it is a wait for everybody. Two sockets listen on the address (SO_REUSEPORT), and a filter of the
- * kernel (SO_ATTACH_REUSEPORT_CBPF) looks at where a connection comes from. Nobody is let in or
- * turned away by it. Whoever writes a known address into his packets gets no answer to them; who
- * has one (a host that others work on, too) waits in its queue as he would in the only one.
+ * it makes everybody wait. Two sockets listen on the address (SO_REUSEPORT), and a filter of the
+ * kernel (SO_ATTACH_REUSEPORT_CBPF) selects one by the source address. It admits or refuses nobody.
+ * A stranger that spoofs a known address gets no answer; one that has such an address (a host with
+ * other users, too) waits in its queue as it would in a single one.
  *
  * An IPv6 address stands for its /64. */
 #ifndef CT_NET_KNOWN_H

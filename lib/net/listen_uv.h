@@ -1,18 +1,17 @@
-/* Listening: accept connections that prove themselves.
+/* Listening: accepts connections and limits those that have not authenticated.
  *
- * Who may come:
+ * Admission:
  *     AF_UNIX    a socket in a directory of mode 0700 (made if it is missing); this user or root
- *     loopback   this user or root (the owner of the peer's socket); with a key: who holds it
- *     beyond     who holds the key; without one, listening there is refused
+ *     loopback   this user or root (the owner of the peer's socket); with a key: its holders
+ *     beyond     holders of the key; without one, listening there is refused
  *
- * A connection is unproven until its first message has arrived. Its place is charged to its
- * account: its address, its /64 in IPv6, its user on loopback. Accounts that have proved
- * themselves, and this user and root on loopback, are trusted; all others are strangers. Strangers
- * hold at most `max_unproven` places and `max_unproven_per_address` an account; above, one drawn by
- * lot gives way (of the newcomer's own account, if that is full), so nobody waits in the backlog
- * for them. Trusted ones have as many places of their own: there the oldest gives way once it is
- * 250 ms old; until then newcomers wait in the kernel's backlog (total) or are closed (of one
- * account). */
+ * A connection is pending until its first message has arrived. Its place is charged to its account:
+ * its address, its /64 in IPv6, its user on loopback. Accounts that have authenticated, and this
+ * user and root on loopback, are trusted; all others are strangers. Strangers hold at most
+ * `max_unproven` places and `max_unproven_per_address` per account; above, a random one is evicted
+ * (of the newcomer's own account, if that is full), so nobody waits in the backlog for them.
+ * Trusted ones have as many places of their own: there the oldest is evicted once it is 250 ms old;
+ * until then newcomers wait in the kernel's backlog (total) or are closed (of one account). */
 #ifndef CT_NET_LISTEN_UV_H
 #define CT_NET_LISTEN_UV_H
 

@@ -1,4 +1,4 @@
-/* Keys derived from the job key; see tls.h for what they are for. */
+/* Keys derived from the job key; tls.h describes their use. */
 #ifndef CT_NET_PSK_H
 #define CT_NET_PSK_H
 

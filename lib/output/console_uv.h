@@ -6,10 +6,9 @@
  *
  * A sink never blocks the loop: terminals and pipes are opened a second time, non-blocking, so that
  * other users of the same descriptor are not affected. Both streams share one sink when they are
- * the same file. When the reader goes away, what is written is dropped: a job is worth more than
- * its console; a broken pipe may instead end who writes to it (`breaks`). When a stream is lost,
- * but by the end of a terminal, the other one says so once. The live line stays below the lines
- * that are written.
+ * the same file. When the reader closes, output is dropped, and the job continues; a broken pipe
+ * may instead end the writer (`breaks`). When a stream is lost, except by the end of a terminal,
+ * the other one reports it once. The live line stays below the lines that are written.
  *
  * One a process, on the loop's thread. */
 #ifndef CT_OUTPUT_CONSOLE_UV_H

@@ -1,11 +1,10 @@
-/* Fair reading: which of many output streams may be read now, while their common sink takes no more
- * than it takes.
+/* Fair reading: which of many output streams may be read while their common sink is busy.
  *
- * A read takes at most CT_FAIR_BUDGET bytes. Once the sink's queue is above CT_FAIR_HIGH, or
- * somebody waits already, a stream that asks is put at the end of a waiting line and reads no more:
- * its pipe fills and its worker waits in write(2). When the queue has drained below CT_FAIR_LOW,
- * streams are let go from the front of the line, each for one read. So one that floods gets its
- * turn after everybody else.
+ * A read takes at most CT_FAIR_BUDGET bytes. Once the sink's queue is above CT_FAIR_HIGH, or a
+ * stream waits already, a stream that asks is put at the end of a queue and reads no more: its pipe
+ * fills and its worker waits in write(2). When the sink's queue has drained below CT_FAIR_LOW,
+ * streams are released from the front, each for one read. So a flooding stream gets its turn after
+ * all others.
  *
  * Pure: numbers of streams and bytes only. */
 #ifndef CT_OUTPUT_FAIR_H

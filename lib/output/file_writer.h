@@ -1,5 +1,5 @@
 /* Files that a thread of its own opens, writes and closes, in the order of the calls: a file system
- * that does not answer stops that thread and nobody else.
+ * that does not answer blocks only that thread.
  *
  *   ct_written_append -> queue -> thread -> open(2), write(2), close(2), as long as they take
  *        |                 |         |
@@ -7,9 +7,9 @@
  *        |                 `-- above CT_WRITER_FULL bytes: its user waits for `wake`
  *        `-- above CT_WRITER_MOST: the file takes no more (CT_ELIMIT)
  *
- * A thread, because nothing else keeps a program from waiting: poll(2) calls a file on a dead
- * server writable, and libuv's pool, which has four threads, is for others, too. All calls but
- * `wake` belong to one thread, the user's. */
+ * Only a thread keeps a program from waiting: poll(2) calls a file on a dead server writable, and
+ * libuv's pool, which has four threads, has other users, too. All calls but `wake` belong to one
+ * thread, the user's. */
 #ifndef CT_OUTPUT_FILE_WRITER_H
 #define CT_OUTPUT_FILE_WRITER_H
 

@@ -3,7 +3,7 @@
  *   pipe bytes:   "epo" "ch 1\nepoch 2\n" "half a li"           <end of stream>
  *   out:                "[0:3] epoch 1\n[0:3] epoch 2\n"        "[0:3] half a li\n"
  *
- * A line longer than CT_LINE_MAX goes out in pieces, each a line of its own. A carriage return not
+ * A line longer than CT_LINE_MAX is written in parts, each a line of its own. A carriage return not
  * followed by a newline starts the line over, as it does on a terminal: of a progress bar the last
  * state remains. Bytes are passed on as they are, or each line as a record of the JSON log
  * (base/record.h). Pure; one instance a stream. */

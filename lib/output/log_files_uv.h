@@ -1,4 +1,4 @@
-/* The log files of a node's workers, on a loop: file_writer.h's thread, and what the user is told.
+/* The log files of a node's workers, on a loop: file_writer.h's thread, and its warnings.
  *
  *   workers' output --> ct_written_append --> file_writer.h --> disk
  *        ^                                         |

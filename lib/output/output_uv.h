@@ -1,4 +1,4 @@
-/* What the workers of a round write: from their pipes to the console and to files.
+/* The output of a round's workers: from their pipes to the console and to files.
  *
  *   worker's stdout --> pipe --> [read in turn, fair.h] --> [lines.h] --> console, with prefix
  *                                                    \--> file of the rank, as it is

@@ -1,4 +1,4 @@
-/* What a worker's lines on the console begin with.
+/* The prefix of a worker's lines on the console.
  *
  *   template            called    a stream that is   begins with
  *   "" (none given)     ctrun     any                [node:rank] and a blank

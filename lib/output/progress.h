@@ -1,8 +1,8 @@
-/* Progress of a training job as text: when a line is due, and what it says.
+/* Progress of a training job as text: when a line is due, and its content.
  *
- * On a terminal one live line is drawn over and over, laid out for its width; elsewhere a plain
- * line is written at the steps that log.every names, at most one each CT_PROGRESS_LINE_MS; of a
- * program whose steps have no such interval, every CT_PROGRESS_PLAIN_MS and when an epoch ends.
+ * On a terminal one live line is redrawn in place, fitted to its width; elsewhere a plain line is
+ * written at the steps that log.every names, at most one each CT_PROGRESS_LINE_MS; of a program
+ * whose steps have no such interval, every CT_PROGRESS_PLAIN_MS and when an epoch ends.
  *
  *   step 140/1000  [==>         ]  loss 0.3124  52.1k samples/s  0:02 elapsed  0:12 left
  *   epoch 3/20  step 140/1000  loss 0.3124  52.1k samples/s  0:02 elapsed  0:12 left  lr 0.001

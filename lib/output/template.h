@@ -1,8 +1,8 @@
-/* Texts with names in them: "${local_rank}" and "$local_rank", as Python's string.Template, which
- * is what torchrun puts prefixes and script arguments through.
+/* Text templates: "${local_rank}" and "$local_rank", as Python's string.Template, which torchrun
+ * uses for prefixes and script arguments.
  *
- * A name is a letter or underscore, then letters, digits and underscores. "$$" stands for "$"; a
- * name that is not known, and a "$" before anything else, stay as they are. Pure. */
+ * A name is a letter or underscore, then letters, digits and underscores. "$$" gives "$"; unknown
+ * names, and a "$" before anything else, stay unchanged. Pure. */
 #ifndef CT_OUTPUT_TEMPLATE_H
 #define CT_OUTPUT_TEMPLATE_H
 

@@ -1,4 +1,4 @@
-/* What both ends share. Inside of lib/rpc only. */
+/* Shared by both ends. Inside of lib/rpc only. */
 #ifndef CT_RPC_LINK_UV_H
 #define CT_RPC_LINK_UV_H
 

@@ -8,16 +8,16 @@
  *     on_answer(code, sentence)  <-- ANSWER id ---   ct_rpc_refuse(caller, id, code, sentence)
  *     on_answer(CT_ETIMEOUT)     the call's time is over: a late answer is dropped
  *     on_answer(CT_ECLOSED)      the server is gone: so ends every call that is open
- *                                                    on_gone(caller): nothing of it is answered
+ *     on_answer(CT_ECLOSED)      the server is gone: every open call ends this way
  *
- * Every call ends exactly once. Answers may come in any order. What a method is, and what lies in a
- * body, is the service's business.
+ * Every call ends exactly once. Answers may come in any order. The service defines its methods and
+ * the contents of a body.
  *
  * Bounds: a body has at most CT_RPC_BODY_MAX bytes; CT_RPC_OPEN_MAX calls are open at a time on a
- * connection, and a caller that makes more is hung up on; `queue_limit` bytes wait for a peer that
- * does not read. So a server holds at most that for each of its callers.
+ * connection, and a caller that makes more is disconnected; `queue_limit` bytes are queued for a
+ * peer that does not read. So a server holds at most that for each of its callers.
  *
- * Both ends live on the thread of a libuv loop, and callbacks may call anything here. Nothing
+ * Both ends run on the thread of a libuv loop, and callbacks may call anything here. Nothing
  * blocks, logs or exits. */
 #ifndef CT_RPC_RPC_UV_H
 #define CT_RPC_RPC_UV_H

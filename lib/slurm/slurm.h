@@ -1,10 +1,9 @@
-/* What Slurm says about this node and its job, out of SLURM_* variables: no scontrol, no network.
+/* Slurm's facts about this node and its job, from SLURM_* variables: no scontrol, no network.
  *
  *      sbatch (SLURM_JOB_ID)  -- srun (SLURM_STEP_ID) -- a task a node (SLURM_PROCID): ctrun
  *
- * Inside a task of `srun` everything that a job of several nodes needs is known: who takes part, in
- * which order, where to meet. What the step says counts more than what the job says, as a step may
- * have fewer nodes. Pure. */
+ * Inside a task of `srun` everything that a job of several nodes needs is known: nodes, order,
+ * endpoint. The step's variables override the job's, as a step may have fewer nodes. Pure. */
 #ifndef CT_SLURM_H
 #define CT_SLURM_H
 

@@ -6,12 +6,12 @@
  *     ct_device_copy_in(device, to, from, bytes)    host -> device
  *     ct_device_run(device, op, dtype, &args)       one op of op.def, ... in program order
  *     ct_device_copy_out(device, to, from, bytes)   device -> host, after all that was run before
- *     ct_device_finish(device, err)                 all of it is done, or what has failed
+ *     ct_device_finish(device, err)                 wait until all of it is done; the first failure
  *     ct_device_free(device)
  *
  * A device is one in-order queue: its functions are called by one thread at a time, and
- * ct_device_run may return before the op has run. Who wants another queue over the same memory
- * makes one by ct_device_beside; marks order them:
+ * ct_device_run may return before the op has run. ct_device_beside makes another queue over the
+ * same memory; marks order them:
  *
  *     device   run(a)  mark(m)  run(b) ...          b and c run side by side, c after a
  *     beside               await(m)  run(c) ...
@@ -21,9 +21,9 @@
  * with its own.
  *
  * Running an op never allocates. Operands of a wrong shape or dtype are bugs of the planner, which
- * ct_op_check (op.h) names; what can fail otherwise, a GPU that breaks, is told by
- * ct_device_finish. On the CPU results do not depend on the number of threads, on the alignment of
- * operands, on the instruction set, or on the rows that stand beside a row. */
+ * ct_op_check (op.h) names; other failures, of a broken GPU, are reported by ct_device_finish. On
+ * the CPU results do not depend on the number of threads, on the alignment of operands, on the
+ * instruction set, or on other rows. */
 #ifndef CT_TENSOR_DEVICE_H
 #define CT_TENSOR_DEVICE_H
 

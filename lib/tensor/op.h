@@ -1,4 +1,4 @@
-/* The ops of op.def as an enum and a table: what a program is written in and a device runs. */
+/* The ops of op.def as an enum and a table: programs consist of them and devices run them. */
 #ifndef CT_TENSOR_OP_H
 #define CT_TENSOR_OP_H
 

@@ -1,4 +1,4 @@
-/* Devices that are loaded when they are wanted, and which one a program gets.
+/* Devices that are loaded on demand, and the choice for a program.
  *
  *     asked in this order: is the library's file there, the driver, a GPU? Are these new enough?
  *

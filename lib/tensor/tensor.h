@@ -1,10 +1,10 @@
-/* Tensors: a typed, row-major, contiguous view of memory that somebody else owns.
+/* Tensors: a typed, row-major, contiguous view of memory that they do not own.
  *
  *     float x[6];           struct ct_tensor t = {CT_F32, ct_shape2(2, 3), x};
  *     x = | 0 1 2 |         element (i, j) is x[i * 3 + j]
  *         | 3 4 5 |
  *
- * A tensor is a value: copy it, cut it, drop it. There are no strides and no reference counts:
+ * A tensor is a value: copy it, slice it, drop it. There are no strides and no reference counts:
  * memory comes from a device's arena (device.h) and outlives every view of it. */
 #ifndef CT_TENSOR_TENSOR_H
 #define CT_TENSOR_TENSOR_H

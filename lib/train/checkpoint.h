@@ -1,4 +1,4 @@
-/* Checkpoints: directories of logical tensors that know nothing of the world size.
+/* Checkpoints: directories of logical tensors, independent of the world size.
  *
  *   DIR/latest                    the name of the newest directory
  *   DIR/step_00000120/
@@ -9,9 +9,9 @@
  *
  * Saving writes DIR/step_00000120.<generation>.tmp, flushes every file and the directory, and
  * renames it; checkpoint_parts.h is the same by several processes together.
- * Publishing replaces `latest`, and only then removes what is to be kept no longer. A crash
- * or a full disk at any point leaves the older checkpoints as they were. Loading checks sizes and
- * checksums before a single tensor is changed.
+ * Publishing replaces `latest`, and only then removes outdated ones. A crash or a full disk at any
+ * point leaves the older checkpoints unchanged. Loading checks sizes and checksums before a single
+ * tensor is changed.
  *
  * One process writes a DIR at a time; any number may read. A writer of the same run that was held
  * up until a later round took its place (a higher generation) neither replaces a folder nor moves

@@ -8,9 +8,9 @@
  *              ct_ckpt_find      where the tensors lie, then
  *              ct_ckpt_read      their parts
  *
- * Who calls sees to the order, and that all see the same folder. What is abandoned, or never ended,
- * is a temporary folder that no reader looks at. It carries the generation: a writer of an older
- * round that was held up cannot touch the files of a later one.
+ * The caller ensures the order, and that all see the same folder. An abandoned checkpoint is a
+ * temporary folder that no reader opens. It carries the generation: a delayed writer of an older
+ * round cannot touch the files of a later one.
  *
  * Sums are joined by XOR (ct_crc32c_share): any division of the files gives the same ones. */
 #ifndef CT_TRAIN_CHECKPOINT_PARTS_H

@@ -13,7 +13,7 @@
  *   step       factor^n after n * `every` steps, counted from the start: torch's StepLR
  *   onecycle   the warm-up is half a cosine from start_ratio up to 1 (its step warmup - 1), then
  *              the same down to min_ratio: torch's OneCycleLR with pct_start = warmup / steps
- *   plateau    1; train/plateau.h lowers it by what evaluations say, the one that has a state */
+ *   plateau    1; train/plateau.h lowers it by evaluations, the only schedule with a state */
 #ifndef CT_TRAIN_LR_SCHEDULE_H
 #define CT_TRAIN_LR_SCHEDULE_H
 

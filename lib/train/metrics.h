@@ -3,9 +3,9 @@
  *   {"v":1,"kind":"train","step":40,"epoch":1,"time":1700000000.25,"loss":0.31,...}
  *   {"v":1,"kind":"eval","step":45,...,"accuracy":0.97,"correct":349,"rows":360}
  *
- * `step` counts completed steps. Which keys there are is in metric.def. A resumed run cuts
- * metrics.jsonl behind the step it resumes from, and tells TensorBoard to do the same, so no step
- * appears twice. One thread at a time. */
+ * `step` counts completed steps. metric.def lists the keys. A resumed run truncates metrics.jsonl
+ * after the step it resumes from, and tells TensorBoard to do the same, so no step appears twice.
+ * One thread at a time. */
 #ifndef CT_TRAIN_METRICS_H
 #define CT_TRAIN_METRICS_H
 

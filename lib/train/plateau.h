@@ -6,7 +6,7 @@
  *   ratio |------.       the next one multiplies the ratio by `factor`, down to min_ratio
  *         |      '----
  *
- * The one schedule with a state, which travels with the parameters: in checkpoints and to ranks
+ * The only schedule with a state, which is kept with the parameters: in checkpoints and for ranks
  * that join. Pure; every rank sees the same losses and so has the same state. */
 #ifndef CT_TRAIN_PLATEAU_H
 #define CT_TRAIN_PLATEAU_H

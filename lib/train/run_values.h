@@ -1,5 +1,5 @@
-/* What the metrics of a run come to: its best and its last loss, of evaluations where it has any,
- * else of training. */
+/* The results of a run's metrics: its best and its last loss, of evaluations where it has any, else
+ * of training. */
 #ifndef CT_TRAIN_RUN_VALUES_H
 #define CT_TRAIN_RUN_VALUES_H
 

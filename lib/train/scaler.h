@@ -1,12 +1,11 @@
-/* Scaling the loss of a training in f16, so that small gradients do not vanish (Micikevicius et
- * al., 1710.03740), by a power of two that follows what the gradients bear:
+/* Dynamic loss scaling for f16, so that small gradients do not vanish (Micikevicius et al.,
+ * 1710.03740), by a power of two:
  *
  *     a step is left out (a gradient was not finite)    scale / 2
  *     `every` steps in a row were taken                 scale * 2
  *
- * Every rank sees the same steps left out, as norm and loss are those of the global batch, and so
- * has the same scale. It travels with the parameters: in checkpoints and to ranks that join. Pure.
- */
+ * Every rank skips the same steps, as norm and loss are those of the global batch, and so has the
+ * same scale. It is kept with the parameters: in checkpoints and for ranks that join. Pure. */
 #ifndef CT_TRAIN_SCALER_H
 #define CT_TRAIN_SCALER_H
 

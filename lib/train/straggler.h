@@ -1,7 +1,7 @@
-/* Stragglers: which rank do the others wait for, step after step?
+/* Stragglers: ranks that the others wait for, step after step.
  *
- * All ranks take equally long for a step, as they meet in its collectives; who waits least there is
- * the last one. Each rank measures its own waiting, so clocks need not agree.
+ * All ranks take equally long for a step, as they synchronise in its collectives; the one that
+ * waits least there is the last one. Each rank measures its own waiting, so clocks need not agree.
  *
  *              waits in the collectives of a step
  *      rank 0  ########
@@ -10,9 +10,9 @@
  *      rank 3  #########
  *
  * A step counts against the last rank when this cost more than COST per cent of the step, and a
- * millisecond: below that nobody gains by knowing. A rank with more than SHARE per cent of the last
- * WINDOW steps against it is a straggler. A rank that becomes slow is found within 50 steps, and a
- * single long wait makes nobody one.
+ * millisecond: less does not matter. A rank with more than SHARE per cent of the last WINDOW steps
+ * against it is a straggler. A rank that becomes slow is found within 50 steps; a single long wait
+ * makes no rank a straggler.
  *
  * Steps of the warm-up do not count: caches, memory and files are cold, at some ranks longer than
  * at others. And where cores are oversubscribed, chance decides which rank gets one last. A rank

@@ -1,7 +1,7 @@
-/* The control page: what an agent must tell workers that are busy elsewhere.
+/* The control page: an agent's signals to busy workers.
  *
  * One page of a memfd, written by the agent, mapped read-only by every worker of its node
- * (descriptor CTRUN_PAGE_FD). Workers look at it in each wait loop:
+ * (descriptor CTRUN_PAGE_FD). Workers poll it in each wait loop:
  *
  *     agent                                   worker in a collective
  *     ct_control_page_revoke(page, 7)         while (!done)

@@ -10,9 +10,9 @@
  *        after has no entry. `started` and `ended` come later, as one store each, and carry the
  *        low bits of their turn: a late one never speaks for an entry that took its place.
  *
- * A call costs about 20 ns (tests/bench/record.c): a turn, seven stores, two looks at the
- * processor's clock. Writers: any threads of the worker. Readers believe nothing: whatever lies in
- * the memory, what they get is well-formed. */
+ * A call costs about 20 ns (tests/bench/record.c): a turn, seven stores, two reads of the
+ * processor's clock. Writers: any threads of the worker. Readers trust nothing: whatever the memory
+ * contains, their results are well-formed. */
 #ifndef CT_WIRE_FLIGHT_H
 #define CT_WIRE_FLIGHT_H
 

@@ -1,9 +1,9 @@
-/* Frames out of a byte stream that arrives in pieces of any size.
+/* Frames from a byte stream in fragments of any size.
  *
- * Push what came, then call next until it returns 0. The magic is judged as soon as its 4 bytes are
- * there, the header with its 16: flags, type, direction, length and sequence, in this order. The
- * buffer grows with the bytes that arrived, never by an announced length, and is given back after a
- * large frame. */
+ * Push the received bytes, then call next until it returns 0. The magic is checked as soon as its 4
+ * bytes have arrived, the header with its 16: flags, type, direction, length and sequence, in this
+ * order. The buffer grows with the bytes that arrived, never by an announced length, and is freed
+ * after a large frame. */
 #ifndef CT_WIRE_FRAME_H
 #define CT_WIRE_FRAME_H
 

@@ -1,6 +1,6 @@
-/* Pages of memory that two processes share: one makes them and hands the descriptor on, the other
- * opens what it was given. What lies in it is the business of control_page.h and worker_record.h;
- * each begins with struct ct_page_head. */
+/* Pages of memory shared by two processes: one makes them and passes the descriptor on, the other
+ * opens it. control_page.h and worker_record.h define the contents; each begins with struct
+ * ct_page_head. */
 #ifndef CT_WIRE_PAGE_H
 #define CT_WIRE_PAGE_H
 

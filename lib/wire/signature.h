@@ -1,7 +1,7 @@
-/* What a call of a group is, in 16 bytes: members compare them to find out that they called
- * different things, and the flight recorder (flight.h) keeps them for who looks at it later.
+/* A call of a group in 16 bytes: members compare signatures to detect a mismatch, and the flight
+ * recorder (flight.h) keeps them for later analysis.
  *
- *     count   elements; of a v form whose counts all members know: their hash
+ *     count   elements; of a _v call whose counts all members know: their hash
  *     rest    | tag 32 | peer 16 | mode 2 | reduce 4 | dtype 4 | uneven 1 | kind 5 |
  */
 #ifndef CT_WIRE_SIGNATURE_H

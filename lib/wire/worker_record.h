@@ -1,4 +1,4 @@
-/* The worker's record: what a worker is at, for an agent that cannot ask it.
+/* The worker's record: a worker's activity, for an agent that cannot ask it.
  *
  * A memfd for each worker (descriptor CTRUN_RECORD_FD), written by the worker, mapped read-only by
  * its agent, who reads it whether the worker runs, hangs, is stopped or is dead; its last calls one
@@ -7,7 +7,7 @@
  *     worker                          it writes                 agent, twice a second
  *     ct_worker_record_at(STEP, 17)   section, step       \
  *     a group's call                  entered++            |   ct_worker_record_read -> view
- *     it has to wait                  waiting, since_ns     >  .signs as last time: no sign of life
+ *     it has to wait                  waiting, since_ns     >  .signs as last time: no heartbeat
  *     each 10 ms of a wait            beat_ns, awaited     |   .progress as last time: it waits
  *     the call is over                completed++         /
  *

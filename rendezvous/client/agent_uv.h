@@ -1,13 +1,13 @@
 /* The agent's end of the node link: one connection from a node to the rendezvous.
  *
- * It connects (and connects again, with jitter, when the connection breaks), joins, keeps the lease
- * alive, repeats what got lost, and relays store operations. What to say and when is decided by the
- * pure member.h; this file owns the socket and the timer.
+ * It connects (and reconnects, with jitter, when the connection breaks), joins, keeps the lease
+ * alive, retransmits lost messages, and relays store operations. The pure member.h decides which
+ * messages are sent and when; this file owns the socket and the timer.
  *
  *      ct_agent_start
  *          v                    on_prepare(1, FORM)     nothing runs yet: answer ct_agent_prepared
  *          v                    on_round(...)           spawn the workers, give them their ranks
- *      ct_agent_failure / ct_agent_done, or somebody else's
+ *      ct_agent_failure / ct_agent_done, or another node's
  *          v                    on_prepare(2, FAILURE)  stop the workers, then ct_agent_prepared
  *          v                    on_round(...)           spawn again, or let the survivors regroup
  *          v                    on_closed(result)       the job is over: stop what still runs

@@ -5,12 +5,13 @@
  *        +-------------+----------------+--------------+
  *                 connection lost, refused for now, no answer within the lease
  *
- * It says HELLO and JOIN, keeps the lease alive, tells the node what to do through the callbacks,
- * and repeats what the daemon does not seem to have: the promise, a failure, the end. Workers go on
- * while the connection is down. agent_uv.c gives it a socket and a timer, the simulator a network.
+ * It sends HELLO and JOIN, keeps the lease alive, directs the node through the callbacks, and
+ * retransmits messages that the daemon has not confirmed: the promise, a failure, the end. Workers
+ * run on while the connection is down. agent_uv.c gives it a socket and a timer, the simulator a
+ * network.
  *
- * One thread at a time. Callbacks are made from ct_member_connected, _disconnected, _message and
- * _tick alone. */
+ * One thread at a time. Callbacks come only from ct_member_connected, _disconnected, _message and
+ * _tick. */
 #ifndef CT_RENDEZVOUS_CLIENT_MEMBER_H
 #define CT_RENDEZVOUS_CLIENT_MEMBER_H
 
@@ -22,7 +23,7 @@
 #include "wire/failure.h"
 #include "wire/wire.h"
 
-/* ---- what the agent sees (also by agent_uv.h) ---- */
+/* ---- the agent's interface (also by agent_uv.h) ---- */
 
 struct ct_agent_options {
     const char *endpoint; /* "host:port" or "unix:/path"; or several with commas, tried in turn: the
@@ -59,7 +60,7 @@ struct ct_prepared {
 struct ct_agent_callbacks {
     void *context;
 
-    /* What the job waits for, as a sentence; when it changes. NULL: it waits no more. */
+    /* What the job waits for, as a sentence; on each change. NULL: it waits no more. */
     void (*on_waiting)(void *context, const char *text);
 
     /* Round `generation` - 1 and all before it are over, `generation` is being made. Stop (or, with
@@ -84,18 +85,18 @@ struct ct_agent_callbacks {
      * pointed to it; else it does not count. */
     void (*on_published)(void *context, const struct ct_msg_published *answer);
 
-    /* An operator wants this node to go: as if ct_agent_leave(DRAIN) had been called. on_prepare at
+    /* An operator drains this node: as if ct_agent_leave(DRAIN) had been called. on_prepare at
      * a step boundary and on_released follow. NULL: not told. */
     void (*on_drain)(void *context, const char *text);
 
-    /* An operator wants to know what the ranks of this node are at: answer with ct_agent_seen.
+    /* An operator queries the activity of this node's ranks: answer with ct_agent_seen.
      * NULL: he is not answered. */
     void (*on_look)(void *context, const struct ct_msg_look *look);
 
     /* The job is over, for all nodes alike. */
     void (*on_closed)(void *context, const struct ct_rdzv_result *result);
 
-    /* This node may go; the job goes on without it (after ct_agent_leave with DRAIN). */
+    /* This node may leave; the job continues without it (after ct_agent_leave with DRAIN). */
     void (*on_released)(void *context);
 
     /* The connection is gone (false) or back (true). Workers go on meanwhile. false may come a
@@ -108,7 +109,7 @@ struct ct_agent_callbacks {
 
 /* ---- the state machine ---- */
 
-/* What it does to the world. */
+/* The effects of the state machine. */
 struct ct_member_io {
     void *context;
 
@@ -118,7 +119,7 @@ struct ct_member_io {
     /* Try to connect for at most `give_up_ms`: ends in ct_member_connected or _disconnected. */
     void (*connect)(void *context, uint64_t give_up_ms);
 
-    /* Give the connection up, or the attempt; nothing more comes from it. */
+    /* Close the connection, or the attempt; nothing more comes from it. */
     void (*disconnect)(void *context);
 };
 

@@ -1,4 +1,4 @@
-/* What the agent says on the node link, for member.c alone. Each message is made of the member's
+/* The agent's messages on the node link, for member.c only. Each message is made of the member's
  * state and takes the next sequence number. */
 #ifndef CT_RENDEZVOUS_CLIENT_MEMBER_SEND_H
 #define CT_RENDEZVOUS_CLIENT_MEMBER_SEND_H

@@ -1,8 +1,8 @@
-/* Store operations of a node's workers on their way to the rendezvous: kept until answered.
+/* Store operations of a node's workers in flight to the rendezvous: kept until answered.
  *
- * When the connection breaks, what can be repeated without harm (SET, GET, WAIT, DELETE) is sent
- * again on the next one; an ADD or CAS, which may or may not have been done, is answered
- * CT_ECLOSED. One thread at a time. */
+ * When the connection breaks, idempotent requests (SET, GET, WAIT, DELETE) are retransmitted on the
+ * next one; an ADD or CAS, which may or may not have been done, is answered CT_ECLOSED. One thread
+ * at a time. */
 #ifndef CT_RENDEZVOUS_CLIENT_RELAY_H
 #define CT_RENDEZVOUS_CLIENT_RELAY_H
 

@@ -1,8 +1,8 @@
 /* The rounds of one job, as a pure function: events in, actions out.
  *
- * A job's nodes agree, round after round, on who takes part and on everybody's ranks. This file
- * knows no clock, no socket and no dice: the caller says what happened and when, and carries out
- * the actions in their order. The same code runs in ctrund, inside ctrun and in the simulator.
+ * A job's nodes agree, round after round, on membership and ranks. This file has no clock, no
+ * socket and no random numbers: the caller reports events with their times, and carries out the
+ * actions in their order. The same code runs in ctrund, inside ctrun and in the simulator.
  *
  *      +---------> LOBBY, PAUSED       wait for MIN nodes: before the first round, after a round
  *      |             |       ^
@@ -18,7 +18,7 @@
  *      |        COMMIT(g)           |  roster and base become durable
  *      |             |              |
  *      |             v              |
- *      +------- HEAL(g) ------------+  the round is sent to all, who take the base
+ *      +------- HEAL(g) ------------+  the round is sent to all, who recover the base's state
  *      |             |              |
  *      |             | all hold it  |
  *      |             v              |
@@ -34,21 +34,21 @@
  * From HEAL a loss or failure leads to the next round at once. A node that leaves waits for RUNNING
  * too, but no longer than prepare_ms; one that joins waits for RUNNING.
  *
- * Words: a generation is a round's number; it only grows, and it has at most one roster, for ever.
+ * Terms: a generation is a round's number; it only grows, and it never has more than one roster.
  * The roster is the ordered list of members of a committed round; ranks follow from it. A lineage
  * is the generation in which a member's workers last had the job's common state; 0 is no state.
  *
- * What is durable: the core asks for a record to be kept (CT_RDZV_DO_PERSIST) and shows its effect
- * to nobody before CT_RDZV_ON_PERSISTED came back. Without a journal the caller answers at once.
+ * Durability: the core asks for a record to be kept (CT_RDZV_DO_PERSIST) and sends its effect to
+ * nobody before CT_RDZV_ON_PERSISTED. Without a journal the caller answers at once.
  *
- * A publication is what readers outside the job may take: a checkpoint, a result. It counts once it
- * is on record here, which needs that its round still may act: until the last member promised the
- * next one. That moment is the fence, and the base is chosen behind it, so that a base descends
- * from all that was ever published; the fence needs no record of its own, COMMIT is the first one
- * after it.
+ * A publication is a result for readers outside the job: a checkpoint, a final result. It counts
+ * once it is on record here, which is possible as long as its round may act: until the last member
+ * has promised the next one. That moment is the fence, and the base is chosen after it, so that a
+ * base descends from everything that was published; the fence needs no record of its own, COMMIT is
+ * the first one after it.
  *
- * Every message of a member may be lost, repeated or late: heartbeats carry what the member has
- * seen, and the core repeats what is missing. A message of an older generation, of a replaced
+ * Every message of a member may be lost, repeated or late: heartbeats acknowledge what the member
+ * has received, and the core retransmits the rest. A message of an older generation, of a replaced
  * connection or with an old sequence number changes nothing.
  *
  * One thread at a time. No allocation after ct_rdzv_new. */
@@ -68,9 +68,9 @@ enum {
     CT_RDZV_HOST_BYTES = 128,      /* host name with terminator */
     CT_RDZV_ADDRESS_BYTES = 128,   /* address that other nodes reach, with terminator */
     CT_RDZV_ROLE_BYTES = 65,       /* torchrun's --role, with terminator */
-    CT_RDZV_VERDICT_MS = 200,      /* a job that is to end waits so long for an earlier failure */
-    CT_RDZV_OTHERS = 16,           /* failures beside the root cause that are told */
-    CT_RDZV_OTHER_BYTES = 512,     /* the text of each, with terminator */
+    CT_RDZV_VERDICT_MS = 200,      /* a job about to end waits so long for an earlier failure */
+    CT_RDZV_OTHERS = 16,           /* failures beside the root cause that are sent */
+    CT_RDZV_OTHER_BYTES = 512,     /* the last output of each, with terminator */
     CT_RDZV_SETTINGS_BYTES = 2001, /* settings that all nodes share, with terminator */
     CT_RDZV_ACTIONS_LIMIT = 24,    /* actions of one step, see below */
     CT_RDZV_DEEDS_LIMIT = 16,      /* of these, those that are no ANNOUNCE */
@@ -89,7 +89,7 @@ struct ct_rdzv_params {
     uint32_t lease_ms;        /* how long a silent node stays a member */
     uint32_t prepare_ms;      /* how long a node may take to stop its workers */
     uint32_t grow_ms;         /* how long joins are collected while a round runs */
-    uint32_t autonomy_ms;     /* how long workers go on without a daemon */
+    uint32_t autonomy_ms;     /* how long workers run without a daemon */
     uint32_t cordon_faults;   /* losses of a host within an hour that cordon it; 0: never */
     uint32_t world_divides;   /* the number of ranks must divide this; 0: any will do */
     uint64_t config_hash;     /* of what the nodes run; 0 is not compared */
@@ -108,7 +108,7 @@ int ct_rdzv_params_check(const struct ct_rdzv_params *params, struct ct_error *e
 /* The heartbeat period: a fifth of the lease, and half a millisecond a node of a large job. */
 uint32_t ct_rdzv_heartbeat_ms(const struct ct_rdzv_params *params);
 
-/* How long a closed connection may stay away. */
+/* Return how long a closed connection may stay away. */
 uint32_t ct_rdzv_reattach_ms(uint32_t lease_ms);
 
 /* ---- states, from states.def ---- */
@@ -163,7 +163,7 @@ struct ct_rdzv_result {
     size_t other_count;
 };
 
-/* What readers outside the job may take. */
+/* A publication: a result for readers outside the job. */
 struct ct_rdzv_publication {
     uint64_t generation; /* the round that made it; 0: none yet */
     uint64_t lineage;    /* the oldest that holds the state: the base's, if it is the base */
@@ -171,7 +171,7 @@ struct ct_rdzv_publication {
     uint64_t digest; /* 0: not compared */
 };
 
-/* A host that new rounds do without; nodes that are in a round stay. */
+/* A host excluded from new rounds; its nodes that are in a round stay. */
 struct ct_rdzv_cordon {
     uint64_t until_ms; /* UINT64_MAX: until it is uncordoned */
     bool by_operator;  /* else after many losses: such a host is taken when MIN needs it */
@@ -216,7 +216,7 @@ enum ct_rdzv_event_kind {
     CT_RDZV_EVENTS,
 };
 
-/* What an operator wants of a host; each order is answered by one CT_RDZV_DO_ANSWER. */
+/* An operator's order for a host; each order is answered by one CT_RDZV_DO_ANSWER. */
 struct ct_rdzv_order {
     const char *host;
     const char *author;
@@ -397,7 +397,7 @@ void ct_rdzv_step(struct ct_rdzv *job, uint64_t now_ms, const struct ct_rdzv_eve
 /* When a CT_RDZV_ON_TICK is due; UINT64_MAX: never. */
 uint64_t ct_rdzv_deadline(const struct ct_rdzv *job);
 
-/* ---- looking at it ---- */
+/* ---- queries ---- */
 
 enum ct_rdzv_phase ct_rdzv_phase(const struct ct_rdzv *job);
 const char *ct_rdzv_name(const struct ct_rdzv *job);
@@ -440,7 +440,7 @@ bool ct_rdzv_is_idle(const struct ct_rdzv *job);
  * that were cut off at the end have that long to come and ask for the result. */
 uint64_t ct_rdzv_reusable_ms(const struct ct_rdzv *job, uint64_t now_ms);
 
-/* One sentence: what the job does now and what it waits for. */
+/* Print one sentence: the job's state and what it waits for. */
 void ct_rdzv_describe(const struct ct_rdzv *job, char *text, size_t room);
 
 /* The same for one member that is in no round while others are: what it waits for. False: for what

@@ -1,10 +1,10 @@
-/* What a job is made of, for the files of the core alone:
+/* The private state of a job, for the files of the core only:
  *
  *      core.c      one step               member_index.c      finding and counting members
- *      members.c   who is here            leases.c    who is still here
- *      rounds.c    round after round      failures.c  what went wrong, and what it costs
- *      ranks.c     who gets which ranks   publish.c   what readers may take
- *      cordon.c    hosts to do without    core_*.c    words, checks, memory, the journal */
+ *      members.c   joining, leaving       leases.c    liveness
+ *      rounds.c    round after round      failures.c  failures and their cost
+ *      ranks.c     rank assignment        publish.c   publications
+ *      cordon.c    excluded hosts         core_*.c    texts, checks, memory, the journal */
 #ifndef CT_RENDEZVOUS_CORE_STATE_H
 #define CT_RENDEZVOUS_CORE_STATE_H
 
@@ -17,7 +17,7 @@ enum {
     CT_RDZV_PERSIST_RETRY_MS = 500, /* until a record that could not be kept is tried again */
 };
 
-/* How often a host was lost lately, to keep it out of running rounds for a while. */
+/* How often a host was lost recently, for its exclusion with exponential back-off. */
 struct ct_rdzv_flap {
     uint64_t host_hash;
     uint64_t lost_ms; /* the last time */
@@ -138,7 +138,7 @@ void ct_rdzv_push_prepare(struct ct_rdzv *job, uint64_t link);
 /* The members of the last round act, or are about to. */
 bool ct_rdzv_acts(const struct ct_rdzv *job);
 
-/* ---- member_index.c: finding members and counting them, without looking at all of them ---- */
+/* ---- member_index.c: finding members and counting them in constant time ---- */
 
 void ct_rdzv_set_member(struct ct_rdzv *job, struct ct_rdzv_member *member,
                         enum ct_rdzv_member_state state);
@@ -175,13 +175,13 @@ void ct_rdzv_on_heartbeat(struct ct_rdzv *job, struct ct_rdzv_member *member,
                           const struct ct_rdzv_event *event);
 void ct_rdzv_on_leave(struct ct_rdzv *job, struct ct_rdzv_member *member, enum ct_rdzv_leave how);
 
-/* CLOSED: note that all that are connected are told the result. */
+/* CLOSED: note that all connected members know the result. */
 void ct_rdzv_tell_all(struct ct_rdzv *job);
 
 /* Lose the members whose lease is over. */
 void ct_rdzv_scan_leases(struct ct_rdzv *job);
 
-/* ---- leases.c: who is still here ---- */
+/* ---- leases.c: liveness ---- */
 
 /* How long the daemon has been awake, in which leases run: it stands still while a step is late. */
 uint64_t ct_rdzv_awake_ms(const struct ct_rdzv *job);
@@ -192,13 +192,13 @@ void ct_rdzv_note_time(struct ct_rdzv *job, uint64_t now_ms);
 /* When the leases want a step: to end one, or to see a stall in time. UINT64_MAX: never. */
 uint64_t ct_rdzv_lease_deadline(const struct ct_rdzv *job);
 
-/* After this time without contact no agent goes on any more. */
+/* After this time without contact no agent runs on. */
 uint64_t ct_rdzv_outlived_ms(const struct ct_rdzv *job);
 
-/* Somebody was heard, or ended a connection: the network works. */
+/* A heartbeat arrived, or a connection was ended by its peer: the network works. */
 void ct_rdzv_contact(struct ct_rdzv *job);
 
-/* All members are silent at once: it is the daemon that is cut off, not they. */
+/* All members are silent at once: the daemon is cut off, not they. */
 bool ct_rdzv_hears_nobody(const struct ct_rdzv *job);
 
 void ct_rdzv_renew_lease(struct ct_rdzv *job, struct ct_rdzv_member *member);
@@ -214,7 +214,7 @@ void ct_rdzv_release(struct ct_rdzv *job, struct ct_rdzv_member *member);
 
 /* ---- rounds.c: how rounds follow each other ---- */
 
-/* LOBBY, PAUSED, LAST_CALL: look whether there are enough. `newcomer`: somebody just joined. */
+/* LOBBY, PAUSED, LAST_CALL: check whether there are enough. `newcomer`: somebody just joined. */
 void ct_rdzv_gather(struct ct_rdzv *job, bool newcomer);
 
 /* A running round is over because of `reason`: PREPARE the next, or PAUSED. */
@@ -247,7 +247,7 @@ void ct_rdzv_round_tick(struct ct_rdzv *job);
 /* End the job; `cause` may be NULL. */
 void ct_rdzv_close(struct ct_rdzv *job, int code, int status, const struct ct_wire_failure *cause);
 
-/* ---- failures.c: what went wrong, and what it costs ---- */
+/* ---- failures.c: failures and their cost ---- */
 
 /* End a job that waits for its verdict, now. */
 void ct_rdzv_conclude(struct ct_rdzv *job);
@@ -258,13 +258,13 @@ void ct_rdzv_lost(struct ct_rdzv *job, const struct ct_rdzv_member *member,
 void ct_rdzv_on_failure(struct ct_rdzv *job, struct ct_rdzv_member *member, uint64_t generation,
                         const struct ct_wire_failure *failure);
 
-/* ---- publish.c: what readers may take ---- */
+/* ---- publish.c: publications ---- */
 
 void ct_rdzv_on_publish(struct ct_rdzv *job, const struct ct_rdzv_member *member,
                         const struct ct_rdzv_event *event);
 void ct_rdzv_on_publish_record(struct ct_rdzv *job, bool is_kept);
 
-/* ---- cordon.c: hosts to do without ---- */
+/* ---- cordon.c: excluded hosts ---- */
 
 /* A node of this host was lost. */
 void ct_rdzv_note_loss(struct ct_rdzv *job, const char *host);
@@ -288,7 +288,7 @@ void ct_rdzv_cordon_tick(struct ct_rdzv *job);
 /* Somebody may be taken in who could not before: `newcomer`, or NULL for any number of them. */
 void ct_rdzv_take_in(struct ct_rdzv *job, struct ct_rdzv_member *newcomer);
 
-/* ---- ranks.c: who gets which ranks (pure functions of the members) ---- */
+/* ---- ranks.c: rank assignment (pure functions of the members) ---- */
 
 /* Fill job->next from the members that have promised. */
 void ct_rdzv_assign(struct ct_rdzv *job);

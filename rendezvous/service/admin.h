@@ -1,18 +1,18 @@
-/* What operators ask of the rendezvous: status, drain, cordon, uncordon, flight.
+/* Operators' requests to the rendezvous: status, drain, cordon, uncordon, flight.
  *
  *     ctrun status ... ---- HELLO role "admin", ADMIN ---> service
  *                                                           |-- status: answered here, at once
- *                                                           |-- flight: asked of the nodes
+ *                                                           |-- flight: forwarded to the nodes
  *                                                           |           (flight_query.c)
  *                                                           `-- others: an order to the core, whose
  *                                                               DO_ANSWER brings the answer
  *     printed <------------------ ADMIN_REPLY ------------ service
  *
  * HELLO names the job; "" means the only one, or for status all that the peer may see. The status
- * is written from what the cores show, in O(nodes), and shows no more than is known; that of a job
- * of many places is up to a second old, but never older than an order or a phase.
+ * is written from the cores' state, in O(nodes); that of a job of many places is up to a second
+ * old, but never older than an order or a phase.
  *
- * Who asks too often is told when to ask again, and nothing is done; LOOK has a pace of its own,
+ * An operator above the rate limit is told when to retry, and nothing is done; LOOK is limited by
  * the nodes' answers. */
 #ifndef CT_RENDEZVOUS_SERVICE_ADMIN_H
 #define CT_RENDEZVOUS_SERVICE_ADMIN_H

@@ -1,12 +1,11 @@
-/* The journal as bytes: records behind each other, each checked by itself and chained to the one
- * before.
+/* The journal as bytes: consecutive records, each with a checksum and chained to the one before.
  *
  *      +-------+--------+-----+----------+--------+---------+
  *      | magic | length | seq | previous | CRC32C | payload |  magic ... CRC: 24 bytes, LE
  *      |  u32  |  u32   | u64 | CRC  u32 |  u32   |         |  CRC over all but itself
  *      +-------+--------+-----+----------+--------+---------+
  *
- * A crash may leave the last record torn: it was never told to anybody, so it is cut off. A bad
+ * A crash may leave the last record torn: it was never sent to anybody, so it is truncated. A bad
  * record with good ones behind it is damage, and is refused. Pure; journal_file.h has the file. */
 #ifndef CT_RENDEZVOUS_SERVICE_JOURNAL_H
 #define CT_RENDEZVOUS_SERVICE_JOURNAL_H

@@ -5,23 +5,23 @@
  *
  * Creating journal.EPOCH is the compare-and-swap on the epoch: O_EXCL lets one daemon have it. The
  * new one creates it (empty), reads the newest older file that has content, and replaces its own by
- * a snapshot, atomically; from then on the older ones are of no use and are removed. A file is
+ * a snapshot, atomically; from then on the older ones are useless and are removed. A file is
  * therefore empty (claimed only) or begins with a whole snapshot.
  *
  *      old daemon                              new daemon (other machine, --takeover)
  *      write, fdatasync                        create journal.8
  *      is there a newer epoch?                 read journal.7
- *        no:  the effect may be seen           snapshot into journal.8
- *        yes: CT_EFENCED, nothing is seen
+ *        no:  the effect may be sent           snapshot into journal.8
+ *        yes: CT_EFENCED, nothing is sent
  *
- * Whatever the old one let be seen was in its file before it looked, and so before the new one read
- * it. On network file systems names must not be cached (NFS: lookupcache=none).
+ * Everything that the old one sent was in its file before it checked, and so before the new one
+ * read it. On network file systems names must not be cached (NFS: lookupcache=none).
  *
- * Above a size the file is replaced, atomically, by a snapshot of what is still needed. After a
- * failed write nothing is known about the end of the file, so the next record begins with such a
- * replacement too. A snapshot is only taken while the state holds every record of the file
- * (`settled`): between the records of one step it would lose those that were kept but not yet
- * answered. Blocking: an append costs one fdatasync, a fraction of a millisecond. */
+ * Above a size the file is replaced, atomically, by a snapshot of the live state. After a failed
+ * write the end of the file is unknown, so the next record begins with such a replacement too. A
+ * snapshot is only taken while the state holds every record of the file (`settled`): between the
+ * records of one step it would lose those that were kept but not yet answered. Blocking: an append
+ * costs one fdatasync, a fraction of a millisecond. */
 #ifndef CT_RENDEZVOUS_SERVICE_JOURNAL_FILE_H
 #define CT_RENDEZVOUS_SERVICE_JOURNAL_FILE_H
 

@@ -1,4 +1,4 @@
-/* What must survive the daemon, as bytes: the payloads of the journal.
+/* The durable state of the daemon as bytes: the payloads of the journal.
  *
  *      EPOCH    the daemon's tenure, before it serves
  *      RESERVE  a job, its terms, and a generation that is used up from now on
@@ -6,7 +6,7 @@
  *      MANIFEST the newest publication
  *      CORDON   all hosts that are cordoned, each with the time that is left
  *      CLOSE    the result of a job
- *      FORGET   a job that nobody needs to hear of any more
+ *      FORGET   a job whose nodes all know its result
  *
  * The newest of each kind is all that is needed of a job. Pure. */
 #ifndef CT_RENDEZVOUS_SERVICE_RECORDS_H

@@ -2,8 +2,8 @@
  *
  * Used by ctrund, and inside ctrun when the node hosts the rendezvous itself. It serves many jobs;
  * a job begins with the first node that joins it and is forgotten when it is over and all its nodes
- * have gone. It decides nothing: bytes become messages, messages go to the service, its answers go
- * out in one write a turn of the loop.
+ * have gone. It decides nothing: bytes become messages, messages go to the service, its answers are
+ * sent in one write per turn of the loop.
  *
  * All on the loop's thread. */
 #ifndef CT_RENDEZVOUS_SERVICE_SERVER_UV_H

@@ -1,4 +1,4 @@
-/* What the service is made of, for service.c and service_send.c alone. */
+/* The private state of the service, for service.c and service_send.c only. */
 #ifndef CT_RENDEZVOUS_SERVICE_STATE_H
 #define CT_RENDEZVOUS_SERVICE_STATE_H
 

@@ -1,8 +1,8 @@
 /* The store's end of tunnels: clients of other nodes that come over their agents' connections.
  *
- * Each connection is a relay's (relay_uv.h) and proves the job's key; in clear only loopback may be
- * listened on. Its streams are clients of the server's store like those with a socket. They outlive
- * a connection that breaks: the relay has resume_ms to come again. On the loop's thread. */
+ * Each connection is a relay's (relay_uv.h) and proves the job's key; in clear it may listen on
+ * loopback only. Its streams are clients of the server's store like those with a socket. They
+ * outlive a broken connection: the relay has resume_ms to reconnect. On the loop's thread. */
 #ifndef CT_RENDEZVOUS_TCPSTORE_HUB_UV_H
 #define CT_RENDEZVOUS_TCPSTORE_HUB_UV_H
 

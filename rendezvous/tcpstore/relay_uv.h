@@ -1,10 +1,10 @@
-/* A node's door to the store of another node: it listens on loopback, and takes what comes through
- * a tunnel (tunnel_uv.h) to the hub (hub_uv.h) at node 0's agent, as it is.
+/* A node's relay to the store of another node: it listens on loopback, and forwards bytes unchanged
+ * through a tunnel (tunnel_uv.h) to the hub (hub_uv.h) at node 0's agent.
  *
- * The connection with the hub is made at once; clients that come before are not read until it is
- * there. A client that has said nothing is not told to the hub. When the connection breaks, it is
- * made anew, and the clients notice nothing but the time; when that fails, they lose theirs, and
- * the next one to come makes the relay try again. On the loop's thread. */
+ * It connects to the hub at once; earlier clients are not read until then. A silent client is not
+ * announced to the hub. When the connection breaks, the relay reconnects, and clients notice only
+ * the delay; when that fails, their connections are closed, and the next client makes the relay
+ * retry. On the loop's thread. */
 #ifndef CT_RENDEZVOUS_TCPSTORE_RELAY_UV_H
 #define CT_RENDEZVOUS_TCPSTORE_RELAY_UV_H
 

@@ -1,4 +1,4 @@
-/* What tcpstore.c (clients, time), ops.c (requests) and tell.c (answers, waits, watches) share. */
+/* Shared by tcpstore.c (clients, time), ops.c (requests) and tell.c (answers, waits, watches). */
 #ifndef CT_RENDEZVOUS_TCPSTORE_STATE_H
 #define CT_RENDEZVOUS_TCPSTORE_STATE_H
 

@@ -1,12 +1,12 @@
-/* The keys of one TCPStore: values, queues, and who waits for which key.
+/* The keys of one TCPStore: values, queues, and the waiters of each key.
  *
  *      bucket -> "/a"  value "12"   queue -            waits -
  *             -> "/b"  no value     queue "x" -> "y"   waits tie -> tie
  *
- * A key and the queue of the same name are two things. An entry is there because it has a value,
- * because its queue is not empty, or because somebody waits for it or watches it; when nothing of
- * this is left it goes (ct_tcpstore_settle). All memory is charged to a budget, in the share of the
- * host whose request took it. */
+ * A key and the queue of the same name are separate. An entry exists because it has a value, its
+ * queue is not empty, or a client waits for it or watches it; otherwise it is removed
+ * (ct_tcpstore_settle). All memory is charged to a budget, in the share of the host whose request
+ * took it. */
 #ifndef CT_RENDEZVOUS_TCPSTORE_STORE_KEYS_H
 #define CT_RENDEZVOUS_TCPSTORE_STORE_KEYS_H
 

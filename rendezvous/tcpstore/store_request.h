@@ -1,11 +1,11 @@
-/* Requests of PyTorch's TCPStore out of a byte stream that arrives in pieces of any size.
+/* Requests of PyTorch's TCPStore from a byte stream in fragments of any size.
  *
  *      00 CE F7 85 3C | 0D pid | 03 u64 "key" | ...       PyTorch 2.2 and later: code 0 and a magic
  *      03 05 00 .. "init/" 01 .. | ...                    PyTorch 1.9 to 2.0: no handshake
  *
- * The first bytes decide which numbering (dialect) the rest has. A length or a count is judged as
- * soon as it is there, and nothing is allocated by it: memory grows with the bytes that arrived.
- * A field is looked at once however the stream is cut, so the work is linear in the bytes.
+ * The first bytes decide which numbering (dialect) the rest has. A length or a count is checked as
+ * soon as it has arrived, and never allocated by: memory grows with the bytes that arrived. A field
+ * is parsed once however the stream is fragmented, so the work is linear in the bytes.
  *
  * The reader borrows the bytes that are pushed until ct_tcpstore_reader_hold; whole requests in
  * them are never copied. */

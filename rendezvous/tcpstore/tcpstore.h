@@ -16,7 +16,7 @@
  *      WAIT keys         u8 0           as soon as each of them was there once
  *      CANCEL_WAIT       u8 1           always, whatever was answered before
  *      GETNUMKEYS        i64            values, not queues
- *      DELETE_KEY k      i64            0 or 1; who waits goes on waiting
+ *      DELETE_KEY k      i64            0 or 1; waiters go on waiting
  *      APPEND k v        -
  *      MULTI_SET pairs   -
  *      MULTI_GET keys    a value a key
@@ -29,14 +29,14 @@
  *      VALIDATE magic    -
  *      WATCH_KEY k       u8 3           then u8 event, k, old, new at each change
  *
- * What stores (SET, ADD, COMPARE_SET, APPEND, MULTI_SET) wakes those who wait for the key; WAIT and
- * CHECK count a queue that is not empty as present. A request that comes while its client waits
- * gives the wait up: PyTorch's clients send one only after an interrupt, and the late answer would
- * be read as that of the new request.
+ * A request that stores (SET, ADD, COMPARE_SET, APPEND, MULTI_SET) wakes the waiters of its key;
+ * WAIT and CHECK count a queue that is not empty as present. A request from a client that waits
+ * gives the wait up: PyTorch's clients send one only after an interrupt, and would read the late
+ * answer as that of the new request.
  *
- * Who must be waited for is bounded: `handshake_ms` for the first bytes, `request_ms` for a request
- * once begun. Everything held is charged to `bytes`. A client that breaks a rule is broken, with a
- * sentence; nobody else notices. One thread at a time. */
+ * Waiting for a client is bounded: `handshake_ms` for the first bytes, `request_ms` for a request
+ * once begun. All memory is charged to `bytes`. A client that breaks a rule is broken, with a
+ * sentence; no other client notices. One thread at a time. */
 #ifndef CT_RENDEZVOUS_TCPSTORE_TCPSTORE_H
 #define CT_RENDEZVOUS_TCPSTORE_TCPSTORE_H
 
@@ -72,8 +72,8 @@ struct ct_tcpstore_client;
 struct ct_tcpstore *ct_tcpstore_new(const struct ct_tcpstore_limits *limits);
 void ct_tcpstore_free(struct ct_tcpstore *store);
 
-/* May a client join now? 0, or in so many milliseconds ask again. The longest silent client may be
- * broken to make room. */
+/* Return whether a client may join now: 0, or the milliseconds after which to retry. The longest
+ * silent client may be broken to make room. */
 uint64_t ct_tcpstore_admit(struct ct_tcpstore *store, uint64_t now_ms);
 
 /* A new client from `host` (its address in digits); `user` is the caller's. NULL with a sentence:
@@ -81,7 +81,7 @@ uint64_t ct_tcpstore_admit(struct ct_tcpstore *store, uint64_t now_ms);
 struct ct_tcpstore_client *ct_tcpstore_join(struct ct_tcpstore *store, uint64_t now_ms,
                                             const char *host, void *user, struct ct_error *err);
 
-/* The client is gone: what it waited for is forgotten, what it stored stays. Frees it. */
+/* Remove a client and free it: its waits are forgotten, what it stored stays. */
 void ct_tcpstore_leave(struct ct_tcpstore_client *client);
 
 /* Bytes came from the client. May make this and other clients ready. */
@@ -104,7 +104,7 @@ void ct_tcpstore_hold(struct ct_tcpstore_client *client, size_t size);
 /* Should its bytes be left in the socket until it has taken its answers? */
 bool ct_tcpstore_is_full(const struct ct_tcpstore_client *client);
 
-/* NULL, or why the connection must be closed. */
+/* Return why the connection must be closed, or NULL. */
 const struct ct_error *ct_tcpstore_broken(const struct ct_tcpstore_client *client);
 
 /* Break the clients whose time is up; when that is due (UINT64_MAX: never). */

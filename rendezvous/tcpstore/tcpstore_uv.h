@@ -1,13 +1,13 @@
-/* A TCPStore on a libuv loop: listens, lets in whom it may, moves bytes.
+/* A TCPStore on a libuv loop: listens, admits clients, moves bytes.
  *
- * PyTorch's protocol knows no authentication, so address and user decide: loopback only, or with a
+ * PyTorch's protocol has no authentication, so address and user decide: loopback only, or with a
  * list of hosts (the round's members) those and loopback; of this machine only this user and root.
- * Whoever else connects is closed and reported.
- * The port must be known before the members are: with `members_follow` all who connect wait in the
- * kernel's backlog until ct_tcpstore_server_allow says who they are.
+ * Other connections are closed and reported. The port must be known before the members are: with
+ * `members_follow` all connections wait in the kernel's backlog until ct_tcpstore_server_allow has
+ * the members.
  *
- * A connection that ends is reported with what is known of its client. A worker that dies, however
- * it dies, is seen here at once: its connections end. One thread: the loop's. */
+ * A connection that ends is reported with the facts known of its client. A dead worker, however it
+ * died, is seen here at once: its connections end. One thread: the loop's. */
 #ifndef CT_RENDEZVOUS_TCPSTORE_TCPSTORE_UV_H
 #define CT_RENDEZVOUS_TCPSTORE_TCPSTORE_UV_H
 
@@ -30,7 +30,7 @@ struct ct_tcpstore_lost {
     const struct ct_error *why;
 };
 
-/* Who takes the place of a socket for a client that comes another way (hub_uv.h). It joins, feeds
+/* A client without a socket (hub_uv.h) is served by this sink instead. It joins, feeds
  * and leaves through the core (`user` is the sink), and then calls ct_tcpstore_server_serve. */
 struct ct_tcpstore_sink {
     /* The client has output: take what goes on its way now (ct_tcpstore_output, _sent). */
@@ -45,7 +45,7 @@ struct ct_tcpstore_server_options {
     size_t allowed_count;       /* 0: loopback alone, and only there it may listen */
     bool members_follow;        /* nobody comes in before ct_tcpstore_server_allow */
     void (*on_lost)(void *user, const struct ct_tcpstore_lost *lost); /* may be NULL */
-    /* A host that may not come (may be NULL); at most once in 10 s for the same host. */
+    /* A host that was refused (may be NULL); at most once in 10 s for the same host. */
     void (*on_refused)(void *user, const char *host);
     void *user;
 };
@@ -57,7 +57,7 @@ int ct_tcpstore_server_start(uv_loop_t *loop, const struct ct_endpoint *endpoint
                              const struct ct_tcpstore_server_options *options,
                              struct ct_tcpstore_server **ret_server, struct ct_error *err);
 
-/* From now on these hosts may come, besides loopback. 0; CT_EUSAGE and CT_ENOMEM as above. */
+/* Admit these hosts from now on, besides loopback. 0; CT_EUSAGE and CT_ENOMEM as above. */
 int ct_tcpstore_server_allow(struct ct_tcpstore_server *server, const char *const *hosts,
                              size_t count, struct ct_error *err);
 

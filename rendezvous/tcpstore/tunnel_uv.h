@@ -2,16 +2,16 @@
  *
  *   client -> relay =====tunnel===== hub -> store        relay_uv.h, hub_uv.h
  *
- * A stream has a number from the relay's OPEN until both ends have said CLOSE. Each end may have
- * CT_TUNNEL_WINDOW bytes of a stream under way; TAKEN says how many have left the tunnel. So a
- * client that does not read holds up nobody else, and what waits in the tunnel is bounded.
+ * A stream has a number from the relay's OPEN until both ends have sent CLOSE. Each end may have
+ * CT_TUNNEL_WINDOW bytes of a stream in flight; TAKEN acknowledges bytes that have left the tunnel.
+ * So a client that does not read blocks no other, and the tunnel's memory is bounded.
  *
  * When the connection breaks, each end keeps its streams, with the bytes that the other has not
- * told as taken. Over the next connection both say what they know (tunnel_state), and send again
- * what got lost: neither the client nor the store sees a difference.
+ * acknowledged. Over the next connection both exchange their state (tunnel_state), and retransmit
+ * lost bytes: neither the client nor the store sees a difference.
  *
- * This file is what both ends have in common. It sends, and decides nothing. A `conn` may be NULL:
- * there is none now. */
+ * This file is common to both ends. It sends, and decides nothing. A `conn` may be NULL: there is
+ * none now. */
 #ifndef CT_RENDEZVOUS_TCPSTORE_TUNNEL_UV_H
 #define CT_RENDEZVOUS_TCPSTORE_TUNNEL_UV_H
 

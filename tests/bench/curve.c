@@ -4,10 +4,10 @@
  *           [--sequence N]
  *
  * Row r of step s are the bytes from (s * rows + r) * sequence on (round again at the end), and
- * each byte's label is the next one. AdamW with lr 3e-4 after WARMUP steps, betas 0.9 and 0.95, decay
- * 0.1 on all, clipped at norm 1. WEIGHTS gets the parameters as they begin, each "NAME COUNT\n" and as many
- * f32. A line a step: its loss and the norm of its gradient. scripts/bench/gpu_torch.py is the
- * other one. */
+ * each byte's label is the next one. AdamW with lr 3e-4 after WARMUP steps, betas 0.9 and 0.95,
+ * decay 0.1 on all, clipped at norm 1. WEIGHTS gets the parameters as they begin, each "NAME
+ * COUNT\n" and as many f32. A line a step: its loss and the norm of its gradient.
+ * scripts/bench/gpu_torch.py is the other one. */
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/fs.h"

@@ -1,6 +1,6 @@
-/* How this node's GPUs are, said once as the job starts, and what has gone wrong with them when a
- * failed round is followed by another; and the Xids that they report meanwhile. Nothing waits for
- * an answer: not the workers, not the end. */
+/* The health of this node's GPUs, reported once as the job starts, new faults when a failed round
+ * is followed by another, and Xids as they occur. Nothing waits for an answer: neither the workers,
+ * nor the exit. */
 #ifndef CT_CTRUN_AGENT_GPU_HEALTH_UV_H
 #define CT_CTRUN_AGENT_GPU_HEALTH_UV_H
 

@@ -1,6 +1,6 @@
-/* Looks after the guard beside this node's workers (launch/guard.h): what is not guarded any more
- * is said once, and the job goes on. A fork of an agent that has a loop and threads is none to rely
- * on, so there is no second one. */
+/* Supervises the guard beside this node's workers (launch/guard.h): what is unguarded after its end
+ * is printed once, and the job continues. There is no second guard, because an agent with a loop
+ * and threads should not fork. */
 #ifndef CT_CTRUN_AGENT_GUARD_UV_H
 #define CT_CTRUN_AGENT_GUARD_UV_H
 

@@ -1,11 +1,11 @@
-/* Where this node meets the others: it hosts the rendezvous itself, or joins one that is there.
+/* Hosts the rendezvous on this node, or joins an existing one.
  *
  *   the node is alone    an embedded server on an AF_UNIX socket in a private folder
  *                        (local_socket.h)
- *   node_rank above 0    join what listens on the endpoint
+ *   node_rank above 0    join the rendezvous on the endpoint
  *   several endpoints    join the daemon that listens on one of them
  *   otherwise            bind the endpoint: the node that succeeds hosts; when the address is taken
- *                        or is another machine's, join what listens there (a ctrund, another ctrun)
+ *                        or is another machine's, join the listener there (a ctrund, another ctrun)
  *
  * Names are never compared: whether the bind succeeds decides. */
 #ifndef CT_CTRUN_AGENT_HOST_UV_H

@@ -1,20 +1,20 @@
-/* Inquiries: why does the job not get on? An agent that has reason to ask (a rank hangs, a call has
- * timed out, ranks called different things) collects what all ranks were last seen at, from all
+/* Inquiries into the cause of a hang or failure. An agent with a reason (a rank hangs, a call has
+ * timed out, ranks called different operations) collects the last records of all ranks, from all
  * nodes, and judges (diagnose/verdict.h):
  *
  *      agent 0                    the round's store                    agent 1
  *      ADD ct/trace/1/asked  ---> 1: it is the one that collects
- *                                 WAIT ct/trace/1/asked   answered     what it sees of its ranks
+ *                                 WAIT ct/trace/1/asked   answered     the records of its ranks
  *                            <--- ct/trace/1/node/1  <-------------    SET
- *      the verdict           ---> ct/trace/1/verdict      answered     told there, too
+ *      the verdict           ---> ct/trace/1/verdict      answered     printed there, too
  *
- * Every agent waits for the next question of its round, so nothing is sent while nobody asks; of
- * several that ask at once one collects, and the others take its answer. What does not come in time
- * is judged without. A job of one node needs no store.
+ * Every agent waits for the next inquiry of its round, so nothing is sent without one; of several
+ * concurrent ones a single agent collects, and the others take its answer. Late answers are left
+ * out. A job of one node needs no store.
  *
- * A round gets one verdict: what fails after it is its echo. It is printed by who asked, by node 0,
- * and by the culprit's node, unless that has said of a hang who it is; each of them leaves the
- * flight recorders of its ranks in the log folder (recorders_uv.h). */
+ * A round gets one verdict: later failures are secondary. It is printed by the inquiring node, by
+ * node 0, and by the culprit's node, unless that has named the hanging rank already; each of them
+ * writes the flight recorders of its ranks to the log folder (recorders_uv.h). */
 #ifndef CT_CTRUN_AGENT_INQUIRY_UV_H
 #define CT_CTRUN_AGENT_INQUIRY_UV_H
 
@@ -40,7 +40,7 @@ struct inquiry_answer {
 /* NULL without memory. */
 struct inquiry *inquiry_new(struct node *node);
 
-/* The node's round has begun: answer who asks in it. */
+/* The node's round has begun: answer inquiries in it. */
 void inquiry_begin(struct inquiry *inquiry);
 
 /* Ask; `done` comes once, from inside or within `limit_ms`. A second one while it is open takes the
@@ -55,10 +55,10 @@ void inquiry_told(struct inquiry *inquiry, uint32_t rank);
  * seen at. */
 void inquiry_take(struct inquiry *inquiry, struct ct_traces *traces);
 
-/* A worker has ended badly: say DEAD, and in which call, from what is seen here. */
+/* A worker has ended badly: report DEAD, and its call, as seen here. */
 void inquiry_dead(struct inquiry *inquiry, uint32_t rank);
 
-/* Is the worker's failure one that others may be to blame for: did a call of it time out, or was it
+/* Return whether others may have caused the worker's failure: did a call of it time out, or was it
  * another than theirs? */
 bool inquiry_due(const struct inquiry *inquiry, const struct ct_wire_failure *failure);
 
@@ -66,7 +66,7 @@ bool inquiry_due(const struct inquiry *inquiry, const struct ct_wire_failure *fa
 void inquiry_reply(struct inquiry *inquiry, uint64_t number,
                    const struct ct_msg_store_reply *reply);
 
-/* Ask no more; when the loop has ended, free. NULL is fine. */
+/* Stop inquiries; free when the loop has ended. NULL is allowed. */
 void inquiry_close(struct inquiry *inquiry);
 void inquiry_free(struct inquiry *inquiry);
 

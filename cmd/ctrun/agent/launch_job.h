@@ -1,5 +1,5 @@
-/* What this node is to do, decided before anything is started: the configuration, the program, the
- * number of workers, their CPUs. */
+/* The node's job, decided before anything is started: the configuration, the program, the number of
+ * workers, their CPUs. */
 #ifndef CT_CTRUN_AGENT_LAUNCH_JOB_H
 #define CT_CTRUN_AGENT_LAUNCH_JOB_H
 

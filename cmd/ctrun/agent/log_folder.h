@@ -1,4 +1,4 @@
-/* Where the files of this node's workers lie.
+/* The folders of this node's worker files.
  *
  *     LOG_DIR/
  *         RUN_ID_XXXXXX/                      of one ctrun: no later one, and no other node that
@@ -11,9 +11,9 @@
  *         +-- hang-rank-RRRR.gG.txt           the stacks of a rank that hung
  *         `-- flight_rank_RRRR.gG.json        the flight recorder of a rank
  *
- * Error files need a folder even where no logs are wanted: then it is a temporary one, with
- * attempt_RESTARTS_gGENERATION_LOCAL_RANK_error.json alone in it, which goes with ctrun unless the
- * closing words name an error file in it. */
+ * Error files need a folder even where no logs are wanted: then it is a temporary one, with only
+ * attempt_RESTARTS_gGENERATION_LOCAL_RANK_error.json in it, which is removed with ctrun unless the
+ * final report names an error file in it. */
 #ifndef CT_CTRUN_AGENT_LOG_FOLDER_H
 #define CT_CTRUN_AGENT_LOG_FOLDER_H
 

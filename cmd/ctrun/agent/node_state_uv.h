@@ -3,11 +3,11 @@
  *     callbacks ---> events_uv.c ---> agent_core.h, which decides ---> actions_uv.c ---> calls
  *
  *   node_uv.c             birth, a step, death
- *   events_uv.c           what the rendezvous and the workers report, as events
- *   worker_messages_uv.c  what workers send, as events and to the store
+ *   events_uv.c           reports of the rendezvous and the workers, as events
+ *   worker_messages_uv.c  messages of workers, as events and to the store
  *   signals_uv.c          signals, as events
- *   actions_uv.c          what the core has decided, carried out
- *   console_messages_uv.c, training_messages_uv.c, final_report_uv.c   what the user is told */
+ *   actions_uv.c          the core's actions, carried out
+ *   console_messages_uv.c, training_messages_uv.c, final_report_uv.c   lines for the user */
 #ifndef CT_CTRUN_AGENT_NODE_STATE_UV_H
 #define CT_CTRUN_AGENT_NODE_STATE_UV_H
 

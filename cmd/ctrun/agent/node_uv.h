@@ -1,15 +1,16 @@
-/* The node agent: joins the rendezvous, runs this node's workers round after round, tells the user.
+/* The node agent: joins the rendezvous, runs this node's workers round after round, informs the
+ * user.
  *
  *   host, join
  *     v  on_prepare(g)     everything older is revoked; workers are stopped; then the promise
- *     v  on_round(g)       workers start, each is told its place
+ *     v  on_round(g)       workers start, each receives its place
  *     v  a worker fails    FAILURE; the others stop; prepare(g+1) or the end follows
  *     v  all end well      DONE
  *     v  on_closed         the job is over
- *   the end: leave, workers gone, other nodes gone (where this one hosts), words, exit status
+ *   the end: leave, workers gone, other nodes gone (where this one hosts), report, exit status
  *
- * A signal (INT, TERM, HUP, QUIT, or what launch.signals_to_handle names) stops the workers and the
- * job; a second one kills at once. Others (launch.forward_signals) are passed on to the workers. */
+ * A signal (INT, TERM, HUP, QUIT, or those in launch.signals_to_handle) stops the workers and the
+ * job; a second one kills at once. Others (launch.forward_signals) are forwarded to the workers. */
 #ifndef CT_CTRUN_AGENT_NODE_UV_H
 #define CT_CTRUN_AGENT_NODE_UV_H
 

@@ -1,8 +1,8 @@
 /* The port that rank 0's process group listens on (MASTER_PORT), reserved by the agent.
  *
- * The socket stays bound, but does not listen, as long as the round lasts: nobody else is given the
- * port, while a worker that binds it with SO_REUSEADDR, as PyTorch's store does, gets it. So could
- * another user who asks for that very number, until the worker listens. */
+ * The socket stays bound, but does not listen, as long as the round lasts: the kernel gives the
+ * port to nobody else, while a worker that binds it with SO_REUSEADDR, as PyTorch's store does,
+ * gets it. So could another user who requests that very number, until the worker listens. */
 #ifndef CT_CTRUN_AGENT_PORT_H
 #define CT_CTRUN_AGENT_PORT_H
 

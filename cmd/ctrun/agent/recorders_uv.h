@@ -1,5 +1,5 @@
-/* The flight recorders of this node's ranks: left in the log folder beside a verdict, and told to
- * an operator who asks for those of the whole job (`ctrun flight --job`, wire.def: LOOK, SEEN). */
+/* The flight recorders of this node's ranks: written to the log folder with a verdict, and sent to
+ * an operator who queries the whole job (`ctrun flight --job`, wire.def: LOOK, SEEN). */
 #ifndef CT_CTRUN_AGENT_RECORDERS_UV_H
 #define CT_CTRUN_AGENT_RECORDERS_UV_H
 

@@ -1,5 +1,5 @@
 /* A committed round, as this node's workers see it: their environments, output, CPUs, and the
- * message that tells a native worker its place. */
+ * message that assigns a native worker its place. */
 #ifndef CT_CTRUN_AGENT_ROUND_H
 #define CT_CTRUN_AGENT_ROUND_H
 

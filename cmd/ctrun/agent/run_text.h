@@ -1,5 +1,5 @@
-/* What a run left, for the subcommands that look at runs, and for the closing words of a training.
- */
+/* The results of a run as text, for the subcommands on runs, and for the final report of a
+ * training. */
 #ifndef CT_CTRUN_AGENT_RUN_TEXT_H
 #define CT_CTRUN_AGENT_RUN_TEXT_H
 

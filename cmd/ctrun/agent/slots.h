@@ -1,4 +1,4 @@
-/* What of this machine each worker gets: how many workers there are, their GPUs, CPUs, threads. */
+/* Each worker's share of this machine: the number of workers, their GPUs, CPUs, threads. */
 #ifndef CT_CTRUN_AGENT_SLOTS_H
 #define CT_CTRUN_AGENT_SLOTS_H
 

@@ -3,21 +3,21 @@
  *
  *               node 0                                    the other nodes
  *      agent    its agent serves at its address:          nothing; their workers connect there
- *               the hosts of the round may come
+ *               the hosts of the round are admitted
  *      local    its agent serves on loopback, and a       a relay on loopback, connected with
- *               hub at its address takes relays           node 0's hub
+ *               hub at its address serves relays          node 0's hub
  *      rank0    the port stays reserved for rank 0, which serves
  *
- *      store_offer     the promise of a round: listen, anew each time; the port is told to all
- *      store_open      the round begins: others than node 0 let go again, members are let in
+ *      store_offer     the promise of a round: listen, anew each time; the port is sent to all
+ *      store_open      the round begins: nodes other than 0 close theirs, members are admitted
  *      store_close     the end
  *
- * Each round has a key space and a port of its own, so nothing that an older round left can be
- * read. Native workers have a store of their own; they get the reserved port.
+ * Each round has a key space and a port of its own, so no data of an older round can be read.
+ * Native workers have a store of their own; they get the reserved port.
  *
- * Node 0 says who waits for what: to `ctrun status` after a second, in the log after 30 s. A
- * connection that ends in the middle of a wait is a hint that its process is dead: the agent looks
- * whether it is one of its own, and tells of others. On the loop's thread. */
+ * Node 0 reports waiters and their keys: to `ctrun status` after a second, in the log after 30 s. A
+ * connection that ends during a wait suggests that its process is dead: the agent checks whether it
+ * is one of its own, and reports others. On the loop's thread. */
 #ifndef CT_CTRUN_AGENT_STORE_UV_H
 #define CT_CTRUN_AGENT_STORE_UV_H
 

@@ -1,13 +1,13 @@
-/* The agent as the watchman of its workers: it looks at their records twice a second
- * (diagnose/watch.h decides), says who hangs, keeps what the kernel and gdb say about it, and ends
- * it; the rest is an ordinary failure. It also tells the user of stragglers that the ranks have
- * found among themselves.
+/* Hang detection in the agent: it polls its workers' records twice a second (diagnose/watch.h
+ * decides), names a hanging rank, collects its stacks from the kernel and gdb, and ends it; the
+ * rest is an ordinary failure. It also reports stragglers that the ranks have found among
+ * themselves.
  *
- *     look --> verdict --> one line --> stacks --> SIGKILL --> on_failure
+ *     poll --> verdict --> one line --> stacks --> SIGKILL --> on_failure
  *                                         |
  *                                         `--> LOG_DIR/hang-rank-0003.g7.txt, where logs are kept
  *
- * Programs that do not link ctrun's library keep no record: nobody judges them. */
+ * Programs that do not link ctrun's library keep no record and are not judged. */
 #ifndef CT_CTRUN_AGENT_WATCH_UV_H
 #define CT_CTRUN_AGENT_WATCH_UV_H
 

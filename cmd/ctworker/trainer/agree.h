@@ -1,5 +1,5 @@
-/* What all ranks must have in common, compared over the group. Collective calls; each does nothing
- * in a world of one. When they fail, they fail on every rank with the same sentence. */
+/* Comparison of what all ranks must have in common. Collective calls; each does nothing in a world
+ * of size 1. When they fail, they fail on every rank with the same sentence. */
 #ifndef CT_WORKER_AGREE_H
 #define CT_WORKER_AGREE_H
 

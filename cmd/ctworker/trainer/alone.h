@@ -1,5 +1,5 @@
-/* What a trainer without an agent shows of its training, on standard output: lines for people, or
- * with log.format json the records that ctrun makes of the same (base/record.h). */
+/* The output of a trainer without an agent, on standard output: lines for people, or with
+ * log.format json the records that ctrun makes of the same (base/record.h). */
 #ifndef CT_WORKER_ALONE_H
 #define CT_WORKER_ALONE_H
 

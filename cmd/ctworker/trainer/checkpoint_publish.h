@@ -1,15 +1,15 @@
-/* Checkpoints on their way to readers; rank 0's business, but for the end.
+/* Publication of checkpoints; done by rank 0, except at the end.
  *
  *   save        being written (saving.h)
  *     v
- *   written     complete, seen by nobody
+ *   written     complete, visible to nobody
  *     v         the next step is completed, or a later round started from it: all ranks have it
  *   asked       training goes on, also while the rendezvous is away
  *     v         yes: `latest` moves        no: one line in the log, `latest` stays
  *   published
  *
- * One is on its way at a time: a newer one takes its place. What was asked in a round that ended is
- * asked again in the next one. */
+ * One is in progress at a time: a newer one replaces it. A request without an answer when its round
+ * ended is repeated in the next one. */
 #ifndef CT_CTWORKER_TRAINER_CHECKPOINT_PUBLISH_H
 #define CT_CTWORKER_TRAINER_CHECKPOINT_PUBLISH_H
 

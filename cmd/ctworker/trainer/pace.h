@@ -1,5 +1,5 @@
-/* Pace: the ranks compare how long each waited for the others, and rank 0 tells its agent who holds
- * them up (train/straggler.h decides). Every few steps one small all_gather. */
+/* Pace: the ranks compare how long each waited for the others, and rank 0 reports stragglers to its
+ * agent (train/straggler.h decides). Every few steps one small all_gather. */
 #ifndef CT_WORKER_PACE_H
 #define CT_WORKER_PACE_H
 

@@ -1,9 +1,8 @@
-/* A state that ranks hold in parts (zero1, fsdp, slices of a mesh, stages): what else they then do
- * together.
+/* Collective operations on a sharded state (zero1, fsdp, tensor parallelism, stages).
  *
  *   save     rank 0 decides, all write (saving.h)
- *   leave    a stop or the end of a round, agreed after a step: save, publish, then go
- *   lost     a part that went with its rank is nowhere else: nobody holds the state any more, and
+ *   leave    a stop or the end of a round, agreed after a step: save, publish, then leave
+ *   lost     a lost rank's shard has no other copy: nobody holds the state any more, and
  *            the next round begins from the published checkpoint
  *
  * Where each rank holds all, nothing here is called or does anything. */

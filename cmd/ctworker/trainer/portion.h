@@ -4,7 +4,7 @@
  *     executor's arena  --take-->  memory  --ct_ckpt_write-->  files
  *                       <--put---          <--ct_ckpt_read---
  *
- * A tensor that lies in two files (what is frozen is its own average) is in it twice. */
+ * A tensor in two files (a frozen one is its own average) is in the portion twice. */
 #ifndef CT_TRAINER_PORTION_H
 #define CT_TRAINER_PORTION_H
 

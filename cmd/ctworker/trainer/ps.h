@@ -1,11 +1,11 @@
 /* Strategy ps: the last parallel.servers ranks are parameter servers (collectives/ps), the others
  * train.
  *
- *     rank 0 .. W - 1       worker->me: rank and world among workers; collectives are theirs alone
+ *     rank 0 .. W - 1       worker->me: rank and world size among workers; collectives are theirs
  *     rank W .. W + S - 1   no data, no executor: one call that serves the round
  *
- * The state lies with the servers. A round that breaks off leaves it there, and the next one goes
- * on from it if all servers are still who they were; otherwise from the checkpoint. */
+ * The servers hold the state. A round that breaks off leaves it there, and the next one continues
+ * from it if all servers are the same processes; otherwise from the checkpoint. */
 #ifndef CT_TRAINER_PS_H
 #define CT_TRAINER_PS_H
 

@@ -1,8 +1,8 @@
-/* Healing: at the start of a round every rank gets the state of the most advanced survivor.
+/* State recovery: at the start of a round every rank gets the state of the most advanced survivor.
  *
  *   gather    what each rank holds: lineage, step, digest of its state
  *   base      of those whose lineage is the job's, the one at the highest step (lowest rank)
- *   give      where anybody differs: step, position and the state itself, from the base to all
+ *   give      on any difference: step, position and the state itself, from the base to all
  *   verify    equal digests everywhere
  *
  * Survivors differ by at most one step: a rank completes a step only when all have done their part

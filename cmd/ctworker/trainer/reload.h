@@ -1,4 +1,4 @@
-/* Reading a checkpoint by all ranks, each what it holds. */
+/* Loading a checkpoint by all ranks, each its own shard. */
 #ifndef CT_TRAINER_RELOAD_H
 #define CT_TRAINER_RELOAD_H
 

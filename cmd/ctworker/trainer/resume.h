@@ -1,4 +1,4 @@
-/* Which checkpoint a training goes on from. */
+/* The choice of the checkpoint that a training continues from. */
 #ifndef CT_WORKER_RESUME_H
 #define CT_WORKER_RESUME_H
 

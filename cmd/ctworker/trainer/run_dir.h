@@ -2,17 +2,17 @@
  * (train/runs.h).
  *
  *   config.yaml      the effective configuration, each value with its origin
- *   run.json         what started it, where, and how it ended; a restart of the job keeps its name
+ *   run.json         its command, its place, and its outcome; a restart of the job keeps its name
  *   checkpoints/     with checkpoint.dir: auto
  *   trace/rank<R>.json       every rank's own (trace.h)
  *   metrics.jsonl, events.out.tfevents.*      (lib/train/metrics.h)
  *
- * The run's name goes into its checkpoints, so that a restart can tell its own from older ones that
- * lie in the same folder.
+ * The run's name is in its checkpoints, so that a restart can distinguish its own from older ones
+ * in the same folder.
  *
- *   a rank knows the folder  <- it lived in an earlier round, or its agent did
- *     | nobody does: rank 0 looks for that of this job, which was queued again, or makes a new one
- *   all are told             -> and tell their agents */
+ *   a rank knows the folder  <- from an earlier round, or from its agent
+ *     | none does: rank 0 finds that of this job, which was requeued, or makes a new one
+ *   all receive it           -> and tell their agents */
 #ifndef CT_WORKER_RUN_DIR_H
 #define CT_WORKER_RUN_DIR_H
 

@@ -1,21 +1,21 @@
-/* A checkpoint while it is written.
+/* A checkpoint in progress.
  *
  *   start     the bytes that this rank writes are copied: the training's pause
  *             rank 0 begins the files
  *   between   they go to disk, with checkpoint.async on a thread of their own, and training goes on
- *   end       [ranks tell each other how it went]
+ *   end       [ranks exchange their results]
  *             rank 0 gives the folder its name
  *
- * Who writes what:
+ * Which rank writes what:
  *   alone    each rank holds all: rank 0 writes all
- *   parts    ranks hold parts, and see the same folder: each writes what it holds
- *   gather   they do not: rank 0 gets all parts and writes
- * Whether they see the same folder is looked up, once a round: rank 0 leaves a file there, and each
- * rank writes a byte into it.
+ *   parts    ranks hold shards, and see the same folder: each writes its own
+ *   gather   they do not: rank 0 gathers all shards and writes
+ * Whether they see the same folder is tested once a round: rank 0 makes a file there, and each rank
+ * writes a byte into it.
  *
- * Where ranks hold parts, start and end are collective, and all are at the same point: the step's
- * reduction tells how many have written (ct_saving_is_written), and they end it when that is all.
- */
+ * Where ranks hold shards, start and end are collective, and all are at the same point: the step's
+ * reduction counts the ranks that have written (ct_saving_is_written), and they end it when all
+ * have. */
 #ifndef CT_TRAINER_SAVING_H
 #define CT_TRAINER_SAVING_H
 

@@ -1,5 +1,5 @@
-/* What rank 0 tells the world: progress to the agent (or the terminal), metrics to files, a summary
- * at the end. Other ranks keep a report that does nothing. */
+/* Rank 0's reports: progress to the agent (or the terminal), metrics to files, a summary at the
+ * end. Other ranks keep a report that does nothing. */
 #ifndef CT_CTWORKER_TRAINER_TRAINING_REPORT_H
 #define CT_CTWORKER_TRAINER_TRAINING_REPORT_H
 

@@ -1,17 +1,17 @@
-/* A round from the trainer's side: what depends on the world is made when it begins and dropped
- * when it ends; the data, the state of the training and rank 0's files live on.
+/* A round in the trainer: world-dependent resources are made when it begins and dropped when it
+ * ends; the data, the state of the training and rank 0's files survive.
  *
  *   enter    batches, plan -> group -> same inputs? -> executor -> state (recover_state.h,
  *                                                                     else resume.h)
  *   steps
  *   leave    group freed -> ct_job_regroup
  *
- * Plan and executor live on when the world has the same size, and the state stays where it is. When
- * it has not, the state is copied out and into the new executor.
+ * Plan and executor survive when the world has the same size, and the state stays in place.
+ * Otherwise the state is copied out and into the new executor.
  *
- * The state that a rank holds has a lineage: the round in which all ranks had it in common. It is 0
- * until the first heal or resume is complete. Where a heal would overwrite another state, the copy
- * is this rank's state until the heal is complete: one that is interrupted costs nothing. */
+ * The state of a rank has a lineage: the round in which all ranks had it in common. It is 0 until
+ * the first recovery or resume is complete. Where a recovery would overwrite another state, the
+ * copy is this rank's state until it is complete: an interrupted one costs nothing. */
 #ifndef CT_CTWORKER_TRAINER_TRAINING_ROUND_H
 #define CT_CTWORKER_TRAINER_TRAINING_ROUND_H
 

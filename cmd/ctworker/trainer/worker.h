@@ -1,11 +1,11 @@
-/* The trainer: one rank of a job that trains what a YAML file describes.
+/* The trainer: one rank of a job that trains the model of a YAML file.
  *
  *   main      config, job                       one sentence and a documented status at the end
  *   train     setup, then rounds until the training is complete
  *   setup     data, device
  *   round     batch, plan, group, executor
- *   heal      the most advanced survivor gives its state to all; when nobody has one:
- *   resume    rank 0 looks for a checkpoint and gives its state to all
+ *   recover   the most advanced survivor broadcasts its state; when nobody has one:
+ *   resume    rank 0 looks for a checkpoint and broadcasts its state
  *   loop      step, report, check, evaluate, save ... until the last step, a stop, the round's end
  *   report    progress, metrics, summary (rank 0)
  *

@@ -1,5 +1,4 @@
-/* Backend hier: a group of several nodes, each with as many ranks, as a composition of other
- * groups.
+/* Backend hier: a group of several nodes with equally many ranks, composed of other groups.
  *
  *            node 0          node 1                    local    the ranks of a node (shm)
  *          0   1   2       3   4   5                   across   the ranks with the same place in
@@ -8,8 +7,8 @@
  *              +---|-----------+   |  column 1         flat     all ranks (as across)
  *                  +---------------+  column 2
  *
- * A collective is cut into pieces; each piece takes steps, in turn on one level and on the other,
- * and the pieces are under way at the same time, so that memory works while the wire does:
+ * A collective is split into pieces; each piece takes steps, alternately on one level and on the
+ * other, and several pieces are in flight, so that memory and wire work at the same time:
  *
  *   all_reduce       local reduce_scatter, across all_reduce of the own share, local all_gather
  *     small          local all_reduce, across all_reduce (each column the same)
@@ -21,9 +20,9 @@
  *     small          across broadcast in the root's column, local broadcast
  *   barrier          local barrier, across barrier
  *
- * So what crosses the wire is cut by the number of ranks a node, and all of them carry it. The rest
- * is the flat group's: gather, scatter, all_to_all; and reductions that would have other bits in
- * steps:
+ * So data on the wire is divided by the number of ranks per node, and all of them carry it. The
+ * flat group carries the rest: gather, scatter, all_to_all; and reductions that would have other
+ * bits in steps:
  *
  *   wider partial sums (I16, I8, U8; BF16, F16 but in all_reduce), PREMUL_SUM    flat
  *   floats, REPRODUCIBLE                                         flat

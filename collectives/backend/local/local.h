@@ -11,14 +11,14 @@
  * In a round a rank writes its stage and its cell, posts n in the cell, waits until the others have
  * posted n, and reads. Stage, result and cell are those of the parity of n.
  *
- *   rule 1   a rank posts n only after it has read all it wants of rounds < n
+ *   rule 1   a rank posts n only after it has finished reading from rounds < n
  *   rule 2   a rank writes for round n only after all have posted n - 1
  *
- * so what was written for round n - 2 is not being read any more, and two buffers are enough: a
- * collective costs one flag round a chunk. For speed there may be more: a line that the others have
- * just read is slow to write, so where all read a stage, rounds of one parity take slots in turn,
- * and a line is written again when it has left their caches. Calls of few bytes keep to the first
- * slot. A cell is one cache line: what fits into it is seen together with the flag, in one transfer
+ * so nobody reads the data of round n - 2 any more, and two buffers are enough: a collective costs
+ * one flag round per chunk. For speed there may be more: a line that the others have just read is
+ * slow to write, so where all read a stage, rounds of one parity rotate through slots, and a line
+ * is written again when it has left their caches. Small messages stay in the first slot. A cell is
+ * one cache line: data that fits into it is read together with the flag, in one cache-line transfer
  * from core to core.
  *
  * An all_reduce above the flat size is a pipeline. Each rank adds up its share of a chunk, and puts
@@ -29,27 +29,27 @@
  *             reduce    the own share of chunk k: the own input and the others' stages, in rank
  *                       order, to the own output and back to the others' stages
  *
- * So a line goes to the rank that adds it up and comes back, it has one owner at a time, and no
- * other core's copy of it must be called back before it is written anew: that costs more than all
- * the rest where cores are far from each other. Each element is added by one rank, in the mode's
- * order: all get the same bits. The rules hold: a rank writes into another's stage in a round for
- * which that one has posted, and before it posts the next, and that one reads it after that.
+ * So a line moves to the rank that reduces it and back, it has one owner at a time, and no other
+ * core's copy must be invalidated before it is written again: that costs more than all the rest
+ * where cores are far from each other. Each element is reduced by one rank, in the mode's order:
+ * all get the same bits. The rules hold: a rank writes into another's stage in a round that the
+ * other has posted, and before it posts the next, and the other reads it after that.
  *
  * More ranks than a few may be spread over several caches and sockets (domains.h): then flags, and
- * what is large, go over from one of these domains to another once, not once a rank
- * (local_domains.c). The first rank of a domain says for all of it that they have posted. Who does
- * not hear of that in time looks at the cells themselves, so that nobody depends on its progress.
+ * large data, cross the boundary of a domain once, not once per rank (local_domains.c). The first
+ * rank of a domain reports that all of it have posted. A rank that does not see this in time polls
+ * the cells themselves, so that nobody depends on its progress.
  *
  * Symmetric memory (ctrun.h) needs no stages:
  *
- *   offer    each rank's cell says where its buffers lie: allocation and offset. Who has nothing to
- *            offer stages its first chunk in the same round
- *     all offer, all known ----> direct    use them where they are, then one round to leave
- *     all offer, some new -----> register  map what is new, tell whether that worked; then direct
+ *   offer    each rank's cell has the place of its buffers: allocation and offset. A rank without
+ *            an offer stages its first chunk in the same round
+ *     all offer, all known ----> direct    use them in place, then one round to leave
+ *     all offer, some new -----> register  map the new ones, report the result; then direct
  *     nobody offers -----------> staged    the first chunk is there already
  *     some offer, or not mapped> staged    from the next round on
  *
- * All ranks see the same offers and the same answers, so all of them take the same way. */
+ * All ranks see the same offers and the same answers, so all of them take the same path. */
 #ifndef CT_COLL_LOCAL_H
 #define CT_COLL_LOCAL_H
 
@@ -81,7 +81,7 @@ _Static_assert(sizeof(struct ct_segment_cell) == 128 &&
                    offsetof(struct ct_segment_cell, data) + CT_CELL_BYTES == 64,
                "one cache line, and one that stays empty for the prefetcher's sake");
 
-/* What the first rank of a domain says for it: all of it has posted this round, in this call. */
+/* What the first rank of a domain reports for it: all of it has posted this round, in this call. */
 struct ct_segment_gathered {
     _Alignas(128) _Atomic uint64_t posted;
     struct ct_signature signature;
@@ -118,7 +118,7 @@ struct ct_local_known {
     enum { CT_FRESH, CT_USABLE, CT_USELESS } state; /* by all members */
 };
 
-/* Where the buffers of a direct call lie, by rank. */
+/* The addresses of the buffers of a direct call, by rank. */
 struct ct_local_reach {
     struct ct_local_known *known;
     char *buffer[CT_OFFERS]; /* input, output */
@@ -177,10 +177,10 @@ static inline struct ct_segment_cell *ct_local_cell(const struct ct_local *local
 
 struct ct_segment_ring *ct_local_ring(const struct ct_local *local, int from, int to);
 
-/* Wake whoever sleeps; after each store that others wait for. */
+/* Wake sleeping ranks; call it after each store that others wait for. */
 void ct_local_notify(const struct ct_local *local);
 
-/* 1 when `rank` has posted `round`; 0 not yet; CT_ECLOSED when it never will. */
+/* Return 1 when `rank` has posted `round`; 0 not yet; CT_ECLOSED when it never will. */
 int ct_local_arrived(struct ct_local *local, int rank, uint64_t round, struct ct_error *err);
 
 /* Advance a collective; a send or a receive. As ct_backend.progress. */

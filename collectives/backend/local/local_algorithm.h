@@ -1,5 +1,5 @@
-/* The collectives of the engine (local.h) as rows of a table, what their files share, and the two
- * ways that a call can go. Inside of the engine only. */
+/* The collectives of the engine (local.h) as rows of a table, declarations that its files share,
+ * and the two paths of a call. Inside of the engine only. */
 #ifndef CT_COLL_LOCAL_ALGORITHM_H
 #define CT_COLL_LOCAL_ALGORITHM_H
 

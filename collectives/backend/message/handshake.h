@@ -1,5 +1,5 @@
-/* What two ranks say to each other before the data of a call: which call it is, so that they find
- * out when they called different things; or why the sender ends the group. */
+/* The handshake of two ranks before the data of a call: its signature, so that both detect a
+ * mismatch; or the sender's reason for ending the group. */
 #ifndef CT_COLL_MESSAGE_HANDSHAKE_H
 #define CT_COLL_MESSAGE_HANDSHAKE_H
 

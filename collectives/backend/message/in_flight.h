@@ -1,5 +1,6 @@
-/* Which turns of a collective may run when several of its waves are listed at a time (pipelined.h):
- * so that the next chunks are on the wire while one is added up. Pure; counts, and knows no bytes.
+/* The in-flight window: which chunks of a collective may run when several of its steps (waves) are
+ * listed at a time (pipelined.h), so that the next chunks are on the wire while one is reduced.
+ * Pure; it counts, and knows no bytes.
  *
  *     wave     base   base+1   base+2   base+3        listed: their moves queue at the connections
  *     chunk 0   p3                                    a turn starts when
@@ -9,8 +10,8 @@
  *     chunk 4           p0       p1       p2
  *
  * A slot is written in one phase and last read in the next one at the latest, so chunk c may begin
- * phase p when chunk c - CT_WAVE_SETS is through with phase p + 1. Both turns lie in earlier waves:
- * the oldest wave can always go on, and nothing waits in a circle as long as each pair of ranks
+ * phase p when chunk c - CT_WAVE_SETS is through with phase p + 1. Both turns are in earlier waves:
+ * the oldest wave can always advance, and no cycle of waits exists as long as each pair of ranks
  * moves its bytes in the order of the waves. */
 #ifndef CT_COLL_MESSAGE_IN_FLIGHT_H
 #define CT_COLL_MESSAGE_IN_FLIGHT_H

@@ -1,18 +1,18 @@
-/* The engine of backends ucx and mpi: collectives in waves (pipelined.h), and send and recv, over a
- * courier: something that carries whole messages between any two ranks of a group, those of one
- * pair, direction and lane in the order in which they were posted.
+/* The engine of backends ucx and mpi: collectives in pipeline steps (waves, pipelined.h), and send
+ * and recv, over a transport (courier) that carries whole messages between any two ranks of a
+ * group, those of one pair, direction and channel (lane) in the order in which they were posted.
  *
- *   first message of a call between two ranks, in each direction     greeting, then short data
+ *   first message of a call between two ranks, in each direction     handshake, then short data
  *   long data, and all that follows                                  data alone
  *
- * Who receives has room for the longest first message, whatever it expects: calls that differ are
- * found by the greeting before data of another size could do harm. A group that fails tells the
- * others by a parting word on a lane of its own, where each always listens. Who leaves says so, and
- * how many messages it has sent and taken: what was sent before is waited for, be it behind the
- * word, and who waits for more is told at once.
+ * A receiver has room for the longest first message, whatever it expects: a mismatch is found by
+ * the handshake before data of another size could do harm. A group that fails sends a final error
+ * message on a channel of its own, where each member always listens. A leaving member sends the
+ * number of messages that it has sent and taken: earlier ones are waited for, even if they arrive
+ * after it, and a member that waits for more fails at once.
  *
- * A courier may keep messages that nobody has asked for yet; so that a rank that runs ahead cannot
- * fill another's memory, every 16th call waits until the other end has taken up its greeting. */
+ * A transport may buffer messages without a receiver yet; so that a rank that runs ahead cannot
+ * fill another's memory, every 16th call waits until the other end has taken its handshake. */
 #ifndef CT_COLL_MESSAGE_H
 #define CT_COLL_MESSAGE_H
 
@@ -49,17 +49,17 @@ struct ct_parcel {
     void *owner;
 };
 
-/* One thread calls, but parcels may be finished by another: their state says it last. */
+/* One thread calls, but parcels may be completed by another: it writes their state last. */
 struct ct_courier {
     void (*post)(void *context, struct ct_parcel *parcel);
-    /* Let messages go and come. */
+    /* Progress sends and receives. */
     void (*turn)(void *context);
-    /* Is it over? Looked at only after a turn. */
+    /* Return whether it is over. Polled only after a turn. */
     bool (*over)(void *context, struct ct_parcel *parcel);
     /* Nobody waits for it any more: when this returns its memory is not touched again. Other groups
      * are not disturbed, unless it is long and goes out. */
     void (*drop)(void *context, struct ct_parcel *parcel);
-    /* Throw away what has come for this group and nobody has asked for. */
+    /* Discard messages for this group without a receiver. */
     void (*drain)(void *context);
     /* Sleep until something may have come; for connecting. */
     void (*rest)(void *context, uint64_t timeout_ns);
@@ -75,7 +75,7 @@ struct ct_post_tally {
     uint64_t posted, over;
 };
 
-/* What a member said that has left: by lane, how many it has sent to this one and taken from it. */
+/* A leaving member's counts: by lane, how many it has sent to this one and taken from it. */
 struct ct_post_left {
     bool left;
     uint64_t sent[CT_POST_DATA_LANES], taken[CT_POST_DATA_LANES];
@@ -114,10 +114,10 @@ struct ct_post {
 int ct_post_init(struct ct_post *post, const struct ct_setup *setup,
                  const struct ct_courier *courier, void *context);
 
-/* Nothing is under way any more (ct_post_drop), or it never was. */
+/* Nothing is in flight any more (ct_post_drop), or it never was. */
 void ct_post_deinit(struct ct_post *post);
 
-/* Exchange a word with each member, until the setup's deadline. */
+/* Exchange a handshake with each member, until the setup's deadline. */
 int ct_post_meet(struct ct_post *post, const struct ct_setup *setup, struct ct_error *err);
 
 /* As the functions of struct ct_backend. */
@@ -125,7 +125,7 @@ int ct_post_progress(struct ct_post *post, struct ct_task *task, struct ct_error
 int ct_post_missing(const struct ct_post *post, const struct ct_task *task);
 void ct_post_fail(struct ct_post *post, int code);
 
-/* Take back all that is under way; what goes out gets a moment for it. */
+/* Drop all that is in flight; sends get a short time. */
 void ct_post_drop(struct ct_post *post);
 
 #endif

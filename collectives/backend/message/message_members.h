@@ -1,6 +1,5 @@
-/* What members of a group of message.h tell each other beside their data: that they are there, that
- * the group has failed, that they leave. And how message.c and message_members.c handle a
- * parcel. */
+/* Control messages between members of a group of message.h: presence, failure, leaving. And how
+ * message.c and message_members.c handle a message (parcel). */
 #ifndef CT_COLL_MESSAGE_MEMBERS_H
 #define CT_COLL_MESSAGE_MEMBERS_H
 

@@ -1,10 +1,10 @@
-/* Collectives over pairs of ranks, but for the bytes' journey: how the data is cut, what is to be
- * sent and received when, and what is added up. Backends that connect each rank with each (tcp by
+/* Pipelined collectives over pairs of ranks, without the transport: how the data is split, what is
+ * sent and received when, and what is reduced. Backends that connect each rank with each (tcp by
  * streams; ucx and mpi by messages, message.h) move the bytes.
  *
- * A collective is cut into chunks, and goes in waves: in wave w, chunk c is in phase w - c of its
- * schedule (step_schedule.h), so that the chunks under way are each in another phase and all links
- * are busy.
+ * A collective is split into chunks, and runs in pipeline steps (waves): in wave w, chunk c is in
+ * phase w - c of its schedule (step_schedule.h), so that the chunks in flight are each in another
+ * phase and all links are busy.
  *
  *     wave 0   chunk 0 phase 0
  *     wave 1   chunk 0 phase 1   chunk 1 phase 0

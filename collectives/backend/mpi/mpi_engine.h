@@ -1,20 +1,19 @@
-/* A process that mpirun started: what its MPI library knows (rank, world, who is on which machine),
- * a store for groups to form by, and what couriers (mpi_transport.h) share.
+/* A process that mpirun started: the facts of its MPI library (rank, world size, the machine of
+ * each rank), a store for groups to form by, and the shared part of transports (mpi_transport.h).
  *
  *   mpirun -np 4 ctworker FILE.yaml
- *      environment: which rank of how many, started by what      mpi_launch.h
+ *      environment: rank, world size, which MPI                  mpi_launch.h
  *      library loaded, MPI_Init, names exchanged                 ct_mpi_open
- *      store: who sets a key tells everybody; a wait looks at what has come
+ *      store: setting a key broadcasts it; a wait polls what has arrived
  *      collectives: MPI_Isend and MPI_Irecv under message.h
- *      everybody comes, what was told is taken up, MPI_Finalize  ct_mpi_close
+ *      all arrive, messages are received, MPI_Finalize           ct_mpi_close
  *
- * MPI has no death that others live on after, no call that ends in time, and no way to take back
- * what was sent. So:
- *  - Nothing but start and end waits inside MPI: requests are tested, deadlines are ours.
- *  - A message that can neither end nor be taken back gives the engine up: MPI is not called again,
+ * In MPI no rank survives another's death, no call has a timeout, and no send can be cancelled. So:
+ *  - Only start and end wait inside MPI: requests are tested, deadlines are ours.
+ *  - A message that can neither end nor be cancelled gives the engine up: MPI is not called again,
  *    so that it touches no buffer any more, every call fails with CT_ECLOSED, and the end does not
  *    wait. The process then ends with an error, by which mpirun ends the others.
- *  - Who has told a failure (ct_mpi_give_up) does not wait at the end either.
+ *  - A rank that has reported a failure (ct_mpi_give_up) does not wait at the end either.
  *
  * Any thread: a lock orders the calls, MPI_THREAD_SERIALIZED is enough. */
 #ifndef CT_COLL_MPI_ENGINE_H

@@ -1,4 +1,4 @@
-/* How a process was started by MPI, as its environment tells. Pure. */
+/* How MPI has started this process, by its environment. Pure. */
 #ifndef CT_COLL_MPI_LAUNCH_H
 #define CT_COLL_MPI_LAUNCH_H
 

@@ -1,7 +1,6 @@
-/* What is used of MPI: a library that is loaded at run time, without the headers of any.
+/* The part of MPI that is used: a library that is loaded at run time, without any MPI's headers.
  *
- * The standard fixes what functions do, not what they look like to a linker. Two forms cover the
- * libraries in use:
+ * The standard fixes the functions, not their ABI. Two ABIs cover the libraries in use:
  *
  *                          Open MPI                          MPICH and kin (Intel, MVAPICH, Cray)
  *     a handle is          a pointer                         an int
@@ -11,13 +10,13 @@
  *     MPI_ANY_SOURCE       -1                                -2
  *     MPI_TAG_UB           0                                 0x64400001
  *     loaded with          RTLD_GLOBAL, for its plugins      RTLD_LOCAL
- *     told by              the symbol ompi_mpi_comm_world    its absence
+ *     detected by          the symbol ompi_mpi_comm_world    its absence
  *
- * What differs between them and need not be known: MPI_Status is given room and never read, no
- * other constant is used, and the rest (MPI_ANY_TAG, the levels of threads) they share.
+ * Other differences do not matter: MPI_Status is given room and never read, no other constant is
+ * used, and the rest (MPI_ANY_TAG, the levels of threads) is common to both.
  *
- * No function here waits, but for the three that say so. One thread calls at a time. All return 0
- * or MPI's own code, of which `text` makes words. */
+ * Only three functions here wait, and their comments say so. One thread calls at a time. All return
+ * 0 or MPI's own code, for which `text` has a sentence. */
 #ifndef CT_COLL_MPI_LIBRARY_H
 #define CT_COLL_MPI_LIBRARY_H
 

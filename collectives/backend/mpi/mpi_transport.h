@@ -1,5 +1,5 @@
-/* Parcels of message.h as messages of MPI. A parcel ends when all its requests have; a receive that
- * is dropped is cancelled, a send that MPI does not end gives the engine up (mpi_engine.h). */
+/* Messages (parcels) of message.h over MPI. One ends when all its requests have; a dropped receive
+ * is cancelled, a send that MPI does not end gives the engine up (mpi_engine.h). */
 #ifndef CT_COLL_MPI_TRANSPORT_H
 #define CT_COLL_MPI_TRANSPORT_H
 

@@ -1,5 +1,5 @@
-/* Calls of ctrun.h as NCCL's: which of them it carries with our meaning, on which lane, and the
- * group of NCCL calls that one of ours becomes. Pure but for the last one. */
+/* Calls of ctrun.h as NCCL's: which of them NCCL carries with our semantics, on which communicator
+ * (lane), and the group of NCCL calls for one of ours. Pure except for the last one. */
 #ifndef CT_COLL_NCCL_CALLS_H
 #define CT_COLL_NCCL_CALLS_H
 

@@ -1,7 +1,7 @@
-/* NCCL compares nothing: members that call different things hang, or get what nobody meant. So
- * while the device works, each call's signature goes to the others over the host group, and a call
- * is over only when all had the same: for a collective a barrier there, for a message an empty one,
- * both with the signature of what they stand for. */
+/* NCCL does not compare calls: a mismatch hangs, or gives wrong results. So while the device works,
+ * each call's signature is sent to the others over the host group, and a call is over only when all
+ * had the same: for a collective a barrier there, for a message an empty one, both with the
+ * signature of the device's call. */
 #ifndef CT_COLL_NCCL_CHECK_H
 #define CT_COLL_NCCL_CHECK_H
 

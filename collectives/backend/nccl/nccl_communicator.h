@@ -1,4 +1,4 @@
-/* Communicators of a process, and their end.
+/* Communicators of a process, from creation to abort.
  *
  *     absent --form, split--> forming --poll--> ready <--> busy      a call has returned InProgress
  *                                |               |          |
@@ -6,11 +6,11 @@
  *
  * All communicators of a job are listed, for two reasons: calls on different communicators of one
  * device must not come from two threads at once, so that each call here is made under the job's
- * lock; and when a round is over all of them have to be aborted in one go, for to free one may wait
- * for the device, which another one's kernel keeps busy.
+ * lock; and when a round is over all of them have to be aborted together, because freeing one may
+ * wait for the device, which another one's kernel keeps busy.
  *
- * A lane is a communicator with a stream of its own: what it is given is over in order. Batch n is
- * over when its event is; RING of them may be under way. */
+ * A lane is a communicator with a stream of its own: its work completes in order. Batch n is over
+ * when its event is; at most RING are in flight. */
 #ifndef CT_COLL_NCCL_COMMUNICATOR_H
 #define CT_COLL_NCCL_COMMUNICATOR_H
 

@@ -3,12 +3,12 @@
  *     round n     the group fails as its round ends: its first communicator is revoked, and kept
  *     round n+1   a group of the same name: all its members kept it, in the order of their ranks
  *                 there, and some of its ranks are missing -> ncclCommShrink; else, and where it
- *                 fails at any member: a fresh id, as without all this
- *     then        what was kept is aborted
+ *                 fails at any member: a fresh id, as without shrinking
+ *     then        the kept one is aborted
  *
- * Which NCCLs are fit for it says nccl_library.c. It is refused where NCCL's own connections have
- * seen the death before they were told to stop (reference collectives.md 3.2): hence the fresh id
- * behind it. */
+ * nccl_library.c has the versions of NCCL that support it. It is refused where NCCL's own
+ * connections have seen the death before they were told to stop (reference collectives.md 3.2):
+ * hence the fresh id as a fallback. */
 #ifndef CT_COLL_NCCL_KEPT_H
 #define CT_COLL_NCCL_KEPT_H
 

@@ -1,4 +1,4 @@
-/* Memory of a device that communicators know: allocated by ncclMemAlloc, registered as a window.
+/* Device memory known to communicators: allocated by ncclMemAlloc, registered as a window.
  *
  *     ct_nccl_memory_new     alloc, zeroed        local; the job's, it outlives groups and rounds
  *     ct_nccl_lane_cover     register             collective, same memories in the same order
@@ -10,9 +10,9 @@
  * other's memory; calls work all the same. A whole allocation is one window: several on one were
  * corrupted before NCCL 2.31.2 (NVIDIA/nccl issue 2198).
  *
- * What an abort finds registered NCCL does not give back: so windows go before it, when the
- * communicator is at rest. One that does not come to rest keeps its windows, and their memory stays
- * allocated until the process ends. */
+ * NCCL does not deregister at an abort: so windows are closed before it, when the communicator is
+ * idle. One that does not become idle keeps its windows, and their memory stays allocated until the
+ * process ends. */
 #ifndef CT_COLL_NCCL_MEMORY_H
 #define CT_COLL_NCCL_MEMORY_H
 

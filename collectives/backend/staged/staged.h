@@ -1,5 +1,6 @@
-/* Backend staged: collectives on a device's memory by way of the host's. For ranks that share one
- * device, where no library carries its memory, and, inside backend nccl, for what that cannot do.
+/* Backend staged: collectives on device memory through host memory. For ranks that share one
+ * device, where no library carries its memory, and, inside backend nccl, for calls that NCCL cannot
+ * do.
  *
  *     device memory               stage (host, pinned)                 host group
  *                                                                      (thread, shm, hier)
@@ -7,7 +8,7 @@
  *                                                                           |
  *     recv <--- copy, event ----- its result <------------------------------'
  *
- * The stage is symmetric memory of the job, so that a host group of one node works in it as it is.
+ * The stage is symmetric memory of the job, so that a host group of one node uses it in place.
  * all_reduce, reduce and broadcast go in pieces, other calls whole: their stage is as large as all
  * their parts. Sums are the host's, so each mode gives the bits that it gives there. */
 #ifndef CT_COLL_STAGED_H

@@ -1,10 +1,11 @@
-/* The engine of backend tcp: collectives in waves (pipelined.h) over a full mesh of connections.
+/* The engine of backend tcp: collectives in pipeline steps (waves, pipelined.h) over a full mesh of
+ * connections.
  *
  * Data goes straight from and into the caller's buffers. Both ends of a connection list their
  * messages in the same order, wave by wave, so bytes need no labels: only the first message of a
- * call between two ranks, in each direction, carries a header, by which they compare their calls.
- * Several waves are listed at a time, and a message goes as soon as its turn may start
- * (in_flight.h), so that the wire is busy while this rank adds up. */
+ * call between two ranks, in each direction, has a header, by which they compare their calls.
+ * Several waves are listed at a time, and a message is sent as soon as its turn may start
+ * (in_flight.h), so that the wire is busy while this rank reduces. */
 #ifndef CT_COLL_TCP_H
 #define CT_COLL_TCP_H
 

@@ -1,15 +1,14 @@
-/* How two ranks prove to each other that they are of one group, before their connection carries
- * data:
+/* Mutual proof of two ranks that they are of one group, before their connection carries data:
  *
  *   dialler -> listener   HELLO     magic, lane, run, generation, group, from, to, nonce, proof
  *   listener -> dialler   ANSWER    magic, nonce, proof of both nonces
  *   dialler -> listener   CONFIRM   magic, proof of both nonces
  *
- * A proof is a keyed hash (base/siphash.h) of all that was said on this connection so far, under
- * the group's secret, which no connection carries: diallers use its first half, listeners the
- * second. What somebody on the network has seen of one connection is of no use on another: it is of
- * other ranks or another lane, or the nonces differ. HELLO comes first and can be judged alone, so
- * a listener keeps no place for callers that cannot even say that. Pure. */
+ * A proof is a keyed hash (base/siphash.h) of all bytes on this connection so far, under the
+ * group's secret, which no connection carries: diallers use its first half, listeners the second.
+ * Bytes captured on one connection are of no use on another: it is of other ranks or another
+ * channel (lane), or the nonces differ. HELLO comes first and can be checked alone, so a listener
+ * keeps no place for callers without it. Pure. */
 #ifndef CT_COLL_TCP_HANDSHAKE_H
 #define CT_COLL_TCP_HANDSHAKE_H
 

@@ -2,15 +2,16 @@
  * rails for collectives, so that neither waits behind the other.
  *
  *   listen     on the node's address (loopback when all members share the node), a free port
- *   dial       every lower rank, once a lane; and be dialled by every higher one
+ *   dial       every lower rank, once per lane; and be dialled by every higher one
  *
  * Both ends prove that they know a secret (tcp_handshake.h), which member 0 draws for this group
- * and which travels through the store; the store is authenticated. The data itself is neither
- * encrypted nor signed, unless the group asked for TLS (tcp_tls.h): its key is a second secret.
+ * and sends through the store; the store is authenticated. The data itself is neither encrypted nor
+ * signed, unless the group asked for TLS (tcp_tls.h): its key is a second secret.
  *
- * Strangers have few places and, when these are full, little time: a member always finds one, for
- * it says its HELLO before it is accepted. The backlog holds who comes meanwhile. A member that is
- * cut off before the answer dials again, later each time, until the deadline. */
+ * Strangers have few pending connections and, when these are full, little time: a member always
+ * gets one, because it sends its HELLO before it is accepted. The backlog holds further ones. A
+ * member that is disconnected before the answer dials again, with a growing back-off, until the
+ * deadline. */
 #ifndef CT_COLL_TCP_MESH_H
 #define CT_COLL_TCP_MESH_H
 

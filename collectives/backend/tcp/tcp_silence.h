@@ -1,13 +1,13 @@
-/* A peer whose machine or path is gone ends no connection: it says nothing any more. The kernel
- * finds out, in one of two ways:
+/* Detection of silent peers: one whose machine or path has failed closes no connection. The kernel
+ * detects it, in one of two ways:
  *
- *   this rank only waits     keepalive: probes that nobody answers; recv fails with ETIMEDOUT
- *   its data is on the way   retransmitted for a quarter of an hour; so this rank asks, once a
+ *   this rank only waits     keepalive: unanswered probes; recv fails with ETIMEDOUT
+ *   its data is in flight    retransmitted for a quarter of an hour; so this rank checks, once a
  *                            second of waiting, whether anything was acknowledged since (TCP_INFO)
  *
- * Not by TCP_USER_TIMEOUT: it also ends the connection of a peer that is alive and has not read for
- * that long, as ranks do that compute or write a checkpoint. Their kernels answer meanwhile, which
- * is all that counts here; how long a rank may take is the call's timeout. */
+ * Not by TCP_USER_TIMEOUT: it also ends the connection of a live peer that has not read for that
+ * long, because it computes or writes a checkpoint. Its kernel answers meanwhile, which is enough
+ * here; the call's timeout limits how long a rank may take. */
 #ifndef CT_COLL_TCP_SILENCE_H
 #define CT_COLL_TCP_SILENCE_H
 

@@ -1,8 +1,8 @@
 /* One connection of backend tcp under TLS 1.3 (net/tls.h), for groups that asked for it: the key is
- * a secret of the group that travels through the store alone, fresh for each connection by an
- * ephemeral exchange, and bound to the pair of ranks and the lane.
+ * a secret of the group that is sent through the store only, fresh for each connection by an
+ * ephemeral exchange, and bound to the pair of ranks and the channel (lane).
  *
- * There is no handshake of its own time: it goes along with the first messages, whichever end has
+ * The TLS handshake needs no time of its own: it runs with the first messages, whichever end has
  * something to send or to receive. */
 #ifndef CT_COLL_TCP_TLS_H
 #define CT_COLL_TCP_TLS_H

@@ -1,4 +1,4 @@
-/* What is used of libucp, which is loaded at run time. Not seen where UCX's headers are absent. */
+/* The used part of libucp, loaded at run time. Not available where UCX's headers are absent. */
 #ifndef CT_COLL_UCX_LIBRARY_H
 #define CT_COLL_UCX_LIBRARY_H
 

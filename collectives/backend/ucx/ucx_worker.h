@@ -1,12 +1,12 @@
-/* A job's UCX worker: one context and one worker a process, made when a first group asks for it and
- * kept until the job is closed, whatever rounds come. An endpoint belongs to a peer's worker, not
+/* A job's UCX worker: one context and one worker per process, made for the first group that needs
+ * it and kept until the job is closed, across rounds. An endpoint belongs to a peer's worker, not
  * to a group: groups share it, and a survivor's serves the next round, too.
  *
  * libucp is loaded at run time. Where this was built without UCX's headers (ucx_none.c in the place
  * of ucx_worker.c), opening fails with a sentence.
  *
- * Several groups may be at work in several threads: a lock orders them; whoever turns the worker
- * finishes the parcels of all, and rings for those who sleep. */
+ * Several groups may work in several threads: a lock orders them; the thread that progresses the
+ * worker completes the messages of all, and wakes the sleepers. */
 #ifndef CT_COLL_UCX_WORKER_H
 #define CT_COLL_UCX_WORKER_H
 

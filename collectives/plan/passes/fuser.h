@@ -1,12 +1,12 @@
-/* What the passes that fuse have in common: they walk a list once, note groups of ops that become
- * fewer, and write it anew.
+/* Shared by the fusing passes: they walk a list once, note groups of ops that become fewer, and
+ * rewrite it.
  *
  *     for each op, in order       pass->look(f, op) may call ct_fuse_take(f, group)
  *     for each op, in order       its group's place? pass->emit(f, group). In a group? nothing.
  *                                 else the op as it is
  *
- * A group is done where one of its ops stood, its place; ct_fuse_may_move says whether another one
- * may be done there. Inside of collectives/plan only. */
+ * A group runs where one of its ops was, its place; ct_fuse_may_move says whether another op may
+ * run there. Inside of collectives/plan only. */
 #ifndef CT_COLL_PLAN_FUSER_H
 #define CT_COLL_PLAN_FUSER_H
 

@@ -1,5 +1,5 @@
-/* The passes of a plan, in the order they run; each takes what the one before left. Inside of
- * collectives/plan only. All return 0 or a negative code with its sentence. */
+/* The passes of a plan, in the order they run; each works on the result of the one before. Inside
+ * of collectives/plan only. All return 0 or a negative code with its sentence. */
 #ifndef CT_COLL_PLAN_H
 #define CT_COLL_PLAN_H
 

@@ -1,20 +1,20 @@
-/* Cutting a model into the parts of a pipeline.
+/* Pipeline parallelism: cutting a model into stages.
  *
  *     forward    wte wpe | h.0 | h.1 | h.2 | ln_f head          five units
  *     cut in 3   [ wte wpe  h.0 ] [ h.1  h.2 ] [ ln_f head ]    by cost
- *                           x1 -->        x2 -->                what goes from part to part
+ *                           x1 -->        x2 -->                activations between the parts
  *     backward             <-- d x1      <-- d x2
  *
- * A unit is what lies between two places where parameters of another layer or block begin and a
- * single temporary goes on. Parts are runs of units, of costs (FLOP) as equal as possible.
+ * A unit lies between two places where parameters of another layer or block begin and only one
+ * temporary is live. Parts are runs of units, of costs (FLOP) as equal as possible.
  *
- * Backward ops follow their forward ops: one belongs behind a cut if it touches what only parts
- * behind it hold, in front of it likewise; of the places that are left the one is taken where the
- * fewest bytes cross, and one value crosses there at most.
+ * Backward ops follow their forward ops: one belongs behind a cut if it touches values that only
+ * parts behind it hold, in front of it likewise; of the remaining places the one where the fewest
+ * bytes cross is chosen, and one value crosses there at most.
  *
  * A parameter can be used by two parts: a tied embedding. Each of them holds a copy.
  *
- * Pure, like all of plan. Tables live in the arena that is given. */
+ * Pure, like all of plan. Tables are in the given arena. */
 #ifndef CT_COLL_PLAN_STAGE_CUT_H
 #define CT_COLL_PLAN_STAGE_CUT_H
 

@@ -1,4 +1,4 @@
-/* Making a list from a model: what list_builder.c and pipeline.c share. Inside of collectives/plan
+/* Building a list from a model: shared by list_builder.c and pipeline.c. Inside of collectives/plan
  * only. */
 #ifndef CT_COLL_PLAN_STEP_BUILDER_H
 #define CT_COLL_PLAN_STEP_BUILDER_H

@@ -1,5 +1,5 @@
-/* What the two halves of the tensor pass share: tensor_pass.c decides what is cut, tensor_emit.c
- * writes the ops of a slice. Inside of collectives/plan only. */
+/* Shared by the two halves of the tensor parallelism pass: tensor_pass.c decides what is sharded,
+ * tensor_emit.c writes the ops of a shard. Inside of collectives/plan only. */
 #ifndef CT_COLL_PLAN_TENSOR_PASS_H
 #define CT_COLL_PLAN_TENSOR_PASS_H
 

@@ -1,5 +1,5 @@
-/* Batch norm of parts_body.h: statistics of columns over the rows that count. Sums run in double,
- * row after row, so that those of micro-batches and ranks may be added up. */
+/* Batch norm of parts_body.h: statistics of columns over the valid rows. Sums run in double, row
+ * after row, so that those of micro-batches and ranks may be summed. */
 
 /* Samples of `rows` rows each; the rows of a sample with a label < 0 do not count. */
 struct batch_rows {

@@ -1,16 +1,16 @@
 /* Inside the CPU device.
  *
- *     ct_device_run -> cpu.c looks up how the op's work is cut (enum ct_cpu_cut)
+ *     ct_device_run -> cpu.c looks up how the op's work is split (enum ct_cpu_cut)
  *                      |- elements, rows, columns   thread_split.c gives parts of the range to
  *                      |                            threads, each runs the op's ct_cpu_part
  *                      |- sums                      thread_split.c, ct_cpu_sum, one binary tree
  *                      `- matrix products           gemm.c, tiles from ct_cpu_kernels.gemm
- *                         with 16-bit operands      narrow.c, the same kernels on widened pieces
+ *                         with 16-bit operands      narrow.c, the same kernels on widened blocks
  *
  * Kernels exist once as source (parts_body.h, gemm_body.h) and are compiled once an instruction
  * set: parts_avx512.c and its siblings. Vectors change the speed and never a bit: element-wise code
- * has no fused multiply-add, sums run in lanes of a fixed number and join in a fixed tree, and a
- * matrix product adds along K in one order (gemm.h). */
+ * has no fused multiply-add, sums run in a fixed number of SIMD lanes and join in a fixed tree, and
+ * a matrix product adds along K in one order (gemm.h). */
 #ifndef CT_TENSOR_CPU_CPU_H
 #define CT_TENSOR_CPU_CPU_H
 

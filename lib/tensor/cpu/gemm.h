@@ -6,7 +6,7 @@
  * acc = fma(a[i, k], b[k, j], acc) for ascending k; then c = c + acc, block by block (the first
  * block's acc is c itself unless it accumulates); the bias is added last. No other order exists:
  * whatever the tile, the packing, the threads or the instruction set, the bits are the same, and so
- * they are when rows or columns are computed apart, or K is cut at a multiple of CT_GEMM_KC and
+ * they are when rows or columns are computed apart, or K is split at a multiple of CT_GEMM_KC and
  * accumulated. */
 #ifndef CT_TENSOR_CPU_GEMM_H
 #define CT_TENSOR_CPU_GEMM_H

@@ -1,5 +1,5 @@
-/* Ops on 16-bit floats: the kernels for float do the work, on pieces that are widened before and
- * rounded behind them.
+/* Ops on 16-bit floats: the kernels for float do the work, on blocks that are widened before and
+ * rounded after them.
  *
  *     x bf16 [ ... | piece | ... ] --widen--> float --the op's part--> float --narrow--> y bf16
  *

@@ -5,8 +5,8 @@
  *     take indices 0, 1, 2, ... from one counter, all of them together
  *     wait for the last one; return
  *
- * Which thread takes which index is left to chance, so what an index computes must not depend on
- * it. One ct_pool_run at a time. A pool of one thread starts none and runs everything inline. */
+ * The assignment of indices to threads is not deterministic, so the result of an index must not
+ * depend on it. One ct_pool_run at a time. A pool of one thread starts none and runs inline. */
 #ifndef CT_TENSOR_CPU_POOL_H
 #define CT_TENSOR_CPU_POOL_H
 

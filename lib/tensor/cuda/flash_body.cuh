@@ -18,11 +18,12 @@
  * Sums are floats; p and ds are rounded to T before they are multiplied. e^x is 2^(x log2 e). Rows
  * behind the end of the sequence are zero in every tile: they add nothing, and are not stored.
  *
- * The file that includes this defines HEAD, the size of the tiles (ROW_TILES, KEYS, PASSING: queries,
- * or keys, of a tile that passes in the backward), FORWARD_BLOCKS, KEYS_BLOCKS and QUERIES_BLOCKS (of
- * each kernel, a multiprocessor), and FLASH, the beginning of its functions' names. With WARPGROUP it
- * multiplies as Hopper does (flash_wgmma.cuh), else by warps (flash_mma.cuh), and then needs AT_ONCE
- * (queries of a passing tile that a warp computes with at a time). */
+ * The file that includes this defines HEAD, the size of the tiles (ROW_TILES, KEYS, PASSING:
+ * queries, or keys, of a tile that passes in the backward), FORWARD_BLOCKS, KEYS_BLOCKS and
+ * QUERIES_BLOCKS (of each kernel, a multiprocessor), and FLASH, the beginning of its functions'
+ * names. With WARPGROUP it multiplies as Hopper does (flash_wgmma.cuh), else by warps
+ * (flash_mma.cuh), and then needs AT_ONCE (queries of a passing tile that a warp computes with at a
+ * time). */
 #include "tensor/cuda/attention.h"
 #include "tensor/cuda/number.cuh"
 
@@ -206,7 +207,7 @@ static __device__ __forceinline__ float slope(float p, float ds, bool seen, floa
     return seen ? p * (ds - delta) : 0;
 }
 
-/* ---- steps: tile_row, own_row, attend, keys_step, queries_step -------------------------------- */
+/* ---- steps: tile_row, own_row, attend, keys_step, queries_step ------------------------------ */
 
 #ifdef WARPGROUP
 #include "tensor/cuda/flash_wgmma.cuh"

@@ -92,7 +92,7 @@ static __device__ __forceinline__ void attend(struct ct_flash_rows *r, unsigned 
     add_product(T(), r->y, s, ROW_TILES, KEYS / 8, k + KEYS * ROW_BYTES);
 }
 
-/* dk and dv of the warp's keys, of the block's from place `first` on, of the queries of one tile. */
+/* dk and dv of the warp's keys, of the block's from place `first` on, of one tile of queries. */
 template <class T>
 static __device__ __forceinline__ void keys_step(float (*dk)[4], float (*dv)[4], unsigned char *k,
                                                  unsigned char *v, const struct ct_flash_passing &t,

@@ -1,5 +1,5 @@
-/* Attention on Hopper's tensor cores with heads of 128: half as many queries pass at a time, for the
- * sake of registers. */
+/* Attention on Hopper's tensor cores with heads of 128: half as many queries pass at a time, for
+ * the sake of registers. */
 #define FLASH hopper
 #define WARPGROUP
 #define HEAD 128

@@ -3,9 +3,9 @@
  *     prepare    product.h's key of the operands -> a choice: descriptors, an algorithm, workspace
  *     launch     the choice of the key, with the pointers of the operands
  *
- * The algorithm is one that cuBLASLt's heuristic names, by its rank: the same one for the same shapes,
- * library and GPU, in every run, so the bits repeat. Sums over K are f32, split at most into parts
- * that lie in the workspace and are added in their order.
+ * The algorithm is one that cuBLASLt's heuristic names, by its rank: the same one for the same
+ * shapes, library and GPU, in every run, so the bits repeat. Sums over K are f32, split at most
+ * into parts that lie in the workspace and are added in their order.
  *
  * linear_gelu and linear_dx_gelu are products with an epilogue, which wants columns of aux that are
  * multiples of 8 elements (cuBLAS Library, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD). Where cuBLASLt
@@ -142,9 +142,9 @@ static cublasStatus_t describe(struct choice *choice, const struct ct_product *p
     return rc;
 }
 
-/* Which of the algorithms that the heuristic names is taken: the first; with DGELU the third, or the
- * last there is. On an H100 (cuBLAS 13.0, GPT-2 124M's shapes) the first took 4.56 ms a step there,
- * the third 3.99; elsewhere the first was the fastest of four. */
+/* Which of the algorithms that the heuristic names is taken: the first; with DGELU the third, or
+ * the last there is. In runs on H100s (cuBLAS 13.0, the shapes of GPT-2 124M) the third took 3.99
+ * to 4.50 ms a step there, the first 4.24 to 4.62; elsewhere the first was the fastest of four. */
 enum { RANK_DGELU = 2, RANKS = 8 };
 
 /* Fails when the library has no algorithm. */

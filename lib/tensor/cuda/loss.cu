@@ -1,5 +1,5 @@
-/* Losses and counts. Rows' losses go into the workspace, a double each; one block then joins them by
- * the CPU's tree. */
+/* Losses and counts. Rows' losses go into the workspace, a double each; one block then joins them
+ * by the CPU's tree. */
 #include "tensor/cuda/loss_row.cuh"
 
 /* ---- cross entropy --------------------------------------------------------------------------- */

@@ -1,10 +1,10 @@
 /* Loss, count and gradient of each row of logits, which is read once from memory.
  *
- *     f32, and rows that are no whole packs    the CPU's sums (loss_row.cuh): maximum, exponentials,
- *                                              gradient, each a pass over the row in shared memory
- *     16 bits, rows of whole packs             the maximum and the sum of exponentials in one pass,
- *                                              which rescales the sum when the maximum grows
- *                                              (Milakov, Gimelshein, 1805.02867); then the gradient
+ *     f32, and rows that are      the CPU's sums (loss_row.cuh): maximum, exponentials, gradient,
+ *     no whole packs              each a pass over the row in shared memory
+ *     16 bits, rows of whole      the maximum and the sum of exponentials in one pass, which
+ *     packs                       rescales the sum when the maximum grows (Milakov, Gimelshein,
+ *                                 1805.02867); then the gradient
  */
 #include "tensor/cuda/loss_row.cuh"
 #include "tensor/cuda/mma.cuh"
@@ -111,8 +111,8 @@ static inline __device__ struct soft join_soft(struct soft a, struct soft b)
 }
 
 /* Take in a pack that begins `ahead` elements in front of the label. Returns whether it beats the
- * label's logit `goal`: a larger element, or one as large in front of the label. A NaN makes the sum
- * one. */
+ * label's logit `goal`: a larger element, or one as large in front of the label. A NaN makes the
+ * sum one. */
 template <typename T>
 static inline __device__ bool see_pack(struct soft *soft, const union pack<T, T> *pack,
                                        int64_t ahead, float goal)

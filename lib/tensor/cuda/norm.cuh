@@ -28,7 +28,7 @@ static struct norm norm_of(const struct ct_kernel_args *args, bool centred)
         launch<T>(queue, args, __VA_ARGS__);                                                  \
     }                                                                                         \
     LAUNCHER(name)
-/* ---- slopes: with n = (x - mean) rstd, dx = rstd (dy g - mean(dy g) - n mean(dy g n)) ---------- */
+/* ---- slopes: with n = (x - mean) rstd, dx = rstd (dy g - mean(dy g) - n mean(dy g n)) -------- */
 
 struct slopes {
     float shift, slope;

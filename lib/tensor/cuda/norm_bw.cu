@@ -1,5 +1,5 @@
-/* All of a norm's backward with one reading of dy and x. A block has a chunk of rows (row_sum.h) and takes it
- * tile by tile, the next tile on its way into shared memory meanwhile:
+/* All of a norm's backward with one reading of dy and x. A block has a chunk of rows (row_sum.h)
+ * and takes it tile by tile, the next tile on its way into shared memory meanwhile:
  *
  *     tile of 16 rows    dy, x    a row:              half a warp, shift and slope as in norm.cuh
  *                                 a pair of columns:  a thread, down the rows: dx, and the chunk's
@@ -37,7 +37,7 @@ template <typename T> struct alignas(2 * sizeof(T)) two {
     T at[2];
 };
 
-/* Begin to copy `count` rows into a tile, half a warp a row; what is not aligned is copied at once. */
+/* Begin to copy `count` rows into a tile, half a warp a row; unaligned rows are copied at once. */
 template <typename T>
 static inline __device__ void fetch_rows(T *tile, const T *from, int count, int64_t columns,
                                          int step)

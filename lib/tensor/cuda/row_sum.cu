@@ -56,9 +56,9 @@ static __global__ void chunks_kernel(const T *dy, const T *x, const float *stats
 
 enum { JOIN_COLUMNS = 32, JOIN_SHARES = CT_CUDA_BLOCK / JOIN_COLUMNS };
 
-/* `partial` has the columns of `first` and, unless that is NULL, those of `second` in a row. A column
- * is JOIN_SHARES threads', each of which adds up `share` chunks in their order; then their sums are
- * added in order. */
+/* `partial` has the columns of `first` and, unless that is NULL, those of `second` in a row. A
+ * column is JOIN_SHARES threads', each of which adds up `share` chunks in their order; then their
+ * sums are added in order. */
 static __global__ void join_chunks_kernel(const float *partial, float *first, float *second,
                                           int64_t chunks, int64_t share, int64_t columns,
                                           bool accumulate)

@@ -1,9 +1,9 @@
-/* The node agent as a pure state machine: what this node does about the job's rounds, the ends of
+/* The node agent as a pure state machine: how this node reacts to the job's rounds, the exits of
  * its workers, signals, and the end of the job. No clock, no process, no socket: node_uv.c turns
  * callbacks into events and actions into calls; tests/sim runs it beside the cores of rendezvous.
  *
- * The phase says where the node stands among the rounds. `asked` is the generation that is being
- * made and not promised yet, `running` the one that the workers were told of.
+ * The phase is the node's position among the rounds. `asked` is the generation that is being made
+ * and not promised yet, `running` the one that was sent to the workers.
  *
  *              PREPARE                            ROUND
  *      IDLE -------------------> PROMISED ---------------------------> RUNNING
@@ -14,15 +14,15 @@
  *     REVOKED                     | all survivors READY, or FINISHED      | PREPARE
  *        ^                        |                                       v
  *        |                        `------ BOUNDARY     at a step boundary: they act on
- *        | REVOKE                         QUIESCING    those that can live on leave the round
- *     RUNNING                             EMPTYING     nobody can live on: all are ended
+ *        | REVOKE                         QUIESCING    those that can regroup leave the round
+ *     RUNNING                             EMPTYING     none can regroup: all are ended
  *
- * The life says whether it is to go on:
+ * The life is the node's way to its end:
  *
  *      LIVE ----> DRAINING ----> STOPPING ----> ENDING ----> FLUSHING --> HOSTING --> CLOSED
  *          leaves at a     workers are    outcome known:   log files   others need
  *          step boundary   told to stop   the link closes, are         the rendezvous
- *                                         workers end      written     that is here
+ *                                         workers end      written     hosted here
  *
  * Every life before ENDING goes there when the job is over, the node is released from it, or the
  * rendezvous is out of reach. agent.def lists phases, lives, moves, events and actions; a move that
@@ -82,7 +82,7 @@ struct agent_held {
     uint64_t lineage, step, digest;
 };
 
-/* What has happened. Zero-initialise; what counts for each kind:
+/* An event. Zero-initialise; the fields of each kind:
  *
  *   PREPARE      generation, at_boundary        READY      local_rank, generation, able, held
  *   REVOKE       generation                     HEALED     local_rank, generation
@@ -106,7 +106,7 @@ struct agent_event {
     bool at_boundary, alone, by_user, up, able, well, killed, doubtful;
 };
 
-/* What is so outside at the moment of an event. */
+/* The environment at the moment of an event. */
 struct agent_view {
     uint64_t now_ms;
     bool running;      /* workers run, or FINISHED is still to come */
@@ -118,7 +118,7 @@ struct agent_view {
     bool pipe_broken;  /* who read ctrun's output has gone */
 };
 
-/* What stays the same from the start to the end. Sets of signals have bit 1 << number. */
+/* Constant settings of the node. Sets of signals have bit 1 << number. */
 struct agent_settings {
     uint32_t slots;
     bool native;  /* workers are our trainer's, or know our library: they can be told to stop */
@@ -155,7 +155,7 @@ struct agent_core {
     struct agent_held best; /* operands of PROMISE */
     bool untouched;
     uint32_t blamed;     /* operand of BLAME_NETWORK: its local rank */
-    uint64_t quiesce_ms; /* when patience with leaving workers ends; UINT64_MAX: untimed */
+    uint64_t quiesce_ms; /* deadline of leaving workers; UINT64_MAX: untimed */
 
     /* failures */
     bool final;                   /* operand of SEND_FAILURE: a restart would end in the same way */
@@ -214,10 +214,10 @@ uint64_t agent_core_step(struct agent_core *core, const struct agent_view *view,
 /* When to feed TICK at the latest; UINT64_MAX when nothing is timed. */
 uint64_t agent_core_deadline(const struct agent_core *core);
 
-/* Do workers act in the newest round, with nothing asked but a step boundary? */
+/* Return whether workers act in the newest round, with no request open but a step boundary. */
 bool agent_core_acts(const struct agent_core *core);
 
-/* Is the outcome known? */
+/* Return whether the outcome is known. */
 bool agent_core_is_ending(const struct agent_core *core);
 
 /* "prepare g2 at a step boundary: REVOKE g1, STOP by 15": the lines of logs at debug level, of the
