@@ -57,19 +57,19 @@ static int read_words(const struct verb *verb, int argc, char **argv, struct adm
         {"for", CT_WORD_TIME, &request->ask.admin.for_ms},
     };
     /* status alone watches, cordon alone has a time */
-    struct ct_words words = {.command = verb->name,
-                             .options = options,
-                             .option_count = verb->verb == CT_ADMIN_STATUS ? 3 : 2,
-                             .places = &host,
-                             .room = of_host,
-                             .rest = rest};
+    struct ct_cli_options words = {.command = verb->name,
+                                   .options = options,
+                                   .option_count = verb->verb == CT_ADMIN_STATUS ? 3 : 2,
+                                   .places = &host,
+                                   .room = of_host,
+                                   .rest = rest};
     const struct ct_word cordon[] = {options[0], options[1], options[3]};
 
     if (verb->verb == CT_ADMIN_CORDON) {
         words.options = cordon;
         words.option_count = CT_COUNT(cordon);
     }
-    int code = ct_words_read(&words, argc - 1, argv + 1, err);
+    int code = ct_cli_options_read(&words, argc - 1, argv + 1, err);
     if (code == 0 && of_host && words.count == 0)
         code = ct_error_set(err, CT_EUSAGE, "which host? Name it as `ctrun status` shows it");
     if (code != 0)

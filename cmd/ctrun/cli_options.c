@@ -18,7 +18,7 @@ static bool same_name(const char *name, const char *text, size_t length)
     return i == length && name[i] == '\0';
 }
 
-static const struct ct_word *find(const struct ct_words *words, const char *text)
+static const struct ct_word *find(const struct ct_cli_options *words, const char *text)
 {
     size_t length = strcspn(text, "=");
 
@@ -107,7 +107,7 @@ static int read_option(const struct ct_word *word, int argc, char *const *argv, 
 }
 
 /* An option of the configuration and its value go on to who reads these. */
-static int pass_on(struct ct_words *words, int argc, char *const *argv, int at,
+static int pass_on(struct ct_cli_options *words, int argc, char *const *argv, int at,
                    struct ct_error *err)
 {
     int takes = words->rest == NULL
@@ -121,7 +121,8 @@ static int pass_on(struct ct_words *words, int argc, char *const *argv, int at,
     return takes;
 }
 
-int ct_words_read(struct ct_words *words, int argc, char *const *argv, struct ct_error *err)
+int ct_cli_options_read(struct ct_cli_options *words, int argc, char *const *argv,
+                        struct ct_error *err)
 {
     bool options = true;
 

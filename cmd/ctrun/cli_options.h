@@ -32,7 +32,7 @@ struct ct_word {
     void *to;
 };
 
-struct ct_words {
+struct ct_cli_options {
     const char *command; /* whose words: its name in commands.def */
     const struct ct_word *options;
     size_t option_count;
@@ -45,6 +45,7 @@ struct ct_words {
 /* Read `argv` (without the command's name): options into their places, words that stand alone into
  * `places`, options of the configuration with their values into `rest`. Behind "--" nothing is an
  * option. CT_EUSAGE names the word. */
-int ct_words_read(struct ct_words *words, int argc, char *const *argv, struct ct_error *err);
+int ct_cli_options_read(struct ct_cli_options *words, int argc, char *const *argv,
+                        struct ct_error *err);
 
 #endif

@@ -203,12 +203,12 @@ int ct_cmd_export(int argc, char **argv)
     };
     struct ct_error err = {0};
     const char *places[2] = {NULL, NULL};
-    struct ct_words words = {.command = "export",
-                             .options = options,
-                             .option_count = CT_COUNT(options),
-                             .places = places,
-                             .room = 2};
-    int code = ct_words_read(&words, argc - 1, argv + 1, &err);
+    struct ct_cli_options words = {.command = "export",
+                                   .options = options,
+                                   .option_count = CT_COUNT(options),
+                                   .places = places,
+                                   .room = 2};
+    int code = ct_cli_options_read(&words, argc - 1, argv + 1, &err);
 
     if (code == 0 && words.count < 2)
         code = ct_error_set(&err, CT_EUSAGE,

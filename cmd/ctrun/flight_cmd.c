@@ -204,11 +204,11 @@ static int read_words(struct wish *wish, int argc, char **argv, struct ct_buf *j
                                       {"calls", CT_WORD_NUMBER, &wish->calls},
                                       {"json", CT_WORD_FLAG, &wish->json},
                                       {"job", CT_WORD_TEXT, &id}};
-    struct ct_words words = {.command = "flight",
-                             .options = options,
-                             .option_count = CT_COUNT(options),
-                             .rest = wish->rest};
-    int code = ct_words_read(&words, argc - 1, argv + 1, err);
+    struct ct_cli_options words = {.command = "flight",
+                                   .options = options,
+                                   .option_count = CT_COUNT(options),
+                                   .rest = wish->rest};
+    int code = ct_cli_options_read(&words, argc - 1, argv + 1, err);
 
     wish->count = words.rest_count;
     if (code == 0 && (wish->rank < -1 || wish->rank > INT32_MAX))

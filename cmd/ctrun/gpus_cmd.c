@@ -47,7 +47,7 @@ static int ask(void)
     struct ct_error err = {0};
 
     ct_buf_init(&record, 0);
-    if (ct_nvml_look(CT_NVML_LIBRARY, &callbacks, &err) != 0) {
+    if (ct_nvml_query(CT_NVML_LIBRARY, &callbacks, &err) != 0) {
         ct_health_print_error(&record, &err);
         (void)put(&record);
     }
@@ -155,7 +155,7 @@ static int show(bool json, uint64_t limit_ms)
     if (ct_gpus_present("") == 0)
         return refuse(json, CT_EUNAVAILABLE,
                       "no NVIDIA GPU in /dev or /proc/driver/nvidia that this user may open");
-    int rc = ct_look_wait(limit_ms, &asked.health, &asked.late_ms, &err);
+    int rc = ct_nvml_probe_wait(limit_ms, &asked.health, &asked.late_ms, &err);
     if (rc != 0)
         return refuse(json, rc, err.text);
     const struct ct_health_scope scope = {.gpus = &asked.gpus, .late_ms = asked.late_ms};
@@ -190,11 +190,12 @@ int ct_cmd_gpus(int argc, char **argv)
         {"ask", CT_WORD_FLAG, &asks}, /* these two are ctrun's own use */
         {"watch", CT_WORD_FLAG, &watches},
     };
-    struct ct_words words = {
+    struct ct_cli_options words = {
         .command = "gpus", .options = options, .option_count = CT_COUNT(options)};
     struct ct_error err = {0};
 
-    if (ct_words_read(&words, argc - 1, argv + 1, &err) == 0 && !(limit_s > 0 && limit_s <= 3600))
+    if (ct_cli_options_read(&words, argc - 1, argv + 1, &err) == 0 &&
+        !(limit_s > 0 && limit_s <= 3600))
         (void)ct_error_set(&err, CT_EUSAGE,
                            "--limit is %g; it takes seconds, more than 0 and at "
                            "most 3600",

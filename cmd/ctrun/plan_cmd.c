@@ -42,13 +42,13 @@ static int read_words(struct wish *wish, int argc, char **argv, struct ct_error 
         {"json", CT_WORD_FLAG, &wish->json},
     };
     const char *file = NULL;
-    struct ct_words words = {.command = "plan",
-                             .options = options,
-                             .option_count = CT_COUNT(options),
-                             .places = &file,
-                             .room = 1,
-                             .rest = wish->argv};
-    int code = ct_words_read(&words, argc - 1, argv + 1, err);
+    struct ct_cli_options words = {.command = "plan",
+                                   .options = options,
+                                   .option_count = CT_COUNT(options),
+                                   .places = &file,
+                                   .room = 1,
+                                   .rest = wish->argv};
+    int code = ct_cli_options_read(&words, argc - 1, argv + 1, err);
 
     wish->argc = words.rest_count;
     if (code == 0 && file == NULL)

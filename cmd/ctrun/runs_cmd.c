@@ -320,13 +320,13 @@ int ct_cmd_runs(int argc, char **argv)
     bool json = false;
     const struct ct_word options[] = {{"json", CT_WORD_FLAG, &json}};
     const char *names[2] = {NULL, NULL};
-    struct ct_words words = {.command = "runs",
-                             .options = options,
-                             .option_count = CT_COUNT(options),
-                             .places = names,
-                             .room = 2};
+    struct ct_cli_options words = {.command = "runs",
+                                   .options = options,
+                                   .option_count = CT_COUNT(options),
+                                   .places = names,
+                                   .room = 2};
     struct ct_error err = {0};
-    int code = ct_words_read(&words, argc - 1, argv + 1, &err);
+    int code = ct_cli_options_read(&words, argc - 1, argv + 1, &err);
 
     if (code == 0)
         code = words.count == 2 ? compare(names, json, &err) : list(names[0], json, &err);

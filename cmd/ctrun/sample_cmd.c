@@ -310,12 +310,12 @@ int ct_cmd_sample(int argc, char **argv)
     };
     struct ct_error err = {0};
     const char *path = NULL;
-    struct ct_words words = {.command = "sample",
-                             .options = options,
-                             .option_count = CT_COUNT(options),
-                             .places = &path,
-                             .room = 1};
-    int code = ct_words_read(&words, argc - 1, argv + 1, &err);
+    struct ct_cli_options words = {.command = "sample",
+                                   .options = options,
+                                   .option_count = CT_COUNT(options),
+                                   .places = &path,
+                                   .room = 1};
+    int code = ct_cli_options_read(&words, argc - 1, argv + 1, &err);
 
     if (code == 0 && words.count == 0)
         code = ct_error_set(&err, CT_EUSAGE,

@@ -83,7 +83,7 @@ static bool is_given(const struct ct_config *cfg, const void *member)
 
 static int check(const struct slurm *slurm, const struct ct_config *cfg, struct ct_error *err)
 {
-    const struct ct_slurm_wish wish = {
+    const struct ct_slurm_request wish = {
         .nodes_given = is_given(cfg, &cfg->launch.nnodes),
         .min_nodes = cfg->launch.nnodes.min,
         .max_nodes = cfg->launch.nnodes.max,

@@ -115,8 +115,8 @@ static int missing_of(const struct ct_request *request)
 /* Who reads the record wants to know whom the call that fails has waited for. */
 static void record_missing(struct ct_group *group, int missing)
 {
-    ct_worker_record_beat(group->record, ct_clock_mono_ns(&ct_clock_system), moves_of(group),
-                          missing >= 0 ? group->ranks[missing] : -1);
+    ct_worker_record_heartbeat(group->record, ct_clock_mono_ns(&ct_clock_system), moves_of(group),
+                               missing >= 0 ? group->ranks[missing] : -1);
 }
 
 static void fail(struct ct_group *group, const struct ct_request *request, int code)
@@ -217,8 +217,8 @@ static void record_details(struct ct_request *request, uint64_t now)
 
     ct_signature_print(request->task.signature, words, sizeof words);
     ct_worker_record_words(group->record, words);
-    ct_worker_record_beat(group->record, now, moves_of(group),
-                          awaited >= 0 ? group->ranks[awaited] : -1);
+    ct_worker_record_heartbeat(group->record, now, moves_of(group),
+                               awaited >= 0 ? group->ranks[awaited] : -1);
 }
 
 static void doze(struct ct_request *request, uint64_t timeout_ns)
@@ -296,7 +296,7 @@ static bool is_late(struct ct_request *request)
         request->first_test_ns = now;
         record_wait(request, now);
     }
-    ct_worker_record_beat(group->record, now, moves_of(group), -1);
+    ct_worker_record_heartbeat(group->record, now, moves_of(group), -1);
     return now - request->first_test_ns >= request->timeout_ms * 1000000u;
 }
 

@@ -152,7 +152,7 @@ static int heal_from(struct ct_job *job, int base, struct ct_holding *all, struc
     struct ct_job_state *state = job->state;
     const struct ct_holding *mine = &all[job->assignment.rank];
     uint64_t number = state->number;
-    bool behind = mine->lineage > 0 && !ct_heal_is_equal(mine, &all[base]);
+    bool behind = mine->lineage > 0 && !ct_state_recovery_is_equal(mine, &all[base]);
     char *kept = behind ? malloc(state->bytes + 1) : NULL;
 
     if (behind && kept == NULL)
@@ -173,7 +173,7 @@ static int choose(const struct ct_job *job, const struct ct_holding *all, int *r
                   struct ct_error *err)
 {
     const struct ct_assignment *me = &job->assignment;
-    int base = me->lineage > 0 ? ct_heal_base(all, me->world, me->lineage) : 0;
+    int base = me->lineage > 0 ? ct_state_recovery_base(all, me->world, me->lineage) : 0;
 
     for (int rank = 1; rank < me->world; rank++)
         if (all[rank].own[0] != all[0].own[0])
@@ -184,7 +184,7 @@ static int choose(const struct ct_job *job, const struct ct_holding *all, int *r
     if (base < 0 || (me->lineage == 0 && job->state->lineage > 0))
         return ct_error_set(err, CT_EUNAVAILABLE,
                             "nobody holds the state of the job any more: all ranks start anew");
-    int odd = me->lineage > 0 ? ct_heal_diverged(all, me->world, base) : -1;
+    int odd = me->lineage > 0 ? ct_state_recovery_diverged(all, me->world, base) : -1;
     if (odd >= 0)
         return ct_error_set(
             err, CT_EDIVERGED,
@@ -212,7 +212,7 @@ static int enter(struct ct_job *job, struct ct_error *err)
         code = gather(job, all, err);
     if (code == 0)
         code = choose(job, all, &base, err);
-    if (code == 0 && ct_heal_needed(all, world, base))
+    if (code == 0 && ct_state_recovery_needed(all, world, base))
         code = heal_from(job, base, all, err);
     free(all);
     if (code == 0) {

@@ -1,7 +1,7 @@
 /* See state_recovery.h. */
 #include "job/state_recovery.h"
 
-int ct_heal_base(const struct ct_holding *all, int world, uint64_t lineage)
+int ct_state_recovery_base(const struct ct_holding *all, int world, uint64_t lineage)
 {
     int base = -1;
 
@@ -12,7 +12,7 @@ int ct_heal_base(const struct ct_holding *all, int world, uint64_t lineage)
     return base;
 }
 
-int ct_heal_diverged(const struct ct_holding *all, int world, int base)
+int ct_state_recovery_diverged(const struct ct_holding *all, int world, int base)
 {
     for (int rank = 0; rank < world; rank++)
         if (all[rank].lineage == all[base].lineage && all[rank].step == all[base].step &&
@@ -21,15 +21,15 @@ int ct_heal_diverged(const struct ct_holding *all, int world, int base)
     return -1;
 }
 
-bool ct_heal_is_equal(const struct ct_holding *a, const struct ct_holding *b)
+bool ct_state_recovery_is_equal(const struct ct_holding *a, const struct ct_holding *b)
 {
     return a->lineage > 0 && b->lineage > 0 && a->step == b->step && a->digest == b->digest;
 }
 
-bool ct_heal_needed(const struct ct_holding *all, int world, int base)
+bool ct_state_recovery_needed(const struct ct_holding *all, int world, int base)
 {
     for (int rank = 0; rank < world; rank++)
-        if (!ct_heal_is_equal(&all[rank], &all[base]))
+        if (!ct_state_recovery_is_equal(&all[rank], &all[base]))
             return true;
     return false;
 }

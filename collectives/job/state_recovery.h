@@ -18,15 +18,15 @@ struct ct_holding {
 };
 
 /* The lowest rank with the highest step of `lineage`; -1 when nobody is of it. */
-int ct_heal_base(const struct ct_holding *all, int world, uint64_t lineage);
+int ct_state_recovery_base(const struct ct_holding *all, int world, uint64_t lineage);
 
 /* A rank of the base's lineage and step with another state than the base; -1: none. */
-int ct_heal_diverged(const struct ct_holding *all, int world, int base);
+int ct_state_recovery_diverged(const struct ct_holding *all, int world, int base);
 
 /* Do both hold the same? Lineages may differ: who had not completed the last heal may hold it. */
-bool ct_heal_is_equal(const struct ct_holding *a, const struct ct_holding *b);
+bool ct_state_recovery_is_equal(const struct ct_holding *a, const struct ct_holding *b);
 
 /* Must the base give its state? Not when all hold it. */
-bool ct_heal_needed(const struct ct_holding *all, int world, int base);
+bool ct_state_recovery_needed(const struct ct_holding *all, int world, int base);
 
 #endif

@@ -14,18 +14,18 @@
 #include <sys/pidfd.h>
 #include <unistd.h>
 
-struct ct_look {
+struct ct_nvml_probe {
     uv_pipe_t pipe;
     uv_timer_t limit;
     int handles; /* that are open */
     int process; /* a descriptor of it, as its number may be another's when it has ended; -1 */
     bool done;
-    struct ct_look_options options;
+    struct ct_nvml_probe_options options;
     struct ct_buf line; /* what has come of the next record */
     char chunk[CT_HEALTH_LINE_MAX];
 };
 
-static void end_process(struct ct_look *look)
+static void end_process(struct ct_nvml_probe *look)
 {
     if (look->process < 0)
         return;
@@ -34,7 +34,7 @@ static void end_process(struct ct_look *look)
     look->process = -1;
 }
 
-static void finish(struct ct_look *look, uint64_t late_ms)
+static void finish(struct ct_nvml_probe *look, uint64_t late_ms)
 {
     if (look->done)
         return;
@@ -47,21 +47,21 @@ static void finish(struct ct_look *look, uint64_t late_ms)
 
 static void on_limit(uv_timer_t *timer)
 {
-    struct ct_look *look = timer->data;
+    struct ct_nvml_probe *look = timer->data;
 
     finish(look, look->options.limit_ms);
 }
 
 static void on_room(uv_handle_t *handle, size_t wanted, uv_buf_t *ret_buffer)
 {
-    struct ct_look *look = handle->data;
+    struct ct_nvml_probe *look = handle->data;
 
     (void)wanted;
     *ret_buffer = uv_buf_init(look->chunk, sizeof look->chunk);
 }
 
 /* Take in what is whole; false for what is no record. */
-static bool take_lines(struct ct_look *look)
+static bool take_lines(struct ct_nvml_probe *look)
 {
     char *end;
 
@@ -74,7 +74,7 @@ static bool take_lines(struct ct_look *look)
     return true;
 }
 
-static void take(struct ct_look *look, const char *bytes, size_t size)
+static void take(struct ct_nvml_probe *look, const char *bytes, size_t size)
 {
     if (ct_buf_append(&look->line, bytes, size) != 0 || !take_lines(look))
         finish(look, 0);
@@ -82,7 +82,7 @@ static void take(struct ct_look *look, const char *bytes, size_t size)
 
 static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *buffer)
 {
-    struct ct_look *look = stream->data;
+    struct ct_nvml_probe *look = stream->data;
 
     if (size < 0)
         finish(look, 0);
@@ -90,7 +90,7 @@ static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *buffer)
         take(look, buffer->base, (size_t)size);
 }
 
-void ct_look_drain(struct ct_look *look)
+void ct_nvml_probe_drain(struct ct_nvml_probe *look)
 {
     uv_os_fd_t pipe;
     ssize_t size;
@@ -104,7 +104,7 @@ void ct_look_drain(struct ct_look *look)
 
 static void on_closed(uv_handle_t *handle)
 {
-    struct ct_look *look = handle->data;
+    struct ct_nvml_probe *look = handle->data;
 
     if (--look->handles > 0)
         return;
@@ -112,7 +112,7 @@ static void on_closed(uv_handle_t *handle)
     free(look);
 }
 
-void ct_look_close(struct ct_look *look)
+void ct_nvml_probe_close(struct ct_nvml_probe *look)
 {
     if (look == NULL)
         return;
@@ -153,10 +153,10 @@ static int start(const char *how, int *ret_output, int *ret_process, struct ct_e
     return 0;
 }
 
-int ct_look_start(struct ct_look **ret_look, uv_loop_t *loop, const struct ct_look_options *options,
-                  struct ct_error *err)
+int ct_nvml_probe_start(struct ct_nvml_probe **ret_look, uv_loop_t *loop,
+                        const struct ct_nvml_probe_options *options, struct ct_error *err)
 {
-    struct ct_look *look = calloc(1, sizeof *look);
+    struct ct_nvml_probe *look = calloc(1, sizeof *look);
     int output = -1;
 
     if (look == NULL)
@@ -185,7 +185,7 @@ int ct_look_start(struct ct_look **ret_look, uv_loop_t *loop, const struct ct_lo
 /* ---- and waiting for it --------------------------------------------------------------------- */
 
 struct answer {
-    struct ct_look *look;
+    struct ct_nvml_probe *look;
     struct ct_health *health;
     uint64_t late_ms;
 };
@@ -202,24 +202,24 @@ static void on_answer(void *context, uint64_t late_ms)
     struct answer *answer = context;
 
     answer->late_ms = late_ms;
-    ct_look_close(answer->look);
+    ct_nvml_probe_close(answer->look);
 }
 
-int ct_look_wait(uint64_t limit_ms, struct ct_health *ret_health, uint64_t *ret_late_ms,
-                 struct ct_error *err)
+int ct_nvml_probe_wait(uint64_t limit_ms, struct ct_health *ret_health, uint64_t *ret_late_ms,
+                       struct ct_error *err)
 {
     struct answer answer = {.health = ret_health};
-    const struct ct_look_options options = {.how = "--ask",
-                                            .limit_ms = limit_ms,
-                                            .on_record = on_record,
-                                            .on_done = on_answer,
-                                            .context = &answer};
+    const struct ct_nvml_probe_options options = {.how = "--ask",
+                                                  .limit_ms = limit_ms,
+                                                  .on_record = on_record,
+                                                  .on_done = on_answer,
+                                                  .context = &answer};
     uv_loop_t loop;
 
     *ret_health = (struct ct_health){.begun = false};
     if (uv_loop_init(&loop) != 0)
         return ct_error_set(err, CT_ENOMEM, "out of memory for asking NVML");
-    int rc = ct_look_start(&answer.look, &loop, &options, err);
+    int rc = ct_nvml_probe_start(&answer.look, &loop, &options, err);
     if (rc == 0)
         (void)uv_run(&loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&loop);

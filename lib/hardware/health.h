@@ -29,7 +29,7 @@ struct ct_health {
 /* Append a record. */
 void ct_health_print_driver(struct ct_buf *to, const char *version, uint32_t count);
 void ct_health_print_card(struct ct_buf *to, const struct ct_nvml_card *card);
-void ct_health_print_error(struct ct_buf *to, const struct ct_error *err); /* ct_nvml_look's */
+void ct_health_print_error(struct ct_buf *to, const struct ct_error *err); /* ct_nvml_query's */
 
 /* Take in a record, without its newline. 0, or CT_EPROTOCOL for what is none. */
 int ct_health_take(struct ct_health *health, const char *line);

@@ -205,8 +205,8 @@ static int begin(const char *file, struct library *ret_nvml, unsigned int *ret_c
                         ct_nvml_text(result), result);
 }
 
-int ct_nvml_look(const char *library, const struct ct_nvml_callbacks *callbacks,
-                 struct ct_error *err)
+int ct_nvml_query(const char *library, const struct ct_nvml_callbacks *callbacks,
+                  struct ct_error *err)
 {
     char version[96] = "";
     struct ct_nvml_card card;

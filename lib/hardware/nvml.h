@@ -6,7 +6,7 @@
  *   watch:  nvmlInit_v2 -> each GPU: id, its events -> wait for an Xid, and for the next one
  *
  * Any of these calls may hang for ever in a faulty driver, in an uninterruptible wait: call
- * ct_nvml_look and ct_nvml_watch in a process that nobody has to wait for (nvml_probe_uv.h). */
+ * ct_nvml_query and ct_nvml_watch in a process that nobody has to wait for (nvml_probe_uv.h). */
 #ifndef CT_HARDWARE_NVML_H
 #define CT_HARDWARE_NVML_H
 
@@ -89,8 +89,8 @@ struct ct_nvml_callbacks {
 
 /* Load `library`, ask it, call back as answers come, let go of it. 0, or with a sentence
  * CT_ENOTFOUND without such a library, CT_EUNAVAILABLE when it or the driver refuses as a whole. */
-int ct_nvml_look(const char *library, const struct ct_nvml_callbacks *callbacks,
-                 struct ct_error *err);
+int ct_nvml_query(const char *library, const struct ct_nvml_callbacks *callbacks,
+                  struct ct_error *err);
 
 /* An Xid: a fault that the driver wrote to the kernel's log, by its number. */
 struct ct_nvml_xid {

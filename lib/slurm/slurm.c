@@ -222,7 +222,7 @@ static int check_tasks(const struct ct_slurm *slurm, struct ct_error *err)
     return 0;
 }
 
-static int check_nodes(const struct ct_slurm *slurm, const struct ct_slurm_wish *wish,
+static int check_nodes(const struct ct_slurm *slurm, const struct ct_slurm_request *wish,
                        struct ct_error *err)
 {
     bool elastic = wish->min_nodes < wish->max_nodes;
@@ -245,7 +245,7 @@ static int check_nodes(const struct ct_slurm *slurm, const struct ct_slurm_wish 
 }
 
 /* Here ctrun runs once, unless the script starts it elsewhere by means of its own. */
-static int check_batch(const struct ct_slurm *slurm, const struct ct_slurm_wish *wish,
+static int check_batch(const struct ct_slurm *slurm, const struct ct_slurm_request *wish,
                        struct ct_error *err)
 {
     if (slurm->nodes <= 1 || wish->standalone)
@@ -258,7 +258,7 @@ static int check_batch(const struct ct_slurm *slurm, const struct ct_slurm_wish 
                         slurm->nodes);
 }
 
-int ct_slurm_check(const struct ct_slurm *slurm, const struct ct_slurm_wish *wish,
+int ct_slurm_check(const struct ct_slurm *slurm, const struct ct_slurm_request *wish,
                    struct ct_error *err)
 {
     if (slurm->place == CT_SLURM_NONE)

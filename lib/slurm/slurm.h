@@ -45,7 +45,7 @@ int ct_slurm_read(char *const *env, struct ct_arena *arena, struct ct_slurm *ret
                   struct ct_error *err);
 
 /* What the user asked for, as far as Slurm may contradict it. */
-struct ct_slurm_wish {
+struct ct_slurm_request {
     bool nodes_given;
     int64_t min_nodes, max_nodes;
     int64_t node_rank; /* -1: not given */
@@ -55,7 +55,7 @@ struct ct_slurm_wish {
 /* May ctrun do what is wished here? 0, or CT_EUSAGE: one sentence, with the remedy. A batch script
  * of several nodes may start ctrun by other means than srun, if it says how many nodes there are.
  */
-int ct_slurm_check(const struct ct_slurm *slurm, const struct ct_slurm_wish *wish,
+int ct_slurm_check(const struct ct_slurm *slurm, const struct ct_slurm_request *wish,
                    struct ct_error *err);
 
 /* "4711.0", "4711_3.0" for a task of a job array, without the step in a batch script: the job's

@@ -269,7 +269,7 @@ void ct_worker_record_wait(struct ct_record_group *group, uint64_t number, uint6
 {
     SET(group->since_ns, now_ns);
     SET(group->words[0], '\0');
-    ct_worker_record_beat(group, now_ns, GET(group->moves), -1);
+    ct_worker_record_heartbeat(group, now_ns, GET(group->moves), -1);
     SET(group->waiting, number);
 }
 

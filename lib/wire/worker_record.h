@@ -191,8 +191,8 @@ static inline void ct_worker_record_failed(struct ct_record_group *group, int co
     atomic_store_explicit(&group->failure, code, memory_order_relaxed);
 }
 
-static inline void ct_worker_record_beat(struct ct_record_group *group, uint64_t now_ns,
-                                         uint64_t moves, int awaited)
+static inline void ct_worker_record_heartbeat(struct ct_record_group *group, uint64_t now_ns,
+                                              uint64_t moves, int awaited)
 {
     atomic_store_explicit(&group->beat_ns, now_ns, memory_order_relaxed);
     atomic_store_explicit(&group->moves, moves, memory_order_relaxed);

@@ -66,7 +66,7 @@ static int put(const struct call *call, struct ct_tcpstore_key *key, struct ct_t
                      value_of(key), value);
     int rc = ct_tcpstore_put(keys, share_of(call), key, value, call->err);
     if (rc != 0)
-        ct_tcpstore_settle(keys, key);
+        ct_tcpstore_complete(keys, key);
     else
         ct_tcpstore_wake_all(key);
     return rc;
@@ -241,7 +241,7 @@ static int do_barrier(struct call *call)
         ct_tcpstore_put(&call->store->keys, share_of(call), key,
                         (struct ct_tcpstore_bytes){(unsigned char *)text, (size_t)size}, call->err);
     if (rc != 0)
-        ct_tcpstore_settle(&call->store->keys, key);
+        ct_tcpstore_complete(&call->store->keys, key);
     else if ((rc = ct_tcpstore_begin_wait(call->client, 1, call->now_ms, call->err)) == 0)
         ct_tcpstore_add_wait(call->client, key);
     return rc;
@@ -262,7 +262,7 @@ static int do_delete_key(struct call *call)
         ct_tcpstore_tell(key, CT_TCPSTORE_DELETED, value_of(key),
                          (struct ct_tcpstore_bytes){NULL, 0});
         ct_tcpstore_clear(keys, key);
-        ct_tcpstore_settle(keys, key);
+        ct_tcpstore_complete(keys, key);
     }
     return answer_number(call, here);
 }
@@ -280,7 +280,7 @@ static int do_append(struct call *call)
     size_t before = key->size;
     int rc = ct_tcpstore_extend(keys, share_of(call), key, more, call->err);
     if (rc != 0) {
-        ct_tcpstore_settle(keys, key);
+        ct_tcpstore_complete(keys, key);
         return rc;
     }
     ct_tcpstore_tell(key, here ? CT_TCPSTORE_UPDATED : CT_TCPSTORE_CREATED,
@@ -325,7 +325,7 @@ static int do_queue_push(struct call *call)
         return call->err->code;
     int rc = ct_tcpstore_push(share_of(call), key, ct_tcpstore_take_bytes(&call->body), call->err);
     if (rc != 0)
-        ct_tcpstore_settle(keys, key);
+        ct_tcpstore_complete(keys, key);
     else
         ct_tcpstore_wake_one(key);
     return rc;
@@ -343,7 +343,7 @@ static int do_queue_pop(struct call *call)
     if (rc == 0) /* its room is free: a full store can be emptied */
         rc = answer_bytes(call, (struct ct_tcpstore_bytes){item->data, item->size});
     free(item);
-    ct_tcpstore_settle(keys, key);
+    ct_tcpstore_complete(keys, key);
     return rc;
 }
 

@@ -157,7 +157,7 @@ static void free_key(struct ct_tcpstore_keys *keys, struct ct_tcpstore_key *key)
     free(key);
 }
 
-void ct_tcpstore_settle(struct ct_tcpstore_keys *keys, struct ct_tcpstore_key *key)
+void ct_tcpstore_complete(struct ct_tcpstore_keys *keys, struct ct_tcpstore_key *key)
 {
     struct ct_tcpstore_key **at = bucket_of(keys, key->hash);
 

@@ -5,7 +5,7 @@
  *
  * A key and the queue of the same name are separate. An entry exists because it has a value, its
  * queue is not empty, or a client waits for it or watches it; otherwise it is removed
- * (ct_tcpstore_settle). All memory is charged to a budget, in the share of the host whose request
+ * (ct_tcpstore_complete). All memory is charged to a budget, in the share of the host whose request
  * took it. */
 #ifndef CT_RENDEZVOUS_TCPSTORE_STORE_KEYS_H
 #define CT_RENDEZVOUS_TCPSTORE_STORE_KEYS_H
@@ -102,7 +102,7 @@ struct ct_tcpstore_key *ct_tcpstore_demand(struct ct_tcpstore_keys *keys,
                                            struct ct_tcpstore_bytes name, struct ct_error *err);
 
 /* Free an entry that nothing needs any more. */
-void ct_tcpstore_settle(struct ct_tcpstore_keys *keys, struct ct_tcpstore_key *key);
+void ct_tcpstore_complete(struct ct_tcpstore_keys *keys, struct ct_tcpstore_key *key);
 
 static inline bool ct_tcpstore_present(const struct ct_tcpstore_key *key)
 {

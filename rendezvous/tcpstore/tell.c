@@ -67,7 +67,7 @@ static void untie_all(struct ct_tcpstore_client *client)
         if (key == NULL)
             continue;
         ct_tcpstore_untie(&key->waits, &client->waits[i]);
-        ct_tcpstore_settle(&client->store->keys, key);
+        ct_tcpstore_complete(&client->store->keys, key);
     }
 }
 
@@ -90,7 +90,7 @@ void ct_tcpstore_unwatch(struct ct_tcpstore_client *client)
         struct ct_tcpstore_key *key = tie->key;
         client->watches = tie->next_own;
         ct_tcpstore_untie(&key->watches, tie);
-        ct_tcpstore_settle(&client->store->keys, key);
+        ct_tcpstore_complete(&client->store->keys, key);
         ct_tcpstore_refund(&client->peer->share, sizeof(*tie));
         free(tie);
     }

@@ -29,7 +29,7 @@ static void waits(uint64_t i)
 {
     ct_worker_record_entered(group, i);
     ct_worker_record_wait(group, i, i);
-    ct_worker_record_beat(group, i, i, 1);
+    ct_worker_record_heartbeat(group, i, i, 1);
     ct_worker_record_woke(group);
     ct_worker_record_completed(group, i);
 }

@@ -26,7 +26,7 @@ static void split(char *text, char *lines[LINES + 1])
 
 static void check(const struct ct_slurm *slurm, struct ct_arena *arena)
 {
-    static const struct ct_slurm_wish wishes[] = {
+    static const struct ct_slurm_request wishes[] = {
         {.min_nodes = 1, .max_nodes = 1, .node_rank = -1},
         {.nodes_given = true, .min_nodes = 2, .max_nodes = 4, .node_rank = 1},
         {.standalone = true, .min_nodes = 1, .max_nodes = 1, .node_rank = -1},

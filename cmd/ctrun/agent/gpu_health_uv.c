@@ -14,15 +14,15 @@
 
 struct health {
     struct node *node;
-    struct ct_look *look; /* the last one */
+    struct ct_nvml_probe *look; /* the last one */
     bool asking;
     bool told; /* the first answer is here */
     struct ct_gpus gpus;
     bool used[CT_GPUS_MAX]; /* by the workers of this node */
     struct ct_health answer;
-    struct ct_buf said;    /* what was said to be wrong */
-    struct ct_look *watch; /* it waits for Xids */
-    bool deaf;             /* nobody can */
+    struct ct_buf said;          /* what was said to be wrong */
+    struct ct_nvml_probe *watch; /* it waits for Xids */
+    bool deaf;                   /* nobody can */
     struct ct_xids xids;
 };
 
@@ -99,17 +99,17 @@ void health_look(struct health *health)
     if (health == NULL || health->asking)
         return;
     struct node *node = health->node;
-    const struct ct_look_options options = {
+    const struct ct_nvml_probe_options options = {
         .how = "--ask",
         .limit_ms = (uint64_t)node->job->cfg.launch.gpu_check_ms,
         .on_record = on_record,
         .on_done = on_done,
         .context = health,
     };
-    ct_look_close(health->look);
+    ct_nvml_probe_close(health->look);
     health->look = NULL;
     health->answer = (struct ct_health){.begun = false};
-    health->asking = ct_look_start(&health->look, &node->loop, &options, &err) == 0;
+    health->asking = ct_nvml_probe_start(&health->look, &node->loop, &options, &err) == 0;
     if (!health->asking)
         ct_log_event(&node->log, CT_LOG_WARN, "gpus", "how the GPUs are is not known: %s",
                      err.text);
@@ -155,13 +155,13 @@ static void on_watch_end(void *context, uint64_t late_ms)
     struct health *health = context;
 
     (void)late_ms;
-    ct_look_close(health->watch);
+    ct_nvml_probe_close(health->watch);
     health->watch = NULL;
 }
 
 void health_watch(struct health *health)
 {
-    const struct ct_look_options options = {
+    const struct ct_nvml_probe_options options = {
         .how = "--watch", .on_record = on_xid, .on_done = on_watch_end, .context = health};
     struct ct_error err = {0};
 
@@ -170,7 +170,7 @@ void health_watch(struct health *health)
     health->xids.count = 0;
     if (health->watch != NULL || health->deaf)
         return;
-    if (ct_look_start(&health->watch, &health->node->loop, &options, &err) != 0)
+    if (ct_nvml_probe_start(&health->watch, &health->node->loop, &options, &err) != 0)
         ct_log_event(&health->node->log, CT_LOG_WARN, "xid",
                      "until the next round nobody waits for Xids: %s", err.text);
 }
@@ -181,7 +181,7 @@ void health_explain(struct health *health, uint32_t local_rank, struct ct_buf *t
 
     if (health == NULL)
         return;
-    ct_look_drain(health->watch);
+    ct_nvml_probe_drain(health->watch);
     const struct ct_health_scope scope = {.gpus = &health->gpus, .used = used};
     use_as(health, local_rank, used);
     ct_xids_explain(&health->xids, &scope, to);
@@ -193,8 +193,8 @@ void health_close(struct health *health)
 {
     if (health == NULL)
         return;
-    ct_look_close(health->look);
-    ct_look_close(health->watch);
+    ct_nvml_probe_close(health->look);
+    ct_nvml_probe_close(health->watch);
     health->look = health->watch = NULL;
     health->asking = health->deaf = true; /* nothing is asked any more */
 }

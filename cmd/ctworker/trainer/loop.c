@@ -119,7 +119,7 @@ static int after_step(struct ct_worker *worker, struct ct_error *err)
     int code = 0;
 
     if (ct_ps_used(worker) && (evaluates || saves))
-        code = ct_ps_settle(worker, saves, err);
+        code = ct_ps_complete(worker, saves, err);
     if (code == 0 && cfg->check.replicas > 0 && worker->step % (uint64_t)cfg->check.replicas == 0)
         code = ct_agree_replicas(worker, err);
     worker->unseen = evaluates;
@@ -137,7 +137,7 @@ static int after_step(struct ct_worker *worker, struct ct_error *err)
 /* All ranks leave after this step: the round ends, or those that hold parts have agreed to stop. */
 static int leave(struct ct_worker *worker, struct ct_error *err)
 {
-    int code = ct_ps_used(worker) ? ct_ps_settle(worker, true, err) : 0;
+    int code = ct_ps_used(worker) ? ct_ps_complete(worker, true, err) : 0;
 
     if (code == 0 && ct_parts_together(worker))
         code = ct_parts_leave(worker, err);

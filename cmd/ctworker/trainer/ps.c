@@ -399,7 +399,7 @@ static int fetch(struct ct_worker *worker, struct ct_error *err)
     return code;
 }
 
-int ct_ps_settle(struct ct_worker *worker, bool saves, struct ct_error *err)
+int ct_ps_complete(struct ct_worker *worker, bool saves, struct ct_error *err)
 {
     bool fetches = saves && worker->me->rank == 0 && worker->run_dir.checkpoints[0] != '\0';
     struct ct_ps_pulled pulled;

@@ -56,7 +56,7 @@ int ct_ps_step(struct ct_worker *worker, const struct ct_exec_step *args,
 
 /* Before an evaluation or a checkpoint: all workers have the same parameters, and worker 0 has the
  * whole state, if it `saves`. Collective. */
-int ct_ps_settle(struct ct_worker *worker, bool saves, struct ct_error *err);
+int ct_ps_complete(struct ct_worker *worker, bool saves, struct ct_error *err);
 
 /* This worker is through with the round. */
 int ct_ps_leave(struct ct_worker *worker, enum ct_ps_end reason, struct ct_error *err);

@@ -9,12 +9,12 @@
 
 /* ---- what follows a step --------------------------------------------------------------------- */
 
-bool ct_heal_redo(const struct ct_holding *all, int world, int base)
+bool ct_state_recovery_redo(const struct ct_holding *all, int world, int base)
 {
     if ((all[base].own[CT_HELD_MARKS] & CT_HELD_TRAINED) == 0)
         return false;
     for (int rank = 0; rank < world; rank++)
-        if (ct_heal_is_equal(&all[rank], &all[base]) &&
+        if (ct_state_recovery_is_equal(&all[rank], &all[base]) &&
             all[rank].own[CT_HELD_SETTLED] < all[base].step)
             return true;
     return (all[0].own[CT_HELD_MARKS] & CT_HELD_WRITES) == 0;
@@ -71,10 +71,10 @@ static int gather(struct ct_worker *worker, struct ct_holding *all, struct ct_er
 static int heal_from(struct ct_worker *worker, const struct ct_holding *all, int base,
                      struct ct_error *err)
 {
-    int world = worker->me->world, odd = ct_heal_diverged(all, world, base);
+    int world = worker->me->world, odd = ct_state_recovery_diverged(all, world, base);
     struct news news = {worker->step,    worker->position, worker->skipped,
                         worker->plateau, worker->scaler,   worker->last};
-    bool needed = ct_heal_needed(all, world, base);
+    bool needed = ct_state_recovery_needed(all, world, base);
     uint64_t step = worker->step;
 
     if (odd >= 0) {
@@ -88,8 +88,9 @@ static int heal_from(struct ct_worker *worker, const struct ct_holding *all, int
     if (worker->carry.tensors != NULL)
         ct_snapshot_put(&worker->carry, &worker->plan, worker->exec);
     /* Who is behind keeps what it has until it has the newer: the base may be lost meanwhile. */
-    int code =
-        ct_heal_is_equal(&all[worker->me->rank], &all[base]) ? 0 : ct_round_carry(worker, err);
+    int code = ct_state_recovery_is_equal(&all[worker->me->rank], &all[base])
+                   ? 0
+                   : ct_round_carry(worker, err);
     if (code == 0)
         code = give(worker, base, needed, &news, err);
     if (code != 0) {
@@ -103,12 +104,12 @@ static int heal_from(struct ct_worker *worker, const struct ct_holding *all, int
     worker->scaler = news.scaler;
     worker->last = news.last;
     worker->has_last = (all[base].own[CT_HELD_MARKS] & CT_HELD_TRAINED) != 0;
-    worker->redo = ct_heal_redo(all, world, base);
+    worker->redo = ct_state_recovery_redo(all, world, base);
     worker->settled = worker->redo ? worker->step - 1 : worker->step;
     return 0;
 }
 
-int ct_heal(struct ct_worker *worker, bool *ret_found, struct ct_error *err)
+int ct_state_recovery(struct ct_worker *worker, bool *ret_found, struct ct_error *err)
 {
     *ret_found = false;
     if (worker->me->lineage == 0)
@@ -117,7 +118,7 @@ int ct_heal(struct ct_worker *worker, bool *ret_found, struct ct_error *err)
     if (all == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory for %d ranks", worker->me->world);
     int code = gather(worker, all, err);
-    int base = code == 0 ? ct_heal_base(all, worker->me->world, worker->me->lineage) : -1;
+    int base = code == 0 ? ct_state_recovery_base(all, worker->me->world, worker->me->lineage) : -1;
     if (base >= 0) {
         *ret_found = true;
         code = heal_from(worker, all, base, err);

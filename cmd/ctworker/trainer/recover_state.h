@@ -24,11 +24,11 @@ enum {
 
 /* Is what follows the base's step to be done again? When somebody has not done it yet, or who wrote
  * it down is gone. */
-bool ct_heal_redo(const struct ct_holding *all, int world, int base);
+bool ct_state_recovery_redo(const struct ct_holding *all, int world, int base);
 
 /* Collective. *ret_found is false when nobody holds the state that the assignment speaks of; then
  * nothing has changed. CT_EDIVERGED names a rank. On any failure the copy in worker->carry, if
  * there is one, is still this rank's state. */
-int ct_heal(struct ct_worker *worker, bool *ret_found, struct ct_error *err);
+int ct_state_recovery(struct ct_worker *worker, bool *ret_found, struct ct_error *err);
 
 #endif

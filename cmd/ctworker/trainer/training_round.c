@@ -249,7 +249,8 @@ static int start_over(struct ct_worker *worker, struct ct_error *err)
 static int get_state(struct ct_worker *worker, struct ct_error *err)
 {
     bool found = false;
-    int code = ct_ps_used(worker) ? ct_ps_find(worker, &found, err) : ct_heal(worker, &found, err);
+    int code = ct_ps_used(worker) ? ct_ps_find(worker, &found, err)
+                                  : ct_state_recovery(worker, &found, err);
 
     if (code == 0 && !found)
         code = start_over(worker, err);

@@ -148,7 +148,7 @@ static void find_domains(struct ct_local *local)
 
 /* Spinning helps when each rank has a core of its own. Who may run where is known once all are
  * attached, and is the same to all. */
-void ct_local_settle(void *state)
+void ct_local_complete(void *state)
 {
     struct ct_local *local = state;
     int cores = 0;

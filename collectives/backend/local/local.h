@@ -188,7 +188,7 @@ int ct_local_collective(struct ct_local *local, struct ct_task *task, struct ct_
 int ct_local_transfer(struct ct_local *local, struct ct_task *task, struct ct_error *err);
 
 /* ---- the functions of struct ct_backend ---- */
-void ct_local_settle(void *state);
+void ct_local_complete(void *state);
 int ct_local_progress(void *state, struct ct_task *task, struct ct_error *err);
 bool ct_local_post(void *state, const struct ct_brief *brief);
 bool ct_local_collect(void *state, const struct ct_brief *brief);

@@ -18,12 +18,12 @@ enum {
 /* ---- the group -------------------------------------------------------------------------------*/
 
 int ct_post_init(struct ct_post *post, const struct ct_setup *setup,
-                 const struct ct_courier *courier, void *context)
+                 const struct ct_message_transport *transport, void *context)
 {
     size_t size = (size_t)setup->size;
     int code = ct_wave_init(&post->wave, setup);
 
-    post->courier = courier;
+    post->transport = transport;
     post->context = context;
     post->job = setup->job;
     if (code != 0)
@@ -56,18 +56,18 @@ void ct_post_deinit(struct ct_post *post)
     free(post->left);
 }
 
-/* Has it come to an end? A parcel that was never posted has. 1, 0, or the failure. */
-static int look(struct ct_post *post, struct ct_task *task, struct ct_parcel *parcel,
+/* Has it come to an end? A message that was never posted has. 1, 0, or the failure. */
+static int look(struct ct_post *post, struct ct_task *task, struct ct_peer_message *message,
                 struct ct_error *err)
 {
-    if (atomic_load_explicit(&parcel->state, memory_order_relaxed) == CT_PARCEL_UNUSED)
+    if (atomic_load_explicit(&message->state, memory_order_relaxed) == CT_PEER_MESSAGE_UNUSED)
         return 1;
-    if (!ct_post_has_come(post, parcel))
+    if (!ct_post_has_come(post, message))
         return 0;
-    if (parcel->code != 0)
-        return ct_error_set(err, parcel->code, "rank %d is gone", parcel->peer);
-    ct_post_forget(parcel);
-    ct_post_tally(post, parcel->lane, parcel->out, parcel->peer)->over++;
+    if (message->code != 0)
+        return ct_error_set(err, message->code, "rank %d is gone", message->peer);
+    ct_post_forget(message);
+    ct_post_tally(post, message->lane, message->out, message->peer)->over++;
     task->moves++;
     return 1;
 }
@@ -80,7 +80,7 @@ static void start(struct ct_post *post, struct ct_post_move *move, enum ct_post_
 {
     bool is_short = move->greets && move->bytes <= SHORT_BYTES;
 
-    move->head = (struct ct_parcel){.lane = lane, .peer = move->peer, .out = move->out};
+    move->head = (struct ct_peer_message){.lane = lane, .peer = move->peer, .out = move->out};
     move->body = move->head;
     if (move->greets) {
         move->slot = ct_post_slot(post, lane, move->out, move->peer);
@@ -200,7 +200,7 @@ static int collective(struct ct_post *post, struct ct_task *task, struct ct_erro
         post->call++;
         task->stage = 1;
         start_wave(post, task);
-        post->courier->turn(post->context);
+        post->transport->turn(post->context);
     }
     for (;;) {
         int code = advance_wave(post, task, err);
@@ -233,7 +233,7 @@ static int transfer(struct ct_post *post, struct ct_task *task, struct ct_error 
                                       .data = out ? (char *)(uintptr_t)call->send : call->recv,
                                       .bytes = ct_call_bytes(call)};
         start(post, move, CT_POST_TRANSFER, &greeting);
-        post->courier->turn(post->context);
+        post->transport->turn(post->context);
     }
     return advance(post, task, move, &greeting, err);
 }
@@ -242,7 +242,7 @@ static int transfer(struct ct_post *post, struct ct_task *task, struct ct_error 
 
 int ct_post_progress(struct ct_post *post, struct ct_task *task, struct ct_error *err)
 {
-    post->courier->turn(post->context);
+    post->transport->turn(post->context);
     int code =
         ct_call_is_transfer(&task->call) ? transfer(post, task, err) : collective(post, task, err);
     if (code == 0)
@@ -260,20 +260,20 @@ int ct_post_missing(const struct ct_post *post, const struct ct_task *task)
     return -1;
 }
 
-static void drop_parcel(struct ct_post *post, struct ct_parcel *parcel)
+static void drop_message(struct ct_post *post, struct ct_peer_message *message)
 {
-    if (atomic_load_explicit(&parcel->state, memory_order_acquire) == CT_PARCEL_OPEN &&
-        !post->courier->over(post->context, parcel))
-        post->courier->drop(post->context, parcel);
-    ct_post_forget(parcel);
+    if (atomic_load_explicit(&message->state, memory_order_acquire) == CT_PEER_MESSAGE_OPEN &&
+        !post->transport->over(post->context, message))
+        post->transport->drop(post->context, message);
+    ct_post_forget(message);
 }
 
 static void drop_moves(struct ct_post *post, struct ct_post_move *moves, int count, bool out)
 {
     for (int i = 0; i < count; i++)
         if (moves[i].out == out) {
-            drop_parcel(post, &moves[i].head);
-            drop_parcel(post, &moves[i].body);
+            drop_message(post, &moves[i].head);
+            drop_message(post, &moves[i].body);
         }
 }
 
@@ -288,13 +288,13 @@ static void drop_words(struct ct_post *post)
 {
     for (int i = 0; i < post->wave.size; i++)
         if (i != post->wave.rank && !post->left[i].left)
-            drop_parcel(post, &post->control[i]);
+            drop_message(post, &post->control[i]);
 }
 
-static bool is_gone(struct ct_post *post, struct ct_parcel *parcel)
+static bool is_gone(struct ct_post *post, struct ct_peer_message *message)
 {
-    return atomic_load_explicit(&parcel->state, memory_order_relaxed) == CT_PARCEL_UNUSED ||
-           ct_post_has_come(post, parcel);
+    return atomic_load_explicit(&message->state, memory_order_relaxed) == CT_PEER_MESSAGE_UNUSED ||
+           ct_post_has_come(post, message);
 }
 
 /* How long until what is open has to be taken back, from when the group ended: of a greeting or a
@@ -322,7 +322,7 @@ static uint64_t patience_with_all(struct ct_post *post)
 {
     const struct patience patience = ct_job_revoked(post->job)
                                          ? (struct patience){0, TAKEN_BACK_NS}
-                                         : (struct patience){PARTING_NS, post->courier->lent_ns};
+                                         : (struct patience){PARTING_NS, post->transport->lent_ns};
     uint64_t most_ns = CT_MAX(patience_with(post, &patience, post->moves, post->move_count),
                               patience_with(post, &patience, post->transfers, 2 * post->wave.size));
 
@@ -332,19 +332,19 @@ static uint64_t patience_with_all(struct ct_post *post)
     return most_ns;
 }
 
-/* What goes out gets a moment: who listens takes it, or drains it. A courier that carries the
+/* What goes out gets a moment: who listens takes it, or drains it. A transport that carries the
  * caller's memory has to break off what is not over then, maybe with all that it carries between
  * the two. */
 static void see_off(struct ct_post *post, uint64_t least_ns)
 {
     uint64_t start_ns = ct_clock_mono_ns(&ct_clock_system);
 
-    post->courier->drain(post->context);
+    post->transport->drain(post->context);
     while (ct_clock_mono_ns(&ct_clock_system) - start_ns <
            CT_MAX(least_ns, patience_with_all(post))) {
-        post->courier->rest(post->context, PARTING_SLICE_NS);
-        post->courier->turn(post->context);
-        post->courier->drain(post->context);
+        post->transport->rest(post->context, PARTING_SLICE_NS);
+        post->transport->turn(post->context);
+        post->transport->drain(post->context);
     }
 }
 
@@ -355,7 +355,7 @@ void ct_post_fail(struct ct_post *post, int code)
     drop_all(post, false);
     drop_words(post);
     ct_post_tell(post, code, false);
-    see_off(post, post->told ? post->courier->linger_ns : 0);
+    see_off(post, post->told ? post->transport->linger_ns : 0);
     drop_all(post, true);
     post->move_count = 0;
 }
@@ -372,5 +372,5 @@ void ct_post_drop(struct ct_post *post)
     see_off(post, 0);
     drop_all(post, true);
     for (int i = 0; i < post->wave.size; i++)
-        drop_parcel(post, &post->control[i]);
+        drop_message(post, &post->control[i]);
 }

@@ -1,5 +1,5 @@
 /* The engine of backends ucx and mpi: collectives in pipeline steps (waves, pipelined.h), and send
- * and recv, over a transport (courier) that carries whole messages between any two ranks of a
+ * and recv, over a transport that carries whole messages between any two ranks of a
  * group, those of one pair, direction and channel (lane) in the order in which they were posted.
  *
  *   first message of a call between two ranks, in each direction     handshake, then short data
@@ -29,11 +29,11 @@ enum ct_post_lane {
     CT_POST_LANES
 };
 
-enum ct_parcel_state { CT_PARCEL_UNUSED, CT_PARCEL_OPEN, CT_PARCEL_OVER };
+enum ct_peer_message_state { CT_PEER_MESSAGE_UNUSED, CT_PEER_MESSAGE_OPEN, CT_PEER_MESSAGE_OVER };
 
 /* A message on its way. Who posts it fills the first part; it stays where it is until it is over.
  */
-struct ct_parcel {
+struct ct_peer_message {
     enum ct_post_lane lane;
     int peer; /* a rank of the group; what is received on CT_POST_CONTROL may be from anyone: -1 */
     bool out;
@@ -42,23 +42,23 @@ struct ct_parcel {
     char *data;
     size_t bytes; /* coming in: at most */
 
-    /* the courier's */
+    /* the transport's */
     _Atomic int state;
     int code; /* once it is over: 0, or CT_ECLOSED when the peer is gone */
     void *request;
     void *owner;
 };
 
-/* One thread calls, but parcels may be completed by another: it writes their state last. */
-struct ct_courier {
-    void (*post)(void *context, struct ct_parcel *parcel);
+/* One thread calls, but messages may be completed by another: it writes their state last. */
+struct ct_message_transport {
+    void (*post)(void *context, struct ct_peer_message *message);
     /* Progress sends and receives. */
     void (*turn)(void *context);
     /* Return whether it is over. Polled only after a turn. */
-    bool (*over)(void *context, struct ct_parcel *parcel);
+    bool (*over)(void *context, struct ct_peer_message *message);
     /* Nobody waits for it any more: when this returns its memory is not touched again. Other groups
      * are not disturbed, unless it is long and goes out. */
-    void (*drop)(void *context, struct ct_parcel *parcel);
+    void (*drop)(void *context, struct ct_peer_message *message);
     /* Discard messages for this group without a receiver. */
     void (*drain)(void *context);
     /* Sleep until something may have come; for connecting. */
@@ -88,31 +88,31 @@ struct ct_post_move {
     char *data;   /* where data that comes with the greeting goes */
     size_t bytes; /* of the data */
     unsigned char *slot;
-    struct ct_parcel head, body;
+    struct ct_peer_message head, body;
 };
 
 struct ct_post {
-    const struct ct_courier *courier;
+    const struct ct_message_transport *transport;
     void *context;
     const struct ct_job *job;
     struct ct_wave wave;
     uint64_t call; /* counts collectives */
     struct ct_post_move *moves;
     int move_count;
-    struct ct_post_move *transfers; /* [out, in][peer] */
-    uint64_t *greeted;              /* [out, in][peer]: the last call that was greeted */
-    uint64_t *calls;                /* [lane][peer]: greetings sent */
-    unsigned char *slots;           /* [lane][out, in][peer]: first messages */
-    struct ct_parcel *control;      /* to each peer, and at [rank] from anyone */
-    struct ct_post_tally *tallies;  /* [lane][out, in][peer] */
-    struct ct_post_left *left;      /* by rank */
+    struct ct_post_move *transfers;  /* [out, in][peer] */
+    uint64_t *greeted;               /* [out, in][peer]: the last call that was greeted */
+    uint64_t *calls;                 /* [lane][peer]: greetings sent */
+    unsigned char *slots;            /* [lane][out, in][peer]: first messages */
+    struct ct_peer_message *control; /* to each peer, and at [rank] from anyone */
+    struct ct_post_tally *tallies;   /* [lane][out, in][peer] */
+    struct ct_post_left *left;       /* by rank */
     bool met, failed;
     bool told; /* by another member, that the group has failed */
 };
 
-/* 0 or CT_ENOMEM; to be given to _deinit in either case. The courier is `context`'s. */
+/* 0 or CT_ENOMEM; to be given to _deinit in either case. The transport is `context`'s. */
 int ct_post_init(struct ct_post *post, const struct ct_setup *setup,
-                 const struct ct_courier *courier, void *context);
+                 const struct ct_message_transport *transport, void *context);
 
 /* Nothing is in flight any more (ct_post_drop), or it never was. */
 void ct_post_deinit(struct ct_post *post);

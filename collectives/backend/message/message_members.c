@@ -46,20 +46,20 @@ static void read_word(const unsigned char *bytes, struct word *ret_word)
 
 static void control_post(struct ct_post *post, int peer, bool out, int code, bool leaves)
 {
-    struct ct_parcel *parcel = &post->control[out ? peer : post->wave.rank];
+    struct ct_peer_message *message = &post->control[out ? peer : post->wave.rank];
     unsigned char *slot = ct_post_slot(post, CT_POST_CONTROL, out, out ? peer : post->wave.rank);
 
-    *parcel =
-        (struct ct_parcel){.lane = CT_POST_CONTROL,
-                           .peer = peer,
-                           .out = out,
-                           .data = (char *)slot,
-                           .bytes = out ? CT_GREETING_BYTES + WORD_BYTES : CT_POST_SLOT_BYTES};
+    *message = (struct ct_peer_message){.lane = CT_POST_CONTROL,
+                                        .peer = peer,
+                                        .out = out,
+                                        .data = (char *)slot,
+                                        .bytes = out ? CT_GREETING_BYTES + WORD_BYTES
+                                                     : CT_POST_SLOT_BYTES};
     if (out) {
         ct_greeting_write(slot, &(struct ct_greeting){.code = code});
         write_word(post, peer, leaves, slot + CT_GREETING_BYTES);
     }
-    ct_post_send_off(post, parcel);
+    ct_post_send_off(post, message);
 }
 
 /* What a member said on the control lane: 0, or why it ended the group. */
@@ -77,13 +77,13 @@ static int hear(struct ct_post *post, struct word *ret_word, struct ct_error *er
 
 int ct_post_parted(struct ct_post *post, struct ct_error *err)
 {
-    struct ct_parcel *parcel = &post->control[post->wave.rank];
+    struct ct_peer_message *message = &post->control[post->wave.rank];
 
-    while (ct_post_has_come(post, parcel)) {
+    while (ct_post_has_come(post, message)) {
         struct ct_error heard = {0};
         struct word word = {0};
 
-        ct_post_forget(parcel);
+        ct_post_forget(message);
         int code = hear(post, &word, &heard);
         if (code != 0 && !word.left.left) {
             *err = heard;
@@ -97,12 +97,12 @@ int ct_post_parted(struct ct_post *post, struct ct_error *err)
 }
 
 /* Will this one not come to its end any more? */
-static bool is_lost(const struct ct_post *post, const struct ct_parcel *parcel)
+static bool is_lost(const struct ct_post *post, const struct ct_peer_message *message)
 {
-    const struct ct_post_left *left = &post->left[parcel->peer];
+    const struct ct_post_left *left = &post->left[message->peer];
 
-    return atomic_load_explicit(&parcel->state, memory_order_relaxed) == CT_PARCEL_OPEN &&
-           parcel->number > (parcel->out ? left->taken : left->sent)[parcel->lane];
+    return atomic_load_explicit(&message->state, memory_order_relaxed) == CT_PEER_MESSAGE_OPEN &&
+           message->number > (message->out ? left->taken : left->sent)[message->lane];
 }
 
 static int find_lost(const struct ct_post *post, const struct ct_post_move *move,
@@ -153,7 +153,7 @@ static int rest(struct ct_post *post, const struct ct_setup *setup, uint64_t *as
         if (code != 0)
             return code;
     }
-    post->courier->rest(post->context, SLICE_NS);
+    post->transport->rest(post->context, SLICE_NS);
     return 0;
 }
 
@@ -175,9 +175,9 @@ static int see_words_out(struct ct_post *post, const struct ct_setup *setup, int
 {
     *ret_open = 0;
     for (int i = 0; i < setup->size; i++) {
-        struct ct_parcel *word = &post->control[i];
+        struct ct_peer_message *word = &post->control[i];
 
-        if (i == setup->rank || atomic_load(&word->state) == CT_PARCEL_UNUSED)
+        if (i == setup->rank || atomic_load(&word->state) == CT_PEER_MESSAGE_UNUSED)
             continue;
         if (!ct_post_has_come(post, word))
             ++*ret_open;
@@ -197,13 +197,13 @@ static int await_all(struct ct_post *post, const struct ct_setup *setup, bool *m
                      struct ct_error *err)
 {
     uint64_t asked_ns = ct_clock_mono_ns(&ct_clock_system);
-    struct ct_parcel *listening = &post->control[post->wave.rank];
+    struct ct_peer_message *listening = &post->control[post->wave.rank];
     int left = setup->size - 1, open = left;
 
     for (;;) {
         struct word word;
 
-        post->courier->turn(post->context);
+        post->transport->turn(post->context);
         int code = see_words_out(post, setup, &open, err);
         if (code != 0)
             return code;

@@ -1,5 +1,5 @@
 /* Control messages between members of a group of message.h: presence, failure, leaving. And how
- * message.c and message_members.c handle a message (parcel). */
+ * message.c and message_members.c handle a message. */
 #ifndef CT_COLL_MESSAGE_MEMBERS_H
 #define CT_COLL_MESSAGE_MEMBERS_H
 
@@ -23,27 +23,27 @@ static inline unsigned char *ct_post_slot(const struct ct_post *post, enum ct_po
            (((size_t)lane * 2 + (out ? 0 : 1)) * size + (size_t)peer) * CT_POST_SLOT_BYTES;
 }
 
-static inline void ct_post_send_off(struct ct_post *post, struct ct_parcel *parcel)
+static inline void ct_post_send_off(struct ct_post *post, struct ct_peer_message *message)
 {
-    atomic_store_explicit(&parcel->state, CT_PARCEL_OPEN, memory_order_relaxed);
-    parcel->code = 0;
-    if (parcel->lane < CT_POST_DATA_LANES)
-        parcel->number = ++ct_post_tally(post, parcel->lane, parcel->out, parcel->peer)->posted;
-    post->courier->post(post->context, parcel);
+    atomic_store_explicit(&message->state, CT_PEER_MESSAGE_OPEN, memory_order_relaxed);
+    message->code = 0;
+    if (message->lane < CT_POST_DATA_LANES)
+        message->number = ++ct_post_tally(post, message->lane, message->out, message->peer)->posted;
+    post->transport->post(post->context, message);
 }
 
 /* Has it come to an end that nobody has looked at yet? */
-static inline bool ct_post_has_come(struct ct_post *post, struct ct_parcel *parcel)
+static inline bool ct_post_has_come(struct ct_post *post, struct ct_peer_message *message)
 {
-    int state = atomic_load_explicit(&parcel->state, memory_order_acquire);
+    int state = atomic_load_explicit(&message->state, memory_order_acquire);
 
-    return state == CT_PARCEL_OVER ||
-           (state == CT_PARCEL_OPEN && post->courier->over(post->context, parcel));
+    return state == CT_PEER_MESSAGE_OVER ||
+           (state == CT_PEER_MESSAGE_OPEN && post->transport->over(post->context, message));
 }
 
-static inline void ct_post_forget(struct ct_parcel *parcel)
+static inline void ct_post_forget(struct ct_peer_message *message)
 {
-    atomic_store_explicit(&parcel->state, CT_PARCEL_UNUSED, memory_order_relaxed);
+    atomic_store_explicit(&message->state, CT_PEER_MESSAGE_UNUSED, memory_order_relaxed);
 }
 
 /* Has a member ended the group? Who has merely left it is noted. 0, or why it ended. */

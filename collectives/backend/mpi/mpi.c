@@ -42,7 +42,7 @@ static int prepare(const struct ct_setup *setup, struct ct_blob *ret_blob, void 
     group->port = (struct ct_mpi_port){.mpi = ct_job_resource(setup->job, &ct_mpi_resource)};
     group->port.ranks = calloc((size_t)setup->size, sizeof *group->port.ranks);
     if (group->port.ranks == NULL ||
-        ct_post_init(&group->post, setup, &ct_mpi_courier, &group->port) != 0)
+        ct_post_init(&group->post, setup, &ct_mpi_transport, &group->port) != 0)
         return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", setup->size);
     memcpy(group->port.ranks, setup->ranks, (size_t)setup->size * sizeof *setup->ranks);
     if (setup->rank == 0)

@@ -64,8 +64,8 @@ extern const struct ct_job_resource_type ct_mpi_resource;
 enum { CT_MPI_GROUPS_LEAST = 16 };
 int ct_mpi_group_number(struct ct_mpi *mpi, uint32_t *ret_number, struct ct_error *err);
 
-/* For couriers, under the lock: what everybody does in turn for the engine's own messages; and take
- * up whatever has come with a tag, to keep it or to throw it away. */
+/* For transports, under the lock: what everybody does in turn for the engine's own messages; and
+ * take up whatever has come with a tag, to keep it or to throw it away. */
 enum ct_mpi_errand_kind { CT_MPI_SENT, CT_MPI_STORED, CT_MPI_WASTE, CT_MPI_ENDED };
 void ct_mpi_work(struct ct_mpi *mpi);
 void ct_mpi_take_up(struct ct_mpi *mpi, int tag, enum ct_mpi_errand_kind kind);

@@ -13,7 +13,7 @@ enum {
     PAUSE_MAX_NS = 500000,
 };
 
-/* A parcel under way: one request, or, where it is longer than MPI can count, several. */
+/* A message under way: one request, or, where it is longer than MPI can count, several. */
 struct ct_mpi_ticket {
     struct ct_mpi_ticket *next;
     union ct_mpi_handle one, *requests;
@@ -39,7 +39,7 @@ void ct_mpi_stir(struct ct_mpi_port *port)
     port->pause_ns = 0;
 }
 
-/* ---- parcels ---------------------------------------------------------------------------------*/
+/* ---- messages ---------------------------------------------------------------------------------*/
 
 static struct ct_mpi_ticket *take_ticket(struct ct_mpi_port *port, size_t bytes)
 {
@@ -79,48 +79,48 @@ void ct_mpi_port_deinit(struct ct_mpi_port *port)
     }
 }
 
-static void finish(struct ct_parcel *parcel, int code)
+static void finish(struct ct_peer_message *message, int code)
 {
-    parcel->code = code;
-    parcel->request = NULL;
-    atomic_store_explicit(&parcel->state, CT_PARCEL_OVER, memory_order_release);
+    message->code = code;
+    message->request = NULL;
+    atomic_store_explicit(&message->state, CT_PEER_MESSAGE_OVER, memory_order_release);
 }
 
-/* All pieces of a parcel; false when MPI refused one. */
-static bool post_pieces(const struct ct_mpi_port *port, const struct ct_parcel *parcel,
+/* All pieces of a message; false when MPI refused one. */
+static bool post_pieces(const struct ct_mpi_port *port, const struct ct_peer_message *message,
                         struct ct_mpi_ticket *ticket)
 {
     struct ct_mpi_library *lib = &port->mpi->lib;
 
     for (size_t i = 0; i < ticket->count; i++) {
-        char *data = parcel->data + i * PIECE_BYTES;
-        size_t bytes = CT_MIN(parcel->bytes - i * PIECE_BYTES, (size_t)PIECE_BYTES);
-        const struct ct_mpi_message message = {.send = parcel->out ? data : NULL,
-                                               .recv = parcel->out ? NULL : data,
-                                               .bytes = (int)bytes,
-                                               .peer = parcel->peer < 0 ? CT_MPI_ANYONE
-                                                                        : port->ranks[parcel->peer],
-                                               .tag = tag_of(port, parcel->lane),
-                                               .taken = parcel->taken};
+        char *data = message->data + i * PIECE_BYTES;
+        size_t bytes = CT_MIN(message->bytes - i * PIECE_BYTES, (size_t)PIECE_BYTES);
+        const struct ct_mpi_message piece = {.send = message->out ? data : NULL,
+                                             .recv = message->out ? NULL : data,
+                                             .bytes = (int)bytes,
+                                             .peer = message->peer < 0 ? CT_MPI_ANYONE
+                                                                       : port->ranks[message->peer],
+                                             .tag = tag_of(port, message->lane),
+                                             .taken = message->taken};
 
-        if (lib->abi->post(lib, &message, &ticket->requests[i]) != 0)
+        if (lib->abi->post(lib, &piece, &ticket->requests[i]) != 0)
             return false;
     }
     return true;
 }
 
-static void post(void *context, struct ct_parcel *parcel)
+static void post(void *context, struct ct_peer_message *message)
 {
     struct ct_mpi_port *port = context;
     struct ct_mpi *mpi = port->mpi;
 
     (void)pthread_mutex_lock(&mpi->lock);
-    struct ct_mpi_ticket *ticket = mpi->given_up ? NULL : take_ticket(port, parcel->bytes);
-    parcel->request = ticket;
-    if (ticket != NULL && !post_pieces(port, parcel, ticket))
+    struct ct_mpi_ticket *ticket = mpi->given_up ? NULL : take_ticket(port, message->bytes);
+    message->request = ticket;
+    if (ticket != NULL && !post_pieces(port, message, ticket))
         mpi->given_up = true;
     if (ticket == NULL || mpi->given_up)
-        finish(parcel, CT_ECLOSED);
+        finish(message, CT_ECLOSED);
     (void)pthread_mutex_unlock(&mpi->lock);
 }
 
@@ -133,11 +133,11 @@ static void turn(void *context)
     (void)pthread_mutex_unlock(&port->mpi->lock);
 }
 
-/* Under the lock. What MPI says is wrong with a message ends its parcel. */
-static bool look(struct ct_mpi_port *port, struct ct_parcel *parcel)
+/* Under the lock. What MPI says is wrong with a message ends its message. */
+static bool look(struct ct_mpi_port *port, struct ct_peer_message *message)
 {
     struct ct_mpi *mpi = port->mpi;
-    struct ct_mpi_ticket *ticket = parcel->request;
+    struct ct_mpi_ticket *ticket = message->request;
 
     while (!mpi->given_up && ticket->over < ticket->count) {
         bool over = false;
@@ -147,49 +147,49 @@ static bool look(struct ct_mpi_port *port, struct ct_parcel *parcel)
             return false;
         ticket->over++;
         if (code != 0)
-            parcel->code = CT_ECLOSED;
+            message->code = CT_ECLOSED;
     }
     if (mpi->given_up) { /* the requests are left to MPI, which is not called any more */
-        finish(parcel, CT_ECLOSED);
+        finish(message, CT_ECLOSED);
         return true;
     }
     give_ticket(port, ticket);
-    finish(parcel, parcel->code);
+    finish(message, message->code);
     return true;
 }
 
-static bool over(void *context, struct ct_parcel *parcel)
+static bool over(void *context, struct ct_peer_message *message)
 {
     struct ct_mpi_port *port = context;
 
     (void)pthread_mutex_lock(&port->mpi->lock);
-    bool is_over = atomic_load(&parcel->state) != CT_PARCEL_OPEN || look(port, parcel);
+    bool is_over = atomic_load(&message->state) != CT_PEER_MESSAGE_OPEN || look(port, message);
     (void)pthread_mutex_unlock(&port->mpi->lock);
     return is_over;
 }
 
 /* A receive can be cancelled unless its data is on the way; a send cannot. */
-static void withdraw(struct ct_mpi_port *port, struct ct_parcel *parcel)
+static void withdraw(struct ct_mpi_port *port, struct ct_peer_message *message)
 {
     struct ct_mpi *mpi = port->mpi;
-    struct ct_mpi_ticket *ticket = parcel->request;
+    struct ct_mpi_ticket *ticket = message->request;
 
-    for (size_t i = ticket->over; !parcel->out && i < ticket->count; i++)
+    for (size_t i = ticket->over; !message->out && i < ticket->count; i++)
         (void)mpi->lib.abi->cancel(&mpi->lib, &ticket->requests[i]);
     for (int i = 0; i < TURNS; i++)
-        if (look(port, parcel))
+        if (look(port, message))
             return;
     mpi->given_up = true;
-    finish(parcel, CT_ECLOSED);
+    finish(message, CT_ECLOSED);
 }
 
-static void drop(void *context, struct ct_parcel *parcel)
+static void drop(void *context, struct ct_peer_message *message)
 {
     struct ct_mpi_port *port = context;
 
     (void)pthread_mutex_lock(&port->mpi->lock);
-    if (atomic_load(&parcel->state) == CT_PARCEL_OPEN && !look(port, parcel))
-        withdraw(port, parcel);
+    if (atomic_load(&message->state) == CT_PEER_MESSAGE_OPEN && !look(port, message))
+        withdraw(port, message);
     (void)pthread_mutex_unlock(&port->mpi->lock);
 }
 
@@ -209,7 +209,7 @@ static void rest(void *context, uint64_t timeout_ns)
     ct_mpi_pause(context, timeout_ns);
 }
 
-const struct ct_courier ct_mpi_courier = {
+const struct ct_message_transport ct_mpi_transport = {
     .post = post,
     .turn = turn,
     .over = over,

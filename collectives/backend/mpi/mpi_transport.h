@@ -1,4 +1,4 @@
-/* Messages (parcels) of message.h over MPI. One ends when all its requests have; a dropped receive
+/* Messages (messages) of message.h over MPI. One ends when all its requests have; a dropped receive
  * is cancelled, a send that MPI does not end gives the engine up (mpi_engine.h). */
 #ifndef CT_COLL_MPI_TRANSPORT_H
 #define CT_COLL_MPI_TRANSPORT_H
@@ -7,7 +7,7 @@
 
 struct ct_mpi_ticket;
 
-/* A group's part in the engine: what the courier is given. */
+/* A group's part in the engine: what the transport is given. */
 struct ct_mpi_port {
     struct ct_mpi *mpi;
     uint32_t number;               /* of the group; 0: it has none yet */
@@ -16,9 +16,9 @@ struct ct_mpi_port {
     uint64_t pause_ns;             /* the next one */
 };
 
-extern const struct ct_courier ct_mpi_courier;
+extern const struct ct_message_transport ct_mpi_transport;
 
-/* What its parcels have taken goes back to the heap: they are over or dropped. */
+/* What its messages have taken goes back to the heap: they are over or dropped. */
 void ct_mpi_port_deinit(struct ct_mpi_port *port);
 
 /* Sleep, `timeout_ns` at most: MPI wakes nobody, so it is for a moment, a longer one each time

@@ -44,42 +44,43 @@ static void settle(void *state)
 
 /* Lanes but the first two are made when they are first used: all members come there in the same
  * order, with nothing under way. */
-static int split_off(struct ct_nccl_group *group, struct ct_nccl_lane *lane, struct ct_task *task,
-                     struct ct_error *err)
+static int split_off(struct ct_nccl_group *group, struct ct_nccl_communicator *lane,
+                     struct ct_task *task, struct ct_error *err)
 {
-    struct ct_nccl_lane *main = &group->lanes[CT_NCCL_MAIN];
+    struct ct_nccl_communicator *main = &group->lanes[CT_NCCL_MAIN];
 
     if (lane->comm == NULL && task->stage == NEW) {
         if (group->open > 0 || main->busy || main->launched != main->done)
             return 0;
-        int code = ct_nccl_lane_split(group->nccl, lane, main, 0, group->staged.rank, err);
+        int code = ct_nccl_communicator_split(group->nccl, lane, main, 0, group->staged.rank, err);
         if (code != 0)
             return code;
         task->stage = SPLITTING;
     }
     int code = 1;
     if (task->stage == SPLITTING) {
-        code = ct_nccl_lane_poll(group->nccl, main, err);
+        code = ct_nccl_communicator_poll(group->nccl, main, err);
         if (code == 1 && lane->comm != NULL)
             task->stage = COVERING;
     }
     if (code == 1 && task->stage == COVERING) {
-        code = ct_nccl_lane_cover(group->nccl, lane, group->shared, group->shared_count, err);
+        code =
+            ct_nccl_communicator_cover(group->nccl, lane, group->shared, group->shared_count, err);
         if (code == 1)
             task->stage = READY;
     }
     return code < 0 ? code : task->stage == READY;
 }
 
-static bool has_room(const struct ct_nccl_lane *lane)
+static bool has_room(const struct ct_nccl_communicator *lane)
 {
     return lane->launched - lane->done < CT_NCCL_RING;
 }
 
-static int issue(struct ct_nccl_group *group, struct ct_nccl_lane *lane, struct ct_task *task,
-                 struct ct_error *err)
+static int issue(struct ct_nccl_group *group, struct ct_nccl_communicator *lane,
+                 struct ct_task *task, struct ct_error *err)
 {
-    int code = ct_nccl_lane_poll(group->nccl, lane, err);
+    int code = ct_nccl_communicator_poll(group->nccl, lane, err);
 
     if (code != 1 || !has_room(lane))
         return CT_MIN(code, 0);
@@ -91,18 +92,18 @@ static int issue(struct ct_nccl_group *group, struct ct_nccl_lane *lane, struct 
     group->open++;
     if (ct_nccl_is_empty(&task->call))
         return 1;
-    code = ct_nccl_lane_follow(lane, task->call.stream);
+    code = ct_nccl_communicator_follow(lane, task->call.stream);
     if (code != 0)
         return ct_error_set(err, code, "%s failed", lane->device->name);
     int result = ct_nccl_issue(&group->nccl->lib, lane->comm, lane->stream, &task->call);
-    code = ct_nccl_lane_launched(group->nccl, lane, result, err);
+    code = ct_nccl_communicator_launched(group->nccl, lane, result, err);
     task->at = lane->launched;
     return code < 0 ? code : 1;
 }
 
 /* What needs the library, and so the lock. 1: queued. */
-static int enqueue(struct ct_nccl_group *group, struct ct_nccl_lane *lane, struct ct_task *task,
-                   struct ct_error *err)
+static int enqueue(struct ct_nccl_group *group, struct ct_nccl_communicator *lane,
+                   struct ct_task *task, struct ct_error *err)
 {
     int code = 1;
 
@@ -111,7 +112,7 @@ static int enqueue(struct ct_nccl_group *group, struct ct_nccl_lane *lane, struc
     if (code == 1 && task->stage == READY)
         code = issue(group, lane, task, err);
     if (code == 1 && task->stage == ISSUED)
-        code = task->at == 0 ? 1 : ct_nccl_lane_poll(group->nccl, lane, err);
+        code = task->at == 0 ? 1 : ct_nccl_communicator_poll(group->nccl, lane, err);
     if (code == 1 && task->stage == ISSUED) {
         task->stage = QUEUED;
         task->queued = true;
@@ -121,20 +122,20 @@ static int enqueue(struct ct_nccl_group *group, struct ct_nccl_lane *lane, struc
 }
 
 /* Under the lock, when it is free: the lane's failure, told by NCCL. */
-static int ask(struct ct_nccl_group *group, struct ct_nccl_lane *lane, struct ct_error *err)
+static int ask(struct ct_nccl_group *group, struct ct_nccl_communicator *lane, struct ct_error *err)
 {
     if (!ct_nccl_try_lock(group->nccl))
         return 0;
-    int code = ct_nccl_lane_poll(group->nccl, lane, err);
+    int code = ct_nccl_communicator_poll(group->nccl, lane, err);
     ct_nccl_unlock(group->nccl);
     return CT_MIN(code, 0);
 }
 
 /* Has the device done batch `task->at`, and have all called the same? */
-static int is_over(struct ct_nccl_group *group, struct ct_nccl_lane *lane, struct ct_task *task,
-                   struct ct_error *err)
+static int is_over(struct ct_nccl_group *group, struct ct_nccl_communicator *lane,
+                   struct ct_task *task, struct ct_error *err)
 {
-    int code = ct_nccl_lane_look(lane, err);
+    int code = ct_nccl_communicator_query(lane, err);
     int steps = code < 0 ? code : ct_nccl_check_pump(&group->check, err);
 
     if (steps < 0)
@@ -147,7 +148,7 @@ static int is_over(struct ct_nccl_group *group, struct ct_nccl_lane *lane, struc
 
 static int collective(struct ct_nccl_group *group, struct ct_task *task, struct ct_error *err)
 {
-    struct ct_nccl_lane *lane = &group->lanes[ct_nccl_lane_of(task->call.kind)];
+    struct ct_nccl_communicator *lane = &group->lanes[ct_nccl_communicator_of(task->call.kind)];
 
     if (task->stage != QUEUED) {
         if (!ct_nccl_try_lock(group->nccl))
@@ -167,8 +168,8 @@ static int collective(struct ct_nccl_group *group, struct ct_task *task, struct 
 /* ---- messages --------------------------------------------------------------------------------*/
 
 /* Join the batch that goes next. */
-static int join(struct ct_nccl_group *group, struct ct_nccl_lane *lane, struct ct_task *task,
-                struct ct_error *err)
+static int join(struct ct_nccl_group *group, struct ct_nccl_communicator *lane,
+                struct ct_task *task, struct ct_error *err)
 {
     const struct ct_call *call = &task->call;
     size_t bytes = ct_call_bytes(call);
@@ -180,7 +181,7 @@ static int join(struct ct_nccl_group *group, struct ct_nccl_lane *lane, struct c
     if (task->skipped == 0)
         return 0;
     if (bytes > 0) {
-        int code = ct_nccl_lane_follow(lane, call->stream);
+        int code = ct_nccl_communicator_follow(lane, call->stream);
 
         if (code != 0)
             return ct_error_set(err, code, "%s failed", lane->device->name);
@@ -196,17 +197,18 @@ static int join(struct ct_nccl_group *group, struct ct_nccl_lane *lane, struct c
 }
 
 /* Send the batch off, when the lane is free. */
-static int send_off(struct ct_nccl_group *group, struct ct_nccl_lane *lane, struct ct_error *err)
+static int send_off(struct ct_nccl_group *group, struct ct_nccl_communicator *lane,
+                    struct ct_error *err)
 {
     if (!ct_nccl_try_lock(group->nccl))
         return 0;
-    int code = ct_nccl_lane_poll(group->nccl, lane, err);
+    int code = ct_nccl_communicator_poll(group->nccl, lane, err);
     if (code == 1 && has_room(lane)) {
         int result = ct_nccl_issue_messages(&group->nccl->lib, lane->comm, lane->stream,
                                             group->messages, group->message_count);
 
         group->message_count = 0;
-        code = ct_nccl_lane_launched(group->nccl, lane, result, err);
+        code = ct_nccl_communicator_launched(group->nccl, lane, result, err);
     }
     ct_nccl_unlock(group->nccl);
     return CT_MIN(code, 0);
@@ -214,7 +216,7 @@ static int send_off(struct ct_nccl_group *group, struct ct_nccl_lane *lane, stru
 
 static int message(struct ct_nccl_group *group, struct ct_task *task, struct ct_error *err)
 {
-    struct ct_nccl_lane *lane = &group->lanes[CT_NCCL_PAIRS];
+    struct ct_nccl_communicator *lane = &group->lanes[CT_NCCL_PAIRS];
 
     if (task->stage == NEW)
         return join(group, lane, task, err);
@@ -285,7 +287,7 @@ static void fail(void *state, int code)
     if (!ct_nccl_try_lock(group->nccl))
         return; /* they are being ended */
     for (int i = 0; i < CT_NCCL_LANES; i++)
-        ct_nccl_lane_revoke(group->nccl, &group->lanes[i]);
+        ct_nccl_communicator_revoke(group->nccl, &group->lanes[i]);
     ct_nccl_unlock(group->nccl);
 }
 
@@ -346,7 +348,7 @@ static void close_group(void *state)
                                   .healthy = idle && !group->failed,
                                   .all = over};
 
-        if (!ct_nccl_lanes_end(job, &how))
+        if (!ct_nccl_communicators_end(job, &how))
             return; /* the library may still come back to its lanes */
         leave_memory(group);
     }

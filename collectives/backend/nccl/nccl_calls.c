@@ -76,7 +76,7 @@ bool ct_nccl_carries(const struct ct_call *call)
     return !ct_call_reduces(call->kind) || reduces_alike(call);
 }
 
-enum ct_nccl_lane_kind ct_nccl_lane_of(enum ct_call_kind kind)
+enum ct_nccl_communicator_kind ct_nccl_communicator_of(enum ct_call_kind kind)
 {
     switch (kind) {
     case CT_CALL_ALL_GATHER:

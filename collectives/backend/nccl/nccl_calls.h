@@ -8,7 +8,7 @@
 
 /* What may be under way at the same time, each a communicator and a stream. Gathers and scatters
  * have their own: a sharded model gathers the next layer while it scatters gradients. */
-enum ct_nccl_lane_kind {
+enum ct_nccl_communicator_kind {
     CT_NCCL_MAIN,
     CT_NCCL_GATHER,
     CT_NCCL_SCATTER,
@@ -28,7 +28,7 @@ enum ct_nccl_lane_kind {
  *     others; I16, BOOL                 no */
 bool ct_nccl_carries(const struct ct_call *call);
 
-enum ct_nccl_lane_kind ct_nccl_lane_of(enum ct_call_kind kind);
+enum ct_nccl_communicator_kind ct_nccl_communicator_of(enum ct_call_kind kind);
 
 /* Has it anything to move? */
 bool ct_nccl_is_empty(const struct ct_call *call);

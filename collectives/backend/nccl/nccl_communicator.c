@@ -79,22 +79,22 @@ void ct_nccl_unlock(struct ct_nccl *nccl)
 
 /* ---- lanes -----------------------------------------------------------------------------------*/
 
-static int device_error(const struct ct_nccl_lane *lane, int code, struct ct_error *err)
+static int device_error(const struct ct_nccl_communicator *lane, int code, struct ct_error *err)
 {
     return ct_error_set(err, code, "%s failed while NCCL worked on it: %s", lane->device->name,
                         ct_strerror(code));
 }
 
-static void list(struct ct_nccl *nccl, struct ct_nccl_lane *lane)
+static void list(struct ct_nccl *nccl, struct ct_nccl_communicator *lane)
 {
     lane->next = nccl->lanes;
     nccl->lanes = lane;
 }
 
-int ct_nccl_lane_open(struct ct_nccl *nccl, struct ct_nccl_lane *lane,
-                      const struct ct_accel *device, struct ct_error *err)
+int ct_nccl_communicator_open(struct ct_nccl *nccl, struct ct_nccl_communicator *lane,
+                              const struct ct_accel *device, struct ct_error *err)
 {
-    *lane = (struct ct_nccl_lane){.device = device};
+    *lane = (struct ct_nccl_communicator){.device = device};
     int code = device->enter(device->context);
 
     if (code == 0)
@@ -109,10 +109,10 @@ int ct_nccl_lane_open(struct ct_nccl *nccl, struct ct_nccl_lane *lane,
     return code == 0 ? 0 : device_error(lane, code, err);
 }
 
-void ct_nccl_lane_list(struct ct_nccl *nccl, struct ct_nccl_lane *lane,
-                       const struct ct_accel *device)
+void ct_nccl_communicator_list(struct ct_nccl *nccl, struct ct_nccl_communicator *lane,
+                               const struct ct_accel *device)
 {
-    *lane = (struct ct_nccl_lane){.device = device};
+    *lane = (struct ct_nccl_communicator){.device = device};
     list(nccl, lane);
 }
 
@@ -135,8 +135,8 @@ static bool went_well(int result)
     return result == CT_NCCL_SUCCESS || result == CT_NCCL_IN_PROGRESS;
 }
 
-int ct_nccl_lane_form(struct ct_nccl *nccl, struct ct_nccl_lane *lane, int rank, int size,
-                      struct ct_nccl_id *ids, int count, struct ct_error *err)
+int ct_nccl_communicator_form(struct ct_nccl *nccl, struct ct_nccl_communicator *lane, int rank,
+                              int size, struct ct_nccl_id *ids, int count, struct ct_error *err)
 {
     struct ct_nccl_config config = ct_nccl_config();
     int result =
@@ -149,8 +149,9 @@ int ct_nccl_lane_form(struct ct_nccl *nccl, struct ct_nccl_lane *lane, int rank,
 }
 
 /* The new one stays NULL until it is whole: the parent is asked. */
-int ct_nccl_lane_split(struct ct_nccl *nccl, struct ct_nccl_lane *lane, struct ct_nccl_lane *parent,
-                       int colour, int key, struct ct_error *err)
+int ct_nccl_communicator_split(struct ct_nccl *nccl, struct ct_nccl_communicator *lane,
+                               struct ct_nccl_communicator *parent, int colour, int key,
+                               struct ct_error *err)
 {
     struct ct_nccl_config config = ct_nccl_config();
 
@@ -161,7 +162,8 @@ int ct_nccl_lane_split(struct ct_nccl *nccl, struct ct_nccl_lane *lane, struct c
                                              "a communicator cannot be split", err);
 }
 
-int ct_nccl_lane_poll(struct ct_nccl *nccl, struct ct_nccl_lane *lane, struct ct_error *err)
+int ct_nccl_communicator_poll(struct ct_nccl *nccl, struct ct_nccl_communicator *lane,
+                              struct ct_error *err)
 {
     const struct ct_accel *device = lane->device;
     int state = CT_NCCL_SUCCESS;
@@ -186,7 +188,7 @@ int ct_nccl_lane_poll(struct ct_nccl *nccl, struct ct_nccl_lane *lane, struct ct
     return 1;
 }
 
-int ct_nccl_lane_follow(struct ct_nccl_lane *lane, void *stream)
+int ct_nccl_communicator_follow(struct ct_nccl_communicator *lane, void *stream)
 {
     const struct ct_accel *device = lane->device;
     int code = device->enter(device->context);
@@ -197,19 +199,19 @@ int ct_nccl_lane_follow(struct ct_nccl_lane *lane, void *stream)
     return code != 0 ? code : device->wait(device->context, lane->stream, lane->before);
 }
 
-int ct_nccl_lane_launched(struct ct_nccl *nccl, struct ct_nccl_lane *lane, int result,
-                          struct ct_error *err)
+int ct_nccl_communicator_launched(struct ct_nccl *nccl, struct ct_nccl_communicator *lane,
+                                  int result, struct ct_error *err)
 {
     if (!went_well(result))
         return ct_nccl_error(&nccl->lib, lane->comm, result, "a call was refused", err);
     CT_ASSERT(!lane->busy && lane->launched - lane->done < CT_NCCL_RING);
     lane->launched++;
     lane->busy = true;
-    int code = ct_nccl_lane_poll(nccl, lane, err);
+    int code = ct_nccl_communicator_poll(nccl, lane, err);
     return code < 0 ? code : 0;
 }
 
-void ct_nccl_lane_revoke(struct ct_nccl *nccl, struct ct_nccl_lane *lane)
+void ct_nccl_communicator_revoke(struct ct_nccl *nccl, struct ct_nccl_communicator *lane)
 {
     if (lane->comm == NULL || lane->revoked || nccl->lib.ncclCommRevoke == NULL)
         return;
@@ -217,7 +219,7 @@ void ct_nccl_lane_revoke(struct ct_nccl *nccl, struct ct_nccl_lane *lane)
     lane->leaves = went_well(nccl->lib.ncclCommRevoke(lane->comm, 0));
 }
 
-int ct_nccl_lane_look(struct ct_nccl_lane *lane, struct ct_error *err)
+int ct_nccl_communicator_query(struct ct_nccl_communicator *lane, struct ct_error *err)
 {
     const struct ct_accel *device = lane->device;
     uint64_t last = lane->launched - lane->busy;

@@ -21,13 +21,13 @@
 
 #include <pthread.h>
 
-struct ct_nccl_lane;
+struct ct_nccl_communicator;
 
 /* One a job; made by the first group that asks. */
 struct ct_nccl {
     struct ct_nccl_library lib;
     pthread_mutex_t lock; /* of all calls of the library, and of the list */
-    struct ct_nccl_lane *lanes;
+    struct ct_nccl_communicator *lanes;
     struct ct_nccl_memory *memories;
     struct ct_nccl_kept *kept; /* communicators that the next round may shrink; nccl_kept.h */
     bool stuck;                /* a thread may still come back to it: it is never freed */
@@ -35,8 +35,8 @@ struct ct_nccl {
 
 enum { CT_NCCL_RING = 64 };
 
-struct ct_nccl_lane {
-    struct ct_nccl_lane *next;
+struct ct_nccl_communicator {
+    struct ct_nccl_communicator *next;
     struct ct_nccl_comm *comm; /* NULL: none, or none any more */
     bool aborted;              /* by another group, as the round was over */
     bool revoked;              /* it was told to leave its kernels */
@@ -54,8 +54,8 @@ struct ct_nccl_lane {
 int ct_nccl_of_job(struct ct_job *job, struct ct_nccl **ret_nccl, struct ct_error *err);
 
 /* Stream and events; and the list. */
-int ct_nccl_lane_open(struct ct_nccl *nccl, struct ct_nccl_lane *lane,
-                      const struct ct_accel *device, struct ct_error *err);
+int ct_nccl_communicator_open(struct ct_nccl *nccl, struct ct_nccl_communicator *lane,
+                              const struct ct_accel *device, struct ct_error *err);
 
 /* Take up the library for a moment, without waiting: false when another thread has it. */
 bool ct_nccl_try_lock(struct ct_nccl *nccl);
@@ -67,39 +67,41 @@ void ct_nccl_unlock(struct ct_nccl *nccl);
 struct ct_nccl_config ct_nccl_config(void);
 
 /* List a lane that has no stream: a communicator that is in no use yet. Under the lock. */
-void ct_nccl_lane_list(struct ct_nccl *nccl, struct ct_nccl_lane *lane,
-                       const struct ct_accel *device);
+void ct_nccl_communicator_list(struct ct_nccl *nccl, struct ct_nccl_communicator *lane,
+                               const struct ct_accel *device);
 
 /* Begin a communicator: of `size` ranks from `count` unique ids, the same at all; or of the ranks
  * of a `parent` at rest that give the same `colour`, in the order of `key`; with CT_NCCL_NO_COLOUR
  * none comes. Then poll; of a split the parent. */
-int ct_nccl_lane_form(struct ct_nccl *nccl, struct ct_nccl_lane *lane, int rank, int size,
-                      struct ct_nccl_id *ids, int count, struct ct_error *err);
-int ct_nccl_lane_split(struct ct_nccl *nccl, struct ct_nccl_lane *lane, struct ct_nccl_lane *parent,
-                       int colour, int key, struct ct_error *err);
+int ct_nccl_communicator_form(struct ct_nccl *nccl, struct ct_nccl_communicator *lane, int rank,
+                              int size, struct ct_nccl_id *ids, int count, struct ct_error *err);
+int ct_nccl_communicator_split(struct ct_nccl *nccl, struct ct_nccl_communicator *lane,
+                               struct ct_nccl_communicator *parent, int colour, int key,
+                               struct ct_error *err);
 
 /* 1: nothing that NCCL was told is in progress at its side; 0: something is; negative: it failed.
  * A batch that was busy and is no more gets its event. */
-int ct_nccl_lane_poll(struct ct_nccl *nccl, struct ct_nccl_lane *lane, struct ct_error *err);
+int ct_nccl_communicator_poll(struct ct_nccl *nccl, struct ct_nccl_communicator *lane,
+                              struct ct_error *err);
 
 /* Make what comes on the lane begin behind what `stream` was given; NULL: nothing. */
-int ct_nccl_lane_follow(struct ct_nccl_lane *lane, void *stream);
+int ct_nccl_communicator_follow(struct ct_nccl_communicator *lane, void *stream);
 
 /* A batch was issued with this result: number it. */
-int ct_nccl_lane_launched(struct ct_nccl *nccl, struct ct_nccl_lane *lane, int result,
-                          struct ct_error *err);
+int ct_nccl_communicator_launched(struct ct_nccl *nccl, struct ct_nccl_communicator *lane,
+                                  int result, struct ct_error *err);
 
 /* Raise the flags of its kernels, if this NCCL can and they are not raised. */
-void ct_nccl_lane_revoke(struct ct_nccl *nccl, struct ct_nccl_lane *lane);
+void ct_nccl_communicator_revoke(struct ct_nccl *nccl, struct ct_nccl_communicator *lane);
 
 /* Without the lock: look which batches are over. 0, or the device's failure. */
-int ct_nccl_lane_look(struct ct_nccl_lane *lane, struct ct_error *err);
+int ct_nccl_communicator_query(struct ct_nccl_communicator *lane, struct ct_error *err);
 
 /* ---- the end ---------------------------------------------------------------------------------*/
 
 struct ct_nccl_end {
     struct ct_nccl *nccl;
-    struct ct_nccl_lane *lanes; /* of one group */
+    struct ct_nccl_communicator *lanes; /* of one group */
     int count;
     bool healthy; /* nothing failed and nothing is under way: finish in order, then abort */
     bool all;     /* the round is over: every communicator of the job goes */
@@ -113,6 +115,6 @@ bool ct_nccl_comes_to_rest(const struct ct_nccl_library *lib, struct ct_nccl_com
  * return within its patience (CTRUN_NCCL_ABORT_MS, 10 s) can neither be used again nor be left:
  * then this process is given up (ct_job_give_up). Where that returns, which tests make it do:
  * false, and the lanes stay the library's. */
-bool ct_nccl_lanes_end(struct ct_job *job, const struct ct_nccl_end *how);
+bool ct_nccl_communicators_end(struct ct_job *job, const struct ct_nccl_end *how);
 
 #endif

@@ -20,7 +20,7 @@ enum { ABORT_MS = 10000, FINISH_MS = 2000, REVOKE_MS = 1000, LOOK_NS = 200000, C
 struct ending {
     struct ct_nccl *nccl;
     const struct ct_accel *device;
-    const struct ct_nccl_lane *lanes;                    /* whose these were */
+    const struct ct_nccl_communicator *lanes;            /* whose these were */
     struct ct_nccl_comm *comms[COMMS_MAX];               /* NULL: destroyed */
     struct ct_nccl_view views[COMMS_MAX][CT_NCCL_VIEWS]; /* of each */
     int view_counts[COMMS_MAX];
@@ -185,7 +185,7 @@ static struct ending *ending_new(const struct ct_nccl_end *how)
     return ending;
 }
 
-static bool is_own(const struct ct_nccl_end *how, const struct ct_nccl_lane *lane)
+static bool is_own(const struct ct_nccl_end *how, const struct ct_nccl_communicator *lane)
 {
     return lane >= how->lanes && lane < how->lanes + how->count;
 }
@@ -195,13 +195,13 @@ static void collect(const struct ct_nccl_end *how, struct ending *ending)
 {
     struct ct_nccl *nccl = how->nccl;
 
-    for (struct ct_nccl_lane **at = &nccl->lanes; *at != NULL;) {
-        struct ct_nccl_lane *lane = *at;
+    for (struct ct_nccl_communicator **at = &nccl->lanes; *at != NULL;) {
+        struct ct_nccl_communicator *lane = *at;
         bool own = is_own(how, lane);
 
         if ((own || how->all) && lane->comm != NULL && ending->count < COMMS_MAX) {
             if (!how->healthy)
-                ct_nccl_lane_revoke(nccl, lane);
+                ct_nccl_communicator_revoke(nccl, lane);
             memcpy(ending->views[ending->count], lane->views, sizeof lane->views);
             ending->view_counts[ending->count] = lane->view_count;
             ending->leaves[ending->count] = lane->leaves;
@@ -217,7 +217,7 @@ static void collect(const struct ct_nccl_end *how, struct ending *ending)
     }
 }
 
-static void free_lane(struct ct_nccl_lane *lane)
+static void free_lane(struct ct_nccl_communicator *lane)
 {
     const struct ct_accel *device = lane->device;
 
@@ -230,7 +230,7 @@ static void free_lane(struct ct_nccl_lane *lane)
         device->stream_free(device->context, lane->stream);
 }
 
-bool ct_nccl_lanes_end(struct ct_job *job, const struct ct_nccl_end *how)
+bool ct_nccl_communicators_end(struct ct_job *job, const struct ct_nccl_end *how)
 {
     struct ending *ending = ending_new(how);
     uint64_t timeout_ms = patience_ms();

@@ -88,7 +88,7 @@ static bool is_set(const char *name)
 }
 
 /* The lane of the parent that holds what was split off for this part; NULL. */
-static struct ct_nccl_lane *seed_of(const struct ct_setup *setup)
+static struct ct_nccl_communicator *seed_of(const struct ct_setup *setup)
 {
     const struct ct_group *parent = setup->parent;
 
@@ -112,7 +112,7 @@ static void name_origin(struct ct_nccl_group *group, const struct ct_setup *setu
 static int write_card(struct ct_nccl_group *group, const struct ct_setup *setup,
                       struct ct_blob *ret_blob, struct ct_error *err)
 {
-    const struct ct_nccl_lane *seed = seed_of(setup);
+    const struct ct_nccl_communicator *seed = seed_of(setup);
     const struct ct_nccl_kept *kept = ct_nccl_kept_find(group->nccl, group->origin.name);
     struct card card = {.version = group->nccl->lib.version,
                         .shares = is_set("NCCL_HOSTID") || is_set("NCCL_MULTI_RANK_GPU_ENABLE")};
@@ -196,10 +196,11 @@ static bool is_past(uint64_t deadline_ns)
     return ct_clock_mono_ns(&ct_clock_system) >= deadline_ns;
 }
 
-static int poll_locked(struct ct_nccl_group *group, struct ct_nccl_lane *lane, struct ct_error *err)
+static int poll_locked(struct ct_nccl_group *group, struct ct_nccl_communicator *lane,
+                       struct ct_error *err)
 {
     (void)pthread_mutex_lock(&group->nccl->lock);
-    int code = ct_nccl_lane_poll(group->nccl, lane, err);
+    int code = ct_nccl_communicator_poll(group->nccl, lane, err);
     ct_nccl_unlock(group->nccl);
     return code;
 }
@@ -218,8 +219,8 @@ static int rest(const struct ct_nccl_group *group, uint64_t deadline_ns, const c
 }
 
 /* Poll the lane that forms (its parent, while it is split off) until it is there. */
-static int await(const struct forming *forming, struct ct_nccl_lane *lane,
-                 struct ct_nccl_lane *asked, struct ct_error *err)
+static int await(const struct forming *forming, struct ct_nccl_communicator *lane,
+                 struct ct_nccl_communicator *asked, struct ct_error *err)
 {
     for (int looks = 0;; looks++) {
         int code = poll_locked(forming->group, asked, err);
@@ -282,7 +283,7 @@ static int form_fresh(const struct forming *forming, struct ct_error *err)
 {
     struct ct_nccl_group *group = forming->group;
     const struct ct_setup *setup = forming->setup;
-    struct ct_nccl_lane *lane = &group->lanes[CT_NCCL_MAIN];
+    struct ct_nccl_communicator *lane = &group->lanes[CT_NCCL_MAIN];
     int count = id_count(group->nccl, setup->size);
     struct ct_nccl_id *ids = calloc((size_t)count, sizeof *ids);
 
@@ -292,7 +293,8 @@ static int form_fresh(const struct forming *forming, struct ct_error *err)
     if (code == 0) {
         group->origin.tag = ct_hash64(&ids[0], sizeof ids[0], 0) | 1;
         (void)pthread_mutex_lock(&group->nccl->lock);
-        code = ct_nccl_lane_form(group->nccl, lane, setup->rank, setup->size, ids, count, err);
+        code =
+            ct_nccl_communicator_form(group->nccl, lane, setup->rank, setup->size, ids, count, err);
         ct_nccl_unlock(group->nccl);
     }
     free(ids);
@@ -313,7 +315,8 @@ static bool all_seeded(const struct forming *forming)
 static int take_seed(const struct forming *forming, struct ct_error *err)
 {
     struct ct_nccl_group *group = forming->group;
-    struct ct_nccl_lane *seed = seed_of(forming->setup), *main = &group->lanes[CT_NCCL_MAIN];
+    struct ct_nccl_communicator *seed = seed_of(forming->setup),
+                                *main = &group->lanes[CT_NCCL_MAIN];
 
     (void)pthread_mutex_lock(&group->nccl->lock);
     main->comm = seed->comm;
@@ -327,13 +330,13 @@ static int take_seed(const struct forming *forming, struct ct_error *err)
 /* What was split off the last time, and taken by nobody. */
 static void drop_seed(struct ct_nccl_group *group)
 {
-    struct ct_nccl_lane *seed = &group->lanes[CT_NCCL_SEED];
+    struct ct_nccl_communicator *seed = &group->lanes[CT_NCCL_SEED];
     struct ct_nccl_end how = {.nccl = group->nccl, .lanes = seed, .count = 1};
 
-    if (seed->comm == NULL || !ct_nccl_lanes_end(group->staged.job, &how))
+    if (seed->comm == NULL || !ct_nccl_communicators_end(group->staged.job, &how))
         return;
     (void)pthread_mutex_lock(&group->nccl->lock);
-    ct_nccl_lane_list(group->nccl, seed, group->staged.device);
+    ct_nccl_communicator_list(group->nccl, seed, group->staged.device);
     ct_nccl_unlock(group->nccl);
 }
 
@@ -344,20 +347,21 @@ int ct_nccl_group_split(void *state, int colour, int key, uint64_t deadline_ns,
                         struct ct_error *err)
 {
     struct ct_nccl_group *group = state;
-    struct ct_nccl_lane *main = &group->lanes[CT_NCCL_MAIN], *seed = &group->lanes[CT_NCCL_SEED];
+    struct ct_nccl_communicator *main = &group->lanes[CT_NCCL_MAIN],
+                                *seed = &group->lanes[CT_NCCL_SEED];
     struct ct_error why = {0};
 
     drop_seed(group);
     if (ct_nccl_lacks(&group->nccl->lib, CT_NCCL_SPLIT) != NULL)
         return 0;
-    int code = ct_nccl_lane_look(main, err);
+    int code = ct_nccl_communicator_query(main, err);
     if (code != 0)
         return code;
     (void)pthread_mutex_lock(&group->nccl->lock);
     code = main->comm == NULL
-               ? ct_nccl_lane_poll(group->nccl, main, err)
-               : ct_nccl_lane_split(group->nccl, seed, main,
-                                    colour < 0 ? CT_NCCL_NO_COLOUR : colour, key, &why);
+               ? ct_nccl_communicator_poll(group->nccl, main, err)
+               : ct_nccl_communicator_split(group->nccl, seed, main,
+                                            colour < 0 ? CT_NCCL_NO_COLOUR : colour, key, &why);
     ct_nccl_unlock(group->nccl);
     while (code == 0 && why.code == 0) {
         int done = poll_locked(group, main, &why);
@@ -403,7 +407,7 @@ static bool shrink_here(struct ct_nccl_group *group, struct ct_nccl_kept *kept, 
                         int count)
 {
     uint64_t deadline_ns = ct_clock_mono_ns(&ct_clock_system) + SHRINK_MS * (uint64_t)1000000;
-    struct ct_nccl_lane *main = &group->lanes[CT_NCCL_MAIN];
+    struct ct_nccl_communicator *main = &group->lanes[CT_NCCL_MAIN];
     struct ct_nccl_config config = ct_nccl_config();
     struct ct_error unread = {0};
 
@@ -423,15 +427,15 @@ static bool shrink_here(struct ct_nccl_group *group, struct ct_nccl_kept *kept, 
 /* What came of it here is worth nothing: others have none. */
 static int clear_main(struct ct_nccl_group *group, struct ct_error *err)
 {
-    struct ct_nccl_lane *main = &group->lanes[CT_NCCL_MAIN];
+    struct ct_nccl_communicator *main = &group->lanes[CT_NCCL_MAIN];
     const struct ct_accel *device = main->device;
     struct ct_nccl_end how = {.nccl = group->nccl, .lanes = main, .count = 1};
 
     if (main->comm == NULL)
         return 0;
-    if (!ct_nccl_lanes_end(group->staged.job, &how))
+    if (!ct_nccl_communicators_end(group->staged.job, &how))
         return ct_error_set(err, CT_EHUNG, "NCCL does not give a communicator back");
-    return ct_nccl_lane_open(group->nccl, main, device, err);
+    return ct_nccl_communicator_open(group->nccl, main, device, err);
 }
 
 /* 1: shrunk, at all members; 0: at none; negative: the host group failed. */
@@ -494,11 +498,11 @@ static int form_main(const struct forming *forming, struct ct_error *err)
 static int form_pairs(const struct forming *forming, struct ct_error *err)
 {
     struct ct_nccl_group *group = forming->group;
-    struct ct_nccl_lane *main = &group->lanes[CT_NCCL_MAIN];
-    struct ct_nccl_lane *pairs = &group->lanes[CT_NCCL_PAIRS];
+    struct ct_nccl_communicator *main = &group->lanes[CT_NCCL_MAIN];
+    struct ct_nccl_communicator *pairs = &group->lanes[CT_NCCL_PAIRS];
 
     (void)pthread_mutex_lock(&group->nccl->lock);
-    int code = ct_nccl_lane_split(group->nccl, pairs, main, 0, forming->setup->rank, err);
+    int code = ct_nccl_communicator_split(group->nccl, pairs, main, 0, forming->setup->rank, err);
     ct_nccl_unlock(group->nccl);
     return code == 0 ? await(forming, pairs, main, err) : code;
 }
@@ -512,9 +516,9 @@ static int open_lanes(struct ct_nccl_group *group, const struct ct_setup *setup,
     for (int i = 0; i < CT_NCCL_COMMS; i++) /* all, for all are ended */
         group->lanes[i].device = setup->device;
     for (int i = 0; i < CT_NCCL_LANES && code == 0; i++)
-        code = ct_nccl_lane_open(group->nccl, &group->lanes[i], setup->device, err);
+        code = ct_nccl_communicator_open(group->nccl, &group->lanes[i], setup->device, err);
     (void)pthread_mutex_lock(&group->nccl->lock);
-    ct_nccl_lane_list(group->nccl, &group->lanes[CT_NCCL_SEED], setup->device);
+    ct_nccl_communicator_list(group->nccl, &group->lanes[CT_NCCL_SEED], setup->device);
     ct_nccl_unlock(group->nccl);
     return code;
 }
@@ -565,8 +569,8 @@ int ct_nccl_group_share(void *state, void *memory, uint64_t deadline_ns, struct 
     for (int i = 0; i < CT_NCCL_COMMS && code == 0; i++)
         for (int done = 0; takes_windows(group, i) && done == 0 && code == 0;) {
             (void)pthread_mutex_lock(&nccl->lock);
-            done =
-                ct_nccl_lane_cover(nccl, &group->lanes[i], group->shared, group->shared_count, err);
+            done = ct_nccl_communicator_cover(nccl, &group->lanes[i], group->shared,
+                                              group->shared_count, err);
             ct_nccl_unlock(nccl);
             code = CT_MIN(done, 0);
             if (done == 0)

@@ -15,7 +15,7 @@ struct ct_nccl_group {
     struct ct_staged staged;
     struct ct_nccl *nccl;
     struct ct_nccl_check check;
-    struct ct_nccl_lane lanes[CT_NCCL_COMMS];
+    struct ct_nccl_communicator lanes[CT_NCCL_COMMS];
     bool opened; /* the lanes are listed */
     bool failed;
     int open; /* collectives on the lanes that are not over */

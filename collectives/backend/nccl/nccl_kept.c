@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void ct_nccl_keep(struct ct_nccl *nccl, struct ct_nccl_lane *lane,
+void ct_nccl_keep(struct ct_nccl *nccl, struct ct_nccl_communicator *lane,
                   const struct ct_nccl_origin *origin)
 {
     struct ct_nccl_kept *kept = calloc(1, sizeof *kept);
@@ -17,13 +17,13 @@ void ct_nccl_keep(struct ct_nccl *nccl, struct ct_nccl_lane *lane,
     if (lane->comm == NULL) { /* another group has aborted it */
         free(kept);
     } else {
-        ct_nccl_lane_revoke(nccl, lane);
+        ct_nccl_communicator_revoke(nccl, lane);
         kept->origin = *origin;
-        kept->lane = (struct ct_nccl_lane){.comm = lane->comm,
-                                           .device = lane->device,
-                                           .revoked = lane->revoked,
-                                           .leaves = lane->leaves,
-                                           .view_count = lane->view_count};
+        kept->lane = (struct ct_nccl_communicator){.comm = lane->comm,
+                                                   .device = lane->device,
+                                                   .revoked = lane->revoked,
+                                                   .leaves = lane->leaves,
+                                                   .view_count = lane->view_count};
         memcpy(kept->lane.views, lane->views, sizeof lane->views);
         lane->comm = NULL;
         lane->view_count = 0;
@@ -57,7 +57,7 @@ void ct_nccl_kept_end(struct ct_job *job, struct ct_nccl *nccl, struct ct_nccl_k
     ct_nccl_unlock(nccl);
 
     struct ct_nccl_end how = {.nccl = nccl, .lanes = &kept->lane, .count = 1};
-    if (ct_nccl_lanes_end(job, &how))
+    if (ct_nccl_communicators_end(job, &how))
         free(kept);
 }
 

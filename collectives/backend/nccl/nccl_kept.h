@@ -26,11 +26,11 @@ struct ct_nccl_origin {
 struct ct_nccl_kept {
     struct ct_nccl_kept *next;
     struct ct_nccl_origin origin;
-    struct ct_nccl_lane lane; /* not listed: when a round ends this one stays */
+    struct ct_nccl_communicator lane; /* not listed: when a round ends this one stays */
 };
 
 /* Take the communicator of `lane`, and what it has registered. Nothing when there is no memory. */
-void ct_nccl_keep(struct ct_nccl *nccl, struct ct_nccl_lane *lane,
+void ct_nccl_keep(struct ct_nccl *nccl, struct ct_nccl_communicator *lane,
                   const struct ct_nccl_origin *origin);
 
 /* What is kept of the group `name`; NULL. */

@@ -130,10 +130,11 @@ void ct_nccl_memory_close(struct ct_nccl *nccl)
 
 /* ---- windows ---------------------------------------------------------------------------------*/
 
-int ct_nccl_lane_cover(struct ct_nccl *nccl, struct ct_nccl_lane *lane,
-                       struct ct_nccl_memory *const *memories, int count, struct ct_error *err)
+int ct_nccl_communicator_cover(struct ct_nccl *nccl, struct ct_nccl_communicator *lane,
+                               struct ct_nccl_memory *const *memories, int count,
+                               struct ct_error *err)
 {
-    int code = ct_nccl_lane_poll(nccl, lane, err);
+    int code = ct_nccl_communicator_poll(nccl, lane, err);
 
     while (code == 1 && lane->view_count < count) {
         struct ct_nccl_view *view = &lane->views[lane->view_count];
@@ -149,7 +150,7 @@ int ct_nccl_lane_cover(struct ct_nccl *nccl, struct ct_nccl_lane *lane,
                                  err);
         ct_nccl_memory_use(memory);
         lane->view_count++;
-        code = ct_nccl_lane_poll(nccl, lane, err);
+        code = ct_nccl_communicator_poll(nccl, lane, err);
     }
     return code;
 }

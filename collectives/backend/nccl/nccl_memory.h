@@ -1,9 +1,9 @@
 /* Device memory known to communicators: allocated by ncclMemAlloc, registered as a window.
  *
- *     ct_nccl_memory_new     alloc, zeroed        local; the job's, it outlives groups and rounds
- *     ct_nccl_lane_cover     register             collective, same memories in the same order
- *     ct_nccl_views_close    deregister           local, no kernel of the communicator runs
- *     ct_nccl_memory_free    free                 at once, or with the last window on it
+ *     ct_nccl_memory_new            alloc, zeroed   local; the job's, it outlives groups and rounds
+ *     ct_nccl_communicator_cover    register        collective, same memories in the same order
+ *     ct_nccl_views_close           deregister      local, no kernel of the communicator runs
+ *     ct_nccl_memory_free           free            at once, or with the last window on it
  *
  * A window is symmetric: all ranks have one of the same size, and calls of members use the same
  * part of it. NCCL refuses one silently, by success without a handle, where GPUs do not reach each
@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 struct ct_nccl;
-struct ct_nccl_lane;
+struct ct_nccl_communicator;
 
 struct ct_nccl_memory {
     struct ct_nccl_memory *next;
@@ -69,8 +69,9 @@ void ct_nccl_memory_leave(struct ct_nccl *nccl, struct ct_nccl_memory *memory);
 
 /* Register those of `memories` that the lane does not know, one after the other: call it until it
  * is not 0. 1: all are known; negative: NCCL failed. */
-int ct_nccl_lane_cover(struct ct_nccl *nccl, struct ct_nccl_lane *lane,
-                       struct ct_nccl_memory *const *memories, int count, struct ct_error *err);
+int ct_nccl_communicator_cover(struct ct_nccl *nccl, struct ct_nccl_communicator *lane,
+                               struct ct_nccl_memory *const *memories, int count,
+                               struct ct_error *err);
 
 /* Deregister `count` views of `comm`, unless it is not `at_rest`. Without the lock. */
 void ct_nccl_views_close(const struct ct_nccl_library *lib, struct ct_nccl_comm *comm,

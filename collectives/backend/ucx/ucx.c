@@ -142,7 +142,7 @@ static int prepare(const struct ct_setup *setup, struct ct_blob *ret_blob, void 
         return code;
     group->port.peers = calloc((size_t)setup->size, sizeof(struct ct_ucx_peer *));
     if (group->port.peers == NULL ||
-        ct_post_init(&group->post, setup, &ct_ucx_courier, &group->port) != 0)
+        ct_post_init(&group->post, setup, &ct_ucx_transport, &group->port) != 0)
         return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", setup->size);
     group->port.bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (group->port.bell < 0)

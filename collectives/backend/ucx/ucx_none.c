@@ -52,4 +52,4 @@ void ct_ucx_park(struct ct_ucx_port *port, uint32_t armed, uint64_t timeout_ns)
     CT_ASSERT(port->ucx != NULL);
 }
 
-const struct ct_courier ct_ucx_courier = {0};
+const struct ct_message_transport ct_ucx_transport = {0};

@@ -1,5 +1,5 @@
 /* The worker of ucx_worker.h from the inside: for ucx_worker.c, which makes it, its endpoints and
- * its end, and ucx_transport.c, which carries parcels over it. Not seen where UCX's headers are
+ * its end, and ucx_transport.c, which carries messages over it. Not seen where UCX's headers are
  * absent. */
 #ifndef CT_COLL_UCX_STATE_H
 #define CT_COLL_UCX_STATE_H
@@ -19,16 +19,16 @@ struct ct_ucx_peer {
     unsigned char address[];
 };
 
-/* A request under way, and whose it is: nobody's (NULL) once the parcel was dropped, or where a
+/* A request under way, and whose it is: nobody's (NULL) once the message was dropped, or where a
  * message is taken up only to be thrown away.
  *
  * What is received comes to `data` first, and short messages go out from there: a message on its
- * way cannot be called off, and its parcel's memory may be gone when it comes or goes. Such a
- * request ends by itself, after its parcel, and its endpoint, which other groups use, lives on. */
+ * way cannot be called off, and its message's memory may be gone when it comes or goes. Such a
+ * request ends by itself, after its message, and its endpoint, which other groups use, lives on. */
 struct ct_ucx_ticket {
     struct ct_ucx *ucx;
     struct ct_ucx_peer *peer; /* NULL: anyone */
-    struct ct_parcel *parcel;
+    struct ct_peer_message *message;
     void *request;
     struct ct_ucx_ticket *next;
     char *data;

@@ -1,4 +1,4 @@
-/* See ucx_worker.h: parcels as tagged messages, and sleeping until one may have come. */
+/* See ucx_worker.h: messages as tagged messages, and sleeping until one may have come. */
 #include "backend/ucx/ucx_state.h"
 
 #include "base/assert.h"
@@ -16,10 +16,10 @@ enum {
     TURNS = 1000,       /* until what was cut off has to be over */
 };
 
-/* ---- parcels ---------------------------------------------------------------------------------*/
+/* ---- messages ---------------------------------------------------------------------------------*/
 
 static struct ct_ucx_ticket *take_ticket(struct ct_ucx *ucx, struct ct_ucx_peer *peer,
-                                         struct ct_parcel *parcel)
+                                         struct ct_peer_message *message)
 {
     struct ct_ucx_ticket *ticket = ucx->tickets;
 
@@ -30,7 +30,7 @@ static struct ct_ucx_ticket *take_ticket(struct ct_ucx *ucx, struct ct_ucx_peer 
     if (ticket != NULL) {
         ticket->ucx = ucx;
         ticket->peer = peer;
-        ticket->parcel = parcel;
+        ticket->message = message;
         ticket->request = NULL;
         ucx->open++;
         if (peer != NULL)
@@ -50,15 +50,15 @@ static void give_ticket(struct ct_ucx_ticket *ticket)
     ucx->tickets = ticket;
 }
 
-/* The parcel has come to its end, well or not. Rings for its group if that sleeps. */
-static void finish(struct ct_ucx *ucx, struct ct_parcel *parcel, ucs_status_t status)
+/* The message has come to its end, well or not. Rings for its group if that sleeps. */
+static void finish(struct ct_ucx *ucx, struct ct_peer_message *message, ucs_status_t status)
 {
-    struct ct_ucx_port *port = parcel->owner;
+    struct ct_ucx_port *port = message->owner;
     const uint64_t one = 1;
 
-    parcel->code = status == UCS_OK ? 0 : CT_ECLOSED;
-    parcel->request = NULL;
-    atomic_store_explicit(&parcel->state, CT_PARCEL_OVER, memory_order_release);
+    message->code = status == UCS_OK ? 0 : CT_ECLOSED;
+    message->request = NULL;
+    atomic_store_explicit(&message->state, CT_PEER_MESSAGE_OVER, memory_order_release);
     if (port != ucx->turning && atomic_load(&port->asleep) &&
         write(port->bell, &one, sizeof one) != sizeof one)
         return; /* it rings already */
@@ -66,8 +66,8 @@ static void finish(struct ct_ucx *ucx, struct ct_parcel *parcel, ucs_status_t st
 
 static void on_end(void *request, ucs_status_t status, struct ct_ucx_ticket *ticket)
 {
-    if (ticket->parcel != NULL)
-        finish(ticket->ucx, ticket->parcel, status);
+    if (ticket->message != NULL)
+        finish(ticket->ucx, ticket->message, status);
     ticket->ucx->lib.ucp_request_free(request);
     give_ticket(ticket);
 }
@@ -90,8 +90,8 @@ static bool has_room(struct ct_ucx_ticket *ticket, size_t bytes)
 
 static void land(const struct ct_ucx_ticket *ticket, size_t bytes)
 {
-    if (ticket->parcel != NULL && bytes > 0)
-        memcpy(ticket->parcel->data, ticket->data, bytes);
+    if (ticket->message != NULL && bytes > 0)
+        memcpy(ticket->message->data, ticket->data, bytes);
 }
 
 static void on_received(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info,
@@ -104,56 +104,59 @@ static void on_received(void *request, ucs_status_t status, const ucp_tag_recv_i
     on_end(request, status, ticket);
 }
 
-static uint64_t tag_of(const struct ct_ucx_port *port, const struct ct_parcel *parcel, int sender)
+static uint64_t tag_of(const struct ct_ucx_port *port, const struct ct_peer_message *message,
+                       int sender)
 {
-    return port->group << GROUP_SHIFT | (uint64_t)parcel->lane << LANE_SHIFT | (uint64_t)sender;
+    return port->group << GROUP_SHIFT | (uint64_t)message->lane << LANE_SHIFT | (uint64_t)sender;
 }
 
-static ucs_status_ptr_t send_parcel(const struct ct_ucx_port *port, const struct ct_parcel *parcel,
-                                    struct ct_ucx_ticket *ticket)
+static ucs_status_ptr_t send_message(const struct ct_ucx_port *port,
+                                     const struct ct_peer_message *message,
+                                     struct ct_ucx_ticket *ticket)
 {
     const struct ct_ucx_library *lib = &port->ucx->lib;
-    const struct ct_ucx_peer *peer = port->peers[parcel->peer];
+    const struct ct_ucx_peer *peer = port->peers[message->peer];
     const ucp_request_param_t how = {.op_attr_mask =
                                          UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
                                      .cb.send = on_sent,
                                      .user_data = ticket};
-    uint64_t tag = tag_of(port, parcel, port->rank);
-    const char *data = parcel->data;
+    uint64_t tag = tag_of(port, message, port->rank);
+    const char *data = message->data;
 
     if (peer->failed)
         return UCS_STATUS_PTR(UCS_ERR_ENDPOINT_TIMEOUT);
-    if (parcel->bytes <= SHORT_BYTES) {
+    if (message->bytes <= SHORT_BYTES) {
         if (!has_room(ticket, SHORT_BYTES))
             return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
-        memcpy(ticket->data, data, parcel->bytes);
+        memcpy(ticket->data, data, message->bytes);
         data = ticket->data;
     }
-    return parcel->taken
-               ? lib->ucp_tag_send_sync_nbx(peer->endpoint, data, parcel->bytes, tag, &how)
-               : lib->ucp_tag_send_nbx(peer->endpoint, data, parcel->bytes, tag, &how);
+    return message->taken
+               ? lib->ucp_tag_send_sync_nbx(peer->endpoint, data, message->bytes, tag, &how)
+               : lib->ucp_tag_send_nbx(peer->endpoint, data, message->bytes, tag, &how);
 }
 
-static ucs_status_ptr_t receive_parcel(const struct ct_ucx_port *port,
-                                       const struct ct_parcel *parcel, struct ct_ucx_ticket *ticket)
+static ucs_status_ptr_t receive_message(const struct ct_ucx_port *port,
+                                        const struct ct_peer_message *message,
+                                        struct ct_ucx_ticket *ticket)
 {
     const ucp_request_param_t how = {.op_attr_mask =
                                          UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
                                      .cb.recv = on_received,
                                      .user_data = ticket};
-    uint64_t any = parcel->peer < 0 ? (UINT64_C(1) << LANE_SHIFT) - 1 : 0;
+    uint64_t any = message->peer < 0 ? (UINT64_C(1) << LANE_SHIFT) - 1 : 0;
 
-    if (!has_room(ticket, parcel->bytes))
+    if (!has_room(ticket, message->bytes))
         return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     ucs_status_ptr_t request = port->ucx->lib.ucp_tag_recv_nbx(
-        port->ucx->worker, ticket->data, parcel->bytes,
-        tag_of(port, parcel, any != 0 ? 0 : parcel->peer), ~any, &how);
+        port->ucx->worker, ticket->data, message->bytes,
+        tag_of(port, message, any != 0 ? 0 : message->peer), ~any, &how);
     if (request == NULL) /* it was there already */
-        land(ticket, parcel->bytes);
+        land(ticket, message->bytes);
     return request;
 }
 
-static void post(void *context, struct ct_parcel *parcel)
+static void post(void *context, struct ct_peer_message *message)
 {
     struct ct_ucx_port *port = context;
     struct ct_ucx *ucx = port->ucx;
@@ -161,20 +164,20 @@ static void post(void *context, struct ct_parcel *parcel)
 
     ct_ucx_enter(ucx, port);
     struct ct_ucx_ticket *ticket =
-        take_ticket(ucx, parcel->peer >= 0 ? port->peers[parcel->peer] : NULL, parcel);
-    parcel->owner = port;
-    parcel->request = ticket;
+        take_ticket(ucx, message->peer >= 0 ? port->peers[message->peer] : NULL, message);
+    message->owner = port;
+    message->request = ticket;
     if (ticket == NULL)
         request = UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     else
-        request =
-            parcel->out ? send_parcel(port, parcel, ticket) : receive_parcel(port, parcel, ticket);
+        request = message->out ? send_message(port, message, ticket)
+                               : receive_message(port, message, ticket);
     if (UCS_PTR_IS_PTR(request)) {
         ticket->request = request;
     } else {
         if (ticket != NULL)
             give_ticket(ticket);
-        finish(ucx, parcel, UCS_PTR_STATUS(request));
+        finish(ucx, message, UCS_PTR_STATUS(request));
     }
     ct_ucx_leave(ucx);
 }
@@ -188,56 +191,56 @@ static void turn(void *context)
     ct_ucx_leave(port->ucx);
 }
 
-static bool is_open(const struct ct_parcel *parcel)
+static bool is_open(const struct ct_peer_message *message)
 {
-    return atomic_load_explicit(&parcel->state, memory_order_acquire) == CT_PARCEL_OPEN;
+    return atomic_load_explicit(&message->state, memory_order_acquire) == CT_PEER_MESSAGE_OPEN;
 }
 
-/* Take the parcel from its request. A long message that goes out is read from the parcel's memory:
- * it is cut off. */
-static void withdraw(struct ct_ucx *ucx, struct ct_parcel *parcel)
+/* Take the message from its request. A long one that goes out is read from its memory: it is cut
+ * off. */
+static void withdraw(struct ct_ucx *ucx, struct ct_peer_message *message)
 {
-    struct ct_ucx_ticket *ticket = parcel->request;
+    struct ct_ucx_ticket *ticket = message->request;
 
-    if (!parcel->out)
+    if (!message->out)
         ucx->lib.ucp_request_cancel(ucx->worker, ticket->request);
-    if (is_open(parcel))
+    if (is_open(message))
         (void)ucx->lib.ucp_worker_progress(ucx->worker);
-    if (is_open(parcel) && parcel->out && parcel->bytes > SHORT_BYTES) {
+    if (is_open(message) && message->out && message->bytes > SHORT_BYTES) {
         ct_ucx_cut_off(ucx, ticket->peer);
-        for (int i = 0; i < TURNS && is_open(parcel); i++)
+        for (int i = 0; i < TURNS && is_open(message); i++)
             (void)ucx->lib.ucp_worker_progress(ucx->worker);
     }
-    if (is_open(parcel))
-        ticket->parcel = NULL;
+    if (is_open(message))
+        ticket->message = NULL;
 }
 
 /* What is expected from a dead peer and has not come will not come. */
-static bool over(void *context, struct ct_parcel *parcel)
+static bool over(void *context, struct ct_peer_message *message)
 {
     struct ct_ucx_port *port = context;
 
-    if (!is_open(parcel))
+    if (!is_open(message))
         return true;
-    if (parcel->peer < 0 || !port->peers[parcel->peer]->failed)
+    if (message->peer < 0 || !port->peers[message->peer]->failed)
         return false;
     ct_ucx_enter(port->ucx, port);
-    if (is_open(parcel)) {
-        withdraw(port->ucx, parcel);
-        parcel->code = CT_ECLOSED;
-        atomic_store(&parcel->state, CT_PARCEL_OVER);
+    if (is_open(message)) {
+        withdraw(port->ucx, message);
+        message->code = CT_ECLOSED;
+        atomic_store(&message->state, CT_PEER_MESSAGE_OVER);
     }
     ct_ucx_leave(port->ucx);
     return true;
 }
 
-static void drop(void *context, struct ct_parcel *parcel)
+static void drop(void *context, struct ct_peer_message *message)
 {
     struct ct_ucx_port *port = context;
 
     ct_ucx_enter(port->ucx, port);
-    if (is_open(parcel))
-        withdraw(port->ucx, parcel);
+    if (is_open(message))
+        withdraw(port->ucx, message);
     ct_ucx_leave(port->ucx);
 }
 
@@ -303,7 +306,7 @@ static void rest(void *context, uint64_t timeout_ns)
     ct_ucx_park(port, ct_ucx_arm(port), timeout_ns);
 }
 
-const struct ct_courier ct_ucx_courier = {
+const struct ct_message_transport ct_ucx_transport = {
     .post = post,
     .turn = turn,
     .over = over,

@@ -15,7 +15,7 @@
 struct ct_ucx;
 struct ct_ucx_peer;
 
-/* A group's part in the worker: what a courier of message.h is given. */
+/* A group's part in the worker: what a transport of message.h is given. */
 struct ct_ucx_port {
     struct ct_ucx *ucx;
     uint64_t group; /* in the high bits of its tags */
@@ -47,8 +47,8 @@ int ct_ucx_peer_get(struct ct_ucx *ucx, const void *address, size_t bytes,
                     struct ct_ucx_peer **ret_peer, struct ct_error *err);
 void ct_ucx_peer_put(struct ct_ucx *ucx, struct ct_ucx_peer *peer);
 
-/* Carries the parcels of a struct ct_ucx_port. */
-extern const struct ct_courier ct_ucx_courier;
+/* Carries the messages of a struct ct_ucx_port. */
+extern const struct ct_message_transport ct_ucx_transport;
 
 /* As ct_backend.arm and .park. */
 uint32_t ct_ucx_arm(struct ct_ucx_port *port);

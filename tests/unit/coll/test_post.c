@@ -1,5 +1,5 @@
-/* Messages between members that leave and groups that fail, over a courier whose every delivery the
- * test decides: two ends, at first in two threads, for they meet, then in one. */
+/* Messages between members that leave and groups that fail, over a transport whose every delivery
+ * the test decides: two ends, at first in two threads, for they meet, then in one. */
 #include "algorithm/select.h"
 #include "backend/message/message.h"
 #include "job/job.h"
@@ -17,7 +17,7 @@ TestSuite(post, .timeout = 60);
 
 enum { COUNT = 5000, LETTERS = 64, AN_HOUR_MS = 3600000 };
 
-/* ---- the courier -----------------------------------------------------------------------------*/
+/* ---- the transport -------------------------------------------------------------------------- */
 
 struct letter {
     enum ct_post_lane lane;
@@ -37,12 +37,12 @@ struct wire {
 struct end {
     struct wire *wire;
     int rank;
-    struct ct_parcel *open[LETTERS];
+    struct ct_peer_message *open[LETTERS];
     int open_count;
     bool stuck;          /* long messages do not go out: */
     int rests_until_out; /* not before this end has rested so often */
     int rests, dropped;  /* of those that go out */
-    struct ct_courier courier;
+    struct ct_message_transport transport;
     struct ct_job job;
     struct ct_control_page page;
     struct ct_post post;
@@ -53,16 +53,16 @@ static void forget(struct end *end, int at)
     end->open[at] = end->open[--end->open_count];
 }
 
-static void put_letter(struct end *end, const struct ct_parcel *parcel)
+static void put_letter(struct end *end, const struct ct_peer_message *message)
 {
     struct wire *wire = end->wire;
     struct letter *letter = &wire->letters[wire->count++];
 
     CT_ASSERT(wire->count <= LETTERS);
-    *letter = (struct letter){parcel->lane, end->rank, parcel->peer, parcel->bytes,
-                              malloc(parcel->bytes)};
+    *letter = (struct letter){message->lane, end->rank, message->peer, message->bytes,
+                              malloc(message->bytes)};
     CT_ASSERT(letter->data != NULL);
-    memcpy(letter->data, parcel->data, parcel->bytes);
+    memcpy(letter->data, message->data, message->bytes);
 }
 
 static void take_letter(struct wire *wire, int at)
@@ -73,27 +73,27 @@ static void take_letter(struct wire *wire, int at)
 }
 
 static bool is_for(const struct letter *letter, const struct end *end,
-                   const struct ct_parcel *parcel)
+                   const struct ct_peer_message *message)
 {
-    return letter->lane == parcel->lane && letter->to == end->rank &&
-           (parcel->peer < 0 || letter->from == parcel->peer);
+    return letter->lane == message->lane && letter->to == end->rank &&
+           (message->peer < 0 || letter->from == message->peer);
 }
 
 /* Has it come, or may it go? */
-static bool move(struct end *end, struct ct_parcel *parcel)
+static bool move(struct end *end, struct ct_peer_message *message)
 {
     struct wire *wire = end->wire;
 
-    if (parcel->out) {
-        if (end->stuck && parcel->bytes > COUNT && end->rests < end->rests_until_out)
+    if (message->out) {
+        if (end->stuck && message->bytes > COUNT && end->rests < end->rests_until_out)
             return false;
-        put_letter(end, parcel);
+        put_letter(end, message);
         return true;
     }
-    for (int i = 0; i < wire->count && !wire->held[parcel->lane]; i++)
-        if (is_for(&wire->letters[i], end, parcel)) {
-            CT_ASSERT(wire->letters[i].bytes <= parcel->bytes);
-            memcpy(parcel->data, wire->letters[i].data, wire->letters[i].bytes);
+    for (int i = 0; i < wire->count && !wire->held[message->lane]; i++)
+        if (is_for(&wire->letters[i], end, message)) {
+            CT_ASSERT(wire->letters[i].bytes <= message->bytes);
+            memcpy(message->data, wire->letters[i].data, wire->letters[i].bytes);
             take_letter(wire, i);
             return true;
         }
@@ -106,42 +106,42 @@ static void turn(void *context)
 
     (void)pthread_mutex_lock(&end->wire->lock);
     for (int i = 0; i < end->open_count;) {
-        struct ct_parcel *parcel = end->open[i];
+        struct ct_peer_message *message = end->open[i];
 
-        if (!move(end, parcel)) {
+        if (!move(end, message)) {
             i++;
             continue;
         }
-        atomic_store(&parcel->state, CT_PARCEL_OVER);
+        atomic_store(&message->state, CT_PEER_MESSAGE_OVER);
         forget(end, i);
         i = 0; /* those of a pair in their order */
     }
     (void)pthread_mutex_unlock(&end->wire->lock);
 }
 
-static void post(void *context, struct ct_parcel *parcel)
+static void post(void *context, struct ct_peer_message *message)
 {
     struct end *end = context;
 
     CT_ASSERT(end->open_count < LETTERS);
-    end->open[end->open_count++] = parcel;
+    end->open[end->open_count++] = message;
 }
 
-static bool over(void *context, struct ct_parcel *parcel)
+static bool over(void *context, struct ct_peer_message *message)
 {
     (void)context;
-    return atomic_load(&parcel->state) == CT_PARCEL_OVER;
+    return atomic_load(&message->state) == CT_PEER_MESSAGE_OVER;
 }
 
-static void drop(void *context, struct ct_parcel *parcel)
+static void drop(void *context, struct ct_peer_message *message)
 {
     struct end *end = context;
     int at = 0;
 
-    while (end->open[at] != parcel)
+    while (end->open[at] != message)
         at++;
     forget(end, at);
-    end->dropped += parcel->out;
+    end->dropped += message->out;
 }
 
 static void drain(void *context)
@@ -179,7 +179,7 @@ static void *meet(void *argument)
                                    .tuning = ct_tuning_complete(&(struct ct_tuning){0})};
     struct ct_error err;
 
-    CT_ASSERT(ct_post_init(&end->post, &setup, &end->courier, end) == 0);
+    CT_ASSERT(ct_post_init(&end->post, &setup, &end->transport, end) == 0);
     CT_ASSERT(ct_post_meet(&end->post, &setup, &err) == 0);
     end->rests = 0;
     return NULL;
@@ -197,13 +197,13 @@ static struct pair *pair_new(void)
 
         end->wire = &pair->wire;
         end->rank = i;
-        end->courier = (struct ct_courier){.post = post,
-                                           .turn = turn,
-                                           .over = over,
-                                           .drop = drop,
-                                           .drain = drain,
-                                           .rest = rest,
-                                           .lent_ns = AN_HOUR_MS * UINT64_C(1000000)};
+        end->transport = (struct ct_message_transport){.post = post,
+                                                       .turn = turn,
+                                                       .over = over,
+                                                       .drop = drop,
+                                                       .drain = drain,
+                                                       .rest = rest,
+                                                       .lent_ns = AN_HOUR_MS * UINT64_C(1000000)};
         end->job = (struct ct_job){.assignment = {.generation = 1}, .page = &end->page};
     }
     cr_assert_eq(pthread_create(&thread, NULL, meet, &pair->ends[1]), 0);
@@ -330,7 +330,7 @@ static bool fail_with_a_message_out(uint64_t lent_ns, bool revoked, int rests_un
 
     end->stuck = true;
     end->rests_until_out = rests_until_out;
-    end->courier.lent_ns = lent_ns;
+    end->transport.lent_ns = lent_ns;
     cr_assert_eq(progress(end, &out, &err), 0);
     if (revoked)
         ct_control_page_revoke(&end->page, 1);

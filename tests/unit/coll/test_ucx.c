@@ -1,4 +1,4 @@
-/* The UCX worker below the groups: parcels posted by hand between two workers of one thread, so
+/* The UCX worker below the groups: messages posted by hand between two workers of one thread, so
  * that nothing is taken up before the test turns the other worker. */
 #include "backend/ucx/ucx_worker.h"
 #include "rig.h"
@@ -55,31 +55,32 @@ static void part(struct end *end, int rank)
     ct_ucx_close(end->ucx);
 }
 
-static void send_off(struct end *end, int group, struct ct_parcel *parcel)
+static void send_off(struct end *end, int group, struct ct_peer_message *message)
 {
-    atomic_store(&parcel->state, CT_PARCEL_OPEN);
-    ct_ucx_courier.post(&end->ports[group], parcel);
+    atomic_store(&message->state, CT_PEER_MESSAGE_OPEN);
+    ct_ucx_transport.post(&end->ports[group], message);
 }
 
-static bool is_over(struct end *end, int group, struct ct_parcel *parcel)
+static bool is_over(struct end *end, int group, struct ct_peer_message *message)
 {
-    return ct_ucx_courier.over(&end->ports[group], parcel);
+    return ct_ucx_transport.over(&end->ports[group], message);
 }
 
 /* Both ends turn until it is. */
-static void await(struct end ends[2], int group, struct ct_parcel *out, struct ct_parcel *in)
+static void await(struct end ends[2], int group, struct ct_peer_message *out,
+                  struct ct_peer_message *in)
 {
     while (!is_over(&ends[0], group, out) || !is_over(&ends[1], group, in))
         for (int i = 0; i < 2; i++)
-            ct_ucx_courier.turn(&ends[i].ports[group]);
+            ct_ucx_transport.turn(&ends[i].ports[group]);
 }
 
 /* A message from end 0 to end 1 in `group` comes as it was sent. */
 static void expect_message(struct end ends[2], int group, size_t bytes)
 {
     char *from = malloc(bytes), *to = calloc(1, bytes);
-    struct ct_parcel out = {.peer = 1, .out = true, .data = from, .bytes = bytes};
-    struct ct_parcel in = {.peer = 0, .data = to, .bytes = bytes};
+    struct ct_peer_message out = {.peer = 1, .out = true, .data = from, .bytes = bytes};
+    struct ct_peer_message in = {.peer = 0, .data = to, .bytes = bytes};
 
     memset(from, 'm', bytes);
     send_off(&ends[1], group, &in);
@@ -102,7 +103,7 @@ static void need_ucx(void)
 Test(ucx, what_is_dropped_on_its_way_out_disturbs_no_other_group)
 {
     struct end ends[2] = {0};
-    struct ct_parcel out;
+    struct ct_peer_message out;
     char *data = calloc(1, MESSAGE);
     int sent = 0;
 
@@ -114,11 +115,11 @@ Test(ucx, what_is_dropped_on_its_way_out_disturbs_no_other_group)
     expect_message(ends, 0, MESSAGE);
     expect_message(ends, 1, 1 << 20);
     do {
-        out = (struct ct_parcel){.peer = 1, .out = true, .data = data, .bytes = MESSAGE};
+        out = (struct ct_peer_message){.peer = 1, .out = true, .data = data, .bytes = MESSAGE};
         send_off(&ends[0], 0, &out);
     } while (is_over(&ends[0], 0, &out) && ++sent < MESSAGES_MAX);
     cr_assert_lt(sent, MESSAGES_MAX);
-    ct_ucx_courier.drop(&ends[0].ports[0], &out);
+    ct_ucx_transport.drop(&ends[0].ports[0], &out);
     free(data); /* it may be read no more */
     expect_message(ends, 1, MESSAGE);
     expect_message(ends, 1, 1 << 20);

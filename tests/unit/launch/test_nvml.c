@@ -67,7 +67,7 @@ static int look(const char *file, const char *faults)
 {
     static const struct ct_nvml_callbacks callbacks = {on_driver, on_card, &heard};
 
-    return ct_nvml_look(double_of(file, faults), &callbacks, &heard.err);
+    return ct_nvml_query(double_of(file, faults), &callbacks, &heard.err);
 }
 
 static int look_new(const char *faults)

@@ -234,9 +234,9 @@ Test(slurm, what_is_not_said_is_not_needed)
     cr_assert_str_eq(slurm.node_name, "");
 }
 
-static const struct ct_slurm_wish no_wish = {.min_nodes = 1, .max_nodes = 1, .node_rank = -1};
+static const struct ct_slurm_request no_wish = {.min_nodes = 1, .max_nodes = 1, .node_rank = -1};
 
-static void expect_refused(const struct ct_slurm *slurm, const struct ct_slurm_wish *wish,
+static void expect_refused(const struct ct_slurm *slurm, const struct ct_slurm_request *wish,
                            const char *words)
 {
     struct ct_error err = {0};
@@ -249,14 +249,14 @@ Test(slurm, worlds_that_contradict_slurm_are_refused)
 {
     struct ct_slurm slurm = read_ok(in_task);
     struct ct_error err = {0};
-    static const struct ct_slurm_wish fine[] = {
+    static const struct ct_slurm_request fine[] = {
         {.min_nodes = 1, .max_nodes = 1, .node_rank = -1},
         {.nodes_given = true, .min_nodes = 3, .max_nodes = 3, .node_rank = 1},
         {.nodes_given = true, .min_nodes = 1, .max_nodes = 8, .node_rank = -1},
         {.nodes_given = true, .min_nodes = 1, .max_nodes = 2, .node_rank = -1},
     };
     static const struct {
-        struct ct_slurm_wish wish;
+        struct ct_slurm_request wish;
         const char *words;
     } wrong[] = {
         {{.nodes_given = true, .min_nodes = 2, .max_nodes = 2, .node_rank = -1},
@@ -290,8 +290,8 @@ Test(slurm, a_script_on_many_nodes_must_use_srun_or_say_that_one_is_enough)
                                   NULL};
     const char *const small[] = {"SLURM_JOB_ID=1", "SLURM_JOB_NODELIST=n1", "SLURM_PROCID=0", NULL};
     struct ct_slurm slurm = read_ok(script), alone = read_ok(small);
-    struct ct_slurm_wish standalone = no_wish;
-    struct ct_slurm_wish by_hand = {
+    struct ct_slurm_request standalone = no_wish;
+    struct ct_slurm_request by_hand = {
         .nodes_given = true, .min_nodes = 2, .max_nodes = 2, .node_rank = 1};
     struct ct_error err = {0};
 

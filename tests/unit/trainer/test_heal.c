@@ -20,14 +20,14 @@ Test(heal, what_follows_a_step_is_done_again_when_somebody_missed_it_or_its_writ
 {
     struct ct_holding all[] = {held(LINEAGE, 5, 2), held(LINEAGE, 5, 2), held(0, 0, 0)};
 
-    cr_assert_not(ct_heal_redo(all, RANKS, 0));
+    cr_assert_not(ct_state_recovery_redo(all, RANKS, 0));
     all[1].own[CT_HELD_SETTLED] = 4;
-    cr_assert(ct_heal_redo(all, RANKS, 0));
+    cr_assert(ct_state_recovery_redo(all, RANKS, 0));
     all[1].own[CT_HELD_SETTLED] = 5;
     all[0].own[CT_HELD_MARKS] = CT_HELD_TRAINED;
-    cr_assert(ct_heal_redo(all, RANKS, 0));
+    cr_assert(ct_state_recovery_redo(all, RANKS, 0));
     all[0].own[CT_HELD_MARKS] = 0;
-    cr_assert_not(ct_heal_redo(all, RANKS, 0), "the base itself begins here");
+    cr_assert_not(ct_state_recovery_redo(all, RANKS, 0), "the base itself begins here");
 }
 
 /* Change the state of a rank, so that nobody else has it. */
@@ -52,7 +52,7 @@ static int meet_again(struct ct_worker *worker, struct ct_error *err)
     set_state(worker, worker->me->rank == 1 ? 12 : 11);
     if (worker->me->rank == 2)
         worker->lineage = worker->step = worker->digest = 0;
-    int code = ct_heal(worker, &found, err);
+    int code = ct_state_recovery(worker, &found, err);
     cr_assert(code != 0 || (found && worker->last.loss == 12 && worker->has_last));
     return code;
 }
@@ -75,7 +75,7 @@ static int meet_diverged(struct ct_worker *worker, struct ct_error *err)
 
     worker->job->assignment.lineage = worker->lineage;
     set_state(worker, 11);
-    return ct_heal(worker, &found, err);
+    return ct_state_recovery(worker, &found, err);
 }
 
 Test(heal, different_states_of_one_step_end_the_job_and_name_a_rank)

@@ -43,7 +43,7 @@ Test(worker_record, the_agent_sees_section_step_and_calls)
     ct_worker_record_completed(group, 4);
     ct_worker_record_wait(group, 5, 2000);
     ct_worker_record_words(group, "all_reduce of 10 F32");
-    ct_worker_record_beat(group, 3000, 7, 2);
+    ct_worker_record_heartbeat(group, 3000, 7, 2);
     ct_worker_record_read(seen, &view);
     cr_assert(view.opened);
     cr_assert_eq(view.section, CT_RECORD_STEP);
@@ -72,11 +72,11 @@ Test(worker_record, a_beat_is_a_sign_of_life_but_no_progress)
     ct_worker_record_read(seen, &view);
     ct_worker_record_read(seen, &later);
     cr_assert_eq(later.signs, view.signs, "nothing happened");
-    ct_worker_record_beat(group, 200, 0, 1);
+    ct_worker_record_heartbeat(group, 200, 0, 1);
     ct_worker_record_read(seen, &later);
     cr_assert_neq(later.signs, view.signs);
     cr_assert_eq(later.progress, view.progress);
-    ct_worker_record_beat(group, 200, 1, 1);
+    ct_worker_record_heartbeat(group, 200, 1, 1);
     ct_worker_record_read(seen, &later);
     cr_assert_neq(later.progress, view.progress, "data moved");
     view = later;
@@ -200,7 +200,7 @@ static void *write_on(void *argument)
         ct_worker_record_entered(group, i);
         ct_worker_record_wait(group, i, i);
         ct_worker_record_words(group, "all_reduce");
-        ct_worker_record_beat(group, i, i, 1);
+        ct_worker_record_heartbeat(group, i, i, 1);
         ct_worker_record_woke(group);
         ct_worker_record_completed(group, i);
         ct_worker_record_straggler(own, 3, 70, 20);
