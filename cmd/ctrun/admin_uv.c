@@ -323,7 +323,7 @@ static int ask_local(struct question *question)
     size_t count = meet_find(environ, paths);
     const struct ct_message *asked = &question->request->ask;
     bool is_status = asked->type == CT_MSG_ADMIN && asked->admin.verb == CT_ADMIN_STATUS;
-    bool is_look = asked->type == CT_MSG_LOOK && question->job[0] != '\0';
+    bool is_look = asked->type == CT_MSG_FLIGHT_QUERY && question->job[0] != '\0';
     int rc = 0;
 
     if (count > 1 && !is_status && !is_look)

@@ -13,7 +13,7 @@
 /* What a command line comes to: the job's whereabouts, the question. */
 struct admin_request {
     struct ct_config cfg;
-    struct ct_message ask; /* ADMIN or LOOK; its strings are argv's or literals */
+    struct ct_message ask; /* ADMIN or FLIGHT_QUERY; its strings are argv's or literals */
     bool watch;            /* status: again and again */
     char author[256];
 

@@ -72,7 +72,7 @@ static void show(struct search *search, int fd)
     struct ct_record_view view;
     struct ct_error err = {0};
 
-    if (ct_worker_record_look(fd, &record, &err) != 0)
+    if (ct_worker_record_map(fd, &record, &err) != 0)
         return; /* of another version */
     ct_worker_record_read(record, &view);
     int64_t rank = search->wish->rank, calls = search->wish->calls;
@@ -156,7 +156,7 @@ static int ask_job(struct admin_request *request, struct flight_job *job, struct
     struct ct_buf text;
 
     ct_buf_init(&text, 0);
-    request->ask = (struct ct_message){.type = CT_MSG_LOOK, .look = job->look};
+    request->ask = (struct ct_message){.type = CT_MSG_FLIGHT_QUERY, .flight_query = job->look};
     request->take = flight_job_take;
     request->context = job;
     admin_sign(request);
@@ -172,7 +172,7 @@ static int ask_job(struct admin_request *request, struct flight_job *job, struct
 static int look_at_job(struct wish *wish)
 {
     struct ct_config_errors *errs = calloc(1, sizeof *errs);
-    struct admin_request request = {.ask = {.type = CT_MSG_LOOK}};
+    struct admin_request request = {.ask = {.type = CT_MSG_FLIGHT_QUERY}};
     struct flight_job job = {.look = {.rank = (int32_t)wish->rank,
                                       .calls = wish->calls < 0 ? JOB_CALLS : (uint32_t)wish->calls,
                                       .json = wish->json}};

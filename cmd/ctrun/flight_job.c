@@ -19,10 +19,10 @@ static void ask_more(struct flight_job *job, uint32_t count, struct ct_message *
     count = CT_MIN(count, job->count - job->asked);
     if (count == 0)
         return;
-    *ret_next = (struct ct_message){.type = CT_MSG_LOOK, .look = job->look};
-    ret_next->look.generation = job->generation;
-    ret_next->look.first = job->asked;
-    ret_next->look.count = count;
+    *ret_next = (struct ct_message){.type = CT_MSG_FLIGHT_QUERY, .flight_query = job->look};
+    ret_next->flight_query.generation = job->generation;
+    ret_next->flight_query.first = job->asked;
+    ret_next->flight_query.count = count;
     job->asked += count;
 }
 
@@ -56,7 +56,7 @@ static int take_round(struct flight_job *job, const struct ct_msg_round *m)
     return 0;
 }
 
-static void take_seen(struct flight_job *job, const struct ct_msg_seen *m)
+static void take_seen(struct flight_job *job, const struct ct_msg_flight_reply *m)
 {
     if (m->generation != job->generation || m->node >= job->asked || job->nodes[m->node].came)
         return;
@@ -78,8 +78,8 @@ bool flight_job_take(void *context, const struct ct_message *message, struct ct_
     if (message != NULL && message->type == CT_MSG_ROUND && job->asked == 0) {
         job->code = take_round(job, &message->round);
         more = job->known > 0 && job->known == job->count ? AT_A_TIME : 0;
-    } else if (message != NULL && message->type == CT_MSG_SEEN) {
-        take_seen(job, &message->seen);
+    } else if (message != NULL && message->type == CT_MSG_FLIGHT_REPLY) {
+        take_seen(job, &message->flight_reply);
     } else if (message != NULL) {
         return false;
     }

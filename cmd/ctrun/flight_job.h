@@ -1,12 +1,12 @@
 /* `ctrun flight` of a whole job: the flight recorders of all its nodes, judged as one.
  *
- *      ctrun flight            rendezvous              agents
- *      LOOK generation 0  -->
- *                         <--  ROUND in parts
- *      LOOK four nodes    -->               LOOK  -->  each
- *                         <--               SEEN  <--
- *      LOOK one more      -->                          for each that has answered; those that do
- *                                                      not within 3 s are left out, and named
+ *      ctrun flight                  rendezvous                  agents
+ *      FLIGHT_QUERY generation 0 -->
+ *                                <-- ROUND in parts
+ *      FLIGHT_QUERY four nodes   -->             FLIGHT_QUERY -->  each
+ *                                <--             FLIGHT_REPLY <--
+ *      FLIGHT_QUERY one more     -->             for each that has answered; those that do not
+ *                                                within 3 s are left out, and named
  *
  * Few nodes are asked at a time, so that neither end holds more than their answers. Pure but for
  * memory: messages in, messages and text out. */
@@ -26,9 +26,9 @@ struct flight_node {
 
 /* Zeroed but for `look` before the first message. */
 struct flight_job {
-    struct ct_msg_look look;      /* what is asked of each node */
-    uint64_t generation;          /* 0: the round is not known yet */
-    uint32_t world, count, known; /* nodes: of the round, of them listed so far */
+    struct ct_msg_flight_query look; /* what is asked of each node */
+    uint64_t generation;             /* 0: the round is not known yet */
+    uint32_t world, count, known;    /* nodes: of the round, of them listed so far */
     uint32_t asked, came;
     struct flight_node *nodes;
     struct ct_traces traces;

@@ -64,16 +64,16 @@ struct ct_task {
 };
 
 /* A blocking all_reduce of few bytes, or a barrier: what is needed of its call. */
-struct ct_brief {
+struct ct_small_message {
     struct ct_signature signature;
     const char *send;
     char *recv;
-    size_t bytes; /* CT_BRIEF_BYTES at most; 0: a barrier */
+    size_t bytes; /* CT_SMALL_MESSAGE_BYTES at most; 0: a barrier */
     enum ct_dtype dtype;
     enum ct_reduce reduce;
     enum ct_reduce_mode mode;
 };
-enum { CT_BRIEF_BYTES = 32 };
+enum { CT_SMALL_MESSAGE_BYTES = 32 };
 
 struct ct_backend {
     const char *name;
@@ -96,8 +96,8 @@ struct ct_backend {
      * `post`: notify the others; false: not now, nothing has been done. `collect`, after it: true
      * when all others are found within a short while, in the same call, which is complete then;
      * false: the task of it comes next, with its first step done. */
-    bool (*post)(void *state, const struct ct_brief *brief);
-    bool (*collect)(void *state, const struct ct_brief *brief);
+    bool (*post)(void *state, const struct ct_small_message *brief);
+    bool (*collect)(void *state, const struct ct_small_message *brief);
 
     /* How often to poll before a waiter yields its core to others. */
     int (*spins)(const void *state);

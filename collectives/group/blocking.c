@@ -23,7 +23,8 @@ __attribute__((always_inline)) static inline int wait_for(struct ct_group *group
 int ct_all_reduce(struct ct_group *group, struct ct_data data, enum ct_reduce reduce,
                   const struct ct_options *options)
 {
-    if (ct_quick(group, CT_CALL_ALL_REDUCE, &data, reduce, options, __builtin_return_address(0)))
+    if (ct_small_message_run(group, CT_CALL_ALL_REDUCE, &data, reduce, options,
+                             __builtin_return_address(0)))
         return 0;
     struct ct_request *request = hold(group);
     int code = ct_all_reduce_start(group, data, reduce, options, &request);
@@ -148,8 +149,8 @@ int ct_barrier(struct ct_group *group, const struct ct_options *options)
 {
     struct ct_data nothing = {NULL, NULL, 0, CT_U8};
 
-    if (ct_quick(group, CT_CALL_BARRIER, &nothing, CT_REDUCE_SUM, options,
-                 __builtin_return_address(0)))
+    if (ct_small_message_run(group, CT_CALL_BARRIER, &nothing, CT_REDUCE_SUM, options,
+                             __builtin_return_address(0)))
         return 0;
     struct ct_request *request = hold(group);
     int code = ct_barrier_start(group, options, &request);

@@ -26,7 +26,7 @@ struct ct_group_lane {
 };
 
 /* A call that has been told to its peers, and recorded, before there was a request. */
-struct ct_early {
+struct ct_posted_call {
     bool posted;
     uint64_t number, turn, queued; /* as in the request that it becomes */
 };
@@ -57,7 +57,7 @@ struct ct_group {
     int queued;
     _Atomic uint64_t moves;         /* of all tasks: what a waiter watches */
     uint64_t collectives;           /* started */
-    struct ct_early early;          /* posted: the request that is started next */
+    struct ct_posted_call early;    /* posted: the request that is started next */
     uint64_t waited_ns;             /* in ct_wait, altogether */
     struct ct_record_group *record; /* never NULL once the group has formed */
     struct ct_record_group unread;  /* its record when nobody watches */

@@ -15,10 +15,10 @@ static inline bool is_free(const struct ct_group *group)
 }
 
 /* An all_reduce that ct_call_complete would take. A premultiplied sum has a factor a rank. */
-static inline bool set_data(struct ct_brief *brief, const struct ct_data *data,
+static inline bool set_data(struct ct_small_message *brief, const struct ct_data *data,
                             enum ct_reduce reduce, enum ct_reduce_mode mode)
 {
-    if ((unsigned)data->dtype >= CT_DTYPE_COUNT || data->count - 1 >= CT_BRIEF_BYTES ||
+    if ((unsigned)data->dtype >= CT_DTYPE_COUNT || data->count - 1 >= CT_SMALL_MESSAGE_BYTES ||
         data->recv == NULL || reduce == CT_REDUCE_PREMUL_SUM ||
         (unsigned)mode > CT_MODE_INVARIANT || !ct_reduce_supports(data->dtype, reduce))
         return false;
@@ -28,10 +28,11 @@ static inline bool set_data(struct ct_brief *brief, const struct ct_data *data,
     brief->dtype = data->dtype;
     brief->reduce = reduce;
     brief->mode = mode;
-    return brief->bytes <= CT_BRIEF_BYTES;
+    return brief->bytes <= CT_SMALL_MESSAGE_BYTES;
 }
 
-static inline void sign(struct ct_brief *brief, enum ct_call_kind kind, size_t count, uint32_t tag)
+static inline void sign(struct ct_small_message *brief, enum ct_call_kind kind, size_t count,
+                        uint32_t tag)
 {
     struct ct_signature_fields fields = {.kind = kind, .tag = tag};
 
@@ -44,7 +45,7 @@ static inline void sign(struct ct_brief *brief, enum ct_call_kind kind, size_t c
 }
 
 static inline struct ct_flight_call describe(const struct ct_group *group,
-                                             const struct ct_brief *brief, const void *site)
+                                             const struct ct_small_message *brief, const void *site)
 {
     return (struct ct_flight_call){
         .what = brief->signature,
@@ -55,7 +56,7 @@ static inline struct ct_flight_call describe(const struct ct_group *group,
 }
 
 /* It is over: what is known of it is written at once. */
-static inline void record_whole(const struct ct_group *group, const struct ct_brief *brief,
+static inline void record_whole(const struct ct_group *group, const struct ct_small_message *brief,
                                 const void *site, uint64_t queued)
 {
     ct_worker_record_completed(group->record, group->collectives);
@@ -66,21 +67,22 @@ static inline void record_whole(const struct ct_group *group, const struct ct_br
 }
 
 /* It is not over: the request that is made next is this call. */
-static void hand_over(struct ct_group *group, const struct ct_brief *brief, const void *site,
-                      uint64_t queued)
+static void hand_over(struct ct_group *group, const struct ct_small_message *brief,
+                      const void *site, uint64_t queued)
 {
     group->early =
-        (struct ct_early){.posted = true, .number = group->collectives, .queued = queued};
+        (struct ct_posted_call){.posted = true, .number = group->collectives, .queued = queued};
     if (group->flight == NULL)
         return;
     struct ct_flight_call call = describe(group, brief, site);
     group->early.turn = ct_flight_begin(group->flight, &call, false, queued);
 }
 
-bool ct_quick(struct ct_group *group, enum ct_call_kind kind, const struct ct_data *data,
-              enum ct_reduce reduce, const struct ct_options *options, const void *site)
+bool ct_small_message_run(struct ct_group *group, enum ct_call_kind kind,
+                          const struct ct_data *data, enum ct_reduce reduce,
+                          const struct ct_options *options, const void *site)
 {
-    struct ct_brief brief = {.bytes = 0};
+    struct ct_small_message brief = {.bytes = 0};
     uint64_t queued = 0;
 
     if (!is_free(group))

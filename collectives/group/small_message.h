@@ -1,4 +1,5 @@
-/* The small-message fast path of blocking calls: an all_reduce of up to CT_BRIEF_BYTES, a barrier.
+/* The small-message fast path of blocking calls: an all_reduce of up to CT_SMALL_MESSAGE_BYTES, a
+ * barrier.
  *
  *     post        through the backend
  *     note        record the call and its time: the peers' own post is in flight meanwhile
@@ -14,7 +15,8 @@
 
 /* True: the call is over, and succeeded. False: make the request; the arguments, if they make no
  * sense, are refused there. `site`: where the program called. */
-bool ct_quick(struct ct_group *group, enum ct_call_kind kind, const struct ct_data *data,
-              enum ct_reduce reduce, const struct ct_options *options, const void *site);
+bool ct_small_message_run(struct ct_group *group, enum ct_call_kind kind,
+                          const struct ct_data *data, enum ct_reduce reduce,
+                          const struct ct_options *options, const void *site);
 
 #endif

@@ -78,7 +78,7 @@ static void count_silence(struct ct_watch *watch, uint64_t now_ms,
 {
     uint64_t passed_ms = watch->looked_ms == 0 ? 0 : now_ms - watch->looked_ms;
 
-    passed_ms = CT_MIN(passed_ms, 2u * CT_WATCH_LOOK_MS);
+    passed_ms = CT_MIN(passed_ms, 2u * CT_WATCH_POLL_MS);
     watch->looked_ms = now_ms;
     for (uint32_t i = 0; i < watch->count; i++) {
         struct ct_watch_rank *rank = &watch->ranks[i];
@@ -243,7 +243,7 @@ static void explain(const struct ct_watch *watch, const struct ct_watch_sample *
         memcpy(verdict->call.words, others->words, sizeof others->words);
 }
 
-bool ct_watch_look(struct ct_watch *watch, uint64_t now_ms, const struct ct_watch_sample *samples,
+bool ct_watch_poll(struct ct_watch *watch, uint64_t now_ms, const struct ct_watch_sample *samples,
                    struct ct_watch_verdict *ret_verdict)
 {
     struct ct_watch_verdict verdict = {.healthy = -1, .awaited = -1};

@@ -37,7 +37,7 @@
 #include <stdint.h>
 
 enum {
-    CT_WATCH_LOOK_MS = 500,            /* how often to look, at most */
+    CT_WATCH_POLL_MS = 500,            /* how often to look, at most */
     CT_WATCH_STEPS = 200,              /* whose durations count */
     CT_WATCH_FACTOR = 5,               /* of what it took before */
     CT_WATCH_SILENT_MS = 1000,         /* who waits beats far more often: it does not wait */
@@ -101,7 +101,7 @@ void ct_watch_begin(struct ct_watch *watch, struct ct_watch_rank *ranks, uint32_
 
 /* Look at all workers. True: *ret_verdict is new. A round gets one verdict on a rank, and WAITS at
  * most once before it. */
-bool ct_watch_look(struct ct_watch *watch, uint64_t now_ms, const struct ct_watch_sample *samples,
+bool ct_watch_poll(struct ct_watch *watch, uint64_t now_ms, const struct ct_watch_sample *samples,
                    struct ct_watch_verdict *ret_verdict);
 
 /* Return how long a worker in this state may send no heartbeat; UINT64_MAX: for ever. */

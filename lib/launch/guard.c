@@ -49,7 +49,7 @@ void ct_guard_set(const struct ct_guard *guard, uint32_t local_rank, pid_t pid)
         atomic_store(&guard->table->workers[local_rank], pid);
 }
 
-void ct_guard_look(const struct ct_guard *guard)
+void ct_guard_notify(const struct ct_guard *guard)
 {
     if (guard->link >= 0)
         (void)send(guard->link, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);

@@ -47,7 +47,7 @@ void ct_guard_start(struct ct_guard *guard, const char *folder);
 void ct_guard_set(const struct ct_guard *guard, uint32_t local_rank, pid_t pid);
 
 /* New workers are in the table. */
-void ct_guard_look(const struct ct_guard *guard);
+void ct_guard_notify(const struct ct_guard *guard);
 
 /* Has the guard itself got this signal within the last second, from a process that the agent
  * descends from (or one that cannot be seen)? Each one is answered once. */

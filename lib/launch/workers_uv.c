@@ -173,7 +173,7 @@ static void on_sigchld(uv_signal_t *handle, int signal)
     ct_workers_reap(handle->data);
 }
 
-void ct_workers_look(struct ct_workers *workers)
+void ct_workers_poll(struct ct_workers *workers)
 {
     ct_workers_reap(workers);
 }
@@ -283,7 +283,7 @@ static int start_missing(struct ct_workers *workers, const struct ct_workers_rou
         alive += workers->all[i].pid > 0;
     }
     if (workers->guard != NULL)
-        ct_guard_look(workers->guard);
+        ct_guard_notify(workers->guard);
     unsigned actions = ct_supervise_step(&workers->sup, uv_now(workers->loop),
                                          rc == 0 ? CT_SUP_STARTED : CT_SUP_START_FAILED, alive);
     workers->finish_late = (actions & CT_SUP_DO_FINISH) != 0;

@@ -101,7 +101,7 @@ int ct_workers_refill(struct ct_workers *workers, const struct ct_workers_round 
 void ct_workers_keep(struct ct_workers *workers, uint32_t local_rank);
 
 /* Look at once whether somebody has ended; there is a hint. The callbacks come from inside. */
-void ct_workers_look(struct ct_workers *workers);
+void ct_workers_poll(struct ct_workers *workers);
 
 /* SIGKILL to one worker; its end is nobody's failure. Nothing when it has ended. */
 void ct_workers_dismiss(struct ct_workers *workers, uint32_t local_rank);

@@ -439,7 +439,7 @@ bool ct_file_writer_await_idle(struct ct_file_writer *writer)
     return idle;
 }
 
-void ct_file_writer_look(const struct ct_file_writer *writer, struct ct_writer_view *ret_view)
+void ct_file_writer_view(const struct ct_file_writer *writer, struct ct_writer_view *ret_view)
 {
     lock(writer);
     *ret_view = (struct ct_writer_view){.queued = writer->queued};

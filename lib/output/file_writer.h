@@ -68,7 +68,7 @@ struct ct_writer_view {
     char path[512];    /* of that call, "" */
 };
 
-void ct_file_writer_look(const struct ct_file_writer *writer, struct ct_writer_view *ret_view);
+void ct_file_writer_view(const struct ct_file_writer *writer, struct ct_writer_view *ret_view);
 
 /* A file takes no more. */
 struct ct_writer_report {

@@ -58,7 +58,7 @@ static void tell_slow(struct ct_log_files *files, uint64_t now_ms)
     if (files->told || !files->full || now_ms - files->full_since_ms < SLOW_MS)
         return;
     files->told = true;
-    ct_file_writer_look(files->writer, &view);
+    ct_file_writer_view(files->writer, &view);
     ct_log_event(ct_console_told(files->console), CT_LOG_WARN, "log_files_slow",
                  "the disk of the log files has not kept up for %.1f s (now at %s): workers wait "
                  "when they print, the job goes on",
@@ -84,7 +84,7 @@ static bool is_flushed(struct ct_log_files *files, uint64_t now_ms)
 
     if (files->writer == NULL || files->given_up || ct_file_writer_await_idle(files->writer))
         return true;
-    ct_file_writer_look(files->writer, &view);
+    ct_file_writer_view(files->writer, &view);
     if (view.waits_ms < files->flush.patience_ms && now_ms < files->flush.until_ms)
         return false;
     uint32_t count = ct_file_writer_abandon(files->writer, first);
@@ -193,7 +193,7 @@ bool ct_log_files_idle(struct ct_log_files *files)
 
     if (files->writer == NULL || files->given_up)
         return true;
-    ct_file_writer_look(files->writer, &view);
+    ct_file_writer_view(files->writer, &view);
     tell_lost(files); /* the last write may have failed just now */
     return view.queued == 0;
 }

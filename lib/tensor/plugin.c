@@ -197,7 +197,7 @@ static int open_cuda(const struct ct_device_wish *wish, struct ct_device **ret_d
     return code == 0 ? plugin->open(gpu.number, ret_device, err) : code;
 }
 
-int ct_device_look(const struct ct_device_wish *wish, bool has_cards, struct ct_error *err)
+int ct_device_probe(const struct ct_device_wish *wish, bool has_cards, struct ct_error *err)
 {
     char path[PATH_MAX];
     int code = find_library(wish, path, sizeof path, err);

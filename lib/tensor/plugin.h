@@ -48,7 +48,7 @@ int ct_device_open(const struct ct_device_wish *wish, struct ct_device **ret_dev
 
 /* Is there what `cuda` needs in any case, library and driver? Nothing is started, and where the
  * kernel shows cards the driver is believed. 0, or CT_EUNSUPPORTED with the sentence. */
-int ct_device_look(const struct ct_device_wish *wish, bool has_cards, struct ct_error *err);
+int ct_device_probe(const struct ct_device_wish *wish, bool has_cards, struct ct_error *err);
 
 #ifdef __cplusplus
 }

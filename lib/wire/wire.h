@@ -34,12 +34,12 @@ enum {
     CT_WIRE_TUNNEL_BYTES = 60 << 10, /* in one piece of a tunnelled connection */
     CT_WIRE_WAITS_BYTES = 16000,     /* who waits in PyTorch's store */
 
-    CT_WIRE_SEEN_BYTES = 1 << 20, /* what a node tells of its ranks' recorders, twice */
+    CT_WIRE_FLIGHT_REPLY_BYTES = 1 << 20, /* what a node tells of its ranks' recorders, twice */
 
     /* Frame limits: payload bytes of a message, whatever its fields. */
     CT_WIRE_CONTROL = 64 << 10,
     CT_WIRE_ROSTER = 2 << 20,
-    CT_WIRE_SEEN = 2 * CT_WIRE_SEEN_BYTES + 1024,
+    CT_WIRE_FLIGHT_REPLY = 2 * CT_WIRE_FLIGHT_REPLY_BYTES + 1024,
     CT_WIRE_VALUE = CT_WIRE_VALUE_BYTES + 1024,
 };
 

@@ -35,7 +35,7 @@ int ct_worker_record_new(const struct ct_worker_record **ret_record, int *ret_fd
     return 0;
 }
 
-int ct_worker_record_look(int fd, const struct ct_worker_record **ret_record, struct ct_error *err)
+int ct_worker_record_map(int fd, const struct ct_worker_record **ret_record, struct ct_error *err)
 {
     void *page;
     int code = ct_page_open(&worker_record, fd, PROT_READ, &page, err);

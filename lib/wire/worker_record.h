@@ -94,7 +94,7 @@ int ct_worker_record_new(const struct ct_worker_record **ret_record, int *ret_fd
 
 /* Map the record behind `fd` for reading alone: that of another agent's worker, say. As
  * ct_worker_record_open. */
-int ct_worker_record_look(int fd, const struct ct_worker_record **ret_record, struct ct_error *err);
+int ct_worker_record_map(int fd, const struct ct_worker_record **ret_record, struct ct_error *err);
 
 /* One group as it was read. */
 struct ct_record_call {

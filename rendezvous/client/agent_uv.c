@@ -302,7 +302,7 @@ void ct_agent_store_waits(struct ct_agent *agent, const struct ct_msg_store_wait
     ct_member_store_waits(&agent->member, waits);
 }
 
-void ct_agent_seen(struct ct_agent *agent, const struct ct_msg_seen *seen)
+void ct_agent_seen(struct ct_agent *agent, const struct ct_msg_flight_reply *seen)
 {
     ct_member_seen(&agent->member, seen);
 }

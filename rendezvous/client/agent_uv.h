@@ -60,7 +60,7 @@ void ct_agent_progress(struct ct_agent *agent, const struct ct_msg_progress *pro
 void ct_agent_store_waits(struct ct_agent *agent, const struct ct_msg_store_waits *waits);
 
 /* The answer to on_look. */
-void ct_agent_seen(struct ct_agent *agent, const struct ct_msg_seen *seen);
+void ct_agent_seen(struct ct_agent *agent, const struct ct_msg_flight_reply *seen);
 
 /* A worker of `generation` failed, `failure->age_ms` ago (copied). The host is filled in. */
 void ct_agent_failure(struct ct_agent *agent, uint64_t generation,

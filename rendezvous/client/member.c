@@ -453,9 +453,9 @@ void ct_member_message(struct ct_member *member, uint64_t now_ms, const struct c
         if (member->on.on_drain != NULL)
             member->on.on_drain(member->on.context, message->drain.text);
         break;
-    case CT_MSG_LOOK:
+    case CT_MSG_FLIGHT_QUERY:
         if (member->on.on_look != NULL)
-            member->on.on_look(member->on.context, &message->look);
+            member->on.on_look(member->on.context, &message->flight_query);
         break;
     case CT_MSG_CLOSE:
         on_close(member, &message->close);

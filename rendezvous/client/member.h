@@ -91,7 +91,7 @@ struct ct_agent_callbacks {
 
     /* An operator queries the activity of this node's ranks: answer with ct_agent_seen.
      * NULL: he is not answered. */
-    void (*on_look)(void *context, const struct ct_msg_look *look);
+    void (*on_look)(void *context, const struct ct_msg_flight_query *look);
 
     /* The job is over, for all nodes alike. */
     void (*on_closed)(void *context, const struct ct_rdzv_result *result);
@@ -212,7 +212,7 @@ void ct_member_healed(struct ct_member *member, uint64_t generation);
 int ct_member_publish(struct ct_member *member, const struct ct_msg_publish *publication);
 void ct_member_progress(struct ct_member *member, const struct ct_msg_progress *progress);
 void ct_member_store_waits(struct ct_member *member, const struct ct_msg_store_waits *waits);
-void ct_member_seen(struct ct_member *member, const struct ct_msg_seen *seen);
+void ct_member_seen(struct ct_member *member, const struct ct_msg_flight_reply *seen);
 void ct_member_failure(struct ct_member *member, uint64_t now_ms, uint64_t generation,
                        const struct ct_wire_failure *failure);
 void ct_member_done(struct ct_member *member, uint64_t generation);

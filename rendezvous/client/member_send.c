@@ -155,9 +155,9 @@ void ct_member_store_waits(struct ct_member *member, const struct ct_msg_store_w
         say(member, &message);
 }
 
-void ct_member_seen(struct ct_member *member, const struct ct_msg_seen *seen)
+void ct_member_seen(struct ct_member *member, const struct ct_msg_flight_reply *seen)
 {
-    struct ct_message message = {.type = CT_MSG_SEEN, .seen = *seen};
+    struct ct_message message = {.type = CT_MSG_FLIGHT_REPLY, .flight_reply = *seen};
     if (member->phase == CT_MEMBER_JOINED)
         say(member, &message);
 }

@@ -12,8 +12,8 @@
  * is written from the cores' state, in O(nodes); that of a job of many places is up to a second
  * old, but never older than an order or a phase.
  *
- * An operator above the rate limit is told when to retry, and nothing is done; LOOK is limited by
- * the nodes' answers. */
+ * An operator above the rate limit is told when to retry, and nothing is done; FLIGHT_QUERY is
+ * limited by the nodes' answers. */
 #ifndef CT_RENDEZVOUS_SERVICE_ADMIN_H
 #define CT_RENDEZVOUS_SERVICE_ADMIN_H
 
@@ -67,12 +67,12 @@ struct ct_service_job *ct_admin_job(struct ct_service *service, const struct ct_
 /* ---- flight_query.c: what are the ranks at? ---- */
 
 /* An operator asks: he gets the round, or the nodes that he names get the question. */
-void ct_service_on_look(struct ct_service *service, const struct ct_service_link *link,
-                        const struct ct_msg_look *m);
+void ct_service_on_flight_query(struct ct_service *service, const struct ct_service_link *link,
+                                const struct ct_msg_flight_query *m);
 
 /* A node of the link's job answers: to the operator, if he is still there. */
-void ct_service_on_seen(struct ct_service *service, const struct ct_service_link *link,
-                        const struct ct_msg_seen *m);
+void ct_service_on_flight_reply(struct ct_service *service, const struct ct_service_link *link,
+                                const struct ct_msg_flight_reply *m);
 
 /* ---- admin_text.c ---- */
 

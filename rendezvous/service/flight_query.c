@@ -20,13 +20,14 @@ static void answer_for(struct ct_service *service, uint64_t link, uint64_t gener
                        uint32_t node)
 {
     struct ct_message message = {
-        .type = CT_MSG_SEEN,
-        .seen = {.generation = generation, .asker = link, .node = node, .code = CT_EUNAVAILABLE}};
+        .type = CT_MSG_FLIGHT_REPLY,
+        .flight_reply = {
+            .generation = generation, .asker = link, .node = node, .code = CT_EUNAVAILABLE}};
     ct_service_send(service, link, &message);
 }
 
-void ct_service_on_look(struct ct_service *service, const struct ct_service_link *link,
-                        const struct ct_msg_look *m)
+void ct_service_on_flight_query(struct ct_service *service, const struct ct_service_link *link,
+                                const struct ct_msg_flight_query *m)
 {
     struct ct_service_job *job = ct_admin_job(service, link);
     if (job == NULL)
@@ -45,8 +46,8 @@ void ct_service_on_look(struct ct_service *service, const struct ct_service_link
         ct_service_send_part(job, link->number, i);
     if (m->generation == 0 || m->first >= roster->count)
         return;
-    struct ct_message message = {.type = CT_MSG_LOOK, .look = *m};
-    message.look.asker = link->number;
+    struct ct_message message = {.type = CT_MSG_FLIGHT_QUERY, .flight_query = *m};
+    message.flight_query.asker = link->number;
     uint32_t end = m->first + CT_MIN(m->count, roster->count - m->first);
     for (uint32_t i = m->first; i < end; i++) {
         uint64_t node = link_to(job, i);
@@ -57,12 +58,12 @@ void ct_service_on_look(struct ct_service *service, const struct ct_service_link
     }
 }
 
-void ct_service_on_seen(struct ct_service *service, const struct ct_service_link *link,
-                        const struct ct_msg_seen *m)
+void ct_service_on_flight_reply(struct ct_service *service, const struct ct_service_link *link,
+                                const struct ct_msg_flight_reply *m)
 {
     const struct ct_service_link *asker = ct_service_link_of(service, m->asker);
     if (asker == NULL || !asker->admin || !ct_admin_means(service, asker, link->job))
         return;
-    struct ct_message message = {.type = CT_MSG_SEEN, .seen = *m};
+    struct ct_message message = {.type = CT_MSG_FLIGHT_REPLY, .flight_reply = *m};
     ct_service_send(service, m->asker, &message);
 }

@@ -446,8 +446,8 @@ static void on_member_message(struct ct_service *service, uint64_t now_ms,
     case CT_MSG_STORE_WAITS:
         ct_service_on_store_waits(link->job, now_ms, &message->store_waits);
         return;
-    case CT_MSG_SEEN:
-        ct_service_on_seen(service, link, &message->seen);
+    case CT_MSG_FLIGHT_REPLY:
+        ct_service_on_flight_reply(service, link, &message->flight_reply);
         return;
     case CT_MSG_ROSTER:
         if (message->roster.generation == ct_rdzv_roster(link->job->core)->generation)
@@ -520,9 +520,9 @@ void ct_service_message(struct ct_service *service, uint64_t now_ms, uint64_t nu
         violation(service, link, "a message before HELLO");
     else if (link->admin && message->type == CT_MSG_ADMIN)
         ct_service_on_admin(service, now_ms, link, &message->admin);
-    else if (link->admin && message->type == CT_MSG_LOOK)
-        ct_service_on_look(service, link, &message->look);
-    else if (link->admin || message->type == CT_MSG_ADMIN || message->type == CT_MSG_LOOK)
+    else if (link->admin && message->type == CT_MSG_FLIGHT_QUERY)
+        ct_service_on_flight_query(service, link, &message->flight_query);
+    else if (link->admin || message->type == CT_MSG_ADMIN || message->type == CT_MSG_FLIGHT_QUERY)
         violation(service, link, "a message that does not go with the role in HELLO");
     else if (message->type == CT_MSG_JOIN)
         on_join(service, now_ms, link, &message->join);

@@ -132,10 +132,10 @@ static void on_published(void *context, const struct ct_msg_published *answer)
     CT_ASSERT(answer->text != NULL);
 }
 
-static void on_look(void *context, const struct ct_msg_look *look)
+static void on_look(void *context, const struct ct_msg_flight_query *look)
 {
     struct world *world = context;
-    const struct ct_msg_seen seen = {.generation = look->generation, .asker = look->asker};
+    const struct ct_msg_flight_reply seen = {.generation = look->generation, .asker = look->asker};
 
     ct_member_seen(&world->member, &seen);
 }
@@ -168,7 +168,7 @@ static void on_failed(void *context, const struct ct_error *error)
 
 static const enum ct_message_type types[] = {
     CT_MSG_WELCOME,     CT_MSG_PREPARE,   CT_MSG_ROUND, CT_MSG_HEARTBEAT_ACK,
-    CT_MSG_REVOKE,      CT_MSG_PUBLISHED, CT_MSG_DRAIN, CT_MSG_LOOK,
+    CT_MSG_REVOKE,      CT_MSG_PUBLISHED, CT_MSG_DRAIN, CT_MSG_FLIGHT_QUERY,
     CT_MSG_STORE_REPLY, CT_MSG_REFUSE,    CT_MSG_CLOSE, CT_MSG_RELEASE,
 };
 

@@ -149,10 +149,11 @@ static struct ct_message join_of(struct world *world, size_t which)
 
 /* In the order in which bits 3 to 7 choose them. */
 static const enum ct_message_type types[] = {
-    CT_MSG_HELLO,        CT_MSG_JOIN,       CT_MSG_HEARTBEAT, CT_MSG_PREPARED,  CT_MSG_FAILURE,
-    CT_MSG_DONE,         CT_MSG_LEAVE,      CT_MSG_PUBLISH,   CT_MSG_PROGRESS,  CT_MSG_STORE_WAITS,
-    CT_MSG_ROSTER,       CT_MSG_STORE_SET,  CT_MSG_STORE_GET, CT_MSG_STORE_ADD, CT_MSG_STORE_CAS,
-    CT_MSG_STORE_DELETE, CT_MSG_STORE_WAIT, CT_MSG_ADMIN,     CT_MSG_LOOK,      CT_MSG_SEEN,
+    CT_MSG_HELLO,      CT_MSG_JOIN,        CT_MSG_HEARTBEAT,    CT_MSG_PREPARED,
+    CT_MSG_FAILURE,    CT_MSG_DONE,        CT_MSG_LEAVE,        CT_MSG_PUBLISH,
+    CT_MSG_PROGRESS,   CT_MSG_STORE_WAITS, CT_MSG_ROSTER,       CT_MSG_STORE_SET,
+    CT_MSG_STORE_GET,  CT_MSG_STORE_ADD,   CT_MSG_STORE_CAS,    CT_MSG_STORE_DELETE,
+    CT_MSG_STORE_WAIT, CT_MSG_ADMIN,       CT_MSG_FLIGHT_QUERY, CT_MSG_FLIGHT_REPLY,
 };
 
 static struct ct_message truth(struct world *world, size_t which, enum ct_message_type type)
@@ -202,12 +203,12 @@ static struct ct_message truth(struct world *world, size_t which, enum ct_messag
     case CT_MSG_ADMIN:
         message.admin = (struct ct_msg_admin){.host = "b", .author = "o@ops"};
         break;
-    case CT_MSG_LOOK:
-        message.look = (struct ct_msg_look){.generation = acting, .count = 8, .rank = -1};
+    case CT_MSG_FLIGHT_QUERY:
+        message.look = (struct ct_msg_flight_query){.generation = acting, .count = 8, .rank = -1};
         break;
-    case CT_MSG_SEEN:
-        message.seen =
-            (struct ct_msg_seen){.generation = acting, .asker = world->links[OPERATOR].number};
+    case CT_MSG_FLIGHT_REPLY:
+        message.seen = (struct ct_msg_flight_reply){.generation = acting,
+                                                    .asker = world->links[OPERATOR].number};
         break;
     default: /* each begins with its generation, or with a request and its generation */
         if (ct_store_is_request(&message)) {

@@ -61,7 +61,7 @@ static void on_drain(void *context, const char *text)
     node_feed(node, &(struct agent_event){.kind = AGENT_ON_DRAIN});
 }
 
-static void on_look(void *context, const struct ct_msg_look *look)
+static void on_look(void *context, const struct ct_msg_flight_query *look)
 {
     recorders_tell(context, look);
 }

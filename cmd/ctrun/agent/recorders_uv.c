@@ -83,7 +83,7 @@ void recorders_keep(struct node *node)
 /* ---- what an operator is told -----------------------------------------------------------------*/
 
 /* The recorders that are wanted, with so many calls each; the buffer has a limit. */
-static void print(const struct node *node, const struct ct_msg_look *look, uint32_t calls,
+static void print(const struct node *node, const struct ct_msg_flight_query *look, uint32_t calls,
                   struct ct_buf *to)
 {
     ct_buf_clear(to);
@@ -103,11 +103,12 @@ static void print(const struct node *node, const struct ct_msg_look *look, uint3
 }
 
 /* As many calls as there is room for: half as many again and again. */
-static void print_fitting(const struct node *node, const struct ct_msg_look *look,
+static void print_fitting(const struct node *node, const struct ct_msg_flight_query *look,
                           struct ct_buf *to)
 {
     enum { CALL_BYTES = 100 }; /* a call takes more */
-    uint32_t calls = CT_MIN(look->calls, CT_WIRE_SEEN_BYTES / CALL_BYTES / node->job->slots);
+    uint32_t calls =
+        CT_MIN(look->calls, CT_WIRE_FLIGHT_REPLY_BYTES / CALL_BYTES / node->job->slots);
 
     print(node, look, calls, to);
     while (to->failed && calls > 0) {
@@ -118,7 +119,7 @@ static void print_fitting(const struct node *node, const struct ct_msg_look *loo
         ct_buf_clear(to);
 }
 
-void recorders_tell(struct node *node, const struct ct_msg_look *look)
+void recorders_tell(struct node *node, const struct ct_msg_flight_query *look)
 {
     struct ct_traces traces;
     struct ct_buf frame, text;
@@ -126,10 +127,10 @@ void recorders_tell(struct node *node, const struct ct_msg_look *look)
     if (node->agent == NULL || agent_core_is_ending(&node->core) || node->round == NULL ||
         node->round->generation != look->generation)
         return; /* the round is over: the operator asks again */
-    struct ct_msg_seen seen = {
+    struct ct_msg_flight_reply seen = {
         .generation = look->generation, .asker = look->asker, .node = node->round->self};
-    ct_buf_init(&frame, CT_WIRE_SEEN_BYTES);
-    ct_buf_init(&text, CT_WIRE_SEEN_BYTES);
+    ct_buf_init(&frame, CT_WIRE_FLIGHT_REPLY_BYTES);
+    ct_buf_init(&text, CT_WIRE_FLIGHT_REPLY_BYTES);
     seen.code = ct_traces_init(&traces, look->generation, node->job->slots);
     if (seen.code == 0) {
         inquiry_take(node->inquiry, &traces);

@@ -299,7 +299,8 @@ static int check_device(const struct job *job, struct ct_error *err)
     bool by_choice;
     const void *member = job->program.native ? needs_gpu(cfg, &by_choice) : NULL;
 
-    if (member == NULL || (!by_choice && ct_device_look(&wish, ct_gpus_present("") > 0, &why) == 0))
+    if (member == NULL ||
+        (!by_choice && ct_device_probe(&wish, ct_gpus_present("") > 0, &why) == 0))
         return 0;
     if (member == &cfg->train.device) {
         (void)ct_error_set(err, CT_EUNSUPPORTED, "%s; or compute on the CPU (train.device: cpu)",

@@ -214,7 +214,7 @@ static void on_timer(uv_timer_t *timer)
 
     if (store->look) {
         store->look = false;
-        ct_workers_look(node->workers);
+        ct_workers_poll(node->workers);
     }
     if (store->now.server == NULL || node->round == NULL || agent_core_is_ending(&node->core))
         return;

@@ -254,7 +254,7 @@ static void on_look(uv_timer_t *timer)
     explain(watch, now_ms);
     tell_straggler(watch, now_ms);
     if (watch->condemned == 0 &&
-        ct_watch_look(&watch->core, now_ms, watch->samples, &watch->verdict))
+        ct_watch_poll(&watch->core, now_ms, watch->samples, &watch->verdict))
         judge(watch);
 }
 
@@ -276,7 +276,7 @@ struct watch *watch_new(struct node *node)
     }
     (void)uv_timer_init(&node->loop, &watch->timer);
     watch->timer.data = watch;
-    (void)uv_timer_start(&watch->timer, on_look, CT_WATCH_LOOK_MS, CT_WATCH_LOOK_MS);
+    (void)uv_timer_start(&watch->timer, on_look, CT_WATCH_POLL_MS, CT_WATCH_POLL_MS);
     return watch;
 }
 

@@ -190,8 +190,8 @@ int ct_local_transfer(struct ct_local *local, struct ct_task *task, struct ct_er
 /* ---- the functions of struct ct_backend ---- */
 void ct_local_complete(void *state);
 int ct_local_progress(void *state, struct ct_task *task, struct ct_error *err);
-bool ct_local_post(void *state, const struct ct_brief *brief);
-bool ct_local_collect(void *state, const struct ct_brief *brief);
+bool ct_local_post(void *state, const struct ct_small_message *brief);
+bool ct_local_collect(void *state, const struct ct_small_message *brief);
 int ct_local_spins(const void *state);
 uint32_t ct_local_arm(void *state);
 void ct_local_park(void *state, uint32_t armed, uint64_t timeout_ns);

@@ -17,7 +17,7 @@
 #include "base/relax.h"
 #include "reduce/reduce.h"
 
-_Static_assert((int)CT_BRIEF_BYTES == (int)CT_CELL_BYTES, "beside the flag");
+_Static_assert((int)CT_SMALL_MESSAGE_BYTES == (int)CT_CELL_BYTES, "beside the flag");
 
 /* Few moves of a size that the compiler knows; of four bytes, for who has just written two numbers
  * of four would wait for one move of eight. */
@@ -33,7 +33,7 @@ static inline void copy_few(char *to, const char *from, size_t bytes)
     }
 }
 
-bool ct_local_post(void *state, const struct ct_brief *brief)
+bool ct_local_post(void *state, const struct ct_small_message *brief)
 {
     struct ct_local *local = state;
     bool beside_flags = brief->bytes == 0 ? local->domains.count == 1
@@ -84,7 +84,7 @@ typedef float floats __attribute__((vector_size(16), may_alias));
 typedef double doubles __attribute__((vector_size(16), may_alias));
 
 /* The most usual sums, in rank order, which of two is every order. False: none of them. */
-static inline bool sum_usual(const struct ct_local *local, const struct ct_brief *brief)
+static inline bool sum_usual(const struct ct_local *local, const struct ct_small_message *brief)
 {
     bool in_order = brief->mode != CT_MODE_INVARIANT || local->size == 2;
 
@@ -110,7 +110,7 @@ static inline bool sum_usual(const struct ct_local *local, const struct ct_brief
 }
 
 /* A vector at a time and none cut off: 32 bytes are whole vectors of the portable kernels. */
-static void sum_any(struct ct_local *local, const struct ct_brief *brief)
+static void sum_any(struct ct_local *local, const struct ct_small_message *brief)
 {
     _Alignas(64) char result[CT_CELL_BYTES];
     struct ct_reduction how = {.dtype = brief->dtype,
@@ -126,7 +126,7 @@ static void sum_any(struct ct_local *local, const struct ct_brief *brief)
     ct_local_copy(brief->recv, result, brief->bytes);
 }
 
-bool ct_local_collect(void *state, const struct ct_brief *brief)
+bool ct_local_collect(void *state, const struct ct_small_message *brief)
 {
     struct ct_local *local = state;
 

@@ -173,7 +173,7 @@ Test(file_writer, more_than_the_most_is_not_kept_and_the_file_is_given_up)
     struct ct_writer_view view;
 
     flood(file, 2 * CT_WRITER_MOST);
-    ct_file_writer_look(writer, &view);
+    ct_file_writer_view(writer, &view);
     cr_assert_leq(view.queued, (size_t)CT_WRITER_MOST + (1 << 16));
     cr_assert(ct_file_writer_report(writer, &report));
     cr_assert_eq(report.owner, 3u);

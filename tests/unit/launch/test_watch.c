@@ -142,7 +142,7 @@ static void look(void)
 
         for (uint32_t k = 0; k < job.per_node; k++)
             sample(i * job.per_node + k);
-        if (!ct_watch_look(&job.nodes[i], job.now_ms, &job.samples[i * job.per_node], &verdict))
+        if (!ct_watch_poll(&job.nodes[i], job.now_ms, &job.samples[i * job.per_node], &verdict))
             continue;
         if (verdict.kind == CT_WATCH_WAITS) {
             job.waits++;
@@ -162,7 +162,7 @@ static void run(uint64_t ms)
     while (job.now_ms < end && job.verdicts == 0) {
         job.now_ms += job.tick_ms;
         move();
-        if (job.now_ms % CT_WATCH_LOOK_MS == 0)
+        if (job.now_ms % CT_WATCH_POLL_MS == 0)
             look();
     }
 }
@@ -197,7 +197,7 @@ Test(watch, twenty_of_twenty_planted_hangs_on_64_ranks_are_named_in_time)
         run(FLOOR_MS + 2000);
         cr_assert_eq(job.verdicts, 1u, "hang %u", i);
         cr_assert_eq(job.rank, victim, "hang %u: rank %u instead of %u", i, job.rank, victim);
-        cr_assert_geq(job.now_ms - since_ms, FLOOR_MS - CT_WATCH_LOOK_MS);
+        cr_assert_geq(job.now_ms - since_ms, FLOOR_MS - CT_WATCH_POLL_MS);
         if (in_collective)
             cr_assert_eq(job.verdict.kind, CT_WATCH_STUCK);
         else if (job.per_node > 1)
@@ -272,21 +272,21 @@ Test(watch, a_start_is_timed_from_process_to_first_step_whatever_rounds_begin_me
 
     ct_watch_begin(&watch, &rank, 1, 0, 1);
     for (int looks = 0; looks < 11; looks++, now_ms += 500)
-        (void)ct_watch_look(&watch, now_ms, &one, &verdict);
+        (void)ct_watch_poll(&watch, now_ms, &one, &verdict);
     ct_watch_begin(&watch, &rank, 1, 0, 1);
     for (int looks = 0; looks < 11; looks++, now_ms += 500)
-        (void)ct_watch_look(&watch, now_ms, &one, &verdict);
+        (void)ct_watch_poll(&watch, now_ms, &one, &verdict);
     cr_assert_eq(watch.start_ms, 0u, "it has not come to its first step");
     one.duration_count = 1;
     one.durations_us = &(uint32_t){1000};
-    (void)ct_watch_look(&watch, now_ms, &one, &verdict);
+    (void)ct_watch_poll(&watch, now_ms, &one, &verdict);
     cr_assert_eq(watch.start_ms, 10000u);
     one.pid = 8; /* the next one is quicker */
     one.duration_count = 0;
-    (void)ct_watch_look(&watch, now_ms += 500, &one, &verdict);
-    (void)ct_watch_look(&watch, now_ms += 500, &one, &verdict);
+    (void)ct_watch_poll(&watch, now_ms += 500, &one, &verdict);
+    (void)ct_watch_poll(&watch, now_ms += 500, &one, &verdict);
     one.duration_count = 1;
-    (void)ct_watch_look(&watch, now_ms += 500, &one, &verdict);
+    (void)ct_watch_poll(&watch, now_ms += 500, &one, &verdict);
     cr_assert_eq(watch.start_ms, 10000u);
 }
 
@@ -365,7 +365,7 @@ Test(watch, who_is_silent_in_its_call_does_not_wait_but_hangs)
     ct_watch_begin(&watch, ranks, 1, 0, 2);
     for (uint64_t now = 500; now < 10000 && verdict.kind == CT_WATCH_NOTHING; now += 500) {
         sample.view.signs += now < 2000;
-        (void)ct_watch_look(&watch, now, &sample, &verdict);
+        (void)ct_watch_poll(&watch, now, &sample, &verdict);
     }
     cr_assert_eq(verdict.kind, CT_WATCH_STUCK);
     cr_assert_not(verdict.all_wait);
@@ -383,7 +383,7 @@ Test(watch, a_worker_that_has_ended_is_none_that_hangs)
 
     ct_watch_begin(&watch, ranks, 2, 0, 2);
     for (uint64_t now = 500; now < 100000; now += 500)
-        cr_assert_not(ct_watch_look(&watch, now, samples, &verdict));
+        cr_assert_not(ct_watch_poll(&watch, now, samples, &verdict));
 }
 
 /* ---- patience and words ---------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
-/* A service with a job of some nodes, and an operator who asks: what test_admin.c and test_look.c
- * share. */
+/* A service with a job of some nodes, and an operator who asks: what test_admin.c and
+ * test_flight_query.c share. */
 #ifndef TESTS_UNIT_RDZV_ADMIN_BENCH_H
 #define TESTS_UNIT_RDZV_ADMIN_BENCH_H
 
@@ -18,13 +18,13 @@ struct peer {
     int closed;
     int code;
     unsigned drains;
-    unsigned rounds;         /* ROUND, of any number of nodes */
-    uint32_t nodes;          /* in the last one */
-    struct ct_msg_look look; /* the last LOOK */
-    unsigned looks, seens;   /* how many */
-    struct ct_msg_seen seen; /* the last SEEN, without its bytes */
-    size_t traces;           /* of which it had so many */
-    char *text;              /* of the last ADMIN_REPLY */
+    unsigned rounds;                         /* ROUND, of any number of nodes */
+    uint32_t nodes;                          /* in the last one */
+    struct ct_msg_flight_query flight_query; /* the last FLIGHT_QUERY */
+    unsigned looks, seens;                   /* how many */
+    struct ct_msg_flight_reply flight_reply; /* the last FLIGHT_REPLY, without its bytes */
+    size_t traces;                           /* of which it had so many */
+    char *text;                              /* of the last ADMIN_REPLY */
 };
 
 static uint32_t restarts_allowed; /* of the jobs that are joined */
@@ -44,13 +44,13 @@ static inline void io_send(void *context, void *to, const struct ct_message *mes
     if (message->type == CT_MSG_ROUND) {
         peer->rounds++;
         peer->nodes = message->round.nodes.count;
-    } else if (message->type == CT_MSG_LOOK) {
+    } else if (message->type == CT_MSG_FLIGHT_QUERY) {
         peer->looks++;
-        peer->look = message->look;
-    } else if (message->type == CT_MSG_SEEN) {
+        peer->flight_query = message->flight_query;
+    } else if (message->type == CT_MSG_FLIGHT_REPLY) {
         peer->seens++;
-        peer->seen = message->seen;
-        peer->traces = message->seen.traces.size;
+        peer->flight_reply = message->flight_reply;
+        peer->traces = message->flight_reply.traces.size;
     }
     if (message->type != CT_MSG_ADMIN_REPLY)
         return;

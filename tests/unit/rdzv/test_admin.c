@@ -334,8 +334,8 @@ Test(admin, who_asks_too_often_is_told_when_to_ask_again)
     cr_assert_eq(b.operator.code, CT_EUNAVAILABLE);
     (void)status_at(&b, 1050, false);
     cr_assert_eq(b.operator.code, 0);
-    say(&b, &b.operator, &(struct ct_message){.type = CT_MSG_LOOK});
-    cr_assert_eq(b.operator.rounds, 1, "LOOK has a pace of its own");
+    say(&b, &b.operator, &(struct ct_message){.type = CT_MSG_FLIGHT_QUERY});
+    cr_assert_eq(b.operator.rounds, 1, "FLIGHT_QUERY has a pace of its own");
     end(&b);
 }
 

@@ -10,20 +10,20 @@ static void begin_look(struct bench *b)
 {
     begin(b, 2);
     hello(b, &b->operator, "digits", "admin");
-    say(b, &b->operator, &(struct ct_message){.type = CT_MSG_LOOK});
+    say(b, &b->operator, &(struct ct_message){.type = CT_MSG_FLIGHT_QUERY});
     cr_assert(b->operator.rounds == 1 && b->operator.nodes == 2 && b->operator.text == NULL);
     cr_assert_eq(b->nodes[0].looks + b->nodes[1].looks, 0, "nobody is asked yet");
 }
 
 static void look(struct bench *b, uint32_t first, uint32_t count)
 {
-    say(b, &b->operator, &(struct ct_message){.type = CT_MSG_LOOK,
-                                              .look = {.generation = 1,
-                                                       .first = first,
-                                                       .count = count,
-                                                       .rank = -1,
-                                                       .calls = 5,
-                                                       .json = 1}});
+    say(b, &b->operator, &(struct ct_message){.type = CT_MSG_FLIGHT_QUERY,
+                                              .flight_query = {.generation = 1,
+                                                               .first = first,
+                                                               .count = count,
+                                                               .rank = -1,
+                                                               .calls = 5,
+                                                               .json = 1}});
 }
 
 Test(look, a_look_goes_to_the_nodes_that_are_named_and_their_answers_to_who_asked)
@@ -32,15 +32,15 @@ Test(look, a_look_goes_to_the_nodes_that_are_named_and_their_answers_to_who_aske
     begin_look(&b);
     look(&b, 1, UINT32_MAX);
     cr_assert(b.nodes[0].looks == 0 && b.nodes[1].looks == 1);
-    const struct ct_msg_look *asked = &b.nodes[1].look;
+    const struct ct_msg_flight_query *asked = &b.nodes[1].flight_query;
     cr_assert(asked->generation == 1 && asked->calls == 5 && asked->rank == -1 && asked->json == 1);
     say(&b, &b.nodes[1],
-        &(struct ct_message){.type = CT_MSG_SEEN,
-                             .seen = {.generation = 1,
-                                      .asker = asked->asker,
-                                      .node = 1,
-                                      .traces = {(const unsigned char *)"abc", 3}}});
-    cr_assert(b.operator.seens == 1 && b.operator.seen.node == 1 && b.operator.traces == 3);
+        &(struct ct_message){.type = CT_MSG_FLIGHT_REPLY,
+                             .flight_reply = {.generation = 1,
+                                              .asker = asked->asker,
+                                              .node = 1,
+                                              .traces = {(const unsigned char *)"abc", 3}}});
+    cr_assert(b.operator.seens == 1 && b.operator.flight_reply.node == 1 && b.operator.traces == 3);
     look(&b, 2, 1);
     look(&b, 0, 0);
     cr_assert(b.nodes[0].looks == 0 && b.nodes[1].looks == 1, "there is no node 2");
@@ -69,7 +69,7 @@ Test(look, for_a_node_that_is_not_connected_the_rendezvous_answers)
     ct_service_closed(b.service, 1000, b.nodes[0].link, false);
     look(&b, 0, 1);
     cr_assert_eq(b.operator.seens, 1);
-    cr_assert(b.operator.seen.node == 0 && b.operator.seen.code == CT_EUNAVAILABLE);
+    cr_assert(b.operator.flight_reply.node == 0 && b.operator.flight_reply.code == CT_EUNAVAILABLE);
     cr_assert_eq(b.operator.traces, 0);
     end(&b);
 }
@@ -78,8 +78,8 @@ Test(look, a_look_into_another_round_is_refused_with_a_sentence)
 {
     struct bench b;
     begin_look(&b);
-    say(&b, &b.operator, &(struct ct_message){.type = CT_MSG_LOOK,
-                                              .look = {.generation = 2, .count = 2}});
+    say(&b, &b.operator, &(struct ct_message){.type = CT_MSG_FLIGHT_QUERY,
+                                              .flight_query = {.generation = 2, .count = 2}});
     cr_assert_eq(b.operator.code, CT_EUNAVAILABLE);
     cr_assert(says(b.operator.text, "another round"), "%s", b.operator.text);
     cr_assert_eq(b.nodes[0].looks, 0);
@@ -89,20 +89,20 @@ Test(look, a_look_into_another_round_is_refused_with_a_sentence)
 Test(look, what_a_node_says_reaches_no_operator_of_another_job_and_no_node)
 {
     struct bench b;
-    struct ct_message seen = {.type = CT_MSG_SEEN, .seen = {.generation = 1}};
+    struct ct_message seen = {.type = CT_MSG_FLIGHT_REPLY, .flight_reply = {.generation = 1}};
     begin_look(&b);
     struct peer stranger = {.link = 0};
     hello(&b, &stranger, "another", "admin");
-    seen.seen.asker = stranger.link;
+    seen.flight_reply.asker = stranger.link;
     say(&b, &b.nodes[0], &seen);
-    seen.seen.asker = b.nodes[1].link;
+    seen.flight_reply.asker = b.nodes[1].link;
     say(&b, &b.nodes[0], &seen);
-    seen.seen.asker = b.operator.link;
+    seen.flight_reply.asker = b.operator.link;
     ct_service_closed(b.service, 1000, b.operator.link, false);
     say(&b, &b.nodes[0], &seen);
     cr_assert(stranger.seens == 0 && b.nodes[1].seens == 0 && b.operator.seens == 0);
     cr_assert_eq(b.nodes[0].closed, 0, "it did nothing wrong");
-    say(&b, &b.nodes[0], &(struct ct_message){.type = CT_MSG_LOOK});
+    say(&b, &b.nodes[0], &(struct ct_message){.type = CT_MSG_FLIGHT_QUERY});
     cr_assert_eq(b.nodes[0].closed, CT_EPROTOCOL, "nodes do not ask");
     end(&b);
 }
