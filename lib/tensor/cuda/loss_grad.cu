@@ -37,6 +37,21 @@ template <typename T> static inline __device__ void zero_row(T *dlogits, int64_t
         dlogits[j] = narrow<T>(0);
 }
 
+/* Whether a row has no label, and then its results: 0. */
+template <typename T>
+static inline __device__ bool is_left_out(int32_t label, int64_t columns, double *loss,
+                                          double *right, T *dlogits)
+{
+    if (label >= columns)
+        __trap();
+    if (label >= 0)
+        return false;
+    if (threadIdx.x == 0)
+        *loss = *right = 0;
+    zero_row(dlogits, columns);
+    return true;
+}
+
 template <typename T>
 static __global__ void __launch_bounds__(ROW_THREADS, 2)
     cross_entropy_grad_kernel(const T *logits, const int32_t *labels, const double *scale,
@@ -53,14 +68,8 @@ static __global__ void __launch_bounds__(ROW_THREADS, 2)
         int32_t label = labels[row];
         bool beaten = false;
 
-        if (label >= columns)
-            __trap();
-        if (label < 0) {
-            if (threadIdx.x == 0)
-                loss[row] = right[row] = 0;
-            zero_row(dlogits + row * columns, columns);
+        if (is_left_out(label, columns, loss + row, right + row, dlogits + row * columns))
             continue;
-        }
         float at_label = wide(x[label]);
         float max = row_max(x, columns, cache, best, label, &beaten);
         double sum = row_sum_exp(cached ? cache : x, columns, max, pieces);
@@ -216,14 +225,8 @@ static __global__ void __launch_bounds__(ROW_THREADS, 2)
         int32_t label = labels[row];
         bool beaten = false;
 
-        if (label >= columns)
-            __trap();
-        if (label < 0) {
-            if (threadIdx.x == 0)
-                loss[row] = right[row] = 0;
-            zero_row(dlogits + row * columns, columns);
+        if (is_left_out(label, columns, loss + row, right + row, dlogits + row * columns))
             continue;
-        }
         float goal = wide(x[label]);
         struct soft soft =
             read_row<T>((uint4 *)memory, (const uint4 *)x, packs, label, goal, warps, &beaten);
