@@ -1,4 +1,4 @@
-/* Shared by tcpstore.c (clients, time), ops.c (requests) and tell.c (answers, waits, watches). */
+/* Shared by tcpstore.c (clients, time), ops.c (requests) and answers.c (answers, waits). */
 #ifndef CT_RENDEZVOUS_TCPSTORE_STATE_H
 #define CT_RENDEZVOUS_TCPSTORE_STATE_H
 
@@ -70,7 +70,7 @@ struct ct_tcpstore {
 int ct_tcpstore_serve(struct ct_tcpstore_client *client, uint64_t now_ms,
                       const struct ct_tcpstore_request *request, struct ct_error *err);
 
-/* ---- tell.c ---- */
+/* ---- answers.c ---- */
 
 /* Bytes that stand for a state on the wire. */
 enum { CT_TCPSTORE_STOP_WAITING = 0 };
