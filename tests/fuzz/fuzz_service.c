@@ -204,11 +204,12 @@ static struct ct_message truth(struct world *world, size_t which, enum ct_messag
         message.admin = (struct ct_msg_admin){.host = "b", .author = "o@ops"};
         break;
     case CT_MSG_FLIGHT_QUERY:
-        message.look = (struct ct_msg_flight_query){.generation = acting, .count = 8, .rank = -1};
+        message.flight_query =
+            (struct ct_msg_flight_query){.generation = acting, .count = 8, .rank = -1};
         break;
     case CT_MSG_FLIGHT_REPLY:
-        message.seen = (struct ct_msg_flight_reply){.generation = acting,
-                                                    .asker = world->links[OPERATOR].number};
+        message.flight_reply = (struct ct_msg_flight_reply){.generation = acting,
+                                                            .asker = world->links[OPERATOR].number};
         break;
     default: /* each begins with its generation, or with a request and its generation */
         if (ct_store_is_request(&message)) {
