@@ -96,8 +96,8 @@ struct ct_backend {
      * `post`: notify the others; false: not now, nothing has been done. `collect`, after it: true
      * when all others are found within a short while, in the same call, which is complete then;
      * false: the task of it comes next, with its first step done. */
-    bool (*post)(void *state, const struct ct_small_message *brief);
-    bool (*collect)(void *state, const struct ct_small_message *brief);
+    bool (*post)(void *state, const struct ct_small_message *message);
+    bool (*collect)(void *state, const struct ct_small_message *message);
 
     /* How often to poll before a waiter yields its core to others. */
     int (*spins)(const void *state);
@@ -140,7 +140,7 @@ struct ct_backend {
     int (*split)(void *state, int colour, int key, uint64_t deadline_ns, struct ct_error *err);
 
     /* NULL, or the same for memory of ct_mem_alloc_on, as large at all members: make it known. */
-    int (*share)(void *state, void *memory, uint64_t deadline_ns, struct ct_error *err);
+    int (*register_memory)(void *state, void *memory, uint64_t deadline_ns, struct ct_error *err);
 };
 
 extern const struct ct_backend ct_backend_self, ct_backend_thread, ct_backend_mpi, ct_backend_shm,

@@ -32,7 +32,7 @@ static size_t find(const struct ct_call *call, size_t at, enum ct_direction dire
     return at;
 }
 
-/* ---- what goes to oneself: the nth message sent is the nth received --------------------------*/
+/* ---- messages to oneself: the nth message sent is the nth received ---------------------------*/
 
 /* Give the next pair; false at the end. Lists that match end together. */
 static bool next_pair(const struct ct_call *call, size_t *out, size_t *in)
@@ -90,28 +90,28 @@ bool ct_exchange_valid(const struct ct_call *call)
     return self_matches(call);
 }
 
-/* ---- lanes -----------------------------------------------------------------------------------*/
+/* ---- queues ----------------------------------------------------------------------------------*/
 
-static struct ct_group_lane *lane_of(const struct ct_group *group, enum ct_direction direction,
-                                     int peer)
+static struct ct_transfer_queue *queue_of(const struct ct_group *group, enum ct_direction direction,
+                                          int peer)
 {
-    return &group->lanes[(direction == CT_TO ? 0 : group->size) + peer];
+    return &group->transfer_queues[(direction == CT_TO ? 0 : group->size) + peer];
 }
 
-/* Take up the lane's next message. False when there is none. */
-static bool take_next(struct ct_group_lane *lane, const struct ct_call *call,
-                      enum ct_direction direction, int peer)
+/* Begin the queue's next message. False when there is none. */
+static bool next_message(struct ct_transfer_queue *queue, const struct ct_call *call,
+                         enum ct_direction direction, int peer)
 {
-    size_t at = find(call, lane->next, direction, peer);
+    size_t at = find(call, queue->next, direction, peer);
 
-    lane->busy = at < call->count;
-    lane->next = at + 1;
-    if (!lane->busy)
+    queue->busy = at < call->count;
+    queue->next = at + 1;
+    if (!queue->busy)
         return false;
     struct ct_call transfer = transfer_of(call, &call->transfers[at]);
     bool valid = ct_call_complete(&transfer);
     CT_ASSERT(valid); /* ct_exchange_valid saw it, and it belongs to the operation */
-    lane->task = (struct ct_task){.call = transfer, .signature = ct_call_signature(&transfer)};
+    queue->task = (struct ct_task){.call = transfer, .signature = ct_call_signature(&transfer)};
     return true;
 }
 
@@ -119,11 +119,11 @@ static int begin(struct ct_group *group, struct ct_task *task)
 {
     for (int direction = CT_TO; direction <= CT_FROM; direction++)
         for (int peer = 0; peer < group->size; peer++) {
-            struct ct_group_lane *lane = lane_of(group, (enum ct_direction)direction, peer);
+            struct ct_transfer_queue *queue = queue_of(group, (enum ct_direction)direction, peer);
 
-            *lane = (struct ct_group_lane){0};
+            *queue = (struct ct_transfer_queue){0};
             if (peer != group->rank)
-                (void)take_next(lane, &task->call, (enum ct_direction)direction, peer);
+                (void)next_message(queue, &task->call, (enum ct_direction)direction, peer);
         }
     task->stage = 1;
     return copy_self(group, &task->call);
@@ -136,47 +136,47 @@ bool ct_exchange_holds(const struct ct_group *group, const struct ct_task *task,
 
     if (task->stage == 0)
         return find(&task->call, 0, direction, peer) < task->call.count;
-    return lane_of(group, direction, peer)->busy;
+    return queue_of(group, direction, peer)->busy;
 }
 
-/* Has a plain transfer that was started before the exchange still to go in this lane? */
-static bool is_held(const struct ct_group *group, const struct ct_task *task,
-                    const struct ct_group_lane *lane)
+/* A plain transfer of this queue that was started before the exchange is not complete. */
+static bool is_behind_transfer(const struct ct_group *group, const struct ct_task *task,
+                               const struct ct_transfer_queue *queue)
 {
     for (int i = 0; i < group->queued && &group->queue[i]->task != task; i++) {
         const struct ct_call *earlier = &group->queue[i]->task.call;
 
-        if (earlier->kind == lane->task.call.kind && earlier->peer == lane->task.call.peer)
+        if (earlier->kind == queue->task.call.kind && earlier->peer == queue->task.call.peer)
             return true;
     }
     return false;
 }
 
-/* The backend has the message in an order of its own, and there is another: that one is over when
+/* The backend keeps its own order of messages, and there is another one: that is over only when
  * both are. */
-static bool is_followed(const struct ct_group_lane *lane, const struct ct_call *call,
+static bool is_followed(const struct ct_transfer_queue *queue, const struct ct_call *call,
                         enum ct_direction direction, int peer)
 {
-    return lane->task.queued && find(call, lane->next, direction, peer) < call->count;
+    return queue->task.queued && find(call, queue->next, direction, peer) < call->count;
 }
 
-/* 1 when the lane has nothing left. */
-static int advance_lane(struct ct_group *group, struct ct_task *task, struct ct_group_lane *lane,
-                        struct ct_error *err)
+/* 1 when the queue is empty. */
+static int advance_queue(struct ct_group *group, struct ct_task *task,
+                         struct ct_transfer_queue *queue, struct ct_error *err)
 {
-    if (lane->busy && is_held(group, task, lane))
+    if (queue->busy && is_behind_transfer(group, task, queue))
         return 0;
-    while (lane->busy) {
-        uint64_t moves = lane->task.moves;
-        int code = group->backend->progress(group->state, &lane->task, err);
+    while (queue->busy) {
+        uint64_t moves = queue->task.moves;
+        int code = group->backend->progress(group->state, &queue->task, err);
 
-        enum ct_direction direction = lane->task.call.kind == CT_CALL_SEND ? CT_TO : CT_FROM;
-        int peer = lane->task.call.peer;
+        enum ct_direction direction = queue->task.call.kind == CT_CALL_SEND ? CT_TO : CT_FROM;
+        int peer = queue->task.call.peer;
 
-        task->moves += lane->task.moves - moves;
-        if (code < 0 || (code == 0 && !is_followed(lane, &task->call, direction, peer)))
+        task->moves += queue->task.moves - moves;
+        if (code < 0 || (code == 0 && !is_followed(queue, &task->call, direction, peer)))
             return code;
-        (void)take_next(lane, &task->call, direction, peer);
+        (void)next_message(queue, &task->call, direction, peer);
     }
     return 1;
 }
@@ -189,7 +189,7 @@ int ct_exchange_progress(struct ct_group *group, struct ct_task *task, struct ct
     if (task->stage == 0 && begin(group, task) != 0)
         return ct_error_set(err, CT_EUNAVAILABLE, "the device failed to copy within its memory");
     for (int i = 0; i < 2 * group->size; i++) {
-        int code = advance_lane(group, task, &group->lanes[i], err);
+        int code = advance_queue(group, task, &group->transfer_queues[i], err);
 
         if (code < 0)
             return code;
@@ -204,7 +204,7 @@ int ct_exchange_progress(struct ct_group *group, struct ct_task *task, struct ct
 int ct_exchange_missing(const struct ct_group *group)
 {
     for (int i = 2 * group->size - 1; i >= 0; i--)
-        if (group->lanes[i].busy)
-            return group->lanes[i].task.call.peer;
+        if (group->transfer_queues[i].busy)
+            return group->transfer_queues[i].task.call.peer;
     return -1;
 }

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-int ct_cause_settle(struct ct_group *group, int code)
+int ct_failure_cause_find(struct ct_group *group, int code)
 {
     const struct ct_kv *kv = &group->job->kv;
     struct ct_error *failure = &group->failure;

@@ -2,7 +2,7 @@
  * by another rank's: another member has left (CT_ECLOSED), or reports a mismatch (CT_EMISMATCH)
  * without its details.
  *
- *   member that sees both    SET ct/group/KEY/mismatch, its sentence; then it breaks the group
+ *   member that has both     SET ct/group/KEY/mismatch, its sentence; then it breaks the group
  *   any other member         WAIT for that key     there: CT_EMISMATCH, the sentence
  *                                                  the round is revoked meanwhile: CT_EREVOKED
  *                                                  neither, in time: the original error
@@ -16,8 +16,9 @@
 
 enum { CT_CAUSE_CLOSED_MS = 40, CT_CAUSE_MISMATCH_MS = 1000 };
 
-/* A call of the group has failed with `code`, group->failure says how; it is not broken yet. The
- * code to break it with; the sentence may be another. Waits for at most the times above. */
-int ct_cause_settle(struct ct_group *group, int code);
+/* Find the cause of a call's failure with `code` and group->failure; the group is not broken yet.
+ * Return the code to break it with; group->failure may get another sentence. Waits for at most the
+ * times above. */
+int ct_failure_cause_find(struct ct_group *group, int code);
 
 #endif

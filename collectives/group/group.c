@@ -144,7 +144,7 @@ static void failure_key_of(char *key, size_t room, const struct ct_setup *setup)
     (void)snprintf(key, room, "ct/group/%s/%s/failed", setup->key, setup->backend);
 }
 
-static void tell_failure(const struct ct_setup *setup, const struct card *card)
+static void report_failure(const struct ct_setup *setup, const struct card *card)
 {
     const struct ct_kv *kv = &setup->job->kv;
     char key[256];
@@ -205,7 +205,7 @@ static int open_backend(struct ct_group *group, const struct ct_setup *setup, st
         return code;
     write_card(mine, connect_all(group, setup, cards, err), err);
     if (mine->code != 0)
-        tell_failure(setup, mine);
+        report_failure(setup, mine);
     (void)snprintf(step, sizeof step, "%s/connected", group->backend->name);
     code = exchange(setup, step, cards, err);
     if (code == 0)
@@ -222,57 +222,59 @@ static bool try_next(int code)
 /* ---- the machine's table ---------------------------------------------------------------------*/
 
 /* What member 0 hands to the others: its table as text, or why there is none. */
-struct handed {
+struct table_text {
     int32_t code;
     char text[CT_TABLE_TEXT];
 };
 
 /* Threads of one process are tests, and choose alike on every machine. */
-static int load_table(const struct ct_setup *setup, struct ct_table *table, struct handed *handed,
-                      struct ct_error *err)
+static int load_table(const struct ct_setup *setup, struct ct_table *table,
+                      struct table_text *table_text, struct ct_error *err)
 {
     struct ct_buf text;
 
-    handed->code = setup->job->world == NULL ? ct_table_load(table, err) : 0;
-    ct_buf_init(&text, sizeof handed->text - 1);
-    if (handed->code == 0 && table->count > 0)
+    table_text->code = setup->job->world == NULL ? ct_table_load(table, err) : 0;
+    ct_buf_init(&text, sizeof table_text->text - 1);
+    if (table_text->code == 0 && table->count > 0)
         ct_table_print(table, &text);
-    (void)ct_str_copy(handed->text, sizeof handed->text,
-                      handed->code == 0 ? ct_buf_str(&text) : err->text);
+    (void)ct_str_copy(table_text->text, sizeof table_text->text,
+                      table_text->code == 0 ? ct_buf_str(&text) : err->text);
     ct_buf_deinit(&text);
-    return handed->code;
+    return table_text->code;
 }
 
 /* Member 0's table, at each member: so all choose alike. */
-static int share_table(const struct ct_setup *setup, struct ct_table *table, struct ct_error *err)
+static int distribute_table(const struct ct_setup *setup, struct ct_table *table,
+                            struct ct_error *err)
 {
     const struct ct_kv *kv = &setup->job->kv;
-    struct handed *handed = calloc(1, sizeof *handed);
-    struct ct_kv_value value = {handed, sizeof *handed};
+    struct table_text *table_text = calloc(1, sizeof *table_text);
+    struct ct_kv_value value = {table_text, sizeof *table_text};
     char key[320];
 
-    if (handed == NULL)
+    if (table_text == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a tuning table");
     key_of(key, sizeof key, setup, "tuning", 0);
     int code = 0;
     if (setup->rank == 0) {
-        code = load_table(setup, table, handed, err);
-        int told = kv->set(kv->context, key, handed,
-                           offsetof(struct handed, text) + strlen(handed->text) + 1);
-        code = code == 0 && told != 0 ? store_error(setup, told, 0, err) : code;
+        code = load_table(setup, table, table_text, err);
+        int reported = kv->set(kv->context, key, table_text,
+                               offsetof(struct table_text, text) + strlen(table_text->text) + 1);
+        code = code == 0 && reported != 0 ? store_error(setup, reported, 0, err) : code;
     } else {
         code = kv->wait(kv->context, key, &value, remaining_ms(setup));
         if (code != 0)
             code = store_error(setup, code, 0, err);
-        else if (value.size <= offsetof(struct handed, text) || value.size > sizeof *handed)
+        else if (value.size <= offsetof(struct table_text, text) || value.size > sizeof *table_text)
             code = store_error(setup, CT_EPROTOCOL, 0, err);
-        handed->text[sizeof handed->text - 1] = '\0';
-        if (code == 0 && handed->code != 0)
-            code = ct_error_set(err, handed->code, "rank %d: %s", setup->ranks[0], handed->text);
+        table_text->text[sizeof table_text->text - 1] = '\0';
+        if (code == 0 && table_text->code != 0)
+            code = ct_error_set(err, table_text->code, "rank %d: %s", setup->ranks[0],
+                                table_text->text);
         else if (code == 0)
-            code = ct_table_parse(table, handed->text, strlen(handed->text), err);
+            code = ct_table_parse(table, table_text->text, strlen(table_text->text), err);
     }
-    free(handed);
+    free(table_text);
     return code;
 }
 
@@ -309,7 +311,7 @@ static int open_first(struct ct_group *group, struct ct_setup *setup, const char
     if (code == 0)
         group->backend->settle(group->state);
     if (code == 0 && group->backend->batches)
-        group->helper.refused = true;
+        group->helper.disabled = true;
     group->sizes = setup->tuning;
     return code;
 }
@@ -378,8 +380,8 @@ static int fill_members(struct ct_group *group, const struct ct_group_options *o
         return ct_error_set(err, CT_ELIMIT, "a group of %d ranks: at most %d are possible",
                             group->size, GROUP_MAX);
     group->ranks = calloc((size_t)group->size, sizeof *group->ranks);
-    group->lanes = calloc(2 * (size_t)group->size, sizeof *group->lanes);
-    if (group->ranks == NULL || group->lanes == NULL)
+    group->transfer_queues = calloc(2 * (size_t)group->size, sizeof *group->transfer_queues);
+    if (group->ranks == NULL || group->transfer_queues == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", group->size);
     for (int i = 0; i < group->size; i++) {
         group->ranks[i] = options->ranks != NULL ? options->ranks[i] : i;
@@ -420,13 +422,13 @@ static int form(struct ct_group *group, const struct ct_group_options *options,
                              .given = &group->tuning,
                              .table = &table,
                              .failed_elsewhere = failed_elsewhere};
-    code = group->size == 1 ? 0 : share_table(&setup, &table, err);
+    code = group->size == 1 ? 0 : distribute_table(&setup, &table, err);
     return code != 0 ? code
                      : open_first(group, &setup, group->size == 1 ? "auto" : group->wanted, err);
 }
 
 /* The table's own text for a name: what the caller gave may not live as long as the group. */
-static const char *own_name(const char *backend)
+static const char *static_name(const char *backend)
 {
     const struct ct_backend *found = backend != NULL ? find_backend(backend) : NULL;
 
@@ -443,10 +445,10 @@ int ct_group_make(struct ct_job *job, const struct ct_group_options *options,
     if (group == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a group");
     group->job = job;
-    group->wanted = own_name(options->backend);
+    group->wanted = static_name(options->backend);
     group->encrypt = options->encrypt;
     group->device = options->device;
-    group->helper.refused = options->no_thread;
+    group->helper.disabled = options->no_thread;
     group->tuning = tuning != NULL ? *tuning : (struct ct_tuning){0};
     group->timeout_ms = options->timeout_ms != 0 ? options->timeout_ms : TIMEOUT_MS;
     for (int i = CT_REQUESTS_MAX - 1; i >= 0; i--) {
@@ -491,7 +493,7 @@ void ct_group_free(struct ct_group *group)
         group->backend->close(group->state);
     ct_recorder_close(group);
     free(group->ranks);
-    free(group->lanes);
+    free(group->transfer_queues);
     free(group->key);
     free(group);
 }

@@ -82,7 +82,7 @@ static int make_part(struct ct_group *parent, const struct choice *choices,
                                            .encrypt = parent->encrypt,
                                            .device = parent->device,
                                            .timeout_ms = parent->timeout_ms,
-                                           .no_thread = parent->helper.refused};
+                                           .no_thread = parent->helper.disabled};
 
         code = ct_group_make(parent->job, &options, &parent->tuning, parent, ret_group, err);
     }
@@ -95,13 +95,13 @@ static int learn_choices(struct ct_group *parent, const struct choice *mine, str
                          struct ct_error *err)
 {
     struct ct_data data = ct_from_to(mine, choices, 2, CT_I32);
-    struct ct_group *talk = parent;
-    int code = ct_talk_begin(parent, &talk);
+    struct ct_group *host = parent;
+    int code = ct_host_subgroup_acquire(parent, &host);
 
     if (code != 0)
         return ct_group_explain(parent, code, err);
-    code = ct_group_explain(talk, ct_all_gather(talk, data, NULL), err);
-    ct_talk_end(parent, talk);
+    code = ct_group_explain(host, ct_all_gather(host, data, NULL), err);
+    ct_host_subgroup_release(parent, host);
     return code;
 }
 
@@ -117,14 +117,14 @@ static int split_backend(struct ct_group *parent, const struct choice *choices,
         members += choices[i].colour == colour;
     if (members == 1)
         colour = CT_NO_COLOUR;
-    ct_helper_take(parent);
+    ct_helper_acquire(parent);
     int code = parent->backend->split(parent->state, colour, choices[parent->rank].key,
                                       now_ns + parent->timeout_ms * 1000000u, &parent->failure);
     if (code != 0) {
         ct_group_break(parent, code);
         code = ct_group_explain(parent, code, err);
     }
-    ct_helper_offer(parent);
+    ct_helper_release(parent);
     return code;
 }
 

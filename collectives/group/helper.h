@@ -3,17 +3,17 @@
  *
  *     the group's thread                           the helper
  *     ct_..._start: one attempt; open?
- *     leaves: offer ------------------------------> wakes, takes the group
+ *     release ------------------------------------> wakes, owns the group
  *     computes                                      advances open calls, sleeps while it cannot
  *     ct_test: one load: over?
- *     ct_wait, ct_..._start: take <---------------- gives it back
+ *     ct_wait, ct_..._start: acquire <------------- returns it
  *     advances by itself, as fast as a blocking call
- *     leaves: offer, when calls are still open
+ *     release, when calls are still open
  *
  * At any moment one of the two owns the group, so for the rest of the library there is one thread.
- * A helper is made when a first request stays open, and ends with the group; while nothing is open
- * it sleeps on a futex, and blocking calls never wake it. Where no thread can be made, requests
- * advance inside calls only. */
+ * A helper is created when a first request stays open, and ends with the group; while no request is
+ * open it sleeps on a futex, and blocking calls never wake it. Where no thread can be created,
+ * requests advance inside calls only. */
 #ifndef CT_COLL_GROUP_HELPER_H
 #define CT_COLL_GROUP_HELPER_H
 
@@ -24,41 +24,41 @@
 
 struct ct_group;
 
-/* Who has the group. */
-enum ct_helper_turn {
-    CT_HELPER_NONE,    /* the group's thread; the helper sleeps, or there is none */
-    CT_HELPER_OFFERED, /* who comes first */
-    CT_HELPER_HAS,     /* the helper */
-    CT_HELPER_ASKED,   /* the helper, who is to give it back */
-    CT_HELPER_ENDS,    /* nobody any more */
+/* The owner of the group. */
+enum ct_helper_owner {
+    CT_HELPER_NONE,     /* the group's thread; the helper sleeps, or there is none */
+    CT_HELPER_OFFERED,  /* the first of the two that acquires it */
+    CT_HELPER_OWNS,     /* the helper */
+    CT_HELPER_RECALLED, /* the helper, which is to return it */
+    CT_HELPER_ENDED,    /* the helper's thread ends */
 };
 
 struct ct_helper {
-    bool refused; /* the group's options say so, or there was no thread to be had */
-    bool made;
+    bool disabled; /* by the group's options, or no thread could be created */
+    bool created;
     pthread_t thread;
-    _Atomic uint32_t turn; /* enum ct_helper_turn; a futex word */
+    _Atomic uint32_t owner; /* enum ct_helper_owner; a futex word */
 };
 
-/* All by the group's own thread. */
+/* The group's own thread calls all of these. */
 
-/* Does it sleep, or is there none? Then the group is this thread's already. */
-static inline bool ct_helper_rests(const struct ct_helper *helper)
+/* Return whether the helper sleeps, or none exists: then this thread owns the group already. */
+static inline bool ct_helper_is_idle(const struct ct_helper *helper)
 {
-    return !helper->made ||
-           atomic_load_explicit(&helper->turn, memory_order_acquire) == CT_HELPER_NONE;
+    return !helper->created ||
+           atomic_load_explicit(&helper->owner, memory_order_acquire) == CT_HELPER_NONE;
 }
 
-/* Enter: the group is this thread's until it leaves. */
-void ct_helper_take(struct ct_group *group);
+/* Acquire the group for this thread, until the release. */
+void ct_helper_acquire(struct ct_group *group);
 
-/* Leave: the helper may have the group when requests are open. */
-void ct_helper_offer(struct ct_group *group);
+/* Release the group: the helper may own it while requests are open. */
+void ct_helper_release(struct ct_group *group);
 
-/* Is the helper at work? Then there is nothing to do but look whether a request is over. */
-bool ct_helper_works(const struct ct_group *group);
+/* Return whether the helper owns the group: then this thread can only test requests. */
+bool ct_helper_is_busy(const struct ct_group *group);
 
-/* Take the group for good. */
+/* End the helper, and own the group for good. */
 void ct_helper_end(struct ct_group *group);
 
 #endif

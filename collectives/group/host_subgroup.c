@@ -1,22 +1,22 @@
 /* See host_subgroup.h. */
 #include "group/host_subgroup.h"
 
-int ct_talk_begin(struct ct_group *group, struct ct_group **ret_talk)
+int ct_host_subgroup_acquire(struct ct_group *group, struct ct_group **ret_host)
 {
     if (group->backend->host == NULL) {
-        *ret_talk = group;
+        *ret_host = group;
         return 0;
     }
     int code = ct_barrier(group, NULL); /* behind all earlier collectives */
     if (code != 0)
         return code;
-    ct_helper_take(group);
-    *ret_talk = group->backend->host(group->state);
+    ct_helper_acquire(group);
+    *ret_host = group->backend->host(group->state);
     return 0;
 }
 
-void ct_talk_end(struct ct_group *group, struct ct_group *talk)
+void ct_host_subgroup_release(struct ct_group *group, struct ct_group *host)
 {
-    if (talk != group)
-        ct_helper_offer(group);
+    if (host != group)
+        ct_helper_release(group);
 }

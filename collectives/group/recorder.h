@@ -2,24 +2,25 @@
  * calls in the flight recorder behind it (wire/flight.h).
  *
  *   ct_request_start    begin     the call and its call site
- *   its turn came       start     at once, when nothing was before it
+ *   first progress      start     at once, when no call was before it
  *   completed, failed   end
  *
- * Without an agent nothing is written. By the group's thread. */
+ * Without an agent nothing is written. The group's thread calls. */
 #ifndef CT_COLL_GROUP_RECORDER_H
 #define CT_COLL_GROUP_RECORDER_H
 
 #include "group/group.h"
 
-/* A group that has its members and its key gets a slot, or writes for nobody. */
+/* Get a slot for a group that has its members and its key; without an agent a private one. */
 void ct_recorder_open(struct ct_group *group);
 
-/* Half-built groups are fine. */
+/* Return the slot. Half-built groups are fine. */
 void ct_recorder_close(struct ct_group *group);
 
-/* recorder.c: what the recorder keeps of a call. */
+/* Return the recorder's entry of a call. */
 struct ct_flight_call ct_recorder_call(const struct ct_request *request);
 
+/* Record that a request begins, with its call; its call site. */
 static inline void ct_recorder_begin(struct ct_request *request)
 {
     struct ct_group *group = request->group;
@@ -29,28 +30,29 @@ static inline void ct_recorder_begin(struct ct_request *request)
         return;
     struct ct_flight_call call = ct_recorder_call(request);
     request->queued = ct_ticks();
-    request->turn = ct_flight_begin(group->flight, &call, !request->started, request->queued);
+    request->entry = ct_flight_begin(group->flight, &call, !request->started, request->queued);
 }
 
 static inline void ct_recorder_site(const struct ct_request *request, const void *site)
 {
     if (request->group->flight != NULL)
-        ct_flight_site(request->group->flight, request->turn, (uint64_t)(uintptr_t)site);
+        ct_flight_site(request->group->flight, request->entry, (uint64_t)(uintptr_t)site);
 }
 
+/* Record the first progress of a request; its end. */
 static inline void ct_recorder_start(struct ct_request *request)
 {
     if (request->started)
         return;
     request->started = true;
     if (request->group->flight != NULL)
-        ct_flight_start(request->group->flight, request->turn, ct_ticks() - request->queued);
+        ct_flight_start(request->group->flight, request->entry, ct_ticks() - request->queued);
 }
 
 static inline void ct_recorder_end(const struct ct_request *request, bool failed)
 {
     if (request->group->flight != NULL)
-        ct_flight_end(request->group->flight, request->turn, ct_ticks() - request->queued, failed);
+        ct_flight_end(request->group->flight, request->entry, ct_ticks() - request->queued, failed);
 }
 
 #endif

@@ -1,13 +1,12 @@
 /* Requests: start, progress, waiting.
  *
- * The happy path of a blocking call is start, a few looks at the backend, done; no clock is read.
- * What has to wait longer climbs a ladder: look again and again for as long as the backend finds
- * useful, then give the core to others for a moment, then sleep until the backend is rung or a
- * slice of 10 ms is over, so that a revocation, which rings no backend's bell, is seen. Whenever
- * something moved the ladder starts anew.
+ * The happy path of a blocking call is start, a few polls of the backend, done; no clock is read. A
+ * call that waits longer backs off in steps: it polls as often as the backend finds useful, then
+ * yields its core, then parks until the backend is woken or a slice of 10 ms is over, so that it
+ * notices a revocation, which wakes no backend. Whenever something moved it starts over.
  *
- * Each call takes the group from its helper (helper.h) before it touches what is under way, and
- * offers it back; a request that is over is given back without. */
+ * Each call acquires the group from its helper (helper.h) before it touches open requests, and
+ * releases it; a request that is over is freed without. */
 #include "group/recorder.h"
 
 #include "base/assert.h"
@@ -18,14 +17,15 @@
 
 #include <sched.h>
 
-enum { YIELD_NS = 100000, SLICE_NS = 10000000, QUICK_LOOKS = 50 };
+enum { YIELD_NS = 100000, SLICE_NS = 10000000, FIRST_POLLS = 50 };
 
 static inline bool is_over(const struct ct_request *request)
 {
     return atomic_load_explicit(&request->over, memory_order_acquire);
 }
 
-/* From here on the group's thread may give it back and use it again, whoever had the group. */
+/* From here on the group's thread may free and reuse the request, whichever thread owns the group.
+ * */
 static inline void end(struct ct_request *request, int code)
 {
     request->code = code;
@@ -39,8 +39,8 @@ static inline uint64_t moves_of(const struct ct_group *group)
 
 /* ---- failure ---------------------------------------------------------------------------------*/
 
-/* What the others are told: for them, a rank whose device has failed is one that has gone. */
-static int told(int code)
+/* The code that is reported to the others: to them, a rank whose device has failed has left. */
+static int reported(int code)
 {
     return code == CT_EDEVICE ? CT_ECLOSED : code;
 }
@@ -51,7 +51,7 @@ void ct_group_break(struct ct_group *group, int code)
 
     CT_ASSERT(code < 0);
     group->failure.code = code;
-    group->backend->fail(group->state, told(code));
+    group->backend->fail(group->state, reported(code));
     ct_worker_record_failed(group->record, code);
     atomic_store(&group->broken, code);
     group->queued = 0;
@@ -63,8 +63,8 @@ void ct_group_break(struct ct_group *group, int code)
 
 /* ---- progress --------------------------------------------------------------------------------*/
 
-/* Must `later` wait for `before`? Collectives do for each other, and so do exchanges, and the
- * messages of one pair and direction; an exchange looks itself which of its own have to wait. */
+/* Whether `later` must wait for `before`. Collectives do for each other, and so do exchanges, and
+ * the messages of one pair and direction; an exchange decides itself which of its messages wait. */
 static bool waits_for(const struct ct_group *group, const struct ct_call *later,
                       const struct ct_task *before)
 {
@@ -102,7 +102,7 @@ static void finish(struct ct_group *group, int index)
     end(request, 0);
 }
 
-/* Whom a request waits for; -1 when not known. */
+/* The member that a request waits for; -1 when not known. */
 static int missing_of(const struct ct_request *request)
 {
     const struct ct_group *group = request->group;
@@ -112,7 +112,7 @@ static int missing_of(const struct ct_request *request)
     return group->backend->missing(group->state, &request->task);
 }
 
-/* Who reads the record wants to know whom the call that fails has waited for. */
+/* Record the member that a failing call has waited for. */
 static void record_missing(struct ct_group *group, int missing)
 {
     ct_worker_record_heartbeat(group->record, ct_clock_mono_ns(&ct_clock_system), moves_of(group),
@@ -125,7 +125,7 @@ static void fail(struct ct_group *group, const struct ct_request *request, int c
 
     ct_signature_print(request->task.signature, what, sizeof what);
     record_missing(group, missing_of(request));
-    code = ct_cause_settle(group, code);
+    code = ct_failure_cause_find(group, code);
     if (code != CT_EMISMATCH)
         ct_error_prefix(&group->failure, "%s at rank %d", what, group->rank);
     ct_group_break(group, code);
@@ -188,20 +188,20 @@ static void expire(struct ct_request *request)
 
 /* ---- waiting ---------------------------------------------------------------------------------*/
 
-/* Look at most `looks` times; true when the request is over or anything has moved. */
-static bool look(struct ct_request *request, int looks)
+/* Poll at most `polls` times; true when the request is over or anything has moved. */
+static bool poll_group(struct ct_request *request, int polls)
 {
     struct ct_group *group = request->group;
     uint64_t moves = moves_of(group);
 
-    for (int i = 0; i < looks && !is_over(request) && moves_of(group) == moves; i++) {
+    for (int i = 0; i < polls && !is_over(request) && moves_of(group) == moves; i++) {
         ct_relax();
         ct_group_advance(group);
     }
     return is_over(request) || moves_of(group) != moves;
 }
 
-/* For who reads the record: what is waited for, and for whom. */
+/* Record that this thread waits, and for which call. */
 static void record_wait(struct ct_request *request, uint64_t now)
 {
     uint64_t number = request->number != 0 ? request->number : CT_RECORD_TRANSFER;
@@ -221,12 +221,12 @@ static void record_details(struct ct_request *request, uint64_t now)
                                awaited >= 0 ? group->ranks[awaited] : -1);
 }
 
-static void doze(struct ct_request *request, uint64_t timeout_ns)
+static void park(struct ct_request *request, uint64_t timeout_ns)
 {
     struct ct_group *group = request->group;
     uint32_t armed = group->backend->arm(group->state);
 
-    group->backend->park(group->state, armed, look(request, 1) ? 0 : timeout_ns);
+    group->backend->park(group->state, armed, poll_group(request, 1) ? 0 : timeout_ns);
 }
 
 static void wait_until_over(struct ct_request *request)
@@ -239,7 +239,7 @@ static void wait_until_over(struct ct_request *request)
     record_wait(request, now);
 
     while (!is_over(request)) {
-        bool moved = look(request, now == idle_since ? spins : 1);
+        bool moved = poll_group(request, now == idle_since ? spins : 1);
 
         now = ct_clock_mono_ns(&ct_clock_system);
         if (is_over(request))
@@ -252,15 +252,15 @@ static void wait_until_over(struct ct_request *request)
             (void)sched_yield();
         } else {
             record_details(request, now);
-            doze(request, CT_MIN(deadline - now, (uint64_t)SLICE_NS));
+            park(request, CT_MIN(deadline - now, (uint64_t)SLICE_NS));
         }
     }
     ct_worker_record_woke(group->record);
     group->waited_ns += now - since;
 }
 
-/* Give the request back, with what it came to. */
-static int claim(struct ct_request *request)
+/* Free the request, and return its code. */
+static int release(struct ct_request *request)
 {
     int code = request->code;
 
@@ -274,20 +274,20 @@ int ct_wait(struct ct_request *request)
     struct ct_group *group = request->group;
 
     if (is_over(request))
-        return claim(request);
-    ct_helper_take(group);
+        return release(request);
+    ct_helper_acquire(group);
     if (!is_over(request))
         ct_group_advance(group);
-    if (!is_over(request) && group->backend->spins(group->state) >= QUICK_LOOKS)
-        (void)look(request, QUICK_LOOKS);
+    if (!is_over(request) && group->backend->spins(group->state) >= FIRST_POLLS)
+        (void)poll_group(request, FIRST_POLLS);
     if (!is_over(request))
         wait_until_over(request);
-    ct_helper_offer(group);
-    return claim(request);
+    ct_helper_release(group);
+    return release(request);
 }
 
-/* Has the time of a request that is tested been up? The first test begins it. */
-static bool is_late(struct ct_request *request)
+/* Whether a tested request has timed out. Its time starts with the first test. */
+static bool is_overdue(struct ct_request *request)
 {
     struct ct_group *group = request->group;
     uint64_t now = ct_clock_mono_ns(&ct_clock_system);
@@ -304,37 +304,37 @@ int ct_test(struct ct_request *request)
 {
     struct ct_group *group = request->group;
 
-    if (!is_over(request) && !ct_helper_works(group)) {
-        ct_helper_take(group);
+    if (!is_over(request) && !ct_helper_is_busy(group)) {
+        ct_helper_acquire(group);
         ct_group_advance(group);
-        ct_helper_offer(group);
+        ct_helper_release(group);
     }
     if (!is_over(request)) {
-        if (!is_late(request))
+        if (!is_overdue(request))
             return 0;
-        ct_helper_take(group);
+        ct_helper_acquire(group);
         if (!is_over(request))
             expire(request);
     }
     if (request->first_test_ns != 0)
         ct_worker_record_woke(group->record);
-    int code = claim(request);
+    int code = release(request);
     return code == 0 ? 1 : code;
 }
 
 /* ---- start -----------------------------------------------------------------------------------*/
 
-/* It gets a number, and is recorded; unless the quick way has done so (small_message.h). */
+/* Number and record the request, unless the small-message fast path has (small_message.h). */
 static void begin(struct ct_request *request)
 {
     struct ct_group *group = request->group;
 
-    if (group->early.posted) {
-        request->number = group->early.number;
-        request->turn = group->early.turn;
-        request->queued = group->early.queued;
+    if (group->posted_call.posted) {
+        request->number = group->posted_call.number;
+        request->entry = group->posted_call.entry;
+        request->queued = group->posted_call.queued;
         request->started = true;
-        group->early.posted = false;
+        group->posted_call.posted = false;
         return;
     }
     request->number = ct_call_is_transfer(&request->task.call) ? 0 : ++group->collectives;
@@ -352,7 +352,7 @@ int ct_request_start(struct ct_group *group, const struct ct_call *call, uint64_
         return ct_group_broken(group);
     if (request == NULL)
         return CT_ELIMIT;
-    ct_helper_take(group);
+    ct_helper_acquire(group);
     if (ct_group_broken(group) != 0)
         return ct_group_broken(group);
     group->free = request->next_free;
@@ -375,7 +375,7 @@ int ct_request_start(struct ct_group *group, const struct ct_call *call, uint64_
     *ret_request = request;
     if (!group->waiting && !(group->backend->batches && ct_call_is_transfer(call))) {
         ct_group_advance(group);
-        ct_helper_offer(group);
+        ct_helper_release(group);
     }
     return 0;
 }

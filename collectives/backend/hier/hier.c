@@ -1,4 +1,4 @@
-/* See hier.h: how the groups form, who carries a call, waiting, and the end. */
+/* See hier.h: how the groups form, which of them carries a call, waiting, and the end. */
 #include "backend/hier/hier.h"
 #include "backend/ucx/ucx_worker.h"
 
@@ -95,8 +95,8 @@ static int no_memory(const struct ct_setup *setup, struct ct_error *err)
     return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", setup->size);
 }
 
-/* What members tell each other; the parts of the group find each other by themselves. */
-struct wish {
+/* A member's blob; the sub-groups form by themselves. */
+struct proposal {
     uint32_t fabric; /* 1: this one could go over ucx */
 };
 
@@ -106,10 +106,10 @@ static const char *wire_of(const struct ct_setup *setup, const struct ct_blob *b
     bool fabric = true;
 
     for (int i = 0; i < setup->size; i++) {
-        struct wish wish;
+        struct proposal proposal;
 
-        memcpy(&wish, blobs[i].data, sizeof wish);
-        fabric = fabric && wish.fabric != 0;
+        memcpy(&proposal, blobs[i].data, sizeof proposal);
+        fabric = fabric && proposal.fabric != 0;
     }
     return fabric ? "ucx" : "tcp";
 }
@@ -122,8 +122,8 @@ static int prepare(const struct ct_setup *setup, struct ct_blob *ret_blob, void 
     if (hier == NULL)
         return no_memory(setup, err);
     *ret_state = hier;
-    struct wish wish = {!setup->encrypt && ct_ucx_has_fabric(setup->job)};
-    memcpy(ret_blob->data, &wish, sizeof wish);
+    struct proposal proposal = {!setup->encrypt && ct_ucx_has_fabric(setup->job)};
+    memcpy(ret_blob->data, &proposal, sizeof proposal);
     hier->rank = setup->rank;
     hier->size = setup->size;
     hier->tuning = setup->tuning;
@@ -238,7 +238,7 @@ static int local_transfer(struct ct_hier *hier, struct ct_task *task, struct ct_
     return code;
 }
 
-/* Who carries all of this call; NULL: the levels do. */
+/* The group that carries all of this call; NULL: the levels do. */
 static struct ct_group *carrier(const struct ct_hier *hier, const struct ct_call *call)
 {
     if (ct_call_is_transfer(call))
@@ -271,7 +271,7 @@ static int progress(void *state, struct ct_task *task, struct ct_error *err)
 
 /* ---- waiting ---------------------------------------------------------------------------------*/
 
-/* A look asks the sockets, too. */
+/* A poll includes the sockets. */
 static int spins(const void *state)
 {
     const struct ct_group *flat = ((const struct ct_hier *)state)->flat;
@@ -288,7 +288,7 @@ static uint32_t arm(void *state)
     return local->backend->arm(local->state);
 }
 
-/* Where all waits are for one group, on that; else briefly on one, for each has a bell of its own.
+/* Where all waits are for one group, on that; else briefly on one, for each has its own wakeup.
  */
 static void park(void *state, uint32_t armed, uint64_t timeout_ns)
 {
@@ -350,7 +350,7 @@ static void fail(void *state, int code)
     hier->flat->backend->fail(hier->flat->state, code);
 }
 
-/* Whichever of the three it sleeps on. */
+/* Wake all three: it sleeps on one of them. */
 static void wake(void *state)
 {
     struct ct_hier *hier = state;
@@ -360,7 +360,7 @@ static void wake(void *state)
     hier->flat->backend->wake(hier->flat->state);
 }
 
-/* The node's: the others are told over tcp. */
+/* The node's members; tcp notifies the others. */
 static void revoke(void *state)
 {
     const struct ct_group *local = ((struct ct_hier *)state)->levels[CT_LEVEL_LOCAL].group;

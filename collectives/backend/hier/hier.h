@@ -7,8 +7,8 @@
  *              +---|-----------+   |  column 1         flat     all ranks (as across)
  *                  +---------------+  column 2
  *
- * A collective is split into pieces; each piece takes steps, alternately on one level and on the
- * other, and several pieces are in flight, so that memory and wire work at the same time:
+ * A collective is split into chunks; each chunk passes phases, alternately on one level and on the
+ * other, and several chunks are in flight, so that memory and wire work at the same time:
  *
  *   all_reduce       local reduce_scatter, across all_reduce of the own share, local all_gather
  *     small          local all_reduce, across all_reduce (each column the same)
@@ -22,7 +22,7 @@
  *
  * So data on the wire is divided by the number of ranks per node, and all of them carry it. The
  * flat group carries the rest: gather, scatter, all_to_all; and reductions that would have other
- * bits in steps:
+ * bits in phases:
  *
  *   wider partial sums (I16, I8, U8; BF16, F16 but in all_reduce), PREMUL_SUM    flat
  *   floats, REPRODUCIBLE                                         flat
@@ -40,20 +40,20 @@ enum ct_level { CT_LEVEL_LOCAL, CT_LEVEL_ACROSS, CT_LEVELS };
 
 enum { CT_HIER_SETS = 3, CT_HIER_ELEMENT_MAX = 8 };
 
-/* One level and how far it is: at most one call of its group is under way. Calls come in the order
- * of (wave, step, index); piece k takes step s in wave k + s. */
+/* One level and its progress: at most one call of its group is under way. Calls come in the order
+ * of (step, phase, index); chunk k is in phase p in step k + p. */
 struct ct_hier_level {
     struct ct_group *group;
     struct ct_task task;
     bool busy;
-    size_t wave;
-    int step, index;
+    size_t step;
+    int phase, index;
     size_t *counts, *offsets; /* of the call's parts */
 };
 
 struct ct_hier {
     int rank, size;
-    int nodes, locals;       /* how many; ranks a node */
+    int nodes, locals;       /* their number; ranks a node */
     int node, local;         /* this rank's */
     int *node_of, *local_of; /* a rank's */
     int *rank_at;            /* [node][local] */
@@ -62,22 +62,22 @@ struct ct_hier {
 
     struct ct_group *flat;
     struct ct_hier_level levels[CT_LEVELS];
-    size_t piece, pieces; /* of the collective under way: elements of one, how many */
+    size_t chunk, chunks; /* of the collective under way: elements of one, how many */
     char *scratch;        /* CT_HIER_SETS times tuning.hier_piece_bytes */
-    bool waits_local;     /* since the last arm: something could not go on there */
+    bool waits_local;     /* since the last arm: a call could not advance there */
     bool waits_tcp[2];    /* across, flat */
 };
 
-/* The rank at a place. */
+/* Return the rank at a place. */
 static inline int ct_hier_rank(const struct ct_hier *hier, int node, int local)
 {
     return hier->rank_at[node * hier->locals + local];
 }
 
-/* Does the flat group carry this collective? */
+/* Return whether the flat group carries this collective. */
 bool ct_hier_is_flat(const struct ct_hier *hier, const struct ct_call *call);
 
-/* As ct_backend.progress, for what the levels carry. */
+/* Do as ct_backend.progress, for collectives that the levels carry. */
 int ct_hier_collective(struct ct_hier *hier, struct ct_task *task, struct ct_error *err);
 
 #endif

@@ -6,23 +6,23 @@
 
 enum { STEPS_MAX = 3, LINE = 64 };
 
-/* One call of a level: which piece, which step, which of the step's calls. */
+/* One call of a level: its chunk, its phase, its index among the phase's calls. */
 struct place {
-    size_t piece;
-    int step, index;
+    size_t chunk;
+    int phase, index;
 };
 
 /* How one kind of collective is made of calls. */
 struct recipe {
-    int steps;
+    int phases;
     enum ct_level level[STEPS_MAX];
     /* How many calls step `step` has at this rank. */
-    int (*calls)(const struct ct_hier *hier, const struct ct_call *call, int step);
+    int (*calls)(const struct ct_hier *hier, const struct ct_call *call, int phase);
     void (*make)(struct ct_hier *hier, const struct ct_call *call, struct place at,
                  struct ct_call *sub);
 };
 
-/* ---- what recipes are made with --------------------------------------------------------------*/
+/* ---- parts of recipes ------------------------------------------------------------------------*/
 
 static bool is_float(enum ct_dtype dtype)
 {
@@ -51,12 +51,12 @@ bool ct_hier_is_flat(const struct ct_hier *hier, const struct ct_call *call)
     return call->mode == CT_MODE_REPRODUCIBLE || !hier->in_order || !power_of_two;
 }
 
-/* `total` elements cut into pieces: piece `at`. */
-static struct ct_span piece_of(const struct ct_hier *hier, size_t total, size_t at)
+/* `total` elements cut into chunks: chunk `at`. */
+static struct ct_span chunk_of(const struct ct_hier *hier, size_t total, size_t at)
 {
-    size_t skipped = CT_MIN(at * hier->piece, total);
+    size_t skipped = CT_MIN(at * hier->chunk, total);
 
-    return (struct ct_span){skipped, CT_MIN(hier->piece, total - skipped)};
+    return (struct ct_span){skipped, CT_MIN(hier->chunk, total - skipped)};
 }
 
 /* Local rank j's share of `n` elements. */
@@ -95,28 +95,28 @@ static struct ct_parts shares(struct ct_hier *hier, const struct ct_call *call, 
     return (struct ct_parts){local->counts, local->offsets};
 }
 
-/* Piece `at` of rank i's part, in elements. */
-static struct ct_span part_piece(const struct ct_hier *hier, const struct ct_call *call,
+/* Chunk `at` of rank i's part, in elements. */
+static struct ct_span part_chunk(const struct ct_hier *hier, const struct ct_call *call,
                                  struct ct_span whole, size_t at)
 {
     size_t size = ct_dtype_size(call->dtype);
-    struct ct_span piece = piece_of(hier, whole.bytes / size, at);
+    struct ct_span chunk = chunk_of(hier, whole.bytes / size, at);
 
-    return (struct ct_span){whole.at / size + piece.at, piece.bytes};
+    return (struct ct_span){whole.at / size + chunk.at, chunk.bytes};
 }
 
-static char *set_of(const struct ct_hier *hier, size_t piece)
+static char *set_of(const struct ct_hier *hier, size_t chunk)
 {
-    return hier->scratch + piece % CT_HIER_SETS * hier->tuning.hier_piece_bytes;
+    return hier->scratch + chunk % CT_HIER_SETS * hier->tuning.hier_piece_bytes;
 }
 
 /* ---- recipes ---------------------------------------------------------------------------------*/
 
-static int one_call(const struct ct_hier *hier, const struct ct_call *call, int step)
+static int one_call(const struct ct_hier *hier, const struct ct_call *call, int phase)
 {
     (void)hier;
     (void)call;
-    (void)step;
+    (void)phase;
     return 1;
 }
 
@@ -124,7 +124,7 @@ static void make_barrier(struct ct_hier *hier, const struct ct_call *call, struc
                          struct ct_call *sub)
 {
     (void)call;
-    (void)level_of(hier, (enum ct_level)at.step, sub);
+    (void)level_of(hier, (enum ct_level)at.phase, sub);
 }
 
 /* The sum is divided once, where it is complete. */
@@ -136,29 +136,29 @@ static enum ct_reduce partial(const struct ct_call *call)
 static void make_small_all_reduce(struct ct_hier *hier, const struct ct_call *call, struct place at,
                                   struct ct_call *sub)
 {
-    (void)level_of(hier, (enum ct_level)at.step, sub);
+    (void)level_of(hier, (enum ct_level)at.phase, sub);
     sub->count = call->count;
     sub->recv = call->recv;
-    sub->send = at.step == 0 ? call->send : call->recv;
-    sub->reduce = at.step == 0 ? partial(call) : call->reduce;
+    sub->send = at.phase == 0 ? call->send : call->recv;
+    sub->reduce = at.phase == 0 ? partial(call) : call->reduce;
 }
 
-/* Step 0 of a reduction: the node's sum of this piece, a share at each local rank, to `to`. */
-static void scatter_sums(struct ct_hier *hier, const struct ct_call *call, struct ct_span piece,
+/* Phase 0 of a reduction: the node's sum of this chunk, a share at each local rank, to `to`. */
+static void scatter_sums(struct ct_hier *hier, const struct ct_call *call, struct ct_span chunk,
                          char *to, struct ct_call *sub)
 {
     (void)level_of(hier, CT_LEVEL_LOCAL, sub);
     sub->kind = CT_CALL_REDUCE_SCATTER;
     sub->reduce = partial(call);
     sub->uneven = true;
-    sub->in = shares(hier, call, piece.at, piece.bytes);
+    sub->in = shares(hier, call, chunk.at, chunk.bytes);
     sub->count = sub->in.counts[hier->local];
     sub->send = call->send;
     sub->recv = to;
 }
 
-/* The last step: all shares of this piece at all local ranks. */
-static void gather_shares(struct ct_hier *hier, const struct ct_call *call, struct ct_span piece,
+/* The last phase: all shares of this chunk at all local ranks. */
+static void gather_shares(struct ct_hier *hier, const struct ct_call *call, struct ct_span chunk,
                           struct ct_call *sub)
 {
     size_t size = ct_dtype_size(call->dtype);
@@ -166,7 +166,7 @@ static void gather_shares(struct ct_hier *hier, const struct ct_call *call, stru
     (void)level_of(hier, CT_LEVEL_LOCAL, sub);
     sub->kind = CT_CALL_ALL_GATHER;
     sub->uneven = true;
-    sub->out = shares(hier, call, piece.at, piece.bytes);
+    sub->out = shares(hier, call, chunk.at, chunk.bytes);
     sub->count = sub->out.counts[hier->local];
     sub->send = call->recv + sub->out.offsets[hier->local] * size;
     sub->recv = call->recv;
@@ -175,14 +175,14 @@ static void gather_shares(struct ct_hier *hier, const struct ct_call *call, stru
 static void make_all_reduce(struct ct_hier *hier, const struct ct_call *call, struct place at,
                             struct ct_call *sub)
 {
-    struct ct_span piece = piece_of(hier, call->count, at.piece);
-    struct ct_span share = share_of(hier, call, piece.bytes, hier->local);
-    char *mine = call->recv + (piece.at + share.at) * ct_dtype_size(call->dtype);
+    struct ct_span chunk = chunk_of(hier, call->count, at.chunk);
+    struct ct_span share = share_of(hier, call, chunk.bytes, hier->local);
+    char *mine = call->recv + (chunk.at + share.at) * ct_dtype_size(call->dtype);
 
-    if (at.step == 0) {
-        scatter_sums(hier, call, piece, mine, sub);
-    } else if (at.step == 2) {
-        gather_shares(hier, call, piece, sub);
+    if (at.phase == 0) {
+        scatter_sums(hier, call, chunk, mine, sub);
+    } else if (at.phase == 2) {
+        gather_shares(hier, call, chunk, sub);
     } else {
         (void)level_of(hier, CT_LEVEL_ACROSS, sub);
         sub->count = share.bytes;
@@ -190,24 +190,24 @@ static void make_all_reduce(struct ct_hier *hier, const struct ct_call *call, st
     }
 }
 
-/* The same with the piece as F32 in scratch, from the first step's start to the last one's. */
+/* The same with the chunk as F32 in scratch, from the first phase's start to the last one's. */
 static void make_wide_all_reduce(struct ct_hier *hier, const struct ct_call *call, struct place at,
                                  struct ct_call *sub)
 {
-    struct ct_span piece = piece_of(hier, call->count, at.piece);
-    struct ct_span share = share_of(hier, call, piece.bytes, hier->local);
+    struct ct_span chunk = chunk_of(hier, call->count, at.chunk);
+    struct ct_span share = share_of(hier, call, chunk.bytes, hier->local);
     size_t size = ct_dtype_size(call->dtype);
-    float *wide = (float *)(void *)set_of(hier, at.piece);
+    float *wide = (float *)(void *)set_of(hier, at.chunk);
 
-    if (at.step == 2) {
-        ct_reduce_narrow(call->dtype, call->recv + (piece.at + share.at) * size, wide + share.at,
+    if (at.phase == 2) {
+        ct_reduce_narrow(call->dtype, call->recv + (chunk.at + share.at) * size, wide + share.at,
                          share.bytes);
-        gather_shares(hier, call, piece, sub);
+        gather_shares(hier, call, chunk, sub);
         return;
     }
-    if (at.step == 0) {
-        ct_reduce_widen(call->dtype, wide, call->send + piece.at * size, piece.bytes);
-        scatter_sums(hier, call, (struct ct_span){0, piece.bytes}, (char *)(wide + share.at), sub);
+    if (at.phase == 0) {
+        ct_reduce_widen(call->dtype, wide, call->send + chunk.at * size, chunk.bytes);
+        scatter_sums(hier, call, (struct ct_span){0, chunk.bytes}, (char *)(wide + share.at), sub);
         sub->send = (char *)wide;
     } else {
         (void)level_of(hier, CT_LEVEL_ACROSS, sub);
@@ -218,37 +218,37 @@ static void make_wide_all_reduce(struct ct_hier *hier, const struct ct_call *cal
 }
 
 /* The own share lies in scratch: only the root has an output. */
-static int reduce_calls(const struct ct_hier *hier, const struct ct_call *call, int step)
+static int reduce_calls(const struct ct_hier *hier, const struct ct_call *call, int phase)
 {
-    return step < 2 || hier->node_of[call->peer] == hier->node;
+    return phase < 2 || hier->node_of[call->peer] == hier->node;
 }
 
 static void make_reduce(struct ct_hier *hier, const struct ct_call *call, struct place at,
                         struct ct_call *sub)
 {
-    struct ct_span piece = piece_of(hier, call->count, at.piece);
-    struct ct_span share = share_of(hier, call, piece.bytes, hier->local);
-    char *mine = set_of(hier, at.piece);
+    struct ct_span chunk = chunk_of(hier, call->count, at.chunk);
+    struct ct_span share = share_of(hier, call, chunk.bytes, hier->local);
+    char *mine = set_of(hier, at.chunk);
 
-    if (at.step == 0) {
-        scatter_sums(hier, call, piece, mine, sub);
+    if (at.phase == 0) {
+        scatter_sums(hier, call, chunk, mine, sub);
         return;
     }
-    (void)level_of(hier, at.step == 1 ? CT_LEVEL_ACROSS : CT_LEVEL_LOCAL, sub);
+    (void)level_of(hier, at.phase == 1 ? CT_LEVEL_ACROSS : CT_LEVEL_LOCAL, sub);
     sub->count = share.bytes;
     sub->send = mine;
-    sub->recv = at.step == 1 ? mine : call->recv;
-    sub->peer = at.step == 1 ? hier->node_of[call->peer] : hier->local_of[call->peer];
-    if (at.step == 2) {
+    sub->recv = at.phase == 1 ? mine : call->recv;
+    sub->peer = at.phase == 1 ? hier->node_of[call->peer] : hier->local_of[call->peer];
+    if (at.phase == 2) {
         sub->kind = CT_CALL_GATHER;
         sub->uneven = true;
-        sub->out = shares(hier, call, piece.at, piece.bytes);
+        sub->out = shares(hier, call, chunk.at, chunk.bytes);
     }
 }
 
 /* The parts of node `node`'s ranks, as the parts of a local call. */
 static struct ct_parts parts_of_node(struct ct_hier *hier, const struct ct_call *call, int node,
-                                     size_t piece)
+                                     size_t chunk)
 {
     struct ct_hier_level *local = &hier->levels[CT_LEVEL_LOCAL];
     bool in = call->kind == CT_CALL_REDUCE_SCATTER;
@@ -256,7 +256,7 @@ static struct ct_parts parts_of_node(struct ct_hier *hier, const struct ct_call 
     for (int j = 0; j < hier->locals; j++) {
         int rank = ct_hier_rank(hier, node, j);
         struct ct_span whole = in ? ct_call_in(call, rank) : ct_call_out(call, rank);
-        struct ct_span cut = part_piece(hier, call, whole, piece);
+        struct ct_span cut = part_chunk(hier, call, whole, chunk);
 
         local->counts[j] = cut.bytes;
         local->offsets[j] = cut.at;
@@ -264,44 +264,44 @@ static struct ct_parts parts_of_node(struct ct_hier *hier, const struct ct_call 
     return (struct ct_parts){local->counts, local->offsets};
 }
 
-static int scatter_calls(const struct ct_hier *hier, const struct ct_call *call, int step)
+static int scatter_calls(const struct ct_hier *hier, const struct ct_call *call, int phase)
 {
     (void)call;
-    return step == 0 ? hier->nodes : 1;
+    return phase == 0 ? hier->nodes : 1;
 }
 
-/* Scratch holds the node's sums of this piece of the column's parts, one after the other. */
+/* Scratch holds the node's sums of this chunk of the column's parts, one after the other. */
 static void make_reduce_scatter(struct ct_hier *hier, const struct ct_call *call, struct place at,
                                 struct ct_call *sub)
 {
     size_t size = ct_dtype_size(call->dtype);
     struct ct_hier_level *level =
-        level_of(hier, at.step == 0 ? CT_LEVEL_LOCAL : CT_LEVEL_ACROSS, sub);
+        level_of(hier, at.phase == 0 ? CT_LEVEL_LOCAL : CT_LEVEL_ACROSS, sub);
 
     sub->uneven = true;
-    if (at.step == 0) {
+    if (at.phase == 0) {
         sub->reduce = partial(call);
-        sub->in = parts_of_node(hier, call, at.index, at.piece);
+        sub->in = parts_of_node(hier, call, at.index, at.chunk);
         sub->send = call->send;
-        sub->recv = set_of(hier, at.piece) + (size_t)at.index * hier->piece * size;
+        sub->recv = set_of(hier, at.chunk) + (size_t)at.index * hier->chunk * size;
     } else {
         for (int a = 0; a < hier->nodes; a++) {
             struct ct_span whole = ct_call_in(call, ct_hier_rank(hier, a, hier->local));
 
-            level->counts[a] = part_piece(hier, call, whole, at.piece).bytes;
-            level->offsets[a] = (size_t)a * hier->piece;
+            level->counts[a] = part_chunk(hier, call, whole, at.chunk).bytes;
+            level->offsets[a] = (size_t)a * hier->chunk;
         }
         sub->in = (struct ct_parts){level->counts, level->offsets};
-        sub->send = set_of(hier, at.piece);
-        sub->recv = call->recv + at.piece * hier->piece * size;
+        sub->send = set_of(hier, at.chunk);
+        sub->recv = call->recv + at.chunk * hier->chunk * size;
     }
     sub->count = sub->in.counts[sub->rank];
 }
 
-static int gather_calls(const struct ct_hier *hier, const struct ct_call *call, int step)
+static int gather_calls(const struct ct_hier *hier, const struct ct_call *call, int phase)
 {
     (void)call;
-    return step == 0 ? 1 : hier->nodes;
+    return phase == 0 ? 1 : hier->nodes;
 }
 
 static void make_all_gather(struct ct_hier *hier, const struct ct_call *call, struct place at,
@@ -309,72 +309,72 @@ static void make_all_gather(struct ct_hier *hier, const struct ct_call *call, st
 {
     size_t size = ct_dtype_size(call->dtype);
     struct ct_hier_level *level =
-        level_of(hier, at.step == 0 ? CT_LEVEL_ACROSS : CT_LEVEL_LOCAL, sub);
+        level_of(hier, at.phase == 0 ? CT_LEVEL_ACROSS : CT_LEVEL_LOCAL, sub);
 
     sub->uneven = true;
     sub->recv = call->recv;
-    if (at.step == 0) {
+    if (at.phase == 0) {
         for (int a = 0; a < hier->nodes; a++) {
             struct ct_span whole = ct_call_out(call, ct_hier_rank(hier, a, hier->local));
-            struct ct_span cut = part_piece(hier, call, whole, at.piece);
+            struct ct_span cut = part_chunk(hier, call, whole, at.chunk);
 
             level->counts[a] = cut.bytes;
             level->offsets[a] = cut.at;
         }
         sub->out = (struct ct_parts){level->counts, level->offsets};
-        sub->send = call->send + at.piece * hier->piece * size;
+        sub->send = call->send + at.chunk * hier->chunk * size;
     } else {
-        sub->out = parts_of_node(hier, call, at.index, at.piece);
+        sub->out = parts_of_node(hier, call, at.index, at.chunk);
         sub->send = call->recv + sub->out.offsets[hier->local] * size;
     }
     sub->count = sub->out.counts[sub->rank];
 }
 
-static int broadcast_calls(const struct ct_hier *hier, const struct ct_call *call, int step)
+static int broadcast_calls(const struct ct_hier *hier, const struct ct_call *call, int phase)
 {
-    return step > 0 || hier->node_of[call->peer] == hier->node;
+    return phase > 0 || hier->node_of[call->peer] == hier->node;
 }
 
 static void make_broadcast(struct ct_hier *hier, const struct ct_call *call, struct place at,
                            struct ct_call *sub)
 {
     size_t size = ct_dtype_size(call->dtype);
-    struct ct_span piece = piece_of(hier, call->count, at.piece);
-    struct ct_span share = share_of(hier, call, piece.bytes, hier->local);
-    char *mine = call->recv + (piece.at + share.at) * size;
+    struct ct_span chunk = chunk_of(hier, call->count, at.chunk);
+    struct ct_span share = share_of(hier, call, chunk.bytes, hier->local);
+    char *mine = call->recv + (chunk.at + share.at) * size;
 
-    if (at.step == 2) {
-        gather_shares(hier, call, piece, sub);
+    if (at.phase == 2) {
+        gather_shares(hier, call, chunk, sub);
         return;
     }
-    (void)level_of(hier, at.step == 0 ? CT_LEVEL_LOCAL : CT_LEVEL_ACROSS, sub);
-    sub->peer = at.step == 0 ? hier->local_of[call->peer] : hier->node_of[call->peer];
+    (void)level_of(hier, at.phase == 0 ? CT_LEVEL_LOCAL : CT_LEVEL_ACROSS, sub);
+    sub->peer = at.phase == 0 ? hier->local_of[call->peer] : hier->node_of[call->peer];
     sub->count = share.bytes;
-    sub->send = at.step == 0 ? call->send : mine;
+    sub->send = at.phase == 0 ? call->send : mine;
     sub->recv = mine;
-    if (at.step == 0) {
+    if (at.phase == 0) {
         sub->kind = CT_CALL_SCATTER;
         sub->uneven = true;
-        sub->in = shares(hier, call, piece.at, piece.bytes);
+        sub->in = shares(hier, call, chunk.at, chunk.bytes);
     }
 }
 
-static int small_broadcast_calls(const struct ct_hier *hier, const struct ct_call *call, int step)
+static int small_broadcast_calls(const struct ct_hier *hier, const struct ct_call *call, int phase)
 {
-    return step > 0 || hier->local_of[call->peer] == hier->local;
+    return phase > 0 || hier->local_of[call->peer] == hier->local;
 }
 
-/* After the first step each node has it, at the rank with the root's place. */
+/* After the first phase each node has it, at the rank with the root's place. */
 static void make_small_broadcast(struct ct_hier *hier, const struct ct_call *call, struct place at,
                                  struct ct_call *sub)
 {
     bool has_it = hier->local_of[call->peer] == hier->local && call->rank != call->peer;
 
-    (void)level_of(hier, at.step == 0 ? CT_LEVEL_ACROSS : CT_LEVEL_LOCAL, sub);
-    sub->peer = at.step == 0 ? hier->node_of[call->peer] : hier->local_of[call->peer];
+    (void)level_of(hier, at.phase == 0 ? CT_LEVEL_ACROSS : CT_LEVEL_LOCAL, sub);
+    sub->peer = at.phase == 0 ? hier->node_of[call->peer] : hier->local_of[call->peer];
     sub->count = call->count;
     sub->recv = call->recv;
-    sub->send = at.step == 1 && has_it ? call->recv : call->send;
+    sub->send = at.phase == 1 && has_it ? call->recv : call->send;
 }
 
 static const struct recipe barrier = {2, {CT_LEVEL_LOCAL, CT_LEVEL_ACROSS}, one_call, make_barrier};
@@ -427,21 +427,21 @@ static void begin(struct ct_hier *hier, struct ct_task *task)
 
     task->algorithm = ct_select(&hier->tuning, CT_TOPOLOGY_LEVELS, call);
     bool small = task->algorithm == CT_ALGO_COLUMNS;
-    hier->piece =
+    hier->chunk =
         CT_MAX(hier->tuning.hier_piece_bytes / (goes_wide(call) ? sizeof(float) : size), (size_t)1);
     if (ct_call_has_parts(call->kind))
-        hier->piece = CT_MAX(hier->piece / (size_t)hier->nodes, (size_t)1);
-    hier->pieces = small || total == 0 ? 1 : (total + hier->piece - 1) / hier->piece;
+        hier->chunk = CT_MAX(hier->chunk / (size_t)hier->nodes, (size_t)1);
+    hier->chunks = small || total == 0 ? 1 : (total + hier->chunk - 1) / hier->chunk;
     for (int i = 0; i < CT_LEVELS; i++) {
         hier->levels[i].busy = false;
-        hier->levels[i].wave = 0;
-        hier->levels[i].step = hier->levels[i].index = 0;
+        hier->levels[i].step = 0;
+        hier->levels[i].phase = hier->levels[i].index = 0;
     }
 }
 
-static size_t waves_of(const struct ct_hier *hier, const struct recipe *recipe)
+static size_t steps_of(const struct ct_hier *hier, const struct recipe *recipe)
 {
-    return hier->pieces + (size_t)recipe->steps - 1;
+    return hier->chunks + (size_t)recipe->phases - 1;
 }
 
 /* Go to the level's next call, from where it is. False: it has none left. */
@@ -450,26 +450,27 @@ static bool find_call(struct ct_hier *hier, const struct recipe *recipe, const s
 {
     struct ct_hier_level *level = &hier->levels[which];
 
-    for (; level->wave < waves_of(hier, recipe); level->wave++, level->step = 0)
-        for (; level->step < recipe->steps; level->step++, level->index = 0) {
-            size_t step = (size_t)level->step;
+    for (; level->step < steps_of(hier, recipe); level->step++, level->phase = 0)
+        for (; level->phase < recipe->phases; level->phase++, level->index = 0) {
+            size_t phase = (size_t)level->phase;
 
-            if (recipe->level[step] == which && level->wave >= step &&
-                level->wave - step < hier->pieces &&
-                level->index < recipe->calls(hier, call, level->step))
+            if (recipe->level[phase] == which && level->step >= phase &&
+                level->step - phase < hier->chunks &&
+                level->index < recipe->calls(hier, call, level->phase))
                 return true;
         }
     return false;
 }
 
-/* A step follows the one before it, which the other level makes in the wave before; and a new piece
- * comes no sooner than the other level is two waves behind: so three sets of scratch suffice. */
+/* A phase follows the one before it, which the other level makes in the step before; and a new
+ * chunk begins only when the other level is at most two steps behind: so three sets of scratch
+ * suffice. */
 static bool may_start(const struct ct_hier *hier, enum ct_level which)
 {
     const struct ct_hier_level *level = &hier->levels[which];
-    size_t other = hier->levels[CT_LEVEL_ACROSS - which].wave;
+    size_t other = hier->levels[CT_LEVEL_ACROSS - which].step;
 
-    return level->step > 0 ? other >= level->wave : other + 1 >= level->wave;
+    return level->phase > 0 ? other >= level->step : other + 1 >= level->step;
 }
 
 static void start(struct ct_hier *hier, const struct recipe *recipe, const struct ct_task *task,
@@ -486,7 +487,7 @@ static void start(struct ct_hier *hier, const struct recipe *recipe, const struc
                           .members = call->members};
 
     recipe->make(hier, call,
-                 (struct place){level->wave - (size_t)level->step, level->step, level->index},
+                 (struct place){level->step - (size_t)level->phase, level->phase, level->index},
                  &sub);
     bool valid = ct_call_complete(&sub);
     CT_ASSERT(valid); /* the call was, and all of its parts lie in it */

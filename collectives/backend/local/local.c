@@ -1,4 +1,4 @@
-/* See local.h: the segment's layout, flags, the bell, and the end of a group. */
+/* See local.h: the segment's layout, flags, wakeups, and the end of a group. */
 #include "backend/local/local.h"
 
 #include "backend/local/local_algorithm.h"
@@ -59,11 +59,11 @@ struct ct_local *ct_local_new(const struct ct_setup *setup)
     local->missing = -1;
     local->round = 1;
     local->memory = &setup->job->memory;
-    local->told = setup->job->seat;
+    local->seat_override = setup->job->seat;
     local->domains = (struct ct_domains){.count = 1, .first = {0, setup->size}};
     local->fd = -1;
     local->chunk_bytes = round_up(setup->tuning.local_chunk_bytes, 64 * size);
-    local->piece_bytes = local->chunk_bytes / size;
+    local->block_bytes = local->chunk_bytes / size;
     local->tuning = setup->tuning;
     local->tuning.local_direct_bytes =
         CT_MAX(setup->tuning.local_direct_bytes, (size_t)CT_CELL_BYTES + 1);
@@ -71,7 +71,7 @@ struct ct_local *ct_local_new(const struct ct_setup *setup)
     local->stage_bytes =
         CT_MIN(setup->tuning.local_stage_bytes, STAGES_BYTES / size) / local->chunk_bytes;
     local->stage_bytes = CT_MAX(local->stage_bytes, (size_t)1) * local->chunk_bytes;
-    ct_local_turn(local, local->chunk_bytes);
+    ct_local_begin_slots(local, local->chunk_bytes);
     local->area_bytes = round_up(2 * local->stage_bytes, PAGE);
     local->ring_bytes =
         round_up(sizeof(struct ct_segment_ring) +
@@ -97,8 +97,8 @@ static void read_affinity(uint64_t *cpus)
 /* Threads of one process are tests, and are grouped alike on every machine. */
 static struct ct_seat find_seat(const struct ct_local *local, const uint64_t *cpus)
 {
-    if (local->told != NULL)
-        return *local->told;
+    if (local->seat_override != NULL)
+        return *local->seat_override;
     if (local->one_process || (size_t)local->size <= local->tuning.local_domains_world)
         return (struct ct_seat){-1, -1};
     return ct_seat_of("/sys/devices/system/cpu", cpus);
@@ -115,19 +115,20 @@ void ct_local_attach(struct ct_local *local, void *memory)
 char *ct_local_stage(const struct ct_local *local, int rank, uint64_t round)
 {
     return (char *)local->head + local->areas_at + (size_t)rank * local->area_bytes +
-           (round & 1) * local->stage_bytes + (round >> 1) % local->turns * local->turn_bytes;
+           (round & 1) * local->stage_bytes +
+           (round >> 1) % local->stage_slots * local->stage_slot_bytes;
 }
 
 /* What fills a slot pushes the others out of the cache; and where ranks share cores, who has read a
  * line has left it in the writer's cache as well. */
-void ct_local_turn(struct ct_local *local, size_t bytes)
+void ct_local_begin_slots(struct ct_local *local, size_t bytes)
 {
     bool turns = bytes > TURN_FROM_BYTES && bytes < local->chunk_bytes && !local->crowded;
 
-    if (bytes <= TURN_FROM_BYTES && local->turns == 1 && local->turn_bytes >= bytes)
+    if (bytes <= TURN_FROM_BYTES && local->stage_slots == 1 && local->stage_slot_bytes >= bytes)
         return;
-    local->turn_bytes = CT_MIN(round_up(bytes, 64), local->chunk_bytes);
-    local->turns = turns ? local->stage_bytes / local->turn_bytes : 1;
+    local->stage_slot_bytes = CT_MIN(round_up(bytes, 64), local->chunk_bytes);
+    local->stage_slots = turns ? local->stage_bytes / local->stage_slot_bytes : 1;
 }
 
 struct ct_segment_ring *ct_local_ring(const struct ct_local *local, int from, int to)
@@ -162,7 +163,7 @@ void ct_local_complete(void *state)
     }
     find_domains(local);
     local->crowded = local->size > cores;
-    local->looks = local->crowded ? 0 : LOOKS;
+    local->polls = local->crowded ? 0 : LOOKS;
     if (local->fd >= 0)
         (void)close(local->fd);
     local->fd = -1;
@@ -177,21 +178,21 @@ int ct_local_spins(const void *state)
     return local->crowded ? SPINS_CROWDED : SPINS;
 }
 
-/* ThreadSanitizer does not know fences; nothing but who is woken depends on this one. */
+/* ThreadSanitizer does not know fences; only wakeups depend on this one. */
 __attribute__((no_sanitize("thread"))) static void fence(void)
 {
     atomic_thread_fence(memory_order_seq_cst);
 }
 
-/* A waiter counts itself in before it looks for the last time, and a poster looks at the count
+/* A waiter counts itself in before its last poll, and a poster reads the count
  * after it has posted, with a fence between; so one of the two sees the other. */
 void ct_local_notify(const struct ct_local *local)
 {
     fence();
     if (atomic_load(&local->head->sleepers) == 0)
         return;
-    atomic_fetch_add(&local->head->bell, 1);
-    (void)syscall(SYS_futex, &local->head->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    atomic_fetch_add(&local->head->wakeup, 1);
+    (void)syscall(SYS_futex, &local->head->wakeup, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 uint32_t ct_local_arm(void *state)
@@ -199,7 +200,7 @@ uint32_t ct_local_arm(void *state)
     struct ct_local *local = state;
 
     atomic_fetch_add(&local->head->sleepers, 1);
-    return atomic_load(&local->head->bell);
+    return atomic_load(&local->head->wakeup);
 }
 
 void ct_local_park(void *state, uint32_t armed, uint64_t timeout_ns)
@@ -209,7 +210,7 @@ void ct_local_park(void *state, uint32_t armed, uint64_t timeout_ns)
                              .tv_nsec = (long)(timeout_ns % 1000000000u)};
 
     if (timeout_ns > 0)
-        (void)syscall(SYS_futex, &local->head->bell, FUTEX_WAIT, armed, &limit, NULL, 0);
+        (void)syscall(SYS_futex, &local->head->wakeup, FUTEX_WAIT, armed, &limit, NULL, 0);
     atomic_fetch_sub(&local->head->sleepers, 1);
 }
 
@@ -260,13 +261,13 @@ void ct_local_fail(void *state, int code)
     ct_local_notify(local);
 }
 
-/* The bell is everyone's: others look once more than they would have. */
+/* The wakeup word is shared: other ranks poll once more than they would have. */
 void ct_local_wake(void *state)
 {
     struct ct_local *local = state;
 
-    atomic_fetch_add(&local->head->bell, 1);
-    (void)syscall(SYS_futex, &local->head->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    atomic_fetch_add(&local->head->wakeup, 1);
+    (void)syscall(SYS_futex, &local->head->wakeup, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 void ct_local_revoke(void *state)
@@ -284,7 +285,7 @@ void ct_local_close(void *state)
     }
     if (local->fd >= 0)
         (void)close(local->fd);
-    ct_local_forget(local);
+    ct_local_unmap(local);
     local->release(local);
     free_local(local);
 }

@@ -2,7 +2,7 @@
  *
  * The segment, the same bytes at each member:
  *
- *   head     bell and sleepers (for waiters), failure (the first one, for all)
+ *   head     wakeup word and sleepers (for waiters), failure (the first one, for all)
  *   line i   rank i's cell[2], written by rank i alone
  *   area i   rank i's stages, slots for each parity; filled by rank i
  *   ring s,r a queue of slots from rank s to rank r, for send and recv
@@ -14,12 +14,12 @@
  *   rule 1   a rank posts n only after it has finished reading from rounds < n
  *   rule 2   a rank writes for round n only after all have posted n - 1
  *
- * so nobody reads the data of round n - 2 any more, and two buffers are enough: a collective costs
+ * so no rank reads the data of round n - 2 any more, and two buffers are enough: a collective costs
  * one flag round per chunk. For speed there may be more: a line that the others have just read is
- * slow to write, so where all read a stage, rounds of one parity rotate through slots, and a line
- * is written again when it has left their caches. Small messages stay in the first slot. A cell is
- * one cache line: data that fits into it is read together with the flag, in one cache-line transfer
- * from core to core.
+ * slow to write, so where all read a stage, rounds of one parity rotate through stage slots, and a
+ * line is written again when it has left their caches. Small messages stay in the first slot. A
+ * cell is one cache line: data that fits into it is read together with the flag, in one cache-line
+ * transfer from core to core.
  *
  * An all_reduce above the flat size is a pipeline. Each rank adds up its share of a chunk, and puts
  * the sum where it found the operands, in the others' stages:
@@ -38,15 +38,15 @@
  * More ranks than a few may be spread over several caches and sockets (domains.h): then flags, and
  * large data, cross the boundary of a domain once, not once per rank (local_domains.c). The first
  * rank of a domain reports that all of it have posted. A rank that does not see this in time polls
- * the cells themselves, so that nobody depends on its progress.
+ * the cells themselves, so that no rank depends on the first one's progress.
  *
  * Symmetric memory (ctrun.h) needs no stages:
  *
  *   offer    each rank's cell has the place of its buffers: allocation and offset. A rank without
  *            an offer stages its first chunk in the same round
- *     all offer, all known ----> direct    use them in place, then one round to leave
+ *     all offer, all mapped ---> direct    use them in place, then one round to leave
  *     all offer, some new -----> register  map the new ones, report the result; then direct
- *     nobody offers -----------> staged    the first chunk is there already
+ *     no offers ---------------> staged    the first chunk is there already
  *     some offer, or not mapped> staged    from the next round on
  *
  * All ranks see the same offers and the same answers, so all of them take the same path. */
@@ -58,8 +58,8 @@
 #include "job/symmetric_memory.h"
 
 struct ct_segment_head {
-    _Alignas(128) uint64_t token[2];    /* random: the segment is the one that was meant */
-    _Alignas(64) _Atomic uint32_t bell; /* futex word */
+    _Alignas(128) uint64_t token[2];      /* random: identifies the segment */
+    _Alignas(64) _Atomic uint32_t wakeup; /* futex word */
     _Atomic uint32_t sleepers;
     _Alignas(64) _Atomic int32_t failure;
     _Atomic int32_t failed_rank;
@@ -81,7 +81,7 @@ _Static_assert(sizeof(struct ct_segment_cell) == 128 &&
                    offsetof(struct ct_segment_cell, data) + CT_CELL_BYTES == 64,
                "one cache line, and one that stays empty for the prefetcher's sake");
 
-/* What the first rank of a domain reports for it: all of it has posted this round, in this call. */
+/* The report of the first rank of a domain: all its ranks have posted this round of this call. */
 struct ct_segment_gathered {
     _Alignas(128) _Atomic uint64_t posted;
     struct ct_signature signature;
@@ -90,10 +90,10 @@ struct ct_segment_gathered {
 struct ct_segment_line {
     struct ct_segment_cell cell[2];
     struct ct_segment_gathered gathered[2];
-    struct ct_memory_handle handle[CT_OFFERS]; /* of what it offers for the first time */
-    _Atomic uint32_t left;                     /* the rank has closed the group */
-    uint64_t cpus[CT_SEAT_WORDS];              /* where the rank may run */
-    struct ct_seat seat;                       /* what these are part of */
+    struct ct_memory_handle handle[CT_OFFERS]; /* of allocations offered for the first time */
+    _Atomic uint32_t left;                     /* not 0: the rank has closed the group */
+    uint64_t cpus[CT_SEAT_WORDS];              /* the cores that the rank may run on */
+    struct ct_seat seat;                       /* their cache and socket */
 };
 
 /* One slot of a ring; its bytes follow. */
@@ -109,18 +109,18 @@ struct ct_segment_ring {
 
 enum { CT_RING_SLOTS = 4 };
 
-/* An allocation of one rank that was offered in this group. */
-struct ct_local_known {
-    struct ct_local_known *next;
+/* An allocation of one rank that was offered in this group, in a list. */
+struct ct_local_allocation {
+    struct ct_local_allocation *next;
     uint64_t id;
-    struct ct_mapping *mapping;                     /* NULL: its addresses are valid here */
-    char *base;                                     /* NULL: not to be reached here */
-    enum { CT_FRESH, CT_USABLE, CT_USELESS } state; /* by all members */
+    struct ct_mapping *mapping;                   /* NULL: its addresses are valid here */
+    char *base;                                   /* NULL: not mapped here */
+    enum { CT_NEW, CT_USABLE, CT_USELESS } state; /* by all members */
 };
 
 /* The addresses of the buffers of a direct call, by rank. */
 struct ct_local_reach {
-    struct ct_local_known *known;
+    struct ct_local_allocation *allocations;
     char *buffer[CT_OFFERS]; /* input, output */
 };
 
@@ -128,24 +128,24 @@ struct ct_local {
     struct ct_segment_head *head;
     int rank, size;
     struct ct_tuning tuning;
-    size_t chunk_bytes, piece_bytes, slot_bytes;
+    size_t chunk_bytes, block_bytes, slot_bytes;
     size_t areas_at, area_bytes, rings_at, ring_bytes, total_bytes;
-    size_t stage_bytes;                      /* what a rank stages in rounds of one parity */
-    size_t turns, turn_bytes;                /* the slots that this call makes of it */
-    bool unrung;                             /* posted, and nobody was woken yet */
-    bool early;                              /* posted for the call that begins next */
+    size_t stage_bytes;                      /* of a rank's stage for rounds of one parity */
+    size_t stage_slots, stage_slot_bytes;    /* how this call divides it */
+    bool wakeup_due;                         /* posted, and no sleeper was woken yet */
+    bool small_posted;                       /* by the fast path, for the call that begins next */
     uint64_t round;                          /* the next round of collectives */
-    uint64_t met;                            /* the last one that all are known to have posted */
-    int looks;                               /* for a flag, before anything else is done */
-    int missing;                             /* whom the last look did not find */
+    uint64_t arrived;                        /* the last round that all are known to have posted */
+    int polls;                               /* of a flag, before anything else is done */
+    int missing;                             /* the rank that the last poll did not find */
     bool crowded;                            /* more ranks than cores */
     bool one_process;                        /* addresses of one rank are valid at the others */
-    const struct ct_seat *told;              /* where a test wants this rank to be, or NULL */
+    const struct ct_seat *seat_override;     /* set by tests, or NULL */
     struct ct_seat *seats;                   /* of all ranks */
-    struct ct_domains domains;               /* of all ranks; one where nothing goes by them */
+    struct ct_domains domains;               /* of all ranks; one where they are not used */
     int domain;                              /* this rank's */
-    const void **sources;                    /* room for a reduction's operands */
-    void **copies;                           /* and for where its result goes besides */
+    const void **sources;                    /* of a reduction: its operands, */
+    void **copies;                           /* and further copies of its result */
     double *factors;                         /* of a premultiplied sum under way, by rank */
     struct ct_memory *memory;                /* the job's */
     struct ct_local_reach *reach;            /* of each rank */
@@ -154,15 +154,16 @@ struct ct_local {
     int fd;                                  /* shm: the memfd until all have mapped it; or -1 */
 };
 
-/* The state of one member; its layout is computed, `head` is NULL. NULL without memory. */
+/* Make the state of one member, with the layout computed and `head` NULL. NULL without memory. */
 struct ct_local *ct_local_new(const struct ct_setup *setup);
 
-/* Begin to use the segment at `memory` (zeroed at first, total_bytes long). */
+/* Use the segment at `memory` (zeroed at first, total_bytes long). */
 void ct_local_attach(struct ct_local *local, void *memory);
 
 /* ---- between the files of the engine ---- */
-/* A call that needs `bytes` of stage in a round begins, or goes on: make slots of that size. */
-void ct_local_turn(struct ct_local *local, size_t bytes);
+/* Divide the stage into slots for a call that needs `bytes` of it in a round. */
+void ct_local_begin_slots(struct ct_local *local, size_t bytes);
+/* Return the stage of `rank` for this round. */
 char *ct_local_stage(const struct ct_local *local, int rank, uint64_t round);
 static inline struct ct_segment_line *ct_local_line(const struct ct_local *local, int rank)
 {
@@ -175,23 +176,24 @@ static inline struct ct_segment_cell *ct_local_cell(const struct ct_local *local
     return &ct_local_line(local, rank)->cell[round & 1];
 }
 
+/* Return the ring of slots from one rank to another. */
 struct ct_segment_ring *ct_local_ring(const struct ct_local *local, int from, int to);
 
-/* Wake sleeping ranks; call it after each store that others wait for. */
+/* Wake sleeping ranks; called after each store that others wait for. */
 void ct_local_notify(const struct ct_local *local);
 
 /* Return 1 when `rank` has posted `round`; 0 not yet; CT_ECLOSED when it never will. */
 int ct_local_arrived(struct ct_local *local, int rank, uint64_t round, struct ct_error *err);
 
-/* Advance a collective; a send or a receive. As ct_backend.progress. */
+/* Advance a collective; a send or a receive; as ct_backend.progress. */
 int ct_local_collective(struct ct_local *local, struct ct_task *task, struct ct_error *err);
 int ct_local_transfer(struct ct_local *local, struct ct_task *task, struct ct_error *err);
 
 /* ---- the functions of struct ct_backend ---- */
 void ct_local_complete(void *state);
 int ct_local_progress(void *state, struct ct_task *task, struct ct_error *err);
-bool ct_local_post(void *state, const struct ct_small_message *brief);
-bool ct_local_collect(void *state, const struct ct_small_message *brief);
+bool ct_local_post(void *state, const struct ct_small_message *message);
+bool ct_local_collect(void *state, const struct ct_small_message *message);
 int ct_local_spins(const void *state);
 uint32_t ct_local_arm(void *state);
 void ct_local_park(void *state, uint32_t armed, uint64_t timeout_ns);

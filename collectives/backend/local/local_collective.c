@@ -20,16 +20,16 @@ static struct ct_span chunk_of(const struct ct_local *local, const struct ct_tas
     return ct_local_chunk(all, local->chunk_bytes, k);
 }
 
-/* Rounds before that of piece 0. */
-static size_t lead(const struct ct_task *task)
+/* Rounds before that of block 0. */
+static size_t rounds_before(const struct ct_task *task)
 {
     return task->call.kind == CT_CALL_ALL_TO_ALL && task->call.uneven ? 1 : 0;
 }
 
-/* The group's number of the round of chunk (or piece) k, in the operation's round `at`. */
+/* The group's number of the round of chunk (or block) k, in the operation's round `at`. */
 static uint64_t number(const struct ct_local *local, const struct ct_task *task, size_t k)
 {
-    return local->round + lead(task) + k + task->skipped - task->at;
+    return local->round + rounds_before(task) + k + task->skipped - task->at;
 }
 
 /* Where `rank` stages chunk k of its part: beside its flag when all of it fits there. */
@@ -42,7 +42,7 @@ static char *stage_of(const struct ct_local *local, const struct ct_task *task, 
     return ct_local_stage(local, rank, round);
 }
 
-/* Pieces lie where a full chunk would have them. A pipeline's chunks take no turns: their lines
+/* Blocks lie where a full chunk would have them. A pipeline's chunks take no turns: their lines
  * have no other owner than who wrote them last. */
 size_t ct_local_stage_bytes(const struct ct_local *local, const struct ct_task *task)
 {
@@ -74,10 +74,10 @@ static size_t chunk_rounds(const struct ct_local *local, const struct ct_task *t
     return chunks_of(task->call.longest_bytes, local->chunk_bytes);
 }
 
-/* A chunk holds a piece for each rank. */
-static size_t piece_rounds(const struct ct_local *local, const struct ct_task *task)
+/* A chunk holds a block for each rank. */
+static size_t block_rounds(const struct ct_local *local, const struct ct_task *task)
 {
-    return chunks_of(task->call.longest_bytes, local->piece_bytes);
+    return chunks_of(task->call.longest_bytes, local->block_bytes);
 }
 
 /* What a pipeline moves in a round. Where ranks share cores a round costs turns on the core, which
@@ -122,7 +122,7 @@ static void whole_stage(struct ct_local *local, struct ct_task *task, size_t k)
 }
 
 /* Chunk k of this rank's own part, to its own output. */
-static void keep_own(const struct ct_task *task, size_t chunk, size_t k)
+static void copy_own(const struct ct_task *task, size_t chunk, size_t k)
 {
     struct ct_span from = ct_local_chunk(ct_call_in(&task->call, task->call.rank), chunk, k);
     struct ct_span to = ct_local_chunk(ct_call_out(&task->call, task->call.rank), chunk, k);
@@ -135,7 +135,7 @@ static void broadcast_stage(struct ct_local *local, struct ct_task *task, size_t
     if (!ct_local_is_root(task))
         return;
     whole_stage(local, task, k);
-    keep_own(task, local->chunk_bytes, k);
+    copy_own(task, local->chunk_bytes, k);
 }
 
 static void broadcast_consume(struct ct_local *local, struct ct_task *task, size_t k)
@@ -150,7 +150,7 @@ static void broadcast_consume(struct ct_local *local, struct ct_task *task, size
 static void all_gather_stage(struct ct_local *local, struct ct_task *task, size_t k)
 {
     whole_stage(local, task, k);
-    keep_own(task, local->chunk_bytes, k);
+    copy_own(task, local->chunk_bytes, k);
 }
 
 /* Each rank begins with its successor, so that not all read from one. */
@@ -167,7 +167,7 @@ static void all_gather_consume(struct ct_local *local, struct ct_task *task, siz
 static void gather_stage(struct ct_local *local, struct ct_task *task, size_t k)
 {
     if (ct_local_is_root(task))
-        keep_own(task, local->chunk_bytes, k);
+        copy_own(task, local->chunk_bytes, k);
     else
         whole_stage(local, task, k);
 }
@@ -178,25 +178,25 @@ static void gather_consume(struct ct_local *local, struct ct_task *task, size_t 
         all_gather_consume(local, task, k);
 }
 
-/* ---- pieces: a stage holds one for each other rank -------------------------------------------*/
+/* ---- blocks: a stage holds one for each other rank -------------------------------------------*/
 
-static const char *piece_of(const struct ct_local *local, const struct ct_task *task, size_t k,
+static const char *block_of(const struct ct_local *local, const struct ct_task *task, size_t k,
                             int from)
 {
     return ct_local_stage(local, from, number(local, task, k)) +
-           (size_t)local->rank * local->piece_bytes;
+           (size_t)local->rank * local->block_bytes;
 }
 
-static void pieces_stage(struct ct_local *local, struct ct_task *task, size_t k)
+static void blocks_stage(struct ct_local *local, struct ct_task *task, size_t k)
 {
     char *stage = ct_local_stage(local, local->rank, number(local, task, k));
 
     for (int i = 0; i < local->size; i++) {
-        struct ct_span piece = ct_local_chunk(ct_call_in(&task->call, i), local->piece_bytes, k);
+        struct ct_span block = ct_local_chunk(ct_call_in(&task->call, i), local->block_bytes, k);
 
         if (i != local->rank)
-            ct_local_copy(stage + (size_t)i * local->piece_bytes, task->call.send + piece.at,
-                          piece.bytes);
+            ct_local_copy(stage + (size_t)i * local->block_bytes, task->call.send + block.at,
+                          block.bytes);
     }
 }
 
@@ -204,45 +204,45 @@ static void scatter_stage(struct ct_local *local, struct ct_task *task, size_t k
 {
     if (!ct_local_is_root(task))
         return;
-    pieces_stage(local, task, k);
-    keep_own(task, local->piece_bytes, k);
+    blocks_stage(local, task, k);
+    copy_own(task, local->block_bytes, k);
 }
 
 static void scatter_consume(struct ct_local *local, struct ct_task *task, size_t k)
 {
     struct ct_span to =
-        ct_local_chunk(ct_call_out(&task->call, local->rank), local->piece_bytes, k);
+        ct_local_chunk(ct_call_out(&task->call, local->rank), local->block_bytes, k);
 
     if (!ct_local_is_root(task))
-        ct_local_copy(task->call.recv + to.at, piece_of(local, task, k, task->call.peer), to.bytes);
+        ct_local_copy(task->call.recv + to.at, block_of(local, task, k, task->call.peer), to.bytes);
 }
 
-/* In place, piece k of all parts has been staged before piece k of any part is written. */
+/* In place, block k of all parts has been staged before block k of any part is written. */
 static void all_to_all_stage(struct ct_local *local, struct ct_task *task, size_t k)
 {
-    pieces_stage(local, task, k);
-    keep_own(task, local->piece_bytes, k);
+    blocks_stage(local, task, k);
+    copy_own(task, local->block_bytes, k);
 }
 
 static void all_to_all_consume(struct ct_local *local, struct ct_task *task, size_t k)
 {
     for (int d = 1; d < local->size; d++) {
         int i = (local->rank + d) % local->size;
-        struct ct_span to = ct_local_chunk(ct_call_out(&task->call, i), local->piece_bytes, k);
+        struct ct_span to = ct_local_chunk(ct_call_out(&task->call, i), local->block_bytes, k);
 
-        ct_local_copy(task->call.recv + to.at, piece_of(local, task, k, i), to.bytes);
+        ct_local_copy(task->call.recv + to.at, block_of(local, task, k, i), to.bytes);
     }
 }
 
 static void reduce_scatter_consume(struct ct_local *local, struct ct_task *task, size_t k)
 {
     struct ct_span own =
-        ct_local_chunk(ct_call_in(&task->call, local->rank), local->piece_bytes, k);
+        ct_local_chunk(ct_call_in(&task->call, local->rank), local->block_bytes, k);
     struct ct_span to =
-        ct_local_chunk(ct_call_out(&task->call, local->rank), local->piece_bytes, k);
+        ct_local_chunk(ct_call_out(&task->call, local->rank), local->block_bytes, k);
 
     for (int i = 0; i < local->size; i++)
-        local->sources[i] = piece_of(local, task, k, i);
+        local->sources[i] = block_of(local, task, k, i);
     local->sources[local->rank] = task->call.send + own.at;
     ct_local_reduce(local, task, task->call.recv + to.at, to.bytes, 0);
 }
@@ -258,7 +258,7 @@ struct notice {
 
 static size_t exchange_rounds(const struct ct_local *local, const struct ct_task *task)
 {
-    return 1 + chunks_of(task->part, local->piece_bytes);
+    return 1 + chunks_of(task->part, local->block_bytes);
 }
 
 static void exchange_stage(struct ct_local *local, struct ct_task *task, size_t k)
@@ -273,7 +273,7 @@ static void exchange_stage(struct ct_local *local, struct ct_task *task, size_t 
         struct notice notice = {ct_call_signature_with(&task->call, task->signature, i, true).count,
                                 task->call.longest_bytes};
 
-        memcpy(stage + (size_t)i * local->piece_bytes, &notice, sizeof notice);
+        memcpy(stage + (size_t)i * local->block_bytes, &notice, sizeof notice);
     }
 }
 
@@ -286,7 +286,7 @@ static int exchange_check(struct ct_local *local, struct ct_task *task, struct c
         struct notice notice;
 
         memcpy(&notice,
-               ct_local_stage(local, i, local->round) + (size_t)local->rank * local->piece_bytes,
+               ct_local_stage(local, i, local->round) + (size_t)local->rank * local->block_bytes,
                sizeof notice);
         theirs.count = notice.count;
         if (!ct_signature_equal(mine, theirs))
@@ -332,7 +332,7 @@ static void flat_root_consume(struct ct_local *local, struct ct_task *task, size
 static void pipeline_stage(struct ct_local *local, struct ct_task *task, size_t k)
 {
     struct ct_span chunk = pipeline_chunk(local, task, k);
-    struct ct_span own = ct_local_share(chunk, local->size, local->rank);
+    struct ct_span own = ct_local_part(chunk, local->size, local->rank);
     char *stage = ct_local_stage(local, local->rank, number(local, task, k));
     const char *from = task->call.send + chunk.at;
     size_t behind = own.at + own.bytes;
@@ -345,7 +345,7 @@ static void pipeline_stage(struct ct_local *local, struct ct_task *task, size_t 
 static void pipeline_collect(struct ct_local *local, struct ct_task *task, size_t k)
 {
     struct ct_span chunk = pipeline_chunk(local, task, k);
-    struct ct_span own = ct_local_share(chunk, local->size, local->rank);
+    struct ct_span own = ct_local_part(chunk, local->size, local->rank);
     const char *stage = ct_local_stage(local, local->rank, number(local, task, k));
     char *to = task->call.recv + chunk.at;
     size_t behind = own.at + own.bytes;
@@ -357,7 +357,7 @@ static void pipeline_collect(struct ct_local *local, struct ct_task *task, size_
 /* Rank i's stage of this rank's share of chunk k. */
 static char *staged_share(const struct ct_local *local, const struct ct_task *task, size_t k, int i)
 {
-    struct ct_span own = ct_local_share(pipeline_chunk(local, task, k), local->size, local->rank);
+    struct ct_span own = ct_local_part(pipeline_chunk(local, task, k), local->size, local->rank);
 
     return ct_local_stage(local, i, number(local, task, k)) + own.at;
 }
@@ -367,7 +367,7 @@ static void pipeline_reduce(struct ct_local *local, struct ct_task *task, size_t
                             int copies)
 {
     struct ct_span chunk = pipeline_chunk(local, task, k);
-    struct ct_span own = ct_local_share(chunk, local->size, local->rank);
+    struct ct_span own = ct_local_part(chunk, local->size, local->rank);
 
     for (int i = 0; i < local->size; i++)
         local->sources[i] = staged_share(local, task, k, i);
@@ -380,7 +380,7 @@ static char *own_share(const struct ct_local *local, const struct ct_task *task,
 {
     struct ct_span chunk = pipeline_chunk(local, task, k);
 
-    return task->call.recv + chunk.at + ct_local_share(chunk, local->size, local->rank).at;
+    return task->call.recv + chunk.at + ct_local_part(chunk, local->size, local->rank).at;
 }
 
 static void pipeline_consume(struct ct_local *local, struct ct_task *task, size_t k)
@@ -424,10 +424,10 @@ static const struct ct_local_algorithm moves[] = {
                             NULL},
     [CT_CALL_GATHER] = {chunk_rounds, gather_stage, gather_consume, CT_AWAIT_ALL_AT_ROOT, NULL,
                         NULL},
-    [CT_CALL_SCATTER] = {piece_rounds, scatter_stage, scatter_consume, CT_AWAIT_ROOT, NULL, NULL},
-    [CT_CALL_ALL_TO_ALL] = {piece_rounds, all_to_all_stage, all_to_all_consume, CT_AWAIT_ALL, NULL,
+    [CT_CALL_SCATTER] = {block_rounds, scatter_stage, scatter_consume, CT_AWAIT_ROOT, NULL, NULL},
+    [CT_CALL_ALL_TO_ALL] = {block_rounds, all_to_all_stage, all_to_all_consume, CT_AWAIT_ALL, NULL,
                             NULL},
-    [CT_CALL_REDUCE_SCATTER] = {piece_rounds, pieces_stage, reduce_scatter_consume, CT_AWAIT_ALL,
+    [CT_CALL_REDUCE_SCATTER] = {block_rounds, blocks_stage, reduce_scatter_consume, CT_AWAIT_ALL,
                                 NULL, NULL},
 };
 

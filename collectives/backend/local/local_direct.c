@@ -15,7 +15,7 @@
 enum {
     INPUT,
     OUTPUT,
-    SLICE_BYTES = 1 << 20, /* moved between two looks at whether the group still stands */
+    SLICE_BYTES = 1 << 20, /* moved between two checks of whether the group is broken */
 };
 
 /* How many buffers a member has to offer: the input, or both. */
@@ -25,7 +25,7 @@ static int offers_of(const struct ct_task *task)
 }
 
 /* Does member i have to offer anything? */
-static bool gives(const struct ct_task *task, int i)
+static bool has_offer(const struct ct_task *task, int i)
 {
     return task->call.kind != CT_CALL_BROADCAST || i == task->call.peer;
 }
@@ -35,52 +35,53 @@ bool ct_local_offers(const struct ct_local *local, const struct ct_task *task)
     return ct_select(&local->tuning, CT_TOPOLOGY_SYMMETRIC, &task->call) == CT_ALGO_IN_PLACE;
 }
 
-/* ---- what is known of whom -------------------------------------------------------------------*/
+/* ---- allocations of the members --------------------------------------------------------------*/
 
-static struct ct_local_known *find_known(const struct ct_local *local, int rank, uint64_t id)
+static struct ct_local_allocation *find_allocation(const struct ct_local *local, int rank,
+                                                   uint64_t id)
 {
-    struct ct_local_known *known = local->reach[rank].known;
+    struct ct_local_allocation *allocation = local->reach[rank].allocations;
 
-    while (known != NULL && known->id != id)
-        known = known->next;
-    return known;
+    while (allocation != NULL && allocation->id != id)
+        allocation = allocation->next;
+    return allocation;
 }
 
-static void drop(struct ct_local *local, struct ct_local_known **link)
+static void free_allocation(struct ct_local *local, struct ct_local_allocation **link)
 {
-    struct ct_local_known *known = *link;
+    struct ct_local_allocation *allocation = *link;
 
-    *link = known->next;
-    if (known->mapping != NULL)
-        ct_memory_detach(local->memory, known->mapping);
-    free(known);
+    *link = allocation->next;
+    if (allocation->mapping != NULL)
+        ct_memory_detach(local->memory, allocation->mapping);
+    free(allocation);
 }
 
-/* What its owner has freed is never offered again. */
-static void drop_freed(struct ct_local *local)
+/* An allocation that its owner has freed is never offered again. */
+static void free_freed(struct ct_local *local)
 {
     for (int i = 0; i < local->size; i++) {
-        struct ct_local_known **link = &local->reach[i].known;
+        struct ct_local_allocation **link = &local->reach[i].allocations;
 
         while (*link != NULL) {
-            const struct ct_local_known *known = *link;
-            bool freed = known->mapping != NULL && ct_mapping_freed(known->mapping);
+            const struct ct_local_allocation *allocation = *link;
+            bool freed = allocation->mapping != NULL && ct_mapping_freed(allocation->mapping);
 
             if (i == local->rank)
-                freed = !ct_memory_lives(local->memory, known->id);
+                freed = !ct_memory_lives(local->memory, allocation->id);
             if (freed)
-                drop(local, link);
+                free_allocation(local, link);
             else
                 link = &(*link)->next;
         }
     }
 }
 
-void ct_local_forget(struct ct_local *local)
+void ct_local_unmap(struct ct_local *local)
 {
     for (int i = 0; i < local->size; i++)
-        while (local->reach[i].known != NULL)
-            drop(local, &local->reach[i].known);
+        while (local->reach[i].allocations != NULL)
+            free_allocation(local, &local->reach[i].allocations);
 }
 
 /* ---- offer -----------------------------------------------------------------------------------*/
@@ -93,15 +94,15 @@ static void find_offer(struct ct_local *local, const struct ct_task *task,
     const struct ct_call *call = &task->call;
     bool reduces_parts = call->kind == CT_CALL_REDUCE_SCATTER;
     size_t bytes = ct_call_bytes(call) * (size_t)(reduces_parts ? call->size : 1);
-    int count = gives(task, local->rank) ? offers_of(task) : 0;
+    int count = has_offer(task, local->rank) ? offers_of(task) : 0;
 
     memset(offer, 0, CT_OFFERS * sizeof *offer);
     for (int i = 0; i < count; i++) {
-        const struct ct_local_known *known;
+        const struct ct_local_allocation *allocation;
 
         offer[i] = ct_memory_find(local->memory, i == INPUT ? call->send : call->recv, bytes);
-        known = find_known(local, local->rank, offer[i].id);
-        if (offer[i].id == 0 || (known != NULL && known->state == CT_USELESS)) {
+        allocation = find_allocation(local, local->rank, offer[i].id);
+        if (offer[i].id == 0 || (allocation != NULL && allocation->state == CT_USELESS)) {
             memset(offer, 0, CT_OFFERS * sizeof *offer);
             return;
         }
@@ -120,18 +121,18 @@ static void offer_stage(struct ct_local *local, struct ct_task *task, size_t k)
         return;
     }
     for (int i = 0; i < offers_of(task); i++)
-        if (find_known(local, local->rank, cell->offer[i].id) == NULL)
+        if (find_allocation(local, local->rank, cell->offer[i].id) == NULL)
             line->handle[i] = ct_memory_handle(local->memory, cell->offer[i].id);
 }
 
-/* All that was offered in `round` is known: where it lies here. */
-static void take_offers(struct ct_local *local, struct ct_task *task, uint64_t round)
+/* Set the addresses here of the buffers that were offered in `round`; all are in the lists. */
+static void use_offers(struct ct_local *local, struct ct_task *task, uint64_t round)
 {
     for (int rank = 0; rank < local->size; rank++) {
         const struct ct_memory_place *offer = ct_local_cell(local, rank, round)->offer;
 
-        for (int i = 0; i < offers_of(task) && gives(task, rank); i++) {
-            char *base = find_known(local, rank, offer[i].id)->base;
+        for (int i = 0; i < offers_of(task) && has_offer(task, rank); i++) {
+            char *base = find_allocation(local, rank, offer[i].id)->base;
 
             local->reach[rank].buffer[i] = base != NULL ? base + offer[i].offset : NULL;
         }
@@ -139,7 +140,7 @@ static void take_offers(struct ct_local *local, struct ct_task *task, uint64_t r
 }
 
 /* The rounds so far were not those of the staged way. */
-static void start_anew(const struct ct_local *local, struct ct_task *task, enum ct_local_path path)
+static void restart(const struct ct_local *local, struct ct_task *task, enum ct_local_path path)
 {
     bool by_domains = task->call.kind == CT_CALL_ALL_REDUCE && ct_local_by_domains(local, task);
 
@@ -156,48 +157,48 @@ static void offer_consume(struct ct_local *local, struct ct_task *task, size_t k
     for (int rank = 0; rank < local->size; rank++) {
         const struct ct_memory_place *offer = ct_local_cell(local, rank, local->round)->offer;
 
-        if (!gives(task, rank))
+        if (!has_offer(task, rank))
             continue;
         needed++;
         offered += offer[INPUT].id != 0;
         for (int i = 0; i < offers_of(task); i++)
-            unknown += find_known(local, rank, offer[i].id) == NULL;
+            unknown += find_allocation(local, rank, offer[i].id) == NULL;
     }
     if (offered == 0) {
         task->path = CT_PATH_STAGED;
         ct_local_staged(task)->consume(local, task, k);
     } else if (offered < needed) {
-        start_anew(local, task, CT_PATH_STAGED);
+        restart(local, task, CT_PATH_STAGED);
     } else if (unknown > 0) {
-        start_anew(local, task, CT_PATH_REGISTER);
+        restart(local, task, CT_PATH_REGISTER);
     } else {
-        take_offers(local, task, local->round);
-        start_anew(local, task, CT_PATH_DIRECT);
+        use_offers(local, task, local->round);
+        restart(local, task, CT_PATH_DIRECT);
     }
 }
 
 /* ---- register --------------------------------------------------------------------------------*/
 
-/* Take note of what rank offers, if that is new, and try to get there. */
-static int learn(struct ct_local *local, int rank, uint64_t id,
-                 const struct ct_memory_handle *handle, struct ct_error *err)
+/* Add the allocation that `rank` offers, if it is new, and try to map it. */
+static int add_offer(struct ct_local *local, int rank, uint64_t id,
+                     const struct ct_memory_handle *handle, struct ct_error *err)
 {
-    struct ct_local_known *known;
+    struct ct_local_allocation *allocation;
 
-    if (find_known(local, rank, id) != NULL)
+    if (find_allocation(local, rank, id) != NULL)
         return 1;
-    known = calloc(1, sizeof *known);
-    if (known == NULL)
+    allocation = calloc(1, sizeof *allocation);
+    if (allocation == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for an allocation of rank %d", rank);
-    known->id = id;
+    allocation->id = id;
     if (rank == local->rank || local->one_process)
-        known->base = handle->base;
+        allocation->base = handle->base;
     else
-        known->mapping = ct_memory_attach(local->memory, handle);
-    if (known->mapping != NULL)
-        known->base = ct_mapping_base(known->mapping);
-    known->next = local->reach[rank].known;
-    local->reach[rank].known = known;
+        allocation->mapping = ct_memory_attach(local->memory, handle);
+    if (allocation->mapping != NULL)
+        allocation->base = ct_mapping_base(allocation->mapping);
+    allocation->next = local->reach[rank].allocations;
+    local->reach[rank].allocations = allocation;
     return 1;
 }
 
@@ -207,16 +208,16 @@ static int register_work(struct ct_local *local, struct ct_task *task, struct ct
     uint64_t round = local->round - 1;
     int code = 1;
 
-    drop_freed(local);
+    free_freed(local);
     for (int rank = 0; rank < local->size; rank++) {
         const struct ct_memory_place *offer = ct_local_cell(local, rank, round)->offer;
         const struct ct_memory_handle *handles = ct_local_line(local, rank)->handle;
 
-        for (int i = 0; i < offers_of(task) && gives(task, rank) && code == 1; i++)
-            code = learn(local, rank, offer[i].id, &handles[i], err);
+        for (int i = 0; i < offers_of(task) && has_offer(task, rank) && code == 1; i++)
+            code = add_offer(local, rank, offer[i].id, &handles[i], err);
     }
     if (code == 1)
-        take_offers(local, task, round);
+        use_offers(local, task, round);
     return code;
 }
 
@@ -229,8 +230,9 @@ static void register_stage(struct ct_local *local, struct ct_task *task, size_t 
     (void)k;
     cell->mapped = 1;
     for (int rank = 0; rank < local->size; rank++)
-        for (const struct ct_local_known *x = local->reach[rank].known; x != NULL; x = x->next)
-            if (x->state == CT_FRESH && x->base == NULL)
+        for (const struct ct_local_allocation *x = local->reach[rank].allocations; x != NULL;
+             x = x->next)
+            if (x->state == CT_NEW && x->base == NULL)
                 cell->mapped = 0;
 }
 
@@ -242,10 +244,10 @@ static void register_consume(struct ct_local *local, struct ct_task *task, size_
     for (int rank = 0; rank < local->size; rank++)
         all = all && ct_local_cell(local, rank, local->round)->mapped == 1;
     for (int rank = 0; rank < local->size; rank++)
-        for (struct ct_local_known *x = local->reach[rank].known; x != NULL; x = x->next)
-            if (x->state == CT_FRESH)
+        for (struct ct_local_allocation *x = local->reach[rank].allocations; x != NULL; x = x->next)
+            if (x->state == CT_NEW)
                 x->state = all ? CT_USABLE : CT_USELESS;
-    start_anew(local, task, all ? CT_PATH_DIRECT : CT_PATH_STAGED);
+    restart(local, task, all ? CT_PATH_DIRECT : CT_PATH_STAGED);
 }
 
 /* ---- direct ----------------------------------------------------------------------------------*/
@@ -256,7 +258,7 @@ static void all_reduce_slice(struct ct_local *local, struct ct_task *task, size_
 {
     struct ct_span all = {0, ct_call_bytes(&task->call)};
     struct ct_span slice =
-        ct_local_chunk(ct_local_share(all, local->size, local->rank), SLICE_BYTES, k);
+        ct_local_chunk(ct_local_part(all, local->size, local->rank), SLICE_BYTES, k);
 
     for (int i = 0; i < local->size; i++)
         local->sources[i] = local->reach[i].buffer[INPUT] + slice.at;
@@ -297,7 +299,7 @@ static void broadcast_slice(struct ct_local *local, struct ct_task *task, size_t
                   local->reach[task->call.peer].buffer[INPUT] + slice.at, slice.bytes);
 }
 
-/* One slice a call: between two of them the group sees whether it still stands. */
+/* One slice a call: between two of them the group checks whether it is broken. */
 static int direct_work(struct ct_local *local, struct ct_task *task, struct ct_error *err)
 {
     size_t slices = (task->call.longest_bytes + SLICE_BYTES - 1) / SLICE_BYTES;
@@ -325,7 +327,7 @@ static int direct_work(struct ct_local *local, struct ct_task *task, struct ct_e
 
 /* ---- the table -------------------------------------------------------------------------------*/
 
-/* The first waits as the staged way does. Nobody leaves while its input is read. */
+/* The first waits as the staged path does. No rank leaves while its input is read. */
 const struct ct_local_algorithm *ct_local_direct(const struct ct_task *task)
 {
     static const struct ct_local_algorithm offer = {ct_local_one_round, offer_stage, offer_consume,

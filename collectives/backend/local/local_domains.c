@@ -46,7 +46,7 @@ static int end_of(const struct ct_local *local, int domain)
 }
 
 /* Once a round: others may be reading it. */
-static bool gather(struct ct_local *local, const struct ct_task *task, int *looks)
+static bool gather(struct ct_local *local, const struct ct_task *task, int *polls)
 {
     struct ct_segment_gathered *mine =
         &ct_local_line(local, local->rank)->gathered[local->round & 1];
@@ -57,7 +57,7 @@ static bool gather(struct ct_local *local, const struct ct_task *task, int *look
         const struct ct_segment_cell *cell = ct_local_cell(local, i, local->round);
 
         while (atomic_load_explicit(&cell->posted, memory_order_acquire) < local->round)
-            if ((*looks)-- <= 0)
+            if ((*polls)-- <= 0)
                 return false;
         if (task->at == 0 && !ct_signature_equal(cell->signature, task->signature))
             return false;
@@ -70,21 +70,21 @@ static bool gather(struct ct_local *local, const struct ct_task *task, int *look
 bool ct_local_gathered(struct ct_local *local, const struct ct_task *task)
 {
     bool first = local->rank == first_of(local, local->domain);
-    int looks = local->looks;
+    int polls = local->polls;
 
-    if (first && !gather(local, task, &looks))
+    if (first && !gather(local, task, &polls))
         return false;
     for (int d = 0; d < local->domains.count; d++) {
         const struct ct_segment_gathered *theirs =
             &ct_local_line(local, first_of(local, d))->gathered[local->round & 1];
 
         while (atomic_load_explicit(&theirs->posted, memory_order_acquire) < local->round)
-            if (looks-- <= 0)
+            if (polls-- <= 0)
                 return false;
         if (!ct_signature_equal(theirs->signature, task->signature))
             return false;
     }
-    local->met = local->round;
+    local->arrived = local->round;
     return true;
 }
 
@@ -98,7 +98,7 @@ static bool is_direct(const struct ct_task *task)
 static size_t unit_of(const struct ct_local *local, const struct ct_task *task)
 {
     if (task->call.kind == CT_CALL_ALL_GATHER)
-        return local->piece_bytes; /* a compartment a rank */
+        return local->block_bytes; /* a compartment a rank */
     return is_direct(task) ? local->chunk_bytes : local->chunk_bytes / COMPARTMENTS / 64 * 64;
 }
 
@@ -114,7 +114,7 @@ static struct ct_span share_of(const struct ct_local *local, struct ct_span chun
 {
     int d = ct_domains_find(&local->domains, i);
 
-    return ct_local_share(chunk, end_of(local, d) - first_of(local, d), i - first_of(local, d));
+    return ct_local_part(chunk, end_of(local, d) - first_of(local, d), i - first_of(local, d));
 }
 
 static struct ct_span overlap(struct ct_span a, struct ct_span b)
@@ -170,25 +170,25 @@ static bool is_last(const struct ct_local *local)
     return local->domain == local->domains.count - 1;
 }
 
-/* A piece of the own share, behind what rank `before` has added up (-1: nobody). */
-static void add_piece(struct ct_local *local, const struct ct_task *task, size_t c,
-                      struct ct_span piece, int before)
+/* A block of the own share, behind what rank `before` has added up (-1: nobody). */
+static void add_block(struct ct_local *local, const struct ct_task *task, size_t c,
+                      struct ct_span block, int before)
 {
     int sources = 0, copies = 0;
 
     if (before >= 0)
-        local->sources[sources++] = partial_of(local, task, before, c) + piece.at;
+        local->sources[sources++] = partial_of(local, task, before, c) + block.at;
     for (int i = first_of(local, local->domain); i < end_of(local, local->domain); i++) {
-        local->sources[sources++] = input_of(local, task, i, c) + piece.at;
+        local->sources[sources++] = input_of(local, task, i, c) + block.at;
         if (is_direct(task) && is_last(local) && i != local->rank)
-            local->copies[copies++] = partial_of(local, task, i, c) + piece.at;
+            local->copies[copies++] = partial_of(local, task, i, c) + block.at;
     }
     struct ct_reduction how = ct_call_reduction(&task->call);
     how.divisor = task->call.reduce == CT_REDUCE_AVG && is_last(local) ? task->call.members : 1;
     how.copy = local->copies;
     how.copies = copies;
-    ct_reduce_buffers(&how, partial_of(local, task, local->rank, c) + piece.at, local->sources,
-                      sources, piece.bytes / ct_dtype_size(task->call.dtype));
+    ct_reduce_buffers(&how, partial_of(local, task, local->rank, c) + block.at, local->sources,
+                      sources, block.bytes / ct_dtype_size(task->call.dtype));
 }
 
 static void add_share(struct ct_local *local, const struct ct_task *task, size_t c)
@@ -197,32 +197,32 @@ static void add_share(struct ct_local *local, const struct ct_task *task, size_t
     int d = local->domain;
 
     if (d == 0 && own.bytes > 0)
-        add_piece(local, task, c, own, -1);
+        add_block(local, task, c, own, -1);
     for (int i = d > 0 ? first_of(local, d - 1) : 0; d > 0 && i < first_of(local, d); i++) {
-        struct ct_span piece = overlap(own, share_of(local, chunk, i));
+        struct ct_span block = overlap(own, share_of(local, chunk, i));
 
-        if (piece.bytes > 0)
-            add_piece(local, task, c, piece, i);
+        if (block.bytes > 0)
+            add_block(local, task, c, block, i);
     }
 }
 
-/* A piece of the sum, from rank `from`. */
-static void fetch_piece(struct ct_local *local, const struct ct_task *task, size_t c,
-                        struct ct_span piece, int from)
+/* A block of the sum, from rank `from`. */
+static void fetch_block(struct ct_local *local, const struct ct_task *task, size_t c,
+                        struct ct_span block, int from)
 {
-    const char *sum = partial_of(local, task, from, c) + piece.at;
+    const char *sum = partial_of(local, task, from, c) + block.at;
     size_t round = c + (size_t)local->domains.count + 1;
 
     if (!is_direct(task)) {
-        ct_local_copy(compartment(local, task, local->rank, round, COPIED) + piece.at, sum,
-                      piece.bytes);
+        ct_local_copy(compartment(local, task, local->rank, round, COPIED) + block.at, sum,
+                      block.bytes);
         return;
     }
-    ct_local_copy(partial_of(local, task, local->rank, c) + piece.at, sum, piece.bytes);
+    ct_local_copy(partial_of(local, task, local->rank, c) + block.at, sum, block.bytes);
     for (int i = first_of(local, local->domain); i < end_of(local, local->domain); i++)
         if (i != local->rank)
-            ct_local_copy(partial_of(local, task, i, c) + piece.at,
-                          partial_of(local, task, local->rank, c) + piece.at, piece.bytes);
+            ct_local_copy(partial_of(local, task, i, c) + block.at,
+                          partial_of(local, task, local->rank, c) + block.at, block.bytes);
 }
 
 static void fetch_share(struct ct_local *local, const struct ct_task *task, size_t c)
@@ -230,10 +230,10 @@ static void fetch_share(struct ct_local *local, const struct ct_task *task, size
     struct ct_span chunk = chunk_of(local, task, c), own = share_of(local, chunk, local->rank);
 
     for (int i = first_of(local, local->domains.count - 1); i < local->size; i++) {
-        struct ct_span piece = overlap(own, share_of(local, chunk, i));
+        struct ct_span block = overlap(own, share_of(local, chunk, i));
 
-        if (piece.bytes > 0)
-            fetch_piece(local, task, c, piece, i);
+        if (block.bytes > 0)
+            fetch_block(local, task, c, block, i);
     }
 }
 
@@ -306,7 +306,7 @@ static struct ct_span part_of(const struct ct_local *local, const struct ct_task
 }
 
 /* What rank `from` has staged in this round: all of it inside its domain, else the own share. */
-static void take(struct ct_local *local, const struct ct_task *task, int from, size_t k)
+static void copy_part(struct ct_local *local, const struct ct_task *task, int from, size_t k)
 {
     struct ct_span part = part_of(local, task, from, k);
     size_t which = compartment_of(task, from);
@@ -322,7 +322,7 @@ static void take(struct ct_local *local, const struct ct_task *task, int from, s
 }
 
 /* What the members have taken of it in the round before. */
-static void hand_on(struct ct_local *local, const struct ct_task *task, int from, size_t k)
+static void forward_part(struct ct_local *local, const struct ct_task *task, int from, size_t k)
 {
     struct ct_span part = part_of(local, task, from, k - 1);
     size_t which = compartment_of(task, from);
@@ -360,8 +360,8 @@ static void move(struct ct_local *local, const struct ct_task *task, int from, s
     if (from == local->rank)
         return;
     if (k > 0)
-        hand_on(local, task, from, k);
-    take(local, task, from, k);
+        forward_part(local, task, from, k);
+    copy_part(local, task, from, k);
 }
 
 static void broadcast_consume(struct ct_local *local, struct ct_task *task, size_t k)

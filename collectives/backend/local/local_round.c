@@ -4,7 +4,7 @@
 #include "base/assert.h"
 #include "reduce/reduce.h"
 
-struct ct_span ct_local_share(struct ct_span chunk, int ranks, int i)
+struct ct_span ct_local_part(struct ct_span chunk, int ranks, int i)
 {
     size_t lines = (chunk.bytes + 63) / 64;
     size_t share = (lines + (size_t)ranks - 1) / (size_t)ranks * 64;
@@ -45,19 +45,19 @@ static bool has_posted(const struct ct_local *local, int rank, uint64_t round)
     return atomic_load_explicit(&cell->posted, memory_order_acquire) >= round;
 }
 
-/* Have those awaited posted `round`? As ct_local_arrived. With `looks`, not without having looked
+/* Have those awaited posted `round`? As ct_local_arrived. With `polls`, not without having looked
  * so often for the first that has not. */
 static int all_arrived(struct ct_local *local, const struct ct_task *task,
-                       enum ct_local_awaited awaited, uint64_t round, int looks,
+                       enum ct_local_awaited awaited, uint64_t round, int polls,
                        struct ct_error *err)
 {
-    if (round <= local->met)
+    if (round <= local->arrived)
         return 1;
     for (int i = 0; i < local->size; i++) {
         if (!awaits(task, awaited, i))
             continue;
-        while (!has_posted(local, i, round) && looks > 0)
-            looks--;
+        while (!has_posted(local, i, round) && polls > 0)
+            polls--;
         if (has_posted(local, i, round))
             continue;
         int arrived = ct_local_arrived(local, i, round, err);
@@ -65,14 +65,14 @@ static int all_arrived(struct ct_local *local, const struct ct_task *task,
             return arrived;
     }
     if (awaited == CT_AWAIT_ALL)
-        local->met = round;
+        local->arrived = round;
     return 1;
 }
 
-/* Do all whose flags this rank waited for take part in the same call? Their cells are written anew
- * by the next one, so what later rounds need is kept. */
-static int meet(struct ct_local *local, const struct ct_task *task, enum ct_local_awaited awaited,
-                struct ct_error *err)
+/* Check that all ranks whose flags this one waited for are in the same call. The next call
+ * overwrites their cells, so what later rounds need is kept. */
+static int check_same_call(struct ct_local *local, const struct ct_task *task,
+                           enum ct_local_awaited awaited, struct ct_error *err)
 {
     local->factors[local->rank] = task->call.scale;
     for (int i = 0; i < local->size; i++) {
@@ -104,14 +104,14 @@ static int begin_round(struct ct_local *local, struct ct_task *task,
     }
     algorithm->stage(local, task, task->at - task->skipped);
     atomic_store_explicit(&cell->posted, local->round, memory_order_release);
-    local->unrung = true;
+    local->wakeup_due = true;
     task->stage = 1;
     return 1;
 }
 
-/* Do the domains say that all have posted, and the same call? They do not know its factors. */
-static bool hears_of_all(struct ct_local *local, const struct ct_task *task,
-                         const struct ct_local_algorithm *algorithm)
+/* Whether the domains report that all have posted the same call. They do not have its factors. */
+static bool all_arrived_by_domains(struct ct_local *local, const struct ct_task *task,
+                                   const struct ct_local_algorithm *algorithm)
 {
     bool wants_factors = task->at == 0 && task->call.reduce == CT_REDUCE_PREMUL_SUM;
 
@@ -119,20 +119,20 @@ static bool hears_of_all(struct ct_local *local, const struct ct_task *task,
            ct_local_gathered(local, task);
 }
 
-/* The wait, the read. 1 when the round is over. Others who sleep are woken only after a short look
- * for their flags: who is awake is answered without a fence on the way. */
+/* The wait, the read. 1 when the round is over. Sleepers are woken only after a short poll of their
+ * flags, so that the answer to ranks that are awake takes no fence. */
 static int end_round(struct ct_local *local, struct ct_task *task,
                      const struct ct_local_algorithm *algorithm, struct ct_error *err)
 {
-    bool told = hears_of_all(local, task, algorithm);
+    bool told = all_arrived_by_domains(local, task, algorithm);
     int code =
-        told ? 1 : all_arrived(local, task, algorithm->awaited, local->round, local->looks, err);
+        told ? 1 : all_arrived(local, task, algorithm->awaited, local->round, local->polls, err);
 
-    if (local->unrung)
+    if (local->wakeup_due)
         ct_local_notify(local);
-    local->unrung = false;
+    local->wakeup_due = false;
     if (code == 1 && task->at == 0 && !told)
-        code = meet(local, task, algorithm->awaited, err);
+        code = check_same_call(local, task, algorithm->awaited, err);
     if (code == 1 && task->at == 0 && algorithm->check != NULL)
         code = algorithm->check(local, task, err);
     if (code != 1)
@@ -148,8 +148,8 @@ static int end_round(struct ct_local *local, struct ct_task *task,
 /* A call that begins; its first round may have been posted (local_small.c). */
 static void begin(struct ct_local *local, struct ct_task *task)
 {
-    task->stage = local->early ? 1 : 0;
-    local->early = false;
+    task->stage = local->small_posted ? 1 : 0;
+    local->small_posted = false;
     task->algorithm =
         ct_select(&local->tuning,
                   local->domains.count > 1 ? CT_TOPOLOGY_DOMAINS : CT_TOPOLOGY_SHARED, &task->call);
@@ -160,7 +160,7 @@ int ct_local_collective(struct ct_local *local, struct ct_task *task, struct ct_
 {
     if (task->path == CT_PATH_NEW)
         begin(local, task);
-    ct_local_turn(local, ct_local_stage_bytes(local, task));
+    ct_local_begin_slots(local, ct_local_stage_bytes(local, task));
     for (;;) {
         const struct ct_local_algorithm *algorithm =
             task->path == CT_PATH_STAGED ? ct_local_staged(task) : ct_local_direct(task);

@@ -5,108 +5,112 @@
 
 #include <stdlib.h>
 
-enum { THROUGH = -1 };
+enum { COMPLETE = -1 };
 
-int ct_window_init(struct ct_window *window, const struct ct_wave *wave)
+int ct_in_flight_init(struct ct_in_flight *window, const struct ct_pipelined *pipelined)
 {
-    *window = (struct ct_window){.wave = wave, .phases_max = ct_wave_moves_max(wave)};
-    window->left = calloc(CT_WINDOW_WAVES * (size_t)window->phases_max, sizeof *window->left);
-    return window->left != NULL ? 0 : CT_ENOMEM;
+    *window = (struct ct_in_flight){.pipelined = pipelined,
+                                    .phases_max = ct_pipelined_moves_max(pipelined)};
+    window->open = calloc(CT_IN_FLIGHT_STEPS * (size_t)window->phases_max, sizeof *window->open);
+    return window->open != NULL ? 0 : CT_ENOMEM;
 }
 
-void ct_window_deinit(struct ct_window *window)
+void ct_in_flight_deinit(struct ct_in_flight *window)
 {
-    free(window->left);
+    free(window->open);
 }
 
-void ct_window_begin(struct ct_window *window)
+void ct_in_flight_begin(struct ct_in_flight *window)
 {
-    CT_ASSERT(window->wave->schedule.phases <= window->phases_max);
+    CT_ASSERT(window->pipelined->schedule.phases <= window->phases_max);
     window->base = window->end = 0;
 }
 
-static int *left_of(const struct ct_window *window, struct ct_wave_turn turn)
+static int *open_moves_of(const struct ct_in_flight *window, struct ct_chunk_phase work)
 {
-    size_t at = turn.chunk + (size_t)turn.phase;
+    size_t at = work.chunk + (size_t)work.phase;
 
     CT_ASSERT(at >= window->base && at < window->end);
-    return &window->left[at % CT_WINDOW_WAVES * (size_t)window->phases_max + (size_t)turn.phase];
+    return &window->open[at % CT_IN_FLIGHT_STEPS * (size_t)window->phases_max + (size_t)work.phase];
 }
 
-static bool is_through(const struct ct_window *window, size_t chunk, int phase)
+static bool is_complete(const struct ct_in_flight *window, size_t chunk, int phase)
 {
     size_t at = chunk + (size_t)phase;
 
-    return at < window->base || *left_of(window, (struct ct_wave_turn){chunk, phase}) == THROUGH;
+    return at < window->base ||
+           *open_moves_of(window, (struct ct_chunk_phase){chunk, phase}) == COMPLETE;
 }
 
-/* The turn of wave `at` in this phase; false when no chunk is there. */
-static bool turn_of(const struct ct_window *window, size_t at, int phase, struct ct_wave_turn *turn)
+/* Which chunk is in this phase of step `at`; false when there is none. */
+static bool chunk_phase_of(const struct ct_in_flight *window, size_t at, int phase,
+                           struct ct_chunk_phase *work)
 {
-    *turn = (struct ct_wave_turn){at - (size_t)phase, phase};
-    return at >= (size_t)phase && turn->chunk < window->wave->chunks;
+    *work = (struct ct_chunk_phase){at - (size_t)phase, phase};
+    return at >= (size_t)phase && work->chunk < window->pipelined->chunks;
 }
 
-bool ct_window_list(struct ct_window *window, size_t *ret_at)
+bool ct_in_flight_next_step(struct ct_in_flight *window, size_t *ret_at)
 {
-    if (window->end == ct_wave_count(window->wave) || window->end == window->base + CT_WINDOW_WAVES)
+    if (window->end == ct_pipelined_step_count(window->pipelined) ||
+        window->end == window->base + CT_IN_FLIGHT_STEPS)
         return false;
     *ret_at = window->end++;
-    int *left = &window->left[*ret_at % CT_WINDOW_WAVES * (size_t)window->phases_max];
-    for (int phase = 0; phase < window->wave->schedule.phases; phase++) {
-        struct ct_wave_turn turn;
+    int *open = &window->open[*ret_at % CT_IN_FLIGHT_STEPS * (size_t)window->phases_max];
+    for (int phase = 0; phase < window->pipelined->schedule.phases; phase++) {
+        struct ct_chunk_phase work;
 
-        left[phase] = turn_of(window, *ret_at, phase, &turn) ? 0 : THROUGH;
+        open[phase] = chunk_phase_of(window, *ret_at, phase, &work) ? 0 : COMPLETE;
     }
     return true;
 }
 
-void ct_window_add(struct ct_window *window, struct ct_wave_turn turn)
+void ct_in_flight_add_move(struct ct_in_flight *window, struct ct_chunk_phase work)
 {
-    ++*left_of(window, turn);
+    ++*open_moves_of(window, work);
 }
 
-bool ct_window_may_start(const struct ct_window *window, struct ct_wave_turn turn)
+bool ct_in_flight_may_start(const struct ct_in_flight *window, struct ct_chunk_phase work)
 {
-    int last = window->wave->schedule.phases - 1;
+    int last = window->pipelined->schedule.phases - 1;
 
-    if (turn.phase > 0 && !is_through(window, turn.chunk, turn.phase - 1))
+    if (work.phase > 0 && !is_complete(window, work.chunk, work.phase - 1))
         return false;
-    return turn.chunk < CT_WAVE_SETS ||
-           is_through(window, turn.chunk - CT_WAVE_SETS, CT_MIN(turn.phase + 1, last));
+    return work.chunk < CT_PIPELINED_SLOT_SETS ||
+           is_complete(window, work.chunk - CT_PIPELINED_SLOT_SETS, CT_MIN(work.phase + 1, last));
 }
 
-void ct_window_over(struct ct_window *window, struct ct_wave_turn turn)
+void ct_in_flight_move_done(struct ct_in_flight *window, struct ct_chunk_phase work)
 {
-    int *left = left_of(window, turn);
+    int *open = open_moves_of(window, work);
 
-    CT_ASSERT(*left > 0);
-    --*left;
+    CT_ASSERT(*open > 0);
+    --*open;
 }
 
-/* Oldest waves that are all through leave the window. */
-static void retire(struct ct_window *window)
+/* Oldest steps that are all complete leave the window. */
+static void retire(struct ct_in_flight *window)
 {
     while (window->base < window->end) {
-        const int *left =
-            &window->left[window->base % CT_WINDOW_WAVES * (size_t)window->phases_max];
+        const int *open =
+            &window->open[window->base % CT_IN_FLIGHT_STEPS * (size_t)window->phases_max];
 
-        for (int phase = 0; phase < window->wave->schedule.phases; phase++)
-            if (left[phase] != THROUGH)
+        for (int phase = 0; phase < window->pipelined->schedule.phases; phase++)
+            if (open[phase] != COMPLETE)
                 return;
         window->base++;
     }
 }
 
-bool ct_window_next_due(struct ct_window *window, struct ct_wave_turn *ret_turn)
+bool ct_in_flight_next_ready(struct ct_in_flight *window, struct ct_chunk_phase *ret_work)
 {
     for (size_t at = window->base; at < window->end; at++)
-        for (int phase = window->wave->schedule.phases - 1; phase >= 0; phase--) {
-            if (!turn_of(window, at, phase, ret_turn))
+        for (int phase = window->pipelined->schedule.phases - 1; phase >= 0; phase--) {
+            if (!chunk_phase_of(window, at, phase, ret_work))
                 continue;
-            int *left = left_of(window, *ret_turn);
-            if (*left == 0 && ct_window_may_start(window, *ret_turn)) {
-                *left = THROUGH;
+            int *open = open_moves_of(window, *ret_work);
+            if (*open == 0 && ct_in_flight_may_start(window, *ret_work)) {
+                *open = COMPLETE;
                 retire(window);
                 return true;
             }
@@ -114,7 +118,7 @@ bool ct_window_next_due(struct ct_window *window, struct ct_wave_turn *ret_turn)
     return false;
 }
 
-bool ct_window_is_through(const struct ct_window *window)
+bool ct_in_flight_is_complete(const struct ct_in_flight *window)
 {
-    return window->base == ct_wave_count(window->wave);
+    return window->base == ct_pipelined_step_count(window->pipelined);
 }

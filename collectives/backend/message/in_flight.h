@@ -1,52 +1,58 @@
-/* The in-flight window: which chunks of a collective may run when several of its steps (waves) are
- * listed at a time (pipelined.h), so that the next chunks are on the wire while one is reduced.
- * Pure; it counts, and knows no bytes.
+/* The in-flight window: which chunks of a collective may run when several pipeline steps
+ * (pipelined.h) are listed at a time, so that the next chunks are on the wire while one is reduced.
+ * Pure; it counts moves, and knows no bytes.
  *
- *     wave     base   base+1   base+2   base+3        listed: their moves queue at the connections
- *     chunk 0   p3                                    a turn starts when
- *     chunk 1   p2      p3                              - the chunk's turn before it is through
+ *     step     base   base+1   base+2   base+3        listed: their moves queue at the connections
+ *     chunk 0   p3                                    a chunk's phase starts when
+ *     chunk 1   p2      p3                              - its phase before is complete
  *     chunk 2   p1      p2       p3                     - its slots are free: the chunk that had
  *     chunk 3   p0      p1       p2       p3              them before is two phases ahead
  *     chunk 4           p0       p1       p2
  *
  * A slot is written in one phase and last read in the next one at the latest, so chunk c may begin
- * phase p when chunk c - CT_WAVE_SETS is through with phase p + 1. Both turns are in earlier waves:
- * the oldest wave can always advance, and no cycle of waits exists as long as each pair of ranks
- * moves its bytes in the order of the waves. */
+ * phase p when chunk c - CT_PIPELINED_SLOT_SETS has completed phase p + 1. Both belong to earlier
+ * steps: the oldest step can always advance, and no cycle of waits exists as long as each pair of
+ * ranks moves its bytes in the order of the steps. */
 #ifndef CT_COLL_MESSAGE_IN_FLIGHT_H
 #define CT_COLL_MESSAGE_IN_FLIGHT_H
 
 #include "backend/message/pipelined.h"
 
-enum { CT_WINDOW_WAVES = 4 };
+enum { CT_IN_FLIGHT_STEPS = 4 };
 
-struct ct_window {
-    const struct ct_wave *wave;
-    size_t base, end; /* waves that are listed, and not all through */
+struct ct_in_flight {
+    const struct ct_pipelined *pipelined;
+    size_t base, end; /* steps that are listed, and not all complete */
     int phases_max;
-    int *left; /* [wave % CT_WINDOW_WAVES][phase]: moves of that turn to come; THROUGH: done */
+    int *open; /* [step % CT_IN_FLIGHT_STEPS][phase]: moves still to come; or COMPLETE */
 };
 
-/* For collectives of this wave: 0 or CT_ENOMEM. To be given to _deinit in either case. */
-int ct_window_init(struct ct_window *window, const struct ct_wave *wave);
-void ct_window_deinit(struct ct_window *window);
+/* Make a window for the collectives of `pipelined`. Call _deinit in either case. 0 or
+ * CT_ENOMEM. */
+int ct_in_flight_init(struct ct_in_flight *window, const struct ct_pipelined *pipelined);
+void ct_in_flight_deinit(struct ct_in_flight *window);
 
-/* The wave has begun a collective. */
-void ct_window_begin(struct ct_window *window);
+/* Restart the window: `pipelined` has begun a collective. */
+void ct_in_flight_begin(struct ct_in_flight *window);
 
-/* Take up the next wave, when one is left and there is room: then its moves are to be added. */
-bool ct_window_list(struct ct_window *window, size_t *ret_at);
+/* List the next step if there is one and the window has room: the caller then adds its moves.
+ * Return false otherwise. */
+bool ct_in_flight_next_step(struct ct_in_flight *window, size_t *ret_at);
 
-/* A move of this turn is to come; it may start; it is over. */
-void ct_window_add(struct ct_window *window, struct ct_wave_turn turn);
-bool ct_window_may_start(const struct ct_window *window, struct ct_wave_turn turn);
-void ct_window_over(struct ct_window *window, struct ct_wave_turn turn);
+/* Add a move of this chunk's phase. */
+void ct_in_flight_add_move(struct ct_in_flight *window, struct ct_chunk_phase work);
 
-/* A turn whose moves are all over and that may start: the caller makes its sums and copies, and it
- * is through. False when there is none. */
-bool ct_window_next_due(struct ct_window *window, struct ct_wave_turn *ret_turn);
+/* Return whether the moves of this chunk's phase may start. */
+bool ct_in_flight_may_start(const struct ct_in_flight *window, struct ct_chunk_phase work);
 
-/* Are all waves of the collective through? */
-bool ct_window_is_through(const struct ct_window *window);
+/* Count a move of this chunk's phase as done. */
+void ct_in_flight_move_done(struct ct_in_flight *window, struct ct_chunk_phase work);
+
+/* Find a chunk's phase that may start and whose moves are all done, and mark it complete: the
+ * caller makes its sums and copies. Return false if there is none. */
+bool ct_in_flight_next_ready(struct ct_in_flight *window, struct ct_chunk_phase *ret_work);
+
+/* Return whether all steps of the collective are complete. */
+bool ct_in_flight_is_complete(const struct ct_in_flight *window);
 
 #endif

@@ -8,369 +8,375 @@
 #include <string.h>
 
 enum {
-    SHORT_BYTES = CT_POST_SLOT_BYTES - CT_GREETING_BYTES, /* of data that travels with a greeting */
-    TAKEN_EVERY = 16,
-    PARTING_NS = 20000000,   /* for words on their way when a group ends, */
-    TAKEN_BACK_NS = 5000000, /* and for what is in the caller's memory when the round is over */
-    PARTING_SLICE_NS = 1000000,
+    SHORT_BYTES =
+        CT_ENGINE_SLOT_BYTES - CT_CALL_HEADER_BYTES, /* of data that travels with a header */
+    SYNCHRONOUS_EVERY = 16,
+    GOODBYE_NS = 20000000,      /* for control messages in flight when a group ends, */
+    REVOKED_GRACE_NS = 5000000, /* and for sends from the caller's memory when the round is over */
+    WAIT_SLICE_NS = 1000000,
 };
 
 /* ---- the group -------------------------------------------------------------------------------*/
 
-int ct_post_init(struct ct_post *post, const struct ct_setup *setup,
-                 const struct ct_message_transport *transport, void *context)
+int ct_engine_init(struct ct_engine *engine, const struct ct_setup *setup,
+                   const struct ct_message_transport *transport, void *context)
 {
     size_t size = (size_t)setup->size;
-    int code = ct_wave_init(&post->wave, setup);
+    int code = ct_pipelined_init(&engine->pipelined, setup);
 
-    post->transport = transport;
-    post->context = context;
-    post->job = setup->job;
+    engine->transport = transport;
+    engine->context = context;
+    engine->job = setup->job;
     if (code != 0)
         return code;
-    post->moves = calloc((size_t)ct_wave_moves_max(&post->wave), sizeof *post->moves);
-    post->transfers = calloc(2 * size, sizeof *post->transfers);
-    post->greeted = calloc(2 * size, sizeof *post->greeted);
-    post->calls = calloc(2 * size, sizeof *post->calls);
-    post->slots = calloc(CT_POST_LANES * 2 * size, CT_POST_SLOT_BYTES);
-    post->control = calloc(size, sizeof *post->control);
-    post->tallies = calloc(CT_POST_DATA_LANES * 2 * size, sizeof *post->tallies);
-    post->left = calloc(size, sizeof *post->left);
-    return post->moves != NULL && post->transfers != NULL && post->greeted != NULL &&
-                   post->calls != NULL && post->slots != NULL && post->control != NULL &&
-                   post->tallies != NULL && post->left != NULL
+    engine->moves =
+        calloc((size_t)ct_pipelined_moves_max(&engine->pipelined), sizeof *engine->moves);
+    engine->transfers = calloc(2 * size, sizeof *engine->transfers);
+    engine->header_call = calloc(2 * size, sizeof *engine->header_call);
+    engine->calls = calloc(2 * size, sizeof *engine->calls);
+    engine->slots = calloc(CT_CHANNELS * 2 * size, CT_ENGINE_SLOT_BYTES);
+    engine->control = calloc(size, sizeof *engine->control);
+    engine->counts = calloc(CT_DATA_CHANNELS * 2 * size, sizeof *engine->counts);
+    engine->departures = calloc(size, sizeof *engine->departures);
+    return engine->moves != NULL && engine->transfers != NULL && engine->header_call != NULL &&
+                   engine->calls != NULL && engine->slots != NULL && engine->control != NULL &&
+                   engine->counts != NULL && engine->departures != NULL
                ? 0
                : CT_ENOMEM;
 }
 
-void ct_post_deinit(struct ct_post *post)
+void ct_engine_deinit(struct ct_engine *engine)
 {
-    ct_wave_deinit(&post->wave);
-    free(post->moves);
-    free(post->transfers);
-    free(post->greeted);
-    free(post->calls);
-    free(post->slots);
-    free(post->control);
-    free(post->tallies);
-    free(post->left);
+    ct_pipelined_deinit(&engine->pipelined);
+    free(engine->moves);
+    free(engine->transfers);
+    free(engine->header_call);
+    free(engine->calls);
+    free(engine->slots);
+    free(engine->control);
+    free(engine->counts);
+    free(engine->departures);
 }
 
-/* Has it come to an end? A message that was never posted has. 1, 0, or the failure. */
-static int look(struct ct_post *post, struct ct_task *task, struct ct_peer_message *message,
-                struct ct_error *err)
+/* 1 when the message is done, or was never posted; 0, or the failure. */
+static int poll_message(struct ct_engine *engine, struct ct_task *task,
+                        struct ct_peer_message *message, struct ct_error *err)
 {
     if (atomic_load_explicit(&message->state, memory_order_relaxed) == CT_PEER_MESSAGE_UNUSED)
         return 1;
-    if (!ct_post_has_come(post, message))
+    if (!ct_engine_is_done(engine, message))
         return 0;
     if (message->code != 0)
         return ct_error_set(err, message->code, "rank %d is gone", message->peer);
-    ct_post_forget(message);
-    ct_post_tally(post, message->lane, message->out, message->peer)->over++;
+    ct_engine_reset(message);
+    ct_engine_count(engine, message->channel, message->out, message->peer)->done++;
     task->moves++;
     return 1;
 }
 
 /* ---- a move ----------------------------------------------------------------------------------*/
 
-/* Begin `move`, of which peer, direction, data, size and whether it greets are set. */
-static void start(struct ct_post *post, struct ct_post_move *move, enum ct_post_lane lane,
-                  const struct ct_greeting *greeting)
+/* Begin `move`, of which peer, direction, data, size and whether it has a header are set. */
+static void start(struct ct_engine *engine, struct ct_engine_move *move,
+                  enum ct_engine_channel channel, const struct ct_call_header *header)
 {
-    bool is_short = move->greets && move->bytes <= SHORT_BYTES;
+    bool is_short = move->has_header && move->bytes <= SHORT_BYTES;
 
-    move->head = (struct ct_peer_message){.lane = lane, .peer = move->peer, .out = move->out};
+    move->head = (struct ct_peer_message){.channel = channel, .peer = move->peer, .out = move->out};
     move->body = move->head;
-    if (move->greets) {
-        move->slot = ct_post_slot(post, lane, move->out, move->peer);
+    if (move->has_header) {
+        move->slot = ct_engine_slot(engine, channel, move->out, move->peer);
         move->head.data = (char *)move->slot;
-        move->head.bytes = CT_POST_SLOT_BYTES;
+        move->head.bytes = CT_ENGINE_SLOT_BYTES;
     }
-    if (move->greets && move->out) {
-        uint64_t *calls = &post->calls[(int)lane * post->wave.size + move->peer];
+    if (move->has_header && move->out) {
+        uint64_t *calls = &engine->calls[(int)channel * engine->pipelined.size + move->peer];
 
-        ct_greeting_write(move->slot, greeting);
+        ct_call_header_write(move->slot, header);
         if (is_short && move->bytes > 0)
-            memcpy(move->slot + CT_GREETING_BYTES, move->data, move->bytes);
-        move->head.bytes = CT_GREETING_BYTES + (is_short ? move->bytes : 0);
-        move->head.taken = ++*calls % TAKEN_EVERY == 0;
+            memcpy(move->slot + CT_CALL_HEADER_BYTES, move->data, move->bytes);
+        move->head.bytes = CT_CALL_HEADER_BYTES + (is_short ? move->bytes : 0);
+        move->head.synchronous = ++*calls % SYNCHRONOUS_EVERY == 0;
     }
-    if (move->greets)
-        ct_post_send_off(post, &move->head);
+    if (move->has_header)
+        ct_engine_post(engine, &move->head);
     if (move->bytes > 0 && !is_short) {
         move->body.data = move->data;
         move->body.bytes = move->bytes;
-        ct_post_send_off(post, &move->body);
+        ct_engine_post(engine, &move->body);
     }
 }
 
-/* A greeting has come: compare it with what is expected, and take the data that came with it. */
-static int read_greeting(struct ct_post *post, struct ct_post_move *move,
-                         struct ct_greeting *expected, struct ct_error *err)
+/* Compare a received header with the expected one, and copy the data that came with it. */
+static int read_header(struct ct_engine *engine, struct ct_engine_move *move,
+                       struct ct_call_header *expected, struct ct_error *err)
 {
-    int code = ct_greeting_check(move->slot, post->wave.rank, move->peer, expected, err);
+    int code = ct_call_header_check(move->slot, engine->pipelined.rank, move->peer, expected, err);
 
     if (code == 0 && move->bytes > 0 && move->bytes <= SHORT_BYTES)
-        memcpy(move->data, move->slot + CT_GREETING_BYTES, move->bytes);
+        memcpy(move->data, move->slot + CT_CALL_HEADER_BYTES, move->bytes);
     return code;
 }
 
-/* 1 when it is over. `greeting` is what must come, or has gone; it takes the peer's factor. */
-static int advance(struct ct_post *post, struct ct_task *task, struct ct_post_move *move,
-                   struct ct_greeting *greeting, struct ct_error *err)
+/* 1 when the move is done. `header` is the expected one, or the one sent; it gets the peer's
+ * factor. */
+static int advance(struct ct_engine *engine, struct ct_task *task, struct ct_engine_move *move,
+                   struct ct_call_header *header, struct ct_error *err)
 {
-    int code = look(post, task, &move->head, err);
+    int code = poll_message(engine, task, &move->head, err);
 
     if (code != 1)
         return code;
-    if (move->greets && !move->out) {
-        int differs = read_greeting(post, move, greeting, err);
+    if (move->has_header && !move->out) {
+        int differs = read_header(engine, move, header, err);
 
         if (differs != 0)
             return differs;
     }
-    move->greets = false;
-    code = look(post, task, &move->body, err);
-    move->over = code == 1;
+    move->has_header = false;
+    code = poll_message(engine, task, &move->body, err);
+    move->done = code == 1;
     return code;
 }
 
 /* ---- collectives -----------------------------------------------------------------------------*/
 
-/* The greeting that goes to `peer` (out), or that must come from it. */
-static struct ct_greeting greet(const struct ct_post *post, const struct ct_task *task, int peer,
-                                bool out)
+/* The header that goes to `peer` (out), or that must come from it. */
+static struct ct_call_header header_of(const struct ct_engine *engine, const struct ct_task *task,
+                                       int peer, bool out)
 {
-    return (struct ct_greeting){.call = post->call,
-                                .signature =
-                                    ct_call_signature_with(&task->call, task->signature, peer, out),
-                                .scale = task->call.scale};
+    return (struct ct_call_header){
+        .call = engine->call,
+        .signature = ct_call_signature_with(&task->call, task->signature, peer, out),
+        .scale = task->call.scale};
 }
 
-static void start_wave(struct ct_post *post, const struct ct_task *task)
+static void start_step(struct ct_engine *engine, const struct ct_task *task)
 {
-    struct ct_wave_move what;
+    struct ct_pipelined_move what;
     int step = 0;
 
-    post->move_count = 0;
-    while (ct_wave_next_move(&post->wave, &task->call, task->at, &step, &what)) {
-        struct ct_post_move *move = &post->moves[post->move_count++];
-        uint64_t *greeted = &post->greeted[(what.out ? 0 : post->wave.size) + what.peer];
-        struct ct_greeting greeting = greet(post, task, what.peer, what.out);
+    engine->move_count = 0;
+    while (ct_pipelined_next_move(&engine->pipelined, &task->call, task->at, &step, &what)) {
+        struct ct_engine_move *move = &engine->moves[engine->move_count++];
+        uint64_t *header_call =
+            &engine->header_call[(what.out ? 0 : engine->pipelined.size) + what.peer];
+        struct ct_call_header header = header_of(engine, task, what.peer, what.out);
 
-        *move = (struct ct_post_move){.peer = what.peer,
-                                      .out = what.out,
-                                      .greets = *greeted != post->call,
-                                      .data = what.data,
-                                      .bytes = what.bytes};
-        *greeted = post->call;
-        start(post, move, CT_POST_COLLECTIVE, &greeting);
+        *move = (struct ct_engine_move){.peer = what.peer,
+                                        .out = what.out,
+                                        .has_header = *header_call != engine->call,
+                                        .data = what.data,
+                                        .bytes = what.bytes};
+        *header_call = engine->call;
+        start(engine, move, CT_CHANNEL_COLLECTIVE, &header);
     }
 }
 
-/* 1 when all moves of the wave are over. */
-static int advance_wave(struct ct_post *post, struct ct_task *task, struct ct_error *err)
+/* 1 when all moves of the step are done. */
+static int advance_step(struct ct_engine *engine, struct ct_task *task, struct ct_error *err)
 {
     int open = 0;
 
-    for (int i = 0; i < post->move_count; i++) {
-        struct ct_post_move *move = &post->moves[i];
+    for (int i = 0; i < engine->move_count; i++) {
+        struct ct_engine_move *move = &engine->moves[i];
 
-        if (move->over)
+        if (move->done)
             continue;
-        bool greeted = !move->greets;
-        struct ct_greeting greeting = greet(post, task, move->peer, move->out);
-        int code = advance(post, task, move, &greeting, err);
+        bool compared = !move->has_header;
+        struct ct_call_header header = header_of(engine, task, move->peer, move->out);
+        int code = advance(engine, task, move, &header, err);
 
         if (code < 0)
             return code;
-        if (!move->out && !greeted && !move->greets)
-            post->wave.factors[move->peer] = greeting.scale;
+        if (!move->out && !compared && !move->has_header)
+            engine->pipelined.factors[move->peer] = header.scale;
         open += code == 0;
     }
     return open == 0;
 }
 
-static int collective(struct ct_post *post, struct ct_task *task, struct ct_error *err)
+static int collective(struct ct_engine *engine, struct ct_task *task, struct ct_error *err)
 {
     if (task->stage == 0) {
-        ct_wave_begin(&post->wave, &task->call);
-        task->algorithm = post->wave.schedule.algorithm;
-        post->call++;
+        ct_pipelined_begin(&engine->pipelined, &task->call);
+        task->algorithm = engine->pipelined.schedule.algorithm;
+        engine->call++;
         task->stage = 1;
-        start_wave(post, task);
-        post->transport->turn(post->context);
+        start_step(engine, task);
+        engine->transport->progress(engine->context);
     }
     for (;;) {
-        int code = advance_wave(post, task, err);
+        int code = advance_step(engine, task, err);
 
         if (code != 1)
             return code;
-        ct_wave_compute(&post->wave, &task->call, task->at);
-        if (++task->at == ct_wave_count(&post->wave))
+        ct_pipelined_compute(&engine->pipelined, &task->call, task->at);
+        if (++task->at == ct_pipelined_step_count(&engine->pipelined))
             break;
-        start_wave(post, task);
+        start_step(engine, task);
     }
-    post->move_count = 0;
+    engine->move_count = 0;
     return 1;
 }
 
 /* ---- send and recv ---------------------------------------------------------------------------*/
 
-static int transfer(struct ct_post *post, struct ct_task *task, struct ct_error *err)
+static int transfer(struct ct_engine *engine, struct ct_task *task, struct ct_error *err)
 {
     const struct ct_call *call = &task->call;
     bool out = call->kind == CT_CALL_SEND;
-    struct ct_post_move *move = &post->transfers[(out ? 0 : post->wave.size) + call->peer];
-    struct ct_greeting greeting = {.signature = task->signature};
+    struct ct_engine_move *move =
+        &engine->transfers[(out ? 0 : engine->pipelined.size) + call->peer];
+    struct ct_call_header header = {.signature = task->signature};
 
     if (task->stage == 0) {
         task->stage = 1;
-        *move = (struct ct_post_move){.peer = call->peer,
-                                      .out = out,
-                                      .greets = true,
-                                      .data = out ? (char *)(uintptr_t)call->send : call->recv,
-                                      .bytes = ct_call_bytes(call)};
-        start(post, move, CT_POST_TRANSFER, &greeting);
-        post->transport->turn(post->context);
+        *move = (struct ct_engine_move){.peer = call->peer,
+                                        .out = out,
+                                        .has_header = true,
+                                        .data = out ? (char *)(uintptr_t)call->send : call->recv,
+                                        .bytes = ct_call_bytes(call)};
+        start(engine, move, CT_CHANNEL_TRANSFER, &header);
+        engine->transport->progress(engine->context);
     }
-    return advance(post, task, move, &greeting, err);
+    return advance(engine, task, move, &header, err);
 }
 
 /* ---- as the backend --------------------------------------------------------------------------*/
 
-int ct_post_progress(struct ct_post *post, struct ct_task *task, struct ct_error *err)
+int ct_engine_progress(struct ct_engine *engine, struct ct_task *task, struct ct_error *err)
 {
-    post->transport->turn(post->context);
-    int code =
-        ct_call_is_transfer(&task->call) ? transfer(post, task, err) : collective(post, task, err);
+    engine->transport->progress(engine->context);
+    int code = ct_call_is_transfer(&task->call) ? transfer(engine, task, err)
+                                                : collective(engine, task, err);
     if (code == 0)
-        code = ct_post_parted(post, err);
-    return code == 0 ? ct_post_deserted(post, task, err) : code;
+        code = ct_engine_poll_control(engine, err);
+    return code == 0 ? ct_engine_check_departed(engine, task, err) : code;
 }
 
-int ct_post_missing(const struct ct_post *post, const struct ct_task *task)
+int ct_engine_missing(const struct ct_engine *engine, const struct ct_task *task)
 {
     if (ct_call_is_transfer(&task->call))
         return task->call.peer;
-    for (int i = 0; i < post->move_count; i++)
-        if (!post->moves[i].over && !post->moves[i].out)
-            return post->moves[i].peer;
+    for (int i = 0; i < engine->move_count; i++)
+        if (!engine->moves[i].done && !engine->moves[i].out)
+            return engine->moves[i].peer;
     return -1;
 }
 
-static void drop_message(struct ct_post *post, struct ct_peer_message *message)
+static void cancel_message(struct ct_engine *engine, struct ct_peer_message *message)
 {
     if (atomic_load_explicit(&message->state, memory_order_acquire) == CT_PEER_MESSAGE_OPEN &&
-        !post->transport->over(post->context, message))
-        post->transport->drop(post->context, message);
-    ct_post_forget(message);
+        !engine->transport->is_done(engine->context, message))
+        engine->transport->cancel(engine->context, message);
+    ct_engine_reset(message);
 }
 
-static void drop_moves(struct ct_post *post, struct ct_post_move *moves, int count, bool out)
+static void cancel_moves(struct ct_engine *engine, struct ct_engine_move *moves, int count,
+                         bool out)
 {
     for (int i = 0; i < count; i++)
         if (moves[i].out == out) {
-            drop_message(post, &moves[i].head);
-            drop_message(post, &moves[i].body);
+            cancel_message(engine, &moves[i].head);
+            cancel_message(engine, &moves[i].body);
         }
 }
 
-static void drop_all(struct ct_post *post, bool out)
+static void cancel_all(struct ct_engine *engine, bool out)
 {
-    drop_moves(post, post->moves, post->move_count, out);
-    drop_moves(post, post->transfers, 2 * post->wave.size, out);
+    cancel_moves(engine, engine->moves, engine->move_count, out);
+    cancel_moves(engine, engine->transfers, 2 * engine->pipelined.size, out);
 }
 
-/* Words that have not gone out yet: others take their place. */
-static void drop_words(struct ct_post *post)
+/* Control messages that have not gone out yet: others replace them. */
+static void cancel_control(struct ct_engine *engine)
 {
-    for (int i = 0; i < post->wave.size; i++)
-        if (i != post->wave.rank && !post->left[i].left)
-            drop_message(post, &post->control[i]);
+    for (int i = 0; i < engine->pipelined.size; i++)
+        if (i != engine->pipelined.rank && !engine->departures[i].left)
+            cancel_message(engine, &engine->control[i]);
 }
 
-static bool is_gone(struct ct_post *post, struct ct_peer_message *message)
+static bool is_gone(struct ct_engine *engine, struct ct_peer_message *message)
 {
     return atomic_load_explicit(&message->state, memory_order_relaxed) == CT_PEER_MESSAGE_UNUSED ||
-           ct_post_has_come(post, message);
+           ct_engine_is_done(engine, message);
 }
 
-/* How long until what is open has to be taken back, from when the group ended: of a greeting or a
- * word, and of what lies in the caller's memory. In a round that is over nobody needs the words. */
-struct patience {
-    uint64_t word_ns, lent_ns;
+/* How long sends may stay open after the group has ended: headers and control messages, and data
+ * that lies in the caller's memory. Members of a round that is over need no control messages. */
+struct grace {
+    uint64_t control_ns, send_grace_ns;
 };
 
-static uint64_t patience_with(struct ct_post *post, const struct patience *patience,
-                              struct ct_post_move *moves, int count)
+static uint64_t grace_of(struct ct_engine *engine, const struct grace *grace,
+                         struct ct_engine_move *moves, int count)
 {
     uint64_t most_ns = 0;
 
     for (int i = 0; i < count; i++) {
-        if (moves[i].out && !is_gone(post, &moves[i].body))
-            return patience->lent_ns;
-        if (moves[i].out && !is_gone(post, &moves[i].head))
-            most_ns = patience->word_ns;
+        if (moves[i].out && !is_gone(engine, &moves[i].body))
+            return grace->send_grace_ns;
+        if (moves[i].out && !is_gone(engine, &moves[i].head))
+            most_ns = grace->control_ns;
     }
     return most_ns;
 }
 
 /* 0: all is gone. */
-static uint64_t patience_with_all(struct ct_post *post)
+static uint64_t grace_left(struct ct_engine *engine)
 {
-    const struct patience patience = ct_job_revoked(post->job)
-                                         ? (struct patience){0, TAKEN_BACK_NS}
-                                         : (struct patience){PARTING_NS, post->transport->lent_ns};
-    uint64_t most_ns = CT_MAX(patience_with(post, &patience, post->moves, post->move_count),
-                              patience_with(post, &patience, post->transfers, 2 * post->wave.size));
+    const struct grace grace = ct_job_revoked(engine->job)
+                                   ? (struct grace){0, REVOKED_GRACE_NS}
+                                   : (struct grace){GOODBYE_NS, engine->transport->send_grace_ns};
+    uint64_t most_ns =
+        CT_MAX(grace_of(engine, &grace, engine->moves, engine->move_count),
+               grace_of(engine, &grace, engine->transfers, 2 * engine->pipelined.size));
 
-    for (int i = 0; i < post->wave.size; i++)
-        if (i != post->wave.rank && !is_gone(post, &post->control[i]))
-            most_ns = CT_MAX(most_ns, patience.word_ns);
+    for (int i = 0; i < engine->pipelined.size; i++)
+        if (i != engine->pipelined.rank && !is_gone(engine, &engine->control[i]))
+            most_ns = CT_MAX(most_ns, grace.control_ns);
     return most_ns;
 }
 
-/* What goes out gets a moment: who listens takes it, or drains it. A transport that carries the
+/* Give sends a moment: their receivers receive or drain them. A transport that carries the
  * caller's memory has to break off what is not over then, maybe with all that it carries between
  * the two. */
-static void see_off(struct ct_post *post, uint64_t least_ns)
+static void flush_sends(struct ct_engine *engine, uint64_t least_ns)
 {
     uint64_t start_ns = ct_clock_mono_ns(&ct_clock_system);
 
-    post->transport->drain(post->context);
-    while (ct_clock_mono_ns(&ct_clock_system) - start_ns <
-           CT_MAX(least_ns, patience_with_all(post))) {
-        post->transport->rest(post->context, PARTING_SLICE_NS);
-        post->transport->turn(post->context);
-        post->transport->drain(post->context);
+    engine->transport->drain(engine->context);
+    while (ct_clock_mono_ns(&ct_clock_system) - start_ns < CT_MAX(least_ns, grace_left(engine))) {
+        engine->transport->wait(engine->context, WAIT_SLICE_NS);
+        engine->transport->progress(engine->context);
+        engine->transport->drain(engine->context);
     }
 }
 
-/* Everyone is told, and the callers get their buffers back. */
-void ct_post_fail(struct ct_post *post, int code)
+/* All members are notified, and the callers get their buffers back. */
+void ct_engine_fail(struct ct_engine *engine, int code)
 {
-    post->failed = true;
-    drop_all(post, false);
-    drop_words(post);
-    ct_post_tell(post, code, false);
-    see_off(post, post->told ? post->transport->linger_ns : 0);
-    drop_all(post, true);
-    post->move_count = 0;
+    engine->failed = true;
+    cancel_all(engine, false);
+    cancel_control(engine);
+    ct_engine_notify(engine, code, false);
+    flush_sends(engine, engine->notified ? engine->transport->linger_ns : 0);
+    cancel_all(engine, true);
+    engine->move_count = 0;
 }
 
-void ct_post_drop(struct ct_post *post)
+void ct_engine_close(struct ct_engine *engine)
 {
-    if (post->control == NULL)
+    if (engine->control == NULL)
         return;
-    drop_all(post, false);
-    if (post->met && !post->failed) {
-        drop_words(post);
-        ct_post_tell(post, CT_ECLOSED, true);
+    cancel_all(engine, false);
+    if (engine->formed && !engine->failed) {
+        cancel_control(engine);
+        ct_engine_notify(engine, CT_ECLOSED, true);
     }
-    see_off(post, 0);
-    drop_all(post, true);
-    for (int i = 0; i < post->wave.size; i++)
-        drop_message(post, &post->control[i]);
+    flush_sends(engine, 0);
+    cancel_all(engine, true);
+    for (int i = 0; i < engine->pipelined.size; i++)
+        cancel_message(engine, &engine->control[i]);
 }

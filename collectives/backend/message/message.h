@@ -1,131 +1,139 @@
-/* The engine of backends ucx and mpi: collectives in pipeline steps (waves, pipelined.h), and send
- * and recv, over a transport that carries whole messages between any two ranks of a
- * group, those of one pair, direction and channel (lane) in the order in which they were posted.
+/* The engine of backends ucx and mpi: collectives in pipeline steps (pipelined.h), and send and
+ * recv, over a transport that carries whole messages between any two ranks of a group, those of one
+ * pair, direction and channel in the order in which they were posted.
  *
- *   first message of a call between two ranks, in each direction     handshake, then short data
+ *   first message of a call between two ranks, in each direction     header, then short data
  *   long data, and all that follows                                  data alone
  *
- * A receiver has room for the longest first message, whatever it expects: a mismatch is found by
- * the handshake before data of another size could do harm. A group that fails sends a final error
+ * A receiver has room for the longest first message, whatever it expects: the header shows a
+ * mismatch before data of another size could do harm. A group that fails sends a final error
  * message on a channel of its own, where each member always listens. A leaving member sends the
- * number of messages that it has sent and taken: earlier ones are waited for, even if they arrive
- * after it, and a member that waits for more fails at once.
+ * number of messages that it has sent and received: its peers wait for earlier ones, even if they
+ * arrive after it, and a member that waits for more fails at once.
  *
- * A transport may buffer messages without a receiver yet; so that a rank that runs ahead cannot
- * fill another's memory, every 16th call waits until the other end has taken its handshake. */
+ * A transport may buffer messages that no receive is posted for; so that a rank that runs ahead
+ * cannot fill another's memory, every 16th call waits until its header has been received. */
 #ifndef CT_COLL_MESSAGE_H
 #define CT_COLL_MESSAGE_H
 
-#include "backend/message/handshake.h"
+#include "backend/message/call_header.h"
 #include "backend/message/pipelined.h"
 
 #include <stdatomic.h>
 
-enum ct_post_lane {
-    CT_POST_COLLECTIVE,
-    CT_POST_TRANSFER,
-    CT_POST_DATA_LANES,
-    CT_POST_CONTROL = CT_POST_DATA_LANES,
-    CT_POST_LANES
+enum ct_engine_channel {
+    CT_CHANNEL_COLLECTIVE,
+    CT_CHANNEL_TRANSFER,
+    CT_DATA_CHANNELS,
+    CT_CHANNEL_CONTROL = CT_DATA_CHANNELS,
+    CT_CHANNELS
 };
 
-enum ct_peer_message_state { CT_PEER_MESSAGE_UNUSED, CT_PEER_MESSAGE_OPEN, CT_PEER_MESSAGE_OVER };
+enum ct_peer_message_state { CT_PEER_MESSAGE_UNUSED, CT_PEER_MESSAGE_OPEN, CT_PEER_MESSAGE_DONE };
 
-/* A message on its way. Who posts it fills the first part; it stays where it is until it is over.
- */
+/* A message under way. The poster fills the first part, and keeps the struct in place until the
+ * message is done. */
 struct ct_peer_message {
-    enum ct_post_lane lane;
-    int peer; /* a rank of the group; what is received on CT_POST_CONTROL may be from anyone: -1 */
+    enum ct_engine_channel channel;
+    int peer; /* a rank of the group; -1: receive from any, on CT_CHANNEL_CONTROL only */
     bool out;
-    bool taken;      /* going out: over only when the other end has taken it up */
-    uint64_t number; /* counts those of its lane, direction and peer; from 1 */
+    bool synchronous; /* a send: done only when the receiver has matched it */
+    uint64_t number;  /* among those of its channel, direction and peer; from 1 */
     char *data;
-    size_t bytes; /* coming in: at most */
+    size_t bytes; /* a receive: at most */
 
     /* the transport's */
     _Atomic int state;
-    int code; /* once it is over: 0, or CT_ECLOSED when the peer is gone */
+    int code; /* once it is done: 0, or CT_ECLOSED when the peer is gone */
     void *request;
     void *owner;
 };
 
-/* One thread calls, but messages may be completed by another: it writes their state last. */
+/* How messages move. One thread calls; another may complete messages: it writes their state last.
+ * */
 struct ct_message_transport {
+    /* Start a send or a receive. Never blocks. */
     void (*post)(void *context, struct ct_peer_message *message);
     /* Progress sends and receives. */
-    void (*turn)(void *context);
-    /* Return whether it is over. Polled only after a turn. */
-    bool (*over)(void *context, struct ct_peer_message *message);
-    /* Nobody waits for it any more: when this returns its memory is not touched again. Other groups
-     * are not disturbed, unless it is long and goes out. */
-    void (*drop)(void *context, struct ct_peer_message *message);
-    /* Discard messages for this group without a receiver. */
+    void (*progress)(void *context);
+    /* Return whether the message is done. Polled only after `progress`. */
+    bool (*is_done)(void *context, struct ct_peer_message *message);
+    /* Cancel a message: its memory is not touched again after the return. Other groups are not
+     * disturbed, unless it is a long send. */
+    void (*cancel)(void *context, struct ct_peer_message *message);
+    /* Discard messages for this group that no receive is posted for. */
     void (*drain)(void *context);
-    /* Sleep until something may have come; for connecting. */
-    void (*rest)(void *context, uint64_t timeout_ns);
-    /* How long a group that has failed waits for long messages that go out, while its round goes
-     * on, before it drops them: its error is told only then. */
-    uint64_t lent_ns;
-    /* How long a member stays that was told of the failure by another: who knows why goes first. */
+    /* Sleep until something may have arrived, at most `timeout_ns`; for connecting. */
+    void (*wait)(void *context, uint64_t timeout_ns);
+    /* How long a failed group waits for its long sends, while its round continues, before it
+     * cancels them; it returns the error only then. */
+    uint64_t send_grace_ns;
+    /* How long a member stays that another one notified of the failure, so that the member that
+     * knows the cause ends first. */
     uint64_t linger_ns;
 };
 
-/* Messages of one lane, direction and peer. */
-struct ct_post_tally {
-    uint64_t posted, over;
+/* Counts of messages of one channel, direction and peer. */
+struct ct_engine_counts {
+    uint64_t posted, done;
 };
 
-/* A leaving member's counts: by lane, how many it has sent to this one and taken from it. */
-struct ct_post_left {
+/* What a leaving member reports: how many messages it has sent to this one and received from it, by
+ * channel. */
+struct ct_engine_departure {
     bool left;
-    uint64_t sent[CT_POST_DATA_LANES], taken[CT_POST_DATA_LANES];
+    uint64_t sent[CT_DATA_CHANNELS], received[CT_DATA_CHANNELS];
 };
 
-struct ct_post_move {
+struct ct_engine_move {
     int peer;
-    bool out, over;
-    bool greets;  /* head is part of it, and has not been read yet */
-    char *data;   /* where data that comes with the greeting goes */
-    size_t bytes; /* of the data */
+    bool out, done;
+    bool has_header; /* head is part of it, and has not been read yet */
+    char *data;      /* where data that comes with the header goes */
+    size_t bytes;    /* of the data */
     unsigned char *slot;
     struct ct_peer_message head, body;
 };
 
-struct ct_post {
+struct ct_engine {
     const struct ct_message_transport *transport;
     void *context;
     const struct ct_job *job;
-    struct ct_wave wave;
+    struct ct_pipelined pipelined;
     uint64_t call; /* counts collectives */
-    struct ct_post_move *moves;
+    struct ct_engine_move *moves;
     int move_count;
-    struct ct_post_move *transfers;  /* [out, in][peer] */
-    uint64_t *greeted;               /* [out, in][peer]: the last call that was greeted */
-    uint64_t *calls;                 /* [lane][peer]: greetings sent */
-    unsigned char *slots;            /* [lane][out, in][peer]: first messages */
-    struct ct_peer_message *control; /* to each peer, and at [rank] from anyone */
-    struct ct_post_tally *tallies;   /* [lane][out, in][peer] */
-    struct ct_post_left *left;       /* by rank */
-    bool met, failed;
-    bool told; /* by another member, that the group has failed */
+    struct ct_engine_move *transfers;       /* [out, in][peer] */
+    uint64_t *header_call;                  /* [out, in][peer]: the last call that has sent one */
+    uint64_t *calls;                        /* [channel][peer]: headers sent */
+    unsigned char *slots;                   /* [channel][out, in][peer]: first messages */
+    struct ct_peer_message *control;        /* to each peer, and at [rank] from anyone */
+    struct ct_engine_counts *counts;        /* [channel][out, in][peer] */
+    struct ct_engine_departure *departures; /* by rank */
+    bool formed, failed;
+    bool notified; /* by another member, that the group has failed */
 };
 
-/* 0 or CT_ENOMEM; to be given to _deinit in either case. The transport is `context`'s. */
-int ct_post_init(struct ct_post *post, const struct ct_setup *setup,
-                 const struct ct_message_transport *transport, void *context);
+/* Initialise for a group; `transport` is called with `context`. Call _deinit in either case. 0 or
+ * CT_ENOMEM. */
+int ct_engine_init(struct ct_engine *engine, const struct ct_setup *setup,
+                   const struct ct_message_transport *transport, void *context);
 
-/* Nothing is in flight any more (ct_post_drop), or it never was. */
-void ct_post_deinit(struct ct_post *post);
+/* Free; nothing is in flight, after ct_engine_close or because nothing was posted. */
+void ct_engine_deinit(struct ct_engine *engine);
 
-/* Exchange a handshake with each member, until the setup's deadline. */
-int ct_post_meet(struct ct_post *post, const struct ct_setup *setup, struct ct_error *err);
+/* Exchange a handshake with each member. 0, CT_ETIMEOUT at the setup's deadline, CT_EREVOKED,
+ * CT_EUNAVAILABLE, CT_EPROTOCOL, or the failure of another member. */
+int ct_engine_handshake(struct ct_engine *engine, const struct ct_setup *setup,
+                        struct ct_error *err);
 
 /* As the functions of struct ct_backend. */
-int ct_post_progress(struct ct_post *post, struct ct_task *task, struct ct_error *err);
-int ct_post_missing(const struct ct_post *post, const struct ct_task *task);
-void ct_post_fail(struct ct_post *post, int code);
+int ct_engine_progress(struct ct_engine *engine, struct ct_task *task, struct ct_error *err);
+int ct_engine_missing(const struct ct_engine *engine, const struct ct_task *task);
+void ct_engine_fail(struct ct_engine *engine, int code);
 
-/* Drop all that is in flight; sends get a short time. */
-void ct_post_drop(struct ct_post *post);
+/* Tell the members that this one leaves, and cancel all that is in flight, sends after a short
+ * time. */
+void ct_engine_close(struct ct_engine *engine);
 
 #endif

@@ -10,135 +10,140 @@
 enum {
     SLICE_NS = 10000000,
     ASK_NS = 2000000000, /* how often to ask whether a member has given up */
-    WORD_BYTES = 8 + CT_POST_DATA_LANES * 16,
+    CONTROL_BYTES = 8 + CT_DATA_CHANNELS * 16,
 };
 
-/* ---- words -----------------------------------------------------------------------------------*/
+/* ---- control messages ------------------------------------------------------------------------*/
 
-/* Behind the greeting of a control message. */
-struct word {
-    int rank; /* who says it */
-    struct ct_post_left
-        left; /* the group, which has not failed; what of it concerns the listener */
+/* Behind the header of a control message. */
+struct control {
+    int rank;                             /* of the sender */
+    struct ct_engine_departure departure; /* of a group that has not failed; the receiver's part */
 };
 
-static void write_word(const struct ct_post *post, int peer, bool leaves, unsigned char *bytes)
+static void write_control(const struct ct_engine *engine, int peer, bool leaves,
+                          unsigned char *bytes)
 {
-    ct_put_le32(bytes, (uint32_t)post->wave.rank);
+    ct_put_le32(bytes, (uint32_t)engine->pipelined.rank);
     ct_put_le32(bytes + 4, leaves);
-    for (int lane = 0; lane < CT_POST_DATA_LANES; lane++) {
-        ct_put_le64(bytes + 8 + 16 * lane,
-                    ct_post_tally(post, (enum ct_post_lane)lane, true, peer)->over);
-        ct_put_le64(bytes + 16 + 16 * lane,
-                    ct_post_tally(post, (enum ct_post_lane)lane, false, peer)->over);
+    for (int channel = 0; channel < CT_DATA_CHANNELS; channel++) {
+        ct_put_le64(bytes + 8 + 16 * channel,
+                    ct_engine_count(engine, (enum ct_engine_channel)channel, true, peer)->done);
+        ct_put_le64(bytes + 16 + 16 * channel,
+                    ct_engine_count(engine, (enum ct_engine_channel)channel, false, peer)->done);
     }
 }
 
-static void read_word(const unsigned char *bytes, struct word *ret_word)
+static void read_control(const unsigned char *bytes, struct control *ret_control)
 {
-    ret_word->rank = (int)ct_get_le32(bytes);
-    ret_word->left.left = ct_get_le32(bytes + 4) != 0;
-    for (int lane = 0; lane < CT_POST_DATA_LANES; lane++) {
-        ret_word->left.sent[lane] = ct_get_le64(bytes + 8 + 16 * lane);
-        ret_word->left.taken[lane] = ct_get_le64(bytes + 16 + 16 * lane);
+    ret_control->rank = (int)ct_get_le32(bytes);
+    ret_control->departure.left = ct_get_le32(bytes + 4) != 0;
+    for (int channel = 0; channel < CT_DATA_CHANNELS; channel++) {
+        ret_control->departure.sent[channel] = ct_get_le64(bytes + 8 + 16 * channel);
+        ret_control->departure.received[channel] = ct_get_le64(bytes + 16 + 16 * channel);
     }
 }
 
-static void control_post(struct ct_post *post, int peer, bool out, int code, bool leaves)
+static void control_post(struct ct_engine *engine, int peer, bool out, int code, bool leaves)
 {
-    struct ct_peer_message *message = &post->control[out ? peer : post->wave.rank];
-    unsigned char *slot = ct_post_slot(post, CT_POST_CONTROL, out, out ? peer : post->wave.rank);
+    struct ct_peer_message *message = &engine->control[out ? peer : engine->pipelined.rank];
+    unsigned char *slot =
+        ct_engine_slot(engine, CT_CHANNEL_CONTROL, out, out ? peer : engine->pipelined.rank);
 
-    *message = (struct ct_peer_message){.lane = CT_POST_CONTROL,
+    *message = (struct ct_peer_message){.channel = CT_CHANNEL_CONTROL,
                                         .peer = peer,
                                         .out = out,
                                         .data = (char *)slot,
-                                        .bytes = out ? CT_GREETING_BYTES + WORD_BYTES
-                                                     : CT_POST_SLOT_BYTES};
+                                        .bytes = out ? CT_CALL_HEADER_BYTES + CONTROL_BYTES
+                                                     : CT_ENGINE_SLOT_BYTES};
     if (out) {
-        ct_greeting_write(slot, &(struct ct_greeting){.code = code});
-        write_word(post, peer, leaves, slot + CT_GREETING_BYTES);
+        ct_call_header_write(slot, &(struct ct_call_header){.code = code});
+        write_control(engine, peer, leaves, slot + CT_CALL_HEADER_BYTES);
     }
-    ct_post_send_off(post, message);
+    ct_engine_post(engine, message);
 }
 
-/* What a member said on the control lane: 0, or why it ended the group. */
-static int hear(struct ct_post *post, struct word *ret_word, struct ct_error *err)
+/* Decode what a member sent on the control channel: 0, or the code with which it ended the group.
+ * */
+static int receive_control(struct ct_engine *engine, struct control *ret_control,
+                           struct ct_error *err)
 {
-    const unsigned char *slot = ct_post_slot(post, CT_POST_CONTROL, false, post->wave.rank);
-    struct ct_greeting greeting = {0};
+    const unsigned char *slot =
+        ct_engine_slot(engine, CT_CHANNEL_CONTROL, false, engine->pipelined.rank);
+    struct ct_call_header header = {0};
 
-    read_word(slot + CT_GREETING_BYTES, ret_word);
-    if (ret_word->rank < 0 || ret_word->rank >= post->wave.size)
+    read_control(slot + CT_CALL_HEADER_BYTES, ret_control);
+    if (ret_control->rank < 0 || ret_control->rank >= engine->pipelined.size)
         return ct_error_set(err, CT_EPROTOCOL, "an unknown rank %d spoke to the group",
-                            ret_word->rank);
-    return ct_greeting_check(slot, post->wave.rank, ret_word->rank, &greeting, err);
+                            ret_control->rank);
+    return ct_call_header_check(slot, engine->pipelined.rank, ret_control->rank, &header, err);
 }
 
-int ct_post_parted(struct ct_post *post, struct ct_error *err)
+int ct_engine_poll_control(struct ct_engine *engine, struct ct_error *err)
 {
-    struct ct_peer_message *message = &post->control[post->wave.rank];
+    struct ct_peer_message *message = &engine->control[engine->pipelined.rank];
 
-    while (ct_post_has_come(post, message)) {
-        struct ct_error heard = {0};
-        struct word word = {0};
+    while (ct_engine_is_done(engine, message)) {
+        struct ct_error received = {0};
+        struct control control = {0};
 
-        ct_post_forget(message);
-        int code = hear(post, &word, &heard);
-        if (code != 0 && !word.left.left) {
-            *err = heard;
-            post->told = true;
+        ct_engine_reset(message);
+        int code = receive_control(engine, &control, &received);
+        if (code != 0 && !control.departure.left) {
+            *err = received;
+            engine->notified = true;
             return code;
         }
-        post->left[word.rank] = word.left;
-        control_post(post, -1, false, 0, false);
+        engine->departures[control.rank] = control.departure;
+        control_post(engine, -1, false, 0, false);
     }
     return 0;
 }
 
-/* Will this one not come to its end any more? */
-static bool is_lost(const struct ct_post *post, const struct ct_peer_message *message)
+/* The peer has left, and has neither sent nor received this one. */
+static bool is_undeliverable(const struct ct_engine *engine, const struct ct_peer_message *message)
 {
-    const struct ct_post_left *left = &post->left[message->peer];
+    const struct ct_engine_departure *left = &engine->departures[message->peer];
 
     return atomic_load_explicit(&message->state, memory_order_relaxed) == CT_PEER_MESSAGE_OPEN &&
-           message->number > (message->out ? left->taken : left->sent)[message->lane];
+           message->number > (message->out ? left->received : left->sent)[message->channel];
 }
 
-static int find_lost(const struct ct_post *post, const struct ct_post_move *move,
-                     struct ct_error *err)
+static int check_move(const struct ct_engine *engine, const struct ct_engine_move *move,
+                      struct ct_error *err)
 {
-    if (move->over || !post->left[move->peer].left ||
-        (!is_lost(post, &move->head) && !is_lost(post, &move->body)))
+    if (move->done || !engine->departures[move->peer].left ||
+        (!is_undeliverable(engine, &move->head) && !is_undeliverable(engine, &move->body)))
         return 0;
     return ct_error_set(err, CT_ECLOSED, "rank %d has left the group", move->peer);
 }
 
-int ct_post_deserted(const struct ct_post *post, const struct ct_task *task, struct ct_error *err)
+int ct_engine_check_departed(const struct ct_engine *engine, const struct ct_task *task,
+                             struct ct_error *err)
 {
     bool out = task->call.kind == CT_CALL_SEND;
     int code = 0;
 
     if (ct_call_is_transfer(&task->call))
-        return find_lost(post, &post->transfers[(out ? 0 : post->wave.size) + task->call.peer],
-                         err);
-    for (int i = 0; i < post->move_count && code == 0; i++)
-        code = find_lost(post, &post->moves[i], err);
+        return check_move(
+            engine, &engine->transfers[(out ? 0 : engine->pipelined.size) + task->call.peer], err);
+    for (int i = 0; i < engine->move_count && code == 0; i++)
+        code = check_move(engine, &engine->moves[i], err);
     return code;
 }
 
-void ct_post_tell(struct ct_post *post, int code, bool leaves)
+void ct_engine_notify(struct ct_engine *engine, int code, bool leaves)
 {
-    for (int i = 0; i < post->wave.size; i++)
-        if (i != post->wave.rank && !post->left[i].left)
-            control_post(post, i, true, code, leaves);
+    for (int i = 0; i < engine->pipelined.size; i++)
+        if (i != engine->pipelined.rank && !engine->departures[i].left)
+            control_post(engine, i, true, code, leaves);
 }
 
-/* ---- meeting ---------------------------------------------------------------------------------*/
+/* ---- handshake -------------------------------------------------------------------------------*/
 
-/* Wait a little, unless there is no need to go on. */
-static int rest(struct ct_post *post, const struct ct_setup *setup, uint64_t *asked_ns,
-                struct ct_error *err)
+/* Wait a little, unless the handshake is over: revoked, too late, or another member has failed. */
+static int wait_for_members(struct ct_engine *engine, const struct ct_setup *setup,
+                            uint64_t *asked_ns, struct ct_error *err)
 {
     uint64_t now_ns = ct_clock_mono_ns(&ct_clock_system);
 
@@ -153,91 +158,93 @@ static int rest(struct ct_post *post, const struct ct_setup *setup, uint64_t *as
         if (code != 0)
             return code;
     }
-    post->transport->rest(post->context, SLICE_NS);
+    engine->transport->wait(engine->context, SLICE_NS);
     return 0;
 }
 
-static int not_met(const struct ct_post *post, const bool *met, int code, struct ct_error *err)
+static int explain_absence(const struct ct_engine *engine, const bool *met, int code,
+                           struct ct_error *err)
 {
     int peer = 0;
 
-    while (peer == post->wave.rank || (peer < post->wave.size - 1 && met[peer]))
+    while (peer == engine->pipelined.rank || (peer < engine->pipelined.size - 1 && met[peer]))
         peer++;
     if (code == CT_ETIMEOUT)
         return ct_error_set(err, code, "rank %d has no connection with rank %d in time",
-                            post->wave.rank, peer);
+                            engine->pipelined.rank, peer);
     return code;
 }
 
-/* How many of this rank's own words are still on their way; one that cannot go is an error. */
-static int see_words_out(struct ct_post *post, const struct ct_setup *setup, int *ret_open,
-                         struct ct_error *err)
+/* Count this rank's own control messages that are still in flight; one that failed is an error. */
+static int check_control_sends(struct ct_engine *engine, const struct ct_setup *setup,
+                               int *ret_open, struct ct_error *err)
 {
     *ret_open = 0;
     for (int i = 0; i < setup->size; i++) {
-        struct ct_peer_message *word = &post->control[i];
+        struct ct_peer_message *message = &engine->control[i];
 
-        if (i == setup->rank || atomic_load(&word->state) == CT_PEER_MESSAGE_UNUSED)
+        if (i == setup->rank || atomic_load(&message->state) == CT_PEER_MESSAGE_UNUSED)
             continue;
-        if (!ct_post_has_come(post, word))
+        if (!ct_engine_is_done(engine, message))
             ++*ret_open;
-        else if (word->code != 0)
+        else if (message->code != 0)
             return ct_error_set(err, CT_EUNAVAILABLE, "rank %d cannot connect to rank %d",
                                 setup->rank, i);
         else
-            ct_post_forget(word);
+            ct_engine_reset(message);
     }
     return 0;
 }
 
-/* Take up what members say until all of them have; `met` has room for all. A word may wait for a
- * connection that only this rank's own turns complete, so it is seen out as well: who leaves
- * earlier may do something else for long, and nobody else would turn. */
-static int await_all(struct ct_post *post, const struct ct_setup *setup, bool *met,
+/* Receive the control message of every member; `met` has room for all. A send may wait for a
+ * connection that only this rank's own progress completes, so it is waited for as well: a rank that
+ * returned earlier might do something else for long, without making progress. */
+static int await_all(struct ct_engine *engine, const struct ct_setup *setup, bool *met,
                      struct ct_error *err)
 {
     uint64_t asked_ns = ct_clock_mono_ns(&ct_clock_system);
-    struct ct_peer_message *listening = &post->control[post->wave.rank];
+    struct ct_peer_message *listening = &engine->control[engine->pipelined.rank];
     int left = setup->size - 1, open = left;
 
     for (;;) {
-        struct word word;
+        struct control control;
 
-        post->transport->turn(post->context);
-        int code = see_words_out(post, setup, &open, err);
+        engine->transport->progress(engine->context);
+        int code = check_control_sends(engine, setup, &open, err);
         if (code != 0)
             return code;
         if (left == 0 && open == 0)
             return 0;
-        if (!ct_post_has_come(post, listening)) {
-            code = rest(post, setup, &asked_ns, err);
+        if (!ct_engine_is_done(engine, listening)) {
+            code = wait_for_members(engine, setup, &asked_ns, err);
             if (code != 0)
-                return not_met(post, met, code, err);
+                return explain_absence(engine, met, code, err);
             continue;
         }
-        code = hear(post, &word, err);
+        code = receive_control(engine, &control, err);
         if (code != 0)
             return code;
-        if (met[word.rank])
-            return ct_error_set(err, CT_EPROTOCOL, "rank %d said its word twice", word.rank);
-        met[word.rank] = true;
+        if (met[control.rank])
+            return ct_error_set(err, CT_EPROTOCOL, "rank %d said its word twice", control.rank);
+        met[control.rank] = true;
         left--;
-        control_post(post, -1, false, 0, false);
+        control_post(engine, -1, false, 0, false);
     }
 }
 
-int ct_post_meet(struct ct_post *post, const struct ct_setup *setup, struct ct_error *err)
+int ct_engine_handshake(struct ct_engine *engine, const struct ct_setup *setup,
+                        struct ct_error *err)
 {
     bool *met = calloc((size_t)setup->size, sizeof *met);
 
     if (met == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", setup->size);
-    control_post(post, -1, false, 0, false);
+    control_post(engine, -1, false, 0, false);
     for (int i = 0; i < setup->size; i++)
         if (i != setup->rank)
-            control_post(post, i, true, 0, false);
-    int code = await_all(post, setup, met, err);
+            control_post(engine, i, true, 0, false);
+    int code = await_all(engine, setup, met, err);
     free(met);
-    post->met = code == 0;
+    engine->formed = code == 0;
     return code;
 }

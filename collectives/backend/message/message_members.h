@@ -5,55 +5,62 @@
 
 #include "backend/message/message.h"
 
-enum { CT_POST_SLOT_BYTES = 1024 };
+enum { CT_ENGINE_SLOT_BYTES = 1024 };
 
-static inline struct ct_post_tally *ct_post_tally(const struct ct_post *post,
-                                                  enum ct_post_lane lane, bool out, int peer)
+/* Return the counts of a channel, direction and peer. */
+static inline struct ct_engine_counts *
+ct_engine_count(const struct ct_engine *engine, enum ct_engine_channel channel, bool out, int peer)
 {
-    return &post->tallies[((int)lane * 2 + (out ? 0 : 1)) * post->wave.size + peer];
+    return &engine->counts[((int)channel * 2 + (out ? 0 : 1)) * engine->pipelined.size + peer];
 }
 
-/* Where a first message lies. */
-static inline unsigned char *ct_post_slot(const struct ct_post *post, enum ct_post_lane lane,
-                                          bool out, int peer)
+/* Return the memory of a first message. */
+static inline unsigned char *ct_engine_slot(const struct ct_engine *engine,
+                                            enum ct_engine_channel channel, bool out, int peer)
 {
-    size_t size = (size_t)post->wave.size;
+    size_t size = (size_t)engine->pipelined.size;
 
-    return post->slots +
-           (((size_t)lane * 2 + (out ? 0 : 1)) * size + (size_t)peer) * CT_POST_SLOT_BYTES;
+    return engine->slots +
+           (((size_t)channel * 2 + (out ? 0 : 1)) * size + (size_t)peer) * CT_ENGINE_SLOT_BYTES;
 }
 
-static inline void ct_post_send_off(struct ct_post *post, struct ct_peer_message *message)
+/* Post a message, and number it. */
+static inline void ct_engine_post(struct ct_engine *engine, struct ct_peer_message *message)
 {
     atomic_store_explicit(&message->state, CT_PEER_MESSAGE_OPEN, memory_order_relaxed);
     message->code = 0;
-    if (message->lane < CT_POST_DATA_LANES)
-        message->number = ++ct_post_tally(post, message->lane, message->out, message->peer)->posted;
-    post->transport->post(post->context, message);
+    if (message->channel < CT_DATA_CHANNELS)
+        message->number =
+            ++ct_engine_count(engine, message->channel, message->out, message->peer)->posted;
+    engine->transport->post(engine->context, message);
 }
 
-/* Has it come to an end that nobody has looked at yet? */
-static inline bool ct_post_has_come(struct ct_post *post, struct ct_peer_message *message)
+/* Return whether a message is done and has not been reset yet. */
+static inline bool ct_engine_is_done(struct ct_engine *engine, struct ct_peer_message *message)
 {
     int state = atomic_load_explicit(&message->state, memory_order_acquire);
 
-    return state == CT_PEER_MESSAGE_OVER ||
-           (state == CT_PEER_MESSAGE_OPEN && post->transport->over(post->context, message));
+    return state == CT_PEER_MESSAGE_DONE ||
+           (state == CT_PEER_MESSAGE_OPEN && engine->transport->is_done(engine->context, message));
 }
 
-static inline void ct_post_forget(struct ct_peer_message *message)
+/* Mark a message as unused: its end has been noted. */
+static inline void ct_engine_reset(struct ct_peer_message *message)
 {
     atomic_store_explicit(&message->state, CT_PEER_MESSAGE_UNUSED, memory_order_relaxed);
 }
 
-/* Has a member ended the group? Who has merely left it is noted. 0, or why it ended. */
-int ct_post_parted(struct ct_post *post, struct ct_error *err);
+/* Receive control messages, and note members that have left. 0, or the code with which a member
+ * ended the group. */
+int ct_engine_poll_control(struct ct_engine *engine, struct ct_error *err);
 
-/* Does `task`, which cannot go on, wait for what one who has left neither sent nor took? */
-int ct_post_deserted(const struct ct_post *post, const struct ct_task *task, struct ct_error *err);
+/* Check whether `task`, which cannot advance, waits for a message that a member that has left
+ * neither sent nor received. 0, or CT_ECLOSED naming it. */
+int ct_engine_check_departed(const struct ct_engine *engine, const struct ct_task *task,
+                             struct ct_error *err);
 
-/* Tell all who are there that this member leaves, or that the group has failed with `code`. No word
- * of this one is on its way any more. */
-void ct_post_tell(struct ct_post *post, int code, bool leaves);
+/* Send all members that have not left that this one leaves, or that the group has failed with
+ * `code`. No control message of this member is in flight. */
+void ct_engine_notify(struct ct_engine *engine, int code, bool leaves);
 
 #endif

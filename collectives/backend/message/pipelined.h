@@ -2,20 +2,20 @@
  * sent and received when, and what is reduced. Backends that connect each rank with each (tcp by
  * streams; ucx and mpi by messages, message.h) move the bytes.
  *
- * A collective is split into chunks, and runs in pipeline steps (waves): in wave w, chunk c is in
- * phase w - c of its schedule (step_schedule.h), so that the chunks in flight are each in another
- * phase and all links are busy.
+ * A collective is split into chunks, and runs in pipeline steps: in step s, chunk c is in phase
+ * s - c of its schedule (step_schedule.h), so that the chunks in flight are each in another phase
+ * and all links are busy.
  *
- *     wave 0   chunk 0 phase 0
- *     wave 1   chunk 0 phase 1   chunk 1 phase 0
- *     wave 2                     chunk 1 phase 1   chunk 2 phase 0   ...
+ *     step 0   chunk 0 phase 0
+ *     step 1   chunk 0 phase 1   chunk 1 phase 0
+ *     step 2                     chunk 1 phase 1   chunk 2 phase 0   ...
  *
- *     ct_wave_begin(wave, call);
- *     for (size_t at = 0; at < ct_wave_count(wave); at++) {
- *         int step = 0;
- *         while (ct_wave_next_move(wave, call, at, &step, &move))
- *             make the move: all of a wave run at once, those of a pair in this order at both ends
- *         when all are over: ct_wave_compute(wave, call, at);
+ *     ct_pipelined_begin(pipelined, call);
+ *     for (size_t at = 0; at < ct_pipelined_step_count(pipelined); at++) {
+ *         int next = 0;
+ *         while (ct_pipelined_next_move(pipelined, call, at, &next, &move))
+ *             make the move: all of a step run at once, those of a pair in this order at both ends
+ *         when all are done: ct_pipelined_compute(pipelined, call, at);
  *     }
  *
  * Data goes straight from and into the caller's buffers; nothing is allocated. */
@@ -25,53 +25,54 @@
 #include "algorithm/step_schedule.h"
 #include "backend/backend.h"
 
-enum { CT_WAVE_SETS = 4 };
+enum { CT_PIPELINED_SLOT_SETS = 4 };
 
-struct ct_wave {
+struct ct_pipelined {
     int rank, size;
     struct ct_tuning tuning;
     size_t block_bytes, chunk_bytes, chunks;
     struct ct_schedule schedule;
-    char *scratch; /* CT_WAVE_SETS sets of slots: chunk c has set c % CT_WAVE_SETS */
+    char *scratch; /* CT_PIPELINED_SLOT_SETS sets of slots: chunk c has set c % that */
     const void **sources;
-    double *factors; /* of a premultiplied sum, by rank: those of others are the caller's to set */
+    double *factors; /* of a premultiplied sum, by rank; the caller sets those of other ranks */
 };
 
-/* What happens to one chunk in one wave: wave chunk + phase. */
-struct ct_wave_turn {
+/* One phase of one chunk, in step chunk + phase. */
+struct ct_chunk_phase {
     size_t chunk;
     int phase;
 };
 
 /* To be sent to `peer`, or received from it. */
-struct ct_wave_move {
+struct ct_pipelined_move {
     int peer;
     bool out;
-    struct ct_wave_turn turn; /* that it belongs to */
+    struct ct_chunk_phase work; /* that it belongs to */
     char *data;
-    size_t bytes; /* 0: nothing but that the peer has come this far */
+    size_t bytes; /* 0: only the information that the peer has come this far */
 };
 
-/* A group's; 0 or CT_ENOMEM. To be given to _deinit in either case. */
-int ct_wave_init(struct ct_wave *wave, const struct ct_setup *setup);
-void ct_wave_deinit(struct ct_wave *wave);
+/* Initialise for a group. Call _deinit in either case. 0 or CT_ENOMEM. */
+int ct_pipelined_init(struct ct_pipelined *pipelined, const struct ct_setup *setup);
+void ct_pipelined_deinit(struct ct_pipelined *pipelined);
 
-/* Moves that a wave can have at most. */
-int ct_wave_moves_max(const struct ct_wave *wave);
+/* Return the largest number of moves that a step can have. */
+int ct_pipelined_moves_max(const struct ct_pipelined *pipelined);
 
-/* Take up a collective. */
-void ct_wave_begin(struct ct_wave *wave, const struct ct_call *call);
+/* Begin a collective: choose its schedule and its chunks. */
+void ct_pipelined_begin(struct ct_pipelined *pipelined, const struct ct_call *call);
 
-/* How many waves it has. */
-size_t ct_wave_count(const struct ct_wave *wave);
+/* Return the number of steps of the collective. */
+size_t ct_pipelined_step_count(const struct ct_pipelined *pipelined);
 
-/* The next move of wave `at`, from step `*step` on, which goes behind it. False: no more. */
-bool ct_wave_next_move(const struct ct_wave *wave, const struct ct_call *call, size_t at, int *step,
-                       struct ct_wave_move *ret_move);
+/* Find the next move of step `at`, from entry `*next` of the schedule on, and set `*next` behind
+ * it. Return false if there are no more. */
+bool ct_pipelined_next_move(const struct ct_pipelined *pipelined, const struct ct_call *call,
+                            size_t at, int *next, struct ct_pipelined_move *ret_move);
 
-/* The sums and copies of wave `at`; those of one turn. */
-void ct_wave_compute(struct ct_wave *wave, const struct ct_call *call, size_t at);
-void ct_wave_compute_turn(struct ct_wave *wave, const struct ct_call *call,
-                          struct ct_wave_turn turn);
+/* Make the sums and copies of step `at`; of one chunk's phase. */
+void ct_pipelined_compute(struct ct_pipelined *pipelined, const struct ct_call *call, size_t at);
+void ct_pipelined_compute_phase(struct ct_pipelined *pipelined, const struct ct_call *call,
+                                struct ct_chunk_phase work);
 
 #endif

@@ -15,7 +15,7 @@
 enum { SPINS = 200 };
 
 struct group {
-    struct ct_post post;
+    struct ct_engine engine;
     struct ct_mpi_port port;
 };
 
@@ -42,7 +42,7 @@ static int prepare(const struct ct_setup *setup, struct ct_blob *ret_blob, void 
     group->port = (struct ct_mpi_port){.mpi = ct_job_resource(setup->job, &ct_mpi_resource)};
     group->port.ranks = calloc((size_t)setup->size, sizeof *group->port.ranks);
     if (group->port.ranks == NULL ||
-        ct_post_init(&group->post, setup, &ct_mpi_transport, &group->port) != 0)
+        ct_engine_init(&group->engine, setup, &ct_mpi_transport, &group->port) != 0)
         return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", setup->size);
     memcpy(group->port.ranks, setup->ranks, (size_t)setup->size * sizeof *setup->ranks);
     if (setup->rank == 0)
@@ -57,7 +57,7 @@ static int connect_group(void *state, const struct ct_setup *setup, const struct
     struct group *group = state;
 
     memcpy(&group->port.number, blobs[0].data, sizeof group->port.number);
-    return ct_post_meet(&group->post, setup, err);
+    return ct_engine_handshake(&group->engine, setup, err);
 }
 
 static void settle(void *state)
@@ -69,8 +69,8 @@ static void close_group(void *state)
 {
     struct group *group = state;
 
-    ct_post_drop(&group->post);
-    ct_post_deinit(&group->post);
+    ct_engine_close(&group->engine);
+    ct_engine_deinit(&group->engine);
     ct_mpi_port_deinit(&group->port);
     free(group->port.ranks);
     free(group);
@@ -82,10 +82,10 @@ static int progress(void *state, struct ct_task *task, struct ct_error *err)
 {
     struct group *group = state;
     uint64_t moves = task->moves;
-    int code = ct_post_progress(&group->post, task, err);
+    int code = ct_engine_progress(&group->engine, task, err);
 
     if (task->moves != moves)
-        ct_mpi_stir(&group->port);
+        ct_mpi_pause_reset(&group->port);
     return code;
 }
 
@@ -111,12 +111,12 @@ static void park(void *state, uint32_t armed, uint64_t timeout_ns)
 
 static int missing(void *state, const struct ct_task *task)
 {
-    return ct_post_missing(&((struct group *)state)->post, task);
+    return ct_engine_missing(&((struct group *)state)->engine, task);
 }
 
 static void fail(void *state, int code)
 {
-    ct_post_fail(&((struct group *)state)->post, code);
+    ct_engine_fail(&((struct group *)state)->engine, code);
 }
 
 /* A park is over soon by itself. */

@@ -114,9 +114,9 @@ static int FORM(post)(const struct ct_mpi_library *lib, const struct ct_mpi_mess
     if (message->recv != NULL)
         return mpi->MPI_Irecv(message->recv, message->bytes, mpi->byte, peer, message->tag,
                               lib->comm.FIELD, &ret_request->FIELD);
-    return (message->taken ? mpi->MPI_Issend
-                           : mpi->MPI_Isend)(message->send, message->bytes, mpi->byte, peer,
-                                             message->tag, lib->comm.FIELD, &ret_request->FIELD);
+    return (message->synchronous ? mpi->MPI_Issend : mpi->MPI_Isend)(
+        message->send, message->bytes, mpi->byte, peer, message->tag, lib->comm.FIELD,
+        &ret_request->FIELD);
 }
 
 static int FORM(test)(const struct ct_mpi_library *lib, union ct_mpi_handle *request,
@@ -147,8 +147,8 @@ static int FORM(find)(const struct ct_mpi_library *lib, int tag, bool *ret_found
     return *ret_found ? mpi->MPI_Get_count(&status, mpi->byte, ret_bytes) : code;
 }
 
-static int FORM(take)(const struct ct_mpi_library *lib, union ct_mpi_handle *message, void *data,
-                      int bytes, union ct_mpi_handle *ret_request)
+static int FORM(receive)(const struct ct_mpi_library *lib, union ct_mpi_handle *message, void *data,
+                         int bytes, union ct_mpi_handle *ret_request)
 {
     const struct FORM(functions) *mpi = FORM(of)(lib);
 

@@ -14,17 +14,17 @@
 
 enum { STORE_TAG, END_TAG, SERIALIZED = 2, PAUSE_NS = 200000 };
 
-/* A message of the engine's own, on its way. */
-struct ct_mpi_errand {
-    struct ct_mpi_errand *next;
-    enum ct_mpi_errand_kind kind;
+/* A message of the engine's own, in flight. */
+struct ct_mpi_own_message {
+    struct ct_mpi_own_message *next;
+    enum ct_mpi_own_kind kind;
     union ct_mpi_handle request;
-    struct ct_mpi_leaf *leaf;
+    struct ct_mpi_entry *entry;
 };
 
-/* What is stored: "key", 0, value. Sent to all others, it lies in one place. */
-struct ct_mpi_leaf {
-    struct ct_mpi_leaf *next; /* in the store, the newest first */
+/* An entry of the store: "key", 0, value. All sends of it read the same memory. */
+struct ct_mpi_entry {
+    struct ct_mpi_entry *next; /* in the store, the newest first */
     int users;
     uint64_t hash; /* of the key */
     size_t bytes;
@@ -136,71 +136,71 @@ void ct_mpi_give_up(struct ct_mpi *mpi)
     (void)pthread_mutex_unlock(&mpi->lock);
 }
 
-/* ---- errands, under the lock -----------------------------------------------------------------*/
+/* ---- own messages, under the lock ------------------------------------------------------------*/
 
-static void leave_leaf(struct ct_mpi_leaf *leaf)
+static void release_entry(struct ct_mpi_entry *entry)
 {
-    if (--leaf->users == 0)
-        free(leaf);
+    if (--entry->users == 0)
+        free(entry);
 }
 
-static struct ct_mpi_leaf *new_leaf(size_t bytes)
+static struct ct_mpi_entry *new_entry(size_t bytes)
 {
-    struct ct_mpi_leaf *leaf = calloc(1, sizeof *leaf + bytes + 1);
+    struct ct_mpi_entry *entry = calloc(1, sizeof *entry + bytes + 1);
 
-    if (leaf != NULL) {
-        leaf->users = 1;
-        leaf->bytes = bytes;
+    if (entry != NULL) {
+        entry->users = 1;
+        entry->bytes = bytes;
     }
-    return leaf;
+    return entry;
 }
 
-/* An errand with a share in `leaf`; NULL without memory. */
-static struct ct_mpi_errand *new_errand(struct ct_mpi *mpi, enum ct_mpi_errand_kind kind,
-                                        struct ct_mpi_leaf *leaf)
+/* A message that uses `entry`; NULL without memory. */
+static struct ct_mpi_own_message *new_own(struct ct_mpi *mpi, enum ct_mpi_own_kind kind,
+                                          struct ct_mpi_entry *entry)
 {
-    struct ct_mpi_errand *errand = calloc(1, sizeof *errand);
+    struct ct_mpi_own_message *own = calloc(1, sizeof *own);
 
-    if (errand == NULL)
+    if (own == NULL)
         return NULL;
-    *errand = (struct ct_mpi_errand){.next = mpi->errands, .kind = kind, .leaf = leaf};
-    leaf->users++;
-    mpi->errands = errand;
-    return errand;
+    *own = (struct ct_mpi_own_message){.next = mpi->own_messages, .kind = kind, .entry = entry};
+    entry->users++;
+    mpi->own_messages = own;
+    return own;
 }
 
-/* A key with its value. Takes the caller's share. */
-static void keep(struct ct_mpi *mpi, struct ct_mpi_leaf *leaf)
+/* Store a key with its value. Takes over the caller's use of it. */
+static void keep(struct ct_mpi *mpi, struct ct_mpi_entry *entry)
 {
-    CT_ASSERT(strlen(leaf->data) < leaf->bytes);
-    leaf->hash = ct_hash64(leaf->data, strlen(leaf->data), 0);
-    leaf->next = mpi->store;
-    mpi->store = leaf;
+    CT_ASSERT(strlen(entry->data) < entry->bytes);
+    entry->hash = ct_hash64(entry->data, strlen(entry->data), 0);
+    entry->next = mpi->store;
+    mpi->store = entry;
 }
 
-static void run_errands(struct ct_mpi *mpi)
+static void test_own(struct ct_mpi *mpi)
 {
-    for (struct ct_mpi_errand **link = &mpi->errands; *link != NULL;) {
-        struct ct_mpi_errand *errand = *link;
+    for (struct ct_mpi_own_message **link = &mpi->own_messages; *link != NULL;) {
+        struct ct_mpi_own_message *own = *link;
         bool over = false;
 
-        if (mpi->lib.abi->test(&mpi->lib, &errand->request, &over) != 0)
+        if (mpi->lib.abi->test(&mpi->lib, &own->request, &over) != 0)
             mpi->given_up = true;
         if (!over) {
-            link = &errand->next;
+            link = &own->next;
             continue;
         }
-        *link = errand->next;
-        if (errand->kind == CT_MPI_STORED)
-            keep(mpi, errand->leaf);
+        *link = own->next;
+        if (own->kind == CT_MPI_STORED)
+            keep(mpi, own->entry);
         else
-            leave_leaf(errand->leaf);
-        mpi->ended += errand->kind == CT_MPI_ENDED;
-        free(errand);
+            release_entry(own->entry);
+        mpi->ended += own->kind == CT_MPI_ENDED;
+        free(own);
     }
 }
 
-void ct_mpi_take_up(struct ct_mpi *mpi, int tag, enum ct_mpi_errand_kind kind)
+void ct_mpi_receive_all(struct ct_mpi *mpi, int tag, enum ct_mpi_own_kind kind)
 {
     const struct ct_mpi_abi *abi = mpi->lib.abi;
     union ct_mpi_handle message;
@@ -212,11 +212,11 @@ void ct_mpi_take_up(struct ct_mpi *mpi, int tag, enum ct_mpi_errand_kind kind)
             mpi->given_up = true;
         if (mpi->given_up || !found)
             return;
-        struct ct_mpi_leaf *leaf = new_leaf((size_t)bytes);
-        struct ct_mpi_errand *errand = leaf != NULL ? new_errand(mpi, kind, leaf) : NULL;
-        CT_ASSERT(errand != NULL); /* a message that is held must be taken */
-        leave_leaf(leaf);
-        if (abi->take(&mpi->lib, &message, leaf->data, bytes, &errand->request) != 0)
+        struct ct_mpi_entry *entry = new_entry((size_t)bytes);
+        struct ct_mpi_own_message *own = entry != NULL ? new_own(mpi, kind, entry) : NULL;
+        CT_ASSERT(own != NULL); /* a matched message must be received */
+        release_entry(entry);
+        if (abi->receive(&mpi->lib, &message, entry->data, bytes, &own->request) != 0)
             mpi->given_up = true;
     }
 }
@@ -224,21 +224,21 @@ void ct_mpi_take_up(struct ct_mpi *mpi, int tag, enum ct_mpi_errand_kind kind)
 void ct_mpi_work(struct ct_mpi *mpi)
 {
     if (!mpi->given_up)
-        ct_mpi_take_up(mpi, STORE_TAG, CT_MPI_STORED);
+        ct_mpi_receive_all(mpi, STORE_TAG, CT_MPI_STORED);
     if (!mpi->given_up)
-        run_errands(mpi);
+        test_own(mpi);
 }
 
-/* Send `leaf` to all others. */
-static void tell_all(struct ct_mpi *mpi, struct ct_mpi_leaf *leaf, int tag)
+/* Send `entry` to all others. */
+static void send_all(struct ct_mpi *mpi, struct ct_mpi_entry *entry, int tag)
 {
-    struct ct_mpi_message message = {.send = leaf->data, .bytes = (int)leaf->bytes, .tag = tag};
+    struct ct_mpi_message message = {.send = entry->data, .bytes = (int)entry->bytes, .tag = tag};
 
     for (int step = 1; step < mpi->world && !mpi->given_up; step++) {
-        struct ct_mpi_errand *errand = new_errand(mpi, CT_MPI_SENT, leaf);
+        struct ct_mpi_own_message *own = new_own(mpi, CT_MPI_SENT, entry);
 
         message.peer = (mpi->rank + step) % mpi->world;
-        if (errand == NULL || mpi->lib.abi->post(&mpi->lib, &message, &errand->request) != 0)
+        if (own == NULL || mpi->lib.abi->post(&mpi->lib, &message, &own->request) != 0)
             mpi->given_up = true;
     }
 }
@@ -249,16 +249,16 @@ static int store_set(void *context, const char *key, const void *value, size_t s
 {
     struct ct_mpi *mpi = context;
     size_t name = strlen(key) + 1;
-    struct ct_mpi_leaf *leaf = size <= CT_KV_VALUE_MAX ? new_leaf(name + size) : NULL;
+    struct ct_mpi_entry *entry = size <= CT_KV_VALUE_MAX ? new_entry(name + size) : NULL;
 
-    if (leaf == NULL)
+    if (entry == NULL)
         return size <= CT_KV_VALUE_MAX ? CT_ENOMEM : CT_ELIMIT;
-    memcpy(leaf->data, key, name);
+    memcpy(entry->data, key, name);
     if (size > 0)
-        memcpy(leaf->data + name, value, size);
+        memcpy(entry->data + name, value, size);
     (void)pthread_mutex_lock(&mpi->lock);
-    tell_all(mpi, leaf, STORE_TAG);
-    keep(mpi, leaf);
+    send_all(mpi, entry, STORE_TAG);
+    keep(mpi, entry);
     ct_mpi_work(mpi);
     int code = mpi->given_up ? CT_ECLOSED : 0;
     (void)pthread_mutex_unlock(&mpi->lock);
@@ -271,13 +271,13 @@ static int store_find(const struct ct_mpi *mpi, const char *key, struct ct_kv_va
     size_t name = strlen(key);
     uint64_t hash = ct_hash64(key, name, 0);
 
-    for (const struct ct_mpi_leaf *leaf = mpi->store; leaf != NULL; leaf = leaf->next) {
-        if (leaf->hash != hash || strcmp(leaf->data, key) != 0)
+    for (const struct ct_mpi_entry *entry = mpi->store; entry != NULL; entry = entry->next) {
+        if (entry->hash != hash || strcmp(entry->data, key) != 0)
             continue;
-        size_t size = leaf->bytes - name - 1;
+        size_t size = entry->bytes - name - 1;
         if (size > value->size)
             return CT_ELIMIT;
-        memcpy(value->data, leaf->data + name + 1, size);
+        memcpy(value->data, entry->data + name + 1, size);
         value->size = size;
         return 1;
     }
@@ -314,7 +314,7 @@ struct ct_kv ct_mpi_kv(struct ct_mpi *mpi)
 int ct_mpi_group_number(struct ct_mpi *mpi, uint32_t *ret_number, struct ct_error *err)
 {
     uint32_t tags = (uint32_t)(mpi->tag_max - CT_MPI_FIRST_TAG);
-    uint32_t each = (tags / CT_POST_LANES - 1) / (uint32_t)mpi->world;
+    uint32_t each = (tags / CT_CHANNELS - 1) / (uint32_t)mpi->world;
 
     if (each < CT_MPI_GROUPS_LEAST)
         return ct_error_set(err, CT_ELIMIT, "%s has %d tags: not enough for groups of %d ranks",
@@ -327,28 +327,28 @@ int ct_mpi_group_number(struct ct_mpi *mpi, uint32_t *ret_number, struct ct_erro
 
 /* ---- closing ---------------------------------------------------------------------------------*/
 
-/* Everybody has come, and what each has sent before is taken up: messages between two ranks keep
- * their order, so MPI_Finalize finds none that nobody wants. */
+/* Wait until all ranks have arrived, and receive what each has sent before: messages between two
+ * ranks keep their order, so MPI_Finalize finds none that was not received. */
 static void await_all(struct ct_mpi *mpi)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
-    struct ct_mpi_leaf *end = new_leaf(0);
+    struct ct_mpi_entry *end = new_entry(0);
 
     if (end == NULL)
         mpi->given_up = true;
     else
-        tell_all(mpi, end, END_TAG);
-    while (!mpi->given_up && (mpi->ended < mpi->world - 1 || mpi->errands != NULL)) {
-        ct_mpi_take_up(mpi, END_TAG, CT_MPI_ENDED);
+        send_all(mpi, end, END_TAG);
+    while (!mpi->given_up && (mpi->ended < mpi->world - 1 || mpi->own_messages != NULL)) {
+        ct_mpi_receive_all(mpi, END_TAG, CT_MPI_ENDED);
         ct_mpi_work(mpi);
         (void)nanosleep(&pause, NULL);
     }
     do {
-        ct_mpi_take_up(mpi, CT_MPI_ANY_TAG, CT_MPI_WASTE);
+        ct_mpi_receive_all(mpi, CT_MPI_ANY_TAG, CT_MPI_DISCARDED);
         ct_mpi_work(mpi);
-    } while (!mpi->given_up && mpi->errands != NULL);
+    } while (!mpi->given_up && mpi->own_messages != NULL);
     if (end != NULL)
-        leave_leaf(end);
+        release_entry(end);
 }
 
 void ct_mpi_close(struct ct_mpi *mpi)
@@ -359,13 +359,13 @@ void ct_mpi_close(struct ct_mpi *mpi)
         await_all(mpi);
     if (!mpi->given_up)
         (void)mpi->lib.abi->finish(&mpi->lib);
-    if (mpi->errands != NULL) /* MPI has them */
+    if (mpi->own_messages != NULL) /* MPI has them */
         return;
     while (mpi->store != NULL) {
-        struct ct_mpi_leaf *leaf = mpi->store;
+        struct ct_mpi_entry *entry = mpi->store;
 
-        mpi->store = leaf->next;
-        leave_leaf(leaf);
+        mpi->store = entry->next;
+        release_entry(entry);
     }
     (void)pthread_mutex_destroy(&mpi->lock);
     free(mpi->lib.functions);

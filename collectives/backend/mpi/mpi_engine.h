@@ -36,38 +36,39 @@ struct ct_mpi {
 
     pthread_mutex_t lock; /* of all below, and of every call of MPI */
     struct ct_mpi_library lib;
-    uint32_t groups;               /* that this process has led */
-    struct ct_mpi_errand *errands; /* messages of the engine's own that are on their way */
-    struct ct_mpi_leaf *store;
-    int ended; /* how many others have come to their end */
+    uint32_t groups;                         /* that this process has led */
+    struct ct_mpi_own_message *own_messages; /* in flight: the engine's, not a group's */
+    struct ct_mpi_entry *store;
+    int ended; /* how many other ranks have ended */
     bool given_up;
 };
 
-/* Load the library (CTRUN_MPI, or the usual names) and start MPI. Waits for the other processes as
+/* Load the library (CTRUN_MPI, or the usual names) and start MPI. Wait for the other processes as
  * MPI_Init does. 0, or a code with its sentence. */
 int ct_mpi_open(const struct ct_mpi_launch *launch, struct ct_mpi **ret_mpi, struct ct_error *err);
 
-/* Waits for the other processes, unless given up. NULL is fine. */
+/* Wait for the other processes, unless given up, and free. NULL is fine. */
 void ct_mpi_close(struct ct_mpi *mpi);
 
-/* This process has failed and will end: nobody is waited for any more. */
+/* Note that this process has failed and will end: it waits for no other rank any more. */
 void ct_mpi_give_up(struct ct_mpi *mpi);
 
+/* Return the store that groups form by. */
 struct ct_kv ct_mpi_kv(struct ct_mpi *mpi);
 
 /* The struct ct_mpi of a job that MPI has started (job_resource.h). */
 extern const struct ct_job_resource_type ct_mpi_resource;
 
-/* A number for a group that this process leads, from 1, unlike those of all other groups; with the
- * lane it is the tag of its messages. It comes again when the library's tags are used up, but not
- * before CT_MPI_GROUPS_LEAST others. */
+/* Draw a number for a group that this process leads, from 1, unlike those of all other groups; with
+ * the channel it makes the tag of its messages. A number is reused when the library's tags are used
+ * up, but not before CT_MPI_GROUPS_LEAST others. 0, or CT_ELIMIT. */
 enum { CT_MPI_GROUPS_LEAST = 16 };
 int ct_mpi_group_number(struct ct_mpi *mpi, uint32_t *ret_number, struct ct_error *err);
 
-/* For transports, under the lock: what everybody does in turn for the engine's own messages; and
- * take up whatever has come with a tag, to keep it or to throw it away. */
-enum ct_mpi_errand_kind { CT_MPI_SENT, CT_MPI_STORED, CT_MPI_WASTE, CT_MPI_ENDED };
+/* For transports, under the lock: make progress with the engine's own messages; and receive
+ * whatever has arrived with a tag, to store or to discard it. */
+enum ct_mpi_own_kind { CT_MPI_SENT, CT_MPI_STORED, CT_MPI_DISCARDED, CT_MPI_ENDED };
 void ct_mpi_work(struct ct_mpi *mpi);
-void ct_mpi_take_up(struct ct_mpi *mpi, int tag, enum ct_mpi_errand_kind kind);
+void ct_mpi_receive_all(struct ct_mpi *mpi, int tag, enum ct_mpi_own_kind kind);
 
 #endif

@@ -1,4 +1,4 @@
-/* How MPI has started this process, by its environment. Pure. */
+/* Detection of the MPI launcher that started this process, from its environment. Pure. */
 #ifndef CT_COLL_MPI_LAUNCH_H
 #define CT_COLL_MPI_LAUNCH_H
 
@@ -11,8 +11,8 @@ struct ct_mpi_launch {
     bool open_mpi;        /* its library is probably this one, else one of MPICH's family */
 };
 
-/* `variable(context, name)` is the value of an environment variable, or NULL. True where MPI
- * launched this process; a variable that is no number counts as not set. */
+/* Return whether MPI launched this process, and how. `variable(context, name)` returns the value of
+ * an environment variable, or NULL; one that is no number counts as not set. */
 bool ct_mpi_launch_find(struct ct_mpi_launch *ret_launch,
                         const char *(*variable)(const void *context, const char *name),
                         const void *context);

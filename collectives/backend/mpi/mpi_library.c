@@ -76,7 +76,7 @@ enum {
 #define FUNCTIONS_OF(form)                                                                      \
     .load = form##_load, .start = form##_start, .place = form##_place, .gather = form##_gather, \
     .finish = form##_finish, .post = form##_post, .test = form##_test, .cancel = form##_cancel, \
-    .find = form##_find, .take = form##_take, .version = form##_version, .text = form##_text
+    .find = form##_find, .receive = form##_receive, .version = form##_version, .text = form##_text
 static const struct ct_mpi_abi open_mpi = {.name = "Open MPI", FUNCTIONS_OF(open_mpi)};
 static const struct ct_mpi_abi mpich = {.name = "MPICH", FUNCTIONS_OF(mpich)};
 

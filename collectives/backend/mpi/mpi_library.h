@@ -36,9 +36,9 @@ struct ct_mpi_message {
     const void *send; /* or */
     void *recv;
     int bytes;
-    int peer; /* CT_MPI_ANYONE: from whoever sends it */
+    int peer; /* CT_MPI_ANYONE: from any sender */
     int tag;
-    bool taken; /* the send ends only when the other end has taken it up */
+    bool synchronous; /* a send that completes only when the receiver has matched it */
 };
 
 struct ct_mpi_library {
@@ -56,34 +56,36 @@ struct ct_mpi_abi {
     /* Find the functions and constants. */
     int (*load)(struct ct_mpi_library *lib, struct ct_error *err);
 
-    /* Start MPI unless the program has, make a communicator of everybody's own. Waits. `levels` of
-     * threads as MPI_Init_thread gives them: 2 or more lets several threads take turns. */
+    /* Start MPI unless the program has, and make a communicator of all ranks for this library.
+     * Waits. `*ret_level` as MPI_Init_thread gives it: 2 or more lets several threads call in turn.
+     * */
     int (*start)(struct ct_mpi_library *lib, int *ret_level);
     int (*place)(const struct ct_mpi_library *lib, int *ret_rank, int *ret_world, int *ret_tag_max);
-    /* `all` gets everyone's `bytes`, by rank. Waits. */
+    /* Gather the `bytes` of all ranks into `all`, by rank. Waits. */
     int (*gather)(const struct ct_mpi_library *lib, const void *own, int bytes, void *all);
-    /* Waits for all. */
+    /* Finish MPI. Waits for all ranks. */
     int (*finish)(struct ct_mpi_library *lib);
 
     int (*post)(const struct ct_mpi_library *lib, const struct ct_mpi_message *message,
                 union ct_mpi_handle *ret_request);
-    /* When it is over the request is gone. Whoever asks gives MPI time to work. */
+    /* Return whether the request is over, which frees it; makes MPI progress. */
     int (*test)(const struct ct_mpi_library *lib, union ct_mpi_handle *request, bool *ret_over);
-    /* Of a receive: to be tested until it is over. */
+    /* Cancel a receive, which is then to be tested until it is over. */
     int (*cancel)(const struct ct_mpi_library *lib, union ct_mpi_handle *request);
 
-    /* Has a message with this tag come? Then it is held for `take`, which must follow. */
+    /* Match a message with this tag that has arrived: `receive` must follow. */
     int (*find)(const struct ct_mpi_library *lib, int tag, bool *ret_found, int *ret_bytes,
                 union ct_mpi_handle *ret_message);
-    int (*take)(const struct ct_mpi_library *lib, union ct_mpi_handle *message, void *data,
-                int bytes, union ct_mpi_handle *ret_request);
+    int (*receive)(const struct ct_mpi_library *lib, union ct_mpi_handle *message, void *data,
+                   int bytes, union ct_mpi_handle *ret_request);
 
     void (*version)(const struct ct_mpi_library *lib, char text[static CT_MPI_TEXT_MAX]);
     void (*text)(const struct ct_mpi_library *lib, int code, char text[static CT_MPI_TEXT_MAX]);
 };
 
-/* Load `file`, or, when it is NULL, the first there is of the usual names, those of Open MPI first
- * if `open_mpi`. 0, or the sentence that says what to install. It stays until the process ends. */
+/* Load `file`, or, when it is NULL, the first of the usual names that is found, those of Open MPI
+ * first if `open_mpi`. It stays loaded until the process ends. 0, or CT_EUNSUPPORTED with a
+ * sentence that says what to install. */
 int ct_mpi_library_load(struct ct_mpi_library *lib, const char *file, bool open_mpi,
                         struct ct_error *err);
 

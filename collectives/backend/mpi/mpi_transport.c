@@ -7,8 +7,8 @@
 #include <time.h>
 
 enum {
-    PIECE_BYTES = 1 << 30, /* of a message: MPI counts with int */
-    TURNS = 1000,          /* until what was withdrawn has to be over */
+    PART_BYTES = 1 << 30,  /* of a message: MPI counts with int */
+    PROGRESS_CALLS = 1000, /* until a cancelled message has to be over */
     PAUSE_NS = 20000,
     PAUSE_MAX_NS = 500000,
 };
@@ -20,9 +20,9 @@ struct ct_mpi_ticket {
     size_t count, over;
 };
 
-static int tag_of(const struct ct_mpi_port *port, enum ct_post_lane lane)
+static int tag_of(const struct ct_mpi_port *port, enum ct_engine_channel channel)
 {
-    return CT_MPI_FIRST_TAG + (int)(port->number * CT_POST_LANES + (uint32_t)lane);
+    return CT_MPI_FIRST_TAG + (int)(port->number * CT_CHANNELS + (uint32_t)channel);
 }
 
 void ct_mpi_pause(struct ct_mpi_port *port, uint64_t timeout_ns)
@@ -34,17 +34,17 @@ void ct_mpi_pause(struct ct_mpi_port *port, uint64_t timeout_ns)
     port->pause_ns = CT_MIN(2 * pause_ns, (uint64_t)PAUSE_MAX_NS);
 }
 
-void ct_mpi_stir(struct ct_mpi_port *port)
+void ct_mpi_pause_reset(struct ct_mpi_port *port)
 {
     port->pause_ns = 0;
 }
 
 /* ---- messages ---------------------------------------------------------------------------------*/
 
-static struct ct_mpi_ticket *take_ticket(struct ct_mpi_port *port, size_t bytes)
+static struct ct_mpi_ticket *acquire_ticket(struct ct_mpi_port *port, size_t bytes)
 {
     struct ct_mpi_ticket *ticket = port->tickets;
-    size_t count = CT_MAX((bytes + PIECE_BYTES - 1) / PIECE_BYTES, (size_t)1);
+    size_t count = CT_MAX((bytes + PART_BYTES - 1) / PART_BYTES, (size_t)1);
 
     if (ticket != NULL)
         port->tickets = ticket->next;
@@ -61,7 +61,7 @@ static struct ct_mpi_ticket *take_ticket(struct ct_mpi_port *port, size_t bytes)
     return NULL;
 }
 
-static void give_ticket(struct ct_mpi_port *port, struct ct_mpi_ticket *ticket)
+static void release_ticket(struct ct_mpi_port *port, struct ct_mpi_ticket *ticket)
 {
     if (ticket->requests != &ticket->one)
         free(ticket->requests);
@@ -83,27 +83,27 @@ static void finish(struct ct_peer_message *message, int code)
 {
     message->code = code;
     message->request = NULL;
-    atomic_store_explicit(&message->state, CT_PEER_MESSAGE_OVER, memory_order_release);
+    atomic_store_explicit(&message->state, CT_PEER_MESSAGE_DONE, memory_order_release);
 }
 
-/* All pieces of a message; false when MPI refused one. */
-static bool post_pieces(const struct ct_mpi_port *port, const struct ct_peer_message *message,
-                        struct ct_mpi_ticket *ticket)
+/* Post all parts of a message; false when MPI refused one. */
+static bool post_parts(const struct ct_mpi_port *port, const struct ct_peer_message *message,
+                       struct ct_mpi_ticket *ticket)
 {
     struct ct_mpi_library *lib = &port->mpi->lib;
 
     for (size_t i = 0; i < ticket->count; i++) {
-        char *data = message->data + i * PIECE_BYTES;
-        size_t bytes = CT_MIN(message->bytes - i * PIECE_BYTES, (size_t)PIECE_BYTES);
-        const struct ct_mpi_message piece = {.send = message->out ? data : NULL,
-                                             .recv = message->out ? NULL : data,
-                                             .bytes = (int)bytes,
-                                             .peer = message->peer < 0 ? CT_MPI_ANYONE
-                                                                       : port->ranks[message->peer],
-                                             .tag = tag_of(port, message->lane),
-                                             .taken = message->taken};
+        char *data = message->data + i * PART_BYTES;
+        size_t bytes = CT_MIN(message->bytes - i * PART_BYTES, (size_t)PART_BYTES);
+        const struct ct_mpi_message part = {.send = message->out ? data : NULL,
+                                            .recv = message->out ? NULL : data,
+                                            .bytes = (int)bytes,
+                                            .peer = message->peer < 0 ? CT_MPI_ANYONE
+                                                                      : port->ranks[message->peer],
+                                            .tag = tag_of(port, message->channel),
+                                            .synchronous = message->synchronous};
 
-        if (lib->abi->post(lib, &piece, &ticket->requests[i]) != 0)
+        if (lib->abi->post(lib, &part, &ticket->requests[i]) != 0)
             return false;
     }
     return true;
@@ -115,16 +115,16 @@ static void post(void *context, struct ct_peer_message *message)
     struct ct_mpi *mpi = port->mpi;
 
     (void)pthread_mutex_lock(&mpi->lock);
-    struct ct_mpi_ticket *ticket = mpi->given_up ? NULL : take_ticket(port, message->bytes);
+    struct ct_mpi_ticket *ticket = mpi->given_up ? NULL : acquire_ticket(port, message->bytes);
     message->request = ticket;
-    if (ticket != NULL && !post_pieces(port, message, ticket))
+    if (ticket != NULL && !post_parts(port, message, ticket))
         mpi->given_up = true;
     if (ticket == NULL || mpi->given_up)
         finish(message, CT_ECLOSED);
     (void)pthread_mutex_unlock(&mpi->lock);
 }
 
-static void turn(void *context)
+static void progress(void *context)
 {
     struct ct_mpi_port *port = context;
 
@@ -133,8 +133,8 @@ static void turn(void *context)
     (void)pthread_mutex_unlock(&port->mpi->lock);
 }
 
-/* Under the lock. What MPI says is wrong with a message ends its message. */
-static bool look(struct ct_mpi_port *port, struct ct_peer_message *message)
+/* Under the lock. An error of MPI ends the message. */
+static bool poll_message(struct ct_mpi_port *port, struct ct_peer_message *message)
 {
     struct ct_mpi *mpi = port->mpi;
     struct ct_mpi_ticket *ticket = message->request;
@@ -153,43 +153,44 @@ static bool look(struct ct_mpi_port *port, struct ct_peer_message *message)
         finish(message, CT_ECLOSED);
         return true;
     }
-    give_ticket(port, ticket);
+    release_ticket(port, ticket);
     finish(message, message->code);
     return true;
 }
 
-static bool over(void *context, struct ct_peer_message *message)
+static bool is_done(void *context, struct ct_peer_message *message)
 {
     struct ct_mpi_port *port = context;
 
     (void)pthread_mutex_lock(&port->mpi->lock);
-    bool is_over = atomic_load(&message->state) != CT_PEER_MESSAGE_OPEN || look(port, message);
+    bool is_over =
+        atomic_load(&message->state) != CT_PEER_MESSAGE_OPEN || poll_message(port, message);
     (void)pthread_mutex_unlock(&port->mpi->lock);
     return is_over;
 }
 
 /* A receive can be cancelled unless its data is on the way; a send cannot. */
-static void withdraw(struct ct_mpi_port *port, struct ct_peer_message *message)
+static void cancel_open(struct ct_mpi_port *port, struct ct_peer_message *message)
 {
     struct ct_mpi *mpi = port->mpi;
     struct ct_mpi_ticket *ticket = message->request;
 
     for (size_t i = ticket->over; !message->out && i < ticket->count; i++)
         (void)mpi->lib.abi->cancel(&mpi->lib, &ticket->requests[i]);
-    for (int i = 0; i < TURNS; i++)
-        if (look(port, message))
+    for (int i = 0; i < PROGRESS_CALLS; i++)
+        if (poll_message(port, message))
             return;
     mpi->given_up = true;
     finish(message, CT_ECLOSED);
 }
 
-static void drop(void *context, struct ct_peer_message *message)
+static void cancel(void *context, struct ct_peer_message *message)
 {
     struct ct_mpi_port *port = context;
 
     (void)pthread_mutex_lock(&port->mpi->lock);
-    if (atomic_load(&message->state) == CT_PEER_MESSAGE_OPEN && !look(port, message))
-        withdraw(port, message);
+    if (atomic_load(&message->state) == CT_PEER_MESSAGE_OPEN && !poll_message(port, message))
+        cancel_open(port, message);
     (void)pthread_mutex_unlock(&port->mpi->lock);
 }
 
@@ -198,25 +199,26 @@ static void drain(void *context)
     struct ct_mpi_port *port = context;
 
     (void)pthread_mutex_lock(&port->mpi->lock);
-    for (int lane = 0; lane < CT_POST_LANES; lane++)
-        ct_mpi_take_up(port->mpi, tag_of(port, (enum ct_post_lane)lane), CT_MPI_WASTE);
+    for (int channel = 0; channel < CT_CHANNELS; channel++)
+        ct_mpi_receive_all(port->mpi, tag_of(port, (enum ct_engine_channel)channel),
+                           CT_MPI_DISCARDED);
     ct_mpi_work(port->mpi);
     (void)pthread_mutex_unlock(&port->mpi->lock);
 }
 
-static void rest(void *context, uint64_t timeout_ns)
+static void wait(void *context, uint64_t timeout_ns)
 {
     ct_mpi_pause(context, timeout_ns);
 }
 
 const struct ct_message_transport ct_mpi_transport = {
     .post = post,
-    .turn = turn,
-    .over = over,
-    .drop = drop,
+    .progress = progress,
+    .is_done = is_done,
+    .cancel = cancel,
     .drain = drain,
-    .rest = rest,
-    /* mpirun ends all ranks when the first one has ended: it is to be the one that says why. */
-    .lent_ns = 20000000,
+    .wait = wait,
+    /* mpirun ends all ranks when the first one has ended: that one is to report the cause. */
+    .send_grace_ns = 20000000,
     .linger_ns = 500000000,
 };

@@ -2,16 +2,16 @@
  *
  *   call ---- NCCL does it as ctrun.h says? (nccl_calls.h)
  *     | no                    | yes
- *     |                       +-- a lane (nccl_communicator.h): issue, InProgress?, event ---+
+ * | +-- a communicator (nccl_communicator.h): issue, InProgress?, event ---+
  *   staged.h: through         +-- its signature over the host group (nccl_check.h) --+-- both: over
  *   the host's memory
  *
  * Nothing blocks: communicators are made so that no call waits, and are polled like the events; so
  * deadlines and revocation are request.c's, as with any backend. A collective is `queued` when it
  * is in its stream: those behind it follow at once, in the order in which they were started, over
- * all lanes of the group, which is what NCCL asks of all ranks of a device. What goes through the
- * host begins when nothing else is under way. Messages that are open when somebody waits go as one
- * group.
+ * all communicators of the group, which is what NCCL asks of all ranks of a device. What goes
+ * through the host begins when nothing else is under way. Messages that are open when somebody
+ * waits go as one group.
  *
  * When the group fails, NCCL is told to leave its kernels (revoke), where it can; communicators are
  * aborted when the group is freed, and the next round makes new ones from new ids; or shrinks one,
@@ -24,7 +24,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { SPINS = 200, LOOK_NS = 20000 }; /* how long to sleep while the device works */
+enum { SPINS = 200, POLL_NS = 20000 }; /* how long to sleep while the device works */
 
 /* What a task's `path` and `stage` are. */
 enum { UNDECIDED, BY_LANE, BY_HOST };
@@ -40,19 +40,20 @@ static void settle(void *state)
     (void)state;
 }
 
-/* ---- collectives on a lane -------------------------------------------------------------------*/
+/* ---- collectives on a communicator -----------------------------------------------------------*/
 
 /* Lanes but the first two are made when they are first used: all members come there in the same
  * order, with nothing under way. */
-static int split_off(struct ct_nccl_group *group, struct ct_nccl_communicator *lane,
+static int split_off(struct ct_nccl_group *group, struct ct_nccl_communicator *communicator,
                      struct ct_task *task, struct ct_error *err)
 {
-    struct ct_nccl_communicator *main = &group->lanes[CT_NCCL_MAIN];
+    struct ct_nccl_communicator *main = &group->communicators[CT_NCCL_MAIN];
 
-    if (lane->comm == NULL && task->stage == NEW) {
+    if (communicator->comm == NULL && task->stage == NEW) {
         if (group->open > 0 || main->busy || main->launched != main->done)
             return 0;
-        int code = ct_nccl_communicator_split(group->nccl, lane, main, 0, group->staged.rank, err);
+        int code =
+            ct_nccl_communicator_split(group->nccl, communicator, main, 0, group->staged.rank, err);
         if (code != 0)
             return code;
         task->stage = SPLITTING;
@@ -60,29 +61,29 @@ static int split_off(struct ct_nccl_group *group, struct ct_nccl_communicator *l
     int code = 1;
     if (task->stage == SPLITTING) {
         code = ct_nccl_communicator_poll(group->nccl, main, err);
-        if (code == 1 && lane->comm != NULL)
+        if (code == 1 && communicator->comm != NULL)
             task->stage = COVERING;
     }
     if (code == 1 && task->stage == COVERING) {
-        code =
-            ct_nccl_communicator_cover(group->nccl, lane, group->shared, group->shared_count, err);
+        code = ct_nccl_communicator_cover(group->nccl, communicator, group->registered,
+                                          group->registered_count, err);
         if (code == 1)
             task->stage = READY;
     }
     return code < 0 ? code : task->stage == READY;
 }
 
-static bool has_room(const struct ct_nccl_communicator *lane)
+static bool has_room(const struct ct_nccl_communicator *communicator)
 {
-    return lane->launched - lane->done < CT_NCCL_RING;
+    return communicator->launched - communicator->done < CT_NCCL_RING;
 }
 
-static int issue(struct ct_nccl_group *group, struct ct_nccl_communicator *lane,
+static int issue(struct ct_nccl_group *group, struct ct_nccl_communicator *communicator,
                  struct ct_task *task, struct ct_error *err)
 {
-    int code = ct_nccl_communicator_poll(group->nccl, lane, err);
+    int code = ct_nccl_communicator_poll(group->nccl, communicator, err);
 
-    if (code != 1 || !has_room(lane))
+    if (code != 1 || !has_room(communicator))
         return CT_MIN(code, 0);
     task->skipped = ct_nccl_check_push(&group->check, task);
     if (task->skipped == 0)
@@ -92,27 +93,28 @@ static int issue(struct ct_nccl_group *group, struct ct_nccl_communicator *lane,
     group->open++;
     if (ct_nccl_is_empty(&task->call))
         return 1;
-    code = ct_nccl_communicator_follow(lane, task->call.stream);
+    code = ct_nccl_communicator_follow(communicator, task->call.stream);
     if (code != 0)
-        return ct_error_set(err, code, "%s failed", lane->device->name);
-    int result = ct_nccl_issue(&group->nccl->lib, lane->comm, lane->stream, &task->call);
-    code = ct_nccl_communicator_launched(group->nccl, lane, result, err);
-    task->at = lane->launched;
+        return ct_error_set(err, code, "%s failed", communicator->device->name);
+    int result =
+        ct_nccl_issue(&group->nccl->lib, communicator->comm, communicator->stream, &task->call);
+    code = ct_nccl_communicator_launched(group->nccl, communicator, result, err);
+    task->at = communicator->launched;
     return code < 0 ? code : 1;
 }
 
 /* What needs the library, and so the lock. 1: queued. */
-static int enqueue(struct ct_nccl_group *group, struct ct_nccl_communicator *lane,
+static int enqueue(struct ct_nccl_group *group, struct ct_nccl_communicator *communicator,
                    struct ct_task *task, struct ct_error *err)
 {
     int code = 1;
 
     if (task->stage < READY)
-        code = split_off(group, lane, task, err);
+        code = split_off(group, communicator, task, err);
     if (code == 1 && task->stage == READY)
-        code = issue(group, lane, task, err);
+        code = issue(group, communicator, task, err);
     if (code == 1 && task->stage == ISSUED)
-        code = task->at == 0 ? 1 : ct_nccl_communicator_poll(group->nccl, lane, err);
+        code = task->at == 0 ? 1 : ct_nccl_communicator_poll(group->nccl, communicator, err);
     if (code == 1 && task->stage == ISSUED) {
         task->stage = QUEUED;
         task->queued = true;
@@ -121,54 +123,57 @@ static int enqueue(struct ct_nccl_group *group, struct ct_nccl_communicator *lan
     return code < 0 ? code : task->stage == QUEUED;
 }
 
-/* Under the lock, when it is free: the lane's failure, told by NCCL. */
-static int ask(struct ct_nccl_group *group, struct ct_nccl_communicator *lane, struct ct_error *err)
+/* Under the lock, when it is free: the communicator's failure, reported by NCCL. */
+static int ask(struct ct_nccl_group *group, struct ct_nccl_communicator *communicator,
+               struct ct_error *err)
 {
     if (!ct_nccl_try_lock(group->nccl))
         return 0;
-    int code = ct_nccl_communicator_poll(group->nccl, lane, err);
+    int code = ct_nccl_communicator_poll(group->nccl, communicator, err);
     ct_nccl_unlock(group->nccl);
     return CT_MIN(code, 0);
 }
 
 /* Has the device done batch `task->at`, and have all called the same? */
-static int is_over(struct ct_nccl_group *group, struct ct_nccl_communicator *lane,
+static int is_over(struct ct_nccl_group *group, struct ct_nccl_communicator *communicator,
                    struct ct_task *task, struct ct_error *err)
 {
-    int code = ct_nccl_communicator_query(lane, err);
+    int code = ct_nccl_communicator_query(communicator, err);
     int steps = code < 0 ? code : ct_nccl_check_pump(&group->check, err);
 
     if (steps < 0)
         return steps;
     task->moves += (uint64_t)steps;
-    if (lane->done >= task->at && ct_nccl_check_done(&group->check, &task->call) >= task->skipped)
+    if (communicator->done >= task->at &&
+        ct_nccl_check_done(&group->check, &task->call) >= task->skipped)
         return 1;
-    return ask(group, lane, err);
+    return ask(group, communicator, err);
 }
 
 static int collective(struct ct_nccl_group *group, struct ct_task *task, struct ct_error *err)
 {
-    struct ct_nccl_communicator *lane = &group->lanes[ct_nccl_communicator_of(task->call.kind)];
+    struct ct_nccl_communicator *communicator =
+        &group->communicators[ct_nccl_communicator_of(task->call.kind)];
 
     if (task->stage != QUEUED) {
         if (!ct_nccl_try_lock(group->nccl))
             return 0;
-        if (task->stage == NEW && lane->comm != NULL)
+        if (task->stage == NEW && communicator->comm != NULL)
             task->stage = READY;
-        int code = enqueue(group, lane, task, err);
+        int code = enqueue(group, communicator, task, err);
         ct_nccl_unlock(group->nccl);
         if (code != 1)
             return code;
     }
-    int code = is_over(group, lane, task, err);
+    int code = is_over(group, communicator, task, err);
     group->open -= code == 1;
     return code;
 }
 
 /* ---- messages --------------------------------------------------------------------------------*/
 
-/* Join the batch that goes next. */
-static int join(struct ct_nccl_group *group, struct ct_nccl_communicator *lane,
+/* Add to the next batch. */
+static int join(struct ct_nccl_group *group, struct ct_nccl_communicator *communicator,
                 struct ct_task *task, struct ct_error *err)
 {
     const struct ct_call *call = &task->call;
@@ -181,34 +186,36 @@ static int join(struct ct_nccl_group *group, struct ct_nccl_communicator *lane,
     if (task->skipped == 0)
         return 0;
     if (bytes > 0) {
-        int code = ct_nccl_communicator_follow(lane, call->stream);
+        int code = ct_nccl_communicator_follow(communicator, call->stream);
 
         if (code != 0)
-            return ct_error_set(err, code, "%s failed", lane->device->name);
+            return ct_error_set(err, code, "%s failed", communicator->device->name);
         group->messages[group->message_count++] = (struct ct_nccl_message){
             out ? (void *)(uintptr_t)call->send : call->recv, bytes, call->peer, out};
     }
-    /* an empty one is over with those before it: its lane's caller asks for the last one alone */
-    task->at = lane->launched + (group->message_count > 0);
+    /* an empty one is over with those before it: its communicator's caller asks for the last one
+     * alone */
+    task->at = communicator->launched + (group->message_count > 0);
     task->stage = QUEUED;
     task->queued = true;
     task->moves++;
     return 0;
 }
 
-/* Send the batch off, when the lane is free. */
-static int send_off(struct ct_nccl_group *group, struct ct_nccl_communicator *lane,
+/* Send the batch off, when the communicator is free. */
+static int send_off(struct ct_nccl_group *group, struct ct_nccl_communicator *communicator,
                     struct ct_error *err)
 {
     if (!ct_nccl_try_lock(group->nccl))
         return 0;
-    int code = ct_nccl_communicator_poll(group->nccl, lane, err);
-    if (code == 1 && has_room(lane)) {
-        int result = ct_nccl_issue_messages(&group->nccl->lib, lane->comm, lane->stream,
-                                            group->messages, group->message_count);
+    int code = ct_nccl_communicator_poll(group->nccl, communicator, err);
+    if (code == 1 && has_room(communicator)) {
+        int result =
+            ct_nccl_issue_messages(&group->nccl->lib, communicator->comm, communicator->stream,
+                                   group->messages, group->message_count);
 
         group->message_count = 0;
-        code = ct_nccl_communicator_launched(group->nccl, lane, result, err);
+        code = ct_nccl_communicator_launched(group->nccl, communicator, result, err);
     }
     ct_nccl_unlock(group->nccl);
     return CT_MIN(code, 0);
@@ -216,17 +223,17 @@ static int send_off(struct ct_nccl_group *group, struct ct_nccl_communicator *la
 
 static int message(struct ct_nccl_group *group, struct ct_task *task, struct ct_error *err)
 {
-    struct ct_nccl_communicator *lane = &group->lanes[CT_NCCL_PAIRS];
+    struct ct_nccl_communicator *communicator = &group->communicators[CT_NCCL_PAIRS];
 
     if (task->stage == NEW)
-        return join(group, lane, task, err);
-    if (group->message_count > 0 && task->at == lane->launched + 1) {
-        int code = send_off(group, lane, err);
+        return join(group, communicator, task, err);
+    if (group->message_count > 0 && task->at == communicator->launched + 1) {
+        int code = send_off(group, communicator, err);
 
         if (code < 0)
             return code;
     }
-    return is_over(group, lane, task, err);
+    return is_over(group, communicator, task, err);
 }
 
 /* ---- at work ---------------------------------------------------------------------------------*/
@@ -256,16 +263,17 @@ static uint32_t arm(void *state)
     return ct_staged_arm(&((struct ct_nccl_group *)state)->staged);
 }
 
-/* The device rings no bell: while it works, look again soon. */
+/* The device wakes no thread: while it works, poll again soon. */
 static void park(void *state, uint32_t armed, uint64_t timeout_ns)
 {
     struct ct_nccl_group *group = state;
     bool works = group->message_count > 0;
 
-    for (int i = 0; i < CT_NCCL_LANES; i++)
-        works = works || group->lanes[i].busy || group->lanes[i].launched != group->lanes[i].done;
+    for (int i = 0; i < CT_NCCL_KINDS; i++)
+        works = works || group->communicators[i].busy ||
+                group->communicators[i].launched != group->communicators[i].done;
     ct_staged_park(&group->staged, armed,
-                   works ? CT_MIN(timeout_ns, (uint64_t)LOOK_NS) : timeout_ns);
+                   works ? CT_MIN(timeout_ns, (uint64_t)POLL_NS) : timeout_ns);
 }
 
 static int missing(void *state, const struct ct_task *task)
@@ -286,8 +294,8 @@ static void fail(void *state, int code)
     ct_staged_fail(&group->staged, code);
     if (!ct_nccl_try_lock(group->nccl))
         return; /* they are being ended */
-    for (int i = 0; i < CT_NCCL_LANES; i++)
-        ct_nccl_communicator_revoke(group->nccl, &group->lanes[i]);
+    for (int i = 0; i < CT_NCCL_KINDS; i++)
+        ct_nccl_communicator_revoke(group->nccl, &group->communicators[i]);
     ct_nccl_unlock(group->nccl);
 }
 
@@ -321,8 +329,8 @@ static int copied(void *state)
 static void leave_memory(struct ct_nccl_group *group)
 {
     (void)pthread_mutex_lock(&group->nccl->lock);
-    for (int i = 0; i < group->shared_count; i++)
-        ct_nccl_memory_leave(group->nccl, group->shared[i]);
+    for (int i = 0; i < group->registered_count; i++)
+        ct_nccl_memory_leave(group->nccl, group->registered[i]);
     ct_nccl_unlock(group->nccl);
 }
 
@@ -332,8 +340,8 @@ static void close_group(void *state)
     struct ct_job *job = group->staged.job;
 
     bool idle = group->open == 0 && group->message_count == 0;
-    for (int i = 0; i < CT_NCCL_LANES; i++)
-        idle = idle && group->lanes[i].launched == group->lanes[i].done;
+    for (int i = 0; i < CT_NCCL_KINDS; i++)
+        idle = idle && group->communicators[i].launched == group->communicators[i].done;
     ct_staged_deinit(&group->staged);
     ct_nccl_check_deinit(&group->check);
     if (group->opened) {
@@ -341,15 +349,15 @@ static void close_group(void *state)
 
         if (over && group->origin.tag != 0 && group->origin.name[0] != '\0' &&
             ct_nccl_lacks(&group->nccl->lib, CT_NCCL_SHRINK) == NULL)
-            ct_nccl_keep(group->nccl, &group->lanes[CT_NCCL_MAIN], &group->origin);
+            ct_nccl_keep(group->nccl, &group->communicators[CT_NCCL_MAIN], &group->origin);
         struct ct_nccl_end how = {.nccl = group->nccl,
-                                  .lanes = group->lanes,
+                                  .communicators = group->communicators,
                                   .count = CT_NCCL_COMMS,
                                   .healthy = idle && !group->failed,
                                   .all = over};
 
         if (!ct_nccl_communicators_end(job, &how))
-            return; /* the library may still come back to its lanes */
+            return; /* the library may still come back to its communicators */
         leave_memory(group);
     }
     free(group);
@@ -376,5 +384,5 @@ const struct ct_backend ct_backend_nccl = {
     .copy = copy_within,
     .copied = copied,
     .split = ct_nccl_group_split,
-    .share = ct_nccl_group_share,
+    .register_memory = ct_nccl_group_register,
 };

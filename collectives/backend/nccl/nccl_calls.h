@@ -1,22 +1,23 @@
-/* Calls of ctrun.h as NCCL's: which of them NCCL carries with our semantics, on which communicator
- * (lane), and the group of NCCL calls for one of ours. Pure except for the last one. */
+/* Calls of ctrun.h as NCCL's: which of them NCCL carries with our semantics, on which communicator,
+ * and the group of NCCL calls for one of ours. Pure except for the last two. */
 #ifndef CT_COLL_NCCL_CALLS_H
 #define CT_COLL_NCCL_CALLS_H
 
 #include "algorithm/call.h"
 #include "backend/nccl/nccl_library.h"
 
-/* What may be under way at the same time, each a communicator and a stream. Gathers and scatters
- * have their own: a sharded model gathers the next layer while it scatters gradients. */
+/* Kinds of calls that may be under way at the same time, each on a communicator and a stream of its
+ * own. Gathers and scatters are apart: a sharded model gathers the next layer while it scatters
+ * gradients. */
 enum ct_nccl_communicator_kind {
     CT_NCCL_MAIN,
     CT_NCCL_GATHER,
     CT_NCCL_SCATTER,
     CT_NCCL_PAIRS, /* sends and receives */
-    CT_NCCL_LANES
+    CT_NCCL_KINDS
 };
 
-/* The result as ctrun.h says? What NCCL does otherwise goes through the host:
+/* Return whether NCCL gives the result that ctrun.h defines. Other calls go through the host:
  *
  *     moves                             yes; all_to_all in place or of unequal parts: no
  *     SUM PROD  integers                yes, in each mode
@@ -28,9 +29,10 @@ enum ct_nccl_communicator_kind {
  *     others; I16, BOOL                 no */
 bool ct_nccl_carries(const struct ct_call *call);
 
+/* Return the kind of communicator for this call. */
 enum ct_nccl_communicator_kind ct_nccl_communicator_of(enum ct_call_kind kind);
 
-/* Has it anything to move? */
+/* Return whether the call moves no bytes. */
 bool ct_nccl_is_empty(const struct ct_call *call);
 
 /* A message of a batch. */
@@ -41,11 +43,11 @@ struct ct_nccl_message {
     bool out;
 };
 
-/* Enqueue a collective that is carried; what NCCL says, CT_NCCL_IN_PROGRESS included. */
+/* Enqueue a collective that NCCL carries. Return NCCL's result, CT_NCCL_IN_PROGRESS included. */
 int ct_nccl_issue(const struct ct_nccl_library *lib, struct ct_nccl_comm *comm, void *stream,
                   const struct ct_call *call);
 
-/* Enqueue messages that go at once. */
+/* Enqueue messages as one group. Return NCCL's result. */
 int ct_nccl_issue_messages(const struct ct_nccl_library *lib, struct ct_nccl_comm *comm,
                            void *stream, const struct ct_nccl_message *messages, size_t count);
 

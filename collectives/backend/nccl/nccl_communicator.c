@@ -21,7 +21,7 @@ static void close_resource(struct ct_job *job, void *resource)
 
     while (nccl->kept != NULL)
         ct_nccl_kept_end(job, nccl, nccl->kept);
-    if (nccl->stuck)
+    if (nccl->hung)
         return;
     ct_nccl_memory_close(nccl);
     discard(nccl);
@@ -77,43 +77,45 @@ void ct_nccl_unlock(struct ct_nccl *nccl)
     (void)pthread_mutex_unlock(&nccl->lock);
 }
 
-/* ---- lanes -----------------------------------------------------------------------------------*/
+/* ---- communicators
+ * -----------------------------------------------------------------------------------*/
 
-static int device_error(const struct ct_nccl_communicator *lane, int code, struct ct_error *err)
+static int device_error(const struct ct_nccl_communicator *communicator, int code,
+                        struct ct_error *err)
 {
-    return ct_error_set(err, code, "%s failed while NCCL worked on it: %s", lane->device->name,
-                        ct_strerror(code));
+    return ct_error_set(err, code, "%s failed while NCCL worked on it: %s",
+                        communicator->device->name, ct_strerror(code));
 }
 
-static void list(struct ct_nccl *nccl, struct ct_nccl_communicator *lane)
+static void list(struct ct_nccl *nccl, struct ct_nccl_communicator *communicator)
 {
-    lane->next = nccl->lanes;
-    nccl->lanes = lane;
+    communicator->next = nccl->communicators;
+    nccl->communicators = communicator;
 }
 
-int ct_nccl_communicator_open(struct ct_nccl *nccl, struct ct_nccl_communicator *lane,
+int ct_nccl_communicator_open(struct ct_nccl *nccl, struct ct_nccl_communicator *communicator,
                               const struct ct_accel *device, struct ct_error *err)
 {
-    *lane = (struct ct_nccl_communicator){.device = device};
+    *communicator = (struct ct_nccl_communicator){.device = device};
     int code = device->enter(device->context);
 
     if (code == 0)
-        code = device->stream_new(device->context, &lane->stream);
+        code = device->stream_new(device->context, &communicator->stream);
     if (code == 0)
-        code = device->event_new(device->context, &lane->before);
+        code = device->event_new(device->context, &communicator->before);
     for (int i = 0; i < CT_NCCL_RING && code == 0; i++)
-        code = device->event_new(device->context, &lane->events[i]);
+        code = device->event_new(device->context, &communicator->events[i]);
     (void)pthread_mutex_lock(&nccl->lock);
-    list(nccl, lane);
+    list(nccl, communicator);
     ct_nccl_unlock(nccl);
-    return code == 0 ? 0 : device_error(lane, code, err);
+    return code == 0 ? 0 : device_error(communicator, code, err);
 }
 
-void ct_nccl_communicator_list(struct ct_nccl *nccl, struct ct_nccl_communicator *lane,
+void ct_nccl_communicator_list(struct ct_nccl *nccl, struct ct_nccl_communicator *communicator,
                                const struct ct_accel *device)
 {
-    *lane = (struct ct_nccl_communicator){.device = device};
-    list(nccl, lane);
+    *communicator = (struct ct_nccl_communicator){.device = device};
+    list(nccl, communicator);
 }
 
 /* Nothing is shared with a parent: shared flags would end both. */
@@ -135,13 +137,15 @@ static bool went_well(int result)
     return result == CT_NCCL_SUCCESS || result == CT_NCCL_IN_PROGRESS;
 }
 
-int ct_nccl_communicator_form(struct ct_nccl *nccl, struct ct_nccl_communicator *lane, int rank,
-                              int size, struct ct_nccl_id *ids, int count, struct ct_error *err)
+int ct_nccl_communicator_form(struct ct_nccl *nccl, struct ct_nccl_communicator *communicator,
+                              int rank, int size, struct ct_nccl_id *ids, int count,
+                              struct ct_error *err)
 {
     struct ct_nccl_config config = ct_nccl_config();
-    int result =
-        count > 1 ? nccl->lib.ncclCommInitRankScalable(&lane->comm, size, rank, count, ids, &config)
-                  : nccl->lib.ncclCommInitRankConfig(&lane->comm, size, ids[0], rank, &config);
+    int result = count > 1 ? nccl->lib.ncclCommInitRankScalable(&communicator->comm, size, rank,
+                                                                count, ids, &config)
+                           : nccl->lib.ncclCommInitRankConfig(&communicator->comm, size, ids[0],
+                                                              rank, &config);
 
     return went_well(result)
                ? 0
@@ -149,89 +153,93 @@ int ct_nccl_communicator_form(struct ct_nccl *nccl, struct ct_nccl_communicator 
 }
 
 /* The new one stays NULL until it is whole: the parent is asked. */
-int ct_nccl_communicator_split(struct ct_nccl *nccl, struct ct_nccl_communicator *lane,
+int ct_nccl_communicator_split(struct ct_nccl *nccl, struct ct_nccl_communicator *communicator,
                                struct ct_nccl_communicator *parent, int colour, int key,
                                struct ct_error *err)
 {
     struct ct_nccl_config config = ct_nccl_config();
 
     CT_ASSERT(parent->launched == parent->done && !parent->busy);
-    int result = nccl->lib.ncclCommSplit(parent->comm, colour, key, &lane->comm, &config);
+    int result = nccl->lib.ncclCommSplit(parent->comm, colour, key, &communicator->comm, &config);
     return went_well(result) ? 0
                              : ct_nccl_error(&nccl->lib, parent->comm, result,
                                              "a communicator cannot be split", err);
 }
 
-int ct_nccl_communicator_poll(struct ct_nccl *nccl, struct ct_nccl_communicator *lane,
+int ct_nccl_communicator_poll(struct ct_nccl *nccl, struct ct_nccl_communicator *communicator,
                               struct ct_error *err)
 {
-    const struct ct_accel *device = lane->device;
+    const struct ct_accel *device = communicator->device;
     int state = CT_NCCL_SUCCESS;
 
-    if (lane->aborted)
+    if (communicator->aborted)
         return ct_error_set(err, CT_EREVOKED, "the round was revoked");
-    if (lane->comm == NULL)
+    if (communicator->comm == NULL)
         return 0;
-    int result = nccl->lib.ncclCommGetAsyncError(lane->comm, &state);
+    int result = nccl->lib.ncclCommGetAsyncError(communicator->comm, &state);
     if (result == CT_NCCL_SUCCESS && state == CT_NCCL_IN_PROGRESS)
         return 0;
     if (result != CT_NCCL_SUCCESS || state != CT_NCCL_SUCCESS)
-        return ct_nccl_error(&nccl->lib, lane->comm, result != CT_NCCL_SUCCESS ? result : state,
-                             "a communicator failed", err);
-    if (lane->busy) {
-        int code = device->record(device->context, lane->events[lane->launched % CT_NCCL_RING],
-                                  lane->stream);
+        return ct_nccl_error(&nccl->lib, communicator->comm,
+                             result != CT_NCCL_SUCCESS ? result : state, "a communicator failed",
+                             err);
+    if (communicator->busy) {
+        int code = device->record(device->context,
+                                  communicator->events[communicator->launched % CT_NCCL_RING],
+                                  communicator->stream);
         if (code != 0)
-            return device_error(lane, code, err);
-        lane->busy = false;
+            return device_error(communicator, code, err);
+        communicator->busy = false;
     }
     return 1;
 }
 
-int ct_nccl_communicator_follow(struct ct_nccl_communicator *lane, void *stream)
+int ct_nccl_communicator_follow(struct ct_nccl_communicator *communicator, void *stream)
 {
-    const struct ct_accel *device = lane->device;
+    const struct ct_accel *device = communicator->device;
     int code = device->enter(device->context);
 
     if (stream == NULL || code != 0)
         return code;
-    code = device->record(device->context, lane->before, stream);
-    return code != 0 ? code : device->wait(device->context, lane->stream, lane->before);
+    code = device->record(device->context, communicator->before, stream);
+    return code != 0 ? code
+                     : device->wait(device->context, communicator->stream, communicator->before);
 }
 
-int ct_nccl_communicator_launched(struct ct_nccl *nccl, struct ct_nccl_communicator *lane,
+int ct_nccl_communicator_launched(struct ct_nccl *nccl, struct ct_nccl_communicator *communicator,
                                   int result, struct ct_error *err)
 {
     if (!went_well(result))
-        return ct_nccl_error(&nccl->lib, lane->comm, result, "a call was refused", err);
-    CT_ASSERT(!lane->busy && lane->launched - lane->done < CT_NCCL_RING);
-    lane->launched++;
-    lane->busy = true;
-    int code = ct_nccl_communicator_poll(nccl, lane, err);
+        return ct_nccl_error(&nccl->lib, communicator->comm, result, "a call was refused", err);
+    CT_ASSERT(!communicator->busy && communicator->launched - communicator->done < CT_NCCL_RING);
+    communicator->launched++;
+    communicator->busy = true;
+    int code = ct_nccl_communicator_poll(nccl, communicator, err);
     return code < 0 ? code : 0;
 }
 
-void ct_nccl_communicator_revoke(struct ct_nccl *nccl, struct ct_nccl_communicator *lane)
+void ct_nccl_communicator_revoke(struct ct_nccl *nccl, struct ct_nccl_communicator *communicator)
 {
-    if (lane->comm == NULL || lane->revoked || nccl->lib.ncclCommRevoke == NULL)
+    if (communicator->comm == NULL || communicator->revoked || nccl->lib.ncclCommRevoke == NULL)
         return;
-    lane->revoked = true;
-    lane->leaves = went_well(nccl->lib.ncclCommRevoke(lane->comm, 0));
+    communicator->revoked = true;
+    communicator->leaves = went_well(nccl->lib.ncclCommRevoke(communicator->comm, 0));
 }
 
-int ct_nccl_communicator_query(struct ct_nccl_communicator *lane, struct ct_error *err)
+int ct_nccl_communicator_query(struct ct_nccl_communicator *communicator, struct ct_error *err)
 {
-    const struct ct_accel *device = lane->device;
-    uint64_t last = lane->launched - lane->busy;
+    const struct ct_accel *device = communicator->device;
+    uint64_t last = communicator->launched - communicator->busy;
 
-    while (lane->done < last) {
-        int code = device->query(device->context, lane->events[(lane->done + 1) % CT_NCCL_RING]);
+    while (communicator->done < last) {
+        int code = device->query(device->context,
+                                 communicator->events[(communicator->done + 1) % CT_NCCL_RING]);
 
         if (code == 0)
             return 0;
         if (code < 0)
-            return device_error(lane, code, err);
-        lane->done++;
+            return device_error(communicator, code, err);
+        communicator->done++;
     }
     return 0;
 }

@@ -14,13 +14,13 @@
 #include <string.h>
 #include <time.h>
 
-enum { ABORT_MS = 10000, FINISH_MS = 2000, REVOKE_MS = 1000, LOOK_NS = 200000, COMMS_MAX = 256 };
+enum { ABORT_MS = 10000, FINISH_MS = 2000, REVOKE_MS = 1000, POLL_NS = 200000, COMMS_MAX = 256 };
 
-/* What the thread works on. Shared with who waits for it; the last of the two frees it. */
+/* The thread's data, shared with the thread that waits for it; the last of the two frees it. */
 struct ending {
     struct ct_nccl *nccl;
     const struct ct_accel *device;
-    const struct ct_nccl_communicator *lanes;            /* whose these were */
+    const struct ct_nccl_communicator *communicators;    /* whose these were */
     struct ct_nccl_comm *comms[COMMS_MAX];               /* NULL: destroyed */
     struct ct_nccl_view views[COMMS_MAX][CT_NCCL_VIEWS]; /* of each */
     int view_counts[COMMS_MAX];
@@ -34,13 +34,13 @@ struct ending {
 
 static void pause_a_while(void)
 {
-    (void)nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+    (void)nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
 }
 
-bool ct_nccl_comes_to_rest(const struct ct_nccl_library *lib, struct ct_nccl_comm *comm,
-                           uint64_t patience_ms)
+bool ct_nccl_wait_idle(const struct ct_nccl_library *lib, struct ct_nccl_comm *comm,
+                       uint64_t abort_timeout_ms)
 {
-    uint64_t deadline = ct_clock_mono_ns(&ct_clock_system) + patience_ms * 1000000u;
+    uint64_t deadline = ct_clock_mono_ns(&ct_clock_system) + abort_timeout_ms * 1000000u;
     int state = CT_NCCL_IN_PROGRESS;
 
     for (;;) {
@@ -65,20 +65,20 @@ static void close_views(struct ending *ending, int i, bool at_rest)
 static void finish(struct ending *ending)
 {
     const struct ct_nccl_library *lib = &ending->nccl->lib;
-    bool asked[COMMS_MAX];
+    bool polled[COMMS_MAX];
 
     for (int i = 0; i < ending->count; i++) {
-        bool made = ct_nccl_comes_to_rest(lib, ending->comms[i], FINISH_MS);
+        bool made = ct_nccl_wait_idle(lib, ending->comms[i], FINISH_MS);
         int result = CT_NCCL_INVALID_USAGE;
 
         if (made) {
             close_views(ending, i, true);
             result = lib->ncclCommFinalize(ending->comms[i]);
         }
-        asked[i] = result == CT_NCCL_SUCCESS || result == CT_NCCL_IN_PROGRESS;
+        polled[i] = result == CT_NCCL_SUCCESS || result == CT_NCCL_IN_PROGRESS;
     }
     for (int i = 0; i < ending->count; i++)
-        if (asked[i] && ct_nccl_comes_to_rest(lib, ending->comms[i], FINISH_MS)) {
+        if (polled[i] && ct_nccl_wait_idle(lib, ending->comms[i], FINISH_MS)) {
             (void)lib->ncclCommDestroy(ending->comms[i]);
             ending->comms[i] = NULL;
         }
@@ -94,7 +94,7 @@ static void abort_all(struct ending *ending)
             continue;
         any = true;
         if (ending->leaves[i])
-            close_views(ending, i, ct_nccl_comes_to_rest(lib, ending->comms[i], REVOKE_MS));
+            close_views(ending, i, ct_nccl_wait_idle(lib, ending->comms[i], REVOKE_MS));
     }
     if (!any)
         return;
@@ -135,9 +135,9 @@ static void *ending_main(void *argument)
     return NULL;
 }
 
-/* ---- who waits -------------------------------------------------------------------------------*/
+/* ---- waiting for the thread ------------------------------------------------------------------*/
 
-static uint64_t patience_ms(void)
+static uint64_t abort_timeout_ms(void)
 {
     const char *text = getenv("CTRUN_NCCL_ABORT_MS");
     uint64_t ms;
@@ -174,8 +174,8 @@ static struct ending *ending_new(const struct ct_nccl_end *how)
 
     CT_ASSERT(ending != NULL); /* a few bytes, at an end that cannot be put off */
     ending->nccl = how->nccl;
-    ending->lanes = how->lanes;
-    ending->device = how->lanes[0].device;
+    ending->communicators = how->communicators;
+    ending->device = how->communicators[0].device;
     ending->healthy = how->healthy;
     (void)pthread_condattr_init(&clock);
     (void)pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
@@ -185,55 +185,55 @@ static struct ending *ending_new(const struct ct_nccl_end *how)
     return ending;
 }
 
-static bool is_own(const struct ct_nccl_end *how, const struct ct_nccl_communicator *lane)
+static bool is_own(const struct ct_nccl_end *how, const struct ct_nccl_communicator *communicator)
 {
-    return lane >= how->lanes && lane < how->lanes + how->count;
+    return communicator >= how->communicators && communicator < how->communicators + how->count;
 }
 
-/* Take the communicators that are to go out of their lanes, and the group's lanes off the list. */
+/* Take NCCL's communicators that are to be ended out of ours, and unlist the group's. */
 static void collect(const struct ct_nccl_end *how, struct ending *ending)
 {
     struct ct_nccl *nccl = how->nccl;
 
-    for (struct ct_nccl_communicator **at = &nccl->lanes; *at != NULL;) {
-        struct ct_nccl_communicator *lane = *at;
-        bool own = is_own(how, lane);
+    for (struct ct_nccl_communicator **at = &nccl->communicators; *at != NULL;) {
+        struct ct_nccl_communicator *communicator = *at;
+        bool own = is_own(how, communicator);
 
-        if ((own || how->all) && lane->comm != NULL && ending->count < COMMS_MAX) {
+        if ((own || how->all) && communicator->comm != NULL && ending->count < COMMS_MAX) {
             if (!how->healthy)
-                ct_nccl_communicator_revoke(nccl, lane);
-            memcpy(ending->views[ending->count], lane->views, sizeof lane->views);
-            ending->view_counts[ending->count] = lane->view_count;
-            ending->leaves[ending->count] = lane->leaves;
-            ending->comms[ending->count++] = lane->comm;
-            lane->comm = NULL;
-            lane->view_count = 0;
-            lane->aborted = true;
+                ct_nccl_communicator_revoke(nccl, communicator);
+            memcpy(ending->views[ending->count], communicator->views, sizeof communicator->views);
+            ending->view_counts[ending->count] = communicator->view_count;
+            ending->leaves[ending->count] = communicator->leaves;
+            ending->comms[ending->count++] = communicator->comm;
+            communicator->comm = NULL;
+            communicator->view_count = 0;
+            communicator->aborted = true;
         }
         if (own)
-            *at = lane->next;
+            *at = communicator->next;
         else
-            at = &lane->next;
+            at = &communicator->next;
     }
 }
 
-static void free_lane(struct ct_nccl_communicator *lane)
+static void free_communicator(struct ct_nccl_communicator *communicator)
 {
-    const struct ct_accel *device = lane->device;
+    const struct ct_accel *device = communicator->device;
 
     for (int i = 0; i < CT_NCCL_RING; i++)
-        if (lane->events[i] != NULL)
-            device->event_free(device->context, lane->events[i]);
-    if (lane->before != NULL)
-        device->event_free(device->context, lane->before);
-    if (lane->stream != NULL)
-        device->stream_free(device->context, lane->stream);
+        if (communicator->events[i] != NULL)
+            device->event_free(device->context, communicator->events[i]);
+    if (communicator->before != NULL)
+        device->event_free(device->context, communicator->before);
+    if (communicator->stream != NULL)
+        device->stream_free(device->context, communicator->stream);
 }
 
 bool ct_nccl_communicators_end(struct ct_job *job, const struct ct_nccl_end *how)
 {
     struct ending *ending = ending_new(how);
-    uint64_t timeout_ms = patience_ms();
+    uint64_t timeout_ms = abort_timeout_ms();
     struct ct_error err = {0};
     pthread_t thread;
 
@@ -247,7 +247,7 @@ bool ct_nccl_communicators_end(struct ct_job *job, const struct ct_nccl_end *how
         end_all(ending);
         over = true;
     }
-    how->nccl->stuck = how->nccl->stuck || !over;
+    how->nccl->hung = how->nccl->hung || !over;
     for (int i = 0; i < ending->count && over; i++)
         ct_nccl_views_leave(how->nccl, ending->views[i], ending->view_counts[i]);
     ct_nccl_unlock(how->nccl);
@@ -260,7 +260,7 @@ bool ct_nccl_communicators_end(struct ct_job *job, const struct ct_nccl_end *how
         return false; /* `ending` is the thread's */
     }
     for (int i = 0; i < how->count; i++)
-        free_lane(&how->lanes[i]);
+        free_communicator(&how->communicators[i]);
     ending_free(ending);
     return true;
 }

@@ -1,7 +1,7 @@
 /* See nccl_group.h: how a group's communicators come to be.
  *
- *     prepare    a card: GPU, version, what this member has, a unique id if others may need it
- *     connect    the host group, then the first communicator, by the first way that all can go:
+ *     prepare    a card: GPU, version, kept communicator, a unique id if others may need it
+ * connect the host group, then the first communicator, by the first way that all members can take:
  *                  1. it was split off the parent's already (ct_group_split)
  *                  2. all kept the same one from the last round: shrink it (nccl_kept.h)
  *                  3. fresh unique ids
@@ -9,8 +9,8 @@
  *     split      of the first communicator, for the parts that ct_group_split is about to make
  *     share      register memory with the communicators that reduce and gather
  *
- * Each way is taken by all members or by none: what they need to know of each other for that is on
- * the cards, or goes over the host group. */
+ * All members take the same way: the cards, or messages over the host group, have what they need to
+ * know of each other. */
 #include "backend/nccl/nccl_group.h"
 #include "base/assert.h"
 #include "base/clock.h"
@@ -22,27 +22,27 @@
 #include <time.h>
 
 enum {
-    LOOK_NS = 500000, /* how long to sleep while a communicator forms */
-    ASK = 100,        /* how many such looks until the store is asked for failures */
+    POLL_NS = 500000,  /* how long to sleep while a communicator forms */
+    QUERY_EVERY = 100, /* polls until the store is queried for failures */
     RANKS_AN_ID = 128,
-    REST_MS = 1000,    /* what was kept is revoked long since */
+    IDLE_MS = 1000,    /* what was kept is revoked long since */
     SHRINK_MS = 10000, /* until shrinking is given up, and a fresh id taken */
 };
 
-/* What members tell each other. */
+/* A member's blob. */
 struct card {
     uint8_t unique[16]; /* the GPU's */
     int32_t version;
     int32_t shares; /* NCCL was told to take several ranks a GPU */
     int32_t has_id;
-    int32_t seeded; /* its communicator was split off the parent's */
-    uint64_t kept;  /* the tag of what it kept, its rank there and the size of it */
+    int32_t has_split; /* its communicator was split off the parent's */
+    uint64_t kept;     /* the tag of what it kept, its rank there and the size of it */
     int32_t kept_rank, kept_size;
     struct ct_nccl_id id;
 };
 _Static_assert(sizeof(struct card) <= CT_BLOB_BYTES, "fits the blob");
 
-/* Who makes a communicator, and what it knows of the others. */
+/* A member that forms communicators, and the others' blobs. */
 struct forming {
     struct ct_nccl_group *group;
     const struct ct_setup *setup;
@@ -87,14 +87,14 @@ static bool is_set(const char *name)
     return value != NULL && value[0] != '\0' && strcmp(value, "0") != 0;
 }
 
-/* The lane of the parent that holds what was split off for this part; NULL. */
-static struct ct_nccl_communicator *seed_of(const struct ct_setup *setup)
+/* The parent's entry for the communicator that was split off for this part; NULL if none. */
+static struct ct_nccl_communicator *split_off_of(const struct ct_setup *setup)
 {
     const struct ct_group *parent = setup->parent;
 
     if (parent == NULL || parent->backend != &ct_backend_nccl)
         return NULL;
-    return &((struct ct_nccl_group *)parent->state)->lanes[CT_NCCL_SEED];
+    return &((struct ct_nccl_group *)parent->state)->communicators[CT_NCCL_SPLIT_OFF];
 }
 
 /* "device" of "device/3". A part's communicator is not kept, nor one of a longer name. */
@@ -112,7 +112,7 @@ static void name_origin(struct ct_nccl_group *group, const struct ct_setup *setu
 static int write_card(struct ct_nccl_group *group, const struct ct_setup *setup,
                       struct ct_blob *ret_blob, struct ct_error *err)
 {
-    const struct ct_nccl_communicator *seed = seed_of(setup);
+    const struct ct_nccl_communicator *split_off = split_off_of(setup);
     const struct ct_nccl_kept *kept = ct_nccl_kept_find(group->nccl, group->origin.name);
     struct card card = {.version = group->nccl->lib.version,
                         .shares = is_set("NCCL_HOSTID") || is_set("NCCL_MULTI_RANK_GPU_ENABLE")};
@@ -120,15 +120,15 @@ static int write_card(struct ct_nccl_group *group, const struct ct_setup *setup,
 
     memcpy(card.unique, setup->device->unique, sizeof card.unique);
     (void)pthread_mutex_lock(&group->nccl->lock);
-    card.seeded = seed != NULL && seed->comm != NULL;
+    card.has_split = split_off != NULL && split_off->comm != NULL;
     ct_nccl_unlock(group->nccl);
     if (kept != NULL) {
         card.kept = kept->origin.tag;
         card.kept_rank = kept->origin.rank;
         card.kept_size = kept->origin.size;
     }
-    /* an id that nobody uses keeps a thread and a socket of NCCL's for the life of the process */
-    card.has_id = !card.seeded && kept == NULL && makes_id(group->nccl, setup);
+    /* an unused id keeps a thread and a socket of NCCL's for the life of the process */
+    card.has_id = !card.has_split && kept == NULL && makes_id(group->nccl, setup);
     if (card.has_id)
         code = make_id(group->nccl, &card.id, err);
     memcpy(ret_blob->data, &card, sizeof card);
@@ -196,45 +196,46 @@ static bool is_past(uint64_t deadline_ns)
     return ct_clock_mono_ns(&ct_clock_system) >= deadline_ns;
 }
 
-static int poll_locked(struct ct_nccl_group *group, struct ct_nccl_communicator *lane,
+static int poll_locked(struct ct_nccl_group *group, struct ct_nccl_communicator *communicator,
                        struct ct_error *err)
 {
     (void)pthread_mutex_lock(&group->nccl->lock);
-    int code = ct_nccl_communicator_poll(group->nccl, lane, err);
+    int code = ct_nccl_communicator_poll(group->nccl, communicator, err);
     ct_nccl_unlock(group->nccl);
     return code;
 }
 
-/* A while, and then: is it too late, or the round over? */
-static int rest(const struct ct_nccl_group *group, uint64_t deadline_ns, const char *what,
-                struct ct_error *err)
+/* Sleep a moment, unless it is too late or the round is over. */
+static int wait_a_while(const struct ct_nccl_group *group, uint64_t deadline_ns, const char *what,
+                        struct ct_error *err)
 {
     if (ct_job_revoked(group->staged.job))
         return ct_error_set(err, CT_EREVOKED, "the round was revoked");
     if (is_past(deadline_ns))
         return ct_error_set(err, CT_ETIMEOUT, "NCCL did not %s of %d ranks in time", what,
                             group->staged.size);
-    (void)nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+    (void)nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
     return 0;
 }
 
-/* Poll the lane that forms (its parent, while it is split off) until it is there. */
-static int await(const struct forming *forming, struct ct_nccl_communicator *lane,
-                 struct ct_nccl_communicator *asked, struct ct_error *err)
+/* Poll the communicator that forms (its parent, while it is split off) until it is there. */
+static int await(const struct forming *forming, struct ct_nccl_communicator *communicator,
+                 struct ct_nccl_communicator *polled, struct ct_error *err)
 {
-    for (int looks = 0;; looks++) {
-        int code = poll_locked(forming->group, asked, err);
+    for (int polls = 0;; polls++) {
+        int code = poll_locked(forming->group, polled, err);
 
         if (code == CT_ECLOSED) /* a connection that cannot be made: another backend may do */
             return err->code = CT_EUNAVAILABLE;
         if (code < 0)
             return code;
-        if (code == 1 && lane->comm != NULL)
+        if (code == 1 && communicator->comm != NULL)
             return 0;
-        if (looks % ASK == ASK - 1)
+        if (polls % QUERY_EVERY == QUERY_EVERY - 1)
             code = forming->setup->failed_elsewhere(forming->setup, err);
         if (code >= 0)
-            code = rest(forming->group, forming->setup->deadline_ns, "make a communicator", err);
+            code = wait_a_while(forming->group, forming->setup->deadline_ns, "make a communicator",
+                                err);
         if (code != 0)
             return code;
     }
@@ -242,9 +243,9 @@ static int await(const struct forming *forming, struct ct_nccl_communicator *lan
 
 /* ---- fresh -----------------------------------------------------------------------------------*/
 
-/* Some maker has made no id, since it thought it would need none: they make and tell them now. */
-static int ask_ids(const struct forming *forming, struct ct_nccl_id *ids, int count,
-                   struct ct_error *err)
+/* Some member has made no id, expecting to need none: all make and exchange them now. */
+static int exchange_ids(const struct forming *forming, struct ct_nccl_id *ids, int count,
+                        struct ct_error *err)
 {
     struct ct_nccl_group *group = forming->group;
     struct ct_group *host = group->staged.host;
@@ -265,8 +266,8 @@ static int ask_ids(const struct forming *forming, struct ct_nccl_id *ids, int co
     return code;
 }
 
-static int learn_ids(const struct forming *forming, struct ct_nccl_id *ids, int count,
-                     struct ct_error *err)
+static int collect_ids(const struct forming *forming, struct ct_nccl_id *ids, int count,
+                       struct ct_error *err)
 {
     bool complete = true;
 
@@ -276,82 +277,82 @@ static int learn_ids(const struct forming *forming, struct ct_nccl_id *ids, int 
         ids[i] = card.id;
         complete = complete && card.has_id;
     }
-    return complete ? 0 : ask_ids(forming, ids, count, err);
+    return complete ? 0 : exchange_ids(forming, ids, count, err);
 }
 
 static int form_fresh(const struct forming *forming, struct ct_error *err)
 {
     struct ct_nccl_group *group = forming->group;
     const struct ct_setup *setup = forming->setup;
-    struct ct_nccl_communicator *lane = &group->lanes[CT_NCCL_MAIN];
+    struct ct_nccl_communicator *communicator = &group->communicators[CT_NCCL_MAIN];
     int count = id_count(group->nccl, setup->size);
     struct ct_nccl_id *ids = calloc((size_t)count, sizeof *ids);
 
     if (ids == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", setup->size);
-    int code = learn_ids(forming, ids, count, err);
+    int code = collect_ids(forming, ids, count, err);
     if (code == 0) {
         group->origin.tag = ct_hash64(&ids[0], sizeof ids[0], 0) | 1;
         (void)pthread_mutex_lock(&group->nccl->lock);
-        code =
-            ct_nccl_communicator_form(group->nccl, lane, setup->rank, setup->size, ids, count, err);
+        code = ct_nccl_communicator_form(group->nccl, communicator, setup->rank, setup->size, ids,
+                                         count, err);
         ct_nccl_unlock(group->nccl);
     }
     free(ids);
-    return code == 0 ? await(forming, lane, lane, err) : code;
+    return code == 0 ? await(forming, communicator, communicator, err) : code;
 }
 
 /* ---- split off the parent's ------------------------------------------------------------------*/
 
-static bool all_seeded(const struct forming *forming)
+static bool all_have_split(const struct forming *forming)
 {
     bool all = true;
 
     for (int i = 0; i < forming->setup->size; i++)
-        all = all && card_of(forming->blobs, i).seeded;
+        all = all && card_of(forming->blobs, i).has_split;
     return all;
 }
 
-static int take_seed(const struct forming *forming, struct ct_error *err)
+static int use_split_off(const struct forming *forming, struct ct_error *err)
 {
     struct ct_nccl_group *group = forming->group;
-    struct ct_nccl_communicator *seed = seed_of(forming->setup),
-                                *main = &group->lanes[CT_NCCL_MAIN];
+    struct ct_nccl_communicator *split_off = split_off_of(forming->setup),
+                                *main = &group->communicators[CT_NCCL_MAIN];
 
     (void)pthread_mutex_lock(&group->nccl->lock);
-    main->comm = seed->comm;
-    seed->comm = NULL;
+    main->comm = split_off->comm;
+    split_off->comm = NULL;
     ct_nccl_unlock(group->nccl);
     if (main->comm == NULL) /* as a round ends, all communicators go */
         return ct_error_set(err, CT_EREVOKED, "the round was revoked");
     return await(forming, main, main, err);
 }
 
-/* What was split off the last time, and taken by nobody. */
-static void drop_seed(struct ct_nccl_group *group)
+/* End the communicator that was split off last, if no part has used it. */
+static void end_split_off(struct ct_nccl_group *group)
 {
-    struct ct_nccl_communicator *seed = &group->lanes[CT_NCCL_SEED];
-    struct ct_nccl_end how = {.nccl = group->nccl, .lanes = seed, .count = 1};
+    struct ct_nccl_communicator *split_off = &group->communicators[CT_NCCL_SPLIT_OFF];
+    struct ct_nccl_end how = {.nccl = group->nccl, .communicators = split_off, .count = 1};
 
-    if (seed->comm == NULL || !ct_nccl_communicators_end(group->staged.job, &how))
+    if (split_off->comm == NULL || !ct_nccl_communicators_end(group->staged.job, &how))
         return;
     (void)pthread_mutex_lock(&group->nccl->lock);
-    ct_nccl_communicator_list(group->nccl, seed, group->staged.device);
+    ct_nccl_communicator_list(group->nccl, split_off, group->staged.device);
     ct_nccl_unlock(group->nccl);
 }
 
-/* Where NCCL refuses or fails, the parts find no seed and take fresh ids; a parent that has failed
- * by it says so at its next call. One that is still at it when time is over can neither be asked
- * again nor be used. */
+/* Where NCCL refuses or fails, the parts find none that was split off and take fresh ids; a parent
+ * that has failed by it says so at its next call. One that is still at it when time is over can
+ * neither be asked again nor be used. */
 int ct_nccl_group_split(void *state, int colour, int key, uint64_t deadline_ns,
                         struct ct_error *err)
 {
     struct ct_nccl_group *group = state;
-    struct ct_nccl_communicator *main = &group->lanes[CT_NCCL_MAIN],
-                                *seed = &group->lanes[CT_NCCL_SEED];
+    struct ct_nccl_communicator *main = &group->communicators[CT_NCCL_MAIN],
+                                *split_off = &group->communicators[CT_NCCL_SPLIT_OFF];
     struct ct_error why = {0};
 
-    drop_seed(group);
+    end_split_off(group);
     if (ct_nccl_lacks(&group->nccl->lib, CT_NCCL_SPLIT) != NULL)
         return 0;
     int code = ct_nccl_communicator_query(main, err);
@@ -360,7 +361,7 @@ int ct_nccl_group_split(void *state, int colour, int key, uint64_t deadline_ns,
     (void)pthread_mutex_lock(&group->nccl->lock);
     code = main->comm == NULL
                ? ct_nccl_communicator_poll(group->nccl, main, err)
-               : ct_nccl_communicator_split(group->nccl, seed, main,
+               : ct_nccl_communicator_split(group->nccl, split_off, main,
                                             colour < 0 ? CT_NCCL_NO_COLOUR : colour, key, &why);
     ct_nccl_unlock(group->nccl);
     while (code == 0 && why.code == 0) {
@@ -370,7 +371,7 @@ int ct_nccl_group_split(void *state, int colour, int key, uint64_t deadline_ns,
             return 0;
         if (done < 0)
             return done == CT_EREVOKED ? ct_error_set(err, done, "%s", why.text) : 0;
-        code = rest(group, deadline_ns, "split a communicator", err);
+        code = wait_a_while(group, deadline_ns, "split a communicator", err);
     }
     return why.code != 0 ? 0 : code;
 }
@@ -391,7 +392,7 @@ static struct ct_nccl_origin *origins_of(const struct forming *forming)
     return origins;
 }
 
-/* *ret_all: is `mine` true at every member? */
+/* *ret_all: whether `mine` is true at every member. */
 static int agree(const struct forming *forming, bool mine, bool *ret_all, struct ct_error *err)
 {
     struct ct_group *host = forming->group->staged.host;
@@ -407,29 +408,29 @@ static bool shrink_here(struct ct_nccl_group *group, struct ct_nccl_kept *kept, 
                         int count)
 {
     uint64_t deadline_ns = ct_clock_mono_ns(&ct_clock_system) + SHRINK_MS * (uint64_t)1000000;
-    struct ct_nccl_communicator *main = &group->lanes[CT_NCCL_MAIN];
+    struct ct_nccl_communicator *main = &group->communicators[CT_NCCL_MAIN];
     struct ct_nccl_config config = ct_nccl_config();
     struct ct_error unread = {0};
 
     (void)pthread_mutex_lock(&group->nccl->lock);
-    int result = group->nccl->lib.ncclCommShrink(kept->lane.comm, missing, count, &main->comm,
-                                                 &config, CT_NCCL_SHRINK_DEFAULT);
+    int result = group->nccl->lib.ncclCommShrink(kept->communicator.comm, missing, count,
+                                                 &main->comm, &config, CT_NCCL_SHRINK_DEFAULT);
     ct_nccl_unlock(group->nccl);
     int code = result == CT_NCCL_SUCCESS || result == CT_NCCL_IN_PROGRESS ? 0 : CT_EUNSUPPORTED;
     while (code == 0) {
-        code = poll_locked(group, &kept->lane, &unread);
+        code = poll_locked(group, &kept->communicator, &unread);
         if (code == 0)
-            code = rest(group, deadline_ns, "shrink a communicator", &unread);
+            code = wait_a_while(group, deadline_ns, "shrink a communicator", &unread);
     }
     return code == 1 && main->comm != NULL;
 }
 
-/* What came of it here is worth nothing: others have none. */
+/* Free the communicator that was made here: other members have none. */
 static int clear_main(struct ct_nccl_group *group, struct ct_error *err)
 {
-    struct ct_nccl_communicator *main = &group->lanes[CT_NCCL_MAIN];
+    struct ct_nccl_communicator *main = &group->communicators[CT_NCCL_MAIN];
     const struct ct_accel *device = main->device;
-    struct ct_nccl_end how = {.nccl = group->nccl, .lanes = main, .count = 1};
+    struct ct_nccl_end how = {.nccl = group->nccl, .communicators = main, .count = 1};
 
     if (main->comm == NULL)
         return 0;
@@ -447,10 +448,10 @@ static int form_shrunk(const struct forming *forming, struct ct_nccl_kept *kept,
     CT_ASSERT(origins[0].size > 0);
     int *missing = calloc((size_t)origins[0].size, sizeof *missing);
     bool all = false;
-    int code =
-        agree(forming,
-              missing != NULL && ct_nccl_comes_to_rest(&group->nccl->lib, kept->lane.comm, REST_MS),
-              &all, err);
+    int code = agree(forming,
+                     missing != NULL &&
+                         ct_nccl_wait_idle(&group->nccl->lib, kept->communicator.comm, IDLE_MS),
+                     &all, err);
 
     if (code == 0 && all) {
         int count = ct_nccl_kept_missing(origins, forming->setup->size, missing);
@@ -486,8 +487,8 @@ static int try_kept(const struct forming *forming, struct ct_error *err)
 
 static int form_main(const struct forming *forming, struct ct_error *err)
 {
-    if (all_seeded(forming))
-        return take_seed(forming, err);
+    if (all_have_split(forming))
+        return use_split_off(forming, err);
     int code = forming->setup->parent == NULL ? try_kept(forming, err) : 0;
     if (code == 0)
         return form_fresh(forming, err);
@@ -498,8 +499,8 @@ static int form_main(const struct forming *forming, struct ct_error *err)
 static int form_pairs(const struct forming *forming, struct ct_error *err)
 {
     struct ct_nccl_group *group = forming->group;
-    struct ct_nccl_communicator *main = &group->lanes[CT_NCCL_MAIN];
-    struct ct_nccl_communicator *pairs = &group->lanes[CT_NCCL_PAIRS];
+    struct ct_nccl_communicator *main = &group->communicators[CT_NCCL_MAIN];
+    struct ct_nccl_communicator *pairs = &group->communicators[CT_NCCL_PAIRS];
 
     (void)pthread_mutex_lock(&group->nccl->lock);
     int code = ct_nccl_communicator_split(group->nccl, pairs, main, 0, forming->setup->rank, err);
@@ -507,18 +508,18 @@ static int form_pairs(const struct forming *forming, struct ct_error *err)
     return code == 0 ? await(forming, pairs, main, err) : code;
 }
 
-static int open_lanes(struct ct_nccl_group *group, const struct ct_setup *setup,
-                      struct ct_error *err)
+static int open_communicators(struct ct_nccl_group *group, const struct ct_setup *setup,
+                              struct ct_error *err)
 {
     int code = 0;
 
     group->opened = true;
     for (int i = 0; i < CT_NCCL_COMMS; i++) /* all, for all are ended */
-        group->lanes[i].device = setup->device;
-    for (int i = 0; i < CT_NCCL_LANES && code == 0; i++)
-        code = ct_nccl_communicator_open(group->nccl, &group->lanes[i], setup->device, err);
+        group->communicators[i].device = setup->device;
+    for (int i = 0; i < CT_NCCL_KINDS && code == 0; i++)
+        code = ct_nccl_communicator_open(group->nccl, &group->communicators[i], setup->device, err);
     (void)pthread_mutex_lock(&group->nccl->lock);
-    ct_nccl_communicator_list(group->nccl, &group->lanes[CT_NCCL_SEED], setup->device);
+    ct_nccl_communicator_list(group->nccl, &group->communicators[CT_NCCL_SPLIT_OFF], setup->device);
     ct_nccl_unlock(group->nccl);
     return code;
 }
@@ -535,7 +536,7 @@ int ct_nccl_group_connect(void *state, const struct ct_setup *setup, const struc
     if (code == 0 && ct_nccl_check_init(&group->check, group->staged.host) != 0)
         code = ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", setup->size);
     if (code == 0)
-        code = open_lanes(group, setup, err);
+        code = open_communicators(group, setup, err);
     if (code == 0)
         code = form_main(&forming, err);
     if (code == 0)
@@ -546,35 +547,37 @@ int ct_nccl_group_connect(void *state, const struct ct_setup *setup, const struc
 
 /* ---- memory ----------------------------------------------------------------------------------*/
 
-/* Messages gain nothing by it, and lanes that do not exist yet are told when they are made. */
-static bool takes_windows(const struct ct_nccl_group *group, int lane)
+/* Messages gain nothing by it, and memory is registered with later communicators when they are
+ * made. */
+static bool uses_windows(const struct ct_nccl_group *group, int communicator)
 {
-    return lane != CT_NCCL_PAIRS && lane < CT_NCCL_LANES && group->lanes[lane].comm != NULL;
+    return communicator != CT_NCCL_PAIRS && communicator < CT_NCCL_KINDS &&
+           group->communicators[communicator].comm != NULL;
 }
 
-int ct_nccl_group_share(void *state, void *memory, uint64_t deadline_ns, struct ct_error *err)
+int ct_nccl_group_register(void *state, void *memory, uint64_t deadline_ns, struct ct_error *err)
 {
     struct ct_nccl_group *group = state;
     struct ct_nccl *nccl = group->nccl;
     int code = 0;
 
-    if (group->shared_count == CT_NCCL_VIEWS)
+    if (group->registered_count == CT_NCCL_VIEWS)
         return 0;
     (void)pthread_mutex_lock(&nccl->lock);
     struct ct_nccl_memory *known = ct_nccl_memory_find(nccl, memory);
     CT_ASSERT(known != NULL);
     ct_nccl_memory_use(known);
-    group->shared[group->shared_count++] = known;
+    group->registered[group->registered_count++] = known;
     ct_nccl_unlock(nccl);
     for (int i = 0; i < CT_NCCL_COMMS && code == 0; i++)
-        for (int done = 0; takes_windows(group, i) && done == 0 && code == 0;) {
+        for (int done = 0; uses_windows(group, i) && done == 0 && code == 0;) {
             (void)pthread_mutex_lock(&nccl->lock);
-            done = ct_nccl_communicator_cover(nccl, &group->lanes[i], group->shared,
-                                              group->shared_count, err);
+            done = ct_nccl_communicator_cover(nccl, &group->communicators[i], group->registered,
+                                              group->registered_count, err);
             ct_nccl_unlock(nccl);
             code = CT_MIN(done, 0);
             if (done == 0)
-                code = rest(group, deadline_ns, "register memory", err);
+                code = wait_a_while(group, deadline_ns, "register memory", err);
         }
     return code;
 }

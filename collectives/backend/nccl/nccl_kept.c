@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void ct_nccl_keep(struct ct_nccl *nccl, struct ct_nccl_communicator *lane,
+void ct_nccl_keep(struct ct_nccl *nccl, struct ct_nccl_communicator *communicator,
                   const struct ct_nccl_origin *origin)
 {
     struct ct_nccl_kept *kept = calloc(1, sizeof *kept);
@@ -14,19 +14,19 @@ void ct_nccl_keep(struct ct_nccl *nccl, struct ct_nccl_communicator *lane,
     if (kept == NULL)
         return;
     (void)pthread_mutex_lock(&nccl->lock);
-    if (lane->comm == NULL) { /* another group has aborted it */
+    if (communicator->comm == NULL) { /* another group has aborted it */
         free(kept);
     } else {
-        ct_nccl_communicator_revoke(nccl, lane);
+        ct_nccl_communicator_revoke(nccl, communicator);
         kept->origin = *origin;
-        kept->lane = (struct ct_nccl_communicator){.comm = lane->comm,
-                                                   .device = lane->device,
-                                                   .revoked = lane->revoked,
-                                                   .leaves = lane->leaves,
-                                                   .view_count = lane->view_count};
-        memcpy(kept->lane.views, lane->views, sizeof lane->views);
-        lane->comm = NULL;
-        lane->view_count = 0;
+        kept->communicator = (struct ct_nccl_communicator){.comm = communicator->comm,
+                                                           .device = communicator->device,
+                                                           .revoked = communicator->revoked,
+                                                           .leaves = communicator->leaves,
+                                                           .view_count = communicator->view_count};
+        memcpy(kept->communicator.views, communicator->views, sizeof communicator->views);
+        communicator->comm = NULL;
+        communicator->view_count = 0;
         kept->next = nccl->kept;
         nccl->kept = kept;
     }
@@ -52,11 +52,11 @@ void ct_nccl_kept_end(struct ct_job *job, struct ct_nccl *nccl, struct ct_nccl_k
     while (*link != kept)
         link = &(*link)->next;
     *link = kept->next;
-    kept->lane.next = nccl->lanes;
-    nccl->lanes = &kept->lane;
+    kept->communicator.next = nccl->communicators;
+    nccl->communicators = &kept->communicator;
     ct_nccl_unlock(nccl);
 
-    struct ct_nccl_end how = {.nccl = nccl, .lanes = &kept->lane, .count = 1};
+    struct ct_nccl_end how = {.nccl = nccl, .communicators = &kept->communicator, .count = 1};
     if (ct_nccl_communicators_end(job, &how))
         free(kept);
 }

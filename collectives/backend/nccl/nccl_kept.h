@@ -6,8 +6,8 @@
  *                 fails at any member: a fresh id, as without shrinking
  *     then        the kept one is aborted
  *
- * nccl_library.c has the versions of NCCL that support it. It is refused where NCCL's own
- * connections have seen the death before they were told to stop (reference collectives.md 3.2):
+ * nccl_library.c lists the versions of NCCL that support it. It is refused where NCCL's own
+ * connections have noticed the death before they were told to stop (reference collectives.md 3.2):
  * hence the fresh id as a fallback. */
 #ifndef CT_COLL_NCCL_KEPT_H
 #define CT_COLL_NCCL_KEPT_H
@@ -16,7 +16,7 @@
 
 enum { CT_NCCL_NAME_BYTES = 72 };
 
-/* Where a communicator is from, the same at all its ranks but for `rank`. */
+/* The origin of a communicator, the same at all its ranks but for `rank`. */
 struct ct_nccl_origin {
     char name[CT_NCCL_NAME_BYTES]; /* of its group; "": a part's, which is never kept */
     uint64_t tag;                  /* its own */
@@ -26,25 +26,25 @@ struct ct_nccl_origin {
 struct ct_nccl_kept {
     struct ct_nccl_kept *next;
     struct ct_nccl_origin origin;
-    struct ct_nccl_communicator lane; /* not listed: when a round ends this one stays */
+    struct ct_nccl_communicator communicator; /* not listed: when a round ends this one stays */
 };
 
-/* Take the communicator of `lane`, and what it has registered. Nothing when there is no memory. */
-void ct_nccl_keep(struct ct_nccl *nccl, struct ct_nccl_communicator *lane,
+/* Keep NCCL's communicator of `communicator`, with its registrations. Do nothing without memory. */
+void ct_nccl_keep(struct ct_nccl *nccl, struct ct_nccl_communicator *communicator,
                   const struct ct_nccl_origin *origin);
 
-/* What is kept of the group `name`; NULL. */
+/* Return what is kept of the group `name`; NULL if none. */
 struct ct_nccl_kept *ct_nccl_kept_find(struct ct_nccl *nccl, const char *name);
 
-/* Abort and forget it. NULL is fine. */
+/* Abort and free it. NULL is fine. */
 void ct_nccl_kept_end(struct ct_job *job, struct ct_nccl *nccl, struct ct_nccl_kept *kept);
 
-/* Can the communicator that these members kept, as each says of its own, become theirs? They are
- * in its order, and not all of it. Pure. */
+/* Return whether the communicator that these members kept can be shrunk to them, by the origin that
+ * each reports: they are some of its ranks, in its order. Pure. */
 bool ct_nccl_kept_fits(const struct ct_nccl_origin *origins, int count);
 
-/* Its ranks that are none of the members: `count` origins that fit. Returns how many; `ret_ranks`
- * has room for all but those. Pure. */
+/* List its ranks that are not among the members, from `count` origins that fit. Return their
+ * number; `ret_ranks` has room for all but the members. Pure. */
 int ct_nccl_kept_missing(const struct ct_nccl_origin *origins, int count, int *ret_ranks);
 
 #endif

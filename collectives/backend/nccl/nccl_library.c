@@ -62,9 +62,9 @@ static bool has_functions(const struct ct_nccl_library *lib, enum ct_nccl_featur
 
 const char *ct_nccl_lacks(const struct ct_nccl_library *lib, enum ct_nccl_feature feature)
 {
-    const char *asked = switches[feature] != NULL ? getenv(switches[feature]) : "1";
+    const char *setting = switches[feature] != NULL ? getenv(switches[feature]) : "1";
 
-    if (asked == NULL || strcmp(asked, "1") != 0)
+    if (setting == NULL || strcmp(setting, "1") != 0)
         return "it is not asked for";
     for (size_t i = 0; i < CT_COUNT(faults); i++)
         if (faults[i].feature == feature && lib->version >= faults[i].first &&

@@ -130,27 +130,27 @@ void ct_nccl_memory_close(struct ct_nccl *nccl)
 
 /* ---- windows ---------------------------------------------------------------------------------*/
 
-int ct_nccl_communicator_cover(struct ct_nccl *nccl, struct ct_nccl_communicator *lane,
+int ct_nccl_communicator_cover(struct ct_nccl *nccl, struct ct_nccl_communicator *communicator,
                                struct ct_nccl_memory *const *memories, int count,
                                struct ct_error *err)
 {
-    int code = ct_nccl_communicator_poll(nccl, lane, err);
+    int code = ct_nccl_communicator_poll(nccl, communicator, err);
 
-    while (code == 1 && lane->view_count < count) {
-        struct ct_nccl_view *view = &lane->views[lane->view_count];
-        struct ct_nccl_memory *memory = memories[lane->view_count];
+    while (code == 1 && communicator->view_count < count) {
+        struct ct_nccl_view *view = &communicator->views[communicator->view_count];
+        struct ct_nccl_memory *memory = memories[communicator->view_count];
 
         *view = (struct ct_nccl_view){.memory = memory};
-        int result = nccl->lib.ncclCommWindowRegister(lane->comm, memory->base, memory->bytes,
-                                                      &view->window, CT_NCCL_WIN_SYMMETRIC);
+        int result = nccl->lib.ncclCommWindowRegister(
+            communicator->comm, memory->base, memory->bytes, &view->window, CT_NCCL_WIN_SYMMETRIC);
         if (result != CT_NCCL_SUCCESS && result != CT_NCCL_IN_PROGRESS)
-            return ct_nccl_error(&nccl->lib, lane->comm, result,
+            return ct_nccl_error(&nccl->lib, communicator->comm, result,
                                  "memory cannot be registered (collectives.windows: false does "
                                  "without)",
                                  err);
         ct_nccl_memory_use(memory);
-        lane->view_count++;
-        code = ct_nccl_communicator_poll(nccl, lane, err);
+        communicator->view_count++;
+        code = ct_nccl_communicator_poll(nccl, communicator, err);
     }
     return code;
 }

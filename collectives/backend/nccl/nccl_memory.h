@@ -1,4 +1,4 @@
-/* Device memory known to communicators: allocated by ncclMemAlloc, registered as a window.
+/* Device memory registered with communicators: allocated by ncclMemAlloc, registered as a window.
  *
  *     ct_nccl_memory_new            alloc, zeroed   local; the job's, it outlives groups and rounds
  *     ct_nccl_communicator_cover    register        collective, same memories in the same order
@@ -35,7 +35,7 @@ struct ct_nccl_memory {
     bool freed; /* by its owner */
 };
 
-/* How a communicator knows a memory. */
+/* The registration of a memory with a communicator. */
 struct ct_nccl_view {
     struct ct_nccl_memory *memory;
     struct ct_nccl_window *window; /* NULL: refused, or not there yet. NCCL writes it late */
@@ -43,41 +43,41 @@ struct ct_nccl_view {
 
 enum { CT_NCCL_VIEWS = 4 };
 
-/* These three are those of job_resource.h: `resource` is a struct ct_nccl.
+/* The next three are functions of job_resource.h: `resource` is a struct ct_nccl.
  *
- * Zeroed memory of `device`. CT_EUNSUPPORTED with the reason where there is no such; CT_ENOMEM. */
+ * Allocate zeroed memory of `device`. 0, CT_EUNSUPPORTED with the reason, or CT_ENOMEM. */
 int ct_nccl_memory_new(void *resource, const struct ct_accel *device, size_t bytes, void **ret_base,
                        struct ct_error *err);
 
-/* True: `base` was such memory, and is given back. */
+/* Free `base`; return false when it is no such memory. */
 bool ct_nccl_memory_free(void *resource, void *base);
 
-/* Its size, rounded up; 0: no such memory of this job's. */
+/* Return its size, rounded up; 0: no such memory of this job's. */
 uint64_t ct_nccl_memory_bytes(void *resource, const void *base);
 
-/* All that is left, at the job's end; what is still in use stays. */
+/* Free all that is left, at the job's end, but memory that is still in use. */
 void ct_nccl_memory_close(struct ct_nccl *nccl);
 
-/* The rest is called under the job's lock. */
+/* The functions below are called under the job's lock. */
 
-/* The memory that begins at `base`; NULL. */
+/* Return the memory that begins at `base`; NULL if none. */
 struct ct_nccl_memory *ct_nccl_memory_find(struct ct_nccl *nccl, const void *base);
 
-/* One user more, one less. */
+/* Count one user more; one less. */
 void ct_nccl_memory_use(struct ct_nccl_memory *memory);
 void ct_nccl_memory_leave(struct ct_nccl *nccl, struct ct_nccl_memory *memory);
 
-/* Register those of `memories` that the lane does not know, one after the other: call it until it
- * is not 0. 1: all are known; negative: NCCL failed. */
-int ct_nccl_communicator_cover(struct ct_nccl *nccl, struct ct_nccl_communicator *lane,
+/* Register those of `memories` that are not yet registered with the communicator, one after the
+ * other: call it until it is not 0. 1: all are; negative: NCCL failed. */
+int ct_nccl_communicator_cover(struct ct_nccl *nccl, struct ct_nccl_communicator *communicator,
                                struct ct_nccl_memory *const *memories, int count,
                                struct ct_error *err);
 
-/* Deregister `count` views of `comm`, unless it is not `at_rest`. Without the lock. */
+/* Deregister `count` views of `comm` if it is idle (`at_rest`). Without the lock. */
 void ct_nccl_views_close(const struct ct_nccl_library *lib, struct ct_nccl_comm *comm,
                          struct ct_nccl_view *views, int count, bool at_rest);
 
-/* Behind that, under the lock: memory without a window has a user less. */
+/* After that, under the lock: count one user less of each memory without a window. */
 void ct_nccl_views_leave(struct ct_nccl *nccl, const struct ct_nccl_view *views, int count);
 
 #endif

@@ -52,8 +52,8 @@ int ct_staged_init(struct ct_staged *staged, const struct ct_setup *setup, struc
                                  .device = device,
                                  .rank = setup->rank,
                                  .size = setup->size,
-                                 .piece_bytes = setup->tuning.staged_piece_bytes / 64 * 64};
-    CT_ASSERT(staged->size > 0 && staged->piece_bytes > 0);
+                                 .chunk_bytes = setup->tuning.staged_piece_bytes / 64 * 64};
+    CT_ASSERT(staged->size > 0 && staged->chunk_bytes > 0);
     code = device->enter(device->context);
     if (code == 0)
         code = device->stream_new(device->context, &staged->stream);
@@ -174,7 +174,7 @@ static int reserve(struct ct_staged *staged, struct ct_stage *stage, size_t byte
     return 0;
 }
 
-/* What comes is behind what `stream` was given; `event` may be recorded anew after it. */
+/* Later copies wait for the work queued on `stream`; `event` may be recorded again after this. */
 static int follow(struct ct_staged *staged, void *stream, void *event)
 {
     const struct ct_accel *device = staged->device;
@@ -248,14 +248,14 @@ static int talk(struct ct_staged *staged, struct ct_stage *stage, struct ct_task
     return 1;
 }
 
-/* A piece is over: 1 when it was the last. */
+/* A chunk is over: 1 when it was the last. */
 static int turn(struct ct_staged *staged, struct ct_task *task)
 {
-    if (ct_staged_in_pieces(task->call.kind)) {
-        task->at += ct_staged_piece(staged, task);
+    if (ct_staged_is_chunked(task->call.kind)) {
+        task->at += ct_staged_chunk_bytes(staged, task);
         task->stage = BEGIN;
     }
-    return !ct_staged_in_pieces(task->call.kind) || task->at >= ct_call_bytes(&task->call);
+    return !ct_staged_is_chunked(task->call.kind) || task->at >= ct_call_bytes(&task->call);
 }
 
 int ct_staged_progress(struct ct_staged *staged, struct ct_task *task, struct ct_error *err)
@@ -341,7 +341,7 @@ uint32_t ct_staged_arm(struct ct_staged *staged)
     return staged->host->backend->arm(staged->host->state);
 }
 
-/* The device rings no bell: while it copies, look again soon. */
+/* The device wakes no thread: while it copies, poll again soon. */
 void ct_staged_park(struct ct_staged *staged, uint32_t armed, uint64_t timeout_ns)
 {
     const struct ct_group *host = staged->host;

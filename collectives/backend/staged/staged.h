@@ -1,15 +1,15 @@
 /* Backend staged: collectives on device memory through host memory. For ranks that share one
- * device, where no library carries its memory, and, inside backend nccl, for calls that NCCL cannot
- * do.
+ * device, where no library moves its memory, and, inside backend nccl, for calls that NCCL cannot
+ * make.
  *
  *     device memory               stage (host, pinned)                 host group
  *                                                                      (thread, shm, hier)
- *     send ---- copy, event ----> pieces of the call, in place ------> the same call
+ *     send ---- copy, event ----> chunks of the call, in place ------> the same call
  *                                                                           |
  *     recv <--- copy, event ----- its result <------------------------------'
  *
  * The stage is symmetric memory of the job, so that a host group of one node uses it in place.
- * all_reduce, reduce and broadcast go in pieces, other calls whole: their stage is as large as all
+ * all_reduce, reduce and broadcast go in chunks, other calls whole: their stage is as large as all
  * their parts. Sums are the host's, so each mode gives the bits that it gives there. */
 #ifndef CT_COLL_STAGED_H
 #define CT_COLL_STAGED_H
@@ -17,7 +17,7 @@
 #include "base/accel.h"
 #include "group/group.h"
 
-/* One call under way; collectives have one of these, each peer two, one a direction. */
+/* The stage of one call; collectives have one, and each peer two, one a direction. */
 struct ct_stage {
     void *event;
     char *memory;        /* of the host */
@@ -33,35 +33,35 @@ struct ct_staged {
     const struct ct_accel *device;
     struct ct_group *host; /* the same members */
     int rank, size;
-    size_t piece_bytes;
+    size_t chunk_bytes;
     void *stream;
     void *copied;            /* the event behind the copies to oneself */
     struct ct_stage *stages; /* collectives, then sends by peer, then receives by peer */
 };
 
-/* In three steps, as a backend: what needs no others, the host group (which is freed with it), the
- * end. ct_staged_deinit takes what is half made. */
+/* As the functions of a backend: prepare; connect, which makes the host group; and free, with the
+ * host group, also half-built. 0, or a code with its sentence. */
 int ct_staged_init(struct ct_staged *staged, const struct ct_setup *setup, struct ct_error *err);
 int ct_staged_connect(struct ct_staged *staged, const struct ct_setup *setup, struct ct_error *err);
 void ct_staged_deinit(struct ct_staged *staged);
 
 /* ---- one call and its stage (staged_copy.c) ---- */
 
-/* One run of elements, the same at all members, of which any piece may go alone? */
-bool ct_staged_in_pieces(enum ct_call_kind kind);
+/* Return whether calls of this kind can go chunk by chunk: one run of elements, the same at all. */
+bool ct_staged_is_chunked(enum ct_call_kind kind);
 
-/* Bytes of the piece that begins at `task->at`; bytes that the stage needs for it, or for all of a
- * call that goes whole. */
-size_t ct_staged_piece(const struct ct_staged *staged, const struct ct_task *task);
+/* Return the bytes of the chunk that begins at `task->at`; and the bytes of stage that it needs, or
+ * that a call without chunks needs. */
+size_t ct_staged_chunk_bytes(const struct ct_staged *staged, const struct ct_task *task);
 size_t ct_staged_bytes(const struct ct_staged *staged, const struct ct_task *task);
 
-/* Copies, put into the stream. 0 or the device's code. */
+/* Queue copies in the stream. 0 or the device's code. */
 int ct_staged_put(struct ct_staged *staged, void *to, const void *from, size_t bytes);
 int ct_staged_copy_in(struct ct_staged *staged, struct ct_stage *stage, const struct ct_task *task);
 int ct_staged_copy_out(struct ct_staged *staged, struct ct_stage *stage,
                        const struct ct_task *task);
 
-/* Make `stage->task`: the same call, of the host group, on the stage. */
+/* Set `stage->task` to the same call of the host group, on the stage. */
 void ct_staged_make_call(struct ct_staged *staged, struct ct_stage *stage,
                          const struct ct_task *task);
 

@@ -8,16 +8,16 @@
 
 enum side { IN, OUT };
 
-/* One run of elements, the same at all members, of which any piece may go alone. */
-bool ct_staged_in_pieces(enum ct_call_kind kind)
+/* One run of elements, the same at all members, of which any chunk may go alone. */
+bool ct_staged_is_chunked(enum ct_call_kind kind)
 {
     return kind == CT_CALL_ALL_REDUCE || kind == CT_CALL_REDUCE || kind == CT_CALL_BROADCAST;
 }
 
-/* Bytes of the piece that begins at `task->at`. */
-size_t ct_staged_piece(const struct ct_staged *staged, const struct ct_task *task)
+/* Bytes of the chunk that begins at `task->at`. */
+size_t ct_staged_chunk_bytes(const struct ct_staged *staged, const struct ct_task *task)
 {
-    return CT_MIN(ct_call_bytes(&task->call) - task->at, staged->piece_bytes);
+    return CT_MIN(ct_call_bytes(&task->call) - task->at, staged->chunk_bytes);
 }
 
 static bool is_root(const struct ct_call *call)
@@ -61,8 +61,8 @@ size_t ct_staged_bytes(const struct ct_staged *staged, const struct ct_task *tas
 {
     const struct ct_call *call = &task->call;
 
-    if (ct_staged_in_pieces(call->kind))
-        return ct_staged_piece(staged, task);
+    if (ct_staged_is_chunked(call->kind))
+        return ct_staged_chunk_bytes(staged, task);
     if (has_parts(call, IN) && has_parts(call, OUT))
         return output_at(call) +
                CT_MAX(packed_bytes(call, IN, call->size), packed_bytes(call, OUT, call->size));
@@ -119,11 +119,11 @@ int ct_staged_copy_in(struct ct_staged *staged, struct ct_stage *stage, const st
         if (!is_root(call))
             return 0;
         return ct_staged_put(staged, stage->memory, call->send + task->at,
-                             ct_staged_piece(staged, task));
+                             ct_staged_chunk_bytes(staged, task));
     case CT_CALL_ALL_REDUCE:
     case CT_CALL_REDUCE:
         return ct_staged_put(staged, stage->memory, call->send + task->at,
-                             ct_staged_piece(staged, task));
+                             ct_staged_chunk_bytes(staged, task));
     case CT_CALL_ALL_GATHER:
         return ct_staged_put(staged, own_part(stage, call, OUT), call->send, ct_call_bytes(call));
     case CT_CALL_GATHER:
@@ -154,11 +154,11 @@ int ct_staged_copy_out(struct ct_staged *staged, struct ct_stage *stage, const s
         if (!is_root(call))
             return 0;
         return ct_staged_put(staged, call->recv + task->at, stage->memory,
-                             ct_staged_piece(staged, task));
+                             ct_staged_chunk_bytes(staged, task));
     case CT_CALL_ALL_REDUCE:
     case CT_CALL_BROADCAST:
         return ct_staged_put(staged, call->recv + task->at, stage->memory,
-                             ct_staged_piece(staged, task));
+                             ct_staged_chunk_bytes(staged, task));
     case CT_CALL_REDUCE_SCATTER:
         return ct_staged_put(staged, call->recv, own_part(stage, call, IN), ct_call_bytes(call));
     case CT_CALL_SCATTER:
@@ -207,8 +207,8 @@ void ct_staged_make_call(struct ct_staged *staged, struct ct_stage *stage,
     call.stream = NULL;
     call.send = stage->memory;
     call.recv = stage->memory;
-    if (ct_staged_in_pieces(call.kind))
-        call.count = ct_staged_piece(staged, task) / ct_dtype_size(call.dtype);
+    if (ct_staged_is_chunked(call.kind))
+        call.count = ct_staged_chunk_bytes(staged, task) / ct_dtype_size(call.dtype);
     else if (call.kind == CT_CALL_ALL_GATHER || (call.kind == CT_CALL_GATHER && is_root(&call)))
         call.send = own_part(stage, &task->call, OUT);
     else if (call.kind == CT_CALL_REDUCE_SCATTER ||

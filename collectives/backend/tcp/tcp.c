@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SPINS = 20, ASK_NS = 1000000000 };
+enum { SPINS = 20, QUERY_NS = 1000000000 };
 
 /* ---- creation --------------------------------------------------------------------------------*/
 
@@ -30,22 +30,22 @@ static void close_group(void *state)
 {
     struct ct_tcp *tcp = state;
 
-    for (int i = 0; tcp->fds != NULL && i < tcp->lanes * tcp->size; i++)
+    for (int i = 0; tcp->fds != NULL && i < tcp->connections * tcp->size; i++)
         if (tcp->fds[i] >= 0)
             (void)close(tcp->fds[i]);
-    for (int i = 0; tcp->tls != NULL && i < tcp->lanes * tcp->size; i++)
+    for (int i = 0; tcp->tls != NULL && i < tcp->connections * tcp->size; i++)
         ct_tcp_tls_free(tcp->tls[i]);
     if (tcp->listener >= 0)
         (void)close(tcp->listener);
-    if (tcp->bell >= 0)
-        (void)close(tcp->bell);
+    if (tcp->wakeup >= 0)
+        (void)close(tcp->wakeup);
     free(tcp->tls);
     free(tcp->fds);
     free(tcp->queues);
     free(tcp->moves);
-    free(tcp->greeted);
-    ct_window_deinit(&tcp->window);
-    ct_wave_deinit(&tcp->wave);
+    free(tcp->header_call);
+    ct_in_flight_deinit(&tcp->window);
+    ct_pipelined_deinit(&tcp->pipelined);
     free(tcp->headers);
     free(tcp->wanted);
     free(tcp->polls);
@@ -54,14 +54,15 @@ static void close_group(void *state)
 
 static bool allocate(struct ct_tcp *tcp)
 {
-    size_t size = (size_t)tcp->size, rails = (size_t)tcp->rails, ends = (size_t)tcp->lanes * size;
-    size_t moves = CT_WINDOW_WAVES * (size_t)ct_wave_moves_max(&tcp->wave) * rails;
+    size_t size = (size_t)tcp->size, rails = (size_t)tcp->rails,
+           ends = (size_t)tcp->connections * size;
+    size_t moves = CT_IN_FLIGHT_STEPS * (size_t)ct_pipelined_moves_max(&tcp->pipelined) * rails;
 
     tcp->fds = malloc(ends * sizeof *tcp->fds);
     tcp->queues = malloc(2 * rails * size * sizeof *tcp->queues);
     tcp->moves = calloc(moves, sizeof *tcp->moves);
-    tcp->greeted = calloc(2 * size, sizeof *tcp->greeted);
-    tcp->headers = calloc(size, CT_GREETING_BYTES);
+    tcp->header_call = calloc(2 * size, sizeof *tcp->header_call);
+    tcp->headers = calloc(size, CT_CALL_HEADER_BYTES);
     tcp->wanted = calloc(ends, sizeof *tcp->wanted);
     tcp->polls = calloc(ends + 1, sizeof *tcp->polls);
     for (size_t i = 0; tcp->fds != NULL && i < ends; i++)
@@ -70,9 +71,9 @@ static bool allocate(struct ct_tcp *tcp)
         tcp->queues[i] = (struct ct_tcp_queue){CT_TCP_NONE, CT_TCP_NONE};
     for (size_t i = 0; tcp->moves != NULL && i < moves; i++)
         tcp->moves[i].next = i + 1 < moves ? (int)i + 1 : CT_TCP_NONE;
-    return tcp->fds != NULL && tcp->queues != NULL && tcp->moves != NULL && tcp->greeted != NULL &&
-           tcp->headers != NULL && tcp->wanted != NULL && tcp->polls != NULL &&
-           ct_window_init(&tcp->window, &tcp->wave) == 0;
+    return tcp->fds != NULL && tcp->queues != NULL && tcp->moves != NULL &&
+           tcp->header_call != NULL && tcp->headers != NULL && tcp->wanted != NULL &&
+           tcp->polls != NULL && ct_in_flight_init(&tcp->window, &tcp->pipelined) == 0;
 }
 
 static int no_memory(int size, struct ct_error *err)
@@ -94,10 +95,10 @@ static int prepare(const struct ct_setup *setup, struct ct_blob *ret_blob, void 
     tcp->lost = -1;
     tcp->silence_ms = setup->tuning.tcp_silence_ms;
     tcp->listener = -1;
-    tcp->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (tcp->bell < 0)
+    tcp->wakeup = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (tcp->wakeup < 0)
         return ct_error_set(err, -errno, "eventfd failed: %s", strerrordesc_np(errno));
-    if (ct_wave_init(&tcp->wave, setup) != 0)
+    if (ct_pipelined_init(&tcp->pipelined, setup) != 0)
         return no_memory(setup->size, err);
     int code = ct_mesh_listen(setup, &address, &tcp->listener, err);
     memcpy(ret_blob->data, &address, sizeof address);
@@ -122,10 +123,10 @@ static int make_tls(struct ct_tcp *tcp, const struct ct_setup *setup, const stru
     }
     if (!setup->encrypt)
         return 0;
-    tcp->tls = calloc((size_t)tcp->lanes * (size_t)tcp->size, sizeof(struct ct_tcp_tls *));
+    tcp->tls = calloc((size_t)tcp->connections * (size_t)tcp->size, sizeof(struct ct_tcp_tls *));
     if (tcp->tls == NULL)
         return no_memory(tcp->size, err);
-    for (int i = 0; i < tcp->lanes * tcp->size && code == 0; i++)
+    for (int i = 0; i < tcp->connections * tcp->size && code == 0; i++)
         if (i % tcp->size != tcp->rank)
             code =
                 ct_tcp_tls_new(setup, first.key, i % tcp->size, i / tcp->size, &tcp->tls[i], err);
@@ -138,8 +139,8 @@ static int connect_group(void *state, const struct ct_setup *setup, const struct
 {
     struct ct_tcp *tcp = state;
 
-    tcp->lanes = ct_mesh_lanes(blobs);
-    tcp->rails = tcp->lanes - CT_LANE_COLLECTIVE;
+    tcp->connections = ct_mesh_connection_count(blobs);
+    tcp->rails = tcp->connections - CT_MESH_COLLECTIVE;
     if (!allocate(tcp))
         return no_memory(setup->size, err);
     int code = make_tls(tcp, setup, blobs, err);
@@ -164,9 +165,10 @@ int ct_tcp_closed(int peer, int error, struct ct_error *err)
                         strerrordesc_np(error));
 }
 
-int ct_tcp_attempt(struct ct_tcp *tcp, int lane, struct ct_tcp_move *move, struct ct_error *err)
+int ct_tcp_attempt(struct ct_tcp *tcp, int connection, struct ct_tcp_move *move,
+                   struct ct_error *err)
 {
-    int index = lane * tcp->size + move->peer;
+    int index = connection * tcp->size + move->peer;
     short event = move->out ? POLLOUT : POLLIN;
 
     if (move->peer == tcp->lost)
@@ -176,7 +178,7 @@ int ct_tcp_attempt(struct ct_tcp *tcp, int lane, struct ct_tcp_move *move, struc
         return ct_tcp_tls_attempt(tcp->tls[index], tcp->fds[index], move, &tcp->wanted[index], err);
     while (move->header_left + move->left > 0) {
         struct iovec parts[2] = {
-            {move->header + CT_GREETING_BYTES - move->header_left, move->header_left},
+            {move->header + CT_CALL_HEADER_BYTES - move->header_left, move->header_left},
             {move->data, move->left}};
         bool headless = move->header_left == 0;
         struct msghdr message = {.msg_iov = parts + (headless ? 1 : 0),
@@ -222,22 +224,22 @@ static uint32_t arm(void *state)
     return 0;
 }
 
-/* Nothing has come for a while: is a peer that something is wanted of gone? */
-static void look_for_the_lost(struct ct_tcp *tcp)
+/* Nothing has arrived for a while: check whether a peer that this rank waits for is silent. */
+static void check_silent_peers(struct ct_tcp *tcp)
 {
     uint64_t now_ns = ct_clock_mono_ns(&ct_clock_system);
-    uint64_t rest_ns = CT_MIN((uint64_t)ASK_NS, tcp->silence_ms * UINT64_C(1000000));
+    uint64_t interval_ns = CT_MIN((uint64_t)QUERY_NS, tcp->silence_ms * UINT64_C(1000000));
 
-    if (now_ns - tcp->asked_ns < rest_ns)
+    if (now_ns - tcp->asked_ns < interval_ns)
         return;
     tcp->asked_ns = now_ns;
-    for (int i = 0; i < tcp->lanes * tcp->size; i++)
+    for (int i = 0; i < tcp->connections * tcp->size; i++)
         if (tcp->wanted[i] != 0 && ct_tcp_is_silent(tcp->fds[i], tcp->silence_ms))
             tcp->lost = i % tcp->size;
 }
 
-/* Level-triggered, and only for what the last attempt could not do: nothing is missed, and nothing
- * wakes that nobody waits for. */
+/* Level-triggered, and only for what the last attempt could not do: nothing is missed, and there
+ * are no needless wakeups. */
 static void park(void *state, uint32_t armed, uint64_t timeout_ns)
 {
     struct ct_tcp *tcp = state;
@@ -249,7 +251,7 @@ static void park(void *state, uint32_t armed, uint64_t timeout_ns)
     (void)armed;
     if (timeout_ns == 0)
         return;
-    for (int i = 0; i < tcp->lanes * tcp->size; i++) {
+    for (int i = 0; i < tcp->connections * tcp->size; i++) {
         short events = tcp->wanted[i];
 
         if (tcp->tls != NULL && tcp->tls[i] != NULL)
@@ -257,12 +259,12 @@ static void park(void *state, uint32_t armed, uint64_t timeout_ns)
         if (events != 0)
             tcp->polls[count++] = (struct pollfd){.fd = tcp->fds[i], .events = events};
     }
-    tcp->polls[0] = (struct pollfd){.fd = tcp->bell, .events = POLLIN};
+    tcp->polls[0] = (struct pollfd){.fd = tcp->wakeup, .events = POLLIN};
     int found = ppoll(tcp->polls, count, &limit, NULL);
     if (found > 0 && tcp->polls[0].revents != 0)
-        (void)!read(tcp->bell, &rings, sizeof rings);
+        (void)!read(tcp->wakeup, &rings, sizeof rings);
     if (found == 0)
-        look_for_the_lost(tcp);
+        check_silent_peers(tcp);
 }
 
 static int missing(void *state, const struct ct_task *task)
@@ -273,7 +275,7 @@ static int missing(void *state, const struct ct_task *task)
         return task->call.peer;
     for (int i = tcp->rails * tcp->size; tcp->busy && i < 2 * tcp->rails * tcp->size; i++)
         if (tcp->queues[i].first != CT_TCP_NONE &&
-            ct_window_may_start(&tcp->window, tcp->moves[tcp->queues[i].first].turn))
+            ct_in_flight_may_start(&tcp->window, tcp->moves[tcp->queues[i].first].work))
             return i % tcp->size;
     return -1;
 }
@@ -283,31 +285,31 @@ static int missing(void *state, const struct ct_task *task)
 /* May a header be sent to `peer` now? Not behind one of this call, where data is expected. */
 static bool between_messages(const struct ct_tcp *tcp, int peer)
 {
-    if (!tcp->busy || tcp->greeted[peer] != tcp->call)
+    if (!tcp->busy || tcp->header_call[peer] != tcp->call)
         return true;
     int first = tcp->queues[peer].first;
 
-    return first != CT_TCP_NONE && tcp->moves[first].header_left == CT_GREETING_BYTES;
+    return first != CT_TCP_NONE && tcp->moves[first].header_left == CT_CALL_HEADER_BYTES;
 }
 
-/* A parting word to those who await a header next, so that they know why; for the others, and at
- * any rate, the end of the stream. */
+/* Send a final header to peers that expect a header next, so that they know the cause, and end the
+ * stream to all. */
 static void fail(void *state, int code)
 {
     struct ct_tcp *tcp = state;
-    unsigned char header[CT_GREETING_BYTES];
+    unsigned char header[CT_CALL_HEADER_BYTES];
 
-    ct_greeting_write(header, &(struct ct_greeting){.code = code});
+    ct_call_header_write(header, &(struct ct_call_header){.code = code});
     for (int peer = 0; peer < tcp->size; peer++) {
         if (peer == tcp->rank)
             continue;
-        int index = CT_LANE_COLLECTIVE * tcp->size + peer;
+        int index = CT_MESH_COLLECTIVE * tcp->size + peer;
         if (between_messages(tcp, peer) && tcp->tls != NULL)
-            ct_tcp_tls_part(tcp->tls[index], tcp->fds[index], header);
+            ct_tcp_tls_goodbye(tcp->tls[index], tcp->fds[index], header);
         else if (between_messages(tcp, peer))
             (void)send(tcp->fds[index], header, sizeof header, MSG_DONTWAIT | MSG_NOSIGNAL);
-        for (int lane = 0; lane < tcp->lanes; lane++)
-            (void)shutdown(tcp->fds[lane * tcp->size + peer], SHUT_WR);
+        for (int connection = 0; connection < tcp->connections; connection++)
+            (void)shutdown(tcp->fds[connection * tcp->size + peer], SHUT_WR);
     }
 }
 
@@ -315,7 +317,7 @@ static void wake(void *state)
 {
     uint64_t one = 1;
 
-    (void)!write(((struct ct_tcp *)state)->bell, &one, sizeof one);
+    (void)!write(((struct ct_tcp *)state)->wakeup, &one, sizeof one);
 }
 
 const struct ct_backend ct_backend_tcp = {

@@ -37,35 +37,35 @@ static bool equal(const unsigned char *a, const unsigned char *b, size_t size)
     return different == 0;
 }
 
-void ct_hello_write(const struct ct_handshake *handshake, struct ct_lane_ends ends,
+void ct_hello_write(const struct ct_handshake *handshake, struct ct_connection_id id,
                     const unsigned char nonce[CT_NONCE_BYTES],
                     unsigned char ret_hello[CT_HELLO_BYTES])
 {
     ct_put_le32(ret_hello, MAGIC);
-    ct_put_le32(ret_hello + 4, ends.lane);
+    ct_put_le32(ret_hello + 4, id.connection);
     ct_put_le64(ret_hello + 8, handshake->run);
     ct_put_le64(ret_hello + 16, handshake->generation);
     ct_put_le64(ret_hello + 24, handshake->group);
-    ct_put_le32(ret_hello + 32, ends.from);
-    ct_put_le32(ret_hello + 36, ends.to);
+    ct_put_le32(ret_hello + 32, id.from);
+    ct_put_le32(ret_hello + 36, id.to);
     memcpy(ret_hello + NONCE_AT, nonce, CT_NONCE_BYTES);
     ct_siphash(dialler_key(handshake), ret_hello, HELLO_PROOF_AT, ret_hello + HELLO_PROOF_AT);
 }
 
 bool ct_hello_read(const struct ct_handshake *handshake, const unsigned char hello[CT_HELLO_BYTES],
-                   struct ct_lane_ends *ret_ends)
+                   struct ct_connection_id *ret_id)
 {
     unsigned char expected[CT_HELLO_BYTES];
-    struct ct_lane_ends ends = {
+    struct ct_connection_id id = {
         .from = ct_get_le32(hello + 32),
         .to = ct_get_le32(hello + 36),
-        .lane = ct_get_le32(hello + 4),
+        .connection = ct_get_le32(hello + 4),
     };
 
-    ct_hello_write(handshake, ends, hello + NONCE_AT, expected);
+    ct_hello_write(handshake, id, hello + NONCE_AT, expected);
     if (!equal(hello, expected, CT_HELLO_BYTES))
         return false;
-    *ret_ends = ends;
+    *ret_id = id;
     return true;
 }
 

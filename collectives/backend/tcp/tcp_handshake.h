@@ -1,14 +1,16 @@
-/* Mutual proof of two ranks that they are of one group, before their connection carries data:
+/* The handshake by which two ranks prove to each other that they are of one group, before their
+ * connection carries data:
  *
- *   dialler -> listener   HELLO     magic, lane, run, generation, group, from, to, nonce, proof
+ *   dialler -> listener   HELLO     magic, connection, run, generation, group, from, to, nonce,
+ *                                   proof
  *   listener -> dialler   ANSWER    magic, nonce, proof of both nonces
  *   dialler -> listener   CONFIRM   magic, proof of both nonces
  *
  * A proof is a keyed hash (base/siphash.h) of all bytes on this connection so far, under the
  * group's secret, which no connection carries: diallers use its first half, listeners the second.
  * Bytes captured on one connection are of no use on another: it is of other ranks or another
- * channel (lane), or the nonces differ. HELLO comes first and can be checked alone, so a listener
- * keeps no place for callers without it. Pure. */
+ * connection of the pair, or the nonces differ. HELLO comes first and can be checked alone, so a
+ * listener keeps no slot for callers that send none. Pure. */
 #ifndef CT_COLL_TCP_HANDSHAKE_H
 #define CT_COLL_TCP_HANDSHAKE_H
 
@@ -23,25 +25,27 @@ enum {
     CT_CONFIRM_BYTES = 20,
 };
 
-/* What all connections of a group have in common. */
+/* The secret and names that all connections of a group have in common. */
 struct ct_handshake {
     const unsigned char *secret; /* CT_SECRET_BYTES */
     uint64_t run, generation, group;
 };
 
-/* Which connection. */
-struct ct_lane_ends {
-    uint32_t from, to, lane;
+/* One of the connections from one rank to another. */
+struct ct_connection_id {
+    uint32_t from, to, connection;
 };
 
-void ct_hello_write(const struct ct_handshake *handshake, struct ct_lane_ends ends,
+/* Write a HELLO for this connection. */
+void ct_hello_write(const struct ct_handshake *handshake, struct ct_connection_id id,
                     const unsigned char nonce[CT_NONCE_BYTES],
                     unsigned char ret_hello[CT_HELLO_BYTES]);
 
-/* Is it a HELLO of this group? Then `*ret_ends` says for which connection, of any ranks. */
+/* Return whether it is a HELLO of this group; then `*ret_id` is its connection, of any ranks. */
 bool ct_hello_read(const struct ct_handshake *handshake, const unsigned char hello[CT_HELLO_BYTES],
-                   struct ct_lane_ends *ret_ends);
+                   struct ct_connection_id *ret_id);
 
+/* Write an ANSWER to this HELLO; return whether it is one. */
 void ct_answer_write(const struct ct_handshake *handshake,
                      const unsigned char hello[CT_HELLO_BYTES],
                      const unsigned char nonce[CT_NONCE_BYTES],
@@ -49,6 +53,7 @@ void ct_answer_write(const struct ct_handshake *handshake,
 bool ct_answer_is(const struct ct_handshake *handshake, const unsigned char hello[CT_HELLO_BYTES],
                   const unsigned char answer[CT_ANSWER_BYTES]);
 
+/* Write the CONFIRM of this HELLO and its ANSWER; return whether it is that. */
 void ct_confirm_write(const struct ct_handshake *handshake,
                       const unsigned char hello[CT_HELLO_BYTES],
                       const unsigned char answer[CT_ANSWER_BYTES],

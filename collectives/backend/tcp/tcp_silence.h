@@ -14,11 +14,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Have the kernel probe the peer of an idle connection, which fails after `silence_ms`; of full
- * seconds, two at least. */
+/* Let the kernel probe the peer of an idle connection, which then fails after `silence_ms`, rounded
+ * up to full seconds, two at least. */
 void ct_tcp_keep_alive(int fd, size_t silence_ms);
 
-/* Has the peer's kernel acknowledged nothing for so long, of what was sent again and again? */
+/* Return whether the peer's kernel has acknowledged none of the retransmitted data for so long. */
 bool ct_tcp_is_silent(int fd, size_t silence_ms);
 
 #endif

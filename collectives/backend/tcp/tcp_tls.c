@@ -26,8 +26,8 @@ struct ct_tcp_tls {
     unsigned char input[PIECE];
 };
 
-int ct_tcp_tls_new(const struct ct_setup *setup, const unsigned char *secret, int peer, int lane,
-                   struct ct_tcp_tls **ret_end, struct ct_error *err)
+int ct_tcp_tls_new(const struct ct_setup *setup, const unsigned char *secret, int peer,
+                   int connection, struct ct_tcp_tls **ret_end, struct ct_error *err)
 {
     const struct ct_assignment *a = &setup->job->assignment;
     struct ct_tcp_tls *end = calloc(1, sizeof *end);
@@ -40,7 +40,7 @@ int ct_tcp_tls_new(const struct ct_setup *setup, const unsigned char *secret, in
     ct_buf_init(&end->out, 0);
     (void)snprintf(end->name, sizeof end->name, "%s/%llu/%s/%d-%d/%d", a->run_id,
                    (unsigned long long)a->generation, setup->key, CT_MIN(setup->rank, peer),
-                   CT_MAX(setup->rank, peer), lane);
+                   CT_MAX(setup->rank, peer), connection);
     memcpy(key.secret, secret, sizeof key.secret);
     int code = ct_tls_new(&end->tls, server, &key, server ? NULL : end->name, err);
     ct_net_key_wipe(&key);
@@ -137,7 +137,7 @@ static int encrypt(struct ct_tcp_tls *end, struct ct_tcp_move *move, struct ct_e
     int code = 0;
 
     if (move->header_left > 0)
-        code = ct_tls_write(end->tls, move->header + CT_GREETING_BYTES - move->header_left,
+        code = ct_tls_write(end->tls, move->header + CT_CALL_HEADER_BYTES - move->header_left,
                             move->header_left, &end->out, err);
     if (code == 0 && piece > 0)
         code = ct_tls_write(end->tls, move->data, piece, &end->out, err);
@@ -171,7 +171,7 @@ static int attempt_in(struct ct_tcp_tls *end, int fd, struct ct_tcp_move *move, 
 {
     while (move->header_left + move->left > 0) {
         bool head = move->header_left > 0, ready = ct_tls_ready(end->tls);
-        void *to = head ? (void *)(move->header + CT_GREETING_BYTES - move->header_left)
+        void *to = head ? (void *)(move->header + CT_CALL_HEADER_BYTES - move->header_left)
                         : (void *)move->data;
         long got = ct_tls_read(end->tls, to, head ? move->header_left : move->left, err);
         int code = got < 0 ? prefix(end, (int)got, err) : 0;
@@ -210,11 +210,11 @@ short ct_tcp_tls_wanted(const struct ct_tcp_tls *end)
     return (short)((end->shaking ? POLLIN : 0) | (unsent ? POLLOUT : 0));
 }
 
-void ct_tcp_tls_part(struct ct_tcp_tls *end, int fd, const unsigned char *header)
+void ct_tcp_tls_goodbye(struct ct_tcp_tls *end, int fd, const unsigned char *header)
 {
     struct ct_error unread = {0};
 
     if (ct_tls_ready(end->tls) && flush(end, fd, &unread) == 1 &&
-        ct_tls_write(end->tls, header, CT_GREETING_BYTES, &end->out, &unread) == 0)
+        ct_tls_write(end->tls, header, CT_CALL_HEADER_BYTES, &end->out, &unread) == 0)
         (void)flush(end, fd, &unread);
 }

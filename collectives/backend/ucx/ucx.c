@@ -31,7 +31,7 @@ struct address {
 _Static_assert(sizeof(struct address) <= CT_BLOB_BYTES, "fits the blob");
 
 struct group {
-    struct ct_post post;
+    struct ct_engine engine;
     struct ct_ucx_port port;
 };
 
@@ -134,7 +134,7 @@ static int prepare(const struct ct_setup *setup, struct ct_blob *ret_blob, void 
     if (group == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", setup->size);
     *ret_state = group;
-    group->port = (struct ct_ucx_port){.rank = setup->rank, .size = setup->size, .bell = -1};
+    group->port = (struct ct_ucx_port){.rank = setup->rank, .size = setup->size, .wakeup = -1};
     if (setup->automatic && !has_rdma_device())
         return ct_error_set(err, CT_EUNSUPPORTED, "rank %d has no RDMA device", setup->rank);
     code = worker_of(setup->job, &group->port.ucx, err);
@@ -142,10 +142,10 @@ static int prepare(const struct ct_setup *setup, struct ct_blob *ret_blob, void 
         return code;
     group->port.peers = calloc((size_t)setup->size, sizeof(struct ct_ucx_peer *));
     if (group->port.peers == NULL ||
-        ct_post_init(&group->post, setup, &ct_ucx_transport, &group->port) != 0)
+        ct_engine_init(&group->engine, setup, &ct_ucx_transport, &group->port) != 0)
         return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", setup->size);
-    group->port.bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (group->port.bell < 0)
+    group->port.wakeup = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (group->port.wakeup < 0)
         return ct_error_set(err, CT_EUNAVAILABLE, "eventfd failed");
     return write_address(setup, group, ret_blob, err);
 }
@@ -192,7 +192,7 @@ static int connect_group(void *state, const struct ct_setup *setup, const struct
         if (i != setup->rank)
             code = reach(group, setup, &address, i, err);
     }
-    return code == 0 ? ct_post_meet(&group->post, setup, err) : code;
+    return code == 0 ? ct_engine_handshake(&group->engine, setup, err) : code;
 }
 
 static void settle(void *state)
@@ -204,13 +204,13 @@ static void close_group(void *state)
 {
     struct group *group = state;
 
-    ct_post_drop(&group->post);
-    ct_post_deinit(&group->post);
+    ct_engine_close(&group->engine);
+    ct_engine_deinit(&group->engine);
     for (int i = 0; group->port.peers != NULL && i < group->port.size; i++)
         if (group->port.peers[i] != NULL)
             ct_ucx_peer_put(group->port.ucx, group->port.peers[i]);
-    if (group->port.bell >= 0)
-        (void)close(group->port.bell);
+    if (group->port.wakeup >= 0)
+        (void)close(group->port.wakeup);
     free(group->port.peers);
     free(group);
 }
@@ -219,7 +219,7 @@ static void close_group(void *state)
 
 static int progress(void *state, struct ct_task *task, struct ct_error *err)
 {
-    return ct_post_progress(&((struct group *)state)->post, task, err);
+    return ct_engine_progress(&((struct group *)state)->engine, task, err);
 }
 
 static int spins(const void *state)
@@ -240,19 +240,19 @@ static void park(void *state, uint32_t armed, uint64_t timeout_ns)
 
 static int missing(void *state, const struct ct_task *task)
 {
-    return ct_post_missing(&((struct group *)state)->post, task);
+    return ct_engine_missing(&((struct group *)state)->engine, task);
 }
 
 static void fail(void *state, int code)
 {
-    ct_post_fail(&((struct group *)state)->post, code);
+    ct_engine_fail(&((struct group *)state)->engine, code);
 }
 
 static void wake(void *state)
 {
     uint64_t one = 1;
 
-    (void)!write(((struct group *)state)->port.bell, &one, sizeof one);
+    (void)!write(((struct group *)state)->port.wakeup, &one, sizeof one);
 }
 
 const struct ct_backend ct_backend_ucx = {

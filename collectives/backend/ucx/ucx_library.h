@@ -38,7 +38,8 @@ struct ct_ucx_library {
 #undef MEMBER
 };
 
-/* 0, or the sentence that says what to install. It stays loaded until the process ends. */
+/* Load libucp; it stays loaded until the process ends. 0, or CT_EUNSUPPORTED with a sentence that
+ * says what to install. */
 int ct_ucx_library_load(struct ct_ucx_library *lib, struct ct_error *err);
 
 #endif

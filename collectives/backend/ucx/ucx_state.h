@@ -1,6 +1,6 @@
-/* The worker of ucx_worker.h from the inside: for ucx_worker.c, which makes it, its endpoints and
- * its end, and ucx_transport.c, which carries messages over it. Not seen where UCX's headers are
- * absent. */
+/* The inside of the worker of ucx_worker.h: for ucx_worker.c, which makes and frees it and its
+ * endpoints, and ucx_transport.c, which carries messages over it. Not compiled where UCX's headers
+ * are absent. */
 #ifndef CT_COLL_UCX_STATE_H
 #define CT_COLL_UCX_STATE_H
 
@@ -19,12 +19,12 @@ struct ct_ucx_peer {
     unsigned char address[];
 };
 
-/* A request under way, and whose it is: nobody's (NULL) once the message was dropped, or where a
- * message is taken up only to be thrown away.
+/* A request under way, and its message: NULL once the message was cancelled, or where a message is
+ * received only to be discarded.
  *
- * What is received comes to `data` first, and short messages go out from there: a message on its
- * way cannot be called off, and its message's memory may be gone when it comes or goes. Such a
- * request ends by itself, after its message, and its endpoint, which other groups use, lives on. */
+ * Received data comes to `data` first, and short messages are sent from there: a request under way
+ * cannot be recalled, and the message's memory may be gone when it ends. Such a request ends by
+ * itself, after its message, and its endpoint, which other groups use, stays open. */
 struct ct_ucx_ticket {
     struct ct_ucx *ucx;
     struct ct_ucx_peer *peer; /* NULL: anyone */
@@ -44,16 +44,16 @@ struct ct_ucx {
     ucp_address_t *address;
     size_t address_bytes;
     struct ct_ucx_peer *peers;
-    struct ct_ucx_ticket *tickets;     /* unused */
-    int open;                          /* requests, and closings, that have not ended */
-    const struct ct_ucx_port *turning; /* whose thread has the lock: needs no bell */
+    struct ct_ucx_ticket *tickets;         /* unused */
+    int open;                              /* requests, and closings, that have not ended */
+    const struct ct_ucx_port *progressing; /* the port whose thread has the lock: needs no wakeup */
 };
 
-/* Take the lock; callbacks that run until it is given back ring for all but `port`. */
+/* Lock; callbacks that run until the unlock wake all ports but `port`. */
 static inline void ct_ucx_enter(struct ct_ucx *ucx, const struct ct_ucx_port *port)
 {
     (void)pthread_mutex_lock(&ucx->lock);
-    ucx->turning = port;
+    ucx->progressing = port;
 }
 
 static inline void ct_ucx_leave(struct ct_ucx *ucx)
@@ -61,10 +61,10 @@ static inline void ct_ucx_leave(struct ct_ucx *ucx)
     (void)pthread_mutex_unlock(&ucx->lock);
 }
 
-/* Under the lock: whatever is under way with the peer ends now, for all groups. */
-void ct_ucx_cut_off(struct ct_ucx *ucx, struct ct_ucx_peer *peer);
+/* Under the lock: end all that is under way with the peer, for all groups. */
+void ct_ucx_disconnect(struct ct_ucx *ucx, struct ct_ucx_peer *peer);
 
-/* Under the lock: take up and throw away what has come with a tag of these bits. */
+/* Under the lock: receive and discard what has arrived with a tag of these bits. */
 void ct_ucx_drain(struct ct_ucx *ucx, uint64_t tag, uint64_t mask);
 
 #endif

@@ -10,16 +10,16 @@
 #include <unistd.h>
 
 enum {
-    LANE_SHIFT = 16,
+    CHANNEL_SHIFT = 16,
     GROUP_SHIFT = 18,
-    SHORT_BYTES = 1024, /* of what goes out from a ticket's memory */
-    TURNS = 1000,       /* until what was cut off has to be over */
+    SHORT_BYTES = 1024,    /* of what goes out from a ticket's memory */
+    PROGRESS_CALLS = 1000, /* until messages of a disconnected peer have to be over */
 };
 
 /* ---- messages ---------------------------------------------------------------------------------*/
 
-static struct ct_ucx_ticket *take_ticket(struct ct_ucx *ucx, struct ct_ucx_peer *peer,
-                                         struct ct_peer_message *message)
+static struct ct_ucx_ticket *acquire_ticket(struct ct_ucx *ucx, struct ct_ucx_peer *peer,
+                                            struct ct_peer_message *message)
 {
     struct ct_ucx_ticket *ticket = ucx->tickets;
 
@@ -39,7 +39,7 @@ static struct ct_ucx_ticket *take_ticket(struct ct_ucx *ucx, struct ct_ucx_peer 
     return ticket;
 }
 
-static void give_ticket(struct ct_ucx_ticket *ticket)
+static void release_ticket(struct ct_ucx_ticket *ticket)
 {
     struct ct_ucx *ucx = ticket->ucx;
 
@@ -50,7 +50,7 @@ static void give_ticket(struct ct_ucx_ticket *ticket)
     ucx->tickets = ticket;
 }
 
-/* The message has come to its end, well or not. Rings for its group if that sleeps. */
+/* Mark the message as done, successful or not, and wake its group if that sleeps. */
 static void finish(struct ct_ucx *ucx, struct ct_peer_message *message, ucs_status_t status)
 {
     struct ct_ucx_port *port = message->owner;
@@ -58,10 +58,10 @@ static void finish(struct ct_ucx *ucx, struct ct_peer_message *message, ucs_stat
 
     message->code = status == UCS_OK ? 0 : CT_ECLOSED;
     message->request = NULL;
-    atomic_store_explicit(&message->state, CT_PEER_MESSAGE_OVER, memory_order_release);
-    if (port != ucx->turning && atomic_load(&port->asleep) &&
-        write(port->bell, &one, sizeof one) != sizeof one)
-        return; /* it rings already */
+    atomic_store_explicit(&message->state, CT_PEER_MESSAGE_DONE, memory_order_release);
+    if (port != ucx->progressing && atomic_load(&port->asleep) &&
+        write(port->wakeup, &one, sizeof one) != sizeof one)
+        return; /* it is readable already */
 }
 
 static void on_end(void *request, ucs_status_t status, struct ct_ucx_ticket *ticket)
@@ -69,7 +69,7 @@ static void on_end(void *request, ucs_status_t status, struct ct_ucx_ticket *tic
     if (ticket->message != NULL)
         finish(ticket->ucx, ticket->message, status);
     ticket->ucx->lib.ucp_request_free(request);
-    give_ticket(ticket);
+    release_ticket(ticket);
 }
 
 static void on_sent(void *request, ucs_status_t status, void *ticket)
@@ -88,7 +88,7 @@ static bool has_room(struct ct_ucx_ticket *ticket, size_t bytes)
     return ticket->data != NULL;
 }
 
-static void land(const struct ct_ucx_ticket *ticket, size_t bytes)
+static void copy_received(const struct ct_ucx_ticket *ticket, size_t bytes)
 {
     if (ticket->message != NULL && bytes > 0)
         memcpy(ticket->message->data, ticket->data, bytes);
@@ -100,14 +100,15 @@ static void on_received(void *request, ucs_status_t status, const ucp_tag_recv_i
     struct ct_ucx_ticket *ticket = argument;
 
     if (status == UCS_OK)
-        land(ticket, info->length);
+        copy_received(ticket, info->length);
     on_end(request, status, ticket);
 }
 
 static uint64_t tag_of(const struct ct_ucx_port *port, const struct ct_peer_message *message,
                        int sender)
 {
-    return port->group << GROUP_SHIFT | (uint64_t)message->lane << LANE_SHIFT | (uint64_t)sender;
+    return port->group << GROUP_SHIFT | (uint64_t)message->channel << CHANNEL_SHIFT |
+           (uint64_t)sender;
 }
 
 static ucs_status_ptr_t send_message(const struct ct_ucx_port *port,
@@ -131,7 +132,7 @@ static ucs_status_ptr_t send_message(const struct ct_ucx_port *port,
         memcpy(ticket->data, data, message->bytes);
         data = ticket->data;
     }
-    return message->taken
+    return message->synchronous
                ? lib->ucp_tag_send_sync_nbx(peer->endpoint, data, message->bytes, tag, &how)
                : lib->ucp_tag_send_nbx(peer->endpoint, data, message->bytes, tag, &how);
 }
@@ -144,7 +145,7 @@ static ucs_status_ptr_t receive_message(const struct ct_ucx_port *port,
                                          UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
                                      .cb.recv = on_received,
                                      .user_data = ticket};
-    uint64_t any = message->peer < 0 ? (UINT64_C(1) << LANE_SHIFT) - 1 : 0;
+    uint64_t any = message->peer < 0 ? (UINT64_C(1) << CHANNEL_SHIFT) - 1 : 0;
 
     if (!has_room(ticket, message->bytes))
         return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
@@ -152,7 +153,7 @@ static ucs_status_ptr_t receive_message(const struct ct_ucx_port *port,
         port->ucx->worker, ticket->data, message->bytes,
         tag_of(port, message, any != 0 ? 0 : message->peer), ~any, &how);
     if (request == NULL) /* it was there already */
-        land(ticket, message->bytes);
+        copy_received(ticket, message->bytes);
     return request;
 }
 
@@ -164,7 +165,7 @@ static void post(void *context, struct ct_peer_message *message)
 
     ct_ucx_enter(ucx, port);
     struct ct_ucx_ticket *ticket =
-        take_ticket(ucx, message->peer >= 0 ? port->peers[message->peer] : NULL, message);
+        acquire_ticket(ucx, message->peer >= 0 ? port->peers[message->peer] : NULL, message);
     message->owner = port;
     message->request = ticket;
     if (ticket == NULL)
@@ -176,13 +177,13 @@ static void post(void *context, struct ct_peer_message *message)
         ticket->request = request;
     } else {
         if (ticket != NULL)
-            give_ticket(ticket);
+            release_ticket(ticket);
         finish(ucx, message, UCS_PTR_STATUS(request));
     }
     ct_ucx_leave(ucx);
 }
 
-static void turn(void *context)
+static void progress(void *context)
 {
     struct ct_ucx_port *port = context;
 
@@ -196,9 +197,9 @@ static bool is_open(const struct ct_peer_message *message)
     return atomic_load_explicit(&message->state, memory_order_acquire) == CT_PEER_MESSAGE_OPEN;
 }
 
-/* Take the message from its request. A long one that goes out is read from its memory: it is cut
- * off. */
-static void withdraw(struct ct_ucx *ucx, struct ct_peer_message *message)
+/* Take the message from its request. A long send reads the message's memory: its peer is
+ * disconnected. */
+static void cancel_open(struct ct_ucx *ucx, struct ct_peer_message *message)
 {
     struct ct_ucx_ticket *ticket = message->request;
 
@@ -207,16 +208,16 @@ static void withdraw(struct ct_ucx *ucx, struct ct_peer_message *message)
     if (is_open(message))
         (void)ucx->lib.ucp_worker_progress(ucx->worker);
     if (is_open(message) && message->out && message->bytes > SHORT_BYTES) {
-        ct_ucx_cut_off(ucx, ticket->peer);
-        for (int i = 0; i < TURNS && is_open(message); i++)
+        ct_ucx_disconnect(ucx, ticket->peer);
+        for (int i = 0; i < PROGRESS_CALLS && is_open(message); i++)
             (void)ucx->lib.ucp_worker_progress(ucx->worker);
     }
     if (is_open(message))
         ticket->message = NULL;
 }
 
-/* What is expected from a dead peer and has not come will not come. */
-static bool over(void *context, struct ct_peer_message *message)
+/* A message from a dead peer that has not arrived never will. */
+static bool is_done(void *context, struct ct_peer_message *message)
 {
     struct ct_ucx_port *port = context;
 
@@ -226,26 +227,26 @@ static bool over(void *context, struct ct_peer_message *message)
         return false;
     ct_ucx_enter(port->ucx, port);
     if (is_open(message)) {
-        withdraw(port->ucx, message);
+        cancel_open(port->ucx, message);
         message->code = CT_ECLOSED;
-        atomic_store(&message->state, CT_PEER_MESSAGE_OVER);
+        atomic_store(&message->state, CT_PEER_MESSAGE_DONE);
     }
     ct_ucx_leave(port->ucx);
     return true;
 }
 
-static void drop(void *context, struct ct_peer_message *message)
+static void cancel(void *context, struct ct_peer_message *message)
 {
     struct ct_ucx_port *port = context;
 
     ct_ucx_enter(port->ucx, port);
     if (is_open(message))
-        withdraw(port->ucx, message);
+        cancel_open(port->ucx, message);
     ct_ucx_leave(port->ucx);
 }
 
-/* No byte is taken: the contents of a large message would have to be fetched from a sender that may
- * be gone, without end. */
+/* No byte is received: the contents of a large message would have to be fetched from a sender that
+ * may be gone, without end. */
 void ct_ucx_drain(struct ct_ucx *ucx, uint64_t tag, uint64_t mask)
 {
     ucp_request_param_t how = {.op_attr_mask =
@@ -255,12 +256,12 @@ void ct_ucx_drain(struct ct_ucx *ucx, uint64_t tag, uint64_t mask)
     ucp_tag_message_h message;
 
     while ((message = ucx->lib.ucp_tag_probe_nb(ucx->worker, tag, mask, 1, &info)) != NULL) {
-        struct ct_ucx_ticket *ticket = take_ticket(ucx, NULL, NULL);
+        struct ct_ucx_ticket *ticket = acquire_ticket(ucx, NULL, NULL);
 
         CT_ASSERT(ticket != NULL);
         how.user_data = ticket;
         if (!UCS_PTR_IS_PTR(ucx->lib.ucp_tag_msg_recv_nbx(ucx->worker, NULL, 0, message, &how)))
-            give_ticket(ticket);
+            release_ticket(ticket);
     }
 }
 
@@ -290,16 +291,16 @@ void ct_ucx_park(struct ct_ucx_port *port, uint32_t armed, uint64_t timeout_ns)
     struct timespec limit = {.tv_sec = (time_t)(timeout_ns / 1000000000u),
                              .tv_nsec = (long)(timeout_ns % 1000000000u)};
     struct pollfd fds[2] = {{.fd = port->ucx->efd, .events = POLLIN},
-                            {.fd = port->bell, .events = POLLIN}};
+                            {.fd = port->wakeup, .events = POLLIN}};
     uint64_t rings;
 
     if (armed != 0 && timeout_ns > 0 && ppoll(fds, CT_COUNT(fds), &limit, NULL) > 0 &&
-        fds[1].revents != 0 && read(port->bell, &rings, sizeof rings) < 0)
+        fds[1].revents != 0 && read(port->wakeup, &rings, sizeof rings) < 0)
         rings = 0;
     atomic_store(&port->asleep, false);
 }
 
-static void rest(void *context, uint64_t timeout_ns)
+static void wait(void *context, uint64_t timeout_ns)
 {
     struct ct_ucx_port *port = context;
 
@@ -308,10 +309,10 @@ static void rest(void *context, uint64_t timeout_ns)
 
 const struct ct_message_transport ct_ucx_transport = {
     .post = post,
-    .turn = turn,
-    .over = over,
-    .drop = drop,
+    .progress = progress,
+    .is_done = is_done,
+    .cancel = cancel,
     .drain = drain,
-    .rest = rest,
-    .lent_ns = 1000000000, /* other groups share the endpoint that would be cut off */
+    .wait = wait,
+    .send_grace_ns = 1000000000, /* other groups share the endpoint that would be closed */
 };

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CLOSING_NS = 1000000000, TURNS = 1000 };
+enum { CLOSING_NS = 1000000000, PROGRESS_CALLS = 1000 };
 
 static int ucx_error(const struct ct_ucx *ucx, struct ct_error *err, const char *what,
                      ucs_status_t status)
@@ -133,7 +133,7 @@ static void await_close(struct ct_ucx *ucx, void *request)
     ucx->lib.ucp_request_free(request);
 }
 
-void ct_ucx_cut_off(struct ct_ucx *ucx, struct ct_ucx_peer *peer)
+void ct_ucx_disconnect(struct ct_ucx *ucx, struct ct_ucx_peer *peer)
 {
     peer->failed = true;
     await_close(ucx, begin_close(ucx, peer, UCP_EP_CLOSE_FLAG_FORCE));
@@ -149,14 +149,14 @@ static struct ct_ucx_peer *find_peer(const struct ct_ucx *ucx, const void *addre
     return peer;
 }
 
-/* The dead whom nobody knows any more. */
-static void bury(struct ct_ucx *ucx)
+/* Free failed peers without users. */
+static void free_failed_peers(struct ct_ucx *ucx)
 {
     for (struct ct_ucx_peer **link = &ucx->peers; *link != NULL;) {
         struct ct_ucx_peer *peer = *link;
 
         if (peer->failed && peer->users == 0)
-            ct_ucx_cut_off(ucx, peer);
+            ct_ucx_disconnect(ucx, peer);
         if (!peer->failed || peer->users > 0 || peer->open > 0) {
             link = &peer->next;
             continue;
@@ -198,7 +198,7 @@ int ct_ucx_peer_get(struct ct_ucx *ucx, const void *address, size_t bytes,
     int code = 0;
 
     ct_ucx_enter(ucx, NULL);
-    bury(ucx);
+    free_failed_peers(ucx);
     *ret_peer = find_peer(ucx, address, bytes);
     if (*ret_peer == NULL)
         code = make_peer(ucx, address, bytes, ret_peer, err);
@@ -213,7 +213,7 @@ void ct_ucx_peer_put(struct ct_ucx *ucx, struct ct_ucx_peer *peer)
 {
     ct_ucx_enter(ucx, NULL);
     peer->users--;
-    bury(ucx);
+    free_failed_peers(ucx);
     ct_ucx_leave(ucx);
 }
 
@@ -260,7 +260,7 @@ void ct_ucx_close(struct ct_ucx *ucx)
     if (ucx->worker != NULL)
         ct_ucx_drain(ucx, 0, 0);
     close_peers(ucx);
-    for (int i = 0; i < TURNS && ucx->open > 0; i++)
+    for (int i = 0; i < PROGRESS_CALLS && ucx->open > 0; i++)
         (void)ucx->lib.ucp_worker_progress(ucx->worker);
     if (ucx->open > 0) /* libucp ends the process of who destroys a worker with open requests */
         return;

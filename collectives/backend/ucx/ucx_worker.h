@@ -15,42 +15,42 @@
 struct ct_ucx;
 struct ct_ucx_peer;
 
-/* A group's part in the worker: what a transport of message.h is given. */
+/* A group's part in the worker: the context of its transport of message.h. */
 struct ct_ucx_port {
     struct ct_ucx *ucx;
     uint64_t group; /* in the high bits of its tags */
     int rank, size;
     struct ct_ucx_peer **peers; /* by rank; NULL: this rank itself, or not yet known */
-    int bell;                   /* an eventfd */
+    int wakeup;                 /* an eventfd */
     _Atomic bool asleep;
 };
 
-/* Of the 64 bits of a tag: the group, the lane, the sender. */
+/* Of the 64 bits of a tag: the group, the channel, the sender. */
 enum { CT_UCX_GROUP_BITS = 46 };
 
-/* 0, or a code with its sentence. */
+/* Make the context and the worker. 0, or a code with its sentence. */
 int ct_ucx_open(struct ct_ucx **ret_ucx, struct ct_error *err);
 
-/* Peers get a moment to take what is on its way. What a peer that is gone, or hangs, has kept from
- * ending stays, with the worker, until the process ends. NULL is fine. */
+/* Free, after a moment in which peers may receive what is in flight. Requests that a dead or
+ * hanging peer has kept from ending stay, with the worker, until the process ends. NULL is fine. */
 void ct_ucx_close(struct ct_ucx *ucx);
 
-/* Has this process an RDMA device, and what it takes to use it? The job's worker is made then. */
+/* Return whether this process has an RDMA device and can use it; makes the job's worker then. */
 bool ct_ucx_has_fabric(struct ct_job *job);
 
-/* Where others find the worker. */
+/* Return the worker's address, which others connect to. */
 const void *ct_ucx_address(const struct ct_ucx *ucx, size_t *ret_bytes);
 
-/* The endpoint to the worker at `address`, made unless there is one that is alive; to be given
- * back. Does not wait. */
+/* Get the endpoint to the worker at `address`, made unless a living one exists; to be given back
+ * with _put. Does not wait. 0, or a code with its sentence. */
 int ct_ucx_peer_get(struct ct_ucx *ucx, const void *address, size_t bytes,
                     struct ct_ucx_peer **ret_peer, struct ct_error *err);
 void ct_ucx_peer_put(struct ct_ucx *ucx, struct ct_ucx_peer *peer);
 
-/* Carries the messages of a struct ct_ucx_port. */
+/* The transport whose context is a struct ct_ucx_port. */
 extern const struct ct_message_transport ct_ucx_transport;
 
-/* As ct_backend.arm and .park. */
+/* Do as ct_backend.arm and .park. */
 uint32_t ct_ucx_arm(struct ct_ucx_port *port);
 void ct_ucx_park(struct ct_ucx_port *port, uint32_t armed, uint64_t timeout_ns);
 

@@ -8,7 +8,7 @@ TestSuite(handshake, .timeout = 10);
 
 static const unsigned char SECRET[CT_SECRET_BYTES] = {7, [31] = 9};
 static const struct ct_handshake GROUP = {SECRET, 1, 2, 3};
-static const struct ct_lane_ends ENDS = {.from = 5, .to = 4, .lane = 1};
+static const struct ct_connection_id ID = {.from = 5, .to = 4, .connection = 1};
 
 static unsigned char hello[CT_HELLO_BYTES], answer[CT_ANSWER_BYTES], confirm[CT_CONFIRM_BYTES];
 
@@ -16,7 +16,7 @@ static void talk(unsigned char diallers_nonce, unsigned char listeners_nonce)
 {
     unsigned char nonce[CT_NONCE_BYTES] = {diallers_nonce};
 
-    ct_hello_write(&GROUP, ENDS, nonce, hello);
+    ct_hello_write(&GROUP, ID, nonce, hello);
     nonce[0] = listeners_nonce;
     ct_answer_write(&GROUP, hello, nonce, answer);
     ct_confirm_write(&GROUP, hello, answer, confirm);
@@ -24,23 +24,23 @@ static void talk(unsigned char diallers_nonce, unsigned char listeners_nonce)
 
 Test(handshake, members_believe_one_another)
 {
-    struct ct_lane_ends ends;
+    struct ct_connection_id id;
 
     talk(1, 2);
-    cr_assert(ct_hello_read(&GROUP, hello, &ends));
-    cr_assert(ends.from == 5 && ends.to == 4 && ends.lane == 1);
+    cr_assert(ct_hello_read(&GROUP, hello, &id));
+    cr_assert(id.from == 5 && id.to == 4 && id.connection == 1);
     cr_assert(ct_answer_is(&GROUP, hello, answer));
     cr_assert(ct_confirm_is(&GROUP, hello, answer, confirm));
 }
 
 Test(handshake, no_bit_can_be_changed)
 {
-    struct ct_lane_ends ends;
+    struct ct_connection_id id;
 
     talk(1, 2);
     for (int bit = 0; bit < CT_HELLO_BYTES * 8; bit++) {
         hello[bit / 8] ^= (unsigned char)(1 << bit % 8);
-        cr_assert_not(ct_hello_read(&GROUP, hello, &ends), "bit %d of HELLO", bit);
+        cr_assert_not(ct_hello_read(&GROUP, hello, &id), "bit %d of HELLO", bit);
         hello[bit / 8] ^= (unsigned char)(1 << bit % 8);
     }
     for (int bit = 0; bit < CT_ANSWER_BYTES * 8; bit++) {

@@ -98,13 +98,13 @@ static int look_at_the_helper(struct ct_group *group, struct rig *rig)
     if (ct_barrier(group, NULL) != 0 ||
         ct_all_reduce(group, ct_inplace(data, COUNT, CT_F32), CT_REDUCE_MAX, NULL) != 0)
         return __LINE__;
-    if (group->helper.made)
+    if (group->helper.created)
         return __LINE__;
     if (ct_all_reduce_start(group, ct_inplace(data, COUNT, CT_F32), CT_REDUCE_MAX, NULL,
                             &request) != 0 ||
         ct_wait(request) != 0)
         return __LINE__;
-    return atomic_load(&group->helper.turn) == CT_HELPER_NONE ? 0 : __LINE__;
+    return atomic_load(&group->helper.owner) == CT_HELPER_NONE ? 0 : __LINE__;
 }
 
 Test(helper, nothing_runs_while_nothing_is_open)
@@ -237,7 +237,7 @@ static int without(struct ct_job *job, void *context)
         ct_all_reduce_start(group, ct_inplace(data, COUNT, CT_F32), CT_REDUCE_SUM, NULL, &request);
     while (line == 0 && (found = ct_test(request)) == 0)
         (void)sched_yield();
-    if (found != 1 || group->helper.made)
+    if (found != 1 || group->helper.created)
         line = __LINE__;
     ct_group_free(group);
     return line;

@@ -87,7 +87,7 @@ static int known_of(const struct ct_local *local, int rank)
 {
     int count = 0;
 
-    for (const struct ct_local_known *k = local->reach[rank].known; k != NULL; k = k->next)
+    for (const struct ct_local_allocation *k = local->reach[rank].allocations; k != NULL; k = k->next)
         count++;
     return count;
 }

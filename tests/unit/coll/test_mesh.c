@@ -88,7 +88,7 @@ static int dial_rank_0(const struct pair *pair)
     return fd;
 }
 
-/* 0 when the other end hung up. */
+/* 0 when the other end hung pending. */
 static ssize_t answer_on(int fd)
 {
     char answer[64];
@@ -110,10 +110,10 @@ static void write_hello(const struct pair *pair, unsigned char *hello, uint32_t 
                                        .run = ct_hash_str(a->run_id),
                                        .generation = a->generation,
                                        .group = ct_hash_str(key)};
-    ct_hello_write(&group, (struct ct_lane_ends){.from = from}, nonce, hello);
+    ct_hello_write(&group, (struct ct_connection_id){.from = from}, nonce, hello);
 }
 
-/* Say `hello` to rank 0, which must hang up. */
+/* Say `hello` to rank 0, which must hang pending. */
 static void be_refused(const struct pair *pair, const unsigned char *hello)
 {
     int fd = dial_rank_0(pair);
@@ -164,17 +164,17 @@ Test(mesh, many_silent_guests_do_not_keep_members_out)
     enum { GUESTS = 100 };
     struct pair pair;
     pthread_t thread;
-    int guests[GUESTS];
+    int accepted[GUESTS];
 
     pair_init(&pair, 20000);
     for (int i = 0; i < GUESTS; i++)
-        guests[i] = dial_rank_0(&pair);
+        accepted[i] = dial_rank_0(&pair);
     cr_assert_eq(pthread_create(&thread, NULL, connect_rank_0, &pair), 0);
     connect_rank(&pair, 1);
     (void)pthread_join(thread, NULL);
     cr_assert_eq(pair.codes[0] | pair.codes[1], 0, "%s %s", pair.errs[0].text, pair.errs[1].text);
     for (int i = 0; i < GUESTS; i++)
-        (void)close(guests[i]);
+        (void)close(accepted[i]);
     pair_deinit(&pair);
 }
 

@@ -83,7 +83,7 @@ static int mixed_calls(struct ct_group *group, int rank)
         if (call % 7 == 0 && ct_barrier(group, NULL) != 0)
             return __LINE__;
     }
-    return group->early.posted || group->queued != 0 ? __LINE__ : 0;
+    return group->posted_call.posted || group->queued != 0 ? __LINE__ : 0;
 }
 
 static int mix(struct ct_job *job, void *backend)

@@ -110,7 +110,7 @@ static void link_init(struct link *link, const char *keys[2])
         link->outer[i] = pair[0];
         link->inner[i] = pair[1];
         cr_assert_eq(ct_tcp_tls_new(&setup, (const unsigned char *)keys[i], 1 - i,
-                                    CT_LANE_COLLECTIVE, &link->ends[i], &err),
+                                    CT_MESH_COLLECTIVE, &link->ends[i], &err),
                      0, "%s", err.text);
     }
 }
@@ -148,11 +148,15 @@ static void relay(struct link *link, size_t spoil)
 static int pass(struct link *link, char *from, char *to, size_t spoil)
 {
     struct ct_tcp_move moves[2] = {
-        {.out = true, .peer = 1, .header_left = CT_GREETING_BYTES, .left = MESSAGE, .data = from},
-        {.peer = 0, .header_left = CT_GREETING_BYTES, .left = MESSAGE, .data = to}};
+        {.out = true,
+         .peer = 1,
+         .header_left = CT_CALL_HEADER_BYTES,
+         .left = MESSAGE,
+         .data = from},
+        {.peer = 0, .header_left = CT_CALL_HEADER_BYTES, .left = MESSAGE, .data = to}};
     int codes[2] = {0, 0};
 
-    memcpy(moves[0].header, from, CT_GREETING_BYTES);
+    memcpy(moves[0].header, from, CT_CALL_HEADER_BYTES);
     for (int turn = 0; turn < 10000 && (codes[0] == 0 || codes[1] == 0); turn++) {
         for (int i = 0; i < 2; i++) {
             struct ct_error err = {0};

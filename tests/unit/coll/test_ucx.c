@@ -42,7 +42,7 @@ static void join(struct end *end, const struct end *other, int rank)
                                              .rank = rank,
                                              .size = 2,
                                              .peers = peers,
-                                             .bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+                                             .wakeup = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
     }
 }
 
@@ -50,7 +50,7 @@ static void part(struct end *end, int rank)
 {
     for (int i = 0; i < GROUPS; i++) {
         ct_ucx_peer_put(end->ucx, end->peers[i][1 - rank]);
-        (void)close(end->ports[i].bell);
+        (void)close(end->ports[i].wakeup);
     }
     ct_ucx_close(end->ucx);
 }
@@ -63,7 +63,7 @@ static void send_off(struct end *end, int group, struct ct_peer_message *message
 
 static bool is_over(struct end *end, int group, struct ct_peer_message *message)
 {
-    return ct_ucx_transport.over(&end->ports[group], message);
+    return ct_ucx_transport.is_done(&end->ports[group], message);
 }
 
 /* Both ends turn until it is. */
@@ -72,7 +72,7 @@ static void await(struct end ends[2], int group, struct ct_peer_message *out,
 {
     while (!is_over(&ends[0], group, out) || !is_over(&ends[1], group, in))
         for (int i = 0; i < 2; i++)
-            ct_ucx_transport.turn(&ends[i].ports[group]);
+            ct_ucx_transport.progress(&ends[i].ports[group]);
 }
 
 /* A message from end 0 to end 1 in `group` comes as it was sent. */
@@ -119,7 +119,7 @@ Test(ucx, what_is_dropped_on_its_way_out_disturbs_no_other_group)
         send_off(&ends[0], 0, &out);
     } while (is_over(&ends[0], 0, &out) && ++sent < MESSAGES_MAX);
     cr_assert_lt(sent, MESSAGES_MAX);
-    ct_ucx_transport.drop(&ends[0].ports[0], &out);
+    ct_ucx_transport.cancel(&ends[0].ports[0], &out);
     free(data); /* it may be read no more */
     expect_message(ends, 1, MESSAGE);
     expect_message(ends, 1, 1 << 20);

@@ -1,5 +1,5 @@
 /* Messages between members that leave and groups that fail, over a transport whose every delivery
- * the test decides: two ends, at first in two threads, for they meet, then in one. */
+ * the test decides: two ends, at first in two threads, for the handshake, then in one. */
 #include "algorithm/select.h"
 #include "backend/message/message.h"
 #include "job/job.h"
@@ -13,14 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-TestSuite(post, .timeout = 60);
+TestSuite(engine, .timeout = 60);
 
-enum { COUNT = 5000, LETTERS = 64, AN_HOUR_MS = 3600000 };
+enum { COUNT = 5000, PACKETS = 64, AN_HOUR_MS = 3600000 };
 
 /* ---- the transport -------------------------------------------------------------------------- */
 
-struct letter {
-    enum ct_post_lane lane;
+struct packet {
+    enum ct_engine_channel channel;
     int from, to;
     size_t bytes;
     char *data;
@@ -28,79 +28,79 @@ struct letter {
 
 struct wire {
     pthread_mutex_t lock; /* of all here */
-    struct letter letters[LETTERS];
+    struct packet packets[PACKETS];
     int count;
-    bool held[CT_POST_LANES]; /* nothing of these arrives */
+    bool held[CT_CHANNELS]; /* nothing of these arrives */
 };
 
 /* One rank's. */
 struct end {
     struct wire *wire;
     int rank;
-    struct ct_peer_message *open[LETTERS];
+    struct ct_peer_message *open[PACKETS];
     int open_count;
     bool stuck;          /* long messages do not go out: */
-    int rests_until_out; /* not before this end has rested so often */
-    int rests, dropped;  /* of those that go out */
+    int waits_until_out; /* not before this end has waited so often */
+    int waits, canceled; /* of those that go out */
     struct ct_message_transport transport;
     struct ct_job job;
     struct ct_control_page page;
-    struct ct_post post;
+    struct ct_engine engine;
 };
 
-static void forget(struct end *end, int at)
+static void close_at(struct end *end, int at)
 {
     end->open[at] = end->open[--end->open_count];
 }
 
-static void put_letter(struct end *end, const struct ct_peer_message *message)
+static void put_packet(struct end *end, const struct ct_peer_message *message)
 {
     struct wire *wire = end->wire;
-    struct letter *letter = &wire->letters[wire->count++];
+    struct packet *packet = &wire->packets[wire->count++];
 
-    CT_ASSERT(wire->count <= LETTERS);
-    *letter = (struct letter){message->lane, end->rank, message->peer, message->bytes,
+    CT_ASSERT(wire->count <= PACKETS);
+    *packet = (struct packet){message->channel, end->rank, message->peer, message->bytes,
                               malloc(message->bytes)};
-    CT_ASSERT(letter->data != NULL);
-    memcpy(letter->data, message->data, message->bytes);
+    CT_ASSERT(packet->data != NULL);
+    memcpy(packet->data, message->data, message->bytes);
 }
 
-static void take_letter(struct wire *wire, int at)
+static void remove_packet(struct wire *wire, int at)
 {
-    free(wire->letters[at].data);
-    memmove(&wire->letters[at], &wire->letters[at + 1],
-            (size_t)(--wire->count - at) * sizeof wire->letters[0]);
+    free(wire->packets[at].data);
+    memmove(&wire->packets[at], &wire->packets[at + 1],
+            (size_t)(--wire->count - at) * sizeof wire->packets[0]);
 }
 
-static bool is_for(const struct letter *letter, const struct end *end,
+static bool is_for(const struct packet *packet, const struct end *end,
                    const struct ct_peer_message *message)
 {
-    return letter->lane == message->lane && letter->to == end->rank &&
-           (message->peer < 0 || letter->from == message->peer);
+    return packet->channel == message->channel && packet->to == end->rank &&
+           (message->peer < 0 || packet->from == message->peer);
 }
 
-/* Has it come, or may it go? */
+/* Whether it has arrived, or may go. */
 static bool move(struct end *end, struct ct_peer_message *message)
 {
     struct wire *wire = end->wire;
 
     if (message->out) {
-        if (end->stuck && message->bytes > COUNT && end->rests < end->rests_until_out)
+        if (end->stuck && message->bytes > COUNT && end->waits < end->waits_until_out)
             return false;
-        put_letter(end, message);
+        put_packet(end, message);
         return true;
     }
-    for (int i = 0; i < wire->count && !wire->held[message->lane]; i++)
-        if (is_for(&wire->letters[i], end, message)) {
-            CT_ASSERT(wire->letters[i].bytes <= message->bytes);
-            memcpy(message->data, wire->letters[i].data, wire->letters[i].bytes);
-            take_letter(wire, i);
+    for (int i = 0; i < wire->count && !wire->held[message->channel]; i++)
+        if (is_for(&wire->packets[i], end, message)) {
+            CT_ASSERT(wire->packets[i].bytes <= message->bytes);
+            memcpy(message->data, wire->packets[i].data, wire->packets[i].bytes);
+            remove_packet(wire, i);
             return true;
         }
     return false;
 }
 
-static void turn(void *context)
+static void make_progress(void *context)
 {
     struct end *end = context;
 
@@ -112,8 +112,8 @@ static void turn(void *context)
             i++;
             continue;
         }
-        atomic_store(&message->state, CT_PEER_MESSAGE_OVER);
-        forget(end, i);
+        atomic_store(&message->state, CT_PEER_MESSAGE_DONE);
+        close_at(end, i);
         i = 0; /* those of a pair in their order */
     }
     (void)pthread_mutex_unlock(&end->wire->lock);
@@ -123,25 +123,25 @@ static void post(void *context, struct ct_peer_message *message)
 {
     struct end *end = context;
 
-    CT_ASSERT(end->open_count < LETTERS);
+    CT_ASSERT(end->open_count < PACKETS);
     end->open[end->open_count++] = message;
 }
 
-static bool over(void *context, struct ct_peer_message *message)
+static bool is_done(void *context, struct ct_peer_message *message)
 {
     (void)context;
-    return atomic_load(&message->state) == CT_PEER_MESSAGE_OVER;
+    return atomic_load(&message->state) == CT_PEER_MESSAGE_DONE;
 }
 
-static void drop(void *context, struct ct_peer_message *message)
+static void cancel(void *context, struct ct_peer_message *message)
 {
     struct end *end = context;
     int at = 0;
 
     while (end->open[at] != message)
         at++;
-    forget(end, at);
-    end->dropped += message->out;
+    close_at(end, at);
+    end->canceled += message->out;
 }
 
 static void drain(void *context)
@@ -149,12 +149,12 @@ static void drain(void *context)
     (void)context;
 }
 
-static void rest(void *context, uint64_t timeout_ns)
+static void wait(void *context, uint64_t timeout_ns)
 {
     struct end *end = context;
 
     (void)timeout_ns;
-    end->rests++;
+    end->waits++;
     (void)sched_yield();
 }
 
@@ -165,7 +165,7 @@ struct pair {
     struct end ends[2];
 };
 
-static void *meet(void *argument)
+static void *handshake(void *argument)
 {
     struct end *end = argument;
     static const int ranks[2] = {0, 1};
@@ -179,9 +179,9 @@ static void *meet(void *argument)
                                    .tuning = ct_tuning_complete(&(struct ct_tuning){0})};
     struct ct_error err;
 
-    CT_ASSERT(ct_post_init(&end->post, &setup, &end->transport, end) == 0);
-    CT_ASSERT(ct_post_meet(&end->post, &setup, &err) == 0);
-    end->rests = 0;
+    CT_ASSERT(ct_engine_init(&end->engine, &setup, &end->transport, end) == 0);
+    CT_ASSERT(ct_engine_handshake(&end->engine, &setup, &err) == 0);
+    end->waits = 0;
     return NULL;
 }
 
@@ -197,17 +197,18 @@ static struct pair *pair_new(void)
 
         end->wire = &pair->wire;
         end->rank = i;
-        end->transport = (struct ct_message_transport){.post = post,
-                                                       .turn = turn,
-                                                       .over = over,
-                                                       .drop = drop,
-                                                       .drain = drain,
-                                                       .rest = rest,
-                                                       .lent_ns = AN_HOUR_MS * UINT64_C(1000000)};
+        end->transport =
+            (struct ct_message_transport){.post = post,
+                                          .progress = make_progress,
+                                          .is_done = is_done,
+                                          .cancel = cancel,
+                                          .drain = drain,
+                                          .wait = wait,
+                                          .send_grace_ns = AN_HOUR_MS * UINT64_C(1000000)};
         end->job = (struct ct_job){.assignment = {.generation = 1}, .page = &end->page};
     }
-    cr_assert_eq(pthread_create(&thread, NULL, meet, &pair->ends[1]), 0);
-    (void)meet(&pair->ends[0]);
+    cr_assert_eq(pthread_create(&thread, NULL, handshake, &pair->ends[1]), 0);
+    (void)handshake(&pair->ends[0]);
     (void)pthread_join(thread, NULL);
     return pair;
 }
@@ -215,11 +216,11 @@ static struct pair *pair_new(void)
 static void pair_free(struct pair *pair)
 {
     for (int i = 0; i < 2; i++) {
-        ct_post_drop(&pair->ends[i].post);
-        ct_post_deinit(&pair->ends[i].post);
+        ct_engine_close(&pair->ends[i].engine);
+        ct_engine_deinit(&pair->ends[i].engine);
     }
     while (pair->wire.count > 0)
-        take_letter(&pair->wire, 0);
+        remove_packet(&pair->wire, 0);
     (void)pthread_mutex_destroy(&pair->wire.lock);
     free(pair);
 }
@@ -241,17 +242,17 @@ static struct ct_task message(const struct end *end, bool out, int32_t *data, si
     return (struct ct_task){.call = call, .signature = ct_call_signature(&call)};
 }
 
-/* What comes of some looks at it. */
+/* Make progress a few times. */
 static int progress(struct end *end, struct ct_task *task, struct ct_error *err)
 {
     int code = 0;
 
     for (int i = 0; i < 5 && code == 0; i++)
-        code = ct_post_progress(&end->post, task, err);
+        code = ct_engine_progress(&end->engine, task, err);
     return code;
 }
 
-/* ---- who leaves ------------------------------------------------------------------------------*/
+/* ---- leaving ---------------------------------------------------------------------------------*/
 
 static void expect_what_was_sent(size_t count)
 {
@@ -264,11 +265,12 @@ static void expect_what_was_sent(size_t count)
     for (size_t i = 0; i < count; i++)
         sent[i] = (int32_t)i;
     cr_assert_eq(progress(&pair->ends[1], &out, &err), 1, "%s", err.text);
-    ct_post_drop(&pair->ends[1].post);
-    pair->wire.held[CT_POST_TRANSFER] = true;
+    ct_engine_close(&pair->ends[1].engine);
+    pair->wire.held[CT_CHANNEL_TRANSFER] = true;
     cr_assert_eq(progress(&pair->ends[0], &in, &err), 0, "%s", err.text);
-    cr_assert(pair->ends[0].post.left[1].left, "the word has come before the message");
-    pair->wire.held[CT_POST_TRANSFER] = false;
+    cr_assert(pair->ends[0].engine.departures[1].left,
+              "the control message has come before the message");
+    pair->wire.held[CT_CHANNEL_TRANSFER] = false;
     cr_assert_eq(progress(&pair->ends[0], &in, &err), 1, "%s", err.text);
     cr_assert_arr_eq(got, sent, count * sizeof *sent);
     free(sent);
@@ -276,13 +278,13 @@ static void expect_what_was_sent(size_t count)
     pair_free(pair);
 }
 
-Test(post, what_was_sent_before_leaving_is_waited_for_however_late_it_is)
+Test(engine, messages_sent_before_leaving_are_waited_for_however_late)
 {
     expect_what_was_sent(10);
     expect_what_was_sent(COUNT);
 }
 
-Test(post, who_waits_for_more_than_was_sent_is_told_at_once)
+Test(engine, a_receive_that_a_departed_member_did_not_send_fails_at_once)
 {
     struct pair *pair = pair_new();
     int32_t data[2][10] = {{0}};
@@ -291,14 +293,14 @@ Test(post, who_waits_for_more_than_was_sent_is_told_at_once)
     struct ct_error err = {0};
 
     cr_assert_eq(progress(&pair->ends[1], &out, &err), 1);
-    ct_post_drop(&pair->ends[1].post);
+    ct_engine_close(&pair->ends[1].engine);
     cr_assert_eq(progress(&pair->ends[0], &first, &err), 1);
     cr_assert_eq(progress(&pair->ends[0], &second, &err), CT_ECLOSED);
     cr_assert_str_eq(err.text, "rank 1 has left the group");
     pair_free(pair);
 }
 
-Test(post, who_sends_what_was_not_taken_is_told_at_once)
+Test(engine, a_send_that_a_departed_member_did_not_receive_fails_at_once)
 {
     struct pair *pair = pair_new();
     int32_t *data = calloc(COUNT, sizeof *data);
@@ -306,21 +308,21 @@ Test(post, who_sends_what_was_not_taken_is_told_at_once)
     struct ct_error err = {0};
 
     pair->ends[0].stuck = true;
-    pair->ends[0].rests_until_out = 10;
+    pair->ends[0].waits_until_out = 10;
     cr_assert_eq(progress(&pair->ends[0], &out, &err), 0);
-    ct_post_drop(&pair->ends[1].post);
+    ct_engine_close(&pair->ends[1].engine);
     cr_assert_eq(progress(&pair->ends[0], &out, &err), CT_ECLOSED);
     cr_assert_str_eq(err.text, "rank 1 has left the group");
-    ct_post_fail(&pair->ends[0].post, CT_ECLOSED);
+    ct_engine_fail(&pair->ends[0].engine, CT_ECLOSED);
     free(data);
     pair_free(pair);
 }
 
-/* ---- who fails -------------------------------------------------------------------------------*/
+/* ---- failing --------------------------------------------------------------------------------*/
 
-/* A group fails while a long message goes out, which its peer takes after three rests. Returns
- * whether it was dropped. */
-static bool fail_with_a_message_out(uint64_t lent_ns, bool revoked, int rests_until_out)
+/* A group fails while a long message goes out, which its peer receives after three waits. Returns
+ * whether it was cancelled. */
+static bool fail_with_a_message_out(uint64_t send_grace_ns, bool revoked, int waits_until_out)
 {
     struct pair *pair = pair_new();
     struct end *end = &pair->ends[0];
@@ -329,30 +331,30 @@ static bool fail_with_a_message_out(uint64_t lent_ns, bool revoked, int rests_un
     struct ct_error err = {0};
 
     end->stuck = true;
-    end->rests_until_out = rests_until_out;
-    end->transport.lent_ns = lent_ns;
+    end->waits_until_out = waits_until_out;
+    end->transport.send_grace_ns = send_grace_ns;
     cr_assert_eq(progress(end, &out, &err), 0);
     if (revoked)
         ct_control_page_revoke(&end->page, 1);
-    ct_post_fail(&end->post, CT_ETIMEOUT);
-    bool dropped = end->dropped > 0;
+    ct_engine_fail(&end->engine, CT_ETIMEOUT);
+    bool canceled = end->canceled > 0;
     free(data);
     pair_free(pair);
-    return dropped;
+    return canceled;
 }
 
-Test(post, a_group_that_fails_waits_for_what_it_lent)
+Test(engine, a_group_that_fails_waits_for_its_long_sends)
 {
     cr_assert_not(fail_with_a_message_out(AN_HOUR_MS * UINT64_C(1000000), false, 3));
 }
 
-Test(post, what_is_not_taken_in_time_is_taken_back)
+Test(engine, sends_that_are_not_received_in_time_are_cancelled)
 {
     cr_assert(fail_with_a_message_out(1, false, INT32_MAX));
 }
 
 /* However much time there would be for it. */
-Test(post, when_the_round_is_over_nobody_waits_for_long)
+Test(engine, when_the_round_is_over_no_member_waits_for_long)
 {
     cr_assert(fail_with_a_message_out(AN_HOUR_MS * UINT64_C(1000000), true, INT32_MAX));
 }

@@ -1,4 +1,4 @@
-/* Windows of waves: ranks in a drawn order, each with all moves of its window listed, over queues
+/* In-flight windows: ranks in a drawn order, each with all moves of its window listed, done queues
  * that hold what was sent; no data moves. */
 #include "backend/message/in_flight.h"
 
@@ -9,59 +9,60 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-TestSuite(window, .timeout = 30);
+TestSuite(in_flight, .timeout = 30);
 
 enum { WORLD_MAX = 9, LISTED = 2048 };
 
 struct end {
-    struct ct_wave wave;
-    struct ct_window window;
-    struct ct_wave_move moves[2][WORLD_MAX][LISTED]; /* [out][peer], in the order of the listing */
-    int listed[2][WORLD_MAX], over[2][WORLD_MAX];
+    struct ct_pipelined pipelined;
+    struct ct_in_flight window;
+    struct ct_pipelined_move moves[2][WORLD_MAX]
+                                  [LISTED]; /* [out][peer], in the order of the listing */
+    int listed[2][WORLD_MAX], done[2][WORLD_MAX];
     struct ct_call call;
 };
 
-static void list_waves(struct end *end)
+static void list_steps(struct end *end)
 {
-    struct ct_wave_move move;
+    struct ct_pipelined_move move;
     size_t at;
 
-    while (ct_window_list(&end->window, &at))
-        for (int step = 0; ct_wave_next_move(&end->wave, &end->call, at, &step, &move);) {
+    while (ct_in_flight_next_step(&end->window, &at))
+        for (int step = 0; ct_pipelined_next_move(&end->pipelined, &end->call, at, &step, &move);) {
             int *count = &end->listed[move.out][move.peer];
 
             cr_assert_lt(*count, LISTED);
             end->moves[move.out][move.peer][(*count)++] = move;
-            ct_window_add(&end->window, move.turn);
+            ct_in_flight_add_move(&end->window, move.work);
         }
 }
 
 /* One move of this rank, if one can be made: sends always have room, what is received must have
- * been sent, in the turn that both expect. */
+ * been sent, in the work that both expect. */
 static bool make_move(struct end *ends, int rank, bool out, int peer)
 {
     struct end *end = &ends[rank];
-    int at = end->over[out][peer];
-    const struct ct_wave_move *move = &end->moves[out][peer][at];
+    int at = end->done[out][peer];
+    const struct ct_pipelined_move *move = &end->moves[out][peer][at];
 
-    if (at == end->listed[out][peer] || !ct_window_may_start(&end->window, move->turn) ||
-        (!out && ends[peer].over[1][rank] <= at))
+    if (at == end->listed[out][peer] || !ct_in_flight_may_start(&end->window, move->work) ||
+        (!out && ends[peer].done[1][rank] <= at))
         return false;
     if (!out) {
-        const struct ct_wave_move *sent = &ends[peer].moves[1][rank][at];
+        const struct ct_pipelined_move *sent = &ends[peer].moves[1][rank][at];
 
-        cr_assert_eq(sent->turn.chunk, move->turn.chunk);
-        cr_assert_eq(sent->turn.phase, move->turn.phase);
+        cr_assert_eq(sent->work.chunk, move->work.chunk);
+        cr_assert_eq(sent->work.phase, move->work.phase);
         cr_assert_eq(sent->bytes, move->bytes);
     }
-    end->over[out][peer]++;
-    ct_window_over(&end->window, move->turn);
+    end->done[out][peer]++;
+    ct_in_flight_move_done(&end->window, move->work);
     return true;
 }
 
 static bool advance(struct end *ends, int rank, int world, struct ct_rng *rng)
 {
-    struct ct_wave_turn turn;
+    struct ct_chunk_phase work;
     bool moved = false;
 
     for (int k = 0; k < 2 * world; k++) {
@@ -72,9 +73,9 @@ static bool advance(struct end *ends, int rank, int world, struct ct_rng *rng)
     for (int peer = 0; peer < world; peer++)
         for (int out = 0; out < 2 && !moved; out++)
             moved = make_move(ends, rank, out != 0, peer);
-    while (ct_window_next_due(&ends[rank].window, &turn))
+    while (ct_in_flight_next_ready(&ends[rank].window, &work))
         moved = true;
-    list_waves(&ends[rank]);
+    list_steps(&ends[rank]);
     return moved;
 }
 
@@ -82,7 +83,7 @@ static void run(const struct ct_call *call, int world, int direct_world, uint64_
 {
     static struct end ends[WORLD_MAX];
     struct ct_rng rng;
-    int through = 0, idle = 0;
+    int complete = 0, idle = 0;
 
     ct_rng_init(&rng, seed);
     memset(ends, 0, sizeof ends);
@@ -98,27 +99,27 @@ static void run(const struct ct_call *call, int world, int direct_world, uint64_
         ends[i].call.rank = i;
         ends[i].call.size = world;
         CT_ASSERT(ct_call_complete(&ends[i].call));
-        cr_assert_eq(ct_wave_init(&ends[i].wave, &setup), 0);
-        cr_assert_eq(ct_window_init(&ends[i].window, &ends[i].wave), 0);
-        ct_wave_begin(&ends[i].wave, &ends[i].call);
-        ct_window_begin(&ends[i].window);
-        list_waves(&ends[i]);
+        cr_assert_eq(ct_pipelined_init(&ends[i].pipelined, &setup), 0);
+        cr_assert_eq(ct_in_flight_init(&ends[i].window, &ends[i].pipelined), 0);
+        ct_pipelined_begin(&ends[i].pipelined, &ends[i].call);
+        ct_in_flight_begin(&ends[i].window);
+        list_steps(&ends[i]);
     }
-    for (int turn = 0; through < world; turn = (turn + 1) % world) {
-        int rank = rng_chance(&rng, 300) ? (int)ct_rng_below(&rng, (uint64_t)world) : turn;
-        bool before = ct_window_is_through(&ends[rank].window);
+    for (int work = 0; complete < world; work = (work + 1) % world) {
+        int rank = rng_chance(&rng, 300) ? (int)ct_rng_below(&rng, (uint64_t)world) : work;
+        bool before = ct_in_flight_is_complete(&ends[rank].window);
 
         idle = advance(ends, rank, world, &rng) ? 0 : idle + 1;
-        cr_assert_lt(idle, 100 * world, "nobody can go on");
-        through += !before && ct_window_is_through(&ends[rank].window);
+        cr_assert_lt(idle, 100 * world, "no rank can advance");
+        complete += !before && ct_in_flight_is_complete(&ends[rank].window);
     }
     for (int i = 0; i < world; i++) {
-        ct_window_deinit(&ends[i].window);
-        ct_wave_deinit(&ends[i].wave);
+        ct_in_flight_deinit(&ends[i].window);
+        ct_pipelined_deinit(&ends[i].pipelined);
     }
 }
 
-Test(window, ranks_in_any_order_finish_every_collective_move_for_move)
+Test(in_flight, ranks_in_any_order_finish_every_collective_move_for_move)
 {
     static const enum ct_call_kind kinds[] = {
         CT_CALL_BARRIER,        CT_CALL_BROADCAST,  CT_CALL_ALL_GATHER,
@@ -142,20 +143,24 @@ Test(window, ranks_in_any_order_finish_every_collective_move_for_move)
     }
 }
 
-Test(window, a_chunk_takes_over_slots_once_their_last_chunk_is_two_phases_ahead)
+Test(in_flight, a_chunk_takes_over_slots_once_their_last_chunk_is_two_phases_ahead)
 {
-    struct ct_wave wave = {.chunks = CT_WAVE_SETS + 1, .schedule = {.phases = 3, .capacity = 64}};
-    struct ct_window window;
+    struct ct_pipelined pipelined = {.chunks = CT_PIPELINED_SLOT_SETS + 1,
+                                     .schedule = {.phases = 3, .capacity = 64}};
+    struct ct_in_flight window;
     size_t at;
 
-    cr_assert_eq(ct_window_init(&window, &wave), 0);
-    ct_window_begin(&window);
-    window.base = CT_WAVE_SETS - 3; /* the waves before are through, but for chunk 0's: none */
+    cr_assert_eq(ct_in_flight_init(&window, &pipelined), 0);
+    ct_in_flight_begin(&window);
+    window.base =
+        CT_PIPELINED_SLOT_SETS - 3; /* the waves before are complete, but for chunk 0's: none */
     window.end = window.base;
-    while (ct_window_list(&window, &at))
+    while (ct_in_flight_next_step(&window, &at))
         ;
-    cr_assert_eq(window.end, window.base + CT_WINDOW_WAVES);
-    cr_assert(ct_window_may_start(&window, (struct ct_wave_turn){CT_WAVE_SETS - 1, 0}));
-    cr_assert_not(ct_window_may_start(&window, (struct ct_wave_turn){CT_WAVE_SETS, 0}));
-    ct_window_deinit(&window);
+    cr_assert_eq(window.end, window.base + CT_IN_FLIGHT_STEPS);
+    cr_assert(
+        ct_in_flight_may_start(&window, (struct ct_chunk_phase){CT_PIPELINED_SLOT_SETS - 1, 0}));
+    cr_assert_not(
+        ct_in_flight_may_start(&window, (struct ct_chunk_phase){CT_PIPELINED_SLOT_SETS, 0}));
+    ct_in_flight_deinit(&window);
 }
