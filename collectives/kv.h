@@ -1,4 +1,4 @@
-/* The store as groups see it while they form: a few small values, one key space a round. All calls
+/* The store that groups use while they form: a few small values, one key space a round. All calls
  * are idempotent, so an agent can repeat those that a lost or absent daemon did not answer.
  *
  * Two implementations: the worker's link to its agent (job_link.c), and a table in this process
@@ -11,7 +11,7 @@
 
 enum { CT_KV_VALUE_MAX = 1024 * 1024 };
 
-/* Room for a value; `size` becomes its length. */
+/* A buffer for a value; `size` becomes its length. */
 struct ct_kv_value {
     void *data;
     size_t size;

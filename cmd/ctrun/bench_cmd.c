@@ -46,7 +46,7 @@ static bool says(int argc, char **argv, const char *option)
 
 static int takes(int argc, char **argv)
 {
-    return ct_bench_takes(argc, (const char *const *)argv);
+    return ct_bench_option_words(argc, (const char *const *)argv);
 }
 
 /* ctrun [options of run] --no_python ctrun bench worker [options of the bench], in `words`, which

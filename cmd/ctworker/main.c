@@ -41,7 +41,7 @@ static bool has_mpi(struct ct_mpi_launch *ret_launch)
 }
 
 /* The first worker of a node speaks for all when they fail for the same reason. */
-static bool speaks_for_node(void)
+static bool reports_for_node(void)
 {
     const char *local_rank = getenv("LOCAL_RANK");
     struct ct_mpi_launch launch;
@@ -52,7 +52,7 @@ static bool speaks_for_node(void)
 }
 
 /* A run's config.yaml says where its nodes meet, if somebody said so: "agent" starts nothing. */
-static void forget_agent(struct ct_config *cfg)
+static void clear_agent(struct ct_config *cfg)
 {
     if (ct_config_origin(cfg, &cfg->launch.rdzv_endpoint)->layer == CT_CONFIG_PRESET)
         cfg->launch.rdzv_endpoint = "";
@@ -67,7 +67,7 @@ static void open_log(struct ct_log *ret_log, const struct ct_config *cfg)
     ret_log->json = cfg->log.format == CT_CONFIG_LOG_FORMAT_JSON;
 }
 
-static void complain(const struct ct_config *cfg, const struct ct_config_errors *errs)
+static void print_errors(const struct ct_config *cfg, const struct ct_config_errors *errs)
 {
     struct ct_log log;
 
@@ -94,12 +94,12 @@ static int load_config(struct ct_config *cfg, int argc, char **argv, struct ct_e
     int code = ct_config_load(cfg, &in, &errs);
 
     if (code == 0)
-        forget_agent(cfg);
+        clear_agent(cfg);
     if (code == 0 && !cfg->command.help && !cfg->command.version && cfg->command.file == NULL)
         return ct_error_set(err, CT_EUSAGE, "ctworker trains a YAML file, and %s is none",
                             cfg->command.program);
-    if (code != 0 && speaks_for_node())
-        complain(cfg, &errs);
+    if (code != 0 && reports_for_node())
+        print_errors(cfg, &errs);
     if (code != 0)
         err->text[0] = '\0';
     return code;
@@ -243,7 +243,7 @@ int main(int argc, char **argv)
         status = fputs(usage, stdout) < 0 || fflush(stdout) != 0 ? ct_exit_status(CT_EIO) : 0;
     else if (status == 0)
         status = run(&cfg, &err);
-    if (err.text[0] != '\0' && speaks_for_node()) {
+    if (err.text[0] != '\0' && reports_for_node()) {
         open_log(&log, &cfg);
         ct_log_event(&log, CT_LOG_ERROR, "failed", "%s", err.text);
     }

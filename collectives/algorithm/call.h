@@ -26,8 +26,8 @@ struct ct_call {
     struct ct_parts in, out;             /* of `send` and `recv`, where these have parts */
     const struct ct_transfer *transfers; /* `count` of them, of an exchange */
     void *stream;         /* of the device: begin behind what it has been given; may be NULL */
-    const void *site;     /* where the program called it, for the flight recorder; may be NULL */
-    size_t longest_bytes; /* of all parts that this member knows; set by ct_call_complete */
+    const void *site;     /* the call site in the program, for the flight recorder; may be NULL */
+    size_t longest_bytes; /* of all parts known to this member; set by ct_call_complete */
 };
 
 /* A run of bytes in a buffer. */
@@ -35,27 +35,27 @@ struct ct_span {
     size_t at, bytes;
 };
 
-/* Check the call and set what follows from the rest. False when it makes no sense: an unknown type
- * or operation, a missing buffer, a size that overflows, a peer that is not there. */
+/* Check the call and set its derived fields. Return false if it is invalid: an unknown type or
+ * operation, a missing buffer, a size that overflows, a peer that does not exist. */
 bool ct_call_complete(struct ct_call *call);
 
-/* Member i's part of the input, of the output; where there are no parts, the whole. */
+/* Return member i's part of the input, of the output; all of it where the call has no parts. */
 struct ct_span ct_call_in(const struct ct_call *call, int i);
 struct ct_span ct_call_out(const struct ct_call *call, int i);
 
-/* The reduction that it asks for; divisor and factors are the caller's to add. */
+/* Return the reduction of the call; the caller adds divisor and factors. */
 struct ct_reduction ct_call_reduction(const struct ct_call *call);
 
 bool ct_call_reduces(enum ct_call_kind kind);
 bool ct_call_has_parts(enum ct_call_kind kind);
 
-/* Runs beside collectives: between two ranks, not all. */
+/* Return whether it is a transfer between two ranks, which runs concurrently with collectives. */
 static inline bool ct_call_is_transfer(const struct ct_call *call)
 {
     return call->kind >= CT_CALL_SEND;
 }
 
-/* Bytes of `count` elements. */
+/* Return the bytes of `count` elements. */
 static inline size_t ct_call_bytes(const struct ct_call *call)
 {
     return call->count * ct_dtype_size(call->dtype);
@@ -63,11 +63,12 @@ static inline size_t ct_call_bytes(const struct ct_call *call)
 
 /* ---- signatures ------------------------------------------------------------------------------*/
 
-/* send and recv have one signature: they are the two ends of one call. */
+/* Return the call's signature. send and recv have the same: they are the two ends of one call. */
 struct ct_signature ct_call_signature(const struct ct_call *call);
 
-/* What `peer` must have, too, of what goes to it (out) or comes from it: the call's `signature`,
- * with the count of that part in an all_to_all_v, whose counts only two members know. */
+/* Return the signature that `peer` must have, too, for data that goes to it (out) or comes from it:
+ * the call's `signature`, with the count of that part in an all_to_all_v, which only two members
+ * know. */
 struct ct_signature ct_call_signature_with(const struct ct_call *call,
                                            struct ct_signature signature, int peer, bool out);
 

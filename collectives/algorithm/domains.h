@@ -1,4 +1,5 @@
-/* The placement of a node's ranks: which share a last-level cache, and which a socket.
+/* The placement of a node's ranks: those that share a last-level cache, and those that share a
+ * socket.
  *
  *     rank      0  1  2  3  4  5  6  7  8  9 10 11
  *     cache     0  0  0  1  1  1  6  6  6  7  7  7
@@ -21,8 +22,8 @@ struct ct_seat {
 
 enum { CT_SEAT_WORDS = 16, CT_DOMAINS_MAX = 8 };
 
-/* The seat of who may run on these cores (a bit each), as `folder` has it: the cpu folder of
- * sysfs. */
+/* Return the seat of a thread that may run on these cores (a bit each), from `folder`, the cpu
+ * folder of sysfs. */
 struct ct_seat ct_seat_of(const char *folder, const uint64_t cpus[CT_SEAT_WORDS]);
 
 /* Domain d holds the ranks first[d] .. first[d + 1] - 1. */
@@ -30,10 +31,10 @@ struct ct_domains {
     int count, first[CT_DOMAINS_MAX + 1];
 };
 
-/* The domains of ranks at these seats: one, where grouping promises nothing. Pure. */
+/* Return the domains of ranks at these seats: one, where grouping gains nothing. Pure. */
 struct ct_domains ct_domains_of(const struct ct_seat *seats, int size);
 
-/* Whose domain this rank is in. */
+/* Return the domain of a rank. */
 int ct_domains_find(const struct ct_domains *domains, int rank);
 
 #endif

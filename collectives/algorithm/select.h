@@ -25,7 +25,7 @@ struct ct_tuning {
 #define CT_TUNABLE(scope, name, otherwise, least, most, text) size_t name;
 #include "algorithm/select.def"
 #undef CT_TUNABLE
-    bool inner; /* a part of another group: nobody watches it */
+    bool inner; /* a part of another group: not recorded */
 };
 
 enum ct_tunable {
@@ -83,13 +83,13 @@ enum ct_topology {
     CT_TOPOLOGIES
 };
 
-/* A name for people. */
+/* Return a name for people. */
 const char *ct_algorithm_name(enum ct_algorithm algorithm);
 
-/* `given`, with defaults where it has zeros. NULL: all of them. */
+/* Return `given` with defaults in place of zeros. NULL: all defaults. */
 struct ct_tuning ct_tuning_complete(const struct ct_tuning *given);
 
-/* How a collective goes that ct_call_complete has seen. A complete tuning. */
+/* Select the algorithm of a collective that ct_call_complete has checked, by a complete tuning. */
 enum ct_algorithm ct_select(const struct ct_tuning *tuning, enum ct_topology topology,
                             const struct ct_call *call);
 

@@ -1,4 +1,4 @@
-/* Schedules: which block is sent to which rank, and what is reduced where, as plain lists of steps.
+/* Schedules: lists of steps, that is which block is sent to which rank, and where it is reduced.
  *
  * Pure: a function of algorithm, rank, world size and root. A backend that moves bytes between
  * pairs of ranks executes the list; the unit test executes it on symbols for all ranks at once.
@@ -72,7 +72,7 @@ struct ct_schedule {
     struct ct_step *step; /* in the order of phases; within a phase moves first, then the rest */
 };
 
-/* Steps that the longest schedule of a world can have. */
+/* Return the number of steps of a world's longest schedule. */
 int ct_schedule_capacity(int world);
 
 /* Fill `schedule` (its `step` holds `capacity` steps). DOUBLING needs a power of two; every

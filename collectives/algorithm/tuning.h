@@ -1,5 +1,6 @@
-/* The table of a machine: sizes of select.def that were measured there, by backend and by how many
- * ranks shared the machine. `ctrun bench collectives --tune` writes it, groups read it.
+/* The table of a machine: sizes of select.def that were measured there, by backend and by the
+ * number of ranks that shared the machine. `ctrun bench collectives --tune` writes it, groups read
+ * it.
  *
  *     # what ctrun bench collectives --tune measured
  *     version 1
@@ -39,9 +40,10 @@ struct ct_table {
 
 /* ---- sizes by name ---------------------------------------------------------------------------*/
 
+/* Return the name of a size. */
 const char *ct_tunable_name(enum ct_tunable size);
 
-/* Does it mean anything to a backend? */
+/* Return whether a backend uses the size. */
 bool ct_tunable_concerns(enum ct_tunable size, const char *backend);
 
 static inline size_t *ct_tuning_at(struct ct_tuning *tuning, enum ct_tunable size)
@@ -51,40 +53,43 @@ static inline size_t *ct_tuning_at(struct ct_tuning *tuning, enum ct_tunable siz
 
 /* ---- pure ------------------------------------------------------------------------------------*/
 
-/* What `text` says of table->machine, which the caller has set, or of the first one when that is
- * empty; what it says of others is checked alone. 0, or CT_ECONFIG with a sentence that begins with
- * the line. */
+/* Parse the sizes in `text` of table->machine, which the caller has set, or of the first machine if
+ * that is empty; lines of others are only checked. 0, or CT_ECONFIG with a sentence that begins
+ * with the line. */
 int ct_table_parse(struct ct_table *table, const char *text, size_t bytes, struct ct_error *err);
 
-/* Set a size, whether it has a line or not. False: there is no room for another one. */
+/* Set a size, in its line or a new one. Return false if there is no room. */
 bool ct_table_set(struct ct_table *table, const struct ct_table_line *line);
 
-/* The line that counts for a group of so many ranks: that of as many, or else of the next fewer, or
- * else of the next more. NULL: there is none. */
+/* Find the line for a group of so many ranks: that of as many, or else of the next fewer, or else
+ * of the next more. NULL if none. */
 const struct ct_table_line *ct_table_find(const struct ct_table *table, const char *backend,
                                           int ranks, enum ct_tunable size);
 
-/* Each size: as given, or else of the table, or else of defaults.def, or else of select.def. */
+/* Return each size: as given, or else of the table, or else of defaults.def, or else of select.def.
+ * */
 struct ct_tuning ct_table_tuning(const struct ct_table *table, const char *backend, int ranks,
                                  const struct ct_tuning *given);
 
-/* Append a file with this machine alone. */
+/* Append a file with this machine only. */
 void ct_table_print(const struct ct_table *table, struct ct_buf *to);
 
-/* Append `text`, a file that ct_table_parse takes, with `table` for what it said of the machine. */
+/* Append `text`, a file that ct_table_parse accepts, with the machine's lines replaced by `table`.
+ * */
 void ct_table_merge(const struct ct_table *table, const char *text, size_t bytes,
                     struct ct_buf *to);
 
 /* ---- the file --------------------------------------------------------------------------------*/
 
-/* Where this machine's table is, or would be; "" for none. */
+/* Write the path of this machine's table, whether it exists or not; "" for none. */
 void ct_table_path(char *path, size_t room);
 
-/* This machine's. An empty one when there is none; or an error with its sentence. */
+/* Load this machine's table, an empty one if it does not exist. 0, or an error with its sentence.
+ * */
 int ct_table_load(struct ct_table *ret_table, struct ct_error *err);
 
-/* Replace what the file says of this machine, at once or not at all. A file that is no table is
- * left alone, and the error says so. */
+/* Replace this machine's lines in the file, at once or not at all. A file that is no table is not
+ * changed. 0, or an error with its sentence. */
 int ct_table_save(struct ct_table *table, struct ct_error *err);
 
 #endif

@@ -11,8 +11,8 @@
  *   progress ...          the group's thread
  *   close
  *
- * Only `connect`, `park`, `split` and `share` block. One thread at a time calls, except `revoke`
- * and `wake`. */
+ * Only `connect`, `park`, `split` and `register_memory` block. One thread at a time calls, except
+ * `revoke` and `wake`. */
 #ifndef CT_COLL_H
 #define CT_COLL_H
 
@@ -22,7 +22,7 @@
 
 #include <stdatomic.h>
 
-/* What a member publishes about itself while the group forms. */
+/* The data that a member publishes about itself while the group forms. */
 enum { CT_BLOB_BYTES = 384 };
 struct ct_blob {
     unsigned char data[CT_BLOB_BYTES];
@@ -33,18 +33,18 @@ struct ct_table; /* tuning.h */
 struct ct_setup {
     struct ct_job *job;
     const char *key;               /* unique to this group in the round: "world/1" */
-    const struct ct_group *parent; /* whose part this is, by ct_group_split; NULL: nobody's */
+    const struct ct_group *parent; /* the group that it is split from, by ct_group_split; or NULL */
     int rank, size;                /* in the group */
     const int *ranks;
     uint64_t deadline_ns;          /* of the creation */
-    bool encrypt;                  /* what leaves the node, or may */
+    bool encrypt;                  /* data that leaves the node, or may */
     const struct ct_accel *device; /* where the buffers lie; NULL: in the host's memory */
-    const struct ct_tuning *given; /* by the caller, for groups that this one makes */
+    const struct ct_tuning *given; /* by the caller, for sub-groups */
     const struct ct_table *table;  /* of the machine of member 0 */
-    struct ct_tuning tuning;       /* what comes of both, for the backend that is tried */
+    struct ct_tuning tuning;       /* the result of both, for the backend that is tried */
 
     const char *backend; /* the one that is tried */
-    bool automatic;      /* nobody asked for it by name */
+    bool automatic;      /* it was not requested by name */
     /* Polled now and then by a member that waits for others while it connects: 0, or the failure of
      * a member that will not arrive. NULL: none. */
     int (*failed_elsewhere)(const struct ct_setup *setup, struct ct_error *err);
@@ -54,16 +54,16 @@ struct ct_setup {
 struct ct_task {
     struct ct_call call;
     struct ct_signature signature;
-    uint64_t moves; /* the backend raises it at each advance, so that waiting can be told apart */
+    uint64_t moves; /* the backend increments it at each advance, so that waiting is detected */
     size_t at;
     size_t part;
     size_t skipped;
     int stage, path;
     enum ct_algorithm algorithm; /* of a collective, once it has begun */
-    bool queued; /* the backend has it in an order of its own: who comes later need not wait */
+    bool queued;                 /* the backend keeps its own order: later calls need not wait */
 };
 
-/* A blocking all_reduce of few bytes, or a barrier: what is needed of its call. */
+/* A small blocking all_reduce, or a barrier: the needed fields of its call. */
 struct ct_small_message {
     struct ct_signature signature;
     const char *send;
@@ -78,8 +78,8 @@ enum { CT_SMALL_MESSAGE_BYTES = 32 };
 struct ct_backend {
     const char *name;
     bool on_device; /* its groups' buffers lie in the memory of a device */
-    bool batches;   /* sends and receives that are open when a call waits or tests go together; none
-                     * goes before, and there is no helper */
+    bool batches;   /* sends and receives that are open when a call waits or tests are issued
+                     * together, none before; there is no helper */
 
     bool (*suits)(const struct ct_setup *setup);
     int (*prepare)(const struct ct_setup *setup, struct ct_blob *ret_blob, void **ret_state,
@@ -117,10 +117,11 @@ struct ct_backend {
     void (*wake)(void *state);
 
     /* Any thread: make every member's operations end with CT_EREVOKED, as far as they share memory
-     * with this one. NULL: they do not; this member sees it by itself, and tells by `fail`. */
+     * with this one. NULL: they do not; this member notices it by itself, and notifies by `fail`.
+     * */
     void (*revoke)(void *state);
 
-    /* Free the state, whatever its stage. */
+    /* Free the state, also half-built. */
     void (*close)(void *state);
 
     /* ---- of backends on a device; NULL at the others ---- */
@@ -128,18 +129,18 @@ struct ct_backend {
     /* Return the group, of the same members, for buffers in host memory. */
     struct ct_group *(*host)(const void *state);
 
-    /* Copy within this member's memory, behind what `stream` was given; over when `copied` gives 1.
-     */
+    /* Copy within this member's memory, after the work queued on `stream`; done when `copied`
+     * returns 1. */
     int (*copy)(void *state, void *to, const void *from, size_t bytes, void *stream);
     int (*copied)(void *state);
 
-    /* NULL, or what comes before the parts of a split form: all members call it, nothing is under
-     * way. With CT_NO_COLOUR a member takes no part. A part of several members may then find (by
-     * ct_setup.parent) what this has left for it, and must do without it. Waits, to the deadline.
-     */
+    /* NULL, or prepare a split: all members call it before the parts form, while no call is under
+     * way. With CT_NO_COLOUR a member is in no part. A part of several members may then find (by
+     * ct_setup.parent) what this has prepared for it, or must do without. Waits, to the deadline.
+     * */
     int (*split)(void *state, int colour, int key, uint64_t deadline_ns, struct ct_error *err);
 
-    /* NULL, or the same for memory of ct_mem_alloc_on, as large at all members: make it known. */
+    /* NULL, or register memory of ct_mem_alloc_on, as large at all members; called likewise. */
     int (*register_memory)(void *state, void *memory, uint64_t deadline_ns, struct ct_error *err);
 };
 

@@ -36,17 +36,17 @@ struct ct_bench_options {
     bool symmetric, json, tune;
 };
 
-/* How many words of `argv` the option at its start takes, that is 1 (--name=value, --flag) or 2; 0
- * when it is none of the bench's. */
-int ct_bench_takes(int argc, const char *const *argv);
+/* Return the number of words of the option at the start of `argv`: 1 (--name=value, --flag) or 2; 0
+ * if it is no option of the bench. */
+int ct_bench_option_words(int argc, const char *const *argv);
 
-/* Read words that ct_bench_takes knows. 0, or CT_EUSAGE with the sentence. */
+/* Parse options that ct_bench_option_words accepts. 0, or CT_EUSAGE with the sentence. */
 int ct_bench_read(int argc, const char *const *argv, struct ct_bench_options *ret_options,
                   struct ct_error *err);
 
 /* ---- an operation ----------------------------------------------------------------------------*/
 
-/* What a rank passes, as nccl-tests counts. */
+/* The sizes of a call, as nccl-tests counts them. */
 struct ct_bench_shape {
     size_t count;                  /* the call's */
     size_t send_count, recv_count; /* elements of the buffers */
@@ -57,13 +57,13 @@ const char *ct_bench_name(enum ct_bench_op op);
 bool ct_bench_reduces(enum ct_bench_op op);
 bool ct_bench_is_rooted(enum ct_bench_op op);
 
-/* Can send and receive buffer be one? */
-bool ct_bench_has_place(enum ct_bench_op op);
+/* Return whether the operation can run in place. */
+bool ct_bench_has_in_place(enum ct_bench_op op);
 
 struct ct_bench_shape ct_bench_shape(enum ct_bench_op op, size_t bytes, enum ct_dtype dtype,
                                      int world);
 
-/* Bus bandwidth over algorithm bandwidth: 2(p-1)/p, (p-1)/p or 1. */
+/* Return bus bandwidth over algorithm bandwidth: 2(p-1)/p, (p-1)/p or 1. */
 double ct_bench_factor(enum ct_bench_op op, int world);
 
 /* Buffers of a call, and the call. In place: `send` NULL. */
@@ -76,45 +76,46 @@ struct ct_bench_call {
 };
 int ct_bench_make(const struct ct_bench_call *call);
 
-/* Write the input, and something else into an output of its own. */
+/* Write the input, and other values into a separate output. */
 void ct_bench_fill(const struct ct_bench_call *call);
 
-/* Elements of this rank's result that are not what they should be. */
+/* Return the number of wrong elements in this rank's result. */
 size_t ct_bench_wrong(const struct ct_bench_call *call);
 
 /* ---- all of it -------------------------------------------------------------------------------*/
 
-/* Measure what the options say over all ranks of the job; rank 0 prints to `to`. Collective. 0, or
- * an error with its sentence: CT_EDIVERGED when elements were wrong. */
+/* Run the benchmark over all ranks of the job; rank 0 prints to `to`. Collective. 0, or an error
+ * with its sentence: CT_EDIVERGED when elements were wrong. */
 int ct_bench_run(struct ct_job *job, const struct ct_bench_options *options, FILE *to,
                  struct ct_error *err);
 
 /* ---- the table of the machine ----------------------------------------------------------------*/
 
-/* Measure the ways of a call around each size at which they change, up to options->max_bytes, for
- * this backend and as many ranks; rank 0 prints what it finds to `to` and writes the table
- * (tuning.h). Collective. */
+/* Measure the algorithms of a call around each cut-over size, up to options->max_bytes, for this
+ * backend and as many ranks; rank 0 prints the results to `to` and writes the table (tuning.h).
+ * Collective. 0, or an error with its sentence. */
 int ct_bench_tune(struct ct_job *job, const struct ct_bench_options *options, FILE *to,
                   struct ct_error *err);
 
-/* What was measured of a size: a value has the time us[i] at bytes[i]. A cut is measured by two
- * values: one for which no size is small (way 1, above the cut), one for which each is (way 0). */
-enum { CT_TUNE_WAYS = 6, CT_TUNE_POINTS = 16 };
+/* Measurements of a tunable size: the variant of each value takes the time us[variant][i] at
+ * bytes[i]. A cut-over is measured by two values: one for which every message is small (variant 0,
+ * below), one for which none is (variant 1, above). */
+enum { CT_TUNE_VARIANTS = 6, CT_TUNE_POINTS = 16 };
 struct ct_tune_times {
-    int ways, points;
+    int variants, points;
     size_t bytes[CT_TUNE_POINTS];
-    double us[CT_TUNE_WAYS][CT_TUNE_POINTS];
+    double us[CT_TUNE_VARIANTS][CT_TUNE_POINTS];
 };
 
-/* The value whose calls take least, by the mean of the ratios, and how many times as fast they are
- * than those of `present`, where the two differ. Below 1.05 the present one stays (gain 1). Pure.
- *   cut      among the measured sizes: the last one that goes way 0; `from`: the first of way 1
- *   choice   among values[way] */
+/* The value whose calls take least, by the mean of the ratios, and its speed-up over `present`
+ * where the two differ. Below 1.05 the present one stays (gain 1). Pure.
+ *   cutover  among the measured sizes: the last one of variant 0; `from`: the first of variant 1
+ *   choose   among values[variant] */
 struct ct_tune_choice {
     size_t value;
     double gain;
 };
-struct ct_tune_choice ct_tune_cut(const struct ct_tune_times *times, size_t present, bool from);
+struct ct_tune_choice ct_tune_cutover(const struct ct_tune_times *times, size_t present, bool from);
 struct ct_tune_choice ct_tune_choose(const struct ct_tune_times *times, const size_t *values,
                                      size_t present);
 

@@ -43,7 +43,7 @@ bool ct_bench_is_rooted(enum ct_bench_op op)
     return rows[op].rooted;
 }
 
-bool ct_bench_has_place(enum ct_bench_op op)
+bool ct_bench_has_in_place(enum ct_bench_op op)
 {
     return rows[op].place;
 }

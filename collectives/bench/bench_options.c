@@ -40,7 +40,7 @@ static size_t find(const char *word)
     return OPTIONS;
 }
 
-int ct_bench_takes(int argc, const char *const *argv)
+int ct_bench_option_words(int argc, const char *const *argv)
 {
     size_t at = argc > 0 ? find(argv[0]) : OPTIONS;
 
@@ -169,7 +169,7 @@ static int collect(int argc, const char *const *argv, const char **values, struc
         values[i] = options[i].otherwise;
     for (int i = 0; i < argc;) {
         size_t at = find(argv[i]);
-        int taken = ct_bench_takes(argc - i, argv + i);
+        int taken = ct_bench_option_words(argc - i, argv + i);
         const char *equals = strchr(argv[i], '=');
 
         if (taken == 0)

@@ -182,7 +182,7 @@ static void print_line(struct bench *bench, enum ct_bench_op op, const struct ct
     if (!bench->speaks)
         return;
     if (options->json) {
-        for (int i = 0; i < 1 + ct_bench_has_place(op); i++)
+        for (int i = 0; i < 1 + ct_bench_has_in_place(op); i++)
             print_json(bench, op, shape, &results[i], i == 1);
         return;
     }
@@ -191,7 +191,7 @@ static void print_line(struct bench *bench, enum ct_bench_op op, const struct ct
                   ct_bench_reduces(op) ? reduce_name(options) : "none",
                   ct_bench_is_rooted(op) ? (int)options->root : -1);
     print_columns(bench, op, shape->size, &results[0]);
-    if (ct_bench_has_place(op))
+    if (ct_bench_has_in_place(op))
         print_columns(bench, op, shape->size, &results[1]);
     else
         (void)fprintf(bench->to, "%9s%8s%8s%7s", "N/A", "N/A", "N/A", "N/A");
@@ -217,7 +217,7 @@ static void run_size(struct bench *bench, enum ct_bench_op op, size_t bytes)
         return;
     results[0] = measure(bench, &call);
     call.send = NULL;
-    if (bench->code == 0 && ct_bench_has_place(op))
+    if (bench->code == 0 && ct_bench_has_in_place(op))
         results[1] = measure(bench, &call);
     bench->wrong += results[0].wrong + results[1].wrong;
     if (bench->code == 0)

@@ -22,12 +22,12 @@ static const double WORTHWHILE = 1.05;
 
 /* ---- choosing --------------------------------------------------------------------------------*/
 
-static struct ct_tune_choice stay(size_t present)
+static struct ct_tune_choice keep_present(size_t present)
 {
     return (struct ct_tune_choice){present, 1};
 }
 
-struct ct_tune_choice ct_tune_cut(const struct ct_tune_times *times, size_t present, bool from)
+struct ct_tune_choice ct_tune_cutover(const struct ct_tune_times *times, size_t present, bool from)
 {
     double cost[CT_TUNE_POINTS + 1] = {0};
     int n = times->points, now = 0, best;
@@ -42,7 +42,7 @@ struct ct_tune_choice ct_tune_cut(const struct ct_tune_times *times, size_t pres
         best = cost[cut] < cost[best] ? cut : best;
     double gain = best != now ? exp((cost[now] - cost[best]) / abs(best - now)) : 1;
     if (gain < WORTHWHILE)
-        return stay(present);
+        return keep_present(present);
     if (from)
         return (struct ct_tune_choice){best < n ? times->bytes[best] : 2 * times->bytes[n - 1],
                                        gain};
@@ -52,19 +52,19 @@ struct ct_tune_choice ct_tune_cut(const struct ct_tune_times *times, size_t pres
 struct ct_tune_choice ct_tune_choose(const struct ct_tune_times *times, const size_t *values,
                                      size_t present)
 {
-    double cost[CT_TUNE_WAYS] = {0};
+    double cost[CT_TUNE_VARIANTS] = {0};
     int now = 0, best = 0;
 
-    for (int way = 0; way < times->ways; way++) {
+    for (int variant = 0; variant < times->variants; variant++) {
         for (int i = 0; i < times->points; i++)
-            cost[way] += log(times->us[way][i]);
-        best = cost[way] < cost[best] ? way : best;
+            cost[variant] += log(times->us[variant][i]);
+        best = cost[variant] < cost[best] ? variant : best;
     }
-    while (now < times->ways && values[now] != present)
+    while (now < times->variants && values[now] != present)
         now++;
-    CT_ASSERT(now < times->ways);
+    CT_ASSERT(now < times->variants);
     double gain = exp((cost[now] - cost[best]) / times->points);
-    return gain < WORTHWHILE ? stay(present) : (struct ct_tune_choice){values[best], gain};
+    return gain < WORTHWHILE ? keep_present(present) : (struct ct_tune_choice){values[best], gain};
 }
 
 /* ---- what is measured ------------------------------------------------------------------------*/
@@ -77,7 +77,7 @@ static const struct row {
     size_t first, last; /* bytes */
     int factor;
     int least_ranks;
-    size_t values[CT_TUNE_WAYS]; /* ONE_OF */
+    size_t values[CT_TUNE_VARIANTS]; /* ONE_OF */
 } rows[] = {
     {CT_SIZE_local_flat_bytes, UP_TO, CT_BENCH_ALL_REDUCE, false, 1 << 10, 1 << 20, 2, 2, {0}},
     {CT_SIZE_local_direct_bytes, FROM, CT_BENCH_ALL_REDUCE, true, 256, 256 << 10, 2, 2, {0}},
@@ -125,7 +125,7 @@ struct tune {
 };
 
 /* The values of a row, and the present one if it is another. */
-static int values_of(const struct row *row, size_t present, size_t values[CT_TUNE_WAYS])
+static int values_of(const struct row *row, size_t present, size_t values[CT_TUNE_VARIANTS])
 {
     int count = 0;
     bool found = false;
@@ -135,7 +135,7 @@ static int values_of(const struct row *row, size_t present, size_t values[CT_TUN
         values[1] = 1;
         return 2;
     }
-    for (; count < CT_TUNE_WAYS && row->values[count] != 0; count++) {
+    for (; count < CT_TUNE_VARIANTS && row->values[count] != 0; count++) {
         values[count] = row->values[count];
         found = found || values[count] == present;
     }
@@ -169,7 +169,7 @@ static int time_batch(struct tune *tune, const struct ct_bench_call *call, uint6
     return code;
 }
 
-/* All ways at one size. */
+/* Time all variants at one size. */
 static int time_point(struct tune *tune, const struct row *row, struct ct_group *const *groups,
                       struct ct_tune_times *times, int point)
 {
@@ -180,34 +180,34 @@ static int time_point(struct tune *tune, const struct row *row, struct ct_group 
         .shape = ct_bench_shape(row->op, times->bytes[point], CT_F32, ct_group_size(tune->base)),
         .send = buffers[0],
         .recv = buffers[1]};
-    double us[CT_TUNE_WAYS][ROUNDS] = {{0}}, once = 0;
+    double us[CT_TUNE_VARIANTS][ROUNDS] = {{0}}, once = 0;
     int code = 0;
 
-    for (int way = 0; way < times->ways && code == 0; way++) {
-        call.group = groups[way];
+    for (int variant = 0; variant < times->variants && code == 0; variant++) {
+        call.group = groups[variant];
         code = time_batch(tune, &call, 3, &once);
     }
     double fitting = CT_MIN(BATCH_US / CT_MAX(once, 0.01), (double)CALLS_MAX);
     for (int round = 0; round < ROUNDS; round++)
-        for (int way = 0; way < times->ways && code == 0; way++) {
-            call.group = groups[way];
-            code = time_batch(tune, &call, CT_MAX((uint64_t)fitting, 2u), &us[way][round]);
+        for (int variant = 0; variant < times->variants && code == 0; variant++) {
+            call.group = groups[variant];
+            code = time_batch(tune, &call, CT_MAX((uint64_t)fitting, 2u), &us[variant][round]);
         }
-    for (int way = 0; way < times->ways && code == 0; way++) {
-        qsort(us[way], ROUNDS, sizeof us[way][0], by_size);
-        times->us[way][point] = us[way][ROUNDS / 2];
+    for (int variant = 0; variant < times->variants && code == 0; variant++) {
+        qsort(us[variant], ROUNDS, sizeof us[variant][0], by_size);
+        times->us[variant][point] = us[variant][ROUNDS / 2];
     }
     return code;
 }
 
-static int make_group(struct tune *tune, const struct row *row, size_t value, int way,
+static int make_group(struct tune *tune, const struct row *row, size_t value, int variant,
                       struct ct_group **ret_group, struct ct_error *err)
 {
     char name[64];
     struct ct_group_options options = {.name = name, .backend = ct_group_backend(tune->base)};
     struct ct_tuning tuning = {0};
 
-    (void)snprintf(name, sizeof name, "%s/%d", ct_tunable_name(row->size), way);
+    (void)snprintf(name, sizeof name, "%s/%d", ct_tunable_name(row->size), variant);
     *ct_tuning_at(&tuning, row->size) = value;
     return ct_group_new_tuned(tune->job, &options, &tuning, ret_group, err);
 }
@@ -215,11 +215,11 @@ static int make_group(struct tune *tune, const struct row *row, size_t value, in
 static int measure(struct tune *tune, const struct row *row, const size_t *values,
                    struct ct_tune_times *times, struct ct_error *err)
 {
-    struct ct_group *groups[CT_TUNE_WAYS] = {NULL};
+    struct ct_group *groups[CT_TUNE_VARIANTS] = {NULL};
     int code = 0, broken;
 
-    for (int way = 0; way < times->ways && code == 0; way++)
-        code = make_group(tune, row, values[way], way, &groups[way], err);
+    for (int variant = 0; variant < times->variants && code == 0; variant++)
+        code = make_group(tune, row, values[variant], variant, &groups[variant], err);
     bool formed = code == 0;
     size_t last = CT_MIN(row->last, tune->options.max_bytes);
 
@@ -227,11 +227,11 @@ static int measure(struct tune *tune, const struct row *row, const size_t *value
         times->bytes[times->points] = bytes;
         code = time_point(tune, row, groups, times, times->points++);
     }
-    for (broken = 0; formed && code != 0 && broken < times->ways; broken++)
+    for (broken = 0; formed && code != 0 && broken < times->variants; broken++)
         if (ct_group_failure(groups[broken])->code != 0)
             *err = *ct_group_failure(groups[broken]);
-    for (int way = 0; way < times->ways; way++)
-        ct_group_free(groups[way]);
+    for (int variant = 0; variant < times->variants; variant++)
+        ct_group_free(groups[variant]);
     return code;
 }
 
@@ -260,15 +260,15 @@ static void print_times(const struct tune *tune, const struct row *row, const si
         return;
     (void)fprintf(tune->to, "# %s: us of %s%s\n#%12s", ct_tunable_name(row->size),
                   ct_bench_name(row->op), row->symmetric ? ", symmetric" : "", "bytes");
-    for (int way = 0; way < times->ways; way++)
+    for (int variant = 0; variant < times->variants; variant++)
         if (row->kind == ONE_OF)
-            (void)fprintf(tune->to, "%12zu", values[way]);
+            (void)fprintf(tune->to, "%12zu", values[variant]);
         else
-            (void)fprintf(tune->to, "%12s", way == 0 ? "below" : "above");
+            (void)fprintf(tune->to, "%12s", variant == 0 ? "below" : "above");
     for (int i = 0; i < times->points; i++) {
         (void)fprintf(tune->to, "\n%13zu", times->bytes[i]);
-        for (int way = 0; way < times->ways; way++)
-            (void)fprintf(tune->to, "%12.2f", times->us[way][i]);
+        for (int variant = 0; variant < times->variants; variant++)
+            (void)fprintf(tune->to, "%12.2f", times->us[variant][i]);
     }
     (void)fprintf(tune->to, "\n");
 }
@@ -294,8 +294,8 @@ static int tune_row(struct tune *tune, const struct row *row, struct ct_error *e
     const char *backend = ct_group_backend(tune->base);
     int ranks = ct_group_size(tune->base);
     struct ct_tuning sizes = tune->base->sizes;
-    size_t present = *ct_tuning_at(&sizes, row->size), values[CT_TUNE_WAYS] = {0};
-    struct ct_tune_times times = {.ways = values_of(row, present, values)};
+    size_t present = *ct_tuning_at(&sizes, row->size), values[CT_TUNE_VARIANTS] = {0};
+    struct ct_tune_times times = {.variants = values_of(row, present, values)};
     struct ct_table_line line = {.ranks = ranks, .size = row->size};
 
     int code = measure(tune, row, values, &times, err);
@@ -303,7 +303,7 @@ static int tune_row(struct tune *tune, const struct row *row, struct ct_error *e
         return code;
     struct ct_tune_choice choice = row->kind == ONE_OF
                                        ? ct_tune_choose(&times, values, present)
-                                       : ct_tune_cut(&times, present, row->kind == FROM);
+                                       : ct_tune_cutover(&times, present, row->kind == FROM);
     print_times(tune, row, values, &times);
     print_choice(tune, row, present, choice);
     (void)snprintf(line.backend, sizeof line.backend, "%s", backend);

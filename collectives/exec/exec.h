@@ -33,8 +33,8 @@
 
 struct ct_exec;
 
-/* When an op ran. `start` and `end` count all starts and ends of both queues, so that order can be
- * told without a clock. */
+/* When an op ran. `start` and `end` count all starts and ends of both queues, so that the order is
+ * known without a clock. */
 struct ct_exec_event {
     uint64_t start_ns, end_ns; /* the injected clock */
     uint64_t start, end;       /* 1, 2, 3, ... within the step; 0: did not run */
@@ -54,26 +54,25 @@ struct ct_exec_options {
     const struct ct_clock *clock;  /* for the trace; NULL: the system's */
     bool trace;                    /* record an event an op */
     bool check_ops;                /* wait for the device after each op: a failure names its op */
-    /* Where the plan is served: take `bytes` of gradients from place `at` of the flat range, on the
-     * thread of their queue, beside ops that compute. 0, or a code with a sentence. */
+    /* Where the plan is served: push `bytes` of gradients from offset `at` of the flat range on, on
+     * the thread of their queue, concurrently with computing ops. 0, or a code with a sentence. */
     int (*push)(void *push_context, size_t at, const void *data, size_t bytes,
                 struct ct_error *err);
     void *push_context;
-    /* When set, called on the queue's thread as each op of a step starts: tests, injected faults.
-     */
+    /* If set, called on the queue's thread as each op of a step starts: tests, injected faults. */
     void (*before_op)(void *context, int op);
     void *context;
 };
 
 struct ct_exec_step {
     const void *x;         /* [accumulation * micro_rows, ...], as the model's input */
-    const int32_t *labels; /* those of all rows, -1 for the ones that do not count */
+    const int32_t *labels; /* of all rows, -1 for those that do not count */
     int64_t valid_count;   /* labels that count in the global batch, > 0 */
     double lr;
-    uint64_t update;  /* 1 for the first one: keys what dropout draws */
+    uint64_t update;  /* 1 for the first one: keys dropout's random numbers */
     uint64_t skipped; /* of those before: AdamW's bias correction counts the others */
-    double scale;     /* in f16: what the loss is multiplied by while its gradient is computed, a
-                         power of two; 0 is 1 */
+    double scale;     /* in f16: the factor of the loss while its gradient is computed, a power of
+                         two; 0 is 1 */
     bool wish;        /* this rank's vote: each rank learns the number of votes in this step */
     bool done;        /* a second vote */
 };
@@ -82,8 +81,8 @@ struct ct_exec_result {
     double loss;            /* mean over the labels that count in the global batch */
     int64_t correct;        /* of the global batch */
     double grad_norm;       /* of the global batch's gradient, before clipping */
-    double loss_sum, sumsq; /* what these two are made of: the loss of all labels, the squared norm;
-                               with parameter servers of this rank's rows alone */
+    double loss_sum, sumsq; /* the sums behind these two: the loss of all labels, the squared norm;
+                               with parameter servers of this rank's rows only */
     int64_t wishes;         /* number of votes in this step: the same on each rank */
     int64_t done;           /* number of second votes */
     bool skipped; /* loss or norm is not finite: parameters and moments are as they were */
@@ -91,51 +90,51 @@ struct ct_exec_result {
 
 struct ct_exec_eval {
     const void *x;         /* [eval_rows, ...] */
-    const int32_t *labels; /* those of all rows, -1 for the ones that do not count */
+    const int32_t *labels; /* of all rows, -1 for those that do not count */
     void *logits; /* NULL, or gets [labels, classes]; of a slice its columns; of stages at the last
                      alone */
 };
 
-/* Sums of one evaluation on this rank, zero where another slice tells the same; add them up, reduce
- * them over the group, then divide. */
+/* Sums of one evaluation on this rank, zero where another tensor-parallel rank has the same; add
+ * them up, reduce them over the group, then divide. */
 struct ct_exec_sums {
     double loss;
     int64_t correct;
 };
 
-/* An executor of `plan` (borrowed), with parameters initialised from the plan's seed and moments
- * zero. Collective in a world of several: ranks compare the plan's hash, CT_EMISMATCH if it
+/* Make an executor of `plan` (borrowed), with parameters initialised from the plan's seed and
+ * moments zero. Collective in a world of several: ranks compare the plan's hash, CT_EMISMATCH if it
  * differs. CT_EUSAGE when the group is not the plan's world, CT_EUNSUPPORTED when the device lacks
- * an op, CT_ENOMEM, CT_EOS, CT_EDEVICE, or what the collective said. */
+ * an op, CT_ENOMEM, CT_EOS, CT_EDEVICE, or the error of the collective. */
 int ct_exec_new(struct ct_exec **ret_exec, const struct ct_plan *plan,
                 const struct ct_exec_options *options, struct ct_error *err);
 void ct_exec_free(struct ct_exec *exec);
 
-/* Go on with other groups in the place of the executor's, which are broken or freed; the state
- * stays. Collective, like ct_exec_new, with the same errors. */
+/* Replace the executor's groups, which are broken or freed; the state stays. Collective, like
+ * ct_exec_new, with the same errors. */
 int ct_exec_regroup(struct ct_exec *exec, struct ct_group *group, struct ct_group *device_group,
                     struct ct_error *err);
 
-/* The state as ct_exec_new left it. No communication. */
+/* Reset the state to that after ct_exec_new. No communication. */
 int ct_exec_reset(struct ct_exec *exec, struct ct_error *err);
 
-/* One step: forward, backward, reduction, update. Collective. 0, or the code of the collective that
- * failed, with its sentence. */
+/* Run one step: forward, backward, reduction, update. Collective. 0, or the code of the collective
+ * that failed, with its sentence. */
 int ct_exec_step(struct ct_exec *exec, const struct ct_exec_step *args,
                  struct ct_exec_result *ret_result, struct ct_error *err);
 
-/* Forward over plan->options.eval_rows rows (pad with label -1). No communication, but where
- * parameters are sharded, sliced or in stages: then collective. */
+/* Run the forward pass over plan->options.eval_rows rows (pad with label -1). Collective where
+ * parameters are sharded, tensor-parallel or in stages; else without communication. */
 int ct_exec_eval(struct ct_exec *exec, const struct ct_exec_eval *args,
                  struct ct_exec_sums *ret_sums, struct ct_error *err);
 
-/* Bring all tensors of plan->tensors, each to data[its number] on the host, to rank 0; `data` is
+/* Gather all tensors of plan->tensors at rank 0, each to data[its number] on the host; `data` is
  * NULL on the other ranks. Collective, unless each rank holds all: then no communication, and any
- * rank may give `data`. */
+ * rank may pass `data`. */
 int ct_exec_collect(struct ct_exec *exec, void *const *data, struct ct_error *err);
 
-/* The reverse: all ranks take the tensors of rank 0, however they hold them; `data` is NULL on the
- * others. Collective. After a failure the state is undefined. */
+/* Do the reverse: distribute the tensors of rank 0 to all ranks, in any layout; `data` is NULL on
+ * the others. Collective. After a failure the state is undefined. */
 int ct_exec_spread(struct ct_exec *exec, void *const *data, struct ct_error *err);
 
 /* Copy a part that this rank holds (tensor_extents.h) out of the device or into it. */
@@ -147,24 +146,22 @@ void ct_exec_put(struct ct_exec *exec, const struct ct_plan_piece *piece, const 
 void ct_exec_read(struct ct_exec *exec, int tensor, void *data);
 void ct_exec_write(struct ct_exec *exec, int tensor, const void *data);
 
-/* The gradient of parameter number `tensor` as the last step left it: reduced, before clipping (in
- * f16 times the scale of the loss).
- * Nothing is sharded, and the parameter is not frozen. */
+/* Copy the gradient of parameter number `tensor` of the last step: reduced, before clipping (in f16
+ * times the scale of the loss). No sharding, and the parameter is not frozen. */
 void ct_exec_read_grad(struct ct_exec *exec, int tensor, void *data);
 
-/* The first parameter whose gradient, as the last step left it, holds what is not finite, and how
- * many such parameters there are; -1 and 0 when there is none. Where gradients are sharded, this
- * looks at what the rank holds of them. */
+/* Return the first parameter whose gradient of the last step is not finite, and the number of such
+ * parameters; -1 and 0 if none. Where gradients are sharded, only the rank's shards are checked. */
 int ct_exec_bad_gradient(struct ct_exec *exec, int *ret_count);
 
-/* Exchange the parameters that learn with their average: evaluations between two such calls are of
- * the average. The plan has one, and both are sharded or neither is. No communication. */
+/* Swap the parameters that learn with their average: evaluations between two such calls are of the
+ * average. The plan has one, and both are sharded or neither is. No communication. */
 void ct_exec_swap_average(struct ct_exec *exec);
 
-/* All that survives steps on this rank as one range on the device (plan->state_bytes). */
+/* Return this rank's state that survives steps, one range on the device (plan->state_bytes). */
 void *ct_exec_state(struct ct_exec *exec);
 
-/* All ranks take that of rank `base`. Collective. After a failure the state is undefined. */
+/* Broadcast the state of rank `base`. Collective. After a failure the state is undefined. */
 int ct_exec_share_state(struct ct_exec *exec, int base, struct ct_error *err);
 
 /* Its digest: XXH3 over the tensors in order, the same in every layout and world. Nothing is
@@ -189,13 +186,14 @@ struct ct_exec_common {
 
 void ct_exec_common(struct ct_exec *exec, struct ct_exec_common *ret);
 
-/* The device's arena, plan->arena_bytes long, for checks of what a step touches. */
+/* Return the device's arena, plan->arena_bytes long, for checks of the bytes that a step touches.
+ * */
 void *ct_exec_arena(struct ct_exec *exec);
 
-/* With options.trace: does the next step note when its ops run? Yes at first. */
+/* With options.trace: set whether the next step records when its ops run; on at first. */
 void ct_exec_set_tracing(struct ct_exec *exec, bool on);
 
-/* The trace of the last traced step: an event for each op of plan->step; NULL without
+/* Return the trace of the last traced step: an event for each op of plan->step; NULL without
  * options.trace. */
 const struct ct_exec_event *ct_exec_trace(const struct ct_exec *exec);
 

@@ -243,7 +243,7 @@ struct item {
 };
 
 /* The next piece that this rank gives: it is the first of those that hold it. */
-static bool next_given(struct ct_plan_walk *walk, struct ct_plan_piece *piece)
+static bool next_sent(struct ct_plan_walk *walk, struct ct_plan_piece *piece)
 {
     while (ct_plan_walk_next(walk, piece))
         if (piece->copy == 0 && piece->bytes > 0)
@@ -267,7 +267,7 @@ static bool fill(struct ct_exec *exec, struct ct_plan_walk *walk, struct ct_plan
         piece->at += size;
         piece->arena += size;
         piece->bytes -= size;
-        more = piece->bytes > 0 || next_given(walk, piece);
+        more = piece->bytes > 0 || next_sent(walk, piece);
     }
     packet.used = (uint64_t)(at - exec->chunk) - sizeof packet;
     packet.last = !more;
@@ -276,14 +276,14 @@ static bool fill(struct ct_exec *exec, struct ct_plan_walk *walk, struct ct_plan
 }
 
 /* Send to rank 0 what it does not hold itself and this rank is to give. */
-static int give(struct ct_exec *exec)
+static int send_held(struct ct_exec *exec)
 {
     struct ct_plan_walk walk;
     struct ct_plan_piece piece = {0};
     int code = 0;
 
     ct_plan_walk_init(&walk, exec->plan);
-    bool more = next_given(&walk, &piece), sent = false;
+    bool more = next_sent(&walk, &piece), sent = false;
     for (; code == 0 && (more || !sent); sent = true) {
         more = fill(exec, &walk, &piece, more);
         code = ct_send(exec->options.group, ct_inplace(exec->chunk, CT_EXEC_CHUNK_BYTES, CT_U8), 0,
@@ -293,7 +293,7 @@ static int give(struct ct_exec *exec)
 }
 
 /* Put the items of the packet in exec->chunk where they belong; whether it is its sender's last. */
-static bool deal(const struct ct_exec *exec, void *const *data)
+static bool store_packet(const struct ct_exec *exec, void *const *data)
 {
     struct packet packet;
     struct item item;
@@ -312,7 +312,7 @@ static bool deal(const struct ct_exec *exec, void *const *data)
     return packet.last != 0;
 }
 
-static int take(struct ct_exec *exec, void *const *data)
+static int receive_all(struct ct_exec *exec, void *const *data)
 {
     struct ct_group *group = exec->options.group;
     int code = 0;
@@ -320,7 +320,7 @@ static int take(struct ct_exec *exec, void *const *data)
     for (int rank = 1; rank < exec->plan->options.world && code == 0; rank++)
         for (bool last = false; code == 0 && !last;) {
             code = ct_recv(group, ct_inplace(exec->chunk, CT_EXEC_CHUNK_BYTES, CT_U8), rank, NULL);
-            last = code == 0 && deal(exec, data);
+            last = code == 0 && store_packet(exec, data);
         }
     return code;
 }
@@ -335,7 +335,7 @@ int ct_exec_collect(struct ct_exec *exec, void *const *data, struct ct_error *er
         for (ct_plan_walk_init(&walk, exec->plan); ct_plan_walk_next(&walk, &piece);)
             ct_exec_take(exec, &piece, (char *)data[piece.tensor] + piece.at);
     if (!ct_plan_holds_all(exec->plan))
-        code = data != NULL ? take(exec, data) : give(exec);
+        code = data != NULL ? receive_all(exec, data) : send_held(exec);
     return ct_group_explain(exec->options.group, code, err);
 }
 

@@ -1,4 +1,4 @@
-/* The executor itself. Inside of collectives/exec only. */
+/* The inside of the executor. For collectives/exec only. */
 #ifndef CT_EXEC_EXECUTOR_H
 #define CT_EXEC_EXECUTOR_H
 
@@ -20,7 +20,7 @@ struct ct_exec {
     _Alignas(double) char chunk[CT_EXEC_CHUNK_BYTES]; /* between the device and the host */
 };
 
-/* The host's memory of the plan: anonymous, or a file in options.offload_dir. CT_ENOMEM,
+/* Map the plan's host memory: anonymous, or a file in options.offload_dir; unmap it. 0, CT_ENOMEM,
  * CT_ECANTCREAT, CT_EIO. */
 int ct_exec_map_host(struct ct_exec *exec, struct ct_error *err);
 void ct_exec_unmap_host(struct ct_exec *exec);

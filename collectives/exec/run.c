@@ -240,7 +240,7 @@ static void *comm_main(void *context)
 }
 
 /* What a failure of the op is a failure of. */
-static const char *deed_of(int kind)
+static const char *op_noun(int kind)
 {
     switch (kind) {
     case CT_OP_ALL_GATHER:
@@ -272,13 +272,13 @@ static int describe(const struct ct_runner *r, struct ct_error *err)
     const char *text = why->code != 0 ? why->text : ct_strerror(r->code);
     if (op->kind == CT_OP_EXCHANGE)
         return ct_error_set(err, r->code, "a message between stages: %s", text);
-    return ct_error_set(err, r->code, "%s of %s: %s", deed_of(op->kind),
+    return ct_error_set(err, r->code, "%s of %s: %s", op_noun(op->kind),
                         program->values[op->out[0]].name, text);
 }
 
 /* Bring the queues to rest, also after a failure, which comes first. A group only sees that its
  * device has failed: the queue knows why. */
-static int settle(struct ct_runner *r, int code, struct ct_error *err)
+static int finish_queues(struct ct_runner *r, int code, struct ct_error *err)
 {
     bool unexplained = code == CT_EDEVICE && r->failure.code == 0;
 
@@ -319,7 +319,7 @@ int ct_runner_run(struct ct_runner *r, struct ct_error *err)
     while (r->ended != r->started)
         pthread_cond_wait(&r->changed, &r->mutex);
     pthread_mutex_unlock(&r->mutex);
-    return settle(r, describe(r, err), err);
+    return finish_queues(r, describe(r, err), err);
 }
 
 /* ---- start and end -------------------------------------------------------------------------- */
@@ -395,7 +395,7 @@ static int find_signals(struct ct_runner *r, struct ct_error *err)
     return code;
 }
 
-static bool talks(const struct ct_plan_list *list)
+static bool has_comm(const struct ct_plan_list *list)
 {
     for (int i = 0; i < list->program.op_count; i++)
         if (ct_op_is_comm(list->program.ops[i].kind))
@@ -403,7 +403,7 @@ static bool talks(const struct ct_plan_list *list)
     return false;
 }
 
-static bool pushes(const struct ct_plan_list *list)
+static bool has_push(const struct ct_plan_list *list)
 {
     for (int i = 0; i < list->program.op_count; i++)
         if (list->program.ops[i].kind == CT_OP_PUSH)
@@ -440,8 +440,8 @@ int ct_runner_init(struct ct_runner *r, void *arena, void *host, struct ct_error
     if (r->options->trace)
         r->trace = calloc(count, sizeof *r->trace);
     r->tracing = r->trace != NULL;
-    r->records = ct_device_can_record(r->device[CT_QUEUE_COMPUTE]) && !talks(r->list);
-    if (pushes(r->list) && r->options->push == NULL)
+    r->records = ct_device_can_record(r->device[CT_QUEUE_COMPUTE]) && !has_comm(r->list);
+    if (has_push(r->list) && r->options->push == NULL)
         return ct_error_set(err, CT_EUSAGE, "the plan is served, and nobody takes its gradients");
     if (r->args == NULL || r->signals == NULL || r->after == NULL ||
         (r->options->trace && r->trace == NULL))

@@ -7,7 +7,7 @@
  * Counters order the queues: `done[q]` is the number of completed ops of queue q; a waiting op
  * sleeps until the other queue's counter is high enough or a failure was noted. Where the device
  * runs ops asynchronously, marks order its queues in the same way. ct_runner_run returns when both
- * queues are idle, whatever happened.
+ * queues are idle, also after a failure.
  *
  * A list without communication is recorded on its second run, if the device can, and replayed from
  * then on. */
@@ -19,7 +19,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Somebody of the other queue waits for an op; the device by the mark. */
+/* Whether an op of the other queue waits for this one; the device waits by the mark. */
 struct ct_signal {
     bool awaited;
     struct ct_mark *mark;
@@ -38,32 +38,32 @@ struct ct_runner {
     bool records;                /* the list may be recorded */
     struct ct_recording *recording;
     struct ct_exec_event *trace; /* of each op, or NULL */
-    bool tracing;                /* it is written */
+    bool tracing;                /* the trace is written */
     atomic_uint_least64_t events;
 
     pthread_t thread;
-    bool threaded; /* the communication thread lives; what follows is initialised */
+    bool threaded; /* the communication thread exists; the fields below are initialised */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     /* Under the mutex: */
     int done[CT_QUEUE_COUNT];
     int code;                /* the first failure of this run */
-    int failed_op;           /* where */
+    int failed_op;           /* its op */
     struct ct_error failure; /* the device's sentence */
-    uint64_t started;        /* runs asked for */
-    uint64_t ended;          /* runs that the communication thread is through with */
+    uint64_t started;        /* runs requested */
+    uint64_t ended;          /* runs that the communication thread has completed */
     bool quit;
 };
 
-/* Does a list have ops for the communication thread? */
+/* Return whether a list has ops for the communication thread. */
 bool ct_runner_needs_thread(const struct ct_plan_list *list);
 
-/* Bind `list` to `arena`, and what lies in the host's memory to `host`. `runner` is zero but for
- * plan, list, options, device and groups, and stays where it is. CT_EUNSUPPORTED when the device
- * lacks an op, CT_ENOMEM, CT_EOS. */
+/* Bind `list` to `arena`, and values in host memory to `host`. `runner` is zero but for plan, list,
+ * options, device and groups, and must not move. 0, CT_EUNSUPPORTED when the device lacks an op,
+ * CT_ENOMEM, CT_EOS. */
 int ct_runner_init(struct ct_runner *runner, void *arena, void *host, struct ct_error *err);
 
-/* Also after a failed init, and for one that is all zero. */
+/* Free; also after a failed init, and for one that is all zero. */
 void ct_runner_deinit(struct ct_runner *runner);
 
 /* Run the list once. 0, or the first failure with its sentence. */

@@ -245,7 +245,7 @@ bool ct_job_stop_requested(struct ct_job *job, uint64_t *ret_deadline_ms)
 
 /* ---- telling ---------------------------------------------------------------------------------*/
 
-static int tell(struct ct_job *job, const struct ct_message *message)
+static int send_message(struct ct_job *job, const struct ct_message *message)
 {
     return job->link == NULL ? 0 : ct_job_link_send(job->link, message);
 }
@@ -264,7 +264,7 @@ int ct_job_progress(struct ct_job *job, const struct ct_progress *progress)
                      .learning_rate = progress->learning_rate,
                      .eta_s = isnan(progress->eta_s) ? -1.0 : progress->eta_s}};
 
-    return tell(job, &message);
+    return send_message(job, &message);
 }
 
 int ct_job_evaluation(struct ct_job *job, const struct ct_job_evaluation *evaluation)
@@ -279,7 +279,7 @@ int ct_job_evaluation(struct ct_job *job, const struct ct_job_evaluation *evalua
                                                 .best = evaluation->best,
                                                 .best_step = evaluation->best_step}};
 
-    return tell(job, &message);
+    return send_message(job, &message);
 }
 
 int ct_job_summary(struct ct_job *job, const char *text)
@@ -288,7 +288,7 @@ int ct_job_summary(struct ct_job *job, const char *text)
         .type = CT_MSG_SUMMARY,
         .summary = {.generation = job->assignment.generation, .text = text}};
 
-    return tell(job, &message);
+    return send_message(job, &message);
 }
 
 int ct_job_output(struct ct_job *job, const char *folder)
@@ -297,7 +297,7 @@ int ct_job_output(struct ct_job *job, const char *folder)
         .type = CT_MSG_OUTPUT,
         .output = {.generation = job->assignment.generation, .folder = folder}};
 
-    return tell(job, &message);
+    return send_message(job, &message);
 }
 
 int ct_job_failure(struct ct_job *job, const struct ct_error *failure)
@@ -308,7 +308,7 @@ int ct_job_failure(struct ct_job *job, const struct ct_error *failure)
                                            .text = failure->text}};
 
     ct_job_resources_give_up(job);
-    return tell(job, &message);
+    return send_message(job, &message);
 }
 
 void ct_job_give_up(struct ct_job *job, const struct ct_error *why)
@@ -327,7 +327,7 @@ int ct_job_survive(struct ct_job *job)
 {
     struct ct_message message = {.type = CT_MSG_READY, .ready = {.survivable = 1}};
 
-    return tell(job, &message);
+    return send_message(job, &message);
 }
 
 int ct_job_healed(struct ct_job *job)
@@ -335,7 +335,7 @@ int ct_job_healed(struct ct_job *job)
     struct ct_message message = {.type = CT_MSG_HEALED,
                                  .healed = {.generation = job->assignment.generation}};
 
-    return tell(job, &message);
+    return send_message(job, &message);
 }
 
 bool ct_job_boundary_requested(const struct ct_job *job)
@@ -354,7 +354,7 @@ int ct_job_regroup(struct ct_job *job, const struct ct_ready *ready, struct ct_e
 
     if (job->link == NULL)
         return ct_error_set(err, CT_EUNSUPPORTED, "there is no agent that makes another round");
-    int code = tell(job, &message);
+    int code = send_message(job, &message);
     if (code != 0)
         return ct_error_set(err, code, "the agent does not answer: %s", ct_strerror(code));
     ct_job_away(job);

@@ -49,7 +49,7 @@ int ct_job_link_send(struct ct_job_link *link, const struct ct_message *message)
     return code;
 }
 
-static void take_answer(struct ct_job_publication *asked, const struct ct_msg_published *answer)
+static void receive_answer(struct ct_job_publication *asked, const struct ct_msg_published *answer)
 {
     if (!asked->open || answer->generation != asked->generation || answer->step != asked->step)
         return;
@@ -60,7 +60,7 @@ static void take_answer(struct ct_job_publication *asked, const struct ct_msg_pu
 }
 
 /* The next round may begin while this process is still on its way into an older one. */
-static void keep_assignment(struct ct_job_link *link, const struct ct_message *message)
+static void queue_assignment(struct ct_job_link *link, const struct ct_message *message)
 {
     struct ct_buf frame;
 
@@ -73,12 +73,12 @@ static void keep_assignment(struct ct_job_link *link, const struct ct_message *m
 }
 
 /* What comes unasked. Replies to requests that were given up are dropped. */
-static void take_in(struct ct_job_link *link, const struct ct_message *message)
+static void receive_message(struct ct_job_link *link, const struct ct_message *message)
 {
     if (message->type == CT_MSG_PUBLISHED)
-        take_answer(&link->publication, &message->published);
+        receive_answer(&link->publication, &message->published);
     if (message->type == CT_MSG_ASSIGN)
-        keep_assignment(link, message);
+        queue_assignment(link, message);
     if (message->type != CT_MSG_STOP || atomic_load(&link->stop))
         return;
     atomic_store(&link->stop_deadline_ms, message->stop.deadline_ms);
@@ -110,7 +110,7 @@ int ct_job_link_assignment(struct ct_job_link *link, struct ct_arena *arena,
             message.assign.generation > link->generation)
             break;
         if (code == 0)
-            take_in(link, &message);
+            receive_message(link, &message);
     }
     if (code == 0 && atomic_load(&link->stop))
         code = ct_error_set(err, CT_ECLOSED, "a stop was requested");
@@ -131,7 +131,7 @@ void ct_job_link_poll(struct ct_job_link *link)
         return;
     ct_arena_init(&arena, ARENA_BYTES);
     while (ct_link_receive(&link->link, 0, &arena, &message, NULL) == 0)
-        take_in(link, &message);
+        receive_message(link, &message);
     ct_arena_deinit(&arena);
     (void)pthread_mutex_unlock(&link->receiving);
 }
@@ -163,7 +163,7 @@ int ct_job_link_published(struct ct_job_link *link, int timeout_ms, struct ct_er
     while (code == 0 && link->publication.open) {
         code = ct_link_receive(&link->link, (int)(deadline_ms - now_ms), &arena, &message, err);
         if (code == 0)
-            take_in(link, &message);
+            receive_message(link, &message);
         now_ms = CT_MIN(ct_clock_mono_ms(&ct_clock_system), deadline_ms);
     }
     if (code == 0) {
@@ -194,7 +194,7 @@ static int await_reply(struct ct_job_link *link, uint64_t request, uint64_t time
             return message.store_reply.code;
         }
         if (code == 0)
-            take_in(link, &message);
+            receive_message(link, &message);
         else if (code != CT_ETIMEOUT)
             return code;
         if (ct_control_page_revoked(link->page, link->generation))
@@ -207,8 +207,8 @@ static int await_reply(struct ct_job_link *link, uint64_t request, uint64_t time
 }
 
 /* One request and its reply; `value` (may be NULL) takes the reply's bytes. */
-static int ask(struct ct_job_link *link, struct ct_message *message, uint64_t *request,
-               struct ct_kv_value *value)
+static int send_request(struct ct_job_link *link, struct ct_message *message, uint64_t *request,
+                        struct ct_kv_value *value)
 {
     struct ct_msg_store_reply reply = {0};
     uint64_t timeout_ms = GRACE_MS;
@@ -243,7 +243,7 @@ static int kv_set(void *context, const char *key, const void *value, size_t size
                                                .key = key,
                                                .value = {.data = value, .size = size}}};
 
-    return ask(link, &message, &message.store_set.request, NULL);
+    return send_request(link, &message, &message.store_set.request, NULL);
 }
 
 static int kv_wait(void *context, const char *key, struct ct_kv_value *value, uint64_t timeout_ms)
@@ -254,7 +254,7 @@ static int kv_wait(void *context, const char *key, struct ct_kv_value *value, ui
                                                 .key = key,
                                                 .timeout_ms = timeout_ms > 0 ? timeout_ms : 1}};
 
-    return ask(link, &message, &message.store_wait.request, value);
+    return send_request(link, &message, &message.store_wait.request, value);
 }
 
 struct ct_kv ct_job_link_kv(struct ct_job_link *link)

@@ -1,7 +1,7 @@
 /* The worker's link to its agent: messages of wire.def on the inherited descriptor.
  *
- * Any thread may report and ask. One lock orders what is sent; another makes store requests one at
- * a time, and only its holder receives. */
+ * Any thread may report and request. One lock orders sends; another makes store requests one at a
+ * time, and only its holder receives. */
 #ifndef CT_COLL_JOB_LINK_H
 #define CT_COLL_JOB_LINK_H
 
@@ -14,7 +14,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* What was asked last, and the answer. */
+/* The last request to publish, and its answer. */
 struct ct_job_publication {
     uint64_t generation, step;
     bool open; /* not answered yet */
@@ -24,20 +24,20 @@ struct ct_job_publication {
 struct ct_job_link {
     struct ct_link link;
     const struct ct_control_page *page; /* may be NULL */
-    struct ct_worker_record *record;    /* likewise; told that a wait is one */
+    struct ct_worker_record *record;    /* likewise; notes waits */
     uint64_t generation;
     pthread_mutex_t sending;
     pthread_mutex_t receiving;
     uint64_t next_request;
     struct ct_job_publication publication; /* by the holder of `receiving` */
-    struct ct_frame_reader assigned;       /* ASSIGNs that came before anybody waited; likewise */
+    struct ct_frame_reader assigned;       /* early ASSIGNs; likewise */
     uint32_t assigned_count;
     _Atomic bool stop;
     _Atomic uint64_t stop_deadline_ms;
 };
 
-/* A link on `fd`, which it owns from here on; `page` and `record` are borrowed. NULL without
- * memory. */
+/* Make a link on `fd`, which it then owns; `page` and `record` are borrowed. NULL without memory.
+ * */
 struct ct_job_link *ct_job_link_new(int fd, const struct ct_control_page *page,
                                     struct ct_worker_record *record);
 void ct_job_link_free(struct ct_job_link *link);
@@ -47,16 +47,17 @@ void ct_job_link_free(struct ct_job_link *link);
 int ct_job_link_assignment(struct ct_job_link *link, struct ct_arena *arena,
                            struct ct_msg_assign *ret_assign, struct ct_error *err);
 
+/* Send a message. 0, or the code of a broken link. */
 int ct_job_link_send(struct ct_job_link *link, const struct ct_message *message);
 
-/* Take in what has arrived, unless another thread is at it. Never blocks. */
+/* Receive what has arrived, unless another thread is receiving. Never blocks. */
 void ct_job_link_poll(struct ct_job_link *link);
 
-/* Ask whether something may be published; and the answer, see ct_job_published. */
+/* Request permission to publish; wait for the answer, see ct_job_published. */
 int ct_job_link_publish(struct ct_job_link *link, const struct ct_msg_publish *publish);
 int ct_job_link_published(struct ct_job_link *link, int timeout_ms, struct ct_error *err);
 
-/* The agent's store, as groups use it. */
+/* Return the agent's store, as groups use it. */
 struct ct_kv ct_job_link_kv(struct ct_job_link *link);
 
 #endif

@@ -7,14 +7,14 @@
 
 struct ct_job_names;
 
-/* NULL without memory. */
+/* Make the counters. NULL without memory. */
 struct ct_job_names *ct_job_names_new(void);
 void ct_job_names_free(struct ct_job_names *names);
 
-/* Another round: all begin at 0 again. */
+/* Reset all to 0, for another round. */
 void ct_job_names_reset(struct ct_job_names *names);
 
-/* One more of this name: how many there were, itself included; 0 without memory. */
+/* Count one more of this name. Return their number, this one included; 0 without memory. */
 uint64_t ct_job_names_count(struct ct_job_names *names, const char *name);
 
 #endif

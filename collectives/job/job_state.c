@@ -121,7 +121,8 @@ static int gather(struct ct_job *job, struct ct_holding *all, struct ct_error *e
 }
 
 /* The base's number and state to all; then equal digests everywhere. */
-static int give(struct ct_job *job, int base, struct ct_holding *all, struct ct_error *err)
+static int broadcast_state(struct ct_job *job, int base, struct ct_holding *all,
+                           struct ct_error *err)
 {
     struct ct_job_state *state = job->state;
     uint64_t number = state->number;
@@ -147,7 +148,7 @@ static int give(struct ct_job *job, int base, struct ct_holding *all, struct ct_
 
 /* Who is behind keeps what it has until it has the newer: the base may be lost meanwhile. Who holds
  * the same as the base is given what it has. */
-static int heal_from(struct ct_job *job, int base, struct ct_holding *all, struct ct_error *err)
+static int recover_from(struct ct_job *job, int base, struct ct_holding *all, struct ct_error *err)
 {
     struct ct_job_state *state = job->state;
     const struct ct_holding *mine = &all[job->assignment.rank];
@@ -159,7 +160,7 @@ static int heal_from(struct ct_job *job, int base, struct ct_holding *all, struc
         state->lineage = 0;
     if (kept != NULL)
         copy(state, kept, false);
-    int code = give(job, base, all, err);
+    int code = broadcast_state(job, base, all, err);
     if (code != 0 && kept != NULL)
         copy(state, kept, true);
     if (code != 0)
@@ -198,7 +199,7 @@ static int choose(const struct ct_job *job, const struct ct_holding *all, int *r
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
-static int enter(struct ct_job *job, struct ct_error *err)
+static int enter_round(struct ct_job *job, struct ct_error *err)
 {
     static const struct ct_group_options options = {.name = "steps"};
     struct ct_job_state *state = job->state;
@@ -213,7 +214,7 @@ static int enter(struct ct_job *job, struct ct_error *err)
     if (code == 0)
         code = choose(job, all, &base, err);
     if (code == 0 && ct_state_recovery_needed(all, world, base))
-        code = heal_from(job, base, all, err);
+        code = recover_from(job, base, all, err);
     free(all);
     if (code == 0) {
         state->lineage = job->assignment.generation;
@@ -222,7 +223,7 @@ static int enter(struct ct_job *job, struct ct_error *err)
     return code;
 }
 
-static void leave(struct ct_job_state *state)
+static void leave_round(struct ct_job_state *state)
 {
     ct_group_free(state->group);
     state->group = NULL;
@@ -260,18 +261,18 @@ bool ct_job_is_round_over(const struct ct_job *job, int code)
 }
 
 /* The first round, or the next ones until one holds. */
-static int go_on(struct ct_job *job, int code, struct ct_error *err)
+static int recover_round(struct ct_job *job, int code, struct ct_error *err)
 {
     struct ct_job_state *state = job->state;
 
     while (ct_job_is_round_over(job, code) && state->count > 0) {
-        leave(state);
+        leave_round(state);
         const struct ct_ready ready = {
             .lineage = state->lineage, .step = state->number, .digest = digest_of(state)};
         code = ct_job_regroup(job, &ready, err);
         if (code != 0)
             return code;
-        code = enter(job, err);
+        code = enter_round(job, err);
         if (code == 0)
             code = agree(job, err);
     }
@@ -292,7 +293,7 @@ int ct_job_begin_step(struct ct_job *job, struct ct_job_step *step, struct ct_er
         state->number = step->number;
         if (state->count > 0)
             (void)ct_job_survive(job);
-        code = enter(job, err);
+        code = enter_round(job, err);
     } else if (ct_group_failure(state->group)->code != 0) {
         code = ct_group_explain(state->group, ct_group_failure(state->group)->code, err);
     } else if (state->under_way) {
@@ -301,7 +302,7 @@ int ct_job_begin_step(struct ct_job *job, struct ct_job_step *step, struct ct_er
     if (code == 0)
         code = agree(job, err);
     uint64_t generation = state->lineage;
-    code = go_on(job, code, err);
+    code = recover_round(job, code, err);
     if (code != 0)
         return code;
     step->regrouped = step->regrouped || state->lineage != generation;

@@ -1,4 +1,4 @@
-/* The registered state and the steps of a job, from the inside. */
+/* The inside of a job's registered state and steps. */
 #ifndef CT_COLL_JOB_STATE_H
 #define CT_COLL_JOB_STATE_H
 

@@ -14,20 +14,20 @@
 
 struct ct_thread_world;
 
-/* A world of `world` ranks (1 .. 64). 0 or CT_ENOMEM. */
+/* Make a world of `world` ranks (1 .. 64). 0 or CT_ENOMEM. */
 int ct_thread_world_new(int world, struct ct_thread_world **ret_world);
 
-/* The same, as if on `nodes` nodes with equally many ranks, which reach each other by loopback. */
+/* Make one as if on `nodes` nodes with equally many ranks, which reach each other by loopback. 0 or
+ * CT_ENOMEM. */
 int ct_thread_world_new_nodes(int world, int nodes, struct ct_thread_world **ret_world);
 
-/* The jobs must not be in use any more. NULL is fine. */
+/* Free the world, whose jobs are not in use any more. NULL is fine. */
 void ct_thread_world_free(struct ct_thread_world *world);
 
-/* Rank `rank`'s job. Belongs to the world: never given
- * to ct_job_close. */
+/* Return rank `rank`'s job, which the world owns: never pass it to ct_job_close. */
 struct ct_job *ct_thread_world_job(struct ct_thread_world *world, int rank);
 
-/* What the agents do when a member is lost: the round is over for every rank. Any thread. */
+/* Revoke the round for every rank, as agents do when a member is lost. Any thread. */
 void ct_thread_world_revoke(struct ct_thread_world *world);
 
 #endif

@@ -25,11 +25,11 @@ static bool writes_into(const struct ct_plan_list *list, const struct ct_program
         struct ct_range written = ct_plan_range(list, op->out[k]);
         for (int i = 0; i < CT_OP_MAX_IN; i++)
             if (other->in[i] != CT_NONE &&
-                ct_range_meet(written, ct_plan_range(list, other->in[i])))
+                ct_range_overlap(written, ct_plan_range(list, other->in[i])))
                 return true;
         for (int i = 0; i < CT_OP_MAX_OUT; i++)
             if (other->out[i] != CT_NONE &&
-                ct_range_meet(written, ct_plan_range(list, other->out[i])))
+                ct_range_overlap(written, ct_plan_range(list, other->out[i])))
                 return true;
     }
     return false;

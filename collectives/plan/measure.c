@@ -218,7 +218,7 @@ static double bytes_of(const struct ct_plan *plan, const int *values, int count)
     return bytes;
 }
 
-double ct_plan_talk_bytes(const struct ct_plan *plan, const struct ct_program_op *op)
+double ct_plan_comm_bytes(const struct ct_plan *plan, const struct ct_program_op *op)
 {
     double in = bytes_of(plan, op->in, CT_OP_MAX_IN), out = bytes_of(plan, op->out, CT_OP_MAX_OUT);
 
@@ -228,7 +228,7 @@ double ct_plan_talk_bytes(const struct ct_plan *plan, const struct ct_program_op
 /* By one rank, when collectives are rings. */
 static double sent(const struct ct_plan *plan, const struct ct_program_op *op)
 {
-    double ranks = ct_mesh_size(&plan->mesh, op->axis), bytes = ct_plan_talk_bytes(plan, op);
+    double ranks = ct_mesh_size(&plan->mesh, op->axis), bytes = ct_plan_comm_bytes(plan, op);
 
     if (op->kind == CT_OP_EXCHANGE || op->kind == CT_OP_PUSH)
         return bytes_of(plan, op->in, CT_OP_MAX_IN);
@@ -250,14 +250,14 @@ double ct_plan_wire_bytes(const struct ct_plan *plan)
     return bytes;
 }
 
-static void count_talk(const struct ct_plan *plan, const struct ct_program_op *op,
-                       struct ct_measure *ret)
+static void count_traffic(const struct ct_plan *plan, const struct ct_program_op *op,
+                          struct ct_measure *ret)
 {
-    struct ct_talk *talk = &ret->talk[op->axis];
+    struct ct_axis_traffic *traffic = &ret->traffic[op->axis];
 
-    talk->calls++;
-    talk->bytes += ct_plan_talk_bytes(plan, op);
-    talk->sent += sent(plan, op);
+    traffic->calls++;
+    traffic->bytes += ct_plan_comm_bytes(plan, op);
+    traffic->sent += sent(plan, op);
 }
 
 int ct_plan_measure(const struct ct_plan *plan, struct ct_measure *ret, struct ct_error *err)
@@ -271,7 +271,7 @@ int ct_plan_measure(const struct ct_plan *plan, struct ct_measure *ret, struct c
         const struct ct_program_op *op = &program->ops[i];
         ret->flop += ct_program_cost(program, op).flop;
         if (ct_op_is_comm(op->kind) && op->kind != CT_OP_RANK_COPY)
-            count_talk(plan, op, ret);
+            count_traffic(plan, op, ret);
     }
     int code = measure_memory(plan, ret);
     return code == 0 ? 0 : ct_error_set(err, code, "no memory to measure %d ops", ret->ops);

@@ -17,35 +17,36 @@ enum ct_memory_kind {
     CT_MEMORY_COPIES,      /* parameters put together for their readers */
     CT_MEMORY_ACTIVATIONS, /* from a forward pass to its backward pass */
     CT_MEMORY_TEMPS,       /* within a pass */
-    CT_MEMORY_STAGING,     /* what the host writes and reads: samples, labels, sums */
+    CT_MEMORY_STAGING,     /* written or read by the host: samples, labels, sums */
     CT_MEMORY_UNUSED,      /* between values that do not fit side by side */
     CT_MEMORY_KIND_COUNT
 };
 
-/* "parameters", "moments", ... */
+/* Return its name: "parameters", "moments", ... */
 const char *ct_memory_kind_name(enum ct_memory_kind kind);
 
 /* The collectives of one axis in a step. */
-struct ct_talk {
+struct ct_axis_traffic {
     int64_t calls;
-    double bytes; /* of the wholes: what is reduced, gathered or scattered */
-    double sent;  /* by a rank, in rings: 2 (W - 1) / W of what is all-reduced, (W - 1) / W else;
-                    of an exchange what it sends */
+    double bytes; /* of the unsharded data that are reduced, gathered or scattered */
+    double sent;  /* by a rank, in rings: 2 (W - 1) / W of all-reduced bytes, (W - 1) / W of
+                    others; of an exchange all that it sends */
 };
 
 struct ct_measure {
     size_t memory[CT_MEMORY_KIND_COUNT]; /* bytes; together plan->arena_bytes */
     bool in_eval;                        /* an evaluation, not a step, needs the most */
-    struct ct_talk talk[CT_AXIS_COUNT];
+    struct ct_axis_traffic traffic[CT_AXIS_COUNT];
     double flop; /* of a step */
     int64_t parameters;
     int ops; /* of the step's list */
 };
 
-/* Of a communication op: bytes of the whole, or of all messages of an exchange. */
-double ct_plan_talk_bytes(const struct ct_plan *plan, const struct ct_program_op *op);
+/* Return the bytes of a communication op: of the unsharded data, or of all messages of an exchange.
+ * */
+double ct_plan_comm_bytes(const struct ct_plan *plan, const struct ct_program_op *op);
 
-/* 0 or CT_ENOMEM. */
+/* Measure a plan. 0 or CT_ENOMEM. */
 int ct_plan_measure(const struct ct_plan *plan, struct ct_measure *ret, struct ct_error *err);
 
 #endif

@@ -20,7 +20,7 @@
 
 #include <stdbool.h>
 
-/* How many there are of each; all >= 1. */
+/* The number of each; all >= 1. */
 struct ct_mesh {
     int stages, replicas, shards, tensor;
 };
@@ -30,29 +30,30 @@ struct ct_mesh_place {
     int stage, replica, part, slice;
 };
 
-/* Share `world` >= 1 ranks out: as many stages, replicas and slices as `wanted` says (0 is 1), the
- * rest are shards. CT_ECONFIG with the keys and numbers when they do not divide the world. */
+/* Distribute `world` >= 1 ranks: as many stages, replicas and slices as `wanted` says (0 is 1); the
+ * rest are shards. 0, or CT_ECONFIG with the keys and numbers when they do not divide the world. */
 int ct_mesh_init(struct ct_mesh *ret_mesh, int world, const struct ct_mesh *wanted,
                  struct ct_error *err);
 
-/* All ranks of the mesh. */
+/* Return the number of ranks of the mesh. */
 int ct_mesh_world(const struct ct_mesh *mesh);
 
+/* Return the coordinates of a rank. */
 struct ct_mesh_place ct_mesh_place(const struct ct_mesh *mesh, int rank);
 
-/* How many ranks a group of the axis has, which of these `rank` is, and which group that is. */
+/* Return the size of a group of the axis; `rank`'s index in its group; the number of that group. */
 int ct_mesh_size(const struct ct_mesh *mesh, enum ct_axis axis);
 int ct_mesh_index(const struct ct_mesh *mesh, enum ct_axis axis, int rank);
 int ct_mesh_group(const struct ct_mesh *mesh, enum ct_axis axis, int rank);
 
-/* The rank that has number `index` in `rank`'s group of the axis. */
+/* Return the rank with number `index` in `rank`'s group of the axis. */
 int ct_mesh_member(const struct ct_mesh *mesh, enum ct_axis axis, int rank, int index);
 
-/* Whether the groups of two axes are the same ranks. */
+/* Return whether the groups of two axes have the same ranks. */
 bool ct_mesh_same(const struct ct_mesh *mesh, enum ct_axis a, enum ct_axis b);
 
-/* Whether one group may serve both axes: they are the same ranks, and neither is that of slices or
- * stages, whose ops run between those that compute, beside what others reduce. */
+/* Return whether one group may serve both axes: they have the same ranks, and neither is that of
+ * slices or stages, whose ops run between computing ops, concurrently with reductions. */
 bool ct_mesh_shared(const struct ct_mesh *mesh, enum ct_axis a, enum ct_axis b);
 
 #endif

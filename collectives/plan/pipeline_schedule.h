@@ -1,6 +1,6 @@
 /* Pipeline schedules: the order in which stages run the parts of the model for each micro-batch.
  *
- * The model is cut into stages * chunks parts, 0 .. parts - 1; part c is run by stage c % stages.
+ * The model is split into stages * chunks parts, 0 .. parts - 1; part c is run by stage c % stages.
  * With one chunk a stage, 3 stages and 4 micro-batches (F forward, B backward, time to the right):
  *
  *     gpipe     stage 0  F0 F1 F2 F3                   B0    B1    B2    B3
@@ -51,7 +51,7 @@ struct ct_pipe_task {
     int part, micro;
 };
 
-/* What `task` gave, on its way to or from stage `peer`. */
+/* The output of `task`, sent to or received from stage `peer`. */
 struct ct_pipe_message {
     struct ct_pipe_task task;
     int peer;
@@ -59,7 +59,7 @@ struct ct_pipe_message {
 
 enum { CT_PIPE_MAX_SENDS = 2 };
 
-/* What a stage does next: run a task, or exchange messages, all of them at once. */
+/* The next action of a stage: run a task, or exchange messages, all of them at once. */
 struct ct_pipe_turn {
     bool runs;
     struct ct_pipe_task task; /* if it runs */
@@ -76,12 +76,12 @@ struct ct_pipe_turns {
 
 enum { CT_PIPE_MAX_STAGES = 1024, CT_PIPE_MAX_CHUNKS = 64 };
 
-/* 0, or CT_ECONFIG with the sentence: chunks without interleaving or the reverse, micro-batches
- * that cannot be interleaved, sizes out of range. */
+/* Check a schedule's parameters. 0, or CT_ECONFIG with the sentence: chunks without interleaving or
+ * the reverse, micro-batches that cannot be interleaved, sizes out of range. */
 int ct_pipe_check(const struct ct_pipe *pipe, struct ct_error *err);
 
-/* The turns of `stage`, in the arena. `pipe` is one that ct_pipe_check accepts, of two stages or
- * more. 0 or CT_ENOMEM. */
+/* List the actions of `stage`, in the arena. `pipe` is one that ct_pipe_check accepts, of two
+ * stages or more. 0 or CT_ENOMEM. */
 int ct_pipe_turns(const struct ct_pipe *pipe, int stage, struct ct_arena *arena,
                   struct ct_pipe_turns *ret_turns, struct ct_error *err);
 

@@ -46,7 +46,7 @@
  *     bucket k of W = 4      [ rank 0 | rank 1 | rank 2 | rank 3 ]     flat
  *     rank 2's range         ... part k of rank 2 | part k + 1 ...      sharded: flat / W
  *
- * Pipeline. With several stages a rank has only the layers of its stage (stage_cut.h): its list
+ * Pipeline. With several stages a rank has only the layers of its stage (stage_split.h): its list
  * runs their passes in the order of pipeline_schedule.h, and exchanges activations and their
  * gradients with the neighbouring stages.
  *
@@ -179,7 +179,7 @@ struct ct_plan_slot {
     int32_t wait;
 };
 
-/* The values that the host writes before a list and reads after it; CT_NONE where it has none. */
+/* The values that the host writes before a list and reads after it; CT_NONE: none. */
 struct ct_plan_io {
     int x;         /* [rows, ...]; the step's micro-batch m is the m-th block of micro_rows */
     int labels;    /* i32 [labels of all rows], -1 for rows that are not valid */
@@ -193,7 +193,7 @@ struct ct_plan_io {
     int correct;   /* f64 [1]: likewise */
     int sumsq;     /* f64 [1]: squared norm of the gradient before clipping */
     int logits;    /* [rows, classes] */
-    int unscale;   /* f64 [1]: 1 / what the host has multiplied inv_valid by (f16) */
+    int unscale;   /* f64 [1]: 1 / the factor that the host has applied to inv_valid (f16) */
 };
 
 /* A program with its values placed and its ops queued; the arrays belong to program.arena. */
@@ -202,9 +202,9 @@ struct ct_plan_list {
     struct ct_plan_io io;
     size_t *offset;            /* of each root in the arena, bytes (see ct_plan_offset) */
     struct ct_plan_slot *slot; /* of each op */
-    size_t peak_bytes; /* arena bytes that it needs, up to the last byte of the last value */
-    size_t host_bytes; /* of the host's memory, where values of CT_VALUE_HOST lie */
-    size_t live_bytes; /* the most that is live at once: no placement needs less */
+    size_t peak_bytes;         /* arena bytes that it needs, up to the end of the last value */
+    size_t host_bytes;         /* of the host's memory, where values of CT_VALUE_HOST lie */
+    size_t live_bytes;         /* the most that is live at once: no placement needs less */
 };
 
 /* A slice of the flat range whose gradients are reduced, and whose parameters are gathered, at
@@ -218,7 +218,7 @@ struct ct_bucket {
     bool wide;
 };
 
-/* A part of the flat range that is updated alike: parameters of one group that lie side by side. */
+/* A run of the flat range with the same update: adjacent parameters of one group. */
 struct ct_plan_run {
     size_t offset_bytes, bytes;
     double lr_factor;
@@ -227,9 +227,9 @@ struct ct_plan_run {
 
 enum { CT_PLAN_WHOLE = -1, CT_PLAN_ELSEWHERE = -2, CT_PLAN_NO_STAGE = -1 };
 
-/* How a tensor is shared out over the slices of the mesh: its elements as [repeat, size, inner], of
+/* How a tensor is sharded over the slices of the mesh: its elements as [repeat, size, inner], of
  * which a slice holds [repeat, each, inner], the `each` = ceil(size / slices) behind slice * each;
- * what lies behind `size` is zero. With size 0 each slice holds all of it, the same.
+ * elements behind `size` are zero. With size 0 each slice holds all of it, the same.
  *
  *     W [out, in] by rows    1, out, in          by columns  out, in, 1
  *     qkv [3 width, in]      3, width, in        each slice its heads of q, of k and of v */
@@ -245,7 +245,7 @@ struct ct_plan_sliced {
 };
 
 /* A named tensor that survives steps: a parameter, a buffer, or a moment of a parameter. All ranks
- * list the same, whatever they hold of it. */
+ * list the same tensors in any layout. */
 struct ct_plan_tensor {
     const char *name; /* "layers.0.weight"; moments: "momentum.<name>", "exp_avg.<name>", ...,
                          "ema.<name>" */
@@ -256,8 +256,8 @@ struct ct_plan_tensor {
     struct ct_plan_split split;
     bool learns;       /* no buffer, and not frozen */
     bool wide;         /* GRAD, FULL in 16 bits: not only narrow copies of it are read */
-    int stage, twin;   /* of the pipeline: who holds it; a second one with a tied copy, or
-                          CT_PLAN_NO_STAGE */
+    int stage, twin;   /* of the pipeline: the stage that holds it; the tied stage, with a second
+                          copy, or CT_PLAN_NO_STAGE */
     int range;         /* of the parameters (0), of the first, second ... moments; CT_PLAN_WHOLE:
                           a frozen parameter or a buffer, which every rank of its stage holds;
                           CT_PLAN_ELSEWHERE: this rank's stage does not hold it */
@@ -271,7 +271,7 @@ struct ct_plan_tensor {
 
 struct ct_plan {
     struct ct_plan_options options;
-    struct ct_mesh mesh;        /* what is not sharded has replicas only */
+    struct ct_mesh mesh;        /* without sharding it has replicas only */
     struct ct_mesh_place place; /* of options.rank */
     uint64_t seed;              /* of initial values and dropout */
     struct ct_plan_list init;   /* initial parameters; run once */
@@ -311,8 +311,8 @@ int ct_plan_build(struct ct_plan *plan, const struct ct_model_spec *spec,
                   const struct ct_plan_options *options, uint64_t seed, struct ct_error *err);
 void ct_plan_deinit(struct ct_plan *plan);
 
-/* The verifier: 0, or CT_EBUG with a sentence that names the two ops and the value. Proves for the
- * list in hand, whatever made it, that
+/* Verify a list, however it was built. 0, or CT_EBUG with a sentence that names the two ops and the
+ * value. Proves that
  *   - queues only wait for what was queued before, so nothing deadlocks;
  *   - two ops that touch the same bytes, one of them writing, are ordered by the queues;
  *   - every read finds the bytes of its own value, all of them written, none overwritten since;
@@ -322,16 +322,16 @@ void ct_plan_deinit(struct ct_plan *plan);
 int ct_plan_verify(const struct ct_plan *plan, const struct ct_plan_list *list,
                    struct ct_error *err);
 
-/* Where values of CT_VALUE_HOST lie: these places mean so much of the host's memory, and no arena
- * reaches them. */
+/* Offsets of values of CT_VALUE_HOST begin here: behind any arena, they count bytes of host memory.
+ * */
 #define CT_PLAN_HOST_BASE ((size_t)1 << 60)
 
-/* Where a value of the list lies in the arena, or behind CT_PLAN_HOST_BASE. */
+/* Return the offset of a value of the list in the arena, or behind CT_PLAN_HOST_BASE. */
 size_t ct_plan_offset(const struct ct_plan_list *list, int value);
 
-/* What updates the parameters of a run: its op, with kind and attributes, whose operands are
- * gradient, rate, the number of the update (if it counts them) and scale, to parameters and so many
- * moments. */
+/* The update of the parameters of a run: its op, with kind and attributes, whose operands are
+ * gradient, rate, the number of the update (if it counts them) and scale, to parameters and
+ * `moments` moments. */
 struct ct_plan_optimizer {
     struct ct_program_op op;
     bool counts_updates;
@@ -340,12 +340,12 @@ struct ct_plan_optimizer {
 struct ct_plan_optimizer ct_plan_optimizer(const struct ct_plan *plan,
                                            const struct ct_plan_run *run);
 
-/* Bytes that one rank sends in a step when its collectives are rings: over W ranks 2 (W - 1) / W of
- * what is all-reduced, (W - 1) / W of what is reduce-scattered or gathered. */
+/* Return the bytes that one rank sends in a step when its collectives are rings: over W ranks
+ * 2 (W - 1) / W of all-reduced bytes, (W - 1) / W of reduce-scattered or gathered bytes. */
 double ct_plan_wire_bytes(const struct ct_plan *plan);
 
-/* The bytes of the flat range that ranks with the place `part` hold of a bucket when it is sharded,
- * and where these lie in a sharded range. */
+/* The bytes of the flat range that ranks with the coordinate `part` hold of a bucket when it is
+ * sharded, and their offset in a sharded range. */
 struct ct_plan_part {
     size_t flat_bytes, shard_bytes; /* offsets */
     size_t bytes;
@@ -353,13 +353,13 @@ struct ct_plan_part {
 
 struct ct_plan_part ct_plan_part(const struct ct_plan *plan, int bucket, int part);
 
-/* The flat ranges of the state: 0 the parameters, then the moments. Whether a rank holds a part of
- * it only, and where it begins in the arena. */
+/* Return whether a rank holds only a shard of a flat range of the state (0 the parameters, then the
+ * moments); and its offset in the arena. */
 bool ct_plan_is_sharded(const struct ct_plan *plan, int range);
 size_t ct_plan_range_offset(const struct ct_plan *plan, int range);
 
-/* Print for people: parameters, memory by kind, collectives by axis, buckets and FLOP of a step
- * (measure.h); with `ops` also every op of the step with its queue, waits and places. 0 or
+/* Append a text for people: parameters, memory by kind, collectives by axis, buckets and FLOP of a
+ * step (measure.h); with `ops` also every op of the step with its queue, waits and places. 0 or
  * CT_ENOMEM. */
 int ct_plan_print(const struct ct_plan *plan, bool ops, struct ct_buf *buf, struct ct_error *err);
 

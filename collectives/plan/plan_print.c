@@ -67,8 +67,8 @@ static void print_memory(const struct ct_plan *plan, const struct ct_measure *me
                       ct_scale_bytes((double)plan->host_bytes, text));
 }
 
-static void print_talk(const struct ct_plan *plan, const struct ct_measure *measure,
-                       struct ct_buf *buf)
+static void print_traffic(const struct ct_plan *plan, const struct ct_measure *measure,
+                          struct ct_buf *buf)
 {
     const struct ct_plan_options *o = &plan->options;
     char a[CT_SCALE_SIZE], b[CT_SCALE_SIZE];
@@ -79,12 +79,12 @@ static void print_talk(const struct ct_plan *plan, const struct ct_measure *meas
                   o->world > 1 ? plan->bucket_count : 0,
                   ct_scale_bytes(ct_plan_wire_bytes(plan), a));
     for (int axis = 0; axis < CT_AXIS_COUNT; axis++)
-        if (measure->talk[axis].calls > 0)
-            ct_buf_printf(buf, "  %-20s %d ranks, %" PRId64 " calls, %s, %s sent\n",
-                          ct_axis_name((enum ct_axis)axis),
-                          ct_mesh_size(&plan->mesh, (enum ct_axis)axis), measure->talk[axis].calls,
-                          ct_scale_bytes(measure->talk[axis].bytes, a),
-                          ct_scale_bytes(measure->talk[axis].sent, b));
+        if (measure->traffic[axis].calls > 0)
+            ct_buf_printf(
+                buf, "  %-20s %d ranks, %" PRId64 " calls, %s, %s sent\n",
+                ct_axis_name((enum ct_axis)axis), ct_mesh_size(&plan->mesh, (enum ct_axis)axis),
+                measure->traffic[axis].calls, ct_scale_bytes(measure->traffic[axis].bytes, a),
+                ct_scale_bytes(measure->traffic[axis].sent, b));
 }
 
 int ct_plan_print(const struct ct_plan *plan, bool ops, struct ct_buf *buf, struct ct_error *err)
@@ -105,7 +105,7 @@ int ct_plan_print(const struct ct_plan *plan, bool ops, struct ct_buf *buf, stru
     ct_buf_printf(buf, "sharding     %s, over %d ranks, %d copies\n", shard_names[o->shard],
                   plan->shards, plan->mesh.replicas);
     print_memory(plan, &measure, buf);
-    print_talk(plan, &measure, buf);
+    print_traffic(plan, &measure, buf);
     print_buckets(plan, buf);
     ct_buf_printf(buf, "work         %s a rank and step, in %d ops\n",
                   ct_scale_unit(measure.flop, "FLOP", text), measure.ops);

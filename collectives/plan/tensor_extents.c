@@ -31,7 +31,7 @@ void ct_plan_walk_init(struct ct_plan_walk *walk, const struct ct_plan *plan)
 
 /* What this rank holds of a bucket's part of the present tensor, which lies in a range that is
  * sharded. */
-static bool meet(struct ct_plan_walk *walk, int bucket)
+static bool intersect(struct ct_plan_walk *walk, int bucket)
 {
     const struct ct_plan *plan = walk->plan;
     const struct ct_plan_tensor *t = &plan->tensors[walk->tensor];
@@ -56,7 +56,7 @@ static bool next_run(struct ct_plan_walk *walk)
         const struct ct_plan_tensor *t = &plan->tensors[walk->tensor];
         if (ct_plan_is_sharded(plan, t->range)) {
             while (walk->bucket < plan->bucket_count)
-                if (meet(walk, walk->bucket++))
+                if (intersect(walk, walk->bucket++))
                     return true;
         } else if (walk->bucket++ == 0) {
             walk->at = 0;
@@ -126,7 +126,7 @@ bool ct_plan_walk_next(struct ct_plan_walk *walk, struct ct_plan_piece *ret)
 }
 
 /* Where number `copy` of those that share a piece begins to write. */
-static size_t cut(const struct ct_plan_piece *piece, int copy)
+static size_t share_begin(const struct ct_plan_piece *piece, int copy)
 {
     size_t at = piece->bytes / (size_t)piece->copies * (size_t)copy;
 
@@ -135,7 +135,7 @@ static size_t cut(const struct ct_plan_piece *piece, int copy)
 
 bool ct_plan_own(struct ct_plan_piece *piece)
 {
-    size_t low = cut(piece, piece->copy), high = cut(piece, piece->copy + 1);
+    size_t low = share_begin(piece, piece->copy), high = share_begin(piece, piece->copy + 1);
 
     piece->at += low;
     piece->arena += low;

@@ -1,4 +1,4 @@
-/* The bytes of each named tensor that a rank holds, in any layout: gathering tensors, spreading
+/* The bytes of each named tensor that a rank holds, in any layout: gathering tensors, broadcasting
  * them and writing checkpoints use nothing else.
  *
  *     struct ct_plan_walk walk;
@@ -14,34 +14,35 @@
 
 #include "collectives/plan/plan.h"
 
-/* Does each rank hold every byte of every tensor? */
+/* Return whether each rank holds every byte of every tensor. */
 bool ct_plan_holds_all(const struct ct_plan *plan);
 
 struct ct_plan_piece {
-    int tensor;   /* its number in plan->tensors */
-    size_t at;    /* where in the tensor it begins, in bytes */
-    size_t arena; /* where in this rank's arena */
+    int tensor;   /* index in plan->tensors */
+    size_t at;    /* offset in the tensor, bytes */
+    size_t arena; /* offset in this rank's arena */
     size_t bytes;
-    int copies, copy; /* so many ranks hold these bytes; this one is number `copy` of them */
+    int copies, copy; /* number of ranks that hold these bytes; index of this one */
 };
 
 struct ct_plan_walk {
     const struct ct_plan *plan; /* borrowed */
     int tensor, end;            /* tensors from the present one up to `end` */
-    int bucket;                 /* of the present one: where to look next */
-    size_t at, until;           /* bytes of held_bytes that are still to be given */
-    size_t arena;               /* where `at` lies */
+    int bucket;                 /* of the present one: the next to visit */
+    size_t at, until;           /* the bytes of held_bytes that are left */
+    size_t arena;               /* offset of `at` in the arena */
 };
 
-/* Walk over all tensors, or over one. */
+/* Begin a walk over all tensors, or over one. */
 void ct_plan_walk_init(struct ct_plan_walk *walk, const struct ct_plan *plan);
 void ct_plan_walk_tensor(struct ct_plan_walk *walk, const struct ct_plan *plan, int tensor);
 
-/* The next piece that plan->options.rank holds, rising by tensor; false behind the last one. */
+/* Find the next part that plan->options.rank holds, in the order of tensors. Return false after the
+ * last one. */
 bool ct_plan_walk_next(struct ct_plan_walk *walk, struct ct_plan_piece *ret);
 
-/* Leave of a piece what this rank is to write of it: ranks that hold the same bytes share the work.
- * False when nothing is left. */
+/* Reduce a part to the bytes of it that this rank writes: ranks that hold the same bytes divide the
+ * work. Return false when none are left. */
 bool ct_plan_own(struct ct_plan_piece *piece);
 
 #endif

@@ -15,21 +15,21 @@
 #include <stdlib.h>
 
 /* What bytes owe to other ranks before the update may read them, or before the list ends. */
-enum debt {
+enum owed {
     OWES_SHARDS = 1,   /* a sum over the ranks that share a copy */
     OWES_REPLICAS = 2, /* a sum over those that hold the same part */
     OWES_SUM = OWES_SHARDS | OWES_REPLICAS,
     OWES_GATHER = 4,  /* the parts that the other ranks have changed */
     PADDING = 8,      /* nothing: between parameters, zero on every rank, stays so */
-    OWES_SLICES = 16, /* a sum over the slices: each has the gradient of its own tokens */
+    OWES_TENSOR = 16, /* a sum over the slices: each has the gradient of its own tokens */
     OWES_PUSH = 64,   /* to servers, which add up and update */
-    SPENT = 32        /* nothing: scattered, or on its way in another type */
+    CONSUMED = 32     /* nothing: scattered, or on its way in another type */
 };
 
 struct segment {
     size_t begin; /* ends where the next begins */
     int owner;    /* a root, or CT_NONE: nothing was written */
-    uint8_t debt; /* enum debt */
+    uint8_t owed; /* enum debt */
 };
 
 struct verifier {
@@ -97,12 +97,12 @@ static int cut_segments(struct verifier *v)
     return 0;
 }
 
-static void paint(struct verifier *v, struct ct_range range, int owner, int debt)
+static void paint(struct verifier *v, struct ct_range range, int owner, int owed)
 {
     for (int i = segment_at(v, range.begin);
          i < v->segment_count && v->segments[i].begin < range.end; i++) {
         v->segments[i].owner = owner;
-        v->segments[i].debt = (uint8_t)debt;
+        v->segments[i].owed = (uint8_t)owed;
     }
 }
 
@@ -202,7 +202,7 @@ static bool is_partial(const struct verifier *v, int value)
         const struct ct_plan_tensor *t = &plan->tensors[i];
         struct ct_range own = {t->flat_bytes, t->flat_bytes + t->held_bytes};
         if (plan->sliced[i].partial && t->range >= 0 &&
-            ct_range_meet(own, (struct ct_range){base + range.begin, base + range.end}))
+            ct_range_overlap(own, (struct ct_range){base + range.begin, base + range.end}))
             return true;
     }
     return false;
@@ -234,28 +234,28 @@ static int check_holds(const struct verifier *v, int value, const char *who, int
 }
 
 /* Whether some bytes that hold `value` owe any of `debt`, padding apart, or owe none of it. */
-static bool any_owes(const struct verifier *v, int value, int debt, bool owes)
+static bool any_owes(const struct verifier *v, int value, int owed, bool owes)
 {
     struct ct_range range = ct_plan_range(v->list, value);
     int root = value_of(v, value)->root;
 
     for (int i = segment_at(v, range.begin);
          i < v->segment_count && v->segments[i].begin < range.end; i++)
-        if (v->segments[i].owner == root && v->segments[i].debt != PADDING &&
-            ((v->segments[i].debt & debt) != 0) == owes)
+        if (v->segments[i].owner == root && v->segments[i].owed != PADDING &&
+            ((v->segments[i].owed & owed) != 0) == owes)
             return true;
     return false;
 }
 
 /* What ranks owe each other over an axis. */
-static int axis_debt(enum ct_axis axis)
+static int axis_owed(enum ct_axis axis)
 {
     static const int debts[] = {[CT_AXIS_WORLD] = OWES_SUM,
                                 [CT_AXIS_DATA] = OWES_SUM,
                                 [CT_AXIS_SHARD] = OWES_SHARDS,
                                 [CT_AXIS_REPLICA] = OWES_REPLICAS,
                                 [CT_AXIS_COPY] = OWES_SHARDS,
-                                [CT_AXIS_TENSOR] = OWES_SLICES,
+                                [CT_AXIS_TENSOR] = OWES_TENSOR,
                                 [CT_AXIS_STAGE] = 0};
 
     return debts[axis];
@@ -289,7 +289,7 @@ static bool is_total(const struct verifier *v, int value)
 }
 
 /* What `value` owes when this rank has computed it alone. */
-static int fresh_debt(const struct verifier *v, const struct ct_program_op *op, int value)
+static int newly_owed(const struct verifier *v, const struct ct_program_op *op, int value)
 {
     const struct ct_plan *plan = v->plan;
 
@@ -298,7 +298,7 @@ static int fresh_debt(const struct verifier *v, const struct ct_program_op *op, 
     if (plan->options.world == 1 || v->list != &plan->step)
         return 0;
     if (is_gradient(v, value))
-        return (adds_up(v) ? OWES_SUM : 0) | (is_partial(v, value) ? OWES_SLICES : 0);
+        return (adds_up(v) ? OWES_SUM : 0) | (is_partial(v, value) ? OWES_TENSOR : 0);
     if (shares_root(v, value, v->list->io.loss) || is_total(v, value))
         return OWES_SUM;
     if (shares_root(v, value, v->list->io.sumsq) && !ct_plan_holds_all(plan))
@@ -310,11 +310,11 @@ static int fresh_debt(const struct verifier *v, const struct ct_program_op *op, 
 }
 
 /* Some ranks have added up what they owe each other in `range`. */
-static void settle(struct verifier *v, struct ct_range range, int debt)
+static void clear_owed(struct verifier *v, struct ct_range range, int owed)
 {
     for (int i = segment_at(v, range.begin);
          i < v->segment_count && v->segments[i].begin < range.end; i++)
-        v->segments[i].debt &= (uint8_t)~debt;
+        v->segments[i].owed &= (uint8_t)~owed;
 }
 
 /* A sum in place over an axis; where it goes to one rank alone, the others owe nothing more. */
@@ -324,12 +324,12 @@ static bool is_sum(const struct ct_program_op *op)
 }
 
 /* Before samples are added up, and before the update, slices have added up theirs. */
-static int check_slices(const struct verifier *v, int op, int value)
+static int check_tensor(const struct verifier *v, int op, int value)
 {
     const struct ct_program_op *o = &v->list->program.ops[op];
     bool sums = (is_sum(o) && o->axis != CT_AXIS_TENSOR) || o->kind == CT_OP_REDUCE_SCATTER;
 
-    if ((!sums && o->stage != CT_STAGE_UPDATE) || !any_owes(v, value, OWES_SLICES, true))
+    if ((!sums && o->stage != CT_STAGE_UPDATE) || !any_owes(v, value, OWES_TENSOR, true))
         return 0;
     return ct_error_set(v->err, CT_EBUG, "op %d (%s) reads '%s' before its sum over the slices", op,
                         op_name(v, op), value_of(v, value)->name);
@@ -341,10 +341,10 @@ static int check_read(const struct verifier *v, int op, int value)
     int code = check_holds(v, value, op_name(v, op), op);
 
     if (code == 0)
-        code = check_slices(v, op, value);
+        code = check_tensor(v, op, value);
     if (code != 0)
         return code;
-    if (is_sum(o) && axis_debt(o->axis) != 0 && any_owes(v, value, axis_debt(o->axis), false))
+    if (is_sum(o) && axis_owed(o->axis) != 0 && any_owes(v, value, axis_owed(o->axis), false))
         return ct_error_set(v->err, CT_EBUG, "op %d (%s) reduces '%s' a second time", op,
                             op_name(v, op), value_of(v, value)->name);
     if (o->kind == CT_OP_PUSH && any_owes(v, value, OWES_PUSH, false))
@@ -367,7 +367,7 @@ static int check_read(const struct verifier *v, int op, int value)
 static int check_write(const struct verifier *v, int op, int value)
 {
     const struct ct_program_op *o = &v->list->program.ops[op];
-    int owed = fresh_debt(v, o, value);
+    int owed = newly_owed(v, o, value);
 
     if (o->kind == CT_OP_REDUCE_SCATTER && check_holds(v, value, "", op) == 0)
         return ct_error_set(v->err, CT_EBUG, "op %d (%s) reduces '%s' a second time", op,
@@ -375,13 +375,13 @@ static int check_write(const struct verifier *v, int op, int value)
     if (ct_op_is_comm(o->kind) || o->kind == CT_OP_WIDEN)
         return 0;
     if ((owed & OWES_SUM) != 0 &&
-        (any_owes(v, value, OWES_SUM, false) || any_owes(v, value, SPENT, true)))
+        (any_owes(v, value, OWES_SUM, false) || any_owes(v, value, CONSUMED, true)))
         return ct_error_set(v->err, CT_EBUG, "op %d (%s) writes '%s' after its reduction", op,
                             op_name(v, op), value_of(v, value)->name);
     if ((owed & OWES_PUSH) != 0 && any_owes(v, value, OWES_PUSH, false))
         return ct_error_set(v->err, CT_EBUG, "op %d (%s) writes '%s' after it was pushed", op,
                             op_name(v, op), value_of(v, value)->name);
-    if ((owed & OWES_SLICES) != 0 && any_owes(v, value, OWES_SLICES, false))
+    if ((owed & OWES_TENSOR) != 0 && any_owes(v, value, OWES_TENSOR, false))
         return ct_error_set(v->err, CT_EBUG, "op %d (%s) writes '%s' after its sum over the slices",
                             op, op_name(v, op), value_of(v, value)->name);
     return 0;
@@ -414,7 +414,7 @@ static int check_overlap(const struct verifier *v, int op)
                 continue;
             struct ct_range in = ct_plan_range(v->list, o->in[i]);
             bool same = in.begin == out.begin && in.end == out.end;
-            if (!ct_range_meet(out, in) || (k == 0 && i == in_place && same) ||
+            if (!ct_range_overlap(out, in) || (k == 0 && i == in_place && same) ||
                 is_own_part(v, o, in, out))
                 continue;
             return ct_error_set(v->err, CT_EBUG, "op %d (%s) writes '%s' over its operand '%s'", op,
@@ -422,7 +422,7 @@ static int check_overlap(const struct verifier *v, int op)
                                 value_of(v, o->in[i])->name);
         }
         for (int i = 0; i < k; i++)
-            if (o->out[i] != CT_NONE && ct_range_meet(out, ct_plan_range(v->list, o->out[i])))
+            if (o->out[i] != CT_NONE && ct_range_overlap(out, ct_plan_range(v->list, o->out[i])))
                 return ct_error_set(v->err, CT_EBUG, "op %d (%s) writes '%s' over its result '%s'",
                                     op, op_name(v, op), value_of(v, o->out[k])->name,
                                     value_of(v, o->out[i])->name);
@@ -434,16 +434,16 @@ static int check_overlap(const struct verifier *v, int op)
 static int owed_by(const struct verifier *v, int value)
 {
     struct ct_range range = ct_plan_range(v->list, value);
-    int debt = 0;
+    int owed = 0;
 
     for (int i = segment_at(v, range.begin);
          i < v->segment_count && v->segments[i].begin < range.end; i++)
-        debt |= v->segments[i].debt & ~(PADDING | SPENT);
-    return debt;
+        owed |= v->segments[i].owed & ~(PADDING | CONSUMED);
+    return owed;
 }
 
 /* What is added now to a gradient that was scattered, or goes on in another type, is lost. */
-static void spend(struct verifier *v, const struct ct_program_op *op)
+static void mark_consumed(struct verifier *v, const struct ct_program_op *op)
 {
     if ((op->kind != CT_OP_REDUCE_SCATTER && op->kind != CT_OP_NARROW) ||
         !is_gradient(v, op->in[0]))
@@ -451,8 +451,8 @@ static void spend(struct verifier *v, const struct ct_program_op *op)
     struct ct_range range = ct_plan_range(v->list, op->in[0]);
     for (int i = segment_at(v, range.begin);
          i < v->segment_count && v->segments[i].begin < range.end; i++)
-        if (v->segments[i].debt != PADDING)
-            v->segments[i].debt |= SPENT;
+        if (v->segments[i].owed != PADDING)
+            v->segments[i].owed |= CONSUMED;
 }
 
 static void write(struct verifier *v, const struct ct_program_op *op, int value)
@@ -461,16 +461,16 @@ static void write(struct verifier *v, const struct ct_program_op *op, int value)
     int root = value_of(v, value)->root;
 
     if (is_sum(op))
-        settle(v, range, axis_debt(op->axis));
+        clear_owed(v, range, axis_owed(op->axis));
     else if (op->kind == CT_OP_REDUCE_SCATTER)
         paint(v, range, root, v->plan->mesh.replicas > 1 ? OWES_REPLICAS : 0);
     else if (ct_plan_is_narrowing(op->kind) || op->kind == CT_OP_WIDEN) /* in another type */
         paint(v, range, root, owed_by(v, op->in[0]));
     else
-        paint(v, range, root, fresh_debt(v, op, value));
+        paint(v, range, root, newly_owed(v, op, value));
 }
 
-static int play(struct verifier *v, int op)
+static int check_op(struct verifier *v, int op)
 {
     const struct ct_program_op *o = &v->list->program.ops[op];
     int code = check_overlap(v, op);
@@ -490,9 +490,9 @@ static int play(struct verifier *v, int op)
         if (o->out[k] != CT_NONE)
             write(v, o, o->out[k]);
     if (code == 0 && o->kind == CT_OP_PUSH)
-        settle(v, ct_plan_range(v->list, o->in[0]), OWES_PUSH);
+        clear_owed(v, ct_plan_range(v->list, o->in[0]), OWES_PUSH);
     if (code == 0)
-        spend(v, o);
+        mark_consumed(v, o);
     return code;
 }
 
@@ -564,7 +564,7 @@ int ct_plan_verify(const struct ct_plan *plan, const struct ct_plan_list *list,
         code = check_queues(&v);
     }
     for (int i = 0; i < list->program.op_count && code == 0; i++)
-        code = play(&v, i);
+        code = check_op(&v, i);
     if (code == 0)
         code = check_end(&v);
     free(v.segments);

@@ -56,7 +56,7 @@ static bool is_possible(const struct ct_project *project, int64_t share, int64_t
 static int try_micros(const struct ct_project *project, struct ct_layout layout,
                       struct ct_rung *rung, struct ct_error *err)
 {
-    int64_t share = ct_project_share(project, &layout);
+    int64_t share = ct_project_samples(project, &layout);
     int code = 0;
 
     for (layout.micro = 1; layout.micro <= share && code == 0; layout.micro++)
@@ -65,8 +65,8 @@ static int try_micros(const struct ct_project *project, struct ct_layout layout,
     return code;
 }
 
-static int try_recomputing(const struct ct_project *project, struct ct_layout layout,
-                           struct ct_rung *rung, struct ct_error *err)
+static int try_recompute(const struct ct_project *project, struct ct_layout layout,
+                         struct ct_rung *rung, struct ct_error *err)
 {
     bool cut = layout.tensor > 1 || layout.stages > 1;
     int code = 0;
@@ -92,7 +92,7 @@ static int try_copies(const struct ct_project *project, struct ct_layout layout,
         if (i > 0 && (again || whole))
             continue;
         layout.replicas = copies[i];
-        code = try_recomputing(project, layout, rung, err);
+        code = try_recompute(project, layout, rung, err);
     }
     return code;
 }
@@ -121,8 +121,8 @@ static bool is_sensible(const struct ct_project *project, const struct ct_layout
     return layout->shard == CT_PLAN_SHARD_NONE || sharers > 1;
 }
 
-static int climb(const struct ct_project *project, const struct step *step, struct ct_rung *rung,
-                 struct ct_error *err)
+static int try_rung(const struct ct_project *project, const struct step *step, struct ct_rung *rung,
+                    struct ct_error *err)
 {
     const struct ct_machine *machine = &project->machine;
     struct ct_layout layout = {.tensor = 1, .stages = 1, .replicas = 1};
@@ -146,7 +146,8 @@ static int climb(const struct ct_project *project, const struct step *step, stru
 }
 
 /* The whole plan of a rung's best, where it can be built. */
-static int settle(const struct ct_project *project, struct ct_rung *rung, struct ct_error *err)
+static int estimate_whole(const struct ct_project *project, struct ct_rung *rung,
+                          struct ct_error *err)
 {
     int code = ct_estimate(project, &rung->layout, CT_ESTIMATE_WHOLE_OPS, &rung->estimate, err);
 
@@ -162,9 +163,9 @@ int ct_advise(const struct ct_project *project, struct ct_advice *ret, struct ct
     *ret = (struct ct_advice){.simplest = -1, .quickest = -1};
     for (int i = 0; i < CT_ADVICE_RUNGS && code == 0; i++) {
         struct ct_rung *rung = &ret->rungs[i];
-        code = climb(project, &tree[i], rung, err);
+        code = try_rung(project, &tree[i], rung, err);
         if (code == 0 && rung->tried > 0)
-            code = settle(project, rung, err);
+            code = estimate_whole(project, rung, err);
         if (code != 0 || !rung->fits)
             continue;
         if (ret->simplest < 0)

@@ -7,7 +7,7 @@
  *     no: tensor parallelism inside of a node     tensor, with each of these
  *     no: pipeline parallelism, a stage per node    pipeline, with ddp and zero1
  *
- * On each rung every micro-batch that divides a worker's share is tried with every kind of
+ * On each rung every micro-batch that divides a worker's samples is tried with every kind of
  * recomputation (with tensor or pipeline parallelism, powers of two: none and block), and one copy
  * over all workers or one per node. A layout that is not possible (heads that do not divide) is
  * skipped. A rung's best is the fastest that fits, or, when none fits, the one that needs the least
@@ -30,10 +30,10 @@ struct ct_rung {
 struct ct_advice {
     struct ct_rung rungs[CT_ADVICE_RUNGS];
     int simplest; /* the first rung that fits; -1: none does */
-    int quickest; /* one that fits and takes notably less time, or the same; -1 */
+    int quickest; /* the fastest that fits, if it is notably faster, or `simplest`; -1 */
 };
 
-/* Climb the tree. 0, or the error of a plan that could not be built. */
+/* Evaluate all rungs. 0, or the error of a plan that could not be built. */
 int ct_advise(const struct ct_project *project, struct ct_advice *ret, struct ct_error *err);
 
 #endif

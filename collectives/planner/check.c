@@ -13,7 +13,7 @@
 /* ---- weights to begin with ------------------------------------------------------------------- */
 
 /* Whether the job goes on from a checkpoint, or may: then the first weights do not matter. */
-static bool may_go_on(const struct ct_config *cfg)
+static bool may_extend(const struct ct_config *cfg)
 {
     const char *resume = cfg->checkpoint.resume;
     char newest[PATH_MAX];
@@ -99,7 +99,7 @@ int ct_planner_check(const struct ct_config *cfg, int nodes, int per_node, struc
     int code = ct_project_init(&project, cfg, &machine, err);
     if (code == 0 && cut)
         code = check_plan(&project, err);
-    if (code == 0 && cfg->model.init_from[0] != '\0' && !may_go_on(cfg))
+    if (code == 0 && cfg->model.init_from[0] != '\0' && !may_extend(cfg))
         code = check_weights(&project, err);
     ct_project_deinit(&project);
     return code;

@@ -40,10 +40,10 @@ static int stride_of(const struct ct_plan *plan, enum ct_axis axis)
                                                : 1;
 }
 
-static double talk_s(const struct ct_machine *machine, const struct ct_plan *plan,
+static double comm_s(const struct ct_machine *machine, const struct ct_plan *plan,
                      const struct ct_program_op *op)
 {
-    double bytes = ct_plan_talk_bytes(plan, op);
+    double bytes = ct_plan_comm_bytes(plan, op);
     int stride = stride_of(plan, op->axis);
 
     if (op->kind == CT_OP_EXCHANGE || op->kind == CT_OP_PUSH)
@@ -58,7 +58,7 @@ static double op_s(const struct ct_machine *machine, const struct ct_plan *plan,
     const struct ct_program_op *op = &program->ops[i];
 
     if (ct_op_is_comm(op->kind))
-        return talk_s(machine, plan, op);
+        return comm_s(machine, plan, op);
     struct ct_cost cost = ct_program_cost(program, op);
     bool half = op->dtype == CT_BF16 || op->dtype == CT_F16;
     return ct_machine_op_s(machine, cost.flop, cost.bytes,
@@ -83,7 +83,7 @@ static int run(const struct ct_machine *machine, const struct ct_plan *plan,
             now[queue] = fmax(now[queue], ended[other * count + slot->wait - 1]);
         now[queue] += takes;
         ended[queue * count + done[queue]++] = now[queue];
-        *(ct_op_is_comm(plan->step.program.ops[i].kind) ? &ret->talk_s : &ret->compute_s) += takes;
+        *(ct_op_is_comm(plan->step.program.ops[i].kind) ? &ret->comm_s : &ret->compute_s) += takes;
     }
     free(ended);
     ret->step_s = fmax(now[CT_QUEUE_COMPUTE], now[CT_QUEUE_COMM]);
@@ -106,9 +106,9 @@ static int estimate_plan(const struct ct_machine *machine, const struct ct_plan 
     for (int kind = 0; kind < CT_MEMORY_KIND_COUNT; kind++)
         ret->memory[kind] = (double)measure.memory[kind];
     for (int axis = 0; axis < CT_AXIS_COUNT; axis++) {
-        ret->talk[axis].calls = (double)measure.talk[axis].calls;
-        ret->talk[axis].bytes = measure.talk[axis].bytes;
-        ret->talk[axis].sent = measure.talk[axis].sent;
+        ret->comm[axis].calls = (double)measure.traffic[axis].calls;
+        ret->comm[axis].bytes = measure.traffic[axis].bytes;
+        ret->comm[axis].sent = measure.traffic[axis].sent;
     }
     code = run(machine, plan, ret);
     return code == 0 ? 0 : ct_error_set(err, code, "no memory to time %d ops", measure.ops);
@@ -147,7 +147,7 @@ static void join_stages(struct ct_estimate *one, const struct ct_estimate *other
         *one = *other;
     one->parameters = parameters;
     one->compute_s = slow.compute_s;
-    one->talk_s = slow.talk_s;
+    one->comm_s = slow.comm_s;
     one->step_s = slow.step_s;
 }
 

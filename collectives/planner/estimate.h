@@ -22,24 +22,24 @@ struct ct_estimate {
     double memory[CT_MEMORY_KIND_COUNT]; /* bytes a rank */
     struct {
         double calls, bytes, sent;
-    } talk[CT_AXIS_COUNT]; /* a rank and step: measure.h's struct ct_talk */
+    } comm[CT_AXIS_COUNT]; /* a rank and step: measure.h's struct ct_axis_traffic */
     double parameters;
     double flop;      /* a rank and step */
     double compute_s; /* of its ops alone */
-    double talk_s;    /* of its collectives alone */
+    double comm_s;    /* of its collectives alone */
     double bubble; /* share of the step in which a stage waits for others: (p - 1) / (A + p - 1) */
-    double step_s; /* of all, side by side where the plan has them so */
+    double step_s; /* of all, overlapped as the plan has it */
     double ops;    /* of the list */
-    double built;  /* 1: read off the whole plan; 0: told from shorter ones */
+    double built;  /* 1: of the whole plan; 0: extrapolated from shorter ones */
 };
 
-/* Bytes a rank, of all kinds. */
+/* Return the bytes a rank, of all kinds. */
 double ct_estimate_memory(const struct ct_estimate *estimate);
 
-/* How long a list may become before shorter ones tell it. */
+/* The longest list that is built; longer ones are extrapolated. */
 enum { CT_ESTIMATE_SEARCH_OPS = 1500, CT_ESTIMATE_WHOLE_OPS = 24000 };
 
-/* 0, or what building a plan said. */
+/* Estimate a layout. 0, or the error of building a plan. */
 int ct_estimate(const struct ct_project *project, const struct ct_layout *layout, int most_ops,
                 struct ct_estimate *ret, struct ct_error *err);
 

@@ -1,20 +1,20 @@
-/* The machines that a plan is for: so many nodes with so many devices each, of one kind out of
- * device.def. Nothing is looked for on this machine. */
+/* The machines that a plan is for: nodes with equally many devices, of one kind out of device.def.
+ * This machine is not probed. */
 #ifndef CT_PLANNER_MACHINE_H
 #define CT_PLANNER_MACHINE_H
 
 #include "base/error.h"
 
-/* What a device does, in bytes, FLOP and seconds. */
+/* Figures of a device, in bytes, FLOP and seconds. */
 struct ct_device_figures {
     const char *name;
     const char *sources;
     double memory_bytes;
-    double f32_flops, bf16_flops; /* a second, as the label says */
+    double f32_flops, bf16_flops; /* a second, by the data sheet */
     double memory_rate;           /* bytes a second, likewise */
     double inside_rate, across_rate, node_rate;
-    double start_s;                 /* until an op or a message is on its way */
-    double flop_share, bytes_share; /* what is reached of the rates above */
+    double start_s;                 /* latency of an op or a message */
+    double flop_share, bytes_share; /* reached fractions of the rates above */
 };
 
 struct ct_machine {
@@ -22,19 +22,19 @@ struct ct_machine {
     int nodes, per_node; /* devices a node; a worker has one */
 };
 
-/* The figures of the device called `name`; CT_EUSAGE with the names that there are. */
+/* Find the figures of the device called `name`. 0, or CT_EUSAGE with the known names. */
 int ct_machine_device(const char *name, struct ct_device_figures *ret, struct ct_error *err);
 
-/* Seconds that one of `ranks` workers, `stride` apart, needs to receive all but its own part of
- * `bytes` that lie in equal parts on all of them: an all_gather, or a reduce_scatter the other way
- * round; an all_reduce is both. Inside of a node over `inside`; between nodes each part crosses
- * once, on the cards of all devices that hold one (collectives/backend/hier/hier.h). */
+/* Return the seconds that one of `ranks` workers, `stride` apart, needs to receive all but its own
+ * part of `bytes` that lie in equal parts on all of them: an all_gather, or a reduce_scatter the
+ * other way round; an all_reduce is both. Inside of a node over `inside`; between nodes each part
+ * crosses once, on the cards of all devices that hold one (collectives/backend/hier/hier.h). */
 double ct_machine_gather_s(const struct ct_machine *machine, int ranks, int stride, double bytes);
 
-/* Seconds for `bytes` to a worker that is `stride` ranks away. */
+/* Return the seconds for `bytes` to a worker that is `stride` ranks away. */
 double ct_machine_send_s(const struct ct_machine *machine, int stride, double bytes);
 
-/* Seconds of an op: whichever of arithmetic and memory takes longer. */
+/* Return the seconds of an op: the longer of arithmetic and memory. */
 double ct_machine_op_s(const struct ct_machine *machine, double flop, double bytes, double flops);
 
 #endif

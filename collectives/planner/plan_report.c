@@ -103,18 +103,18 @@ static void print_memory(const struct ct_report_of *r, struct ct_buf *buf)
                           ct_scale_bytes(r->estimate->memory[kind], a));
 }
 
-static void print_talk(const struct ct_report_of *r, struct ct_buf *buf)
+static void print_comm(const struct ct_report_of *r, struct ct_buf *buf)
 {
     const struct ct_estimate *e = r->estimate;
     char a[CT_SCALE_SIZE], b[CT_SCALE_SIZE];
 
     ct_buf_puts(buf, "collectives  per worker and step\n");
     for (int axis = 0; axis < CT_AXIS_COUNT; axis++)
-        if (e->talk[axis].calls > 0)
+        if (e->comm[axis].calls > 0)
             ct_buf_printf(
                 buf, "  %-20s %.0f call%s, %s; sends %s\n", ct_axis_name((enum ct_axis)axis),
-                e->talk[axis].calls, e->talk[axis].calls > 1 ? "s" : "",
-                ct_scale_bytes(e->talk[axis].bytes, a), ct_scale_bytes(e->talk[axis].sent, b));
+                e->comm[axis].calls, e->comm[axis].calls > 1 ? "s" : "",
+                ct_scale_bytes(e->comm[axis].bytes, a), ct_scale_bytes(e->comm[axis].sent, b));
 }
 
 static void print_time(const struct ct_report_of *r, struct ct_buf *buf)
@@ -131,8 +131,8 @@ static void print_time(const struct ct_report_of *r, struct ct_buf *buf)
                   ct_scale_unit(rate_of(r->project, e), unit_of(r->project), b));
     ct_buf_printf(buf, "  compute              %s\n", ct_scale_seconds(e->compute_s, a));
     ct_buf_printf(buf, "  communication        %s (%s overlapped)\n",
-                  ct_scale_seconds(e->talk_s, a),
-                  ct_scale_seconds(fmax(e->compute_s + e->talk_s - alone_s, 0), b));
+                  ct_scale_seconds(e->comm_s, a),
+                  ct_scale_seconds(fmax(e->compute_s + e->comm_s - alone_s, 0), b));
     if (e->bubble > 0)
         ct_buf_printf(buf, "  bubble               %.1f %% (the pipeline fills and drains)\n",
                       100 * e->bubble);
@@ -199,7 +199,7 @@ void ct_planner_print(const struct ct_report_of *r, struct ct_buf *buf)
     print_heading(r, buf);
     print_layout(r, buf);
     print_memory(r, buf);
-    print_talk(r, buf);
+    print_comm(r, buf);
     print_time(r, buf);
     if (r->advice != NULL)
         print_advice(r, buf);
@@ -245,15 +245,15 @@ static void json_estimate(const struct ct_project *project, const struct ct_layo
     ct_buf_puts(buf, "},\"collectives\":{");
     for (int axis = 0; axis < CT_AXIS_COUNT; axis++) {
         ct_buf_printf(buf, "%s\"%s\":{\"calls\":%.0f", axis > 0 ? "," : "",
-                      ct_axis_name((enum ct_axis)axis), e->talk[axis].calls);
-        number(buf, "bytes", e->talk[axis].bytes);
-        number(buf, "sent_bytes", e->talk[axis].sent);
+                      ct_axis_name((enum ct_axis)axis), e->comm[axis].calls);
+        number(buf, "bytes", e->comm[axis].bytes);
+        number(buf, "sent_bytes", e->comm[axis].sent);
         ct_buf_puts(buf, "}");
     }
     ct_buf_puts(buf, "}");
     number(buf, "flop", e->flop);
     number(buf, "compute_s", e->compute_s);
-    number(buf, "collectives_s", e->talk_s);
+    number(buf, "collectives_s", e->comm_s);
     number(buf, "bubble", e->bubble);
     number(buf, "step_s", e->step_s);
     ct_buf_puts(buf, "}");

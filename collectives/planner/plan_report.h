@@ -8,9 +8,10 @@
 struct ct_report_of {
     const struct ct_project *project;
     const struct ct_estimate *estimate; /* of the configuration's own layout */
-    const struct ct_advice *advice;     /* NULL: none was asked for */
+    const struct ct_advice *advice;     /* NULL: not requested */
 };
 
+/* Append the report as text; as one JSON object. */
 void ct_planner_print(const struct ct_report_of *report, struct ct_buf *buf);
 void ct_planner_json(const struct ct_report_of *report, struct ct_buf *buf);
 

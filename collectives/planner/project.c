@@ -126,7 +126,7 @@ struct ct_layout ct_project_layout(const struct ct_project *p)
                               .micro = p->options.micro_rows};
 }
 
-int64_t ct_project_share(const struct ct_project *p, const struct ct_layout *layout)
+int64_t ct_project_samples(const struct ct_project *p, const struct ct_layout *layout)
 {
     int copy = layout->tensor * layout->stages; /* workers that see the same samples */
 
@@ -150,7 +150,7 @@ struct ct_plan_options ct_project_options(const struct ct_project *p,
     options.replicas = layout->replicas;
     options.recompute = layout->recompute;
     options.micro_rows = layout->micro;
-    options.accumulation = (int)(ct_project_share(p, layout) / layout->micro);
+    options.accumulation = (int)(ct_project_samples(p, layout) / layout->micro);
     return options;
 }
 

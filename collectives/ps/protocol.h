@@ -15,7 +15,7 @@ enum {
     CT_PS_VERSION = 1,
     CT_PS_TOKEN_WORDS = 4,
     CT_PS_BLOCK_MAX = 4 << 20, /* data of one call */
-    CT_PS_NOTE_MAX = 1024,     /* what worker 0 wants to be told again after a failure */
+    CT_PS_NOTE_MAX = 1024,     /* what worker 0 gets back after a failure */
     CT_PS_HEAD_BYTES = 16 * 8, /* no head is longer */
 };
 
@@ -24,7 +24,7 @@ enum ct_ps_method {
 #include "collectives/ps/protocol.def"
 };
 
-/* Why a worker leaves; of several the largest counts. */
+/* The reason for which a worker leaves; of several workers the largest counts. */
 enum ct_ps_end { CT_PS_COMPLETE, CT_PS_LEAVING, CT_PS_STOPPED };
 
 /* struct ct_ps_hello, ... and CT_PS_HEAD_hello, ... */
@@ -44,15 +44,15 @@ enum ct_ps_head {
     CT_PS_HEAD_COUNT
 };
 
-/* Write the struct of `kind` to `at`; its bytes. */
+/* Write the struct of `kind` to `at`. Return the number of bytes. */
 size_t ct_ps_put(enum ct_ps_head kind, const void *head, unsigned char at[CT_PS_HEAD_BYTES]);
 
-/* Read it from the front of a body; what follows is `*ret_data`. CT_EPROTOCOL when the body is too
- * short. */
+/* Read the struct of `kind` from the front of a body; `*ret_data` is the rest, a view. 0, or
+ * CT_EPROTOCOL when the body is too short. */
 int ct_ps_get(enum ct_ps_head kind, struct ct_bytes body, void *ret_head, struct ct_bytes *ret_data,
               struct ct_error *err);
 
-/* "push"; "?" for a number that is none. */
+/* Return the name of a method: "push"; "?" for an unknown number. */
 const char *ct_ps_method_name(unsigned method);
 
 #endif

@@ -1,5 +1,5 @@
-/* A server's address in a round, and the secrets that admit a worker: carried by the rendezvous'
- * store, under ct_ps_address_key. Pure. */
+/* A server's address in a round, and the secrets that admit a worker, as a value of the rendezvous'
+ * store under ct_ps_address_key. Pure. */
 #ifndef CT_COLL_PS_ADDRESS_H
 #define CT_COLL_PS_ADDRESS_H
 
@@ -22,10 +22,10 @@ enum {
     CT_PS_ADDRESS_BYTES = 1 + CT_KEY_BYTES + CT_PS_TOKEN_WORDS * 8 + CT_ENDPOINT_TEXT,
 };
 
-/* "ps/3" for server 3; returns `key`. */
+/* Write the store key of a server: "ps/3" for server 3. Return `key`. */
 const char *ct_ps_address_key(int server, char key[CT_PS_ADDRESS_KEY]);
 
-/* The bytes written; reading them back, CT_EPROTOCOL for what is none. */
+/* Encode an address, and return the number of bytes; decode one: 0, or CT_EPROTOCOL. */
 size_t ct_ps_address_put(const struct ct_ps_address *address,
                          unsigned char bytes[CT_PS_ADDRESS_BYTES]);
 int ct_ps_address_get(struct ct_ps_address *ret_address, const void *bytes, size_t size,

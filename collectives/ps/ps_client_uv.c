@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK_BYTES = 1 << 20, WINDOW = 4, TICK_MS = 10, SERVERS_MAX = 1024 };
+enum { BLOCK_BYTES = 1 << 20, IN_FLIGHT = 4, TICK_MS = 10, SERVERS_MAX = 1024 };
 
 struct server;
 
@@ -35,7 +35,7 @@ struct server {
     struct ct_ps_holding holding;
     struct ct_bytes note;
     unsigned char note_data[CT_PS_NOTE_MAX];
-    struct under_way calls[WINDOW];
+    struct under_way calls[IN_FLIGHT];
     size_t next; /* of its part: the next block of the flow begins here */
     size_t end;  /* and the last one ends here */
     bool last;   /* it has been asked for */
@@ -98,7 +98,7 @@ static int result(struct ct_ps_client *client, struct ct_error *err)
 
 /* ---- flows ----------------------------------------------------------------------------------- */
 
-static void ask(struct server *server);
+static void send_call(struct server *server);
 
 static void take(struct server *server, const struct under_way *call, struct ct_bytes body)
 {
@@ -146,12 +146,12 @@ static void on_answer(void *context, const struct ct_rpc_result *answer)
         return;
     }
     take(server, call, answer->body);
-    ask(server);
+    send_call(server);
 }
 
 static struct under_way *free_call(struct server *server)
 {
-    for (int i = 0; i < WINDOW; i++)
+    for (int i = 0; i < IN_FLIGHT; i++)
         if (!server->calls[i].used)
             return &server->calls[i];
     return NULL;
@@ -179,7 +179,7 @@ static struct ct_bytes fill(struct server *server, size_t at, size_t bytes)
 
 /* Ask a server for as much of the flow as may be under way. A part of no bytes is one call, so that
  * its server takes part. */
-static void ask(struct server *server)
+static void send_call(struct server *server)
 {
     struct ct_ps_client *client = server->client;
     const struct flow *flow = client->flow;
@@ -209,7 +209,7 @@ static void ask(struct server *server)
 }
 
 /* What the flow is to do with this server: false for nothing. */
-static bool aim(struct server *server, const struct flow *flow)
+static bool set_range(struct server *server, const struct flow *flow)
 {
     const struct ct_ps_part *part = &server->part;
 
@@ -232,8 +232,8 @@ static int run(struct ct_ps_client *client, const struct flow *flow, int only, s
     client->flow = flow;
     for (int i = 0; i < client->options.servers && client->code == 0; i++) {
         struct server *server = &client->servers[i];
-        if ((only < 0 || only == i) && aim(server, flow))
-            ask(server);
+        if ((only < 0 || only == i) && set_range(server, flow))
+            send_call(server);
     }
     while (client->code == 0 && client->open > 0)
         (void)uv_run(&client->loop, UV_RUN_ONCE);
@@ -288,7 +288,7 @@ static int await_open(struct server *server, struct ct_error *err)
     return result(client, err);
 }
 
-static int say_hello(struct server *server, struct ct_error *err)
+static int send_hello(struct server *server, struct ct_error *err)
 {
     const struct ct_ps_client_options *options = &server->client->options;
     const uint64_t *token = server->address.token;
@@ -310,7 +310,7 @@ static int say_hello(struct server *server, struct ct_error *err)
     return run(server->client, &flow, server->index, err);
 }
 
-static int meet(struct ct_ps_client *client, struct ct_error *err)
+static int find_servers(struct ct_ps_client *client, struct ct_error *err)
 {
     int code = 0;
 
@@ -324,7 +324,7 @@ static int meet(struct ct_ps_client *client, struct ct_error *err)
         if (code == 0)
             code = await_open(server, err);
         if (code == 0)
-            code = say_hello(server, err);
+            code = send_hello(server, err);
     }
     return code;
 }
@@ -348,7 +348,7 @@ int ct_ps_client_new(struct ct_ps_client **ret_client, const struct ct_ps_client
     client->servers = calloc((size_t)options->servers, sizeof *client->servers);
     client->body = malloc(CT_PS_HEAD_BYTES + CT_PS_NOTE_MAX + client->options.block_bytes);
     int code = client->servers != NULL && client->body != NULL
-                   ? meet(client, err)
+                   ? find_servers(client, err)
                    : ct_error_set(err, CT_ENOMEM, "no memory to talk to parameter servers");
     if (code != 0) {
         ct_ps_client_free(client);

@@ -1,13 +1,13 @@
 /* See ps_server_uv.h: the calls of a round.
  *
- *     HELLO    a guest sits down
- *     STORE    the state changes; BEGIN: it is whole
- *     PUSH     into the worker's slot; COMMIT: the slot is complete -> its turn -> update
+ *     HELLO    the worker registers
+ *     STORE    the state changes; BEGIN: it is complete
+ *     PUSH     into the worker's slot; COMMIT: the slot is complete -> schedule -> update
  *     PULL     answered at once, or behind the update that it waits for
  *     BYE      the last one ends the round
  *
- * What a caller gets wrong is refused, with a sentence, and it is hung up on: workers and servers
- * are of one build. */
+ * A wrong call is refused with a sentence, and its caller disconnected: workers and servers are of
+ * one build. */
 #include "collectives/ps/ps_server_state_uv.h"
 
 #include "base/assert.h"
@@ -34,7 +34,7 @@ static int done(const struct call *call)
 
 /* ---- hello ----------------------------------------------------------------------------------- */
 
-static bool is_let_in(const struct ct_ps_server *server, const struct ct_ps_hello *hello)
+static bool has_token(const struct ct_ps_server *server, const struct ct_ps_hello *hello)
 {
     const uint64_t *token = server->address.token;
 
@@ -45,12 +45,13 @@ static bool is_let_in(const struct ct_ps_server *server, const struct ct_ps_hell
 static int check_hello(const struct ct_ps_server *server, const struct ct_ps_hello *hello,
                        struct ct_error *err)
 {
-    if (!is_let_in(server, hello) || hello->version != CT_PS_VERSION)
+    if (!has_token(server, hello) || hello->version != CT_PS_VERSION)
         return ct_error_set(err, CT_EAUTH, "parameter server %d does not know this worker",
                             server->index);
     if (hello->generation != server->generation ||
         hello->workers != (uint64_t)server->round->workers || hello->worker >= hello->workers ||
-        server->guests[hello->worker].caller != NULL || server->guests[hello->worker].lost)
+        server->registrations[hello->worker].caller != NULL ||
+        server->registrations[hello->worker].lost)
         return ct_error_set(err, CT_EFENCED,
                             "parameter server %d serves %d workers in generation %" PRIu64
                             ", and is not waiting for worker %" PRIu64 " of generation %" PRIu64,
@@ -68,21 +69,21 @@ static int check_hello(const struct ct_ps_server *server, const struct ct_ps_hel
 static int on_hello(struct call *call, struct ct_error *err)
 {
     struct ct_ps_server *server = call->server;
-    const struct ct_ps_note *note = &server->brought_note;
+    const struct ct_ps_note *note = &server->initial_note;
     unsigned char answer[CT_PS_HEAD_BYTES + CT_PS_NOTE_MAX];
     struct ct_ps_hello hello;
     int code = ct_ps_get(CT_PS_HEAD_hello, call->body, &hello, &call->data, err);
 
     if (code == 0)
         code = check_hello(server, &hello, err);
-    if (code == CT_EMISMATCH && !server->round->patient)
+    if (code == CT_EMISMATCH && !server->round->ends_on_loss)
         ct_ps_server_end(server, code, err->text); /* the worker will not come again */
     if (code != 0)
         return code;
-    struct ct_ps_guest *guest = &server->guests[hello.worker];
-    guest->caller = call->caller;
-    ct_rpc_caller_set_user(call->caller, guest);
-    size_t size = ct_ps_put(CT_PS_HEAD_holding, &server->brought, answer);
+    struct ct_ps_registration *registration = &server->registrations[hello.worker];
+    registration->caller = call->caller;
+    ct_rpc_caller_set_user(call->caller, registration);
+    size_t size = ct_ps_put(CT_PS_HEAD_holding, &server->initial, answer);
     memcpy(answer + size, note->data, note->bytes);
     return ct_rpc_answer(call->caller, call->id, (struct ct_bytes){answer, size + note->bytes});
 }
@@ -143,51 +144,53 @@ static int on_fetch(struct call *call, struct ct_error *err)
 
 /* ---- pulling --------------------------------------------------------------------------------- */
 
-static void answer_pull(struct ct_ps_server *server, const struct ct_ps_waiting *w)
+static void answer_pull(struct ct_ps_server *server, const struct ct_ps_open_pull *open_pull)
 {
-    const struct ct_ps_pulled pulled = {.leave_at = server->turn.leave_at,
+    const struct ct_ps_pulled pulled = {.leave_at = server->schedule.leave_at,
                                         .loss = server->loss,
                                         .correct = server->correct,
                                         .sumsq = server->sumsq};
     size_t size = ct_ps_put(CT_PS_HEAD_pulled, &pulled, server->answer);
 
-    memcpy(server->answer + size, ct_ps_update_range(server->update, 0) + w->pull.at,
-           w->pull.bytes);
-    (void)ct_rpc_answer(w->caller, w->id, (struct ct_bytes){server->answer, size + w->pull.bytes});
+    memcpy(server->answer + size, ct_ps_update_range(server->update, 0) + open_pull->pull.at,
+           open_pull->pull.bytes);
+    (void)ct_rpc_answer(open_pull->caller, open_pull->id,
+                        (struct ct_bytes){server->answer, size + open_pull->pull.bytes});
 }
 
-/* Answer those whose turn has come. */
-static void answer_waiting(struct ct_ps_server *server)
+/* Answer the pulls whose step may begin now. */
+static void answer_open_pulls(struct ct_ps_server *server)
 {
     int kept = 0;
 
-    for (int i = 0; i < server->waiting_count; i++) {
-        struct ct_ps_waiting *w = &server->waiting[i];
-        if (server->begun && ct_ps_turn_begin(&server->turn, w->worker, w->pull.step))
-            answer_pull(server, w);
+    for (int i = 0; i < server->open_pull_count; i++) {
+        struct ct_ps_open_pull *open_pull = &server->open_pulls[i];
+        if (server->begun &&
+            ct_ps_schedule_begin(&server->schedule, open_pull->worker, open_pull->pull.step))
+            answer_pull(server, open_pull);
         else
-            server->waiting[kept++] = *w;
+            server->open_pulls[kept++] = *open_pull;
     }
-    server->waiting_count = kept;
+    server->open_pull_count = kept;
 }
 
 static int on_pull(struct call *call, struct ct_error *err)
 {
     struct ct_ps_server *server = call->server;
-    struct ct_ps_waiting *w = &server->waiting[server->waiting_count];
-    int code = ct_ps_get(CT_PS_HEAD_pull, call->body, &w->pull, &call->data, err);
+    struct ct_ps_open_pull *open_pull = &server->open_pulls[server->open_pull_count];
+    int code = ct_ps_get(CT_PS_HEAD_pull, call->body, &open_pull->pull, &call->data, err);
 
-    if (code == 0 &&
-        (w->pull.bytes > CT_PS_BLOCK_MAX ||
-         !is_inside(w->pull.at, w->pull.bytes, ct_ps_update_part(server->update).bytes)))
+    if (code == 0 && (open_pull->pull.bytes > CT_PS_BLOCK_MAX ||
+                      !is_inside(open_pull->pull.at, open_pull->pull.bytes,
+                                 ct_ps_update_part(server->update).bytes)))
         code = ct_error_set(err, CT_EPROTOCOL, "there are no such parameters");
     if (code != 0)
         return code;
-    w->caller = call->caller;
-    w->id = call->id;
-    w->worker = call->worker;
-    server->waiting_count++;
-    answer_waiting(server);
+    open_pull->caller = call->caller;
+    open_pull->id = call->id;
+    open_pull->worker = call->worker;
+    server->open_pull_count++;
+    answer_open_pulls(server);
     return 0;
 }
 
@@ -202,7 +205,7 @@ static double add_up(const struct ct_ps_server *server, size_t member)
     double sum = 0;
 
     for (int i = 0; i < server->round->workers; i++)
-        sources[i] = (const char *)&server->guests[i].commit + member;
+        sources[i] = (const char *)&server->registrations[i].commit + member;
     ct_reduce_buffers(&how, &sum, sources, server->round->workers, 1);
     return sum;
 }
@@ -217,8 +220,8 @@ static void add_gradients(struct ct_ps_server *server)
     size_t count = ct_ps_update_part(server->update).bytes / ct_dtype_size(dtype);
 
     for (int i = 0; i < server->round->workers; i++)
-        sources[i] = server->guests[i].slot;
-    ct_reduce_buffers(&how, server->guests[0].slot, sources, server->round->workers, count);
+        sources[i] = server->registrations[i].slot;
+    ct_reduce_buffers(&how, server->registrations[0].slot, sources, server->round->workers, count);
 }
 
 /* The squared norm of the whole gradient, of which each server has a part. */
@@ -226,7 +229,7 @@ static int find_norm(struct ct_ps_server *server, double *ret_sumsq)
 {
     const struct ct_options options = {.mode = CT_MODE_REPRODUCIBLE};
     struct ct_group *group = server->round->servers;
-    double sumsq = ct_ps_update_sumsq(server->update, server->guests[0].slot);
+    double sumsq = ct_ps_update_sumsq(server->update, server->registrations[0].slot);
     struct ct_error why = {0};
     int code = group == NULL
                    ? 0
@@ -241,46 +244,48 @@ static int find_norm(struct ct_ps_server *server, double *ret_sumsq)
 /* All or nothing: what fails leaves the state of the step before. */
 static void update_with_all(struct ct_ps_server *server)
 {
-    const struct ct_ps_commit *first = &server->guests[0].commit;
+    const struct ct_ps_commit *first = &server->registrations[0].commit;
     double loss = add_up(server, offsetof(struct ct_ps_commit, loss)), sumsq;
 
     add_gradients(server);
     if (find_norm(server, &sumsq) != 0)
         return;
     const struct ct_ps_numbers numbers = {first->lr, (double)first->update, loss, sumsq};
-    ct_ps_update_run(server->update, server->guests[0].slot, &numbers);
+    ct_ps_update_run(server->update, server->registrations[0].slot, &numbers);
     server->loss = loss;
     server->sumsq = sumsq;
     server->correct = add_up(server, offsetof(struct ct_ps_commit, correct));
 }
 
 /* A gradient that is not finite is left out, and not counted. */
-static void update_with_one(struct ct_ps_server *server, const struct ct_ps_guest *guest)
+static void update_with_one(struct ct_ps_server *server,
+                            const struct ct_ps_registration *registration)
 {
-    const struct ct_ps_commit *commit = &guest->commit;
+    const struct ct_ps_commit *commit = &registration->commit;
 
     if (!isfinite(commit->loss) || !isfinite(commit->sumsq))
         return;
     const struct ct_ps_numbers numbers = {commit->lr, (double)++server->updates, commit->loss,
                                           commit->sumsq};
-    ct_ps_update_run(server->update, guest->slot, &numbers);
+    ct_ps_update_run(server->update, registration->slot, &numbers);
 }
 
-static void update(struct ct_ps_server *server, const struct ct_ps_guest *guest, enum ct_ps_due due)
+static void update(struct ct_ps_server *server, const struct ct_ps_registration *registration,
+                   enum ct_ps_due due)
 {
     if (due == CT_PS_SUM_DUE)
         update_with_all(server);
     else
-        update_with_one(server, guest);
+        update_with_one(server, registration);
     if (server->over)
         return;
-    server->step = ct_ps_turn_step(&server->turn);
-    if (due == CT_PS_SUM_DUE || guest == server->guests)
-        server->note = server->next_note; /* worker 0's: what a later round is told */
+    server->step = ct_ps_schedule_step(&server->schedule);
+    if (due == CT_PS_SUM_DUE || registration == server->registrations)
+        server->note = server->next_note; /* worker 0's: a later round gets it */
     server->round->on_step(server->round->context, server->step);
 }
 
-static void keep_note(struct ct_ps_note *note, struct ct_bytes data)
+static void copy_note(struct ct_ps_note *note, struct ct_bytes data)
 {
     note->bytes = data.size;
     memcpy(note->data, data.data, data.size);
@@ -304,11 +309,11 @@ static int on_begin(struct call *call, struct ct_error *err)
     server->step = begin.step;
     if (begin.keep == 0)
         server->updates = begin.updates;
-    keep_note(&server->note, call->data);
-    ct_ps_turn_init(&server->turn, round->workers, round->staleness, begin.step);
+    copy_note(&server->note, call->data);
+    ct_ps_schedule_init(&server->schedule, round->workers, round->staleness, begin.step);
     round->on_begin(round->context);
     code = done(call);
-    answer_waiting(server);
+    answer_open_pulls(server);
     return code;
 }
 
@@ -319,55 +324,56 @@ static int on_push(struct call *call, struct ct_error *err)
     int code = ct_ps_get(CT_PS_HEAD_push, call->body, &push, &call->data, err);
 
     if (code == 0 &&
-        (!server->begun || push.step != server->turn.seats[call->worker].pushed ||
+        (!server->begun || push.step != server->schedule.progress[call->worker].pushed ||
          !is_inside(push.at, call->data.size, ct_ps_update_part(server->update).bytes)))
         code = ct_error_set(err, CT_EPROTOCOL, "worker %d pushes what is no gradient of its step",
                             call->worker);
     if (code != 0)
         return code;
-    memcpy(server->guests[call->worker].slot + push.at, call->data.data, call->data.size);
+    memcpy(server->registrations[call->worker].slot + push.at, call->data.data, call->data.size);
     return done(call);
 }
 
 static int on_commit(struct call *call, struct ct_error *err)
 {
     struct ct_ps_server *server = call->server;
-    struct ct_ps_guest *guest = &server->guests[call->worker];
+    struct ct_ps_registration *registration = &server->registrations[call->worker];
     enum ct_ps_due due = CT_PS_NOT_DUE;
-    int code = ct_ps_get(CT_PS_HEAD_commit, call->body, &guest->commit, &call->data, err);
+    int code = ct_ps_get(CT_PS_HEAD_commit, call->body, &registration->commit, &call->data, err);
 
-    if (code == 0 && (!server->begun || call->data.size > CT_PS_NOTE_MAX ||
-                      !ct_ps_turn_push(&server->turn, call->worker, guest->commit.step, &due)))
+    if (code == 0 &&
+        (!server->begun || call->data.size > CT_PS_NOTE_MAX ||
+         !ct_ps_schedule_push(&server->schedule, call->worker, registration->commit.step, &due)))
         code = ct_error_set(err, CT_EPROTOCOL, "worker %d ends a step that it has not begun",
                             call->worker);
     if (code != 0)
         return code;
-    if (guest->commit.wish != 0)
-        ct_ps_turn_wish(&server->turn);
+    if (registration->commit.leave_vote != 0)
+        ct_ps_schedule_vote_leave(&server->schedule);
     if (call->worker == 0)
-        keep_note(&server->next_note, call->data);
+        copy_note(&server->next_note, call->data);
     code = done(call);
     if (due != CT_PS_NOT_DUE)
-        update(server, guest, due);
+        update(server, registration, due);
     if (!server->over)
-        answer_waiting(server);
+        answer_open_pulls(server);
     return code;
 }
 
 /* ---- leaving --------------------------------------------------------------------------------- */
 
-/* Has everybody left, or is lost? */
-static void look_for_end(struct ct_ps_server *server, const char *why)
+/* End the round if all workers have left, or are lost. */
+static void check_end(struct ct_ps_server *server, const char *why)
 {
     int left = 0, lost = 0;
 
     for (int i = 0; i < server->round->workers; i++) {
-        left += server->guests[i].left;
-        lost += server->guests[i].lost;
+        left += server->registrations[i].left;
+        lost += server->registrations[i].lost;
     }
     if (left == server->round->workers)
         ct_ps_server_end(server, 0, "");
-    else if (lost > 0 && !server->round->patient &&
+    else if (lost > 0 && !server->round->ends_on_loss &&
              (server->round->staleness == 0 || left + lost == server->round->workers))
         ct_ps_server_end(server, CT_ECLOSED, why);
 }
@@ -380,49 +386,49 @@ static int on_bye(struct call *call, struct ct_error *err)
 
     if (code != 0)
         return code;
-    server->guests[call->worker].left = true;
+    server->registrations[call->worker].left = true;
     if (server->begun)
-        ct_ps_turn_lose(&server->turn, call->worker);
+        ct_ps_schedule_remove(&server->schedule, call->worker);
     server->end = CT_MAX(server->end, (enum ct_ps_end)CT_MIN(bye.reason, (uint64_t)CT_PS_STOPPED));
     code = done(call);
-    answer_waiting(server);
-    look_for_end(server, "a worker left the round before its end");
+    answer_open_pulls(server);
+    check_end(server, "a worker left the round before its end");
     return code;
 }
 
-static void forget_waiting(struct ct_ps_server *server, const struct ct_rpc_caller *caller)
+static void remove_open_pulls(struct ct_ps_server *server, const struct ct_rpc_caller *caller)
 {
     int kept = 0;
 
-    for (int i = 0; i < server->waiting_count; i++)
-        if (server->waiting[i].caller != caller)
-            server->waiting[kept++] = server->waiting[i];
-    server->waiting_count = kept;
+    for (int i = 0; i < server->open_pull_count; i++)
+        if (server->open_pulls[i].caller != caller)
+            server->open_pulls[kept++] = server->open_pulls[i];
+    server->open_pull_count = kept;
 }
 
 void ct_ps_server_on_gone(void *context, struct ct_rpc_caller *caller, const struct ct_error *why)
 {
     struct ct_ps_server *server = context;
-    struct ct_ps_guest *guest = ct_rpc_caller_user(caller);
+    struct ct_ps_registration *registration = ct_rpc_caller_user(caller);
     struct ct_error text = {0};
 
-    if (guest == NULL)
+    if (registration == NULL)
         return;
-    int worker = (int)(guest - server->guests);
-    forget_waiting(server, caller);
-    guest->caller = NULL;
-    if (guest->left || server->over)
+    int worker = (int)(registration - server->registrations);
+    remove_open_pulls(server, caller);
+    registration->caller = NULL;
+    if (registration->left || server->over)
         return;
-    guest->lost = true;
+    registration->lost = true;
     if (server->lost_ms == 0)
         server->lost_ms = CT_MAX(uv_now(&server->loop), (uint64_t)1);
     if (server->begun) {
-        ct_ps_turn_lose(&server->turn, worker);
-        answer_waiting(server);
+        ct_ps_schedule_remove(&server->schedule, worker);
+        answer_open_pulls(server);
     }
     (void)ct_error_set(&text, CT_ECLOSED, "parameter server %d has lost worker %d: %s",
                        server->index, worker, why->text);
-    look_for_end(server, text.text);
+    check_end(server, text.text);
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -445,11 +451,12 @@ void ct_ps_server_on_call(void *context, struct ct_rpc_caller *caller,
                           const struct ct_msg_call *message)
 {
     struct ct_ps_server *server = context;
-    const struct ct_ps_guest *guest = ct_rpc_caller_user(caller);
+    const struct ct_ps_registration *registration = ct_rpc_caller_user(caller);
     struct call call = {.server = server,
                         .caller = caller,
                         .id = message->id,
-                        .worker = guest != NULL ? (int)(guest - server->guests) : -1,
+                        .worker =
+                            registration != NULL ? (int)(registration - server->registrations) : -1,
                         .body = message->body};
     struct ct_error why = {0};
     int code = dispatch(&call, message->method, &why);

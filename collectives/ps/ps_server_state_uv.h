@@ -3,20 +3,20 @@
 #define CT_COLL_PS_SERVER_STATE_UV_H
 
 #include "collectives/ps/ps_address.h"
+#include "collectives/ps/ps_schedule.h"
 #include "collectives/ps/ps_server_uv.h"
-#include "collectives/ps/ps_turn.h"
 #include "rpc/rpc_uv.h"
 
-/* A worker of the round. */
-struct ct_ps_guest {
-    struct ct_rpc_caller *caller; /* NULL: not there yet, or no more */
+/* The registration of a worker in the round. */
+struct ct_ps_registration {
+    struct ct_rpc_caller *caller; /* NULL: not connected */
     bool left, lost;
     char *slot; /* its gradient, the part's bytes */
     struct ct_ps_commit commit;
 };
 
-/* A PULL that waits for its turn. */
-struct ct_ps_waiting {
+/* A PULL whose step the worker may not begin yet. */
+struct ct_ps_open_pull {
     struct ct_rpc_caller *caller;
     uint64_t id;
     int worker;
@@ -34,39 +34,39 @@ struct ct_ps_server {
     int index, count;
     size_t flat_bytes;
 
-    /* what survives a round */
-    uint64_t lineage; /* 0: nothing */
+    /* kept across rounds */
+    uint64_t lineage; /* 0: no state */
     uint64_t step, updates;
     double loss, correct, sumsq; /* of the last step */
     struct ct_ps_note note;      /* of that step */
 
     /* of the round */
-    struct ct_ps_holding brought; /* what it began with: the same for each HELLO */
-    struct ct_ps_note brought_note;
+    struct ct_ps_holding initial; /* at the round's beginning: the same for each HELLO */
+    struct ct_ps_note initial_note;
     const struct ct_ps_round *round;
     uint64_t generation;
     uv_loop_t loop;
     uv_timer_t tick;
     struct ct_rpc_server *service;
     struct ct_ps_address address;
-    struct ct_ps_guest *guests; /* of each worker */
+    struct ct_ps_registration *registrations; /* of each worker */
     void *slots;
-    struct ct_ps_turn turn;
-    struct ct_ps_waiting *waiting;
-    int waiting_count;
+    struct ct_ps_schedule schedule;
+    struct ct_ps_open_pull *open_pulls;
+    int open_pull_count;
     unsigned char *answer;       /* of a PULL: head and block */
     struct ct_ps_note next_note; /* of the step that is under way */
     bool stored, begun, over;
-    uint64_t lost_ms; /* when a worker was lost first; 0: none */
+    uint64_t lost_ms; /* when the first worker was lost; 0: none */
     enum ct_ps_end end;
     int code;
     struct ct_error why;
 };
 
-/* The round is over, with `code` (0: all have left). Only the first time counts. */
+/* End the round with `code` (0: all workers have left). Only the first call counts. */
 void ct_ps_server_end(struct ct_ps_server *server, int code, const char *sentence);
 
-/* Callbacks of the service. */
+/* Answer a call; note that a caller is gone. */
 void ct_ps_server_on_call(void *context, struct ct_rpc_caller *caller,
                           const struct ct_msg_call *message);
 void ct_ps_server_on_gone(void *context, struct ct_rpc_caller *caller, const struct ct_error *why);

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* TICK_MS: how often the round's end is looked for. PATIENCE_MS: how long a round without one of
- * its workers waits for who is to end it. */
-enum { TICK_MS = 10, PATIENCE_MS = 60000 };
+/* TICK_MS: the interval of checks for the round's end. LOST_MS: how long a round without one of its
+ * workers waits until the agent ends it. */
+enum { TICK_MS = 10, LOST_MS = 60000 };
 
 int ct_ps_server_new(struct ct_ps_server **ret_server, const struct ct_ps_server_options *options,
                      struct ct_error *err)
@@ -79,7 +79,7 @@ static void on_tick(uv_timer_t *tick)
 
     if (code != 0)
         ct_ps_server_end(server, code, why.text);
-    else if (server->lost_ms != 0 && uv_now(&server->loop) - server->lost_ms > PATIENCE_MS)
+    else if (server->lost_ms != 0 && uv_now(&server->loop) - server->lost_ms > LOST_MS)
         ct_ps_server_end(server, CT_ECLOSED, "a worker is lost, and nobody has ended the round");
 }
 
@@ -105,7 +105,7 @@ static int choose_address(struct ct_ps_server *server, struct ct_error *err)
     return 0;
 }
 
-static int listen_and_tell(struct ct_ps_server *server, struct ct_error *err)
+static int listen_and_publish(struct ct_ps_server *server, struct ct_error *err)
 {
     const struct ct_rpc_service service = {ct_ps_server_on_call, ct_ps_server_on_gone, server};
     const struct ct_kv *kv = &server->round->job->kv;
@@ -138,17 +138,17 @@ static int allocate(struct ct_ps_server *server, struct ct_error *err)
     size_t bytes = ct_ps_update_part(server->update).bytes;
     int code = 0;
 
-    server->guests = calloc(workers, sizeof *server->guests);
-    server->turn.seats = calloc(workers, sizeof *server->turn.seats);
-    server->waiting = calloc(workers * CT_RPC_OPEN_MAX, sizeof *server->waiting);
+    server->registrations = calloc(workers, sizeof *server->registrations);
+    server->schedule.progress = calloc(workers, sizeof *server->schedule.progress);
+    server->open_pulls = calloc(workers * CT_RPC_OPEN_MAX, sizeof *server->open_pulls);
     server->answer = malloc(CT_PS_HEAD_BYTES + CT_PS_BLOCK_MAX);
-    if (server->guests == NULL || server->turn.seats == NULL || server->waiting == NULL ||
-        server->answer == NULL)
+    if (server->registrations == NULL || server->schedule.progress == NULL ||
+        server->open_pulls == NULL || server->answer == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for %zu workers", workers);
     if (bytes > 0)
         code = ct_device_alloc(server->device, workers * bytes, &server->slots, err);
     for (size_t i = 0; i < workers; i++)
-        server->guests[i].slot = (char *)server->slots + i * bytes;
+        server->registrations[i].slot = (char *)server->slots + i * bytes;
     return code;
 }
 
@@ -158,14 +158,14 @@ static void release(struct ct_ps_server *server)
 
     ct_device_release(server->device, server->slots,
                       workers * ct_ps_update_part(server->update).bytes);
-    free(server->guests);
-    free(server->turn.seats);
-    free(server->waiting);
+    free(server->registrations);
+    free(server->schedule.progress);
+    free(server->open_pulls);
     free(server->answer);
     server->slots = NULL;
-    server->guests = NULL;
-    server->turn.seats = NULL;
-    server->waiting = NULL;
+    server->registrations = NULL;
+    server->schedule.progress = NULL;
+    server->open_pulls = NULL;
     server->answer = NULL;
 }
 
@@ -174,7 +174,7 @@ static int serve(struct ct_ps_server *server, struct ct_error *err)
     int code = choose_address(server, err);
 
     if (code == 0)
-        code = listen_and_tell(server, err);
+        code = listen_and_publish(server, err);
     if (code != 0)
         return code;
     (void)uv_timer_start(&server->tick, on_tick, TICK_MS, TICK_MS);
@@ -189,11 +189,11 @@ int ct_ps_server_run(struct ct_ps_server *server, const struct ct_ps_round *roun
                      enum ct_ps_end *ret_end, struct ct_error *err)
 {
     server->round = round;
-    server->brought = ct_ps_server_holding(server);
-    server->brought_note = server->note;
+    server->initial = ct_ps_server_holding(server);
+    server->initial_note = server->note;
     server->generation = round->job->assignment.generation;
     server->service = NULL;
-    server->waiting_count = 0;
+    server->open_pull_count = 0;
     server->stored = server->begun = server->over = false;
     server->lost_ms = 0;
     server->end = CT_PS_COMPLETE;

@@ -16,37 +16,39 @@ struct ct_ps_part {
     size_t at, bytes;
 };
 
-/* What server `index` of `count` holds of `flat_bytes`; a multiple of 64 like its place. */
+/* Return the part of `flat_bytes` that server `index` of `count` holds; offset and size are
+ * multiples of 64. */
 struct ct_ps_part ct_ps_part(size_t flat_bytes, int index, int count);
 
-/* The numbers of one update. */
+/* The scalars of one update. */
 struct ct_ps_numbers {
     double lr, update;
-    double loss, sumsq; /* not finite: nothing changes */
+    double loss, sumsq; /* not finite: the update changes nothing */
 };
 
 struct ct_ps_update;
 
-/* A zeroed state for the plan's parameters that learn. `device` (borrowed) computes in the host's
- * memory. CT_EUNSUPPORTED, CT_ENOMEM. */
+/* Make a zeroed state for the plan's parameters that learn. `device` (borrowed) computes in host
+ * memory. 0, CT_EUNSUPPORTED, CT_ENOMEM. */
 int ct_ps_update_new(struct ct_ps_update **ret_update, const struct ct_plan *plan,
                      struct ct_ps_part part, struct ct_device *device, struct ct_error *err);
 void ct_ps_update_free(struct ct_ps_update *update);
 
+/* Return its part of a range; the type of its elements. */
 struct ct_ps_part ct_ps_update_part(const struct ct_ps_update *update);
 enum ct_dtype ct_ps_update_dtype(const struct ct_ps_update *update);
 
-/* How many ranges there are (parameters, then moments), and the part's bytes of one. */
+/* Return the number of ranges (parameters, then moments); the part's bytes of one. */
 int ct_ps_update_ranges(const struct ct_ps_update *update);
 char *ct_ps_update_range(struct ct_ps_update *update, int range);
 
-/* Back to zeroes. */
+/* Zero the state. */
 void ct_ps_update_reset(struct ct_ps_update *update);
 
-/* The squared norm of the part's bytes of a gradient. */
+/* Return the squared norm of the part's bytes of a gradient. */
 double ct_ps_update_sumsq(struct ct_ps_update *update, void *gradient);
 
-/* Clip, guard, optimizer, average. */
+/* Update with a gradient: check that it is finite, clip, optimizer, average. */
 void ct_ps_update_run(struct ct_ps_update *update, void *gradient,
                       const struct ct_ps_numbers *numbers);
 

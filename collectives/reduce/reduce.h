@@ -14,7 +14,7 @@
  *
  * A divisor > 1 divides the sum before it is rounded: floats by IEEE division, integers towards
  * zero. MAX and MIN give NaN when one operand is NaN. A premultiplied sum adds factor[i] * xi, each
- * product rounded in the type that is added in. BOOL gives 0 or 1; whatever is not 0 is true. The
+ * product rounded in the type that is added in. BOOL gives 0 or 1; any value but 0 is true. The
  * kernels are compiled for several instruction sets and give the same bits in each. */
 #ifndef CT_COLL_REDUCE_H
 #define CT_COLL_REDUCE_H
@@ -31,32 +31,33 @@ struct ct_reduction {
     enum ct_reduce_order order; /* of sums and products; the others have none */
     int divisor;                /* <= 1: none */
     const double *factor;       /* a source, for PREMUL_SUM */
-    void *const *copy;          /* who gets the result besides `dst`: in the caches of others; */
+    void *const *copy;          /* further destinations of the result, in the caches of others; */
     int copies;                 /* like `dst`, each may be one of the sources */
     bool stream;                /* write these past the caches, if they lie on whole lines */
 };
 
-/* Is this operation defined for this type (the table above)? Any values. */
+/* Return whether this operation is defined for this type (the table above). Any values. */
 bool ct_reduce_supports(enum ct_dtype dtype, enum ct_reduce reduce);
 
-/* May the operation be made in several steps, partial results being of the element's type? */
+/* Return whether the operation may be made in several steps, with partial results of the element's
+ * type. */
 bool ct_reduce_in_steps(enum ct_dtype dtype, enum ct_reduce reduce);
 
-/* A sum or product of BF16 or F16 in several steps: partial results are F32, and rounded once when
- * all is added up. */
+/* Return whether it is a sum or product of BF16 or F16, which in several steps has partial results
+ * in F32 that are rounded once at the end. */
 bool ct_reduce_through_f32(enum ct_dtype dtype, enum ct_reduce reduce);
 
-/* dst[0 .. count) from src, of type BF16 or F16 (exact); and back, rounded. No overlap. */
+/* Convert src, of type BF16 or F16, to F32 (exact); and back, rounded. No overlap. */
 void ct_reduce_widen(enum ct_dtype dtype, float *dst, const void *src, size_t count);
 void ct_reduce_narrow(enum ct_dtype dtype, void *dst, const float *src, size_t count);
 
-/* dst[0 .. count) from `sources` buffers (1 .. CT_REDUCE_SOURCES_MAX). `dst` may be one of them,
- * but must not overlap one in part. Alignment: that of the element. */
+/* Reduce `sources` buffers (1 .. CT_REDUCE_SOURCES_MAX) into dst[0 .. count). `dst` may be one of
+ * them, but must not overlap one in part. Alignment: that of the element. */
 void ct_reduce_buffers(const struct ct_reduction *how, void *dst, const void *const *source,
                        int sources, size_t count);
 
-/* The kernels of one instruction set, and of those this machine has, for tests: index 0 is the
- * portable one; NULL where the machine cannot run it. */
+/* Return the kernels of one instruction set, for tests: index 0 is the portable one; NULL where the
+ * machine cannot run it. The functions below use them. */
 enum { CT_REDUCE_ISAS = 3 };
 struct ct_reduce_kernels;
 const struct ct_reduce_kernels *ct_reduce_isa(int isa);

@@ -23,7 +23,7 @@ enum { MOST_BYTES = 64 << 20, WARMUP = 100 };
 
 struct curve {
     struct ct_model_spec spec;
-    struct ct_device_wish wish;
+    struct ct_device_request request;
     enum ct_dtype precision;
     int64_t steps, rows;
     struct ct_buf text;
@@ -47,7 +47,7 @@ static int start(struct curve *c, struct ct_error *err)
                                                 .weight_decay = 0.1,
                                                 .clip = 1}};
     struct ct_error why;
-    int code = ct_device_open(&c->wish, &c->device, &why, err);
+    int code = ct_device_open(&c->request, &c->device, &why, err);
 
     if (code != 0)
         return code;
@@ -111,7 +111,7 @@ static bool choose(struct curve *c, const char *option, const char *word)
     int64_t number = 0;
 
     if (strcmp(option, "--device") == 0) {
-        c->wish.kind = strcmp(word, "cuda") == 0 ? CT_DEVICE_CUDA : CT_DEVICE_CPU;
+        c->request.kind = strcmp(word, "cuda") == 0 ? CT_DEVICE_CUDA : CT_DEVICE_CPU;
         return true;
     }
     if (strcmp(option, "--precision") == 0) {
@@ -134,7 +134,7 @@ static bool choose(struct curve *c, const char *option, const char *word)
 int main(int argc, char **argv)
 {
     struct curve c = {.spec = {.type = CT_MODEL_GPT, .dtype = CT_F32},
-                      .wish = {.kind = CT_DEVICE_CPU},
+                      .request = {.kind = CT_DEVICE_CPU},
                       .precision = CT_F32,
                       .steps = 200,
                       .rows = 4};

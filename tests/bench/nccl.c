@@ -113,8 +113,9 @@ static int sum(struct rank *me, struct ct_nccl_comm *comm, int size, void *memor
 
 static int form(struct rank *me)
 {
-    struct ct_nccl_config wish = config();
-    int result = me->lib.ncclCommInitRankConfig(&me->comm, me->size, me->ids[0], me->number, &wish);
+    struct ct_nccl_config request = config();
+    int result =
+        me->lib.ncclCommInitRankConfig(&me->comm, me->size, me->ids[0], me->number, &request);
 
     result = settled(me, result, me->comm);
     return result == CT_NCCL_SUCCESS ? sum(me, me->comm, me->size, me->memory) : result;
@@ -134,12 +135,12 @@ static enum verdict judge(struct rank *me, int result, char *text, size_t room, 
 
 static enum verdict several_ids(struct rank *me, char *text, size_t room)
 {
-    struct ct_nccl_config wish = config();
+    struct ct_nccl_config request = config();
 
     if (me->lib.ncclCommInitRankScalable == NULL)
         return SKIPPED;
     int result =
-        me->lib.ncclCommInitRankScalable(&me->comm, me->size, me->number, IDS, me->ids, &wish);
+        me->lib.ncclCommInitRankScalable(&me->comm, me->size, me->number, IDS, me->ids, &request);
     result = settled(me, result, me->comm);
     if (result == CT_NCCL_SUCCESS)
         result = sum(me, me->comm, me->size, me->memory);
@@ -211,11 +212,11 @@ static enum verdict revoke_alone(struct rank *me, char *text, size_t room)
 /* All but the last rank make a smaller communicator, of the right numbers. */
 static enum verdict shrink(struct rank *me, char *text, size_t room)
 {
-    struct ct_nccl_config wish = config();
+    struct ct_nccl_config request = config();
     struct ct_nccl_comm *child = NULL;
     int lost = me->size - 1;
     int result = settled(
-        me, me->lib.ncclCommShrink(me->comm, &lost, 1, &child, &wish, CT_NCCL_SHRINK_DEFAULT),
+        me, me->lib.ncclCommShrink(me->comm, &lost, 1, &child, &request, CT_NCCL_SHRINK_DEFAULT),
         me->comm);
 
     if (result == CT_NCCL_SUCCESS)
@@ -277,12 +278,12 @@ static void print(const char *verdict, const char *name, const char *text)
 /* 0, or the sentence of what is not here. */
 static int open_all(struct rank *me, struct ct_error *err)
 {
-    const struct ct_device_wish wish = {.kind = CT_DEVICE_CUDA, .threads = 1};
+    const struct ct_device_request request = {.kind = CT_DEVICE_CUDA, .threads = 1};
     struct ct_error why = {0};
     int code = ct_nccl_library_load(&me->lib, err);
 
     if (code == 0)
-        code = ct_device_open(&wish, &me->device, &why, err);
+        code = ct_device_open(&request, &me->device, &why, err);
     if (code == 0)
         me->accel = ct_device_accel(me->device);
     return code;

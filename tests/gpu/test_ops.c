@@ -54,11 +54,11 @@ enum { ARENA_BYTES = 1 << 28 };
 
 static void rig_init(struct rig *rig)
 {
-    const struct ct_device_wish wish = {.kind = CT_DEVICE_CUDA};
+    const struct ct_device_request request = {.kind = CT_DEVICE_CUDA};
     struct ct_error why, err = {0};
     void *arena = NULL;
 
-    cr_assert_eq(ct_device_open(&wish, &rig->gpu, &why, &err), 0, "%s", err.text);
+    cr_assert_eq(ct_device_open(&request, &rig->gpu, &why, &err), 0, "%s", err.text);
     cr_assert_eq(ct_device_alloc(rig->gpu, ARENA_BYTES, &arena, &err), 0, "%s", err.text);
     rig->arena = arena;
 }

@@ -29,7 +29,7 @@ static struct ct_ckpt_save describe(const struct ct_worker *worker,
                   .world = (uint64_t)worker->me->world,
                   .plateau = worker->plateau,
                   .scaler = worker->scaler,
-                  .unseen = worker->unseen},
+                  .unseen = worker->evaluation_due},
         .files = worker->snapshot.files,
         .file_count = worker->snapshot.file_count,
         .keep = (uint32_t)cfg->checkpoint.keep,
@@ -42,7 +42,7 @@ static struct ct_ckpt_save describe(const struct ct_worker *worker,
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static void ask(struct ct_worker *worker)
+static void send_request(struct ct_worker *worker)
 {
     struct ct_publication *publication = &worker->publication;
 
@@ -51,7 +51,7 @@ static void ask(struct ct_worker *worker)
 }
 
 /* The answer is there: let readers see it, or forget it. */
-static int settle(struct ct_worker *worker, int code, struct ct_error *err)
+static int complete(struct ct_worker *worker, int code, struct ct_error *err)
 {
     struct ct_publication *publication = &worker->publication;
     struct ct_ckpt_save save = describe(worker, publication);
@@ -70,7 +70,7 @@ static int settle(struct ct_worker *worker, int code, struct ct_error *err)
 }
 
 /* Ask what can be asked, take the answer that has come. */
-static void go_on(struct ct_worker *worker)
+static void advance(struct ct_worker *worker)
 {
     struct ct_publication *publication = &worker->publication;
     struct ct_error why = {0};
@@ -78,10 +78,10 @@ static void go_on(struct ct_worker *worker)
     if (!publication->written || (!publication->asked && worker->step <= publication->step))
         return;
     if (!publication->asked)
-        ask(worker);
+        send_request(worker);
     int code = ct_job_published(worker->job, 0, &why);
     if (code != CT_ETIMEOUT)
-        (void)settle(worker, code, &why);
+        (void)complete(worker, code, &why);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -107,13 +107,13 @@ static int decide(struct ct_worker *worker, int64_t *ret, struct ct_error *err)
     *ret = NOTHING;
     if (worker->me->rank == 0 && worker->run_dir.checkpoints[0] != '\0' && !is_saved(worker))
         *ret = cfg->checkpoint.async ? SAVE_ASYNC : SAVE;
-    return ct_parts_held(worker) ? ct_parts_decide(worker, ret, err) : 0;
+    return ct_parts_held(worker) ? ct_parts_broadcast(worker, ret, err) : 0;
 }
 
 /* A checkpoint that cannot be written ends a training at its end alone; a group that is broken does
  * so at once. */
-static int forgive(struct ct_worker *worker, int code, const struct ct_error *why,
-                   struct ct_error *err)
+static int tolerate(struct ct_worker *worker, int code, const struct ct_error *why,
+                    struct ct_error *err)
 {
     bool broken =
         worker->group != NULL && (ct_group_failure(worker->group)->code != 0 ||
@@ -140,10 +140,10 @@ static int end_saving(struct ct_worker *worker, struct ct_error *err)
 
     ct_job_at(worker->job, CT_AT_CHECKPOINT, worker->step);
     int code = ct_saving_end(worker, &next.digest, &why);
-    go_on(worker); /* the last moment of the one before, if it is still on its way */
+    advance(worker); /* the last moment of the one before, if it is still on its way */
     if (code == 0)
         worker->publication = next;
-    return forgive(worker, code, &why, err);
+    return tolerate(worker, code, &why, err);
 }
 
 int ct_publish_await(struct ct_worker *worker, struct ct_error *err)
@@ -166,7 +166,7 @@ int ct_publish_save(struct ct_worker *worker, struct ct_error *err)
     ct_job_at(worker->job, CT_AT_CHECKPOINT, worker->step);
     code = ct_saving_start(worker, &save, decision == SAVE_ASYNC, &why);
     if (code != 0)
-        return forgive(worker, code, &why, err);
+        return tolerate(worker, code, &why, err);
     return decision == SAVE_ASYNC ? 0 : ct_publish_await(worker, err);
 }
 
@@ -181,7 +181,7 @@ int ct_publish_advance(struct ct_worker *worker, struct ct_error *err)
 {
     int code = is_written(worker) ? end_saving(worker, err) : 0;
 
-    go_on(worker);
+    advance(worker);
     return code;
 }
 
@@ -192,13 +192,14 @@ void ct_publish_enter(struct ct_worker *worker, bool found)
     bool goes_on = worker->me->rank == 0 && found;
 
     if (!goes_on || saving->save.state.step > worker->step || ct_parts_held(worker))
-        ct_saving_drop(&worker->saving);
+        ct_saving_discard(&worker->saving);
     ct_saving_enter(&worker->saving);
     if (!goes_on || publication->step > worker->step)
         publication->written = false;
     publication->asked = false;
     if (publication->written)
-        ask(worker); /* the round starts from this step or a later one: all ranks have it */
+        send_request(
+            worker); /* the round starts from this step or a later one: all ranks have it */
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -242,10 +243,10 @@ int ct_publish_finish(struct ct_worker *worker, struct ct_error *err)
         code = barrier(worker, err);
     if (code == 0 && worker->publication.written) {
         if (!worker->publication.asked)
-            ask(worker);
+            send_request(worker);
         code = await_answer(worker, FINISH_MS, false, err);
         if (!ct_stop_is_secondary(code))
-            code = settle(worker, code, err);
+            code = complete(worker, code, err);
         if (code == CT_EFENCED && worker->survives)
             code = ct_error_set(err, CT_EREVOKED, "the round is over");
     }
@@ -262,13 +263,13 @@ int ct_publish_stop(struct ct_worker *worker, struct ct_error *err)
     if (code != 0 || !worker->publication.written)
         return code;
     if (!worker->publication.asked)
-        ask(worker);
+        send_request(worker);
     struct ct_error why = {0};
     int answer = await_answer(worker, STOP_MS, true, &why);
     if (answer == CT_ETIMEOUT || answer == CT_ECLOSED)
         (void)ct_error_set(&why, answer,
                            "the rendezvous did not answer; to go on from it name its "
                            "folder in checkpoint.resume");
-    (void)settle(worker, answer, &why);
+    (void)complete(worker, answer, &why);
     return 0;
 }

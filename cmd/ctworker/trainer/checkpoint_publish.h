@@ -2,7 +2,7 @@
  *
  *   save        being written (saving.h)
  *     v
- *   written     complete, visible to nobody
+ *   written     complete, not visible to readers
  *     v         the next step is completed, or a later round started from it: all ranks have it
  *   asked       training goes on, also while the rendezvous is away
  *     v         yes: `latest` moves        no: one line in the log, `latest` stays
@@ -21,34 +21,34 @@
 struct ct_worker;
 
 struct ct_publication {
-    bool written; /* there is one on its way */
+    bool written; /* a checkpoint is written and not published yet */
     bool asked;
     uint64_t step;
     uint64_t digest;
     uint64_t generation; /* of the round that wrote it */
 };
 
-/* Write a checkpoint of the present step unless it is there; collective where ranks hold parts.
- * With checkpoint.async it is on its way when this returns. A failure before the end of the
- * training is one line in the log, and the training goes on. */
+/* Write a checkpoint of the present step unless it exists; collective where ranks hold shards. With
+ * checkpoint.async it is being written when this returns. A failure before the end of the training
+ * is one line in the log, and the training continues. */
 int ct_publish_save(struct ct_worker *worker, struct ct_error *err);
 
-/* Wait until none is being written. Likewise. */
+/* Wait until none is being written. Fails likewise. */
 int ct_publish_await(struct ct_worker *worker, struct ct_error *err);
 
-/* After a step: end what is written, ask what can be asked, take the answer that has come.
- * Likewise.
- */
+/* After a step: complete a written checkpoint, request its publication when possible, receive an
+ * answer that has arrived. Fails likewise. */
 int ct_publish_advance(struct ct_worker *worker, struct ct_error *err);
 
-/* A round begins; `found`: from the state of a survivor. One that a rank writes alone goes on. */
+/* Begin a round; `found`: from the state of a survivor. A checkpoint that rank 0 writes alone
+ * continues. */
 void ct_publish_enter(struct ct_worker *worker, bool found);
 
-/* The last step is completed: all ranks wait until it is published. CT_EREVOKED: the round ended
- * before. */
+/* Wait, on all ranks, until the checkpoint of the last step is published. 0, or CT_EREVOKED: the
+ * round ended before. */
 int ct_publish_finish(struct ct_worker *worker, struct ct_error *err);
 
-/* A clean stop: save, ask, and wait a little. Parts are saved before, when all
+/* At a clean stop: save, request publication, and wait a little. Shards are saved before, when all
  * ranks agree to stop (parts.h). */
 int ct_publish_stop(struct ct_worker *worker, struct ct_error *err);
 

@@ -4,11 +4,11 @@
 
 #include "worker.h"
 
-/* Threads that each replica's kernels have: its share of OMP_NUM_THREADS. 0, which is all of them,
+/* Return the kernel threads of each replica: its part of OMP_NUM_THREADS; 0, which is all of them,
  * with any other strategy. */
 int ct_dp_threads(const struct ct_config *cfg);
 
-/* CT_ECONFIG for a job of several workers. */
+/* Check that the job has one worker. 0 or CT_ECONFIG. */
 int ct_dp_check(const struct ct_worker *worker, struct ct_error *err);
 
 #endif

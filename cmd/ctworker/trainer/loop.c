@@ -80,7 +80,7 @@ static int run_step(struct ct_worker *worker, const struct ct_prefetch_batch *ba
 }
 
 /* Every rank has the same loss, so all go on with the same rate. */
-static void see_plateau(struct ct_worker *worker, double loss)
+static void observe_plateau(struct ct_worker *worker, double loss)
 {
     const struct ct_config *cfg = worker->cfg;
     const struct ct_plateau_rule rule = {.factor = cfg->schedule.factor,
@@ -104,7 +104,7 @@ static int evaluate(struct ct_worker *worker, struct ct_error *err)
     int code = ct_evaluate(worker, &evaluation, err);
 
     if (code == 0 && worker->schedule.type == CT_SCHEDULE_PLATEAU)
-        see_plateau(worker, evaluation.loss);
+        observe_plateau(worker, evaluation.loss);
     return code != 0 ? code : ct_report_evaluation(worker, &evaluation, err);
 }
 
@@ -122,14 +122,14 @@ static int after_step(struct ct_worker *worker, struct ct_error *err)
         code = ct_ps_complete(worker, saves, err);
     if (code == 0 && cfg->check.replicas > 0 && worker->step % (uint64_t)cfg->check.replicas == 0)
         code = ct_agree_replicas(worker, err);
-    worker->unseen = evaluates;
-    if (code == 0 && worker->unseen)
+    worker->evaluation_due = evaluates;
+    if (code == 0 && worker->evaluation_due)
         code = evaluate(worker, err);
-    worker->unseen = worker->unseen && code != 0;
+    worker->evaluation_due = worker->evaluation_due && code != 0;
     if (code == 0 && saves)
         code = ct_publish_save(worker, err);
     if (code == 0)
-        worker->settled = worker->step;
+        worker->post_step_done = worker->step;
     ct_report_resume(worker);
     return code;
 }
@@ -175,7 +175,7 @@ static int train(struct ct_worker *worker, struct ct_prefetch *prefetch, struct 
 }
 
 /* Steps until the last one, a stop or a failure. */
-static int train_from_here(struct ct_worker *worker, struct ct_error *err)
+static int run_steps(struct ct_worker *worker, struct ct_error *err)
 {
     const struct ct_prefetch_options options = {
         .sampler = worker->sampler, .share = worker->share, .position = worker->position};
@@ -194,7 +194,7 @@ static int train_from_here(struct ct_worker *worker, struct ct_error *err)
 }
 
 /* To the servers, when this worker goes in order: `code` is what the loop ends with. */
-static int say_why(struct ct_worker *worker, int code, bool stopped, struct ct_error *err)
+static int leave_servers(struct ct_worker *worker, int code, bool stopped, struct ct_error *err)
 {
     if (code == 0)
         return ct_ps_leave(worker, stopped ? CT_PS_STOPPED : CT_PS_COMPLETE, err);
@@ -205,18 +205,18 @@ static int say_why(struct ct_worker *worker, int code, bool stopped, struct ct_e
 
 int ct_loop_run(struct ct_worker *worker, bool *ret_stopped, struct ct_error *err)
 {
-    bool redo = worker->redo;
+    bool repeat_post_step = worker->repeat_post_step;
     int code = 0;
 
     if (ct_ps_serves(worker))
         return ct_ps_serve(worker, ret_stopped, err);
-    worker->leaving = worker->redo = worker->stopping = false;
-    if (redo)
+    worker->leaving = worker->repeat_post_step = worker->stopping = false;
+    if (repeat_post_step)
         code = after_step(worker, err);
     else if (worker->step >= worker->steps && worker->eval.rows > 0)
         code = evaluate(worker, err);
     if (code == 0 && worker->step < worker->steps)
-        code = train_from_here(worker, err);
+        code = run_steps(worker, err);
     if (code == 0 && worker->step >= worker->steps)
         code = ct_publish_finish(worker, err);
     bool gone = ct_stop_is_secondary(code) && !worker->survives;
@@ -224,5 +224,5 @@ int ct_loop_run(struct ct_worker *worker, bool *ret_stopped, struct ct_error *er
                    ct_stop_wait(worker->stop, worker->job, gone ? CT_STOP_GRACE_MS : 0);
     if (*ret_stopped)
         code = ct_publish_stop(worker, err);
-    return ct_ps_used(worker) ? say_why(worker, code, *ret_stopped, err) : code;
+    return ct_ps_used(worker) ? leave_servers(worker, code, *ret_stopped, err) : code;
 }

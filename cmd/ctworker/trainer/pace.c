@@ -17,7 +17,7 @@ static struct ct_straggler_sample *own_sample(struct ct_worker *worker)
 }
 
 /* Until they are filled, entries say that the step is not known. */
-static void forget_batch(struct ct_worker *worker)
+static void reset_batch(struct ct_worker *worker)
 {
     for (int i = 0; i < CT_STRAGGLER_BATCH; i++)
         own_sample(worker)->waited_us[i] = -1;
@@ -66,7 +66,7 @@ int ct_pace_open(struct ct_worker *worker, struct ct_error *err)
     pace->room = calloc(world, sizeof *pace->room);
     if (pace->samples == NULL || pace->room == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory for the pace of %zu ranks", world);
-    forget_batch(worker);
+    reset_batch(worker);
     own_sample(worker)->node = (float)worker->me->node_rank;
     pace->starved_ns = read_starved_ns();
     pace->read_ns = pace->ended_ns;
@@ -107,7 +107,7 @@ static int compare(struct ct_worker *worker, struct ct_error *err)
         if (ct_straggler_find(&pace->straggler, &found))
             ct_job_straggler(worker->job, found.rank, found.share, found.cost);
     }
-    forget_batch(worker);
+    reset_batch(worker);
     return 0;
 }
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 /* In this file: a worker without a group is the only one, beside servers. */
-int ct_parts_decide(struct ct_worker *worker, int64_t *word, struct ct_error *err)
+int ct_parts_broadcast(struct ct_worker *worker, int64_t *word, struct ct_error *err)
 {
     if (worker->group == NULL)
         return 0;
@@ -50,7 +50,7 @@ static const char *cause_of(const struct ct_config *cfg, char text[64])
     return cfg->parallel.pipeline > 1 ? "parallel.pipeline" : NULL;
 }
 
-void ct_parts_tell(const struct ct_worker *worker)
+void ct_parts_report_source(const struct ct_worker *worker)
 {
     char text[64];
     const char *cause = cause_of(worker->cfg, text);

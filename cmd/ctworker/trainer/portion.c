@@ -125,13 +125,13 @@ void ct_portion_deinit(struct ct_portion *portion)
     *portion = (struct ct_portion){.count = 0};
 }
 
-void ct_portion_take(struct ct_portion *portion, struct ct_exec *exec)
+void ct_portion_copy_out(struct ct_portion *portion, struct ct_exec *exec)
 {
     for (size_t i = 0; i < portion->count; i++)
         ct_exec_take(exec, &portion->pieces[i], portion->parts[i].data);
 }
 
-void ct_portion_put(const struct ct_portion *portion, struct ct_exec *exec)
+void ct_portion_copy_in(const struct ct_portion *portion, struct ct_exec *exec)
 {
     for (size_t i = 0; i < portion->count; i++)
         ct_exec_put(exec, &portion->pieces[i], portion->parts[i].data);

@@ -15,14 +15,14 @@
 #include <string.h>
 
 /* What worker 0 leaves with the servers, for those who go on. */
-struct news {
+struct step_note {
     uint64_t step, position, skipped;
     uint64_t valid; /* labels of the last step; 0: there was none */
     struct ct_plateau plateau;
     struct ct_scaler scaler;
     struct ct_step_report last;
 };
-_Static_assert(sizeof(struct news) <= CT_PS_NOTE_MAX, "fits the note");
+_Static_assert(sizeof(struct step_note) <= CT_PS_NOTE_MAX, "fits the note");
 
 static bool is_stale(const struct ct_worker *worker)
 {
@@ -31,7 +31,7 @@ static bool is_stale(const struct ct_worker *worker)
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-int ct_ps_sit(struct ct_worker *worker, struct ct_error *err)
+int ct_ps_assign_role(struct ct_worker *worker, struct ct_error *err)
 {
     const struct ct_assignment *job = ct_job_assignment(worker->job);
 
@@ -67,15 +67,15 @@ int ct_ps_members(struct ct_worker *worker, struct ct_group_options *options, st
     return 0;
 }
 
-void ct_ps_hang_up(struct ct_worker *worker)
+void ct_ps_disconnect(struct ct_worker *worker)
 {
     ct_ps_client_free(worker->ps.client);
     worker->ps.client = NULL;
 }
 
-void ct_ps_undo(struct ct_worker *worker)
+void ct_ps_free(struct ct_worker *worker)
 {
-    ct_ps_hang_up(worker);
+    ct_ps_disconnect(worker);
     ct_ps_server_free(worker->ps.server);
     worker->ps.server = NULL;
     free(worker->ps.members);
@@ -152,7 +152,7 @@ int ct_ps_serve(struct ct_worker *worker, bool *ret_stopped, struct ct_error *er
         .hash = ct_config_hash(worker->cfg),
         .servers = worker->group,
         .encrypt = worker->cfg->parallel.encrypt,
-        .patient = worker->survives,
+        .ends_on_loss = worker->survives,
         .check = look,
         .on_begin = on_begin,
         .on_step = on_step,
@@ -205,7 +205,7 @@ static int oldest(const struct ct_worker *worker)
         struct ct_ps_holding holding = ct_ps_client_holding(worker->ps.client, i, &note);
         bool odd = i > 0 && holding.step != least && !is_stale(worker);
         if (holding.lineage == 0 || holding.lineage != worker->me->lineage || odd ||
-            note.size != sizeof(struct news))
+            note.size != sizeof(struct step_note))
             return -1;
         if (holding.step < least)
             found = i;
@@ -214,26 +214,26 @@ static int oldest(const struct ct_worker *worker)
     return found;
 }
 
-static void take_news(struct ct_worker *worker, int server)
+static void apply_note(struct ct_worker *worker, int server)
 {
     struct ct_bytes note;
     const struct ct_ps_holding holding = ct_ps_client_holding(worker->ps.client, server, &note);
-    struct news news;
+    struct step_note step_note;
 
-    memcpy(&news, note.data, sizeof news);
-    worker->step = news.step;
-    worker->position = news.position;
-    worker->skipped = news.skipped;
-    worker->plateau = news.plateau;
-    worker->scaler = news.scaler;
-    worker->last = news.last;
-    worker->has_last = worker->redo = news.valid > 0;
-    if (news.valid > 0 && !is_stale(worker)) {
-        worker->last.loss = holding.loss / (double)news.valid;
+    memcpy(&step_note, note.data, sizeof step_note);
+    worker->step = step_note.step;
+    worker->position = step_note.position;
+    worker->skipped = step_note.skipped;
+    worker->plateau = step_note.plateau;
+    worker->scaler = step_note.scaler;
+    worker->last = step_note.last;
+    worker->has_last = worker->repeat_post_step = step_note.valid > 0;
+    if (step_note.valid > 0 && !is_stale(worker)) {
+        worker->last.loss = holding.loss / (double)step_note.valid;
         worker->last.grad_norm = sqrt(holding.sumsq);
         worker->skipped += !isfinite(holding.loss) || !isfinite(holding.sumsq);
     }
-    worker->settled = worker->redo ? worker->step - 1 : worker->step;
+    worker->post_step_done = worker->repeat_post_step ? worker->step - 1 : worker->step;
 }
 
 int ct_ps_find(struct ct_worker *worker, bool *ret_found, struct ct_error *err)
@@ -243,7 +243,7 @@ int ct_ps_find(struct ct_worker *worker, bool *ret_found, struct ct_error *err)
 
     *ret_found = server >= 0;
     if (*ret_found)
-        take_news(worker, server);
+        apply_note(worker, server);
     return code;
 }
 
@@ -254,22 +254,22 @@ static char *range_at(const struct ct_worker *worker, int range)
     return (char *)ct_exec_state(worker->exec) + ct_plan_range_offset(&worker->plan, range);
 }
 
-static struct news news_of(const struct ct_worker *worker)
+static struct step_note step_note_of(const struct ct_worker *worker)
 {
-    struct news news;
+    struct step_note step_note;
 
-    memset(&news, 0, sizeof news);
-    news.step = worker->step;
-    news.position = worker->position;
-    news.skipped = worker->skipped;
-    news.plateau = worker->plateau;
-    news.scaler = worker->scaler;
-    return news;
+    memset(&step_note, 0, sizeof step_note);
+    step_note.step = worker->step;
+    step_note.position = worker->position;
+    step_note.skipped = worker->skipped;
+    step_note.plateau = worker->plateau;
+    step_note.scaler = worker->scaler;
+    return step_note;
 }
 
-static struct ct_bytes note_of(const struct news *news)
+static struct ct_bytes note_of(const struct step_note *step_note)
 {
-    return (struct ct_bytes){(const unsigned char *)news, sizeof *news};
+    return (struct ct_bytes){(const unsigned char *)step_note, sizeof *step_note};
 }
 
 static int pull(struct ct_worker *worker, uint64_t step, struct ct_ps_pulled *ret,
@@ -280,7 +280,7 @@ static int pull(struct ct_worker *worker, uint64_t step, struct ct_ps_pulled *re
 
 static int give(struct ct_worker *worker, bool found, struct ct_error *err)
 {
-    const struct news news = news_of(worker);
+    const struct step_note step_note = step_note_of(worker);
     uint64_t taken = worker->step - worker->skipped;
     const struct ct_ps_begin begin = {
         .keep = found, .step = worker->step, .updates = taken * (uint64_t)worker->me->world};
@@ -288,7 +288,8 @@ static int give(struct ct_worker *worker, bool found, struct ct_error *err)
 
     for (int range = 0; range <= worker->plan.moment_count && code == 0 && !found; range++)
         code = ct_ps_client_store(worker->ps.client, range, range_at(worker, range), err);
-    return code == 0 ? ct_ps_client_begin(worker->ps.client, &begin, note_of(&news), err) : code;
+    return code == 0 ? ct_ps_client_begin(worker->ps.client, &begin, note_of(&step_note), err)
+                     : code;
 }
 
 int ct_ps_begin(struct ct_worker *worker, bool found, struct ct_error *err)
@@ -325,7 +326,7 @@ static struct ct_ps_commit commit_of(const struct ct_worker *worker,
                                  .loss = own->loss_sum,
                                  .correct = (double)own->correct,
                                  .sumsq = own->sumsq,
-                                 .wish = args->wish};
+                                 .leave_vote = args->wish};
 }
 
 /* This worker's own result becomes that of all, where they go in step. */
@@ -356,7 +357,7 @@ int ct_ps_step(struct ct_worker *worker, const struct ct_exec_step *args,
 {
     struct ct_exec_step own = *args;
     struct ct_ps_pulled pulled = {.leave_at = 0};
-    struct news news = news_of(worker);
+    struct step_note step_note = step_note_of(worker);
 
     if (is_stale(worker))
         own.valid_count = own_labels(worker, args->labels);
@@ -364,15 +365,15 @@ int ct_ps_step(struct ct_worker *worker, const struct ct_exec_step *args,
     if (code != 0)
         return code;
     const struct ct_ps_commit commit = commit_of(worker, args, ret_result);
-    news.step++;
-    news.position = batch->next;
-    news.valid = (uint64_t)args->valid_count;
-    news.last = (struct ct_step_report){.samples = batch->valid,
-                                        .loss = ret_result->loss,
-                                        .grad_norm = ret_result->grad_norm,
-                                        .lr = args->lr,
-                                        .logged = true};
-    code = ct_ps_client_commit(worker->ps.client, &commit, note_of(&news), err);
+    step_note.step++;
+    step_note.position = batch->next;
+    step_note.valid = (uint64_t)args->valid_count;
+    step_note.last = (struct ct_step_report){.samples = batch->valid,
+                                             .loss = ret_result->loss,
+                                             .grad_norm = ret_result->grad_norm,
+                                             .lr = args->lr,
+                                             .logged = true};
+    code = ct_ps_client_commit(worker->ps.client, &commit, note_of(&step_note), err);
     if (code == 0)
         code = pull(worker, worker->step + 1, &pulled, err);
     if (code == 0)

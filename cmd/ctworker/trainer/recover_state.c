@@ -15,7 +15,7 @@ bool ct_state_recovery_redo(const struct ct_holding *all, int world, int base)
         return false;
     for (int rank = 0; rank < world; rank++)
         if (ct_state_recovery_is_equal(&all[rank], &all[base]) &&
-            all[rank].own[CT_HELD_SETTLED] < all[base].step)
+            all[rank].own[CT_HELD_COMPLETED] < all[base].step)
             return true;
     return (all[0].own[CT_HELD_MARKS] & CT_HELD_WRITES) == 0;
 }
@@ -23,31 +23,33 @@ bool ct_state_recovery_redo(const struct ct_holding *all, int world, int base)
 /* ---- giving ---------------------------------------------------------------------------------- */
 
 /* What goes with the state. */
-struct news {
+struct metadata {
     uint64_t step, position, skipped;
     struct ct_plateau plateau;
     struct ct_scaler scaler;
     struct ct_step_report last;
 };
 
-static int give_news(struct ct_worker *worker, struct news *news, int base, struct ct_error *err)
+static int broadcast_metadata(struct ct_worker *worker, struct metadata *metadata, int base,
+                              struct ct_error *err)
 {
     if (worker->group == NULL)
         return 0;
-    int code = ct_broadcast(worker->group, ct_inplace(news, sizeof *news, CT_U8), base, NULL);
+    int code =
+        ct_broadcast(worker->group, ct_inplace(metadata, sizeof *metadata, CT_U8), base, NULL);
     return ct_group_explain(worker->group, code, err);
 }
 
-static int give(struct ct_worker *worker, int base, bool state, struct news *news,
-                struct ct_error *err)
+static int broadcast_state(struct ct_worker *worker, int base, bool state,
+                           struct metadata *metadata, struct ct_error *err)
 {
-    int code = give_news(worker, news, base, err);
+    int code = broadcast_metadata(worker, metadata, base, err);
 
     if (code == 0 && state)
         code = ct_exec_share_state(worker->exec, base, err);
     if (code != 0 || !state)
         return code;
-    worker->step = news->step;
+    worker->step = metadata->step;
     return ct_agree_replicas(worker, err);
 }
 
@@ -59,7 +61,7 @@ static int gather(struct ct_worker *worker, struct ct_holding *all, struct ct_er
         (struct ct_holding){.lineage = worker->lineage,
                             .step = worker->step,
                             .digest = worker->digest,
-                            .own = {[CT_HELD_SETTLED] = worker->settled,
+                            .own = {[CT_HELD_COMPLETED] = worker->post_step_done,
                                     [CT_HELD_MARKS] = (worker->report.active ? CT_HELD_WRITES : 0) |
                                                       (worker->has_last ? CT_HELD_TRAINED : 0)}};
     if (worker->group == NULL)
@@ -72,8 +74,8 @@ static int heal_from(struct ct_worker *worker, const struct ct_holding *all, int
                      struct ct_error *err)
 {
     int world = worker->me->world, odd = ct_state_recovery_diverged(all, world, base);
-    struct news news = {worker->step,    worker->position, worker->skipped,
-                        worker->plateau, worker->scaler,   worker->last};
+    struct metadata metadata = {worker->step,    worker->position, worker->skipped,
+                                worker->plateau, worker->scaler,   worker->last};
     bool needed = ct_state_recovery_needed(all, world, base);
     uint64_t step = worker->step;
 
@@ -92,20 +94,20 @@ static int heal_from(struct ct_worker *worker, const struct ct_holding *all, int
                    ? 0
                    : ct_round_carry(worker, err);
     if (code == 0)
-        code = give(worker, base, needed, &news, err);
+        code = broadcast_state(worker, base, needed, &metadata, err);
     if (code != 0) {
         worker->step = step;
         return code;
     }
-    worker->step = news.step;
-    worker->position = news.position;
-    worker->skipped = news.skipped;
-    worker->plateau = news.plateau;
-    worker->scaler = news.scaler;
-    worker->last = news.last;
+    worker->step = metadata.step;
+    worker->position = metadata.position;
+    worker->skipped = metadata.skipped;
+    worker->plateau = metadata.plateau;
+    worker->scaler = metadata.scaler;
+    worker->last = metadata.last;
     worker->has_last = (all[base].own[CT_HELD_MARKS] & CT_HELD_TRAINED) != 0;
-    worker->redo = ct_state_recovery_redo(all, world, base);
-    worker->settled = worker->redo ? worker->step - 1 : worker->step;
+    worker->repeat_post_step = ct_state_recovery_redo(all, world, base);
+    worker->post_step_done = worker->repeat_post_step ? worker->step - 1 : worker->step;
     return 0;
 }
 

@@ -18,14 +18,14 @@ struct report {
     char why[400];
 };
 
-static void say(struct report *report, int code, const struct ct_error *why)
+static void set_report(struct report *report, int code, const struct ct_error *why)
 {
     report->code = code;
     (void)snprintf(report->why, sizeof report->why, "%.*s", (int)sizeof report->why - 1, why->text);
 }
 
 /* The reports of all, this rank's being in its place. */
-static int hear(struct ct_worker *worker, struct report *all, struct ct_error *err)
+static int gather_reports(struct ct_worker *worker, struct report *all, struct ct_error *err)
 {
     int code = ct_all_gather(worker->group, ct_inplace(all, sizeof *all, CT_U8), NULL);
 
@@ -52,8 +52,8 @@ static int look(struct ct_worker *worker, const char *path, struct report *all, 
     struct ct_error why = {0};
 
     if (ct_ckpt_identity(path, &mine->identity))
-        say(mine, ct_ckpt_verify(path, rank, world, &mine->shares, &why), &why);
-    int code = hear(worker, all, err);
+        set_report(mine, ct_ckpt_verify(path, rank, world, &mine->shares, &why), &why);
+    int code = gather_reports(worker, all, err);
     *ret_seen = code == 0;
     for (int i = 0; i < world; i++) {
         *ret_seen = *ret_seen && all[i].identity == all[0].identity;
@@ -131,12 +131,12 @@ int ct_reload(struct ct_worker *worker, const char *path, bool *ret_seen, struct
     int code = look(worker, path, all, ret_seen, err);
     if (code == 0 && *ret_seen) {
         int own = read_portion(worker, path, &portion, &why);
-        say(&all[worker->me->rank], own, &why);
-        code = hear(worker, all, err);
+        set_report(&all[worker->me->rank], own, &why);
+        code = gather_reports(worker, all, err);
         if (code == 0)
             code = first_failure(worker, all, err);
         if (code == 0)
-            ct_portion_put(&portion, worker->exec);
+            ct_portion_copy_in(&portion, worker->exec);
     }
     ct_job_at(worker->job, CT_AT_START, worker->step);
     ct_portion_deinit(&portion);

@@ -4,13 +4,13 @@
 
 #include "worker.h"
 
-/* How many of the snapshot's files the checkpoint at `path` holds: the average may be missing, and
- * then begins at the parameters, which is logged. */
+/* Return how many of the snapshot's files the checkpoint at `path` holds: the average may be
+ * missing, and then begins at the parameters, which is logged. */
 size_t ct_reload_files(const struct ct_worker *worker, const char *path);
 
-/* Check and read the checkpoint at `path` together. *ret_seen is false when not all ranks see the
- * one that rank 0 sees: nothing has changed then. Collective; when it fails, it does so on all
- * ranks, and rank 0 has the sentence. */
+/* Check and read the checkpoint at `path` on all ranks. *ret_seen is false if not all ranks see the
+ * one that rank 0 sees: then nothing has changed. Collective; it fails on all ranks, and rank 0 has
+ * the sentence. */
 int ct_reload(struct ct_worker *worker, const char *path, bool *ret_seen, struct ct_error *err);
 
 #endif

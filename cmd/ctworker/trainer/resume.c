@@ -79,7 +79,7 @@ static void note(struct ct_worker *worker, const char *path, const struct ct_ckp
     worker->step = state->step;
     worker->position = state->position;
     worker->skipped = state->skipped;
-    worker->redo = state->unseen != 0;
+    worker->repeat_post_step = state->unseen != 0;
     if (state->plateau.ratio > 0)
         worker->plateau = state->plateau;
     if (state->scaler.scale > 0)
@@ -178,7 +178,7 @@ static int read_parts(struct ct_worker *worker, char path[PATH_MAX], struct ct_e
         return code;
     struct ct_ckpt_state state;
     int64_t word = worker->me->rank == 0 ? load_all(worker, path, &state, err) : 0;
-    code = ct_parts_decide(worker, &word, word == 0 ? err : NULL);
+    code = ct_parts_broadcast(worker, &word, word == 0 ? err : NULL);
     if (code == 0 && word != 0)
         code = worker->me->rank == 0
                    ? (int)word
@@ -237,7 +237,7 @@ int ct_resume(struct ct_worker *worker, struct ct_error *err)
                             (int64_t)worker->step,
                             (int64_t)worker->position,
                             (int64_t)worker->skipped,
-                            worker->redo,
+                            worker->repeat_post_step,
                             worker->save_every.count,
                             worker->save_every.unit};
     int sent = ct_broadcast(worker->group, ct_inplace(words, WORDS, CT_I64), 0, NULL);
@@ -246,7 +246,7 @@ int ct_resume(struct ct_worker *worker, struct ct_error *err)
     worker->step = (uint64_t)words[STEP];
     worker->position = (uint64_t)words[POSITION];
     worker->skipped = (uint64_t)words[SKIPPED];
-    worker->redo = words[REDO] != 0;
+    worker->repeat_post_step = words[REDO] != 0;
     worker->save_every.count = words[SAVE_COUNT];
     worker->save_every.unit = (enum ct_config_unit)words[SAVE_UNIT];
     return words[FOUND] != 0 ? get(worker, words[DIVISIBLE] != 0, path, err) : 0;

@@ -12,7 +12,7 @@
  *
  *   a rank knows the folder  <- from an earlier round, or from its agent
  *     | none does: rank 0 finds that of this job, which was requeued, or makes a new one
- *   all receive it           -> and tell their agents */
+ *   all receive it           -> and report it to their agents */
 #ifndef CT_WORKER_RUN_DIR_H
 #define CT_WORKER_RUN_DIR_H
 
@@ -30,11 +30,11 @@ struct ct_run_dir {
 };
 
 /* Agree on the folder with all ranks of the group; rank 0 makes it, writes the configuration, and
- * names the run: anew, or, where the job was started before or goes on from a checkpoint in it, as
- * its run.json says. Collective. CT_ECANTCREAT, CT_EIO, or what the group says. */
+ * names the run: anew, or, where the job was started before or continues from a checkpoint in it,
+ * as its run.json says. Collective. 0, CT_ECANTCREAT, CT_EIO, or the code of the group. */
 int ct_run_dir_open(struct ct_worker *worker, struct ct_error *err);
 
-/* Where `name` of the run's folder is. CT_ECANTCREAT when the path is too long. */
+/* Write the path of `name` in the run's folder. 0, or CT_ECANTCREAT when it is too long. */
 int ct_run_dir_path(const struct ct_run_dir *dir, const char *name, char path[PATH_MAX],
                     struct ct_error *err);
 

@@ -55,23 +55,23 @@ bool ct_saving_is_written(const struct ct_saving *saving)
 
 void ct_saving_enter(struct ct_saving *saving)
 {
-    saving->way = CT_SAVING_UNKNOWN;
+    saving->mode = CT_SAVING_UNKNOWN;
 }
 
-static int find_way(struct ct_worker *worker, struct ct_error *err)
+static int choose_mode(struct ct_worker *worker, struct ct_error *err)
 {
     struct ct_saving *saving = &worker->saving;
     bool shared = false;
 
-    if (saving->way != CT_SAVING_UNKNOWN)
+    if (saving->mode != CT_SAVING_UNKNOWN)
         return 0;
     if (ct_plan_holds_all(&worker->plan)) {
-        saving->way = CT_SAVING_ALONE;
+        saving->mode = CT_SAVING_ALONE;
         return 0;
     }
     int code = ct_shared_folder(worker, worker->run_dir.checkpoints, &shared, err);
     if (code == 0)
-        saving->way = shared ? CT_SAVING_PARTS : CT_SAVING_GATHER;
+        saving->mode = shared ? CT_SAVING_PARTS : CT_SAVING_GATHER;
     return code;
 }
 
@@ -83,19 +83,19 @@ static int stage(struct ct_worker *worker, struct ct_error *err)
                                             [CT_SAVING_GATHER] = CT_PORTION_WHOLE};
     struct ct_saving *saving = &worker->saving;
     const struct ct_snapshot *snapshot = &worker->snapshot;
-    bool gathers = saving->way == CT_SAVING_GATHER;
+    bool gathers = saving->mode == CT_SAVING_GATHER;
     int code = 0;
 
-    saving->writes = is_first(worker) || saving->way == CT_SAVING_PARTS;
+    saving->writes = is_first(worker) || saving->mode == CT_SAVING_PARTS;
     ct_ckpt_places_deinit(&saving->places);
     if (saving->writes) {
         code = ct_ckpt_place(&saving->places, snapshot->files, snapshot->file_count, err);
         if (code == 0)
             code = ct_portion_list(&saving->portion, snapshot, &worker->plan, &saving->places,
-                                   of[saving->way], err);
+                                   of[saving->mode], err);
     }
     if (code == 0 && saving->writes && !gathers)
-        ct_portion_take(&saving->portion, worker->exec);
+        ct_portion_copy_out(&saving->portion, worker->exec);
     return code;
 }
 
@@ -109,13 +109,13 @@ static void keep(struct ct_saving *saving, const struct ct_ckpt_save *save)
 }
 
 /* Rank 0's code is everybody's. */
-static int tell(struct ct_worker *worker, int *code, struct ct_error *err)
+static int broadcast_code(struct ct_worker *worker, int *code, struct ct_error *err)
 {
     int64_t word = *code;
 
-    if (worker->saving.way == CT_SAVING_ALONE)
+    if (worker->saving.mode == CT_SAVING_ALONE)
         return 0;
-    int sent = ct_parts_decide(worker, &word, err);
+    int sent = ct_parts_broadcast(worker, &word, err);
     *code = (int)word;
     return sent;
 }
@@ -125,17 +125,17 @@ int ct_saving_start(struct ct_worker *worker, const struct ct_ckpt_save *save, b
 {
     struct ct_saving *saving = &worker->saving;
     struct ct_ckpt_shares shares = {{0}};
-    int code = find_way(worker, err);
+    int code = choose_mode(worker, err);
 
     if (code == 0)
         code = stage(worker, err);
-    if (code == 0 && saving->way == CT_SAVING_GATHER)
+    if (code == 0 && saving->mode == CT_SAVING_GATHER)
         code = ct_exec_collect(worker->exec, is_first(worker) ? saving->portion.data : NULL, err);
     if (code != 0)
         return code;
     if (is_first(worker))
         code = ct_ckpt_begin(save, &shares, err);
-    int begun = code, sent = tell(worker, &begun, err);
+    int begun = code, sent = broadcast_code(worker, &begun, err);
     if (sent != 0 || begun != 0)
         return sent != 0 ? sent : code;
     keep(saving, save);
@@ -152,23 +152,23 @@ int ct_saving_start(struct ct_worker *worker, const struct ct_ckpt_save *save, b
 /* ---- end ------------------------------------------------------------------------------------- */
 
 /* What a rank tells of its writing. */
-struct verdict {
+struct result {
     int64_t code;
     struct ct_ckpt_shares shares;
     char why[400];
 };
 
-static struct verdict verdict_of(const struct ct_saving *saving)
+static struct result result_of(const struct ct_saving *saving)
 {
-    struct verdict verdict = {.code = saving->code, .shares = saving->shares};
+    struct result result = {.code = saving->code, .shares = saving->shares};
 
-    (void)snprintf(verdict.why, sizeof verdict.why, "%.*s", (int)sizeof verdict.why - 1,
+    (void)snprintf(result.why, sizeof result.why, "%.*s", (int)sizeof result.why - 1,
                    saving->why.text);
-    return verdict;
+    return result;
 }
 
 /* The shares of all together, and the sentence of the first that failed. */
-static void add_up(struct ct_saving *saving, const struct verdict *all, int world)
+static void add_up(struct ct_saving *saving, const struct result *all, int world)
 {
     saving->shares = (struct ct_ckpt_shares){{0}};
     saving->code = 0;
@@ -181,14 +181,14 @@ static void add_up(struct ct_saving *saving, const struct verdict *all, int worl
     }
 }
 
-static int hear_all(struct ct_worker *worker, struct ct_error *err)
+static int gather_results(struct ct_worker *worker, struct ct_error *err)
 {
     int world = worker->me->world;
-    struct verdict *all = calloc((size_t)world, sizeof *all);
+    struct result *all = calloc((size_t)world, sizeof *all);
 
     if (all == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory for %d ranks", world);
-    all[worker->me->rank] = verdict_of(&worker->saving);
+    all[worker->me->rank] = result_of(&worker->saving);
     int code = ct_all_gather(worker->group, ct_inplace(all, sizeof *all, CT_U8), NULL);
     if (code == 0)
         add_up(&worker->saving, all, world);
@@ -202,10 +202,10 @@ int ct_saving_end(struct ct_worker *worker, uint64_t *ret_digest, struct ct_erro
     int code = 0;
 
     join_writer(saving);
-    if (saving->way == CT_SAVING_PARTS)
-        code = hear_all(worker, err);
+    if (saving->mode == CT_SAVING_PARTS)
+        code = gather_results(worker, err);
     if (code != 0) {
-        ct_saving_drop(saving);
+        ct_saving_discard(saving);
         return code;
     }
     saving->active = false;
@@ -216,7 +216,7 @@ int ct_saving_end(struct ct_worker *worker, uint64_t *ret_digest, struct ct_erro
                : ct_ckpt_end(&saving->save, &saving->places, &saving->shares, ret_digest, err);
 }
 
-void ct_saving_drop(struct ct_saving *saving)
+void ct_saving_discard(struct ct_saving *saving)
 {
     if (!saving->active)
         return;
@@ -229,7 +229,7 @@ void ct_saving_drop(struct ct_saving *saving)
 
 void ct_saving_deinit(struct ct_saving *saving)
 {
-    ct_saving_drop(saving);
+    ct_saving_discard(saving);
     ct_ckpt_places_deinit(&saving->places);
     ct_portion_deinit(&saving->portion);
 }

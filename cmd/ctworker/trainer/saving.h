@@ -1,12 +1,12 @@
 /* A checkpoint in progress.
  *
- *   start     the bytes that this rank writes are copied: the training's pause
+ *   start     the bytes that this rank writes are copied; training pauses for this only
  *             rank 0 begins the files
  *   between   they go to disk, with checkpoint.async on a thread of their own, and training goes on
  *   end       [ranks exchange their results]
  *             rank 0 gives the folder its name
  *
- * Which rank writes what:
+ * Modes of writing:
  *   alone    each rank holds all: rank 0 writes all
  *   parts    ranks hold shards, and see the same folder: each writes its own
  *   gather   they do not: rank 0 gathers all shards and writes
@@ -26,7 +26,7 @@
 
 struct ct_worker;
 
-enum ct_saving_way {
+enum ct_saving_mode {
     CT_SAVING_UNKNOWN,
     CT_SAVING_ALONE,
     CT_SAVING_PARTS,
@@ -34,14 +34,14 @@ enum ct_saving_way {
 };
 
 struct ct_saving {
-    bool active;            /* one is being written */
-    bool first;             /* by rank 0, which began it */
-    enum ct_saving_way way; /* of this round */
+    bool active;              /* one is being written */
+    bool first;               /* by rank 0, which began it */
+    enum ct_saving_mode mode; /* of this round */
     struct ct_ckpt_save save;
     struct ct_ckpt_file files[CT_SNAPSHOT_MAX_FILES]; /* their names */
     struct ct_ckpt_places places;
     struct ct_portion portion;
-    bool writes; /* this rank has something to write, or is rank 0 */
+    bool writes; /* this rank has bytes to write, or is rank 0 */
 
     pthread_t thread;
     bool threaded;      /* it is to be joined */
@@ -52,23 +52,24 @@ struct ct_saving {
     struct ct_ckpt_shares shares;
 };
 
-/* A round begins: ways may be others. */
+/* Begin a round, which may need another mode. */
 void ct_saving_enter(struct ct_saving *saving);
 
 /* Begin to write the present state as `save` says; none is active. With `async` only the copy is
- * made before this returns. A failure that is not the group's is rank 0's to tell. */
+ * made before this returns. 0, or a code; rank 0 has the sentence of a failure that is not the
+ * group's. */
 int ct_saving_start(struct ct_worker *worker, const struct ct_ckpt_save *save, bool async,
                     struct ct_error *err);
 
-/* Has this rank written what it had to? */
+/* Return whether this rank has written all of its bytes. */
 bool ct_saving_is_written(const struct ct_saving *saving);
 
 /* Wait for the writers; then rank 0 has a checkpoint that readers do not see yet, and its digest.
- * As ct_saving_start fails. */
+ * Fails as ct_saving_start. */
 int ct_saving_end(struct ct_worker *worker, uint64_t *ret_digest, struct ct_error *err);
 
-/* Forget it. Not collective. */
-void ct_saving_drop(struct ct_saving *saving);
+/* Discard the checkpoint in progress. Not collective. */
+void ct_saving_discard(struct ct_saving *saving);
 void ct_saving_deinit(struct ct_saving *saving);
 
 #endif

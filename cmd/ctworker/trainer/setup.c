@@ -36,7 +36,7 @@ uint64_t ct_worker_epoch(const struct ct_worker *worker)
 
 /* Which setting names the file that cannot be read, and where MNIST's come from, whose names the
  * shipped configurations have. */
-static int say_remedy(const struct ct_config *cfg, const struct ct_config_source *source,
+static int add_remedy(const struct ct_config *cfg, const struct ct_config_source *source,
                       struct ct_error *err)
 {
     const char *const *const files[] = {&source->path, &source->images, &source->labels,
@@ -86,7 +86,7 @@ static int load_source(struct ct_dataset *ret, const struct ct_worker *worker,
     int code = ct_dataset_load(ret, &spec, err);
 
     if (code == CT_ENOINPUT)
-        code = say_remedy(cfg, source, err);
+        code = add_remedy(cfg, source, err);
     int64_t width = ct_recipe_width(cfg);
     if (code == 0 && width != 0 && (size_t)width != ret->width)
         code = ct_error_set(err, CT_EDATA, "model.input is %d, but %s has %zu features a sample",
@@ -125,12 +125,12 @@ static int open_device(struct ct_worker *worker, struct ct_error *err)
     const struct ct_config *cfg = worker->cfg;
     bool on_cpu = cfg->parallel.strategy == CT_CONFIG_STRATEGY_DP ||
                   cfg->parallel.strategy == CT_CONFIG_STRATEGY_PS;
-    const struct ct_device_wish wish = {.kind = on_cpu ? CT_DEVICE_CPU
-                                                       : (enum ct_device_kind)cfg->train.device,
-                                        .threads = ct_dp_threads(cfg),
-                                        .local_rank = worker->me->local_rank};
+    const struct ct_device_request request = {
+        .kind = on_cpu ? CT_DEVICE_CPU : (enum ct_device_kind)cfg->train.device,
+        .threads = ct_dp_threads(cfg),
+        .local_rank = worker->me->local_rank};
     struct ct_error why = {0};
-    int code = ct_device_open(&wish, &worker->device, &why, err);
+    int code = ct_device_open(&request, &worker->device, &why, err);
 
     if (code == 0 && ct_device_accel(worker->device) == NULL &&
         (cfg->parallel.backend == CT_CONFIG_BACKEND_NCCL ||

@@ -1,4 +1,4 @@
-/* Do all ranks see the same folder? */
+/* Test of whether all ranks see the same folder. */
 #ifndef CT_TRAINER_SHARED_FOLDER_H
 #define CT_TRAINER_SHARED_FOLDER_H
 
@@ -8,8 +8,9 @@
 
 struct ct_worker;
 
-/* Rank 0 leaves a file in `dir` (made when missing), each rank writes its byte into it, rank 0
- * finds all of them or not. Collective; when the answer is no, rank 0 logs who does not see it. */
+/* Test whether all ranks see `dir` (made when missing): rank 0 makes a file there, each rank writes
+ * its byte into it, and rank 0 reads them. Collective; if not, rank 0 logs the ranks that do not
+ * see it. 0, or the code of the group. */
 int ct_shared_folder(struct ct_worker *worker, const char *dir, bool *ret_shared,
                      struct ct_error *err);
 

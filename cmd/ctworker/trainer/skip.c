@@ -7,8 +7,8 @@
 
 /* "the loss is nan and the gradient of h.0.mlp.weight (one of 3 such parameters) is not finite". A
  * rank that holds a part of the gradients may find all of it finite. */
-static void say_why(struct ct_worker *worker, const struct ct_exec_result *result, char *text,
-                    size_t room)
+static void describe_cause(struct ct_worker *worker, const struct ct_exec_result *result,
+                           char *text, size_t room)
 {
     int count = 0, bad = ct_exec_bad_gradient(worker->exec, &count), length = 0;
 
@@ -56,7 +56,7 @@ int ct_skip_step(struct ct_worker *worker, const struct ct_exec_result *result,
                          worker->step, worker->scaler.scale);
         return 0;
     }
-    say_why(worker, result, why, sizeof why);
+    describe_cause(worker, result, why, sizeof why);
     if (++worker->skipped_in_a_row <= (uint64_t)worker->cfg->train.skip_nonfinite) {
         if (worker->me->rank == 0)
             ct_log_event(worker->log, CT_LOG_WARN, "skipped_step",

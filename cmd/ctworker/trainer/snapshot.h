@@ -17,35 +17,35 @@ enum { CT_SNAPSHOT_MODEL, CT_SNAPSHOT_OPTIM, CT_SNAPSHOT_EMA, CT_SNAPSHOT_MAX_FI
 struct ct_snapshot {
     struct ct_st_tensor *tensors; /* plan->tensor_count, in the plan's order; names borrowed; then
                                      ema.safetensors' */
-    int *number;                  /* of each of `tensors`: which of the plan's it is */
+    int *number;                  /* of each of `tensors`: its index among the plan's */
     void **data;                  /* of each of the plan's tensors; NULL without memory */
     char *memory;
     struct ct_ckpt_file files[CT_SNAPSHOT_MAX_FILES];
     size_t file_count;
 };
 
-/* The files of `plan` (borrowed), without memory for their tensors. CT_ENOMEM. */
+/* Describe the files of `plan` (borrowed), without memory for their tensors. 0 or CT_ENOMEM. */
 int ct_snapshot_describe(struct ct_snapshot *ret, const struct ct_plan *plan, struct ct_error *err);
 
-/* Which of the plan's tensors entry number `entry` of file number `file` is. */
+/* Return the index among the plan's tensors of entry `entry` of file `file`. */
 static inline int ct_snapshot_number(const struct ct_snapshot *snapshot, size_t file, size_t entry)
 {
     return snapshot->number[(size_t)(snapshot->files[file].tensors - snapshot->tensors) + entry];
 }
 
-/* Room for every tensor, unless there is; and give it back. CT_ENOMEM. */
+/* Allocate memory for every tensor, unless there is; free it. 0 or CT_ENOMEM. */
 int ct_snapshot_hold(struct ct_snapshot *snapshot, const struct ct_plan *plan,
                      struct ct_error *err);
 void ct_snapshot_release(struct ct_snapshot *snapshot);
 
-/* Both. */
+/* Do both; free all. */
 int ct_snapshot_init(struct ct_snapshot *ret, const struct ct_plan *plan, struct ct_error *err);
 void ct_snapshot_deinit(struct ct_snapshot *snapshot);
 
-/* The average begins anew, as the parameters are: for a checkpoint that has none. */
+/* Set the average to the parameters: for a checkpoint that has none. */
 void ct_snapshot_start_average(struct ct_snapshot *snapshot, const struct ct_plan *plan);
 
-/* Copy all tensors out of an executor that holds all of them, or into it. */
+/* Copy all tensors out of an executor that holds all of them; into it. */
 void ct_snapshot_take(struct ct_snapshot *snapshot, const struct ct_plan *plan,
                       struct ct_exec *exec);
 void ct_snapshot_put(const struct ct_snapshot *snapshot, const struct ct_plan *plan,

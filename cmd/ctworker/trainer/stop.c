@@ -13,7 +13,7 @@ void ct_stop_init(struct ct_stop *stop)
 }
 
 /* Take a pending signal, waiting up to `ms` for it. */
-static void take_signal(struct ct_stop *stop, long ms)
+static void receive_signal(struct ct_stop *stop, long ms)
 {
     const struct timespec wait = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
     int signal = sigtimedwait(&stop->signals, NULL, &wait);
@@ -25,7 +25,7 @@ static void take_signal(struct ct_stop *stop, long ms)
 bool ct_stop_requested(struct ct_stop *stop, struct ct_job *job)
 {
     if (stop->signal == 0)
-        take_signal(stop, 0);
+        receive_signal(stop, 0);
     if (stop->signal == 0 && job != NULL && ct_job_stop_requested(job, NULL))
         stop->signal = SIGTERM;
     return stop->signal != 0;
@@ -43,7 +43,7 @@ bool ct_stop_wait(struct ct_stop *stop, struct ct_job *job, int timeout_ms)
     for (int waited = 0; waited < timeout_ms; waited += SLICE_MS) {
         if (ct_stop_requested(stop, job))
             return true;
-        take_signal(stop, SLICE_MS);
+        receive_signal(stop, SLICE_MS);
     }
     return ct_stop_requested(stop, job);
 }

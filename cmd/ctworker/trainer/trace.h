@@ -7,7 +7,7 @@
  *                 communication         |       all_reduce   all_reduce            |
  *
  * Times are microseconds of the machine's monotonic clock, so the ranks of a machine fit together;
- * baseTimeNanoseconds is what turns them into time since 1970. An op carries its number in the
+ * baseTimeNanoseconds converts them into time since 1970. An op carries its number in the
  * plan, its micro-batch, and the bytes and FLOP that it takes.
  *
  * Off (log.trace 0), nothing is stamped and every call here returns at once. */
@@ -23,23 +23,23 @@
 struct ct_worker;
 
 struct ct_trace {
-    bool open;  /* steps are still to come, or to be written */
+    bool open;  /* steps are still to be recorded, or to be written */
     bool begun; /* `text` has an event */
     struct ct_buf text;
-    uint64_t began_ns; /* the step at hand: it asks for its data */
-    uint64_t fed_ns;   /* it has them */
+    uint64_t began_ns; /* when the present step began to wait for its data */
+    uint64_t fed_ns;   /* when it had them */
 };
 
-/* The steps of a round begin. */
+/* Begin the steps of a round. */
 void ct_trace_open(struct ct_worker *worker);
 
-/* A step begins; has its data; is done (worker->step is its number). */
+/* Note that a step begins; has its data; is done (worker->step is its number). */
 void ct_trace_begin(struct ct_worker *worker);
 void ct_trace_feed(struct ct_worker *worker);
 void ct_trace_add(struct ct_worker *worker);
 
-/* The steps are over, or those of the trace are: write what there is, once. A file that cannot be
- * written is a warning: no training ends for it. */
+/* Write the trace, once, when its steps or all steps are over. A file that cannot be written is a
+ * warning only. */
 void ct_trace_close(struct ct_worker *worker);
 
 #endif

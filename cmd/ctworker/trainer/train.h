@@ -5,7 +5,8 @@
 #include "worker.h"
 
 /* Set up, then train round after round until the last step, a stop (*ret_stopped) or a failure.
- * Needs what ct_setup needs; ct_setup_undo is needed in any case. */
+ * Needs the fields that ct_setup needs; call ct_setup_undo in any case. 0, or a code with its
+ * sentence. */
 int ct_train(struct ct_worker *worker, bool *ret_stopped, struct ct_error *err);
 
 #endif

@@ -18,7 +18,7 @@
  * terminal; the windows of the speed. */
 enum { AGENT_MS = 100, LOGGED_MS = 500, TERMINAL_MS = 1000, FIRST_WINDOW_MS = 50, WINDOW_MS = 500 };
 
-static void take_best(struct ct_report *report, uint64_t step, double loss)
+static void update_best(struct ct_report *report, uint64_t step, double loss)
 {
     if (report->has_best && !(loss < report->best_loss))
         return;
@@ -33,21 +33,21 @@ static int open_metrics(struct ct_worker *worker, struct ct_error *err)
     const struct ct_metrics_options options = {.dir = worker->run_dir.path,
                                                .jsonl = cfg->log.jsonl,
                                                .tensorboard = cfg->log.tensorboard,
-                                               .resumed_step = worker->report.told_step,
+                                               .resumed_step = worker->report.metrics_step,
                                                .clock = worker->clock};
 
     return ct_metrics_new(&worker->report.metrics, &options, err);
 }
 
 /* The best evaluation of this run may have been made before it was interrupted. */
-static void recall_best(struct ct_worker *worker)
+static void restore_best(struct ct_worker *worker)
 {
     struct ct_report *report = &worker->report;
     struct ct_run_values values;
 
     ct_run_values_read(worker->run_dir.path, &values);
     if (worker->cfg->log.jsonl && values.evaluated && values.any)
-        take_best(report, values.best_step, values.best_loss);
+        update_best(report, values.best_step, values.best_loss);
 }
 
 int ct_report_open(struct ct_worker *worker, struct ct_error *err)
@@ -63,17 +63,17 @@ int ct_report_open(struct ct_worker *worker, struct ct_error *err)
         report->left_ns = report->started_ns;
     }
     ct_report_resume(worker);
-    if (worker->me->rank != 0 || report->told_step > worker->step)
+    if (worker->me->rank != 0 || report->metrics_step > worker->step)
         ct_report_close(worker);
     report->active = worker->me->rank == 0;
     if (!report->active)
         return 0;
     if (report->metrics == NULL) {
-        report->told_step = known ? worker->step - 1 : worker->step;
+        report->metrics_step = known ? worker->step - 1 : worker->step;
         code = open_metrics(worker, err);
-        recall_best(worker);
+        restore_best(worker);
     }
-    if (code == 0 && known && report->told_step < worker->step)
+    if (code == 0 && known && report->metrics_step < worker->step)
         code = ct_report_step(worker, &worker->last, err);
     return code;
 }
@@ -192,7 +192,7 @@ int ct_report_step(struct ct_worker *worker, const struct ct_step_report *step,
     ct_curve_add(&report->curve, step->loss);
     if (!report->active)
         return 0;
-    report->told_step = worker->step;
+    report->metrics_step = worker->step;
     show_progress(worker, step);
     if (!step->logged)
         return 0;
@@ -251,14 +251,14 @@ int ct_report_evaluation(struct ct_worker *worker, const struct ct_evaluation *e
 {
     struct ct_report *report = &worker->report;
 
-    bool told = report->told_evaluation == evaluation->step;
+    bool told = report->metrics_evaluation == evaluation->step;
 
     report->evaluation = *evaluation;
-    take_best(report, evaluation->step, evaluation->loss);
+    update_best(report, evaluation->step, evaluation->loss);
     report->evaluated = true;
     if (!report->active || told)
         return 0;
-    report->told_evaluation = evaluation->step;
+    report->metrics_evaluation = evaluation->step;
     show_evaluation(worker, evaluation);
     struct ct_metric_record record = {
         .kind = "eval", .step = worker->step, .epoch = ct_worker_epoch(worker)};

@@ -1,5 +1,5 @@
 /* Rank 0's reports: progress to the agent (or the terminal), metrics to files, a summary at the
- * end. Other ranks keep a report that does nothing. */
+ * end. On other ranks the functions do nothing. */
 #ifndef CT_CTWORKER_TRAINER_TRAINING_REPORT_H
 #define CT_CTWORKER_TRAINER_TRAINING_REPORT_H
 
@@ -36,15 +36,15 @@ struct ct_report {
     bool alone;  /* no agent: lines go to the terminal */
     struct ct_metrics *metrics;
     uint64_t started_ns, first_step;
-    uint64_t left_ns;         /* when training last stood still: a step was completed */
-    uint64_t paused_ns;       /* altogether: evaluations, checkpoints, what is between rounds */
-    uint64_t told_step;       /* the last one in the metrics */
-    uint64_t told_evaluation; /* that of the last evaluation in them */
-    uint64_t samples;         /* since the start */
-    uint64_t shown_ns;        /* the last progress */
-    struct ct_progress shown; /* that, where there is no agent */
-    uint64_t logged_ns;       /* the last of a step that log.every names */
-    uint64_t mark_ns;         /* where the speed is measured from */
+    uint64_t left_ns;            /* when the last step was completed */
+    uint64_t paused_ns;          /* in total: evaluations, checkpoints, between rounds */
+    uint64_t metrics_step;       /* the last one in the metrics */
+    uint64_t metrics_evaluation; /* that of the last evaluation in them */
+    uint64_t samples;            /* since the start */
+    uint64_t shown_ns;           /* the last progress */
+    struct ct_progress shown;    /* its values, without an agent */
+    uint64_t logged_ns;          /* the last of a step that log.every names */
+    uint64_t mark_ns;            /* where the speed is measured from */
     uint64_t mark_samples;
     double samples_per_s; /* over the last window */
     double loss;          /* of the last step */
@@ -58,27 +58,27 @@ struct ct_report {
     uint64_t checkpoint_step;
 };
 
-/* At the start of a round, when the step to go on from is known: rank 0 opens the metrics, cut
- * behind that step, unless it has them open. A step that survivors completed without rank 0's
- * knowledge is reported now, from worker->last. */
+/* Open the metrics on rank 0, at the start of a round, truncated behind the step that it continues
+ * from, unless they are open. A step that survivors completed without rank 0's knowledge is
+ * reported now, from worker->last. 0, or a code with its sentence. */
 int ct_report_open(struct ct_worker *worker, struct ct_error *err);
 void ct_report_close(struct ct_worker *worker);
 
-/* Training goes on after an evaluation or a checkpoint, whose time is not that of steps. */
+/* Resume the time of steps after an evaluation or a checkpoint. */
 void ct_report_resume(struct ct_worker *worker);
 
-/* After each completed step. CT_EIO when metrics cannot be written. */
+/* Report a completed step. 0, or CT_EIO when metrics cannot be written. */
 int ct_report_step(struct ct_worker *worker, const struct ct_step_report *step,
                    struct ct_error *err);
 
-/* While one is made: `done` of `rows` are behind it. */
+/* Report the progress of an evaluation: `done` of `rows`. */
 void ct_report_evaluating(struct ct_worker *worker, uint64_t done, uint64_t rows);
 
-/* After each evaluation. */
+/* Report an evaluation. */
 int ct_report_evaluation(struct ct_worker *worker, const struct ct_evaluation *evaluation,
                          struct ct_error *err);
 
-/* The closing lines; `stopped` when the training was asked to end early. */
+/* Print the summary; `stopped` when the training was requested to end early. */
 void ct_report_summary(struct ct_worker *worker, bool stopped);
 
 #endif

@@ -146,7 +146,7 @@ static int build_plan(struct ct_worker *worker, struct ct_error *err)
 
 /* The tree over micro-batches is that of other worlds only where a rank's own part of it is whole.
  */
-static void warn_of_other_bits(const struct ct_worker *worker)
+static void warn_other_bits(const struct ct_worker *worker)
 {
     uint32_t count = worker->batch.accumulation;
 
@@ -230,30 +230,30 @@ static int open_outputs(struct ct_worker *worker, struct ct_error *err)
 }
 
 /* Nobody holds a state: begin from a checkpoint, or from the start. */
-static int start_over(struct ct_worker *worker, struct ct_error *err)
+static int begin_without_state(struct ct_worker *worker, struct ct_error *err)
 {
     ct_snapshot_deinit(&worker->carry);
     worker->lineage = worker->step = worker->position = worker->skipped = 0;
-    worker->has_last = worker->redo = false;
+    worker->has_last = worker->repeat_post_step = false;
     ct_plateau_init(&worker->plateau);
     ct_scaler_init(&worker->scaler, worker->cfg->train.loss_scale);
     int code = worker->reused ? ct_exec_reset(worker->exec, err) : 0;
     if (code == 0)
         code = ct_resume(worker, err);
-    worker->settled = worker->redo ? worker->step - 1 : worker->step;
+    worker->post_step_done = worker->repeat_post_step ? worker->step - 1 : worker->step;
     if (code == 0)
-        ct_parts_tell(worker);
+        ct_parts_report_source(worker);
     return code;
 }
 
-static int get_state(struct ct_worker *worker, struct ct_error *err)
+static int acquire_state(struct ct_worker *worker, struct ct_error *err)
 {
     bool found = false;
     int code = ct_ps_used(worker) ? ct_ps_find(worker, &found, err)
                                   : ct_state_recovery(worker, &found, err);
 
     if (code == 0 && !found)
-        code = start_over(worker, err);
+        code = begin_without_state(worker, err);
     if (code == 0 && ct_ps_used(worker))
         code = ct_ps_begin(worker, found, err);
     if (code != 0)
@@ -268,7 +268,7 @@ static int get_state(struct ct_worker *worker, struct ct_error *err)
 int ct_round_enter(struct ct_worker *worker, struct ct_error *err)
 {
     worker->scope = CT_SCOPE_NODE;
-    int code = ct_ps_sit(worker, err);
+    int code = ct_ps_assign_role(worker, err);
 
     if (code == 0)
         code = set_batches(worker, err);
@@ -279,7 +279,7 @@ int ct_round_enter(struct ct_worker *worker, struct ct_error *err)
         code = build_plan(worker, err);
     if (code != 0)
         return code;
-    warn_of_other_bits(worker);
+    warn_other_bits(worker);
     worker->scope = CT_SCOPE_RANK;
     code = join_groups(worker, err);
     if (ct_ps_serves(worker))
@@ -290,12 +290,12 @@ int ct_round_enter(struct ct_worker *worker, struct ct_error *err)
         code = make_executor(worker, err);
     if (code == 0)
         code = open_outputs(worker, err);
-    return code == 0 ? get_state(worker, err) : code;
+    return code == 0 ? acquire_state(worker, err) : code;
 }
 
 /* ---- leaving --------------------------------------------------------------------------------- */
 
-static void drop_evaluation(struct ct_worker *worker)
+static void free_evaluation(struct ct_worker *worker)
 {
     free(worker->eval_buffer.x);
     free(worker->eval_buffer.labels);
@@ -303,9 +303,9 @@ static void drop_evaluation(struct ct_worker *worker)
 }
 
 /* What the round made, but for a state that is carried on and rank 0's files. */
-static void drop(struct ct_worker *worker)
+static void free_round(struct ct_worker *worker)
 {
-    drop_evaluation(worker);
+    free_evaluation(worker);
     ct_snapshot_deinit(&worker->snapshot);
     ct_exec_free(worker->exec);
     ct_replicas_free(worker->replicas);
@@ -328,17 +328,17 @@ int ct_round_carry(struct ct_worker *worker, struct ct_error *err)
 
 /* In a world of the same size, plan and executor are those of the next round, with the state where
  * it is. */
-static int make_room(struct ct_worker *worker, int world, struct ct_error *err)
+static int keep_or_free(struct ct_worker *worker, int world, struct ct_error *err)
 {
     if (worker->exec != NULL && worker->me->world == world && !ct_parts_held(worker) &&
         worker->replicas == NULL) {
-        drop_evaluation(worker);
+        free_evaluation(worker);
         worker->reused = true;
         return 0;
     }
     int code = ct_round_carry(worker, err);
     if (code == 0)
-        drop(worker);
+        free_round(worker);
     return code;
 }
 
@@ -347,10 +347,10 @@ int ct_round_leave(struct ct_worker *worker, struct ct_error *err)
     int world = worker->me->world;
 
     free_groups(worker);
-    ct_ps_hang_up(worker);
+    ct_ps_disconnect(worker);
     if (ct_parts_held(worker)) {
         worker->lineage = 0;
-        ct_saving_drop(&worker->saving);
+        ct_saving_discard(&worker->saving);
     }
     if (worker->carry.tensors == NULL && worker->lineage > 0 && worker->exec != NULL)
         worker->digest = ct_exec_digest(worker->exec);
@@ -359,10 +359,10 @@ int ct_round_leave(struct ct_worker *worker, struct ct_error *err)
     bool served = ct_ps_serves(worker);
     int code = ct_job_regroup(worker->job, &ready, err);
     if (code == 0)
-        code = ct_ps_sit(worker, err);
+        code = ct_ps_assign_role(worker, err);
     if (code == 0 && served != ct_ps_serves(worker))
-        drop(worker); /* another part is its now */
-    return code == 0 ? make_room(worker, world, err) : code;
+        free_round(worker); /* another part is its now */
+    return code == 0 ? keep_or_free(worker, world, err) : code;
 }
 
 bool ct_round_can_save(struct ct_worker *worker)
@@ -378,8 +378,8 @@ bool ct_round_can_save(struct ct_worker *worker)
 void ct_round_undo(struct ct_worker *worker)
 {
     free_groups(worker);
-    ct_ps_undo(worker);
+    ct_ps_free(worker);
     ct_saving_deinit(&worker->saving);
-    drop(worker);
+    free_round(worker);
     ct_snapshot_deinit(&worker->carry);
 }

@@ -1,4 +1,4 @@
-/* A round in the trainer: world-dependent resources are made when it begins and dropped when it
+/* A round in the trainer: world-dependent resources are made when it begins and freed when it
  * ends; the data, the state of the training and rank 0's files survive.
  *
  *   enter    batches, plan -> group -> same inputs? -> executor -> state (recover_state.h,
@@ -17,21 +17,21 @@
 
 #include "worker.h"
 
-/* Take part in the round of worker->me. Collective. Needs what ct_setup makes before. */
+/* Enter the round of worker->me, after ct_setup. Collective. 0, or a code with its sentence. */
 int ct_round_enter(struct ct_worker *worker, struct ct_error *err);
 
-/* Leave it and wait for the next one: 0 when worker->me is that. CT_ECLOSED when there is none any
- * more. */
+/* Leave it and wait for the next one, which worker->me is then. 0, or CT_ECLOSED when there is no
+ * further one. */
 int ct_round_leave(struct ct_worker *worker, struct ct_error *err);
 
-/* Keep a copy of this rank's state, unless there is one, or no state. */
+/* Copy this rank's state, unless a copy exists or there is no state. 0 or CT_ENOMEM. */
 int ct_round_carry(struct ct_worker *worker, struct ct_error *err);
 
-/* There is no next round: let the executor hold this rank's state once more, so that rank 0 can
- * save it. False when there is none to save. */
+/* Restore this rank's state into the executor when there is no next round, so that rank 0 can save
+ * it. Return false if there is none to save. */
 bool ct_round_can_save(struct ct_worker *worker);
 
-/* Free all that a round made, whole or half. */
+/* Free all that a round has made, also half-built. */
 void ct_round_undo(struct ct_worker *worker);
 
 #endif

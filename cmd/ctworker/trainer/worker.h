@@ -4,8 +4,8 @@
  *   train     setup, then rounds until the training is complete
  *   setup     data, device
  *   round     batch, plan, group, executor
- *   recover   the most advanced survivor broadcasts its state; when nobody has one:
- *   resume    rank 0 looks for a checkpoint and broadcasts its state
+ *   recover   the most advanced survivor broadcasts its state; if no rank has one:
+ *   resume    rank 0 finds a checkpoint and broadcasts its state
  *   loop      step, report, check, evaluate, save ... until the last step, a stop, the round's end
  *   report    progress, metrics, summary (rank 0)
  *
@@ -34,16 +34,16 @@
 #include "train/scaler.h"
 #include "training_report.h"
 
-/* Who prints an error: every rank has its own; all ranks of a node have the same; all ranks of the
- * job have the same. */
+/* The scope of an error, which decides the ranks that print it: of one rank; the same on all ranks
+ * of a node; the same on all ranks of the job. */
 enum ct_worker_scope { CT_SCOPE_RANK, CT_SCOPE_NODE, CT_SCOPE_JOB };
 
 /* Strategy ps (ps.h). */
 struct ct_worker_ps {
     bool serves;                 /* this rank is a server in this round */
-    struct ct_assignment place;  /* the job's, with the world of those that train */
+    struct ct_assignment place;  /* the job's, with the world of the ranks that train */
     int *members;                /* ranks of a group of this rank's kind */
-    struct ct_ps_server *server; /* and what it holds */
+    struct ct_ps_server *server; /* with the state that it holds */
     struct ct_ps_client *client; /* of a rank that trains, in this round */
 };
 
@@ -54,9 +54,9 @@ struct ct_worker {
     struct ct_job *job;
     const struct ct_assignment *me; /* rank, world, ... */
     struct ct_stop *stop;
-    bool survives;              /* there is an agent that makes another round */
+    bool survives;              /* an agent can form another round */
     bool queued_again;          /* Slurm has started this job before */
-    enum ct_worker_scope scope; /* of the errors of the phase at hand */
+    enum ct_worker_scope scope; /* of errors of the present phase */
 
     /* setup */
     struct ct_dataset train, eval; /* eval.rows is 0 when there is no evaluation */
@@ -64,7 +64,7 @@ struct ct_worker {
     struct ct_device *device;
 
     /* of a round (training_round.h) */
-    struct ct_mesh mesh; /* who does what; samples are shared out along CT_AXIS_DATA */
+    struct ct_mesh mesh; /* the layout; samples are distributed along CT_AXIS_DATA */
     struct ct_batch_plan batch;
     struct ct_sampler sampler, eval_sampler;
     struct ct_share share, eval_share;
@@ -79,29 +79,29 @@ struct ct_worker {
     struct ct_saving saving;
     struct ct_replicas *replicas; /* of strategy dp, whose root `exec` is; else NULL */
     struct ct_worker_ps ps;
-    bool reused; /* the executor is that of an older round, with what it held then */
+    bool reused; /* the executor is that of an older round, with its state */
     struct ct_pace pace;
     struct ct_trace trace;
 
-    /* where the training stands */
+    /* the training's progress */
     uint64_t steps;    /* of the whole training */
     uint64_t step;     /* completed */
     uint64_t position; /* samples consumed */
     uint64_t skipped;  /* of the steps: not taken, because they were not finite */
     uint64_t skipped_in_a_row;
-    struct ct_plateau plateau; /* what evaluations made of the learning rate */
+    struct ct_plateau plateau; /* the learning rate's state after evaluations */
     struct ct_scaler scaler;   /* of the loss, in f16 */
-    uint64_t settled;          /* what follows a step is done up to this one */
-    bool unseen;     /* an evaluation of the present step is due, and not seen to its end */
-    bool redo;       /* what follows the present step is to be done again */
-    int64_t writers; /* ranks that have written the checkpoint on its way */
-    bool leaving;    /* all ranks leave the round after this step */
-    bool stopping;   /* they hold parts, and have agreed to stop after this step */
+    uint64_t post_step_done;   /* evaluation and checkpoint are done up to this step */
+    bool evaluation_due;       /* an evaluation of the present step is due, and not completed */
+    bool repeat_post_step; /* evaluation and checkpoint of the present step are to be repeated */
+    int64_t writers;       /* ranks that have written the checkpoint in progress */
+    bool leaving;          /* all ranks leave the round after this step */
+    bool stopping;         /* ranks hold shards, and have agreed to stop after this step */
     struct ct_config_interval save_every; /* rank 0's checkpoint.every */
     bool has_last;                        /* `last` is the result of the present step */
     struct ct_step_report last;
 
-    /* what this rank brings into the next round */
+    /* carried into the next round */
     uint64_t lineage; /* the last round in which all had this state; 0: it has none */
     uint64_t digest;  /* of its state */
     struct ct_snapshot
@@ -114,17 +114,17 @@ struct ct_worker {
     struct ct_report report;
 };
 
-/* Number of the epoch that the training is in, from 1, and of all epochs. */
+/* Return the number of the present epoch, from 1; the number of all epochs. */
 uint64_t ct_worker_epoch(const struct ct_worker *worker);
 uint64_t ct_worker_epochs(const struct ct_worker *worker);
 
-/* The group that steps talk in. */
+/* Return the group in which steps communicate. */
 static inline struct ct_group *ct_worker_step_group(const struct ct_worker *worker)
 {
     return worker->device_group != NULL ? worker->device_group : worker->group;
 }
 
-/* Was this job started before, so that what it left in its folders is its own? */
+/* Return whether this job was started before, so that files in its folders are its own. */
 static inline bool ct_worker_restarted(const struct ct_worker *worker)
 {
     return worker->me->restart_count > 0 || worker->queued_again;

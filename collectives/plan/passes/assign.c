@@ -1,5 +1,5 @@
-/* See stage_cut.h: which part each op of a model belongs to, and what each stage keeps. */
-#include "collectives/plan/passes/stage_cut.h"
+/* See stage_split.h: which part each op of a model belongs to, and what each stage keeps. */
+#include "collectives/plan/passes/stage_split.h"
 
 #include "base/assert.h"
 
@@ -9,9 +9,9 @@
 
 struct assigner {
     const struct ct_model *model;
-    struct ct_cut *cut;
-    struct ct_cut_holders *touch; /* by value: the first and the last part that touches it */
-    int *writer, *last;           /* by value: backward ops */
+    struct ct_stage_split *split;
+    struct ct_stage_holders *touch; /* by value: the first and the last part that touches it */
+    int *writer, *last;             /* by value: backward ops */
     struct ct_error *err;
 };
 
@@ -26,7 +26,7 @@ static int refuse(const struct assigner *a, int op, const char *why)
                         value == CT_NONE ? "nothing" : program->values[value].name, why);
 }
 
-static void extend(struct ct_cut_holders *holders, int part)
+static void extend(struct ct_stage_holders *holders, int part)
 {
     if (holders->first == CT_NONE)
         holders->first = part;
@@ -47,11 +47,11 @@ static void assign_forward(struct assigner *a)
     int part = 0;
 
     for (int v = 0; v < a->model->program.value_count; v++)
-        a->touch[v] = (struct ct_cut_holders){CT_NONE, CT_NONE};
+        a->touch[v] = (struct ct_stage_holders){CT_NONE, CT_NONE};
     for (int i = 0; i < a->model->forward_count; i++) {
-        while (i > a->cut->borders[part])
+        while (i > a->split->borders[part])
             part++;
-        a->cut->part_of[i] = part;
+        a->split->part_of[i] = part;
         for (int k = 0; k < OPERANDS; k++) {
             int value = operand(&a->model->program.ops[i], k);
             if (value != CT_NONE)
@@ -85,7 +85,7 @@ static int check_params(const struct assigner *a)
 {
     for (int i = 0; i < a->model->forward_count; i++)
         for (int k = 0; k < CT_OP_MAX_IN; k++) {
-            int value = a->model->program.ops[i].in[k], part = a->cut->part_of[i];
+            int value = a->model->program.ops[i].in[k], part = a->split->part_of[i];
             if (value == CT_NONE || a->model->program.values[value].kind != CT_VALUE_PARAM)
                 continue;
             if (part != a->touch[value].first && part != a->touch[value].last)
@@ -207,7 +207,7 @@ static int across(const struct assigner *a, int at, int *ret_value, size_t *ret_
 }
 
 /* Cut the backward pass at `c`, not before op `from`; its first op in front of the cut. */
-static int cut_back(struct assigner *a, int c, int from, int *ret_at)
+static int split_backward(struct assigner *a, int c, int from, int *ret_at)
 {
     int begin = CT_MAX(last_behind(a, c) + 1, from), end = first_in_front(a, c);
     size_t least = SIZE_MAX, bytes;
@@ -217,7 +217,7 @@ static int cut_back(struct assigner *a, int c, int from, int *ret_at)
         if (across(a, at, &value, &bytes) <= 1 && bytes < least) {
             least = bytes;
             *ret_at = at;
-            a->cut->carried_back[c] = value;
+            a->split->carried_back[c] = value;
         }
     if (least != SIZE_MAX)
         return 0;
@@ -230,17 +230,17 @@ static int assign_backward(struct assigner *a)
     const struct ct_program *program = &a->model->program;
     int at = a->model->forward_count, code = 0;
 
-    a->cut->carried_back[0] = CT_NONE;
-    for (int c = a->cut->parts - 1; c >= 0 && code == 0; c--) {
+    a->split->carried_back[0] = CT_NONE;
+    for (int c = a->split->parts - 1; c >= 0 && code == 0; c--) {
         int end = program->op_count;
         if (c > 0)
-            code = cut_back(a, c, at, &end);
+            code = split_backward(a, c, at, &end);
         for (; at < end && code == 0; at++)
-            a->cut->part_of[at] = c;
+            a->split->part_of[at] = c;
     }
     for (int i = a->model->forward_count; i < program->op_count && code == 0; i++)
         if (stands_alone(&program->ops[i]))
-            a->cut->part_of[i] = a->touch[program->ops[i].out[0]].first;
+            a->split->part_of[i] = a->touch[program->ops[i].out[0]].first;
     return code;
 }
 
@@ -254,8 +254,8 @@ static bool is_at_hand(const struct assigner *a, int value, int part, const int 
     case CT_VALUE_GRAD:
         return part == a->touch[value].first || part == a->touch[value].last;
     case CT_VALUE_TEMP:
-        return made_by[value] == part || value == a->cut->carried[part] ||
-               (part + 1 < a->cut->parts && value == a->cut->carried_back[part + 1]);
+        return made_by[value] == part || value == a->split->carried[part] ||
+               (part + 1 < a->split->parts && value == a->split->carried_back[part + 1]);
     case CT_VALUE_INPUT:
         return true;
     default:
@@ -272,7 +272,7 @@ static int check(const struct assigner *a)
     for (int v = 0; v < program->value_count; v++)
         made_by[v] = CT_NONE;
     for (int i = 0; i < program->op_count; i++) {
-        int part = a->cut->part_of[i];
+        int part = a->split->part_of[i];
         for (int k = 0; k < CT_OP_MAX_OUT; k++)
             if (program->ops[i].out[k] != CT_NONE)
                 made_by[program->ops[i].out[k]] = part;
@@ -285,18 +285,18 @@ static int check(const struct assigner *a)
     return 0;
 }
 
-int ct_cut_assign(struct ct_cut *cut, const struct ct_model *model, struct ct_arena *arena,
-                  struct ct_error *err)
+int ct_stage_split_assign(struct ct_stage_split *split, const struct ct_model *model,
+                          struct ct_arena *arena, struct ct_error *err)
 {
     size_t values = (size_t)model->program.value_count;
-    struct assigner a = {.model = model, .cut = cut, .err = err};
+    struct assigner a = {.model = model, .split = split, .err = err};
     int code = CT_ENOMEM;
 
-    cut->part_of = ct_arena_array(arena, (size_t)model->program.op_count, sizeof *cut->part_of);
-    cut->holders = a.touch = ct_arena_array(arena, values, sizeof *a.touch);
+    split->part_of = ct_arena_array(arena, (size_t)model->program.op_count, sizeof *split->part_of);
+    split->holders = a.touch = ct_arena_array(arena, values, sizeof *a.touch);
     a.writer = malloc(values * sizeof *a.writer);
     a.last = malloc(values * sizeof *a.last);
-    if (cut->part_of != NULL && a.touch != NULL && a.writer != NULL && a.last != NULL) {
+    if (split->part_of != NULL && a.touch != NULL && a.writer != NULL && a.last != NULL) {
         assign_forward(&a);
         assign_params(&a);
         find_backward_uses(&a);
@@ -331,15 +331,16 @@ static void write_first(struct ct_program *program, int param_grad)
     }
 }
 
-void ct_cut_keep(struct ct_cut *cut, struct ct_model *model, int stage, int stages)
+void ct_stage_split_keep(struct ct_stage_split *split, struct ct_model *model, int stage,
+                         int stages)
 {
     struct ct_program *program = &model->program;
     int kept = 0, forward = 0;
 
     for (int i = 0; i < program->op_count; i++) {
-        if (cut->part_of[i] % stages != stage)
+        if (split->part_of[i] % stages != stage)
             continue;
-        cut->part_of[kept] = cut->part_of[i];
+        split->part_of[kept] = split->part_of[i];
         program->ops[kept++] = program->ops[i];
         forward += i < model->forward_count;
     }

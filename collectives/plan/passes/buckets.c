@@ -59,7 +59,7 @@ static struct ct_bucket *bucket_for(const struct ct_plan *plan, int i, size_t by
     return plan->bucket_count > 0 && fits ? &plan->buckets[plan->bucket_count - 1] : NULL;
 }
 
-int ct_plan_cut(struct ct_plan *plan, struct ct_error *err)
+int ct_plan_make_buckets(struct ct_plan *plan, struct ct_error *err)
 {
     size_t bytes = 0;
 
@@ -91,7 +91,7 @@ static int last_writer(const struct ct_program *program, int root, struct ct_ran
             int out = program->ops[i].out[k];
             if (out == CT_NONE || program->values[out].root != root)
                 continue;
-            if (ct_range_meet(ct_plan_in_root(&program->values[out]), range))
+            if (ct_range_overlap(ct_plan_in_root(&program->values[out]), range))
                 last = i;
         }
     }
@@ -169,7 +169,7 @@ static int root_of_kind(const struct ct_program *program, enum ct_value_kind kin
     return CT_NONE;
 }
 
-int ct_plan_join_slices(struct ct_plan *plan, struct ct_error *err)
+int ct_plan_reduce_tensor(struct ct_plan *plan, struct ct_error *err)
 {
     struct ct_program *program = &plan->step.program;
 

@@ -106,7 +106,7 @@ static void drop_moments(struct ct_plan *plan)
     plan->grads_bytes = plan->state_bytes + plan->flat_bytes;
 }
 
-int ct_plan_root(struct ct_plan *plan, struct ct_error *err)
+int ct_plan_data_parallel(struct ct_plan *plan, struct ct_error *err)
 {
     struct ct_plan_list *list = &plan->step;
     struct ct_program rooted;

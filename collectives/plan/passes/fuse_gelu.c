@@ -51,7 +51,7 @@ static bool vanishes(const struct ct_fuser *f, int i)
            ct_shape_columns(values[pre].shape) == ct_shape_columns(values[op->out[0]].shape);
 }
 
-static void look(struct ct_fuser *f, int i)
+static void match(struct ct_fuser *f, int i)
 {
     const struct ct_program_op *op = &f->ops[i];
     int product = CT_NONE;
@@ -61,7 +61,7 @@ static void look(struct ct_fuser *f, int i)
     if (op->kind == CT_OP_GELU_TANH_BW && vanishes(f, i))
         product = product_of(f, CT_OP_LINEAR_DX, i);
     if (product != CT_NONE)
-        ct_fuse_take(f, (struct ct_fuse_group){.place = i, .ops = {product, i, CT_NONE}});
+        ct_fuse_add_group(f, (struct ct_fuse_group){.place = i, .ops = {product, i, CT_NONE}});
 }
 
 static void emit(struct ct_fuser *f, const struct ct_fuse_group *group)
@@ -81,7 +81,7 @@ static void emit(struct ct_fuser *f, const struct ct_fuse_group *group)
 
 int ct_plan_fuse_gelu(struct ct_plan_list *list, struct ct_error *err)
 {
-    static const struct ct_fuse_pass pass = {begin, look, emit};
+    static const struct ct_fuse_pass pass = {begin, match, emit};
 
     return ct_fuse_run(&pass, list, err);
 }

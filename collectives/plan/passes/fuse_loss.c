@@ -40,7 +40,7 @@ static int loss_of(const struct ct_fuser *f, const struct ct_program_op *back)
     return f->writer[ct_fuse_root(f, back->in[0])] < loss ? loss : CT_NONE;
 }
 
-static void look(struct ct_fuser *f, int i)
+static void match(struct ct_fuser *f, int i)
 {
     const struct ct_program_op *op = &f->ops[i];
 
@@ -50,7 +50,7 @@ static void look(struct ct_fuser *f, int i)
         return;
     int loss = loss_of(f, op), count = f->note[ct_fuse_root(f, op->in[0])];
     if (loss != CT_NONE && count > loss && reads_same(&f->ops[count], op))
-        ct_fuse_take(f, (struct ct_fuse_group){.place = loss, .ops = {loss, count, i}});
+        ct_fuse_add_group(f, (struct ct_fuse_group){.place = loss, .ops = {loss, count, i}});
 }
 
 static int rows_value(struct ct_fuser *f, int labels, const char *name)
@@ -91,7 +91,7 @@ static void emit(struct ct_fuser *f, const struct ct_fuse_group *group)
 
 int ct_plan_fuse_loss(struct ct_plan_list *list, struct ct_error *err)
 {
-    static const struct ct_fuse_pass pass = {.look = look, .emit = emit};
+    static const struct ct_fuse_pass pass = {.match = match, .emit = emit};
 
     return ct_fuse_run(&pass, list, err);
 }

@@ -43,7 +43,7 @@ static void look_forward(struct ct_fuser *f, int norm)
 
     if (sum != CT_NONE && f->ops[sum].kind == CT_OP_ADD && f->ops[sum].out[0] == h &&
         f->group_of[sum] == CT_NONE && has_rows(f, &f->ops[sum]) && ct_fuse_may_move(f, norm, sum))
-        ct_fuse_take(f, (struct ct_fuse_group){.place = sum, .ops = {norm, sum, CT_NONE}});
+        ct_fuse_add_group(f, (struct ct_fuse_group){.place = sum, .ops = {norm, sum, CT_NONE}});
 }
 
 static void emit_forward(struct ct_fuser *f, const struct ct_fuse_group *group)
@@ -82,26 +82,26 @@ static int sum_of(const struct ct_fuser *f, int kind, int dx)
 }
 
 /* Whether the other two may be done at `place`, which is one of the sums. */
-static bool meet_at(const struct ct_fuser *f, int place, int sum, int dx)
+static bool may_join_at(const struct ct_fuser *f, int place, int sum, int dx)
 {
     return ct_fuse_may_move(f, sum, place) && ct_fuse_may_move(f, dx, place);
 }
 
-static void look_back(struct ct_fuser *f, int dx)
+static void match_backward(struct ct_fuser *f, int dx)
 {
     int dg = sum_of(f, CT_OP_NORM_DG, dx), db = CT_NONE;
 
     if (dg != CT_NONE && f->ops[dx].kind == CT_OP_LAYERNORM_DX)
         db = sum_of(f, CT_OP_LINEAR_DB, dx);
     if (db != CT_NONE && f->ops[db].attr.accumulate == f->ops[dg].attr.accumulate) {
-        int place = meet_at(f, dg, db, dx) ? dg : meet_at(f, db, dg, dx) ? db : CT_NONE;
+        int place = may_join_at(f, dg, db, dx) ? dg : may_join_at(f, db, dg, dx) ? db : CT_NONE;
         if (place != CT_NONE) {
-            ct_fuse_take(f, (struct ct_fuse_group){.place = place, .ops = {dx, dg, db}});
+            ct_fuse_add_group(f, (struct ct_fuse_group){.place = place, .ops = {dx, dg, db}});
             return;
         }
     }
     if (dg != CT_NONE && ct_fuse_may_move(f, dx, dg))
-        ct_fuse_take(f, (struct ct_fuse_group){.place = dg, .ops = {dx, dg, CT_NONE}});
+        ct_fuse_add_group(f, (struct ct_fuse_group){.place = dg, .ops = {dx, dg, CT_NONE}});
 }
 
 static void emit_back(struct ct_fuser *f, const struct ct_fuse_group *group)
@@ -121,14 +121,14 @@ static void emit_back(struct ct_fuser *f, const struct ct_fuse_group *group)
 
 /* ---- both ----------------------------------------------------------------------------------- */
 
-static void look(struct ct_fuser *f, int i)
+static void match(struct ct_fuser *f, int i)
 {
     int kind = f->ops[i].kind;
 
     if (is_norm(kind))
         look_forward(f, i);
     if (kind == CT_OP_LAYERNORM_DX || kind == CT_OP_RMSNORM_DX)
-        look_back(f, i);
+        match_backward(f, i);
 }
 
 static void emit(struct ct_fuser *f, const struct ct_fuse_group *group)
@@ -141,7 +141,7 @@ static void emit(struct ct_fuser *f, const struct ct_fuse_group *group)
 
 int ct_plan_fuse_norm(struct ct_plan_list *list, struct ct_error *err)
 {
-    static const struct ct_fuse_pass pass = {.look = look, .emit = emit};
+    static const struct ct_fuse_pass pass = {.match = match, .emit = emit};
 
     return ct_fuse_run(&pass, list, err);
 }

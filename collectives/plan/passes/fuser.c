@@ -14,13 +14,13 @@ int ct_fuse_root(const struct ct_fuser *f, int value)
 /* ---- what may move -------------------------------------------------------------------------- */
 
 /* Whether `value` shares bytes with one of `values`. */
-static bool meets(const struct ct_fuser *f, int value, const int *values, int count)
+static bool overlaps_any(const struct ct_fuser *f, int value, const int *values, int count)
 {
     for (int i = 0; i < count && value != CT_NONE; i++) {
         const struct ct_value *a = &f->program->values[value];
         const struct ct_value *b = values[i] == CT_NONE ? NULL : &f->program->values[values[i]];
         if (b != NULL && a->root == b->root &&
-            ct_range_meet(ct_plan_in_root(a), ct_plan_in_root(b)))
+            ct_range_overlap(ct_plan_in_root(a), ct_plan_in_root(b)))
             return true;
     }
     return false;
@@ -31,8 +31,8 @@ static bool overwrites(const struct ct_fuser *f, const struct ct_program_op *op,
                        const struct ct_program_op *other)
 {
     for (int k = 0; k < CT_OP_MAX_OUT; k++)
-        if (meets(f, op->out[k], other->in, CT_OP_MAX_IN) ||
-            meets(f, op->out[k], other->out, CT_OP_MAX_OUT))
+        if (overlaps_any(f, op->out[k], other->in, CT_OP_MAX_IN) ||
+            overlaps_any(f, op->out[k], other->out, CT_OP_MAX_OUT))
             return true;
     return false;
 }
@@ -51,7 +51,7 @@ bool ct_fuse_may_move(const struct ct_fuser *f, int op, int place)
 
 /* ---- finding -------------------------------------------------------------------------------- */
 
-void ct_fuse_take(struct ct_fuser *f, struct ct_fuse_group group)
+void ct_fuse_add_group(struct ct_fuser *f, struct ct_fuse_group group)
 {
     for (int k = 0; k < CT_FUSE_ROLES; k++) {
         if (group.ops[k] == CT_NONE)
@@ -75,7 +75,7 @@ static void find(struct ct_fuser *f, const struct ct_fuse_pass *pass)
     if (pass->begin != NULL)
         pass->begin(f);
     for (int i = 0; i < f->op_count; i++) {
-        pass->look(f, i);
+        pass->match(f, i);
         for (int k = 0; k < CT_OP_MAX_OUT; k++)
             if (f->ops[i].out[k] != CT_NONE)
                 f->writer[ct_fuse_root(f, f->ops[i].out[k])] = i;

@@ -8,7 +8,7 @@
 #include "collectives/plan/passes/passes.h"
 
 #include "base/assert.h"
-#include "collectives/plan/passes/stage_cut.h"
+#include "collectives/plan/passes/stage_split.h"
 
 /* A slice's value as people know it. */
 static void unslice(struct ct_plan_tensor *tensor, const struct ct_plan_sliced *sliced)
@@ -19,13 +19,13 @@ static void unslice(struct ct_plan_tensor *tensor, const struct ct_plan_sliced *
 }
 
 /* Which stages hold the model's `value`, and whether this rank's is one of them. */
-static bool set_stages(const struct ct_plan *plan, const struct ct_cut *cut, int value,
+static bool set_stages(const struct ct_plan *plan, const struct ct_stage_split *split, int value,
                        struct ct_plan_tensor *tensor)
 {
     int stages = plan->mesh.stages, stage = plan->place.stage;
 
-    tensor->stage = cut == NULL ? 0 : cut->holders[value].first % stages;
-    tensor->twin = cut == NULL ? 0 : cut->holders[value].last % stages;
+    tensor->stage = split == NULL ? 0 : split->holders[value].first % stages;
+    tensor->twin = split == NULL ? 0 : split->holders[value].last % stages;
     bool here = stage == tensor->stage || stage == tensor->twin;
     if (tensor->twin == tensor->stage)
         tensor->twin = CT_PLAN_NO_STAGE;
@@ -49,7 +49,7 @@ static bool is_wide(const struct ct_plan *plan, const struct ct_program *program
 }
 
 static void list_params(struct ct_plan *plan, const struct ct_model *model,
-                        const struct ct_cut *cut)
+                        const struct ct_stage_split *split)
 {
     for (int i = 0; i < model->param_count; i++) {
         const struct ct_value *value = &model->program.values[model->params[i].value];
@@ -68,13 +68,13 @@ static void list_params(struct ct_plan *plan, const struct ct_model *model,
                                     .held_bytes = value->bytes};
         if (plan->sliced != NULL)
             unslice(&plan->tensors[i], &plan->sliced[i]);
-        (void)set_stages(plan, cut, model->params[i].value, &plan->tensors[i]);
+        (void)set_stages(plan, split, model->params[i].value, &plan->tensors[i]);
     }
 }
 
 /* Buffers in the model's order, at places within their own range for now. */
 static void list_buffers(struct ct_plan *plan, const struct ct_model *model,
-                         const struct ct_cut *cut)
+                         const struct ct_stage_split *split)
 {
     for (int i = 0; i < model->buffer_count; i++) {
         const struct ct_value *value = &model->program.values[model->buffers[i].value];
@@ -87,7 +87,7 @@ static void list_buffers(struct ct_plan *plan, const struct ct_model *model,
                                     .bytes = value->bytes,
                                     .held_shape = value->shape,
                                     .held_bytes = value->bytes};
-        if (set_stages(plan, cut, model->buffers[i].value, &plan->tensors[plan->param_count + i]))
+        if (set_stages(plan, split, model->buffers[i].value, &plan->tensors[plan->param_count + i]))
             plan->buffer_bytes += ct_plan_align(value->bytes);
     }
 }
@@ -195,8 +195,8 @@ static void place_buffers(struct ct_plan *plan)
         plan->tensors[i].offset_bytes = begin + plan->frozen_bytes + plan->tensors[i].flat_bytes;
 }
 
-int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model, const struct ct_cut *cut,
-                   struct ct_error *err)
+int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model,
+                   const struct ct_stage_split *split, struct ct_error *err)
 {
     size_t room;
     int code;
@@ -210,15 +210,15 @@ int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model, const str
     plan->order = ct_arena_array(&plan->memory, (size_t)plan->param_count, sizeof *plan->order);
     if (plan->tensors == NULL || plan->order == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a table of %zu tensors", room);
-    list_params(plan, model, cut);
+    list_params(plan, model, split);
     if (plan->learned_count == 0)
         return ct_error_set(err, CT_ECONFIG,
                             "optim.freeze matches all %d parameters: nothing is left to train",
                             plan->param_count);
-    list_buffers(plan, model, cut);
+    list_buffers(plan, model, split);
     int first = plan->param_count + plan->buffer_count;
     plan->tensor_count = first + plan->learned_count * plan->moment_count;
-    code = ct_plan_cut(plan, err);
+    code = ct_plan_make_buckets(plan, err);
     if (code == 0)
         code = name_tensors(plan, err);
     if (code != 0)

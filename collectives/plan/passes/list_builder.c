@@ -18,7 +18,7 @@
  * the next, each of which becomes the sum over micro-batches and ranks:
  *
  *     sums0  sums1  sums0 += sums1  all_reduce(sums0)  rest0  rest1 */
-#include "collectives/plan/passes/step_builder.h"
+#include "collectives/plan/passes/list_builder.h"
 
 #include "base/assert.h"
 #include "base/rng.h"
@@ -38,12 +38,12 @@ static int64_t flat_count(const struct ct_plan *plan, enum ct_value_kind kind)
 /* A flat range with the layout of the parameters; its views, named "<prefix><parameter>", go to
  * `view` unless that is NULL: CT_NONE for a frozen one in another range, and for those of another
  * stage. Returns the root. */
-static int add_flat(struct ct_maker *mk, enum ct_value_kind kind, const char *name,
+static int add_flat(struct ct_list_builder *lb, enum ct_value_kind kind, const char *name,
                     const char *prefix, int *view)
 {
-    const struct ct_plan *plan = mk->plan;
+    const struct ct_plan *plan = lb->plan;
     char full[128];
-    int root = ct_program_value(mk->program, kind, plan->tensors[0].dtype,
+    int root = ct_program_value(lb->program, kind, plan->tensors[0].dtype,
                                 ct_shape1(flat_count(plan, kind)), name);
 
     for (int i = 0; i < plan->param_count && view != NULL; i++) {
@@ -52,104 +52,105 @@ static int add_flat(struct ct_maker *mk, enum ct_value_kind kind, const char *na
         if (tensor->range == CT_PLAN_ELSEWHERE || (kind != CT_VALUE_PARAM && tensor->range < 0))
             continue;
         snprintf(full, sizeof full, "%s%s", prefix, tensor->name);
-        view[i] = ct_program_view(mk->program, root, tensor->flat_bytes, tensor->dtype,
+        view[i] = ct_program_view(lb->program, root, tensor->flat_bytes, tensor->dtype,
                                   tensor->held_shape, full);
     }
     return root;
 }
 
-static void *array(struct ct_maker *mk, size_t count, size_t size)
+static void *array(struct ct_list_builder *lb, size_t count, size_t size)
 {
-    void *elements = ct_arena_array(&mk->program->arena, count, size);
+    void *elements = ct_arena_array(&lb->program->arena, count, size);
 
-    if (elements == NULL && mk->program->error.code == 0)
-        ct_error_set(&mk->program->error, CT_ENOMEM, "no memory for a table of %zu values", count);
+    if (elements == NULL && lb->program->error.code == 0)
+        ct_error_set(&lb->program->error, CT_ENOMEM, "no memory for a table of %zu values", count);
     return elements;
 }
 
-static int *table(struct ct_maker *mk, int count)
+static int *table(struct ct_list_builder *lb, int count)
 {
-    return array(mk, (size_t)count, sizeof(int));
+    return array(lb, (size_t)count, sizeof(int));
 }
 
 /* The sums of loss and correct rows, what batch norms tell, and `more` numbers, in one value f64 so
  * that one reduction serves all; `*ret_more` gets the place of the latter. Returns the root. */
-static int add_sums(struct ct_maker *mk, enum ct_value_kind kind, int more, size_t *ret_more,
+static int add_sums(struct ct_list_builder *lb, enum ct_value_kind kind, int more, size_t *ret_more,
                     int *view)
 {
-    const struct ct_model *model = mk->model;
+    const struct ct_model *model = lb->model;
     size_t bytes = 2 * sizeof(double);
 
     for (int i = 0; i < model->stat_count; i++)
         bytes += model->program.values[model->stats[i].run].bytes;
     int64_t count = (int64_t)(bytes / sizeof(double)) + more;
-    int sums = ct_program_value(mk->program, kind, CT_F64, ct_shape1(count), "sums");
+    int sums = ct_program_value(lb->program, kind, CT_F64, ct_shape1(count), "sums");
 
-    view[0] = ct_program_view(mk->program, sums, 0, CT_F64, ct_shape1(1), "loss");
-    view[1] = ct_program_view(mk->program, sums, sizeof(double), CT_F64, ct_shape1(1), "correct");
+    view[0] = ct_program_view(lb->program, sums, 0, CT_F64, ct_shape1(1), "loss");
+    view[1] = ct_program_view(lb->program, sums, sizeof(double), CT_F64, ct_shape1(1), "correct");
     *ret_more = bytes;
     bytes = 2 * sizeof(double);
     for (int i = 0; i < model->stat_count; i++) {
         const struct ct_value *run = &model->program.values[model->stats[i].run];
-        view[2 + i] = ct_program_view(mk->program, sums, bytes, CT_F64, run->shape, "run");
+        view[2 + i] = ct_program_view(lb->program, sums, bytes, CT_F64, run->shape, "run");
         bytes += run->bytes;
     }
     return sums;
 }
 
 /* The buffers, as views of one value behind the parameters. */
-static void add_buffers(struct ct_maker *mk)
+static void add_buffers(struct ct_list_builder *lb)
 {
-    const struct ct_plan *plan = mk->plan;
+    const struct ct_plan *plan = lb->plan;
 
     for (int i = 0; i < plan->buffer_count; i++)
-        mk->buffers[i] = CT_NONE;
+        lb->buffers[i] = CT_NONE;
     if (plan->buffer_bytes == 0)
         return;
     enum ct_dtype dtype = plan->tensors[plan->param_count].dtype;
-    int root = ct_program_value(mk->program, CT_VALUE_BUFFER, dtype,
+    int root = ct_program_value(lb->program, CT_VALUE_BUFFER, dtype,
                                 ct_shape1((int64_t)(plan->buffer_bytes / ct_dtype_size(dtype))),
                                 "buffers");
     for (int i = 0; i < plan->buffer_count; i++) {
         const struct ct_plan_tensor *tensor = &plan->tensors[plan->param_count + i];
         if (tensor->range == CT_PLAN_ELSEWHERE)
             continue;
-        mk->buffers[i] = ct_program_view(mk->program, root, tensor->flat_bytes, dtype,
+        lb->buffers[i] = ct_program_view(lb->program, root, tensor->flat_bytes, dtype,
                                          tensor->held_shape, tensor->name);
     }
 }
 
-struct ct_maker ct_maker_of(struct ct_plan *plan, const struct ct_model *model,
-                            const struct ct_cut *cut, struct ct_plan_list *list)
+struct ct_list_builder ct_list_builder_init(struct ct_plan *plan, const struct ct_model *model,
+                                            const struct ct_stage_split *split,
+                                            struct ct_plan_list *list)
 {
-    struct ct_maker mk = {.plan = plan,
-                          .model = model,
-                          .cut = cut,
-                          .list = list,
-                          .program = &list->program,
-                          .part = CT_MAKER_ALL_PARTS};
+    struct ct_list_builder lb = {.plan = plan,
+                                 .model = model,
+                                 .split = split,
+                                 .list = list,
+                                 .program = &list->program,
+                                 .part = CT_LIST_BUILDER_ALL_PARTS};
 
-    mk.yields = plan->param_count + 2 + model->stat_count;
+    lb.yields = plan->param_count + 2 + model->stat_count;
     list->io = (struct ct_plan_io){CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE,
                                    CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE, CT_NONE};
-    mk.map = table(&mk, model->program.value_count);
-    mk.once = table(&mk, model->program.value_count);
-    for (int i = 0; i < model->program.value_count && mk.once != NULL; i++)
-        mk.once[i] = UNMAPPED;
-    mk.params = table(&mk, plan->param_count);
-    mk.buffers = table(&mk, plan->buffer_count + 1);
-    mk.result.view = table(&mk, mk.yields);
-    mk.last_writer = table(&mk, mk.yields);
-    if (mk.program->error.code == 0) {
-        mk.flat = add_flat(&mk, CT_VALUE_PARAM, "params", "", mk.params);
-        add_buffers(&mk);
+    lb.map = table(&lb, model->program.value_count);
+    lb.once = table(&lb, model->program.value_count);
+    for (int i = 0; i < model->program.value_count && lb.once != NULL; i++)
+        lb.once[i] = UNMAPPED;
+    lb.params = table(&lb, plan->param_count);
+    lb.buffers = table(&lb, plan->buffer_count + 1);
+    lb.result.view = table(&lb, lb.yields);
+    lb.last_writer = table(&lb, lb.yields);
+    if (lb.program->error.code == 0) {
+        lb.flat = add_flat(&lb, CT_VALUE_PARAM, "params", "", lb.params);
+        add_buffers(&lb);
     }
-    return mk;
+    return lb;
 }
 
-int ct_maker_finish(struct ct_maker *mk, const char *which, struct ct_error *err)
+int ct_list_builder_finish(struct ct_list_builder *lb, const char *which, struct ct_error *err)
 {
-    const struct ct_error *error = &mk->program->error;
+    const struct ct_error *error = &lb->program->error;
 
     return error->code == 0 ? 0 : ct_error_set(err, error->code, "%s: %s", which, error->text);
 }
@@ -157,105 +158,106 @@ int ct_maker_finish(struct ct_maker *mk, const char *which, struct ct_error *err
 /* ---- copying ops ---------------------------------------------------------------------------- */
 
 /* The list's value for the model's; a temporary is made at its first use. */
-static int mapped(struct ct_maker *mk, int value)
+static int mapped(struct ct_list_builder *lb, int value)
 {
     if (value == CT_NONE)
         return CT_NONE;
-    if (mk->map[value] == UNMAPPED && mk->once[value] != UNMAPPED)
-        mk->map[value] = mk->once[value];
-    if (mk->map[value] == UNMAPPED) {
-        const struct ct_value *v = &mk->model->program.values[value];
+    if (lb->map[value] == UNMAPPED && lb->once[value] != UNMAPPED)
+        lb->map[value] = lb->once[value];
+    if (lb->map[value] == UNMAPPED) {
+        const struct ct_value *v = &lb->model->program.values[value];
         CT_ASSERT((v->kind == CT_VALUE_TEMP || v->kind == CT_VALUE_HOST) && v->root == value);
-        mk->map[value] = ct_program_value(mk->program, v->kind, v->dtype, v->shape, v->name);
+        lb->map[value] = ct_program_value(lb->program, v->kind, v->dtype, v->shape, v->name);
     }
-    CT_ASSERT(mk->map[value] != CT_NONE);
-    return mk->map[value];
+    CT_ASSERT(lb->map[value] != CT_NONE);
+    return lb->map[value];
 }
 
-int ct_maker_value(struct ct_maker *mk, int number, int value)
+int ct_list_builder_value(struct ct_list_builder *lb, int number, int value)
 {
-    mk->map = mk->micros[number].map;
-    mk->program->micro = number;
-    return mapped(mk, value);
+    lb->map = lb->micros[number].map;
+    lb->program->micro = number;
+    return mapped(lb, value);
 }
 
 /* Start a micro-batch: parameters, inputs and yields have their place, temporaries none yet. */
-static void map_model(struct ct_maker *mk, const struct ct_maker_yield *yield, int x, int labels)
+static void map_model(struct ct_list_builder *lb, const struct ct_list_yield *yield, int x,
+                      int labels)
 {
-    const struct ct_model *model = mk->model;
+    const struct ct_model *model = lb->model;
 
     for (int i = 0; i < model->program.value_count; i++)
-        mk->map[i] = UNMAPPED;
+        lb->map[i] = UNMAPPED;
     for (int i = 0; i < model->param_count; i++) {
-        mk->map[model->params[i].value] = mk->params[i];
+        lb->map[model->params[i].value] = lb->params[i];
         if (model->params[i].grad != CT_NONE)
-            mk->map[model->params[i].grad] = yield->view[i];
+            lb->map[model->params[i].grad] = yield->view[i];
     }
     for (int i = 0; i < model->buffer_count; i++)
-        mk->map[model->buffers[i].value] = mk->buffers[i];
-    mk->map[model->loss] = yield->view[model->param_count];
-    mk->map[model->correct] = yield->view[model->param_count + 1];
+        lb->map[model->buffers[i].value] = lb->buffers[i];
+    lb->map[model->loss] = yield->view[model->param_count];
+    lb->map[model->correct] = yield->view[model->param_count + 1];
     for (int i = 0; i < model->stat_count; i++)
-        mk->map[model->stats[i].run] = yield->view[model->param_count + 2 + i];
-    mk->map[model->x] = x;
-    mk->map[model->labels] = labels;
-    mk->map[model->inv_valid] = mk->list->io.inv_valid;
+        lb->map[model->stats[i].run] = yield->view[model->param_count + 2 + i];
+    lb->map[model->x] = x;
+    lb->map[model->labels] = labels;
+    lb->map[model->inv_valid] = lb->list->io.inv_valid;
     if (model->draw != CT_NONE)
-        mk->map[model->draw] = mk->list->io.draw;
+        lb->map[model->draw] = lb->list->io.draw;
 }
 
 /* The tensor that is the model's `value`, a parameter. */
-static const struct ct_plan_tensor *tensor_of(const struct ct_maker *mk, int value)
+static const struct ct_plan_tensor *tensor_of(const struct ct_list_builder *lb, int value)
 {
     int i = 0;
 
-    while (i < mk->model->param_count && mk->model->params[i].value != value)
+    while (i < lb->model->param_count && lb->model->params[i].value != value)
         i++;
-    CT_ASSERT(i < mk->model->param_count);
-    return &mk->plan->tensors[i];
+    CT_ASSERT(i < lb->model->param_count);
+    return &lb->plan->tensors[i];
 }
 
-static struct ct_program_op copied(struct ct_maker *mk, const struct ct_program_op *from)
+static struct ct_program_op copied(struct ct_list_builder *lb, const struct ct_program_op *from)
 {
     struct ct_program_op op = *from;
 
     for (int i = 0; i < CT_OP_MAX_IN; i++)
-        op.in[i] = mapped(mk, op.in[i]);
+        op.in[i] = mapped(lb, op.in[i]);
     for (int i = 0; i < CT_OP_MAX_OUT; i++)
-        op.out[i] = mapped(mk, op.out[i]);
+        op.out[i] = mapped(lb, op.out[i]);
     if (op.kind == CT_OP_DROPOUT) { /* draws for this seed and micro-batch */
-        op.attr.key ^= ct_mix64(mk->plan->seed);
+        op.attr.key ^= ct_mix64(lb->plan->seed);
         op.attr.first +=
-            op.attr.unit * (uint64_t)(mk->program->micro * mk->plan->options.micro_rows);
+            op.attr.unit * (uint64_t)(lb->program->micro * lb->plan->options.micro_rows);
     }
     if (op.kind == CT_OP_NARROW_STOCHASTIC)
-        ct_plan_key_rounding(mk->plan, tensor_of(mk, from->in[0]), 0, &op);
+        ct_plan_key_rounding(lb->plan, tensor_of(lb, from->in[0]), 0, &op);
     return op;
 }
 
-void ct_maker_add(struct ct_maker *mk, int to, int from)
+void ct_list_builder_add(struct ct_list_builder *lb, int to, int from)
 {
     struct ct_program_op add = ct_program_op(CT_OP_ADD);
 
     add.in[0] = to;
     add.in[1] = from;
     add.out[0] = to;
-    ct_program_emit(mk->program, add);
+    ct_program_emit(lb->program, add);
 }
 
 /* The op overwrites a yield that already holds the micro-batches before: let it add. */
-static void emit_adding(struct ct_maker *mk, struct ct_program_op op)
+static void emit_adding(struct ct_list_builder *lb, struct ct_program_op op)
 {
     if (ct_rule_accumulates(op.kind)) {
         op.attr.accumulate = true;
-        ct_program_emit(mk->program, op);
+        ct_program_emit(lb->program, op);
         return;
     }
     int to = op.out[0];
-    const struct ct_value *v = &mk->program->values[to];
-    op.out[0] = ct_program_value(mk->program, CT_VALUE_TEMP, v->dtype, v->shape, v->name);
-    ct_program_emit(mk->program, op);
-    ct_maker_add(mk, to, op.out[0]);
+    const struct ct_value *v = &lb->program->values[to];
+    op.out[0] = ct_program_value(lb->program, CT_VALUE_TEMP, v->dtype, v->shape, v->name);
+    ct_program_emit(lb->program, op);
+    ct_list_builder_add(lb, to, op.out[0]);
 }
 
 static bool is_yield(enum ct_value_kind kind)
@@ -263,98 +265,99 @@ static bool is_yield(enum ct_value_kind kind)
     return kind == CT_VALUE_GRAD || kind == CT_VALUE_OUTPUT;
 }
 
-void ct_maker_copy(struct ct_maker *mk, int first, int end, int number)
+void ct_list_builder_copy(struct ct_list_builder *lb, int first, int end, int number)
 {
-    const struct ct_program *from = &mk->model->program;
-    const struct ct_maker_micro *micro = &mk->micros[number];
+    const struct ct_program *from = &lb->model->program;
+    const struct ct_list_micro *micro = &lb->micros[number];
     bool adding = number > 0 && micro->merges == NULL;
 
-    mk->map = micro->map;
-    mk->program->micro = number;
-    for (int i = first; i < end && mk->program->error.code == 0; i++) {
-        bool shared = ct_plan_is_shared(mk->plan, from, &from->ops[i]);
-        if ((mk->part != CT_MAKER_ALL_PARTS && mk->cut->part_of[i] != mk->part) ||
+    lb->map = micro->map;
+    lb->program->micro = number;
+    for (int i = first; i < end && lb->program->error.code == 0; i++) {
+        bool shared = ct_plan_is_shared(lb->plan, from, &from->ops[i]);
+        if ((lb->part != CT_LIST_BUILDER_ALL_PARTS && lb->split->part_of[i] != lb->part) ||
             (shared && number > 0))
             continue;
-        struct ct_program_op op = copied(mk, &from->ops[i]);
+        struct ct_program_op op = copied(lb, &from->ops[i]);
         if (shared)
-            mk->once[from->ops[i].out[0]] = op.out[0];
-        mk->program->stage = from->ops[i].stage;
+            lb->once[from->ops[i].out[0]] = op.out[0];
+        lb->program->stage = from->ops[i].stage;
         bool yields = is_yield(from->values[from->ops[i].out[0]].kind);
         if (adding && yields && !ct_program_op_updates(&op))
-            emit_adding(mk, op);
+            emit_adding(lb, op);
         else
-            ct_program_emit(mk->program, op);
-        for (int k = 0; k < mk->yields; k++)
-            for (int m = 0; m < micro->merge_count && mk->last_writer[k] == i; m++)
-                ct_maker_add(mk, micro->merges[m].into->view[k], micro->merges[m].from->view[k]);
+            ct_program_emit(lb->program, op);
+        for (int k = 0; k < lb->yields; k++)
+            for (int m = 0; m < micro->merge_count && lb->last_writer[k] == i; m++)
+                ct_list_builder_add(lb, micro->merges[m].into->view[k],
+                                    micro->merges[m].from->view[k]);
     }
 }
 
 /* ---- the tree of micro-batches -------------------------------------------------------------- */
 
-static void find_last_writers(struct ct_maker *mk)
+static void find_last_writers(struct ct_list_builder *lb)
 {
-    const struct ct_program *from = &mk->model->program;
+    const struct ct_program *from = &lb->model->program;
 
-    for (int k = 0; k < mk->yields; k++)
-        mk->last_writer[k] = CT_NONE;
+    for (int k = 0; k < lb->yields; k++)
+        lb->last_writer[k] = CT_NONE;
     for (int i = 0; i < from->op_count; i++) {
         int out = from->ops[i].out[0];
-        for (int k = 0; k < mk->plan->param_count; k++)
-            if (mk->model->params[k].grad == out)
-                mk->last_writer[k] = i;
-        if (out == mk->model->loss)
-            mk->last_writer[mk->plan->param_count] = i;
-        if (out == mk->model->correct)
-            mk->last_writer[mk->plan->param_count + 1] = i;
-        for (int k = 0; k < mk->model->stat_count; k++)
-            if (mk->model->stats[k].run == out)
-                mk->last_writer[mk->plan->param_count + 2 + k] = i;
+        for (int k = 0; k < lb->plan->param_count; k++)
+            if (lb->model->params[k].grad == out)
+                lb->last_writer[k] = i;
+        if (out == lb->model->loss)
+            lb->last_writer[lb->plan->param_count] = i;
+        if (out == lb->model->correct)
+            lb->last_writer[lb->plan->param_count + 1] = i;
+        for (int k = 0; k < lb->model->stat_count; k++)
+            if (lb->model->stats[k].run == out)
+                lb->last_writer[lb->plan->param_count + 2 + k] = i;
     }
 }
 
-static const struct ct_maker_yield *new_leaf(struct ct_maker *mk, int number)
+static const struct ct_list_yield *new_leaf(struct ct_list_builder *lb, int number)
 {
-    struct ct_maker_yield *leaf = array(mk, 1, sizeof *leaf);
+    struct ct_list_yield *leaf = array(lb, 1, sizeof *leaf);
     char name[32], prefix[32];
     size_t end;
 
     if (leaf != NULL)
-        leaf->view = table(mk, mk->yields);
+        leaf->view = table(lb, lb->yields);
     if (leaf == NULL || leaf->view == NULL)
         return NULL;
     snprintf(name, sizeof name, "leaf%d", number);
     snprintf(prefix, sizeof prefix, "leaf%d.", number);
-    add_flat(mk, CT_VALUE_TEMP, name, prefix, leaf->view);
-    (void)add_sums(mk, CT_VALUE_TEMP, 0, &end, leaf->view + mk->plan->param_count);
+    add_flat(lb, CT_VALUE_TEMP, name, prefix, leaf->view);
+    (void)add_sums(lb, CT_VALUE_TEMP, 0, &end, leaf->view + lb->plan->param_count);
     return leaf;
 }
 
 /* Push leaf number `number`; the merges that its carry causes follow its ops. */
-static void push_leaf(struct ct_maker *mk, struct ct_maker_micro *micro, int number)
+static void push_leaf(struct ct_list_builder *lb, struct ct_list_micro *micro, int number)
 {
-    CT_ASSERT(mk->depth < CT_MAKER_MAX_LEVELS);
-    micro->yield = mk->stack[mk->depth++] = new_leaf(mk, number);
+    CT_ASSERT(lb->depth < CT_LIST_BUILDER_MAX_LEVELS);
+    micro->yield = lb->stack[lb->depth++] = new_leaf(lb, number);
     for (int carry = number + 1; carry % 2 == 0; carry /= 2) {
         micro->merges[micro->merge_count++] =
-            (struct ct_maker_merge){mk->stack[mk->depth - 2], mk->stack[mk->depth - 1]};
-        mk->depth--;
+            (struct ct_list_merge){lb->stack[lb->depth - 2], lb->stack[lb->depth - 1]};
+        lb->depth--;
     }
 }
 
 /* The last micro-batch takes all that waits. */
-static void close_tree(struct ct_maker *mk, struct ct_maker_micro *micro)
+static void close_tree(struct ct_list_builder *lb, struct ct_list_micro *micro)
 {
-    for (int i = mk->depth - 1; i >= 0; i--)
-        micro->merges[micro->merge_count++] = (struct ct_maker_merge){&mk->result, mk->stack[i]};
+    for (int i = lb->depth - 1; i >= 0; i--)
+        micro->merges[micro->merge_count++] = (struct ct_list_merge){&lb->result, lb->stack[i]};
 }
 
 /* ---- the step ------------------------------------------------------------------------------- */
 
-static int scalar_input(struct ct_maker *mk, const char *name)
+static int scalar_input(struct ct_list_builder *lb, const char *name)
 {
-    return ct_program_value(mk->program, CT_VALUE_INPUT, CT_F64, ct_shape1(1), name);
+    return ct_program_value(lb->program, CT_VALUE_INPUT, CT_F64, ct_shape1(1), name);
 }
 
 /* Whether the model's ops, of a stage perhaps, touch `value`. */
@@ -373,224 +376,225 @@ static bool touches(const struct ct_model *model, int value)
 }
 
 /* The input or output that is the model's `like`; CT_NONE where nothing here touches that. */
-static int outer_value(struct ct_maker *mk, enum ct_value_kind kind, int like, int64_t times,
+static int outer_value(struct ct_list_builder *lb, enum ct_value_kind kind, int like, int64_t times,
                        const char *name)
 {
-    const struct ct_value *v = &mk->model->program.values[like];
+    const struct ct_value *v = &lb->model->program.values[like];
     struct ct_shape shape = v->shape;
 
     shape.dim[0] *= times;
-    return touches(mk->model, like) ? ct_program_value(mk->program, kind, v->dtype, shape, name)
+    return touches(lb->model, like) ? ct_program_value(lb->program, kind, v->dtype, shape, name)
                                     : CT_NONE;
 }
 
-static void step_inputs(struct ct_maker *mk)
+static void step_inputs(struct ct_list_builder *lb)
 {
-    struct ct_plan_io *io = &mk->list->io;
-    int64_t count = mk->plan->options.accumulation;
+    struct ct_plan_io *io = &lb->list->io;
+    int64_t count = lb->plan->options.accumulation;
 
-    io->x = outer_value(mk, CT_VALUE_INPUT, mk->model->x, count, "x");
-    io->labels = outer_value(mk, CT_VALUE_INPUT, mk->model->labels, count, "labels");
-    io->inv_valid = scalar_input(mk, "inv_valid");
-    io->lr = scalar_input(mk, "lr");
-    io->wish = scalar_input(mk, "wish");
-    if (mk->plan->options.compute == CT_F16)
-        io->unscale = scalar_input(mk, "unscale");
-    if (ct_plan_counts_updates(&mk->plan->options.optim))
-        io->update = scalar_input(mk, "update");
-    if (mk->model->draw != CT_NONE)
-        io->draw = ct_program_value(mk->program, CT_VALUE_INPUT, CT_F64, ct_shape1(2), "draw");
+    io->x = outer_value(lb, CT_VALUE_INPUT, lb->model->x, count, "x");
+    io->labels = outer_value(lb, CT_VALUE_INPUT, lb->model->labels, count, "labels");
+    io->inv_valid = scalar_input(lb, "inv_valid");
+    io->lr = scalar_input(lb, "lr");
+    io->wish = scalar_input(lb, "wish");
+    if (lb->plan->options.compute == CT_F16)
+        io->unscale = scalar_input(lb, "unscale");
+    if (ct_plan_counts_updates(&lb->plan->options.optim))
+        io->update = scalar_input(lb, "update");
+    if (lb->model->draw != CT_NONE)
+        io->draw = ct_program_value(lb->program, CT_VALUE_INPUT, CT_F64, ct_shape1(2), "draw");
 }
 
 /* This rank's part of the sum of wishes. */
-static void pass_wish(struct ct_maker *mk)
+static void copy_vote(struct ct_list_builder *lb)
 {
     struct ct_program_op copy = ct_program_op(CT_OP_COPY);
 
-    copy.in[0] = mk->list->io.wish;
-    copy.out[0] = mk->list->io.wishes;
-    ct_program_emit(mk->program, copy);
+    copy.in[0] = lb->list->io.wish;
+    copy.out[0] = lb->list->io.wishes;
+    ct_program_emit(lb->program, copy);
 }
 
 /* The block of `of` that micro-batch `micro` reads, shaped as the model's input `like`. */
-static int block(struct ct_maker *mk, int of, int like, int micro)
+static int block(struct ct_list_builder *lb, int of, int like, int micro)
 {
-    const struct ct_value *v = &mk->model->program.values[like];
+    const struct ct_value *v = &lb->model->program.values[like];
 
     if (of == CT_NONE)
         return CT_NONE;
-    return ct_program_view(mk->program, of, v->bytes * (size_t)micro, v->dtype, v->shape, v->name);
+    return ct_program_view(lb->program, of, v->bytes * (size_t)micro, v->dtype, v->shape, v->name);
 }
 
-int ct_maker_next_total(const struct ct_maker *mk, int at)
+int ct_list_builder_next_total(const struct ct_list_builder *lb, int at)
 {
-    while (at < mk->model->program.op_count && mk->model->program.ops[at].kind != CT_OP_BATCH_TOTAL)
+    while (at < lb->model->program.op_count && lb->model->program.ops[at].kind != CT_OP_BATCH_TOTAL)
         at++;
     return at;
 }
 
 /* What each micro-batch yields to, and its values: tables of their own where they go in step. */
-static void prepare_micros(struct ct_maker *mk)
+static void prepare_micros(struct ct_list_builder *lb)
 {
-    int count = mk->plan->options.accumulation, values = mk->model->program.value_count;
-    bool tree = mk->plan->options.reduce == CT_PLAN_INVARIANT;
-    bool in_step = mk->cut != NULL || ct_maker_next_total(mk, 0) < mk->model->program.op_count;
+    int count = lb->plan->options.accumulation, values = lb->model->program.value_count;
+    bool tree = lb->plan->options.reduce == CT_PLAN_INVARIANT;
+    bool in_step =
+        lb->split != NULL || ct_list_builder_next_total(lb, 0) < lb->model->program.op_count;
 
-    mk->micros = array(mk, (size_t)count, sizeof *mk->micros);
-    for (int m = 0; m < count && mk->program->error.code == 0; m++) {
-        struct ct_maker_micro *micro = &mk->micros[m];
-        *micro = (struct ct_maker_micro){.yield = &mk->result, .map = mk->map};
+    lb->micros = array(lb, (size_t)count, sizeof *lb->micros);
+    for (int m = 0; m < count && lb->program->error.code == 0; m++) {
+        struct ct_list_micro *micro = &lb->micros[m];
+        *micro = (struct ct_list_micro){.yield = &lb->result, .map = lb->map};
         if (tree)
-            micro->merges = array(mk, CT_MAKER_MAX_LEVELS, sizeof *micro->merges);
+            micro->merges = array(lb, CT_LIST_BUILDER_MAX_LEVELS, sizeof *micro->merges);
         if (in_step)
-            micro->map = table(mk, values);
-        if (mk->program->error.code == 0 && tree && m < count - 1)
-            push_leaf(mk, micro, m);
-        else if (mk->program->error.code == 0 && tree)
-            close_tree(mk, micro);
+            micro->map = table(lb, values);
+        if (lb->program->error.code == 0 && tree && m < count - 1)
+            push_leaf(lb, micro, m);
+        else if (lb->program->error.code == 0 && tree)
+            close_tree(lb, micro);
     }
 }
 
 /* Micro-batches add up as a binary counter carries, then ranks. */
-void ct_maker_share(struct ct_maker *mk, int at)
+void ct_list_builder_total(struct ct_list_builder *lb, int at)
 {
-    const struct ct_program_op *op = &mk->model->program.ops[at];
-    int count = mk->plan->options.accumulation, stack[CT_MAKER_MAX_LEVELS] = {0}, depth = 0;
+    const struct ct_program_op *op = &lb->model->program.ops[at];
+    int count = lb->plan->options.accumulation, stack[CT_LIST_BUILDER_MAX_LEVELS] = {0}, depth = 0;
 
-    mk->program->stage = op->stage;
+    lb->program->stage = op->stage;
     for (int m = 0; m < count; m++) {
-        mk->map = mk->micros[m].map;
-        CT_ASSERT(depth < CT_MAKER_MAX_LEVELS);
-        stack[depth++] = mapped(mk, op->in[0]);
+        lb->map = lb->micros[m].map;
+        CT_ASSERT(depth < CT_LIST_BUILDER_MAX_LEVELS);
+        stack[depth++] = mapped(lb, op->in[0]);
         for (int carry = m + 1; carry % 2 == 0; carry /= 2, depth--)
-            ct_maker_add(mk, stack[depth - 2], stack[depth - 1]);
+            ct_list_builder_add(lb, stack[depth - 2], stack[depth - 1]);
     }
     for (; depth > 1; depth--)
-        ct_maker_add(mk, stack[depth - 2], stack[depth - 1]);
-    if (ct_mesh_size(&mk->plan->mesh, CT_AXIS_DATA) > 1) {
+        ct_list_builder_add(lb, stack[depth - 2], stack[depth - 1]);
+    if (ct_mesh_size(&lb->plan->mesh, CT_AXIS_DATA) > 1) {
         struct ct_program_op reduce = ct_program_op(CT_OP_ALL_REDUCE);
         reduce.axis = CT_AXIS_DATA;
         reduce.in[0] = reduce.out[0] = stack[0];
-        ct_program_emit(mk->program, reduce);
+        ct_program_emit(lb->program, reduce);
     }
     for (int m = 0; m < count; m++)
-        mk->micros[m].map[op->out[0]] = stack[0];
+        lb->micros[m].map[op->out[0]] = stack[0];
 }
 
-void ct_maker_begin(struct ct_maker *mk, int number)
+void ct_list_builder_begin(struct ct_list_builder *lb, int number)
 {
-    mk->map = mk->micros[number].map;
-    map_model(mk, mk->micros[number].yield, block(mk, mk->list->io.x, mk->model->x, number),
-              block(mk, mk->list->io.labels, mk->model->labels, number));
+    lb->map = lb->micros[number].map;
+    map_model(lb, lb->micros[number].yield, block(lb, lb->list->io.x, lb->model->x, number),
+              block(lb, lb->list->io.labels, lb->model->labels, number));
 }
 
-static void micro_batches(struct ct_maker *mk)
+static void micro_batches(struct ct_list_builder *lb)
 {
-    int count = mk->plan->options.accumulation, ops = mk->model->program.op_count;
+    int count = lb->plan->options.accumulation, ops = lb->model->program.op_count;
 
-    for (int first = 0, end; first < ops && mk->program->error.code == 0; first = end + 1) {
-        end = ct_maker_next_total(mk, first);
-        for (int m = 0; m < count && mk->program->error.code == 0; m++) {
+    for (int first = 0, end; first < ops && lb->program->error.code == 0; first = end + 1) {
+        end = ct_list_builder_next_total(lb, first);
+        for (int m = 0; m < count && lb->program->error.code == 0; m++) {
             if (first == 0)
-                ct_maker_begin(mk, m);
-            ct_maker_copy(mk, first, end, m);
+                ct_list_builder_begin(lb, m);
+            ct_list_builder_copy(lb, first, end, m);
         }
-        if (end < ops && mk->program->error.code == 0)
-            ct_maker_share(mk, end);
+        if (end < ops && lb->program->error.code == 0)
+            ct_list_builder_total(lb, end);
     }
 }
 
 /* Sums that only another stage adds to are zero here. */
-static void fill_others(struct ct_maker *mk)
+static void fill_others(struct ct_list_builder *lb)
 {
-    for (int k = mk->plan->param_count; k < mk->yields && mk->program->error.code == 0; k++) {
-        if (mk->last_writer[k] != CT_NONE)
+    for (int k = lb->plan->param_count; k < lb->yields && lb->program->error.code == 0; k++) {
+        if (lb->last_writer[k] != CT_NONE)
             continue;
         struct ct_program_op fill = ct_program_op(CT_OP_FILL);
-        fill.out[0] = mk->result.view[k];
-        ct_program_emit(mk->program, fill);
+        fill.out[0] = lb->result.view[k];
+        ct_program_emit(lb->program, fill);
     }
 }
 
 /* The running statistics follow the sum over the global batch, unless the step is not taken. */
-static void update_buffers(struct ct_maker *mk, int scale)
+static void update_buffers(struct ct_list_builder *lb, int scale)
 {
-    mk->program->stage = CT_STAGE_UPDATE;
-    for (int i = 0; i < mk->model->stat_count; i++) {
-        const struct ct_model_stat *stat = &mk->model->stats[i];
+    lb->program->stage = CT_STAGE_UPDATE;
+    for (int i = 0; i < lb->model->stat_count; i++) {
+        const struct ct_model_stat *stat = &lb->model->stats[i];
         struct ct_program_op op = ct_program_op(CT_OP_RUNNING_UPDATE);
-        if (mk->buffers[stat->mean] == CT_NONE)
+        if (lb->buffers[stat->mean] == CT_NONE)
             continue;
-        op.in[0] = mk->result.view[mk->plan->param_count + 2 + i];
+        op.in[0] = lb->result.view[lb->plan->param_count + 2 + i];
         op.in[1] = scale;
-        op.out[0] = mk->buffers[stat->mean];
-        op.out[1] = mk->buffers[stat->var];
+        op.out[0] = lb->buffers[stat->mean];
+        op.out[1] = lb->buffers[stat->var];
         op.attr.momentum = stat->momentum;
-        ct_program_emit(mk->program, op);
+        ct_program_emit(lb->program, op);
     }
 }
 
-int ct_plan_make_step(struct ct_plan *plan, const struct ct_model *model, const struct ct_cut *cut,
-                      struct ct_error *err)
+int ct_plan_make_step(struct ct_plan *plan, const struct ct_model *model,
+                      const struct ct_stage_split *split, struct ct_error *err)
 {
-    struct ct_maker mk = ct_maker_of(plan, model, cut, &plan->step);
+    struct ct_list_builder lb = ct_list_builder_init(plan, model, split, &plan->step);
     static const char *const names[CT_PLAN_MAX_MOMENTS] = {"moments0", "moments1", "moments2"};
 
     CT_ASSERT(plan->moment_count <= CT_PLAN_MAX_MOMENTS);
-    if (mk.program->error.code == 0) {
-        struct ct_plan_flats flats = {.params = mk.flat};
+    if (lb.program->error.code == 0) {
+        struct ct_plan_flats flats = {.params = lb.flat};
         for (int i = 0; i < plan->moment_count; i++)
-            flats.moments[i] = add_flat(&mk, CT_VALUE_STATE, names[i], "", NULL);
-        flats.grads = add_flat(&mk, CT_VALUE_GRAD, "grads", "grad.", mk.result.view);
+            flats.moments[i] = add_flat(&lb, CT_VALUE_STATE, names[i], "", NULL);
+        flats.grads = add_flat(&lb, CT_VALUE_GRAD, "grads", "grad.", lb.result.view);
         size_t end;
-        int sums = add_sums(&mk, CT_VALUE_OUTPUT, 1, &end, mk.result.view + plan->param_count);
-        mk.list->io.wishes = ct_program_view(mk.program, sums, end, CT_F64, ct_shape1(1), "wishes");
-        mk.list->io.loss = mk.result.view[plan->param_count];
-        mk.list->io.correct = mk.result.view[plan->param_count + 1];
-        mk.list->io.sumsq =
-            ct_program_value(mk.program, CT_VALUE_OUTPUT, CT_F64, ct_shape1(1), "sumsq");
-        step_inputs(&mk);
-        pass_wish(&mk);
-        find_last_writers(&mk);
-        prepare_micros(&mk);
-        if (cut == NULL)
-            micro_batches(&mk);
+        int sums = add_sums(&lb, CT_VALUE_OUTPUT, 1, &end, lb.result.view + plan->param_count);
+        lb.list->io.wishes = ct_program_view(lb.program, sums, end, CT_F64, ct_shape1(1), "wishes");
+        lb.list->io.loss = lb.result.view[plan->param_count];
+        lb.list->io.correct = lb.result.view[plan->param_count + 1];
+        lb.list->io.sumsq =
+            ct_program_value(lb.program, CT_VALUE_OUTPUT, CT_F64, ct_shape1(1), "sumsq");
+        step_inputs(&lb);
+        copy_vote(&lb);
+        find_last_writers(&lb);
+        prepare_micros(&lb);
+        if (split == NULL)
+            micro_batches(&lb);
         else
-            ct_maker_pipeline(&mk);
-        fill_others(&mk);
-        update_buffers(&mk, ct_plan_emit_update(plan, &flats));
+            ct_list_builder_pipeline(&lb);
+        fill_others(&lb);
+        update_buffers(&lb, ct_plan_emit_update(plan, &flats));
     }
-    return ct_maker_finish(&mk, "step", err);
+    return ct_list_builder_finish(&lb, "step", err);
 }
 
 /* ---- evaluation ------------------------------------------------------------------- */
 
-int ct_plan_make_eval(struct ct_plan *plan, const struct ct_model *model, const struct ct_cut *cut,
-                      struct ct_error *err)
+int ct_plan_make_eval(struct ct_plan *plan, const struct ct_model *model,
+                      const struct ct_stage_split *split, struct ct_error *err)
 {
-    struct ct_maker mk = ct_maker_of(plan, model, cut, &plan->eval);
-    struct ct_maker_micro only = {.yield = &mk.result, .map = mk.map};
+    struct ct_list_builder lb = ct_list_builder_init(plan, model, split, &plan->eval);
+    struct ct_list_micro only = {.yield = &lb.result, .map = lb.map};
     struct ct_plan_io *io = &plan->eval.io;
 
-    mk.micros = &only;
-    if (mk.program->error.code == 0) {
-        io->x = outer_value(&mk, CT_VALUE_INPUT, model->x, 1, "x");
-        io->labels = outer_value(&mk, CT_VALUE_INPUT, model->labels, 1, "labels");
-        io->logits = outer_value(&mk, CT_VALUE_OUTPUT, model->logits, 1, "logits");
+    lb.micros = &only;
+    if (lb.program->error.code == 0) {
+        io->x = outer_value(&lb, CT_VALUE_INPUT, model->x, 1, "x");
+        io->labels = outer_value(&lb, CT_VALUE_INPUT, model->labels, 1, "labels");
+        io->logits = outer_value(&lb, CT_VALUE_OUTPUT, model->logits, 1, "logits");
         for (int i = 0; i < plan->param_count; i++)
-            mk.result.view[i] = CT_NONE;
+            lb.result.view[i] = CT_NONE;
         size_t end;
-        (void)add_sums(&mk, CT_VALUE_OUTPUT, 0, &end, mk.result.view + plan->param_count);
-        io->loss = mk.result.view[plan->param_count];
-        io->correct = mk.result.view[plan->param_count + 1];
-        find_last_writers(&mk);
-        map_model(&mk, &mk.result, io->x, io->labels);
-        mk.map[model->logits] = io->logits;
-        if (cut == NULL)
-            ct_maker_copy(&mk, 0, model->forward_count, 0);
+        (void)add_sums(&lb, CT_VALUE_OUTPUT, 0, &end, lb.result.view + plan->param_count);
+        io->loss = lb.result.view[plan->param_count];
+        io->correct = lb.result.view[plan->param_count + 1];
+        find_last_writers(&lb);
+        map_model(&lb, &lb.result, io->x, io->labels);
+        lb.map[model->logits] = io->logits;
+        if (split == NULL)
+            ct_list_builder_copy(&lb, 0, model->forward_count, 0);
         else
-            ct_maker_pipeline_forward(&mk);
-        fill_others(&mk);
+            ct_list_builder_pipeline_forward(&lb);
+        fill_others(&lb);
     }
-    return ct_maker_finish(&mk, "eval", err);
+    return ct_list_builder_finish(&lb, "eval", err);
 }

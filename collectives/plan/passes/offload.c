@@ -11,7 +11,7 @@
  * In a pipeline the pass sees a stage's ops alone. What another stage gives has no writer here, and
  * goes and comes back like the rest; what goes on to the next stage is sent from where it is. */
 #include "collectives/plan/passes/passes.h"
-#include "collectives/plan/passes/stage_cut.h"
+#include "collectives/plan/passes/stage_split.h"
 
 #include "base/assert.h"
 
@@ -69,7 +69,7 @@ static void find_lives(struct offloader *o)
 }
 
 /* Whether it pays, and can be done. */
-static bool goes(const struct offloader *o, int value)
+static bool is_offloaded(const struct offloader *o, int value)
 {
     const struct ct_value *v = &o->program->values[value];
     const struct life *life = &o->lives[value];
@@ -116,7 +116,7 @@ static void fetch(struct offloader *o, int op)
 static void store(struct offloader *o, int op)
 {
     for (int i = 0; i < o->value_count; i++)
-        if (o->lives[i].last_forward == op && goes(o, i))
+        if (o->lives[i].last_forward == op && is_offloaded(o, i))
             o->lives[i].host = emit_copy(o, i, i, CT_VALUE_HOST, op);
 }
 
@@ -137,7 +137,7 @@ static void rewrite(struct offloader *o, struct ct_model *model)
     }
 }
 
-int ct_plan_offload(struct ct_model *model, struct ct_cut *cut, struct ct_arena *arena,
+int ct_plan_offload(struct ct_model *model, struct ct_stage_split *split, struct ct_arena *arena,
                     struct ct_error *err)
 {
     struct ct_program *program = &model->program;
@@ -149,18 +149,18 @@ int ct_plan_offload(struct ct_model *model, struct ct_cut *cut, struct ct_arena 
                           .forward_count = model->forward_count,
                           .value_count = program->value_count,
                           .lives = calloc(values, sizeof *o.lives),
-                          .part_of = cut != NULL ? cut->part_of : NULL};
+                          .part_of = split != NULL ? split->part_of : NULL};
     int code = CT_ENOMEM;
 
-    if (cut != NULL) /* each value is copied there and back once at most */
+    if (split != NULL) /* each value is copied there and back once at most */
         o.new_part_of = ct_arena_array(arena, count + 2 * values, sizeof *o.new_part_of);
-    if (ops != NULL && o.lives != NULL && (cut == NULL || o.new_part_of != NULL)) {
+    if (ops != NULL && o.lives != NULL && (split == NULL || o.new_part_of != NULL)) {
         memcpy(ops, program->ops, count * sizeof *ops);
         find_lives(&o);
         program->op_count = 0;
         rewrite(&o, model);
-        if (cut != NULL)
-            cut->part_of = o.new_part_of;
+        if (split != NULL)
+            split->part_of = o.new_part_of;
         code = 0;
     }
     free(ops);

@@ -35,8 +35,8 @@ static int part_of(struct ct_program *program, int view, int64_t begin, int64_t 
                            ct_shape1(count), v->name);
 }
 
-void ct_plan_emit_first(const struct ct_plan *plan, struct ct_program *program,
-                        const struct ct_plan_first *first)
+void ct_plan_emit_param_init(const struct ct_plan *plan, struct ct_program *program,
+                             const struct ct_plan_param_init *first)
 {
     struct ct_program_op op = whole_op(first->init, first->key), fill = ct_program_op(CT_OP_FILL);
     const struct ct_plan_split *split = &first->tensor->split;

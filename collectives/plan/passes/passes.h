@@ -8,72 +8,75 @@
 
 enum { CT_PLAN_MAX_MOMENTS = 3 };
 
-/* How many moments a parameter has, the average counted as the last, and what number `moment` is
- * called, as torch's optimizers do. */
+/* Return the number of moments of a parameter, the average counted as the last; and the name of
+ * moment number `moment`, as in torch's optimizers. */
 int ct_plan_moments(const struct ct_optim_spec *optim);
 const char *ct_plan_moment_name(const struct ct_optim_spec *optim, int moment);
 
-/* Whether the update wants to know its number. */
+/* Return whether the update needs its number. */
 bool ct_plan_counts_updates(const struct ct_optim_spec *optim);
 
-/* Whether a pattern of the options' freezes the parameter called `name`: model.h's predicate. */
+/* Return whether a pattern of the options freezes the parameter called `name`: model.h's predicate.
+ * */
 bool ct_plan_freezes(const void *optim_groups, const char *name);
 
-/* Whether two parameters are of the same layer or block, by their names. */
+/* Return whether two parameters are of the same layer or block, by their names. */
 bool ct_plan_same_unit(const char *a, const char *b);
 
-/* tensor: cut the forward pass of `model` for this rank's slice; of the one that is trained, note
- * in plan->sliced what becomes of its parameters. CT_ECONFIG with the numbers when something does
- * not divide. */
-int ct_plan_slice(struct ct_plan *plan, struct ct_model *model, bool evaluation,
-                  struct ct_error *err);
+/* tensor: shard the forward pass of `model` for this rank (tensor parallelism); of the trained
+ * model, note in plan->sliced how its parameters are sharded. CT_ECONFIG with the numbers when they
+ * do not divide. */
+int ct_plan_tensor_parallel(struct ct_plan *plan, struct ct_model *model, bool evaluation,
+                            struct ct_error *err);
 
 /* precision: let the model compute in options->compute, a type of 16 bits. */
 int ct_plan_precision(struct ct_model *model, const struct ct_plan_options *options,
                       struct ct_error *err);
 
-/* Whether the op makes a parameter's narrow copy; and whether the first micro-batch makes it for
- * all, as it does unless parameters are gathered for each pass. */
+/* Return whether the op makes a parameter's narrow copy; and whether the first micro-batch makes it
+ * for all, as it does unless parameters are gathered for each pass. */
 bool ct_plan_narrows_param(const struct ct_program *program, const struct ct_program_op *op);
 bool ct_plan_is_shared(const struct ct_plan *plan, const struct ct_program *program,
                        const struct ct_program_op *op);
 
-/* A model's parts and who holds them (stage_cut.h); NULL where a rank holds all layers. */
-struct ct_cut;
+/* A model's parts and the stages that hold them (stage_split.h); NULL where a rank holds all
+ * layers. */
+struct ct_stage_split;
 
 /* recompute: repeat forward ops in the model's backward pass, as the options say. */
-int ct_plan_recompute(struct ct_model *model, const struct ct_cut *cut,
+int ct_plan_recompute(struct ct_model *model, const struct ct_stage_split *split,
                       const struct ct_plan_options *options, struct ct_error *err);
 
-/* offload: copy what waits for the backward pass to the host's memory and back. Of a stage's model,
- * whose ops the cut knows: a copy belongs to the part of the op it stands beside. */
-int ct_plan_offload(struct ct_model *model, struct ct_cut *cut, struct ct_arena *arena,
+/* offload: copy activations that wait for the backward pass to host memory and back. In a stage's
+ * model, whose ops `split` assigns to parts: a copy belongs to the part of the op next to it. */
+int ct_plan_offload(struct ct_model *model, struct ct_stage_split *split, struct ct_arena *arena,
                     struct ct_error *err);
 
 /* layout: the table of tensors, the buckets, the flat range of parameters, sizes of state and
  * gradients. */
-int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model, const struct ct_cut *cut,
-                   struct ct_error *err);
+int ct_plan_layout(struct ct_plan *plan, const struct ct_model *model,
+                   const struct ct_stage_split *split, struct ct_error *err);
 
 /* lists: the programs of plan->init, ->eval and ->step (without reductions). */
 int ct_plan_make_init(struct ct_plan *plan, const struct ct_model *model, struct ct_error *err);
-int ct_plan_make_eval(struct ct_plan *plan, const struct ct_model *model, const struct ct_cut *cut,
-                      struct ct_error *err);
-int ct_plan_make_step(struct ct_plan *plan, const struct ct_model *model, const struct ct_cut *cut,
-                      struct ct_error *err);
+int ct_plan_make_eval(struct ct_plan *plan, const struct ct_model *model,
+                      const struct ct_stage_split *split, struct ct_error *err);
+int ct_plan_make_step(struct ct_plan *plan, const struct ct_model *model,
+                      const struct ct_stage_split *split, struct ct_error *err);
 
-/* first: append the ops that give what this rank's slice holds of a parameter its first values. */
-struct ct_plan_first {
+/* init: append the ops that initialise this rank's shard of a parameter. */
+struct ct_plan_param_init {
     const struct ct_plan_tensor *tensor;
     struct ct_init init;
     uint64_t key;
     int view; /* of its held_shape in the program */
 };
-void ct_plan_emit_first(const struct ct_plan *plan, struct ct_program *program,
-                        const struct ct_plan_first *first);
+void ct_plan_emit_param_init(const struct ct_plan *plan, struct ct_program *program,
+                             const struct ct_plan_param_init *first);
 
-/* first: let `op`, narrow_stochastic of what this rank's slice holds of a parameter from element
- * `first` on, draw for the seed, the parameter's name and each element's number in all of it. */
+/* init: key the random numbers of `op`, narrow_stochastic of this rank's shard of a parameter from
+ * element `first` on, by the seed, the parameter's name and each element's number in the unsharded
+ * parameter. */
 void ct_plan_key_rounding(const struct ct_plan *plan, const struct ct_plan_tensor *tensor,
                           uint64_t first, struct ct_program_op *op);
 
@@ -86,8 +89,7 @@ struct ct_plan_flats {
 };
 int ct_plan_emit_update(struct ct_plan *plan, const struct ct_plan_flats *flats);
 
-/* fuse: in a list as it was made, let one op do what several did: loss, count and gradient of the
- * logits. */
+/* fuse: in a list as it was built, fuse loss, count and gradient of the logits into one op. */
 int ct_plan_fuse_loss(struct ct_plan_list *list, struct ct_error *err);
 
 /* The same for a device that fuses (device.h): products that end with an activation, or its
@@ -95,25 +97,25 @@ int ct_plan_fuse_loss(struct ct_plan_list *list, struct ct_error *err);
 int ct_plan_fuse_gelu(struct ct_plan_list *list, struct ct_error *err);
 int ct_plan_fuse_norm(struct ct_plan_list *list, struct ct_error *err);
 
-/* buckets: let slices count loss and right rows once, and add up the gradients that each has a part
- * of. */
-int ct_plan_join_slices(struct ct_plan *plan, struct ct_error *err);
+/* buckets: under tensor parallelism count loss and correct rows once, and sum the gradients of
+ * which each rank has a part. */
+int ct_plan_reduce_tensor(struct ct_plan *plan, struct ct_error *err);
 
 /* shard: with plan->shards > 1 rewrite a list so that this rank holds parts (plan.h). */
 int ct_plan_shard(const struct ct_plan *plan, struct ct_plan_list *list, struct ct_error *err);
 
-/* root: with options.rooted rewrite the step's list so that rank 0 has the batch and the update. */
-int ct_plan_root(struct ct_plan *plan, struct ct_error *err);
+/* dp: with options.rooted rewrite the step's list so that rank 0 has the batch and the update. */
+int ct_plan_data_parallel(struct ct_plan *plan, struct ct_error *err);
 
-/* serve: with options.served end the step's list before the update. CT_EUNSUPPORTED for a model
- * that keeps running statistics. */
-int ct_plan_serve(struct ct_plan *plan, struct ct_error *err);
+/* ps: with options.served end the step's list before the update. CT_EUNSUPPORTED for a model that
+ * keeps running statistics. */
+int ct_plan_param_server(struct ct_plan *plan, struct ct_error *err);
 
 /* buckets: with world > 1 put a reduction behind the last writer of the sums and, unless shard has
  * done that, of each bucket. */
 int ct_plan_reduce(struct ct_plan *plan, struct ct_error *err);
 
-/* wire: let the step's gradients be added up over the ranks in options->reduce_dtype. */
+/* reduce_16bit: reduce the step's gradients over the ranks in options->reduce_dtype. */
 int ct_plan_narrow_sums(struct ct_plan *plan, struct ct_error *err);
 
 /* memory: list->offset, peak_bytes and live_bytes. Parameters, states and gradients lie one behind
@@ -125,12 +127,12 @@ int ct_plan_place(const struct ct_plan *plan, struct ct_plan_list *list, struct 
  * several buckets; an op waits for the ops of the other queue whose bytes it touches. */
 int ct_plan_queue(const struct ct_plan *plan, struct ct_plan_list *list, struct ct_error *err);
 
-/* Cut the parameters, last to first, into plan->buckets: first_param and last_param. */
-int ct_plan_cut(struct ct_plan *plan, struct ct_error *err);
+/* Divide the parameters, last to first, into plan->buckets: first_param and last_param. */
+int ct_plan_make_buckets(struct ct_plan *plan, struct ct_error *err);
 
 /* ---- shared by the passes ------------------------------------------------------------------- */
 
-/* Every value of a list starts at a multiple of this, as kernels like it. */
+/* Every value of a list starts at a multiple of this, for the kernels. */
 enum { CT_PLAN_ALIGN = 64 };
 
 static inline size_t ct_plan_align(size_t bytes)
@@ -138,7 +140,7 @@ static inline size_t ct_plan_align(size_t bytes)
     return (bytes + CT_PLAN_ALIGN - 1) / CT_PLAN_ALIGN * CT_PLAN_ALIGN;
 }
 
-/* Whether parameter number `param` of a bucket's range is in the bucket. */
+/* Return whether parameter number `param` of a bucket's range is in the bucket. */
 static inline bool ct_plan_in_bucket(const struct ct_plan *plan, const struct ct_bucket *bucket,
                                      int param)
 {

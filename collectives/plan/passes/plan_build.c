@@ -3,7 +3,7 @@
 
 #include "base/assert.h"
 #include "base/hash.h"
-#include "collectives/plan/passes/stage_cut.h"
+#include "collectives/plan/passes/stage_split.h"
 
 #include <math.h>
 #include <string.h>
@@ -119,24 +119,24 @@ static int finish_list(struct ct_plan *plan, struct ct_plan_list *list, struct c
 /* The model for training and the one for evaluations; of a pipeline, what its parts are. */
 struct models {
     struct ct_model train, eval;
-    struct ct_cut train_cut, eval_cut;
-    bool cut;
+    struct ct_stage_split train_cut, eval_cut;
+    bool split;
 };
 
 static int run_passes(struct ct_plan *plan, const struct models *models, struct ct_error *err)
 {
     const struct ct_model *model = &models->train;
-    const struct ct_cut *cut = models->cut ? &models->train_cut : NULL;
-    const struct ct_cut *eval_cut = models->cut ? &models->eval_cut : NULL;
+    const struct ct_stage_split *split = models->split ? &models->train_cut : NULL;
+    const struct ct_stage_split *eval_cut = models->split ? &models->eval_cut : NULL;
     struct ct_plan_list *lists[] = {&plan->init, &plan->step, &plan->eval};
-    int code = ct_plan_layout(plan, model, cut, err);
+    int code = ct_plan_layout(plan, model, split, err);
 
     if (code == 0)
         code = ct_plan_make_runs(plan, err);
     if (code == 0)
         code = ct_plan_make_init(plan, model, err);
     if (code == 0)
-        code = ct_plan_make_step(plan, model, cut, err);
+        code = ct_plan_make_step(plan, model, split, err);
     if (code == 0)
         code = ct_plan_fuse_loss(&plan->step, err);
     if (code == 0 && plan->options.fuses)
@@ -146,15 +146,15 @@ static int run_passes(struct ct_plan *plan, const struct models *models, struct 
     if (code == 0)
         code = ct_plan_make_eval(plan, &models->eval, eval_cut, err);
     if (code == 0)
-        code = ct_plan_join_slices(plan, err);
+        code = ct_plan_reduce_tensor(plan, err);
     if (code == 0)
         plan->hash = meaning_hash(plan);
     for (size_t i = 0; i < CT_COUNT(lists) && code == 0; i++)
         code = ct_plan_shard(plan, lists[i], err);
     if (code == 0)
-        code = ct_plan_root(plan, err);
+        code = ct_plan_data_parallel(plan, err);
     if (code == 0)
-        code = ct_plan_serve(plan, err);
+        code = ct_plan_param_server(plan, err);
     if (code == 0)
         code = ct_plan_reduce(plan, err);
     if (code == 0 && ct_dtype_is_narrow(plan->options.reduce_dtype))
@@ -218,9 +218,9 @@ static int choose_parts(struct ct_plan *plan, struct models *models, struct ct_e
                             "a batch norm with sync wants all %d micro-batches of a step at once: "
                             "set parallel.schedule to gpipe, or raise batch.micro",
                             pipe.micros);
-    models->cut = true;
-    return code == 0 ? ct_cut_choose(&models->train_cut, &models->train, pipe.stages * pipe.chunks,
-                                     &plan->memory, err)
+    models->split = true;
+    return code == 0 ? ct_stage_split_choose(&models->train_cut, &models->train,
+                                             pipe.stages * pipe.chunks, &plan->memory, err)
                      : code;
 }
 
@@ -228,17 +228,17 @@ static int choose_parts(struct ct_plan *plan, struct models *models, struct ct_e
 static int keep_stage(struct ct_plan *plan, struct models *models, struct ct_error *err)
 {
     int stage = plan->place.stage, stages = plan->mesh.stages;
-    int code = ct_cut_assign(&models->train_cut, &models->train, &plan->memory, err);
+    int code = ct_stage_split_assign(&models->train_cut, &models->train, &plan->memory, err);
 
     if (code == 0)
-        code =
-            ct_cut_like(&models->eval_cut, &models->eval, &models->train_cut, &plan->memory, err);
+        code = ct_stage_split_like(&models->eval_cut, &models->eval, &models->train_cut,
+                                   &plan->memory, err);
     if (code == 0)
-        code = ct_cut_assign(&models->eval_cut, &models->eval, &plan->memory, err);
+        code = ct_stage_split_assign(&models->eval_cut, &models->eval, &plan->memory, err);
     if (code != 0)
         return code;
-    ct_cut_keep(&models->train_cut, &models->train, stage, stages);
-    ct_cut_keep(&models->eval_cut, &models->eval, stage, stages);
+    ct_stage_split_keep(&models->train_cut, &models->train, stage, stages);
+    ct_stage_split_keep(&models->eval_cut, &models->eval, stage, stages);
     return 0;
 }
 
@@ -258,9 +258,9 @@ static int build_models(struct ct_plan *plan, const struct ct_model_spec *spec,
     if (code == 0)
         code = ct_model_build_forward(&models->eval, &eval_spec, options->eval_rows, err);
     if (code == 0)
-        code = ct_plan_slice(plan, &models->train, false, err);
+        code = ct_plan_tensor_parallel(plan, &models->train, false, err);
     if (code == 0)
-        code = ct_plan_slice(plan, &models->eval, true, err);
+        code = ct_plan_tensor_parallel(plan, &models->eval, true, err);
     if (code == 0)
         code = ct_model_build_backward(&models->train, err);
     if (code == 0 && ct_dtype_is_narrow(options->compute))
@@ -270,12 +270,12 @@ static int build_models(struct ct_plan *plan, const struct ct_model_spec *spec,
     if (code == 0 && plan->mesh.stages > 1)
         code = choose_parts(plan, models, err);
     if (code == 0 && options->recompute != CT_PLAN_RECOMPUTE_NONE)
-        code = ct_plan_recompute(&models->train, models->cut ? &models->train_cut : NULL, options,
+        code = ct_plan_recompute(&models->train, models->split ? &models->train_cut : NULL, options,
                                  err);
-    if (code == 0 && models->cut)
+    if (code == 0 && models->split)
         code = keep_stage(plan, models, err);
     if (code == 0 && options->offload)
-        code = ct_plan_offload(&models->train, models->cut ? &models->train_cut : NULL,
+        code = ct_plan_offload(&models->train, models->split ? &models->train_cut : NULL,
                                &plan->memory, err);
     return code;
 }
@@ -283,7 +283,7 @@ static int build_models(struct ct_plan *plan, const struct ct_model_spec *spec,
 int ct_plan_build(struct ct_plan *plan, const struct ct_model_spec *spec,
                   const struct ct_plan_options *options, uint64_t seed, struct ct_error *err)
 {
-    struct models models = {.cut = false};
+    struct models models = {.split = false};
 
     *plan = (struct ct_plan){.options = *options, .seed = seed};
     ct_arena_init(&plan->memory, PLAN_LIMIT_BYTES);

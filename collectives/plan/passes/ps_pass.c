@@ -34,7 +34,7 @@ static void drop_moments(struct ct_plan *plan)
     plan->grads_bytes = plan->state_bytes + plan->flat_bytes;
 }
 
-int ct_plan_serve(struct ct_plan *plan, struct ct_error *err)
+int ct_plan_param_server(struct ct_plan *plan, struct ct_error *err)
 {
     if (!plan->options.served)
         return 0;

@@ -12,7 +12,7 @@
 #include "base/assert.h"
 
 /* Slices and stages wait for each other between the layers. */
-static bool goes_beside(const struct ct_program_op *op)
+static bool overlaps_compute(const struct ct_program_op *op)
 {
     return ct_op_is_comm(op->kind) && op->axis != CT_AXIS_TENSOR && op->axis != CT_AXIS_STAGE;
 }
@@ -30,7 +30,7 @@ int ct_plan_queue(const struct ct_plan *plan, struct ct_plan_list *list, struct 
         return ct_error_set(err, CT_ENOMEM, "no memory to queue %d ops", count);
     for (int i = 0; i < count; i++) {
         const struct ct_program_op *op = &program->ops[i];
-        bool comm = beside && goes_beside(op);
+        bool comm = beside && overlaps_compute(op);
         int queue = comm ? CT_QUEUE_COMM : CT_QUEUE_COMPUTE;
         int other = comm ? CT_QUEUE_COMPUTE : CT_QUEUE_COMM;
         int position = queued[other];

@@ -8,7 +8,7 @@
  * that reads. Copies draw the same masks (philox), so no bit changes; the memory pass sees shorter
  * lives. */
 #include "collectives/plan/passes/passes.h"
-#include "collectives/plan/passes/stage_cut.h"
+#include "collectives/plan/passes/stage_split.h"
 
 #include "base/assert.h"
 
@@ -119,10 +119,10 @@ static void choose_blocks(struct recomputer *r, int every)
 }
 
 /* What goes from one part of a pipeline to the next is kept by both. */
-static void keep_carried(struct recomputer *r, const struct ct_cut *cut)
+static void keep_carried(struct recomputer *r, const struct ct_stage_split *split)
 {
-    for (int part = 1; cut != NULL && part < cut->parts; part++)
-        r->repeats[r->writer[cut->carried[part]]] = false;
+    for (int part = 1; split != NULL && part < split->parts; part++)
+        r->repeats[r->writer[split->carried[part]]] = false;
 }
 
 static void choose(struct recomputer *r, const struct ct_plan_options *options)
@@ -185,7 +185,7 @@ static int emit_backward(struct recomputer *r)
     return 0;
 }
 
-int ct_plan_recompute(struct ct_model *model, const struct ct_cut *cut,
+int ct_plan_recompute(struct ct_model *model, const struct ct_stage_split *split,
                       const struct ct_plan_options *options, struct ct_error *err)
 {
     struct ct_program *program = &model->program;
@@ -203,7 +203,7 @@ int ct_plan_recompute(struct ct_model *model, const struct ct_cut *cut,
     if (r.writer != NULL && r.last != NULL && r.copy != NULL && r.repeats != NULL) {
         find_uses(&r);
         choose(&r, options);
-        keep_carried(&r, cut);
+        keep_carried(&r, split);
         code = emit_backward(&r);
     }
     free(r.writer);

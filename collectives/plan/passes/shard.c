@@ -120,15 +120,16 @@ static bool same_unit(const struct ct_sharder *s, int a, int b)
                                        tensors[s->plan->buckets[b].last_param].name);
 }
 
-static void use(struct ct_sharder *s, int bucket, int op, int *turn, int *previous)
+static void use(struct ct_sharder *s, int bucket, int op, int *unit_run, int *previous)
 {
     int at = s->current[bucket];
     struct ct_shard_interval *interval = at == CT_NONE ? NULL : &s->intervals[at];
 
     if (*previous == CT_NONE || !same_unit(s, *previous, bucket))
-        ++*turn;
+        ++*unit_run;
     *previous = bucket;
-    if (interval == NULL || (interval->turn != *turn && !same_pass(s, interval->last, op))) {
+    if (interval == NULL ||
+        (interval->unit_run != *unit_run && !same_pass(s, interval->last, op))) {
         s->current[bucket] = s->interval_count;
         interval = &s->intervals[s->interval_count++];
         *interval = (struct ct_shard_interval){
@@ -136,19 +137,19 @@ static void use(struct ct_sharder *s, int bucket, int op, int *turn, int *previo
     }
     interval->narrow = interval->narrow && ct_plan_narrows_param(s->from, &s->from->ops[op]);
     interval->last = op;
-    interval->turn = *turn;
+    interval->unit_run = *unit_run;
 }
 
 static void find_intervals(struct ct_sharder *s)
 {
-    int turn = 0, previous = CT_NONE;
+    int unit_run = 0, previous = CT_NONE;
 
     for (int i = 0; i < s->from->op_count; i++) {
         const struct ct_program_op *op = &s->from->ops[i];
         for (int k = 0; k < CT_OP_MAX_IN && op->stage != CT_STAGE_UPDATE; k++) {
             int bucket = bucket_of(s, op->in[k], CT_VALUE_PARAM);
             if (bucket != CT_NONE)
-                use(s, bucket, i, &turn, &previous);
+                use(s, bucket, i, &unit_run, &previous);
         }
     }
     for (int k = 0; k < s->plan->bucket_count; k++)
@@ -175,7 +176,7 @@ static void find_writers(struct ct_sharder *s)
                 continue;
             struct ct_range range = ct_plan_in_root(&s->from->values[op->out[k]]);
             for (int b = 0; b < s->plan->bucket_count; b++)
-                if (ct_range_meet(range, ct_shard_bucket(s->plan, b)))
+                if (ct_range_overlap(range, ct_shard_bucket(s->plan, b)))
                     s->last_update[b] = i;
         }
     }

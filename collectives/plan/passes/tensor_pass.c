@@ -35,12 +35,12 @@ enum ct_partition ct_partition_of(int kind)
     return (enum ct_partition)rules[kind];
 }
 
-static bool is_param(const struct ct_slicer *s, int value)
+static bool is_param(const struct ct_tensor_pass *s, int value)
 {
     return value != CT_NONE && s->program->values[value].kind == CT_VALUE_PARAM;
 }
 
-static int refuse(struct ct_slicer *s, int code, const char *what, int64_t count, int value)
+static int refuse(struct ct_tensor_pass *s, int code, const char *what, int64_t count, int value)
 {
     return ct_error_set(&s->program->error, code,
                         "parallel.tensor is %d, must divide the %" PRId64 " %s of %s",
@@ -49,10 +49,10 @@ static int refuse(struct ct_slicer *s, int code, const char *what, int64_t count
 
 /* ---- columns -------------------------------------------------------------------------------- */
 
-static int blocks_of(const struct ct_slicer *s, int value);
+static int blocks_of(const struct ct_tensor_pass *s, int value);
 
 /* In how many blocks an operand `k` of `op` may be cut; 0: not at all. */
-static int blocks_read(const struct ct_slicer *s, const struct ct_program_op *op, int k)
+static int blocks_read(const struct ct_tensor_pass *s, const struct ct_program_op *op, int k)
 {
     switch (ct_partition_of(op->kind)) {
     case CT_PARTITION_COLUMNS:
@@ -69,7 +69,7 @@ static int blocks_read(const struct ct_slicer *s, const struct ct_program_op *op
 }
 
 /* In how many blocks the columns of `value` may be cut for all that reads it; 0: not at all. */
-static int blocks_of(const struct ct_slicer *s, int value)
+static int blocks_of(const struct ct_tensor_pass *s, int value)
 {
     int blocks = 0;
 
@@ -85,9 +85,9 @@ static int blocks_of(const struct ct_slicer *s, int value)
     return blocks;
 }
 
-static void cut_param(struct ct_slicer *s, int value, struct ct_plan_split split)
+static void cut_param(struct ct_tensor_pass *s, int value, struct ct_plan_split split)
 {
-    struct ct_fate *fate = ct_fate_of(s, value);
+    struct ct_tensor_fate *fate = ct_tensor_fate_of(s, value);
 
     if (value == CT_NONE)
         return;
@@ -99,14 +99,14 @@ static void cut_param(struct ct_slicer *s, int value, struct ct_plan_split split
 }
 
 /* y = x W^T + b */
-static void decide_linear(struct ct_slicer *s, const struct ct_program_op *op)
+static void decide_linear(struct ct_tensor_pass *s, const struct ct_program_op *op)
 {
     const struct ct_shape w = s->program->values[op->in[1]].shape;
     int64_t out = ct_shape_rows(w), in = ct_shape_columns(w);
     bool is_head = op->out[0] == s->model->logits;
     int blocks = is_param(s, op->in[1]) ? blocks_of(s, op->out[0]) : 0;
 
-    if (ct_fate_of(s, op->in[0])->blocks > 0) {
+    if (ct_tensor_fate_of(s, op->in[0])->blocks > 0) {
         cut_param(s, op->in[1], (struct ct_plan_split){out, in, 1});
         return;
     }
@@ -116,36 +116,36 @@ static void decide_linear(struct ct_slicer *s, const struct ct_program_op *op)
         refuse(s, CT_ECONFIG, "rows", out, op->in[1]);
     cut_param(s, op->in[1], (struct ct_plan_split){blocks, out / blocks, in});
     cut_param(s, op->in[2], (struct ct_plan_split){blocks, out / blocks, 1});
-    ct_fate_of(s, op->out[0])->blocks = blocks;
+    ct_tensor_fate_of(s, op->out[0])->blocks = blocks;
 }
 
-static void decide_heads(struct ct_slicer *s, const struct ct_program_op *op)
+static void decide_heads(struct ct_tensor_pass *s, const struct ct_program_op *op)
 {
-    if (ct_fate_of(s, op->in[0])->blocks == 0)
+    if (ct_tensor_fate_of(s, op->in[0])->blocks == 0)
         return;
     if (op->attr.heads % (uint64_t)s->plan->mesh.tensor != 0)
         refuse(s, CT_ECONFIG, "heads", (int64_t)op->attr.heads, op->in[0]);
-    ct_fate_of(s, op->out[0])->blocks = op->kind == CT_OP_ATTENTION ? 1 : 3;
+    ct_tensor_fate_of(s, op->out[0])->blocks = op->kind == CT_OP_ATTENTION ? 1 : 3;
     if (op->out[1] != CT_NONE)
-        ct_fate_of(s, op->out[1])->blocks = 1;
+        ct_tensor_fate_of(s, op->out[1])->blocks = 1;
 }
 
 /* Whether slices see columns of an operand in an op that wants them all. */
-static bool lacks_columns(const struct ct_slicer *s, const struct ct_program_op *op)
+static bool lacks_columns(const struct ct_tensor_pass *s, const struct ct_program_op *op)
 {
-    int blocks = ct_fate_of(s, op->in[0])->blocks;
+    int blocks = ct_tensor_fate_of(s, op->in[0])->blocks;
 
     for (int k = 0; k < CT_OP_MAX_IN; k++)
         if (ct_partition_of(op->kind) == CT_PARTITION_COLUMNS
-                ? op->in[k] != CT_NONE && ct_fate_of(s, op->in[k])->blocks != blocks
+                ? op->in[k] != CT_NONE && ct_tensor_fate_of(s, op->in[k])->blocks != blocks
                 : ct_partition_of(op->kind) == CT_PARTITION_NONE &&
-                      ct_fate_of(s, op->in[k])->blocks > 0)
+                      ct_tensor_fate_of(s, op->in[k])->blocks > 0)
             return true;
     return false;
 }
 
 /* What is cut; whether anything is. */
-static bool decide(struct ct_slicer *s)
+static bool decide(struct ct_tensor_pass *s)
 {
     bool any = false;
 
@@ -162,25 +162,26 @@ static bool decide(struct ct_slicer *s)
                 (struct ct_plan_split){1, ct_shape_rows(s->program->values[op->in[1]].shape),
                                        ct_shape_columns(s->program->values[op->in[1]].shape)});
         else if (rule == CT_PARTITION_COLUMNS)
-            ct_fate_of(s, op->out[0])->blocks = ct_fate_of(s, op->in[0])->blocks;
+            ct_tensor_fate_of(s, op->out[0])->blocks = ct_tensor_fate_of(s, op->in[0])->blocks;
         if (lacks_columns(s, op))
             ct_error_set(&s->program->error, CT_EUNSUPPORTED,
                          "parallel.tensor: %s would read columns that other workers have",
                          ct_rule_info(op->kind)->name);
-        any = any || ct_fate_of(s, op->in[1])->split.size != 0;
+        any = any || ct_tensor_fate_of(s, op->in[1])->split.size != 0;
     }
     return any;
 }
 
 /* A weight that is cut is read by layers that know of it alone. */
-static void check_uses(struct ct_slicer *s)
+static void check_uses(struct ct_tensor_pass *s)
 {
     for (int i = 0; i < s->op_count && s->program->error.code == 0; i++) {
         const struct ct_program_op *op = &s->ops[i];
-        bool cut = ct_fate_of(s, op->in[0])->blocks > 0 || ct_fate_of(s, op->out[0])->blocks > 0 ||
+        bool cut = ct_tensor_fate_of(s, op->in[0])->blocks > 0 ||
+                   ct_tensor_fate_of(s, op->out[0])->blocks > 0 ||
                    ct_partition_of(op->kind) == CT_PARTITION_EMBEDDING;
         for (int k = 0; k < CT_OP_MAX_IN && !cut; k++)
-            if (ct_fate_of(s, op->in[k])->split.size != 0)
+            if (ct_tensor_fate_of(s, op->in[k])->split.size != 0)
                 ct_error_set(&s->program->error, CT_EUNSUPPORTED,
                              "parallel.tensor: %s is also used by %s, which needs all of it",
                              s->program->values[op->in[k]].name, ct_rule_info(op->kind)->name);
@@ -196,23 +197,23 @@ static bool is_rowwise(int kind)
 }
 
 /* Whether the op gives a sum over the slices. */
-static bool gives_sum(const struct ct_slicer *s, const struct ct_program_op *op)
+static bool gives_sum(const struct ct_tensor_pass *s, const struct ct_program_op *op)
 {
     return (ct_partition_of(op->kind) == CT_PARTITION_LINEAR &&
-            ct_fate_of(s, op->in[0])->blocks > 0) ||
+            ct_tensor_fate_of(s, op->in[0])->blocks > 0) ||
            (ct_partition_of(op->kind) == CT_PARTITION_EMBEDDING &&
-            ct_fate_of(s, op->in[1])->split.size != 0);
+            ct_tensor_fate_of(s, op->in[1])->split.size != 0);
 }
 
 /* Let go of rows that are wanted whole, or come from such; whether there were any. */
-static bool release(struct ct_slicer *s, const struct ct_program_op *op)
+static bool release(struct ct_tensor_pass *s, const struct ct_program_op *op)
 {
-    struct ct_fate *out = ct_fate_of(s, op->out[0]);
+    struct ct_tensor_fate *out = ct_tensor_fate_of(s, op->out[0]);
     bool changed = false, column = ct_partition_of(op->kind) == CT_PARTITION_LINEAR &&
-                                   ct_fate_of(s, op->in[0])->blocks == 0 && out->blocks > 0;
+                                   ct_tensor_fate_of(s, op->in[0])->blocks == 0 && out->blocks > 0;
 
     for (int k = 0; k < CT_OP_MAX_IN; k++) {
-        struct ct_fate *in = ct_fate_of(s, op->in[k]);
+        struct ct_tensor_fate *in = ct_tensor_fate_of(s, op->in[k]);
         enum ct_value_kind kind =
             op->in[k] == CT_NONE ? CT_VALUE_PARAM : s->program->values[op->in[k]].kind;
         bool reads = (column && k == 0) || (is_rowwise(op->kind) && out->rows);
@@ -227,17 +228,17 @@ static bool release(struct ct_slicer *s, const struct ct_program_op *op)
         }
     }
     if (op->out[1] != CT_NONE)
-        ct_fate_of(s, op->out[1])->rows = out->rows;
+        ct_tensor_fate_of(s, op->out[1])->rows = out->rows;
     return changed;
 }
 
-static void decide_rows(struct ct_slicer *s)
+static void decide_rows(struct ct_tensor_pass *s)
 {
     bool changed = true;
 
     for (int i = 0; i < s->op_count; i++) {
         const struct ct_program_op *op = &s->ops[i];
-        struct ct_fate *out = ct_fate_of(s, op->out[0]);
+        struct ct_tensor_fate *out = ct_tensor_fate_of(s, op->out[0]);
         if (op->out[0] != CT_NONE && out->blocks == 0 &&
             s->program->values[op->out[0]].kind == CT_VALUE_TEMP)
             out->rows = gives_sum(s, op) || is_rowwise(op->kind);
@@ -250,7 +251,7 @@ static void decide_rows(struct ct_slicer *s)
 }
 
 /* Whether tokens can be shared out evenly. */
-static bool check_rows(struct ct_slicer *s, bool must)
+static bool check_rows(struct ct_tensor_pass *s, bool must)
 {
     const struct ct_value *logits = &s->program->values[s->model->logits];
     int64_t rows = ct_shape_rows(logits->shape);
@@ -267,16 +268,16 @@ static bool check_rows(struct ct_slicer *s, bool must)
 
 /* ---- the pass ------------------------------------------------------------------------------- */
 
-static int slice(struct ct_slicer *s, bool evaluation)
+static int slice(struct ct_tensor_pass *s, bool evaluation)
 {
     struct ct_program *program = s->program;
 
     for (int i = 0; i < s->value_count; i++) {
-        s->fates[i] = (struct ct_fate){
-            .shape = program->values[i].shape, .param = CT_NONE, .entered = CT_NONE};
+        s->fates[i] = (struct ct_tensor_fate){
+            .shape = program->values[i].shape, .param = CT_NONE, .gathered = CT_NONE};
         CT_ASSERT(program->values[i].root == i);
     }
-    s->fates[s->value_count] = (struct ct_fate){.param = CT_NONE};
+    s->fates[s->value_count] = (struct ct_tensor_fate){.param = CT_NONE};
     for (int i = 0; i < s->model->param_count; i++)
         s->fates[s->model->params[i].value].param = i;
     if (!decide(s) && program->error.code == 0)
@@ -288,21 +289,21 @@ static int slice(struct ct_slicer *s, bool evaluation)
     if (program->error.code == 0 && s->plan->options.sequence && check_rows(s, !evaluation))
         decide_rows(s);
     if (program->error.code == 0)
-        ct_slice_emit(s);
+        ct_tensor_pass_emit(s);
     return program->error.code;
 }
 
-int ct_plan_slice(struct ct_plan *plan, struct ct_model *model, bool evaluation,
-                  struct ct_error *err)
+int ct_plan_tensor_parallel(struct ct_plan *plan, struct ct_model *model, bool evaluation,
+                            struct ct_error *err)
 {
     struct ct_program *program = &model->program;
     size_t ops = (size_t)program->op_count, params = (size_t)model->param_count;
-    struct ct_slicer s = {.plan = plan,
-                          .model = model,
-                          .program = program,
-                          .op_count = program->op_count,
-                          .value_count = program->value_count,
-                          .total = CT_NONE};
+    struct ct_tensor_pass s = {.plan = plan,
+                               .model = model,
+                               .program = program,
+                               .op_count = program->op_count,
+                               .value_count = program->value_count,
+                               .total = CT_NONE};
 
     if (plan->mesh.tensor == 1)
         return 0;

@@ -5,7 +5,7 @@
 
 #include "collectives/plan/passes/passes.h"
 
-/* How an op behaves: partition.def. */
+/* How an op is partitioned: partition.def. */
 enum ct_partition {
     CT_PARTITION_NONE,
     CT_PARTITION_COLUMNS,
@@ -16,35 +16,38 @@ enum ct_partition {
     CT_PARTITION_LOSS
 };
 
+/* Return how ops of a kind are partitioned. */
 enum ct_partition ct_partition_of(int kind);
 
-/* What becomes of a value of the model. */
-struct ct_fate {
+/* How a value of the model is sharded. */
+struct ct_tensor_fate {
     struct ct_shape shape;      /* before */
-    int blocks;                 /* its columns are cut, within each of so many blocks; 0: not */
-    bool rows;                  /* its rows are cut */
+    int blocks;                 /* its columns are sharded within each of so many blocks; 0: not */
+    bool rows;                  /* its rows are sharded */
     struct ct_plan_split split; /* of a parameter */
-    int param;                  /* its number among the parameters, or CT_NONE */
-    int entered;                /* what the layers that are cut read for it, once it is there */
+    int param;                  /* its index among the parameters, or CT_NONE */
+    int gathered;               /* the value that sharded layers read for it, once emitted */
 };
 
-struct ct_slicer {
+struct ct_tensor_pass {
     const struct ct_plan *plan;
     struct ct_model *model;
     struct ct_program *program; /* the model's */
     struct ct_program_op *ops;  /* as they were */
     int op_count, value_count;
-    struct ct_fate *fates; /* by value that there was; behind them, that of an absent operand */
+    struct ct_tensor_fate
+        *fates; /* by value of the model; behind them, that of an absent operand */
     struct ct_plan_sliced *sliced; /* by parameter: the result */
-    int total;                     /* the loss' sums over all slices, or CT_NONE */
+    int total;                     /* the loss' sums over all shards, or CT_NONE */
 };
 
-static inline struct ct_fate *ct_fate_of(const struct ct_slicer *s, int value)
+/* Return the entry of a value. */
+static inline struct ct_tensor_fate *ct_tensor_fate_of(const struct ct_tensor_pass *s, int value)
 {
     return &s->fates[value == CT_NONE ? s->value_count : value];
 }
 
-/* Emit the ops of this rank's slice in place of the model's. */
-void ct_slice_emit(struct ct_slicer *s);
+/* Emit the ops of this rank's shard in place of the model's. */
+void ct_tensor_pass_emit(struct ct_tensor_pass *s);
 
 #endif

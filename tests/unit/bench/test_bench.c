@@ -168,11 +168,11 @@ Test(bench, options_of_a_run_are_left_alone)
 {
     const char *argv[] = {"--min=8", "--max", "64", "--symmetric", "--nnodes", "--minimum"};
 
-    cr_assert_eq(ct_bench_takes(6, argv), 1);
-    cr_assert_eq(ct_bench_takes(5, argv + 1), 2);
-    cr_assert_eq(ct_bench_takes(3, argv + 3), 1);
-    cr_assert_eq(ct_bench_takes(2, argv + 4), 0);
-    cr_assert_eq(ct_bench_takes(1, argv + 5), 0);
+    cr_assert_eq(ct_bench_option_words(6, argv), 1);
+    cr_assert_eq(ct_bench_option_words(5, argv + 1), 2);
+    cr_assert_eq(ct_bench_option_words(3, argv + 3), 1);
+    cr_assert_eq(ct_bench_option_words(2, argv + 4), 0);
+    cr_assert_eq(ct_bench_option_words(1, argv + 5), 0);
 }
 
 Test(bench, what_makes_no_sense_is_refused_by_name)

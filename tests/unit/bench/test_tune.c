@@ -14,7 +14,7 @@ TestSuite(tune, .timeout = 60);
 /* Way 0 costs its bytes, way 1 a constant: equal at `even` bytes. */
 static struct ct_tune_times crossing(double even)
 {
-    struct ct_tune_times times = {.ways = 2, .points = 10};
+    struct ct_tune_times times = {.variants = 2, .points = 10};
 
     for (int i = 0; i < times.points; i++) {
         times.bytes[i] = (size_t)1024 << i;
@@ -27,23 +27,23 @@ static struct ct_tune_times crossing(double even)
 Test(tune, a_cut_lies_where_the_ways_cross)
 {
     struct ct_tune_times times = crossing(20000);
-    struct ct_tune_choice cut = ct_tune_cut(&times, 1024, false);
+    struct ct_tune_choice cut = ct_tune_cutover(&times, 1024, false);
 
     cr_assert_eq(cut.value, 16384);
     cr_assert_gt(cut.gain, 2); /* 2, 4, 8 and 16 KiB go the other way: 9.8, 4.9, 2.4, 1.2 times */
     cr_assert_lt(cut.gain, 4);
-    cr_assert_eq(ct_tune_cut(&times, 512 << 10, false).value, 16384);
-    cr_assert_eq(ct_tune_cut(&times, 1024, true).value, 32768); /* the first of the other way */
+    cr_assert_eq(ct_tune_cutover(&times, 512 << 10, false).value, 16384);
+    cr_assert_eq(ct_tune_cutover(&times, 1024, true).value, 32768); /* the first of the other way */
 }
 
 Test(tune, one_way_may_be_the_better_one_everywhere)
 {
     struct ct_tune_times always = crossing(1e9), never = crossing(1);
 
-    cr_assert_eq(ct_tune_cut(&always, 4096, false).value, 512 << 10);
-    cr_assert_eq(ct_tune_cut(&always, 4096, true).value, 1 << 20);
-    cr_assert_eq(ct_tune_cut(&never, 4096, false).value, 1);
-    cr_assert_eq(ct_tune_cut(&never, 4096, true).value, 1024);
+    cr_assert_eq(ct_tune_cutover(&always, 4096, false).value, 512 << 10);
+    cr_assert_eq(ct_tune_cutover(&always, 4096, true).value, 1 << 20);
+    cr_assert_eq(ct_tune_cutover(&never, 4096, false).value, 1);
+    cr_assert_eq(ct_tune_cutover(&never, 4096, true).value, 1024);
 }
 
 Test(tune, one_slow_point_moves_no_cut)
@@ -51,24 +51,25 @@ Test(tune, one_slow_point_moves_no_cut)
     struct ct_tune_times times = crossing(20000);
 
     times.us[0][1] *= 100; /* 2 KiB: somebody else had the core */
-    cr_assert_eq(ct_tune_cut(&times, 16384, false).value, 16384);
+    cr_assert_eq(ct_tune_cutover(&times, 16384, false).value, 16384);
 }
 
 Test(tune, what_gains_little_stays)
 {
     struct ct_tune_times times = crossing(17000); /* 16 KiB: 1.04 times as fast */
-    struct ct_tune_choice cut = ct_tune_cut(&times, 8192, false);
+    struct ct_tune_choice cut = ct_tune_cutover(&times, 8192, false);
 
     cr_assert_eq(cut.value, 8192);
     cr_assert_eq(cut.gain, 1);
-    cr_assert_eq(ct_tune_cut(&times, 10000, false).value,
+    cr_assert_eq(ct_tune_cutover(&times, 10000, false).value,
                  10000); /* no measured size, and no worse */
 }
 
 Test(tune, of_values_the_fastest_is_chosen)
 {
     static const size_t values[] = {128, 256, 512};
-    struct ct_tune_times times = {.ways = 3, .points = 2, .us = {{10, 40}, {5, 60}, {9.9, 39.9}}};
+    struct ct_tune_times times = {
+        .variants = 3, .points = 2, .us = {{10, 40}, {5, 60}, {9.9, 39.9}}};
     struct ct_tune_choice choice = ct_tune_choose(&times, values, 128);
 
     cr_assert_eq(choice.value, 256); /* twice as fast here, 1.5 times slower there */

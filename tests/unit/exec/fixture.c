@@ -115,14 +115,14 @@ static struct ct_device *open_device(enum run_device wanted)
     const char *name = getenv("CTRUN_TEST_DEVICE");
     bool cuda =
         wanted == RUN_CUDA || (wanted == RUN_DEFAULT && name != NULL && strcmp(name, "cuda") == 0);
-    const struct ct_device_wish wish = {.kind = cuda ? CT_DEVICE_CUDA : CT_DEVICE_CPU,
-                                        .threads = 1};
+    const struct ct_device_request request = {.kind = cuda ? CT_DEVICE_CUDA : CT_DEVICE_CPU,
+                                              .threads = 1};
     struct ct_device *device = NULL;
     struct ct_error why, err = {0};
 
     if (wanted == RUN_FAR || wanted == RUN_LATE)
         return far_new(wanted == RUN_LATE);
-    cr_assert_eq(ct_device_open(&wish, &device, &why, &err), 0, "%s", err.text);
+    cr_assert_eq(ct_device_open(&request, &device, &why, &err), 0, "%s", err.text);
     return device;
 }
 

@@ -97,7 +97,7 @@ Test(rooted, replicas_have_no_moments_and_everything_goes_through_rank_0)
     cr_assert_eq(root.state_bytes, 4 * root.flat_bytes);
     cr_assert_eq(replica.state_bytes, replica.flat_bytes);
     cr_assert_eq(ct_plan_measure(&root, &measure, NULL), 0);
-    cr_assert_eq(measure.talk[CT_AXIS_DATA].calls, 4, "broadcast, two scatters, reduce");
+    cr_assert_eq(measure.traffic[CT_AXIS_DATA].calls, 4, "broadcast, two scatters, reduce");
     ct_plan_deinit(&root);
     ct_plan_deinit(&replica);
 }

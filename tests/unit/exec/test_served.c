@@ -148,7 +148,7 @@ Test(served_exec, a_push_that_fails_ends_the_step_with_its_sentence)
 Test(served_exec, a_plan_that_is_served_needs_somebody_to_push_to)
 {
     struct run run = run_default();
-    const struct ct_device_wish wish = {.kind = CT_DEVICE_CPU, .threads = 1};
+    const struct ct_device_request request = {.kind = CT_DEVICE_CPU, .threads = 1};
     struct ct_device *device = NULL;
     struct ct_exec *exec = NULL;
     struct ct_error why, err = {0};
@@ -156,7 +156,7 @@ Test(served_exec, a_plan_that_is_served_needs_somebody_to_push_to)
 
     run.options.served = true;
     cr_assert_eq(ct_plan_build(&plan, &run.spec, &run.options, run.seed, NULL), 0);
-    cr_assert_eq(ct_device_open(&wish, &device, &why, &err), 0);
+    cr_assert_eq(ct_device_open(&request, &device, &why, &err), 0);
     const struct ct_exec_options options = {.device = device};
     cr_assert_eq(ct_exec_new(&exec, &plan, &options, &err), CT_EUSAGE);
     cr_assert_str_eq(err.text, "the plan is served, and nobody takes its gradients");

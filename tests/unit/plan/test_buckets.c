@@ -66,7 +66,8 @@ static bool writes(const struct ct_plan *plan, int i, struct ct_range range)
     const struct ct_program_op *op = &plan->step.program.ops[i];
 
     for (int k = 0; k < CT_OP_MAX_OUT; k++)
-        if (op->out[k] != CT_NONE && ct_range_meet(ct_plan_range(&plan->step, op->out[k]), range))
+        if (op->out[k] != CT_NONE &&
+            ct_range_overlap(ct_plan_range(&plan->step, op->out[k]), range))
             return true;
     return false;
 }

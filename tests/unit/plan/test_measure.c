@@ -112,19 +112,19 @@ Test(measure, collectives_are_counted_by_axis)
     options.shard = CT_PLAN_SHARD_OPTIM;
     options.replicas = 2;
     struct ct_measure measure = measure_gpt(&plan, &options);
-    const struct ct_talk *shard = &measure.talk[CT_AXIS_SHARD];
-    const struct ct_talk *replica = &measure.talk[CT_AXIS_REPLICA];
+    const struct ct_axis_traffic *shard = &measure.traffic[CT_AXIS_SHARD];
+    const struct ct_axis_traffic *replica = &measure.traffic[CT_AXIS_REPLICA];
     double sent = 0;
 
     /* a bucket is scattered and gathered, its part reduced over the copies; and the norm */
     cr_assert_eq(shard->calls, 2 * plan.bucket_count);
-    cr_assert_eq(measure.talk[CT_AXIS_COPY].calls, 1);
+    cr_assert_eq(measure.traffic[CT_AXIS_COPY].calls, 1);
     cr_assert_eq(replica->calls, plan.bucket_count);
-    cr_assert_eq(measure.talk[CT_AXIS_WORLD].calls, 1);
+    cr_assert_eq(measure.traffic[CT_AXIS_WORLD].calls, 1);
     cr_assert_eq(shard->bytes, 2 * (double)plan.flat_bytes);
     cr_assert_eq(replica->bytes, (double)plan.shard_bytes);
     for (int axis = 0; axis < CT_AXIS_COUNT; axis++)
-        sent += measure.talk[axis].sent;
+        sent += measure.traffic[axis].sent;
     cr_assert_float_eq(sent, ct_plan_wire_bytes(&plan), 1e-6);
     ct_plan_deinit(&plan);
 }

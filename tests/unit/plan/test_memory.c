@@ -49,7 +49,7 @@ static void check_list(const struct ct_plan_list *list)
         for (int b = 0; b < a; b++) {
             int first_a, last_a, first_b, last_b;
             if (program->values[a].root != a || program->values[b].root != b ||
-                !ct_range_meet(ct_plan_range(list, a), ct_plan_range(list, b)))
+                !ct_range_overlap(ct_plan_range(list, a), ct_plan_range(list, b)))
                 continue;
             lifetime(list, a, &first_a, &last_a);
             lifetime(list, b, &first_b, &last_b);

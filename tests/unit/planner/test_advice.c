@@ -103,7 +103,7 @@ Test(advice, replicas_in_one_process_are_planned_by_their_root)
     cr_assert_eq(planned.project.world, 4);
     cr_assert_str_eq(ct_layout_strategy(&layout), "dp");
     cr_assert_eq(ct_estimate(&planned.project, &layout, 1000, &estimate, NULL), 0);
-    cr_assert_eq(estimate.talk[CT_AXIS_DATA].calls, 4, "broadcast, two scatters, reduce");
+    cr_assert_eq(estimate.comm[CT_AXIS_DATA].calls, 4, "broadcast, two scatters, reduce");
     planned_deinit(&planned);
 }
 

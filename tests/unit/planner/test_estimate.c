@@ -63,7 +63,7 @@ static void compare(const struct ct_project *project, const char *name)
     close_to(told.flop, whole.flop, 1e-9, name, "FLOP");
     close_to(ct_estimate_memory(&told), ct_estimate_memory(&whole), 1e-2, name, "memory");
     for (int axis = 0; axis < CT_AXIS_COUNT; axis++)
-        close_to(told.talk[axis].sent, whole.talk[axis].sent, 1e-3, name, "what it sends");
+        close_to(told.comm[axis].sent, whole.comm[axis].sent, 1e-3, name, "what it sends");
     cr_assert_leq(fabs(told.step_s - whole.step_s), 0.05 * whole.step_s, "%s: %g s, told %g s",
                   name, whole.step_s, told.step_s);
 }
@@ -132,7 +132,7 @@ Test(estimate, what_is_told_is_what_the_executor_will_take)
     cr_assert_eq(ct_estimate(&planned.project, &layout, 1 << 20, &estimate, &err), 0);
     cr_assert_eq((size_t)ct_estimate_memory(&estimate), plan.arena_bytes);
     cr_assert_geq(estimate.step_s, estimate.compute_s);
-    cr_assert_leq(estimate.step_s, estimate.compute_s + estimate.talk_s + 1e-12);
+    cr_assert_leq(estimate.step_s, estimate.compute_s + estimate.comm_s + 1e-12);
     ct_plan_deinit(&plan);
     planned_deinit(&planned);
 }

@@ -16,7 +16,7 @@ Test(ps_protocol, a_head_and_what_follows_come_back)
                                       .loss = -0.0,
                                       .correct = 12,
                                       .sumsq = 1e308,
-                                      .wish = 1};
+                                      .leave_vote = 1};
     unsigned char bytes[CT_PS_HEAD_BYTES + 3];
     struct ct_ps_commit got;
     struct ct_bytes data;

@@ -46,7 +46,7 @@ static int entries(const char *dir, const char *part)
     return count;
 }
 
-static enum ct_saving_way ways[HARNESS_RANKS];
+static enum ct_saving_mode ways[HARNESS_RANKS];
 
 /* Train, and note which way was taken. */
 static int train_and_note(struct ct_worker *worker, struct ct_error *err)
@@ -54,7 +54,7 @@ static int train_and_note(struct ct_worker *worker, struct ct_error *err)
     bool stopped = false;
     int code = ct_loop_run(worker, &stopped, err);
 
-    ways[worker->me->rank] = worker->saving.way;
+    ways[worker->me->rank] = worker->saving.mode;
     return code;
 }
 
@@ -63,7 +63,7 @@ Test(saving, every_way_of_writing_makes_the_same_files)
     static const struct {
         int world;
         const char *strategy, *async, *odd;
-        enum ct_saving_way way;
+        enum ct_saving_mode way;
     } cases[] = {
         {1, "--parallel.strategy=ddp", ASYNC, NULL, CT_SAVING_ALONE},
         {2, "--parallel.strategy=ddp", ASYNC, NULL, CT_SAVING_ALONE},
@@ -220,7 +220,7 @@ static int drop_in_flight(struct ct_worker *worker, struct ct_error *err)
     int code = ct_publish_save(worker, err);
 
     CT_ASSERT(code == 0 && (worker->me->rank != 0 || worker->saving.active));
-    ct_saving_drop(&worker->saving);
+    ct_saving_discard(&worker->saving);
     return ct_group_explain(worker->group, ct_barrier(worker->group, NULL), err);
 }
 

@@ -1,13 +1,13 @@
 /* Cutting models into the parts of a pipeline. */
 #include "base/assert.h"
 #include "collectives/plan/passes/passes.h"
-#include "collectives/plan/passes/stage_cut.h"
+#include "collectives/plan/passes/stage_split.h"
 
 #include <criterion/criterion.h>
 
 #include <string.h>
 
-TestSuite(cut, .timeout = 20);
+TestSuite(stage_split, .timeout = 20);
 
 enum { ARENA_BYTES = 1 << 24, MAX_PARTS = 16 };
 
@@ -38,7 +38,7 @@ static struct ct_model_spec gpt(bool untied, double dropout)
 struct rig {
     struct ct_arena arena;
     struct ct_model model;
-    struct ct_cut cut;
+    struct ct_stage_split split;
 };
 
 static void rig_init(struct rig *rig, const struct ct_model_spec *spec, int parts)
@@ -47,9 +47,10 @@ static void rig_init(struct rig *rig, const struct ct_model_spec *spec, int part
 
     ct_arena_init(&rig->arena, ARENA_BYTES);
     cr_assert_eq(ct_model_build(&rig->model, spec, 3, &err), 0, "%s", err.text);
-    cr_assert_eq(ct_cut_choose(&rig->cut, &rig->model, parts, &rig->arena, &err), 0, "%s",
+    cr_assert_eq(ct_stage_split_choose(&rig->split, &rig->model, parts, &rig->arena, &err), 0, "%s",
                  err.text);
-    cr_assert_eq(ct_cut_assign(&rig->cut, &rig->model, &rig->arena, &err), 0, "%s", err.text);
+    cr_assert_eq(ct_stage_split_assign(&rig->split, &rig->model, &rig->arena, &err), 0, "%s",
+                 err.text);
 }
 
 static void rig_deinit(struct rig *rig)
@@ -67,14 +68,14 @@ static int param_called(const struct ct_model *model, const char *name)
     return -1;
 }
 
-static struct ct_cut_holders holders_of(const struct rig *rig, const char *name)
+static struct ct_stage_holders holders_of(const struct rig *rig, const char *name)
 {
-    return rig->cut.holders[rig->model.params[param_called(&rig->model, name)].value];
+    return rig->split.holders[rig->model.params[param_called(&rig->model, name)].value];
 }
 
 static void assert_held(const struct rig *rig, const char *name, int first, int last)
 {
-    struct ct_cut_holders holders = holders_of(rig, name);
+    struct ct_stage_holders holders = holders_of(rig, name);
 
     cr_assert(holders.first == first && holders.last == last, "%s is held by %d and %d", name,
               holders.first, holders.last);
@@ -82,7 +83,7 @@ static void assert_held(const struct rig *rig, const char *name, int first, int 
 
 /* ---- where ---------------------------------------------------------------------------------- */
 
-Test(cut, equal_layers_make_equal_parts)
+Test(stage_split, equal_layers_make_equal_parts)
 {
     struct rig rig;
 
@@ -96,7 +97,7 @@ Test(cut, equal_layers_make_equal_parts)
     rig_deinit(&rig);
 }
 
-Test(cut, an_expensive_layer_has_a_part_to_itself)
+Test(stage_split, an_expensive_layer_has_a_part_to_itself)
 {
     static const int64_t widths[] = {4, 4, 512, 4, 4};
     struct ct_model_spec spec = mlp;
@@ -110,7 +111,7 @@ Test(cut, an_expensive_layer_has_a_part_to_itself)
     rig_deinit(&rig);
 }
 
-Test(cut, blocks_are_not_cut_through)
+Test(stage_split, blocks_are_not_cut_through)
 {
     struct ct_model_spec spec = gpt(true, 0.1);
 
@@ -121,14 +122,14 @@ Test(cut, blocks_are_not_cut_through)
             const struct ct_value *values = rig.model.program.values;
             int a = rig.model.params[i - 1].value, b = rig.model.params[i].value;
             if (ct_plan_same_unit(values[a].name, values[b].name))
-                cr_assert_eq(rig.cut.holders[a].first, rig.cut.holders[b].first, "%s and %s",
+                cr_assert_eq(rig.split.holders[a].first, rig.split.holders[b].first, "%s and %s",
                              values[a].name, values[b].name);
         }
         rig_deinit(&rig);
     }
 }
 
-Test(cut, one_activation_crosses_in_either_direction)
+Test(stage_split, one_activation_crosses_in_either_direction)
 {
     for (int tied = 0; tied <= 1; tied++)
         for (int parts = 2; parts <= 7; parts++) {
@@ -137,7 +138,7 @@ Test(cut, one_activation_crosses_in_either_direction)
             rig_init(&rig, &spec, parts);
             const struct ct_value *values = rig.model.program.values;
             for (int c = 1; c < parts; c++) {
-                int ahead = rig.cut.carried[c], back = rig.cut.carried_back[c];
+                int ahead = rig.split.carried[c], back = rig.split.carried_back[c];
                 cr_assert(ahead != CT_NONE && back != CT_NONE);
                 cr_assert_eq(values[ahead].bytes, 3 * 8 * 12 * sizeof(float));
                 cr_assert_eq(values[back].bytes, values[ahead].bytes);
@@ -146,21 +147,21 @@ Test(cut, one_activation_crosses_in_either_direction)
         }
 }
 
-Test(cut, backward_ops_go_from_the_last_part_to_the_first)
+Test(stage_split, backward_ops_go_from_the_last_part_to_the_first)
 {
     for (int parts = 2; parts <= 7; parts++) {
         struct ct_model_spec spec = gpt(false, 0.1);
         struct rig rig;
         rig_init(&rig, &spec, parts);
         for (int i = rig.model.forward_count + 1; i < rig.model.program.op_count; i++)
-            cr_assert_leq(rig.cut.part_of[i], rig.cut.part_of[i - 1]);
+            cr_assert_leq(rig.split.part_of[i], rig.split.part_of[i - 1]);
         rig_deinit(&rig);
     }
 }
 
 /* ---- what is shared -------------------------------------------------------------------------- */
 
-Test(cut, a_tied_embedding_is_held_by_the_first_and_the_last_part)
+Test(stage_split, a_tied_embedding_is_held_by_the_first_and_the_last_part)
 {
     struct ct_model_spec tied = gpt(false, 0), untied = gpt(true, 0);
     struct rig rig;
@@ -175,7 +176,7 @@ Test(cut, a_tied_embedding_is_held_by_the_first_and_the_last_part)
     rig_deinit(&rig);
 }
 
-Test(cut, each_copy_of_a_tied_gradient_begins_anew)
+Test(stage_split, each_copy_of_a_tied_gradient_begins_anew)
 {
     struct ct_model_spec spec = gpt(false, 0);
 
@@ -184,7 +185,7 @@ Test(cut, each_copy_of_a_tied_gradient_begins_anew)
         int writers = 0;
         rig_init(&rig, &spec, 3);
         int grad = rig.model.params[param_called(&rig.model, "wte.weight")].grad;
-        ct_cut_keep(&rig.cut, &rig.model, stage, 3);
+        ct_stage_split_keep(&rig.split, &rig.model, stage, 3);
         for (int i = 0; i < rig.model.program.op_count; i++) {
             const struct ct_program_op *op = &rig.model.program.ops[i];
             if (op->out[0] != grad)
@@ -198,7 +199,7 @@ Test(cut, each_copy_of_a_tied_gradient_begins_anew)
     }
 }
 
-Test(cut, the_stages_share_out_all_ops)
+Test(stage_split, the_stages_share_out_all_ops)
 {
     struct ct_model_spec spec = gpt(false, 0.1);
     int total = 0, all = 0, forward = 0, all_forward = 0;
@@ -208,11 +209,11 @@ Test(cut, the_stages_share_out_all_ops)
         rig_init(&rig, &spec, 4);
         all = rig.model.program.op_count;
         all_forward = rig.model.forward_count;
-        ct_cut_keep(&rig.cut, &rig.model, stage, 2);
+        ct_stage_split_keep(&rig.split, &rig.model, stage, 2);
         total += rig.model.program.op_count;
         forward += rig.model.forward_count;
         for (int i = 0; i < rig.model.program.op_count; i++)
-            cr_assert_eq(rig.cut.part_of[i] % 2, stage);
+            cr_assert_eq(rig.split.part_of[i] % 2, stage);
         rig_deinit(&rig);
     }
     cr_assert_eq(total, all);
@@ -226,35 +227,36 @@ static bool freezes_the_front(const void *names, const char *name)
            strcmp(name, "layers.1.weight") == 0 || strcmp(name, "layers.1.bias") == 0;
 }
 
-Test(cut, nothing_goes_back_to_parts_that_do_not_learn)
+Test(stage_split, nothing_goes_back_to_parts_that_do_not_learn)
 {
     struct ct_model_spec spec = mlp;
     struct rig rig;
 
     spec.frozen = freezes_the_front;
     rig_init(&rig, &spec, 3);
-    cr_assert_eq(rig.cut.carried_back[1], CT_NONE);
-    cr_assert_neq(rig.cut.carried_back[2], CT_NONE);
+    cr_assert_eq(rig.split.carried_back[1], CT_NONE);
+    cr_assert_neq(rig.split.carried_back[2], CT_NONE);
     rig_deinit(&rig);
 }
 
-Test(cut, an_evaluation_is_cut_where_the_training_is)
+Test(stage_split, an_evaluation_is_cut_where_the_training_is)
 {
     struct ct_model_spec spec = gpt(false, 0.1), eval_spec = spec;
     struct ct_model eval;
     struct ct_error err = {0};
-    struct ct_cut like;
+    struct ct_stage_split like;
     struct rig rig;
 
     eval_spec.evaluation = true;
     for (int parts = 2; parts <= 7; parts++) {
         rig_init(&rig, &spec, parts);
         cr_assert_eq(ct_model_build(&eval, &eval_spec, 5, &err), 0, "%s", err.text);
-        cr_assert_eq(ct_cut_like(&like, &eval, &rig.cut, &rig.arena, &err), 0, "%s", err.text);
-        cr_assert_eq(ct_cut_assign(&like, &eval, &rig.arena, &err), 0, "%s", err.text);
+        cr_assert_eq(ct_stage_split_like(&like, &eval, &rig.split, &rig.arena, &err), 0, "%s",
+                     err.text);
+        cr_assert_eq(ct_stage_split_assign(&like, &eval, &rig.arena, &err), 0, "%s", err.text);
         for (int i = 0; i < eval.param_count; i++) {
-            struct ct_cut_holders a = rig.cut.holders[rig.model.params[i].value];
-            struct ct_cut_holders b = like.holders[eval.params[i].value];
+            struct ct_stage_holders a = rig.split.holders[rig.model.params[i].value];
+            struct ct_stage_holders b = like.holders[eval.params[i].value];
             cr_assert(a.first == b.first && a.last == b.last);
         }
         ct_model_deinit(&eval);
@@ -264,17 +266,17 @@ Test(cut, an_evaluation_is_cut_where_the_training_is)
 
 /* ---- what cannot be ------------------------------------------------------------------------- */
 
-Test(cut, more_parts_than_layers_get_a_sentence)
+Test(stage_split, more_parts_than_layers_get_a_sentence)
 {
     struct ct_error err = {0};
     struct ct_arena arena;
     struct ct_model model;
-    struct ct_cut cut;
+    struct ct_stage_split split;
 
     ct_arena_init(&arena, ARENA_BYTES);
     cr_assert_eq(ct_model_build(&model, &mlp, 3, &err), 0);
-    cr_assert_eq(ct_cut_choose(&cut, &model, 6, &arena, &err), 0, "%s", err.text);
-    cr_assert_eq(ct_cut_choose(&cut, &model, 7, &arena, &err), CT_ECONFIG);
+    cr_assert_eq(ct_stage_split_choose(&split, &model, 6, &arena, &err), 0, "%s", err.text);
+    cr_assert_eq(ct_stage_split_choose(&split, &model, 7, &arena, &err), CT_ECONFIG);
     cr_assert_str_eq(err.text,
                      "the pipeline wants 7 parts of the model (parallel.pipeline times "
                      "parallel.chunks), which can be cut into 6 at most, between its layers or "

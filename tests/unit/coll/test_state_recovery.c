@@ -3,7 +3,7 @@
 
 #include <criterion/criterion.h>
 
-TestSuite(heal, .timeout = 10);
+TestSuite(state_recovery, .timeout = 10);
 
 enum { LINEAGE = 7, RANKS = 3 };
 
@@ -12,7 +12,7 @@ static struct ct_holding held(uint64_t lineage, uint64_t step, uint64_t digest)
     return (struct ct_holding){lineage, step, digest, {0}};
 }
 
-Test(heal, the_base_is_the_highest_step_of_the_jobs_lineage)
+Test(state_recovery, the_base_is_the_highest_step_of_the_jobs_lineage)
 {
     struct ct_holding all[] = {held(0, 0, 0), held(LINEAGE, 4, 1), held(LINEAGE, 5, 2),
                                held(LINEAGE - 1, 90, 3), held(LINEAGE, 5, 2)};
@@ -23,7 +23,7 @@ Test(heal, the_base_is_the_highest_step_of_the_jobs_lineage)
     cr_assert_eq(ct_state_recovery_base(all, 5, 0), -1, "there is none to hold");
 }
 
-Test(heal, nothing_is_given_when_all_hold_the_same)
+Test(state_recovery, nothing_is_given_when_all_hold_the_same)
 {
     struct ct_holding all[] = {held(LINEAGE, 5, 2), held(LINEAGE - 1, 5, 2), held(LINEAGE, 5, 2)};
 
@@ -35,7 +35,7 @@ Test(heal, nothing_is_given_when_all_hold_the_same)
     cr_assert(ct_state_recovery_needed(all, RANKS, 0), "who holds nothing is given everything");
 }
 
-Test(heal, equal_steps_of_one_lineage_must_have_equal_states)
+Test(state_recovery, equal_steps_of_one_lineage_must_have_equal_states)
 {
     struct ct_holding all[] = {held(LINEAGE, 5, 2), held(LINEAGE, 4, 9), held(LINEAGE, 5, 2)};
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-TestSuite(world, .timeout = 20);
+TestSuite(verify_world, .timeout = 20);
 
 enum { MAX_WORLD = 4 };
 
@@ -73,7 +73,7 @@ static struct ct_program_op *op_of(struct world *world, int rank, int kind, int 
 
 /* ---- collectives ----------------------------------------------------------------------------- */
 
-Test(world, rejects_a_rank_that_leaves_a_sum_out)
+Test(verify_world, rejects_a_rank_that_leaves_a_sum_out)
 {
     struct ct_plan_options options = options_of(2);
     struct world world;
@@ -84,7 +84,7 @@ Test(world, rejects_a_rank_that_leaves_a_sum_out)
     expect(&world, "rank 0 waits for ever at op");
 }
 
-Test(world, rejects_sums_of_different_length)
+Test(verify_world, rejects_sums_of_different_length)
 {
     struct ct_plan_options options = options_of(2);
     struct world world;
@@ -101,7 +101,7 @@ Test(world, rejects_sums_of_different_length)
 }
 
 /* Buckets that are reduced in another order would be added to each other. */
-Test(world, rejects_sums_in_another_order)
+Test(verify_world, rejects_sums_in_another_order)
 {
     struct ct_plan_options options = options_of(2);
     struct world world;
@@ -114,7 +114,7 @@ Test(world, rejects_sums_in_another_order)
     expect(&world, "(all_reduce), which is not the same");
 }
 
-Test(world, rejects_another_collective)
+Test(verify_world, rejects_another_collective)
 {
     struct ct_plan_options options = options_of(2);
     struct world world;
@@ -125,7 +125,7 @@ Test(world, rejects_another_collective)
     expect(&world, "rank 1 is at op");
 }
 
-Test(world, rejects_a_sum_in_another_type)
+Test(verify_world, rejects_a_sum_in_another_type)
 {
     struct ct_plan_options options = options_of(2);
     struct world world;
@@ -137,7 +137,7 @@ Test(world, rejects_a_sum_in_another_type)
 }
 
 /* A group of two axes is not the other's: ranks 0 and 1 would add up slices, 0 and 2 samples. */
-Test(world, rejects_a_sum_over_another_axis)
+Test(verify_world, rejects_a_sum_over_another_axis)
 {
     struct ct_plan_options options = options_of(4);
     struct world world;
@@ -160,7 +160,7 @@ static void staged(struct world *world, enum ct_plan_order order, int stages)
     world_init(world, &options);
 }
 
-Test(world, rejects_a_message_that_nobody_sends)
+Test(verify_world, rejects_a_message_that_nobody_sends)
 {
     struct world world;
 
@@ -169,7 +169,7 @@ Test(world, rejects_a_message_that_nobody_sends)
     expect(&world, "(exchange, stage)");
 }
 
-Test(world, rejects_a_message_that_nobody_takes)
+Test(verify_world, rejects_a_message_that_nobody_takes)
 {
     struct world world;
 
@@ -181,7 +181,7 @@ Test(world, rejects_a_message_that_nobody_takes)
     expect(&world, "rank 0 waits for ever at op");
 }
 
-Test(world, rejects_a_message_to_another_stage)
+Test(verify_world, rejects_a_message_to_another_stage)
 {
     struct world world;
 
@@ -190,7 +190,7 @@ Test(world, rejects_a_message_to_another_stage)
     expect(&world, "waits for ever at op");
 }
 
-Test(world, rejects_a_message_of_another_length)
+Test(verify_world, rejects_a_message_of_another_length)
 {
     struct world world;
 
@@ -221,7 +221,7 @@ static void give_first(struct ct_plan *plan)
 }
 
 /* Each wants to give before it takes: without a buffer neither can. */
-Test(world, rejects_stages_that_give_before_they_take)
+Test(verify_world, rejects_stages_that_give_before_they_take)
 {
     struct world world;
 
@@ -234,7 +234,7 @@ Test(world, rejects_stages_that_give_before_they_take)
 }
 
 /* A stage that adds up with all others before it has given them what they wait for. */
-Test(world, rejects_a_sum_over_all_in_front_of_a_message)
+Test(verify_world, rejects_a_sum_over_all_in_front_of_a_message)
 {
     struct world world;
 
@@ -252,7 +252,7 @@ Test(world, rejects_a_sum_over_all_in_front_of_a_message)
 /* ---- queues ---------------------------------------------------------------------------------- */
 
 /* The update of rank 1 would wait for a sum that it never gets to. */
-Test(world, rejects_a_sum_that_waits_for_what_comes_after_it)
+Test(verify_world, rejects_a_sum_that_waits_for_what_comes_after_it)
 {
     struct ct_plan_options options = options_of(2);
     struct world world;

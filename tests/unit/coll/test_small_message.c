@@ -6,7 +6,7 @@
 #include <criterion/criterion.h>
 #include <sched.h>
 
-TestSuite(quick, .timeout = 60);
+TestSuite(small_message, .timeout = 60);
 
 enum { WORLD = 3, CALLS = 400, WIDEST = 8 };
 
@@ -91,7 +91,7 @@ static int mix(struct ct_job *job, void *backend)
     return with_group(job, backend, mixed_calls);
 }
 
-Test(quick, small_calls_of_both_forms_meet_in_one_order)
+Test(small_message, small_calls_of_both_forms_meet_in_one_order)
 {
     run_all(mix);
 }
@@ -124,7 +124,7 @@ static int be_late(struct ct_job *job, void *backend)
     return with_group(job, backend, late_call);
 }
 
-Test(quick, who_waits_for_a_late_one_has_told_it_once)
+Test(small_message, who_waits_for_a_late_one_has_told_it_once)
 {
     run_all(be_late);
 }
@@ -147,7 +147,7 @@ static int other_call(struct ct_job *job, void *backend)
     return code == CT_EMISMATCH ? 0 : __LINE__;
 }
 
-Test(quick, a_barrier_beside_sums_ends_all)
+Test(small_message, a_barrier_beside_sums_ends_all)
 {
     run_all(other_call);
 }

@@ -7,7 +7,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-TestSuite(heal, .init = harness_enter, .fini = harness_leave, .timeout = 60);
+TestSuite(recover_state, .init = harness_enter, .fini = harness_leave, .timeout = 60);
 
 enum { LINEAGE = 7, RANKS = 3 };
 
@@ -16,14 +16,14 @@ static struct ct_holding held(uint64_t lineage, uint64_t step, uint64_t digest)
     return (struct ct_holding){lineage, step, digest, {step, CT_HELD_WRITES | CT_HELD_TRAINED}};
 }
 
-Test(heal, what_follows_a_step_is_done_again_when_somebody_missed_it_or_its_writer_is_gone)
+Test(recover_state, what_follows_a_step_is_done_again_when_somebody_missed_it_or_its_writer_is_gone)
 {
     struct ct_holding all[] = {held(LINEAGE, 5, 2), held(LINEAGE, 5, 2), held(0, 0, 0)};
 
     cr_assert_not(ct_state_recovery_redo(all, RANKS, 0));
-    all[1].own[CT_HELD_SETTLED] = 4;
+    all[1].own[CT_HELD_COMPLETED] = 4;
     cr_assert(ct_state_recovery_redo(all, RANKS, 0));
-    all[1].own[CT_HELD_SETTLED] = 5;
+    all[1].own[CT_HELD_COMPLETED] = 5;
     all[0].own[CT_HELD_MARKS] = CT_HELD_TRAINED;
     cr_assert(ct_state_recovery_redo(all, RANKS, 0));
     all[0].own[CT_HELD_MARKS] = 0;
@@ -57,7 +57,7 @@ static int meet_again(struct ct_worker *worker, struct ct_error *err)
     return code;
 }
 
-Test(heal, all_ranks_get_the_state_of_the_most_advanced_survivor)
+Test(recover_state, all_ranks_get_the_state_of_the_most_advanced_survivor)
 {
     struct training training = {
         .world = RANKS, .options = {"--batch.global=12"}, .instead = meet_again};
@@ -78,7 +78,7 @@ static int meet_diverged(struct ct_worker *worker, struct ct_error *err)
     return ct_state_recovery(worker, &found, err);
 }
 
-Test(heal, different_states_of_one_step_end_the_job_and_name_a_rank)
+Test(recover_state, different_states_of_one_step_end_the_job_and_name_a_rank)
 {
     struct training training = {.world = 2, .instead = meet_diverged};
 

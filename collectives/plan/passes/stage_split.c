@@ -1,5 +1,5 @@
-/* See stage_cut.h: units, and which of them make a part. assign.c has the backward pass. */
-#include "collectives/plan/passes/stage_cut.h"
+/* See stage_split.h: units, and which of them make a part. assign.c has the backward pass. */
+#include "collectives/plan/passes/stage_split.h"
 
 #include "base/assert.h"
 #include "collectives/plan/passes/passes.h"
@@ -176,34 +176,34 @@ static int choose_places(const struct borders *borders, int parts, int *places)
     return enough ? 0 : CT_ENOMEM;
 }
 
-static int allocate(struct ct_cut *cut, int parts, struct ct_arena *arena)
+static int allocate(struct ct_stage_split *split, int parts, struct ct_arena *arena)
 {
     size_t count = (size_t)parts;
 
-    *cut = (struct ct_cut){.parts = parts};
-    cut->places = ct_arena_array(arena, count, sizeof *cut->places);
-    cut->borders = ct_arena_array(arena, count, sizeof *cut->borders);
-    cut->carried = ct_arena_array(arena, count, sizeof *cut->carried);
-    cut->carried_back = ct_arena_array(arena, count, sizeof *cut->carried_back);
-    return cut->places != NULL && cut->borders != NULL && cut->carried != NULL &&
-                   cut->carried_back != NULL
+    *split = (struct ct_stage_split){.parts = parts};
+    split->places = ct_arena_array(arena, count, sizeof *split->places);
+    split->borders = ct_arena_array(arena, count, sizeof *split->borders);
+    split->carried = ct_arena_array(arena, count, sizeof *split->carried);
+    split->carried_back = ct_arena_array(arena, count, sizeof *split->carried_back);
+    return split->places != NULL && split->borders != NULL && split->carried != NULL &&
+                   split->carried_back != NULL
                ? 0
                : CT_ENOMEM;
 }
 
-static void set_borders(struct ct_cut *cut, const struct ct_model *model,
+static void set_borders(struct ct_stage_split *split, const struct ct_model *model,
                         const struct borders *borders)
 {
-    cut->carried[0] = CT_NONE;
-    for (int c = 1; c < cut->parts; c++) {
-        cut->borders[c - 1] = borders->at[cut->places[c - 1]].op;
-        cut->carried[c] = borders->at[cut->places[c - 1]].value;
+    split->carried[0] = CT_NONE;
+    for (int c = 1; c < split->parts; c++) {
+        split->borders[c - 1] = borders->at[split->places[c - 1]].op;
+        split->carried[c] = borders->at[split->places[c - 1]].value;
     }
-    cut->borders[cut->parts - 1] = model->forward_count - 1;
+    split->borders[split->parts - 1] = model->forward_count - 1;
 }
 
-int ct_cut_choose(struct ct_cut *cut, const struct ct_model *model, int parts,
-                  struct ct_arena *arena, struct ct_error *err)
+int ct_stage_split_choose(struct ct_stage_split *split, const struct ct_model *model, int parts,
+                          struct ct_arena *arena, struct ct_error *err)
 {
     struct borders borders;
     int code = find_borders(model, &borders);
@@ -216,27 +216,28 @@ int ct_cut_choose(struct ct_cut *cut, const struct ct_model *model, int parts,
                          "or blocks",
                          parts, borders.count + 1);
     if (code == 0)
-        code = allocate(cut, parts, arena);
+        code = allocate(split, parts, arena);
     if (code == 0)
-        code = choose_places(&borders, parts, cut->places);
+        code = choose_places(&borders, parts, split->places);
     if (code == 0)
-        set_borders(cut, model, &borders);
+        set_borders(split, model, &borders);
     free(borders.at);
     return code == CT_ENOMEM ? ct_error_set(err, code, "no memory to cut a model") : code;
 }
 
-int ct_cut_like(struct ct_cut *cut, const struct ct_model *model, const struct ct_cut *like,
-                struct ct_arena *arena, struct ct_error *err)
+int ct_stage_split_like(struct ct_stage_split *split, const struct ct_model *model,
+                        const struct ct_stage_split *like, struct ct_arena *arena,
+                        struct ct_error *err)
 {
     struct borders borders;
     int code = find_borders(model, &borders);
 
     if (code == 0)
-        code = allocate(cut, like->parts, arena);
+        code = allocate(split, like->parts, arena);
     if (code == 0) {
         CT_ASSERT(like->parts == 1 || like->places[like->parts - 2] < borders.count);
-        memcpy(cut->places, like->places, (size_t)(like->parts - 1) * sizeof *cut->places);
-        set_borders(cut, model, &borders);
+        memcpy(split->places, like->places, (size_t)(like->parts - 1) * sizeof *split->places);
+        set_borders(split, model, &borders);
     }
     free(borders.at);
     return code == 0 ? 0 : ct_error_set(err, code, "no memory to cut a model");

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-TestSuite(pieces, .timeout = 30);
+TestSuite(tensor_extents, .timeout = 30);
 
 /* Layouts of a small GPT: how it is sharded, ranks, copies. */
 static const struct layout {
@@ -77,7 +77,7 @@ static void count_rank(struct count *count, const struct ct_plan *plan)
     }
 }
 
-Test(pieces, those_of_all_ranks_are_every_byte_and_each_is_one_ranks_to_write)
+Test(tensor_extents, those_of_all_ranks_are_every_byte_and_each_is_one_ranks_to_write)
 {
     for (size_t i = 0; i < CT_COUNT(layouts); i++) {
         struct count count = {0};
@@ -101,7 +101,7 @@ Test(pieces, those_of_all_ranks_are_every_byte_and_each_is_one_ranks_to_write)
     }
 }
 
-Test(pieces, of_one_tensor_are_those_of_the_walk_over_all)
+Test(tensor_extents, of_one_tensor_are_those_of_the_walk_over_all)
 {
     struct ct_plan plan;
     struct ct_plan_walk all, one;

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-TestSuite(slice, .timeout = 30);
+TestSuite(tensor_pass, .timeout = 30);
 
 enum { LAYERS = 3, VOCABULARY = 50 };
 
@@ -53,7 +53,7 @@ static int count(const struct ct_plan *plan, int kind, enum ct_stage stage)
     return found;
 }
 
-Test(slice, a_block_adds_up_twice_forward_and_twice_backward)
+Test(tensor_pass, a_block_adds_up_twice_forward_and_twice_backward)
 {
     struct ct_plan_options options = options_of(2, 2);
     struct ct_plan plan;
@@ -66,7 +66,7 @@ Test(slice, a_block_adds_up_twice_forward_and_twice_backward)
     ct_plan_deinit(&plan);
 }
 
-Test(slice, tokens_are_gathered_and_scattered_instead)
+Test(tensor_pass, tokens_are_gathered_and_scattered_instead)
 {
     struct ct_plan_options options = options_of(2, 2);
     struct ct_plan plan;
@@ -82,7 +82,7 @@ Test(slice, tokens_are_gathered_and_scattered_instead)
     ct_plan_deinit(&plan);
 }
 
-Test(slice, logits_are_never_put_together)
+Test(tensor_pass, logits_are_never_put_together)
 {
     struct ct_plan_options options = options_of(2, 2);
     struct ct_plan plan;
@@ -95,7 +95,7 @@ Test(slice, logits_are_never_put_together)
     ct_plan_deinit(&plan);
 }
 
-Test(slice, tensors_keep_their_shapes_whatever_a_rank_holds)
+Test(tensor_pass, tensors_keep_their_shapes_whatever_a_rank_holds)
 {
     struct ct_plan_options whole_options = options_of(1, 1), options = options_of(4, 4);
     struct ct_plan whole, plan;
@@ -134,7 +134,7 @@ static void verify_world(const struct ct_plan_options *options)
         ct_plan_deinit(&plans[rank]);
 }
 
-Test(slice, no_rank_of_a_world_waits_for_ever)
+Test(tensor_pass, no_rank_of_a_world_waits_for_ever)
 {
     for (int shard = CT_PLAN_SHARD_NONE; shard <= CT_PLAN_SHARD_FULL; shard++)
         for (int stages = 1; stages <= 2; stages++) {
@@ -151,7 +151,7 @@ Test(slice, no_rank_of_a_world_waits_for_ever)
         }
 }
 
-Test(slice, what_does_not_divide_is_refused_with_the_numbers)
+Test(tensor_pass, what_does_not_divide_is_refused_with_the_numbers)
 {
     struct ct_plan_options options = options_of(4, 4), odd = options_of(2, 2);
     struct ct_plan plan;
@@ -205,7 +205,7 @@ static int sum_of(const struct ct_plan *plan, const char *name)
     return -1;
 }
 
-Test(slice, every_gradient_of_some_tokens_is_summed_over_the_slices)
+Test(tensor_pass, every_gradient_of_some_tokens_is_summed_over_the_slices)
 {
     for (int variant = 0; variant < VARIANTS; variant++) {
         struct ct_plan plan;
@@ -221,7 +221,7 @@ Test(slice, every_gradient_of_some_tokens_is_summed_over_the_slices)
     }
 }
 
-Test(slice, the_verifier_rejects_a_gradient_of_some_tokens_that_is_not_summed)
+Test(tensor_pass, the_verifier_rejects_a_gradient_of_some_tokens_that_is_not_summed)
 {
     static const char *const says[VARIANTS] = {"(all_reduce) reads", "(reduce_scatter) reads",
                                                "(reduce_scatter) reads"};
@@ -239,7 +239,7 @@ Test(slice, the_verifier_rejects_a_gradient_of_some_tokens_that_is_not_summed)
 }
 
 /* With one batch nothing else is added up over ranks. */
-Test(slice, the_verifier_rejects_an_update_by_the_gradient_of_some_tokens)
+Test(tensor_pass, the_verifier_rejects_an_update_by_the_gradient_of_some_tokens)
 {
     struct ct_plan_options options = options_of(2, 2);
     struct ct_plan plan;
@@ -251,7 +251,7 @@ Test(slice, the_verifier_rejects_an_update_by_the_gradient_of_some_tokens)
     expect_objection(&plan, "(sumsq) reads 'grads' before its sum over the slices");
 }
 
-Test(slice, the_verifier_rejects_a_sum_over_the_slices_before_the_last_writer)
+Test(tensor_pass, the_verifier_rejects_a_sum_over_the_slices_before_the_last_writer)
 {
     for (int variant = 0; variant < VARIANTS; variant++) {
         struct ct_plan plan;
@@ -262,7 +262,7 @@ Test(slice, the_verifier_rejects_a_sum_over_the_slices_before_the_last_writer)
     }
 }
 
-Test(slice, the_verifier_rejects_a_second_sum_over_the_slices)
+Test(tensor_pass, the_verifier_rejects_a_second_sum_over_the_slices)
 {
     for (int variant = 0; variant < VARIANTS; variant++) {
         struct ct_plan plan;
@@ -274,7 +274,7 @@ Test(slice, the_verifier_rejects_a_second_sum_over_the_slices)
 }
 
 /* Each slice has all of the gradient of what it holds alone. */
-Test(slice, the_verifier_rejects_a_sum_of_gradients_that_are_whole)
+Test(tensor_pass, the_verifier_rejects_a_sum_of_gradients_that_are_whole)
 {
     struct ct_plan plan;
 
@@ -307,7 +307,7 @@ static int scatter_of(const struct ct_plan *plan, const char *name)
 }
 
 /* What the second micro-batch adds behind its scatter would be lost. */
-Test(slice, the_verifier_rejects_a_scatter_before_the_last_micro_batch)
+Test(tensor_pass, the_verifier_rejects_a_scatter_before_the_last_micro_batch)
 {
     for (int variant = SHARDED; variant < VARIANTS; variant++) {
         struct ct_plan plan;

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 
-TestSuite(slices, .init = harness_enter, .fini = harness_leave, .timeout = 60);
+TestSuite(tensor, .init = harness_enter, .fini = harness_leave, .timeout = 60);
 
 static const struct {
     int world;
@@ -27,7 +27,7 @@ static struct training training_of(size_t layout, const char *dir, const char *r
                                          resume, "--train.steps=10"}};
 }
 
-Test(slices, learn_what_one_worker_learns)
+Test(tensor, learn_what_one_worker_learns)
 {
     struct training one = training_of(0, "--checkpoint.dir=one", "--checkpoint.resume=none");
 
@@ -43,7 +43,7 @@ Test(slices, learn_what_one_worker_learns)
 }
 
 /* The state that a layout takes from a checkpoint, or leaves in one, is the same to the bit. */
-Test(slices, take_and_leave_the_checkpoints_of_any_layout)
+Test(tensor, take_and_leave_the_checkpoints_of_any_layout)
 {
     struct training one = training_of(0, "--checkpoint.dir=one", "--checkpoint.resume=none");
     uint64_t bits = harness_train(&one);
@@ -62,7 +62,7 @@ Test(slices, take_and_leave_the_checkpoints_of_any_layout)
     }
 }
 
-Test(slices, what_does_not_divide_is_told_by_every_worker)
+Test(tensor, what_does_not_divide_is_told_by_every_worker)
 {
     struct training some = training_of(1, "--checkpoint.dir=", "--checkpoint.resume=none");
 
