@@ -109,7 +109,7 @@ static int kv_set(void *context, const char *key, const void *value, size_t size
     return code;
 }
 
-/* Until the next change, or for a slice: a revocation rings no bell here. */
+/* Until the next change, or for a slice: a revocation wakes no thread here. */
 static void wait_for_change(struct ct_thread_world *world)
 {
     struct timespec until;

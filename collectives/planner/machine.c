@@ -80,7 +80,7 @@ static int mates(const struct ct_machine *machine, int ranks, int stride)
     return CT_MAX(CT_MIN(machine->per_node / stride, ranks), 1);
 }
 
-/* What one device gets of the wire while all of its node talk. */
+/* A device's part of the wire while all of its node send. */
 static double across_rate(const struct ct_machine *machine)
 {
     return CT_MIN(machine->device.across_rate, machine->device.node_rate / machine->per_node);

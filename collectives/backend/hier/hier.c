@@ -303,8 +303,8 @@ static void park(void *state, uint32_t armed, uint64_t timeout_ns)
         return;
     }
     local->backend->park(local->state, armed, 0);
-    uint32_t bell = other->backend->arm(other->state);
-    other->backend->park(other->state, bell,
+    uint32_t other_armed = other->backend->arm(other->state);
+    other->backend->park(other->state, other_armed,
                          alone ? timeout_ns : CT_MIN(timeout_ns, (uint64_t)BOTH_WAIT_NS));
 }
 

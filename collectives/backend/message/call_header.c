@@ -1,4 +1,4 @@
-/* See handshake.h. */
+/* See call_header.h. */
 #include "backend/message/call_header.h"
 
 #include "base/bytes.h"

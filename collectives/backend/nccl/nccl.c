@@ -2,16 +2,16 @@
  *
  *   call ---- NCCL does it as ctrun.h says? (nccl_calls.h)
  *     | no                    | yes
- * | +-- a communicator (nccl_communicator.h): issue, InProgress?, event ---+
+ *     |                       +-- a communicator: issue, InProgress?, event ---------+
  *   staged.h: through         +-- its signature over the host group (nccl_check.h) --+-- both: over
  *   the host's memory
  *
  * Nothing blocks: communicators are made so that no call waits, and are polled like the events; so
  * deadlines and revocation are request.c's, as with any backend. A collective is `queued` when it
  * is in its stream: those behind it follow at once, in the order in which they were started, over
- * all communicators of the group, which is what NCCL asks of all ranks of a device. What goes
- * through the host begins when nothing else is under way. Messages that are open when somebody
- * waits go as one group.
+ * all communicators of the group, as NCCL requires of all ranks of a device. Calls through the
+ * host begin when no other call is under way. Messages that are open when a call waits go as one
+ * group.
  *
  * When the group fails, NCCL is told to leave its kernels (revoke), where it can; communicators are
  * aborted when the group is freed, and the next round makes new ones from new ids; or shrinks one,
@@ -42,8 +42,8 @@ static void settle(void *state)
 
 /* ---- collectives on a communicator -----------------------------------------------------------*/
 
-/* Lanes but the first two are made when they are first used: all members come there in the same
- * order, with nothing under way. */
+/* Communicators but the first two are made when they are first used: all members come there in the
+ * same order, with nothing under way. */
 static int split_off(struct ct_nccl_group *group, struct ct_nccl_communicator *communicator,
                      struct ct_task *task, struct ct_error *err)
 {

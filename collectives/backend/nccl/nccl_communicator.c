@@ -77,8 +77,7 @@ void ct_nccl_unlock(struct ct_nccl *nccl)
     (void)pthread_mutex_unlock(&nccl->lock);
 }
 
-/* ---- communicators
- * -----------------------------------------------------------------------------------*/
+/* ---- communicators ---------------------------------------------------------------------------*/
 
 static int device_error(const struct ct_nccl_communicator *communicator, int code,
                         struct ct_error *err)

@@ -1,13 +1,13 @@
 /* See nccl_group.h: how a group's communicators come to be.
  *
  *     prepare    a card: GPU, version, kept communicator, a unique id if others may need it
- * connect the host group, then the first communicator, by the first way that all members can take:
+ *     connect    the host group, then the first communicator, by the first way open to all:
  *                  1. it was split off the parent's already (ct_group_split)
  *                  2. all kept the same one from the last round: shrink it (nccl_kept.h)
  *                  3. fresh unique ids
  *                and from it by a split the one of messages
  *     split      of the first communicator, for the parts that ct_group_split is about to make
- *     share      register memory with the communicators that reduce and gather
+ *     register   memory with the communicators that reduce and gather
  *
  * All members take the same way: the cards, or messages over the host group, have what they need to
  * know of each other. */

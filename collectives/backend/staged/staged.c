@@ -186,7 +186,7 @@ static int follow(struct ct_staged *staged, void *stream, void *event)
 
 /* ---- progress --------------------------------------------------------------------------------*/
 
-enum { BEGIN, COMES, TALKS, GOES };
+enum { BEGIN, COPYING_IN, HOST_CALL, COPYING_OUT };
 
 /* Record the event behind the copies that were just asked for. */
 static int mark(struct ct_staged *staged, struct ct_stage *stage)
@@ -214,7 +214,7 @@ static int begin(struct ct_staged *staged, struct ct_stage *stage, struct ct_tas
         code = mark(staged, stage);
     if (code != 0)
         return device_error(staged, code, "a copy to the host", err);
-    task->stage = COMES;
+    task->stage = COPYING_IN;
     return 1;
 }
 
@@ -228,8 +228,8 @@ static int is_copied(struct ct_staged *staged, struct ct_stage *stage, struct ct
     return code >= 0 ? code : device_error(staged, code, "a copy", err);
 }
 
-static int talk(struct ct_staged *staged, struct ct_stage *stage, struct ct_task *task,
-                struct ct_error *err)
+static int run_host_call(struct ct_staged *staged, struct ct_stage *stage, struct ct_task *task,
+                         struct ct_error *err)
 {
     const struct ct_group *host = staged->host;
     uint64_t moves = stage->task.moves;
@@ -244,12 +244,12 @@ static int talk(struct ct_staged *staged, struct ct_stage *stage, struct ct_task
         code = mark(staged, stage);
     if (code != 0)
         return device_error(staged, code, "a copy from the host", err);
-    task->stage = GOES;
+    task->stage = COPYING_OUT;
     return 1;
 }
 
 /* A chunk is over: 1 when it was the last. */
-static int turn(struct ct_staged *staged, struct ct_task *task)
+static int next_chunk(struct ct_staged *staged, struct ct_task *task)
 {
     if (ct_staged_is_chunked(task->call.kind)) {
         task->at += ct_staged_chunk_bytes(staged, task);
@@ -269,19 +269,19 @@ int ct_staged_progress(struct ct_staged *staged, struct ct_task *task, struct ct
         case BEGIN:
             code = begin(staged, stage, task, err);
             break;
-        case COMES:
+        case COPYING_IN:
             code = is_copied(staged, stage, err);
             if (code == 1) {
                 ct_staged_make_call(staged, stage, task);
-                task->stage = TALKS;
+                task->stage = HOST_CALL;
             }
             break;
-        case TALKS:
-            code = talk(staged, stage, task, err);
+        case HOST_CALL:
+            code = run_host_call(staged, stage, task, err);
             break;
         default:
             code = is_copied(staged, stage, err);
-            if (code == 1 && turn(staged, task) == 1)
+            if (code == 1 && next_chunk(staged, task) == 1)
                 return 1;
         }
         if (code != 1)
@@ -314,7 +314,7 @@ int ct_staged_missing(const struct ct_staged *staged, const struct ct_task *task
 
     if (ct_call_is_transfer(&task->call))
         return task->call.peer;
-    if (task->stage != TALKS)
+    if (task->stage != HOST_CALL)
         return -1;
     return host->backend->missing(host->state, &stage_of(staged, &task->call)->task);
 }

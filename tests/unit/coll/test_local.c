@@ -87,7 +87,8 @@ static int known_of(const struct ct_local *local, int rank)
 {
     int count = 0;
 
-    for (const struct ct_local_allocation *k = local->reach[rank].allocations; k != NULL; k = k->next)
+    for (const struct ct_local_allocation *k = local->reach[rank].allocations; k != NULL;
+         k = k->next)
         count++;
     return count;
 }
