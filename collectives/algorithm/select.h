@@ -20,7 +20,7 @@
 
 #include <stddef.h>
 
-/* Zero in what a caller gives: the default of select.def, or of the machine's table. */
+/* Zero: the default of select.def, or of the machine's table. */
 struct ct_tuning {
 #define CT_TUNABLE(scope, name, otherwise, least, most, text) size_t name;
 #include "algorithm/select.def"

@@ -86,12 +86,13 @@ enum ct_plan_shard {
                             backward pass, and freed behind it */
 };
 
-/* Activation recomputation: what the backward pass computes again instead of keeping it. */
+/* Activation recomputation: ops that run again in the backward pass, so that their outputs need not
+ * be kept. */
 enum ct_plan_recompute {
     CT_PLAN_RECOMPUTE_NONE,
     CT_PLAN_RECOMPUTE_GELU,      /* activation functions, of their inputs */
     CT_PLAN_RECOMPUTE_ATTENTION, /* attentions, of their queries, keys and values */
-    CT_PLAN_RECOMPUTE_BLOCK      /* all but what goes from one block (or layer) to the next */
+    CT_PLAN_RECOMPUTE_BLOCK      /* all but the tensors between blocks (or layers) */
 };
 
 enum ct_optim { CT_OPTIM_SGD, CT_OPTIM_ADAMW, CT_OPTIM_LION, CT_OPTIM_COUNT };
@@ -108,8 +109,8 @@ struct ct_lr_rule {
     double factor;
 };
 
-/* What is otherwise for some parameters. Each pattern must match one; of rules the first that
- * matches counts. Borrowed while the plan is built. */
+/* Exceptions for some parameters. Each pattern must match one; of rules the first that matches
+ * counts. Borrowed while the plan is built. */
 struct ct_optim_groups {
     bool vectors_undecayed;       /* those of fewer than two dimensions have no weight decay */
     const char *const *undecayed; /* patterns of others that have none */
@@ -128,27 +129,27 @@ struct ct_optim_spec {
     double beta1, beta2; /* adamw, lion */
     double eps;          /* adamw */
     double weight_decay; /* sgd: added to the gradient; adamw, lion: decoupled */
-    double clip;         /* the gradient's global norm is at most this; 0 leaves it alone */
+    double clip;         /* the bound of the gradient's global norm; 0: none */
     double ema;          /* decay of the average of the parameters; 0 keeps none */
     struct ct_optim_groups groups;
 };
 
 struct ct_plan_options {
     int world;
-    int rank;    /* whose list it is; matters when ranks hold different things */
+    int rank;    /* the rank of the list; matters when ranks hold different data */
     bool rooted; /* DataParallel: rank 0 scatters the batch, gathers the gradients and updates; the
                     others are replicas of its parameters, and hold no moments
                     (passes/dataparallel_pass.c) */
     bool served; /* parameter servers update: the list ends with this rank's gradients and their
                     norm, and ranks but 0, which saves, have no moments (ps_pass.c) */
     enum ct_plan_shard shard; /* NONE is taken where one rank would hold everything anyway */
-    int replicas;  /* copies of what is sharded, each held by consecutive ranks; 0 is 1 */
-    int tensor;    /* ranks that compute each layer together; 0 is 1 */
+    int replicas;             /* copies of sharded data, each held by consecutive ranks; 0 is 1 */
+    int tensor;               /* ranks that compute each layer together; 0 is 1 */
     bool sequence; /* tensor: sequence parallelism, activations between layers sharded by tokens */
     int stages;    /* pipeline stages, of consecutive layers; 0 is 1 */
     int chunks;    /* runs of layers that a stage holds, with interleaving; 0 is 1 */
     enum ct_plan_order order; /* of micro-batches in a pipeline */
-    int prefetch;             /* GRAD, FULL: a unit is asked for this many units ahead of its use */
+    int prefetch;             /* GRAD, FULL: a unit is gathered this many units ahead of its use */
     int64_t micro_rows;       /* rows that a rank runs at a time */
     int accumulation;         /* micro-batches a rank runs in a step */
     int64_t eval_rows;        /* rows of one evaluation call; 0 takes micro_rows */
@@ -156,24 +157,24 @@ struct ct_plan_options {
     size_t first_bucket_bytes;
     bool overlap; /* reduce during the backward pass (several buckets); false: between its ops */
     enum ct_plan_reduce reduce;
-    enum ct_dtype compute; /* of the models's products and activations: CT_F32 (also for a model of
+    enum ct_dtype compute; /* of the model's products and activations: CT_F32 (also for a model of
                               F64: its own type), CT_BF16 or CT_F16; parameters, their gradients and
                               the optimizer's state stay as the model has them */
-    bool stochastic; /* CT_BF16: a step's copies of parameters are rounded by chance, with an error
-                        whose mean is 0; an evaluation's, and all else, to the nearest */
-    enum ct_dtype reduce_dtype; /* in which ranks add up their gradients: CT_F32 (the model's own
+    bool stochastic; /* CT_BF16: a step's copies of parameters are rounded stochastically, with an
+                        error whose mean is 0; an evaluation's, and all else, to nearest */
+    enum ct_dtype reduce_dtype; /* in which gradients are reduced: CT_F32 (the model's own
                                    type), or a narrow one; not with CT_PLAN_INVARIANT */
     enum ct_plan_recompute recompute;
-    int recompute_blocks; /* BLOCK: so many at a time; 0 is 1 */
-    bool fuses;           /* the device has ops that stand for several (device.h) */
+    int recompute_blocks; /* BLOCK: blocks at a time; 0 is 1 */
+    bool fuses;           /* the device has fused ops (device.h) */
     bool offload;         /* activations wait for the backward pass in host memory */
     struct ct_optim_spec optim;
 };
 
 enum ct_queue { CT_QUEUE_COMPUTE, CT_QUEUE_COMM, CT_QUEUE_COUNT };
 
-/* Where and when an op runs. An op starts when it is its turn on `queue` and, for the other queue,
- * `wait` ops of that queue are done (0: no wait). */
+/* Where and when an op runs. An op starts when the ops before it on `queue` and `wait` ops of the
+ * other queue are done (0: no wait). */
 struct ct_plan_slot {
     uint8_t queue;
     int32_t wait;
@@ -207,9 +208,9 @@ struct ct_plan_list {
     size_t live_bytes;         /* the most that is live at once: no placement needs less */
 };
 
-/* A slice of the flat range whose gradients are reduced, and whose parameters are gathered, at
- * once. With GRAD and FULL it is a unit: the parameters of a layer or block. In 16 bits a unit has
- * two: what products read, which is gathered in 16 bits, and what is read as it is. */
+/* A run of the flat range whose gradients are reduced, and whose parameters are gathered, at once.
+ * With GRAD and FULL it is a unit: the parameters of a layer or block. In 16 bits a unit has two:
+ * parameters that only products read, gathered in 16 bits, and the others. */
 struct ct_bucket {
     size_t offset_bytes;         /* in the flat range */
     size_t bytes;                /* a multiple of shards * 64 */

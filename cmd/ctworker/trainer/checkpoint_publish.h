@@ -4,7 +4,7 @@
  *     v
  *   written     complete, not visible to readers
  *     v         the next step is completed, or a later round started from it: all ranks have it
- *   asked       training goes on, also while the rendezvous is away
+ *   asked       training continues, also while the rendezvous is away
  *     v         yes: `latest` moves        no: one line in the log, `latest` stays
  *   published
  *

@@ -2,7 +2,7 @@
  *
  *   start     the bytes that this rank writes are copied; training pauses for this only
  *             rank 0 begins the files
- *   between   they go to disk, with checkpoint.async on a thread of their own, and training goes on
+ *   between   they go to disk, with checkpoint.async on an own thread; training continues
  *   end       [ranks exchange their results]
  *             rank 0 gives the folder its name
  *

@@ -17,26 +17,26 @@ struct ct_nccl_library {
 #undef MEMBER
 };
 
-/* 0, or the sentence that says what to install, or why this version is not used. It stays loaded
- * until the process ends. */
+/* Load libnccl; it stays loaded until the process ends. 0, or CT_EUNSUPPORTED with a sentence that
+ * says what to install, or why this version is not used. */
 int ct_nccl_library_load(struct ct_nccl_library *lib, struct ct_error *err);
 
-/* May this version be used? 0, or CT_EUNSUPPORTED with the reason. Pure. */
+/* Check whether this version may be used. 0, or CT_EUNSUPPORTED with the reason. Pure. */
 int ct_nccl_version_check(int version, struct ct_error *err);
 
-/* What is not done with each NCCL. */
+/* Features that not every NCCL supports. */
 enum ct_nccl_feature {
     CT_NCCL_SPLIT,   /* groups out of groups by ncclCommSplit, not by a fresh id */
-    CT_NCCL_WINDOWS, /* memory of ncclMemAlloc, registered; asked for by CTRUN_NCCL_WINDOWS=1 */
-    CT_NCCL_SHRINK,  /* ncclCommShrink after a loss; asked for by CTRUN_NCCL_SHRINK=1 */
+    CT_NCCL_WINDOWS, /* memory of ncclMemAlloc, registered; enabled by CTRUN_NCCL_WINDOWS=1 */
+    CT_NCCL_SHRINK,  /* ncclCommShrink after a loss; enabled by CTRUN_NCCL_SHRINK=1 */
 };
 
-/* Is it asked for where it has to be, and has this library what it needs? NULL: yes; else why not.
- */
+/* Return NULL if the feature is enabled, where it has to be, and this library supports it; else the
+ * reason. */
 const char *ct_nccl_lacks(const struct ct_nccl_library *lib, enum ct_nccl_feature feature);
 
-/* The code and sentence of what NCCL returned: "what: NCCL says ...". `comm` may be NULL. A broken
- * connection is CT_ECLOSED: a peer may have died. */
+/* Return the code, and set the sentence, of NCCL's result: "what: NCCL says ...". `comm` may be
+ * NULL. A broken connection is CT_ECLOSED: a peer may have died. */
 int ct_nccl_error(const struct ct_nccl_library *lib, struct ct_nccl_comm *comm, int result,
                   const char *what, struct ct_error *err);
 

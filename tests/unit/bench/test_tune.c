@@ -33,7 +33,7 @@ Test(tune, a_cut_lies_where_the_ways_cross)
     cr_assert_gt(cut.gain, 2); /* 2, 4, 8 and 16 KiB go the other way: 9.8, 4.9, 2.4, 1.2 times */
     cr_assert_lt(cut.gain, 4);
     cr_assert_eq(ct_tune_cutover(&times, 512 << 10, false).value, 16384);
-    cr_assert_eq(ct_tune_cutover(&times, 1024, true).value, 32768); /* the first of the other way */
+    cr_assert_eq(ct_tune_cutover(&times, 1024, true).value, 32768); /* the first of variant 1 */
 }
 
 Test(tune, one_way_may_be_the_better_one_everywhere)
