@@ -19,7 +19,7 @@ struct admin_request {
 
     /* Answers other than ADMIN_REPLY and REFUSE, if any come: true, it was the last. NULL: nothing
      * came for 3 s. What is left in `ret_next` is sent (type 0: nothing). */
-    bool (*take)(void *context, const struct ct_message *answer, struct ct_message *ret_next);
+    bool (*on_answer)(void *context, const struct ct_message *answer, struct ct_message *ret_next);
     void *context;
 };
 

@@ -63,7 +63,7 @@ struct ct_command {
     int (*run)(int argc, char **argv);
     const char *usage, *brief;
     enum ct_command_also { CT_COMMAND_NONE, CT_COMMAND_WHERE, CT_COMMAND_RUN } also;
-    const char *words;
+    const char *arguments;
 };
 
 struct ct_command_option {

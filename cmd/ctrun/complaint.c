@@ -34,7 +34,7 @@ bool ct_complaints_in_json(void)
 }
 
 /* Text as it is: it may have several lines. */
-static void say(const char *who, enum ct_log_level level, const char *text)
+static void print_message(const char *who, enum ct_log_level level, const char *text)
 {
     static const int stderr_fd = STDERR_FILENO;
     struct ct_log log;
@@ -54,13 +54,13 @@ static void say(const char *who, enum ct_log_level level, const char *text)
 
 int ct_command_fail(const char *who, int code, const char *text)
 {
-    say(who, CT_LOG_ERROR, text);
+    print_message(who, CT_LOG_ERROR, text);
     return ct_exit_status(code);
 }
 
 void ct_command_warn(const char *who, const char *text)
 {
-    say(who, CT_LOG_WARN, text);
+    print_message(who, CT_LOG_WARN, text);
 }
 
 void ct_command_note(const char *format, ...)
@@ -71,5 +71,5 @@ void ct_command_note(const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    say("ctrun", CT_LOG_INFO, text);
+    print_message("ctrun", CT_LOG_INFO, text);
 }

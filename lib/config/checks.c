@@ -27,7 +27,7 @@ static bool min_above_max(const struct ct_config *cfg, const void *member, struc
     return nodes->min > nodes->max;
 }
 
-static bool no_meeting_place(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+static bool no_rendezvous(const struct ct_config *cfg, const void *member, struct ct_buf *why)
 {
     (void)member;
     (void)ct_buf_printf(why, "is above 1, so the nodes need a place to meet: add --rdzv_endpoint "
@@ -460,7 +460,7 @@ static bool plateau_without_evaluation(const struct ct_config *cfg, const void *
 
 static const struct ct_config_rule rules[] = {
     {AT(launch.nnodes), AT(launch.nnodes), false, min_above_max},
-    {AT(launch.nnodes), AT(launch.rdzv_endpoint), false, no_meeting_place},
+    {AT(launch.nnodes), AT(launch.rdzv_endpoint), false, no_rendezvous},
     {AT(launch.nproc_per_node), AT(launch.nproc_per_node), false, bad_worker_count},
     {AT(launch.node_rank), AT(launch.nnodes), false, rank_beyond_nodes},
     {AT(launch.rdzv_backend), AT(launch.nnodes), false, static_and_elastic},

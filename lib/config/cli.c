@@ -183,7 +183,7 @@ static void read_torchrun(struct command_line *c, const struct ct_torchrun_optio
         ct_torchrun_apply(c->loader, option, value, origin);
 }
 
-int ct_config_option_takes(const char *word, const char *next)
+int ct_config_option_width(const char *word, const char *next)
 {
     size_t length = strcspn(word, "=");
     const struct ct_torchrun_option *option = NULL;
@@ -254,7 +254,7 @@ static void complain_short(struct command_line *c, const char *word,
     char dashed[128];
 
     (void)snprintf(dashed, sizeof dashed, "-%s", word);
-    if (word[2] != '\0' && ct_config_option_takes(dashed, NULL) > 0)
+    if (word[2] != '\0' && ct_config_option_width(dashed, NULL) > 0)
         ct_config_complain(c->loader, origin, "", "is no option; write two dashes: %s", dashed);
     else
         ct_config_complain(c->loader, origin, "", "is no option; see ctrun --help");

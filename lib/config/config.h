@@ -279,7 +279,7 @@ bool ct_config_same_name(const char *a, const char *b);
 
 /* How many words the option `word` ("--nnodes", "--nnodes=2", "-m") takes, itself among them: 1 or
  * 2; `next` follows it, or NULL. 0 when there is no such option. */
-int ct_config_option_takes(const char *word, const char *next);
+int ct_config_option_width(const char *word, const char *next);
 
 /* The option (without its dashes) that `name` may be a misspelling of, or NULL. */
 const char *ct_config_option_like(const char *name);

@@ -33,8 +33,8 @@ int ct_tokens_open(struct ct_tokens **ret, const char *pattern, enum ct_token_fo
                    size_t context, struct ct_error *err);
 
 /* Take over the ids of `list`, which is empty afterwards. `name` is for messages. */
-int ct_tokens_take(struct ct_tokens **ret, const char *name, struct ct_token_list *list,
-                   size_t context, struct ct_error *err);
+int ct_tokens_from_list(struct ct_tokens **ret, const char *name, struct ct_token_list *list,
+                        size_t context, struct ct_error *err);
 
 /* NULL is fine. */
 void ct_tokens_free(struct ct_tokens *tokens);

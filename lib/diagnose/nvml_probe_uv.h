@@ -35,11 +35,11 @@ int ct_nvml_probe_start(struct ct_nvml_probe **ret_look, uv_loop_t *loop,
                         const struct ct_nvml_probe_options *options, struct ct_error *err);
 
 /* Take in at once what has been said by now. NULL is nothing. */
-void ct_nvml_probe_drain(struct ct_nvml_probe *look);
+void ct_nvml_probe_drain(struct ct_nvml_probe *probe);
 
 /* End what still runs; no callback comes any more, the memory goes with the loop's next turn. NULL
  * is nothing. */
-void ct_nvml_probe_close(struct ct_nvml_probe *look);
+void ct_nvml_probe_close(struct ct_nvml_probe *probe);
 
 /* How the GPUs are, on a loop of its own: returns when all is said, or the limit has passed, then
  * with `*ret_late_ms` the limit. */

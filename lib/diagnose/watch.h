@@ -74,11 +74,11 @@ struct ct_watch {
     uint32_t count;      /* workers here, ranks first_rank ... */
     uint32_t first_rank; /* of the job */
     uint32_t world;
-    uint64_t floor_ms;  /* 0: nobody is watched */
-    uint64_t start_ms;  /* the longest start so far; 0: none is known. Outlives the round */
-    uint64_t looked_ms; /* 0: not yet in this round */
-    bool judged;        /* the round has its verdict */
-    bool told;          /* that all wait for another node */
+    uint64_t floor_ms;   /* 0: nobody is watched */
+    uint64_t start_ms;   /* the longest start so far; 0: none is known. Outlives the round */
+    uint64_t checked_ms; /* 0: not yet in this round */
+    bool judged;         /* the round has its verdict */
+    bool reported;       /* that all wait for another node */
     struct ct_watch_rank *ranks;
 };
 

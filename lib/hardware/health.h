@@ -19,8 +19,8 @@ enum { CT_HEALTH_LINE_MAX = 4096 };
 struct ct_health {
     bool begun; /* the first record is here */
     char driver[96];
-    uint32_t count; /* of cards that NVML sees */
-    uint32_t told;  /* of these, how many are here */
+    uint32_t count;    /* of cards that NVML sees */
+    uint32_t received; /* of these, how many are here */
     struct ct_nvml_card cards[CT_GPUS_MAX];
     char error[1024]; /* "": none */
     bool is_absent;   /* that says who could not be asked: nothing is wrong */
@@ -32,7 +32,7 @@ void ct_health_print_card(struct ct_buf *to, const struct ct_nvml_card *card);
 void ct_health_print_error(struct ct_buf *to, const struct ct_error *err); /* ct_nvml_query's */
 
 /* Take in a record, without its newline. 0, or CT_EPROTOCOL for what is none. */
-int ct_health_take(struct ct_health *health, const char *line);
+int ct_health_parse(struct ct_health *health, const char *line);
 
 /* Which cards are meant; the others are not spoken of. */
 struct ct_health_scope {
@@ -50,7 +50,8 @@ void ct_health_name(const struct ct_nvml_card *card, char *text, size_t room);
 
 /* How it is, a sentence at a time: one of what there is, and one for each thing that is wrong, with
  * its remedy. `is_wrong` tells which. */
-void ct_health_tell(const struct ct_health *health, const struct ct_health_scope *scope,
-                    void (*say)(void *context, bool is_wrong, const char *sentence), void *context);
+void ct_health_report(const struct ct_health *health, const struct ct_health_scope *scope,
+                      void (*say)(void *context, bool is_wrong, const char *sentence),
+                      void *context);
 
 #endif

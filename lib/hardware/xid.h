@@ -26,13 +26,13 @@ void ct_xid_print(struct ct_buf *to, const struct ct_nvml_xid *xid);
 
 /* Read a record, without its newline. 0: an Xid; CT_EUNAVAILABLE or CT_ENOTFOUND (nobody could be
  * asked) with the sentence of an end; CT_EPROTOCOL for what is none. */
-int ct_xid_take(const char *line, struct ct_nvml_xid *ret_xid, struct ct_error *err);
+int ct_xid_parse(const char *line, struct ct_nvml_xid *ret_xid, struct ct_error *err);
 
 /* Keep it; false when it is known already, or one too many. */
 bool ct_xids_add(struct ct_xids *xids, const struct ct_nvml_xid *xid);
 
 /* Append what it means and what to do, in one sentence without end. */
-void ct_xid_tell(const struct ct_nvml_xid *xid, struct ct_buf *to);
+void ct_xid_describe(const struct ct_nvml_xid *xid, struct ct_buf *to);
 
 /* Append what is known of the GPUs in the scope, for the report of a worker that failed on them: a
  * line a GPU, with its first Xid, which the others follow from as a rule. */

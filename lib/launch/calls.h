@@ -40,6 +40,6 @@ void ct_calls_deinit(struct ct_calls *calls);
 int ct_calls_add(struct ct_calls *calls, const struct ct_call *call, uint64_t *ret_number);
 
 /* Forget number `number` and give back what it was; false when it is not open. */
-bool ct_calls_take(struct ct_calls *calls, uint64_t number, struct ct_call *ret_call);
+bool ct_calls_remove(struct ct_calls *calls, uint64_t number, struct ct_call *ret_call);
 
 #endif

@@ -51,7 +51,7 @@ void ct_guard_notify(const struct ct_guard *guard);
 
 /* Has the guard itself got this signal within the last second, from a process that the agent
  * descends from (or one that cannot be seen)? Each one is answered once. */
-bool ct_guard_heard(const struct ct_guard *guard, int signal);
+bool ct_guard_received(const struct ct_guard *guard, int signal);
 
 /* It has closed its end of `link` (which then can be read): take leave of it, and say how it ended.
  * There is no guard any more. `link` is closed and must not be in a loop. */

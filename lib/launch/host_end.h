@@ -2,7 +2,7 @@
  * that the job is over, and a job that continues without this node's workers still needs it.
  *
  *   released, the job runs  STAY    without workers, until the job is over
- *   else, others connected  LINGER  so that they learn it, for at most CT_HOST_LINGER_MS
+ *   else, others connected  WAIT    so that they learn it, for at most CT_HOST_WAIT_MS
  *   else                    CLOSE
  *
  * Pure. */
@@ -13,13 +13,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CT_HOST_LINGER_MS = 2000 }; /* a lost node never leaves */
+enum { CT_HOST_WAIT_MS = 2000 }; /* a lost node never leaves */
 
-enum ct_host_end { CT_HOST_CLOSE, CT_HOST_LINGER, CT_HOST_STAY };
+enum ct_host_end { CT_HOST_CLOSE, CT_HOST_WAIT, CT_HOST_STAY };
 
 struct ct_host_view {
     bool alone;         /* the job has no other nodes */
-    bool hurry;         /* somebody insists on the end */
+    bool forced;        /* somebody insists on the end */
     bool released;      /* this node has left a job that goes on */
     size_t jobs;        /* that are not over and have nodes, connected or not */
     size_t links;       /* connections of other nodes, and of commands */

@@ -60,7 +60,7 @@ enum ct_sup_action {
     CT_SUP_DO_BLAME = 1 << 2,  /* this event is the root failure of the node's round */
     CT_SUP_DO_TERM = 1 << 3,   /* SIGTERM to every group */
     CT_SUP_DO_KILL = 1 << 4,   /* SIGKILL to every group */
-    CT_SUP_DO_SAY = 1 << 5,    /* tell the user what is waited for */
+    CT_SUP_DO_REPORT = 1 << 5, /* tell the user what is waited for */
     CT_SUP_DO_FORGET = 1 << 6, /* SIGKILL had no effect: leave the rest to the kernel */
     CT_SUP_DO_FINISH = 1 << 7, /* the round is over on this node */
 };

@@ -1,6 +1,6 @@
 /* The states of this node's workers between two rounds.
  *
- *     start --- READY(0) ---> idle --- HEALED(g) ---> able --- READY(g) ---> ready
+ *     start --- READY(0) ---> idle -- RECOVERED(g) -> able --- READY(g) ---> ready
  *                                                      ^                       |
  *                                                      `----- next round ------'
  *
@@ -18,8 +18,8 @@ struct ct_survivor {
     bool able;
     bool idle;
     bool ready;
-    uint64_t healed;  /* the newest round whose base it holds */
-    uint64_t lineage; /* 0: it holds nothing */
+    uint64_t recovered; /* the newest round whose base it holds */
+    uint64_t lineage;   /* 0: it holds nothing */
     uint64_t step;
     uint64_t digest;
 };
@@ -32,7 +32,7 @@ bool ct_survivors_any(const struct ct_survivor *all, uint32_t count);
 const struct ct_survivor *ct_survivors_best(const struct ct_survivor *all, uint32_t count);
 
 /* Do all of them hold the base of round `generation`? */
-bool ct_survivors_healed(const struct ct_survivor *all, uint32_t count, uint64_t generation);
+bool ct_survivors_recovered(const struct ct_survivor *all, uint32_t count, uint64_t generation);
 
 /* Was somebody still without the common state of round `generation` when he left it, or still
  * idle? Then nobody took a step in that round. */

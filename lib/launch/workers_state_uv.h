@@ -13,7 +13,7 @@ struct worker {
     uint32_t rank;
     pid_t pid; /* and process group; 0: not started */
     bool ended;
-    bool settled; /* the end was told to the supervisor */
+    bool reported; /* the end was told to the supervisor */
     bool gone;
     bool kept;      /* lives on without others */
     bool dismissed; /* its end is no failure */

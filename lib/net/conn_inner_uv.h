@@ -62,11 +62,11 @@ struct ct_conn {
     uint32_t next_sequence;
     size_t charged; /* to options.budget */
 
-    uint64_t began_ms;   /* the state's begin: HANDSHAKE, OPEN, CLOSING */
-    uint64_t message_ms; /* when the message in progress began */
-    uint64_t heard_ms;   /* the peer's last byte */
-    uint64_t armed_ms;   /* when the timer fires; 0: not armed */
-    bool proven;         /* its first message has come */
+    uint64_t began_ms;    /* the state's begin: HANDSHAKE, OPEN, CLOSING */
+    uint64_t message_ms;  /* when the message in progress began */
+    uint64_t received_ms; /* the peer's last byte */
+    uint64_t armed_ms;    /* when the timer fires; 0: not armed */
+    bool proven;          /* its first message has come */
 
     char peer[CT_ENDPOINT_TEXT];
 

@@ -37,7 +37,7 @@ bool ct_known_add(struct ct_known *known, const struct sockaddr_storage *address
 int ct_known_listen(int fd, int *ret_fd);
 
 /* Connections from the known addresses come to the second socket from now on; `fd` is either. */
-int ct_known_tell(const struct ct_known *known, int fd);
+int ct_known_update(const struct ct_known *known, int fd);
 
 /* Who connects to the TCP socket `fd`, which listens, and says nothing is not to be accepted for
  * about `seconds`: he waits in the kernel, which has room for as many as for its queue. Not without

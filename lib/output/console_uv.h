@@ -61,14 +61,14 @@ void ct_console_log(struct ct_console *console, struct ct_log *ret_log, const ch
 /* Tell `log`, when a stream is lost, and set `*ret_output_lost` when it is standard output, and no
  * reader's doing; both live as long as the console. `breaks`: programs write here that end with
  * their reader, so nothing is said of a broken pipe. */
-void ct_console_tell(struct ct_console *console, const struct ct_log *log, bool breaks,
-                     bool *ret_output_lost);
+void ct_console_report(struct ct_console *console, const struct ct_log *log, bool breaks,
+                       bool *ret_output_lost);
 
 /* Has the reader of a pipe gone, and are those who write to it to learn that? */
 bool ct_console_broken(const struct ct_console *console, enum ct_console_stream stream);
 
 /* That log; NULL when nothing is told. */
-const struct ct_log *ct_console_told(const struct ct_console *console);
+const struct ct_log *ct_console_report_log(const struct ct_console *console);
 
 /* Write out what is queued, waiting as long as the readers take, then free the console; `closed`
  * (may be NULL) is the last callback. */

@@ -35,7 +35,7 @@ static int beside_program(char *path, size_t room)
     return snprintf(path, room, "%s/%s", program, name) < (int)room ? 0 : CT_ELIMIT;
 }
 
-static int find_library(const struct ct_device_wish *wish, char *path, size_t room,
+static int find_library(const struct ct_device_request *wish, char *path, size_t room,
                         struct ct_error *err)
 {
     int code = wish->library == NULL                                   ? beside_program(path, room)
@@ -70,7 +70,7 @@ struct gpu {
     char name[NAME_ROOM];
 };
 
-static const char *driver_file(const struct ct_device_wish *wish)
+static const char *driver_file(const struct ct_device_request *wish)
 {
     return wish->driver != NULL ? wish->driver : "libcuda.so.1";
 }
@@ -80,7 +80,7 @@ static int no_driver(const char *file, struct ct_error *err)
     return REFUSE(err, "no NVIDIA driver found: %s is missing", file);
 }
 
-static int load_driver(const struct ct_device_wish *wish, struct driver *driver,
+static int load_driver(const struct ct_device_request *wish, struct driver *driver,
                        struct ct_error *err)
 {
     const char *file = driver_file(wish);
@@ -120,7 +120,7 @@ static int no_gpu(int result, struct ct_error *err)
                         visible[0] != '\0' ? visible : "which is empty");
 }
 
-static int ask_driver(const struct ct_device_wish *wish, struct gpu *gpu, struct ct_error *err)
+static int ask_driver(const struct ct_device_request *wish, struct gpu *gpu, struct ct_error *err)
 {
     struct driver driver;
     int count = 0, major = 0, minor = 0;
@@ -180,7 +180,7 @@ static int check_age(const struct ct_device_plugin *plugin, const struct gpu *gp
     return 0;
 }
 
-static int open_cuda(const struct ct_device_wish *wish, struct ct_device **ret_device,
+static int open_cuda(const struct ct_device_request *wish, struct ct_device **ret_device,
                      struct ct_error *err)
 {
     const struct ct_device_plugin *plugin = NULL;
@@ -197,7 +197,7 @@ static int open_cuda(const struct ct_device_wish *wish, struct ct_device **ret_d
     return code == 0 ? plugin->open(gpu.number, ret_device, err) : code;
 }
 
-int ct_device_probe(const struct ct_device_wish *wish, bool has_cards, struct ct_error *err)
+int ct_device_probe(const struct ct_device_request *wish, bool has_cards, struct ct_error *err)
 {
     char path[PATH_MAX];
     int code = find_library(wish, path, sizeof path, err);
@@ -211,7 +211,7 @@ int ct_device_probe(const struct ct_device_wish *wish, bool has_cards, struct ct
     return 0;
 }
 
-int ct_device_open(const struct ct_device_wish *wish, struct ct_device **ret_device,
+int ct_device_open(const struct ct_device_request *wish, struct ct_device **ret_device,
                    struct ct_error *ret_why, struct ct_error *err)
 {
     const struct ct_cpu_options cpu = {.threads = wish->threads};

@@ -33,7 +33,7 @@ enum { CT_DEVICE_PLUGIN_VERSION = 2 };
 
 enum ct_device_kind { CT_DEVICE_AUTO, CT_DEVICE_CPU, CT_DEVICE_CUDA };
 
-struct ct_device_wish {
+struct ct_device_request {
     enum ct_device_kind kind;
     int threads;    /* of a CPU device, as ct_cpu_options has them */
     int local_rank; /* GPU number local_rank of those that this process sees, and round again */
@@ -43,12 +43,12 @@ struct ct_device_wish {
 
 /* A device as wished. `ret_why` gets why it is not CUDA's, when the choice was free; its code is 0
  * otherwise. 0, CT_EUNSUPPORTED with the sentence, or what ct_device_cpu_new says. */
-int ct_device_open(const struct ct_device_wish *wish, struct ct_device **ret_device,
+int ct_device_open(const struct ct_device_request *wish, struct ct_device **ret_device,
                    struct ct_error *ret_why, struct ct_error *err);
 
 /* Is there what `cuda` needs in any case, library and driver? Nothing is started, and where the
  * kernel shows cards the driver is believed. 0, or CT_EUNSUPPORTED with the sentence. */
-int ct_device_probe(const struct ct_device_wish *wish, bool has_cards, struct ct_error *err);
+int ct_device_probe(const struct ct_device_request *wish, bool has_cards, struct ct_error *err);
 
 #ifdef __cplusplus
 }

@@ -45,7 +45,7 @@ int ct_ckpt_state_write(const char *folder, const struct ct_ckpt_state *state,
 /* Put `temporary` in the place of `path`. An older checkpoint of the same step is exchanged and
  * then removed; where the file system cannot exchange, it is removed first. CT_EFENCED when a later
  * round wrote the one that is there, else 0 or a negative code. */
-int ct_ckpt_settle(const char *temporary, const char *path, const struct ct_ckpt_state *mine);
+int ct_ckpt_complete(const char *temporary, const char *path, const struct ct_ckpt_state *mine);
 
 /* state.json as text. Its last member is the checksum of all bytes before it. */
 int ct_ckpt_state_print(struct ct_buf *buf, const struct ct_ckpt_state *state,

@@ -33,7 +33,7 @@ void ct_plateau_init(struct ct_plateau *plateau);
 
 /* The evaluation after `step` steps gave `loss`. One that was seen already, because it is done
  * again, changes nothing; a loss that is NaN is no better. */
-void ct_plateau_see(struct ct_plateau *plateau, const struct ct_plateau_rule *rule, uint64_t step,
-                    double loss);
+void ct_plateau_observe(struct ct_plateau *plateau, const struct ct_plateau_rule *rule,
+                        uint64_t step, double loss);
 
 #endif

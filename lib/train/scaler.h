@@ -22,6 +22,6 @@ struct ct_scaler {
 void ct_scaler_init(struct ct_scaler *scaler, double scale);
 
 /* The step that was made with this scale was taken, or left out. */
-void ct_scaler_see(struct ct_scaler *scaler, uint64_t every, bool left_out);
+void ct_scaler_observe(struct ct_scaler *scaler, uint64_t every, bool left_out);
 
 #endif

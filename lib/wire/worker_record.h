@@ -8,7 +8,7 @@
  *     ct_worker_record_at(STEP, 17)   section, step       \
  *     a group's call                  entered++            |   ct_worker_record_read -> view
  *     it has to wait                  waiting, since_ns     >  .signs as last time: no heartbeat
- *     each 10 ms of a wait            beat_ns, awaited     |   .progress as last time: it waits
+ *     each 10 ms of a wait            heartbeat_ns, awaited |   .progress as last time: it waits
  *     the call is over                completed++         /
  *
  * Every field is one atomic, so no value is torn; fields that belong together may be of two moments
@@ -32,7 +32,7 @@ enum {
     CT_RECORD_GROUPS = 16,     /* groups that are recorded at a time; more go unrecorded */
     CT_RECORD_DURATIONS = 256, /* last steps whose duration is kept; a power of two */
     CT_RECORD_NAME = 32,       /* bytes of a group's name, of a call's words */
-    CT_RECORD_WORDS = 64,
+    CT_RECORD_TEXT = 64,
     CT_RECORD_PROGRAM = 240, /* bytes of the path of the worker's program */
 };
 
@@ -58,10 +58,10 @@ struct ct_record_group {
     _Atomic uint64_t entered, completed;
     _Atomic uint64_t waiting; /* the collective that is waited for; 0: none */
     _Atomic uint64_t since_ns;
-    _Atomic uint64_t beat_ns, moves; /* signs of life and of progress while waiting */
-    _Atomic uint32_t awaited;        /* a rank of the job that did not come yet, + 1; 0: unknown */
+    _Atomic uint64_t heartbeat_ns, moves; /* signs of life and of progress while waiting */
+    _Atomic uint32_t awaited; /* a rank of the job that did not come yet, + 1; 0: unknown */
     _Atomic char name[CT_RECORD_NAME];
-    _Atomic char words[CT_RECORD_WORDS]; /* the call that is waited for: "all_reduce of 10 F32" */
+    _Atomic char text[CT_RECORD_TEXT]; /* the call that is waited for: "all_reduce of 10 F32" */
 };
 
 struct ct_worker_record {
@@ -103,7 +103,7 @@ struct ct_record_call {
     int failure;
     int awaited; /* -1: unknown */
     char name[CT_RECORD_NAME];
-    char words[CT_RECORD_WORDS];
+    char text[CT_RECORD_TEXT];
 };
 
 struct ct_record_view {
@@ -182,7 +182,7 @@ void ct_worker_record_group_free(struct ct_record_group *group);
 /* The group's thread begins to wait for collective `number` (or CT_RECORD_TRANSFER), can say which
  * call that is, has waited. */
 void ct_worker_record_wait(struct ct_record_group *group, uint64_t number, uint64_t now_ns);
-void ct_worker_record_words(struct ct_record_group *group, const char *words);
+void ct_worker_record_text(struct ct_record_group *group, const char *text);
 void ct_worker_record_woke(struct ct_record_group *group);
 
 /* The group is broken. */
@@ -194,7 +194,7 @@ static inline void ct_worker_record_failed(struct ct_record_group *group, int co
 static inline void ct_worker_record_heartbeat(struct ct_record_group *group, uint64_t now_ns,
                                               uint64_t moves, int awaited)
 {
-    atomic_store_explicit(&group->beat_ns, now_ns, memory_order_relaxed);
+    atomic_store_explicit(&group->heartbeat_ns, now_ns, memory_order_relaxed);
     atomic_store_explicit(&group->moves, moves, memory_order_relaxed);
     atomic_store_explicit(&group->awaited, (uint32_t)(awaited + 1), memory_order_relaxed);
 }

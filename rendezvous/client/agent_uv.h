@@ -41,9 +41,9 @@ void ct_agent_stop(struct ct_agent *agent, void (*stopped)(void *context));
  * the round came. Ignored when another generation is being made by now. */
 void ct_agent_prepared(struct ct_agent *agent, const struct ct_prepared *prepared);
 
-/* All workers of this node hold the base of `generation`: the round is healed here. To be called
- * when options.tells_healed; joins and leaves wait for it, failures do not. */
-void ct_agent_healed(struct ct_agent *agent, uint64_t generation);
+/* All workers of this node hold the base of `generation`: this node has recovered. To be called
+ * when options.reports_recovery; joins and leaves wait for it, failures do not. */
+void ct_agent_state_recovered(struct ct_agent *agent, uint64_t generation);
 
 /* Ask whether a checkpoint or result of `publication->generation` counts (see PUBLISH in wire.def):
  * its files are complete and in their place, and all ranks have completed its step. Answered once
@@ -59,8 +59,8 @@ void ct_agent_progress(struct ct_agent *agent, const struct ct_msg_progress *pro
  * s: to be told again meanwhile. */
 void ct_agent_store_waits(struct ct_agent *agent, const struct ct_msg_store_waits *waits);
 
-/* The answer to on_look. */
-void ct_agent_seen(struct ct_agent *agent, const struct ct_msg_flight_reply *seen);
+/* The answer to on_flight_query. */
+void ct_agent_flight_reply(struct ct_agent *agent, const struct ct_msg_flight_reply *reply);
 
 /* A worker of `generation` failed, `failure->age_ms` ago (copied). The host is filled in. */
 void ct_agent_failure(struct ct_agent *agent, uint64_t generation,

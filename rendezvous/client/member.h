@@ -41,8 +41,9 @@ struct ct_agent_options {
     bool survivable;
     uint32_t source;   /* IPv4 address to connect from, as a number; 0: any */
     bool short_rounds; /* of a large round this node, node 0 and the base are enough */
-    bool tells_healed; /* ct_agent_healed will be called; else a round is healed as it begins */
-    struct ct_id id;   /* {0, 0}: drawn from getrandom(2) */
+    bool
+        reports_recovery; /* by ct_agent_state_recovered; else a round has recovered as it begins */
+    struct ct_id id;      /* {0, 0}: drawn from getrandom(2) */
     const struct ct_clock *clock; /* NULL: the machine's */
 };
 
@@ -89,9 +90,9 @@ struct ct_agent_callbacks {
      * a step boundary and on_released follow. NULL: not told. */
     void (*on_drain)(void *context, const char *text);
 
-    /* An operator queries the activity of this node's ranks: answer with ct_agent_seen.
+    /* An operator queries the activity of this node's ranks: answer with ct_agent_flight_reply.
      * NULL: he is not answered. */
-    void (*on_look)(void *context, const struct ct_msg_flight_query *look);
+    void (*on_flight_query)(void *context, const struct ct_msg_flight_query *query);
 
     /* The job is over, for all nodes alike. */
     void (*on_closed)(void *context, const struct ct_rdzv_result *result);
@@ -138,28 +139,28 @@ struct ct_member {
     struct ct_rng rng; /* jitter */
     enum ct_member_phase phase;
     uint64_t now_ms;
-    uint64_t connect_ms;   /* DOWN: when to connect */
-    uint64_t heartbeat_ms; /* JOINED: when the next is due */
-    uint64_t answered_ms;  /* when the daemon was last heard */
-    uint64_t give_up_ms;   /* when waiting to be let in ends */
-    bool was_away;         /* that was put off, because this agent did not run: once */
-    uint64_t foreign_ms;   /* when to say that the endpoint does not answer as a rendezvous; 0: not
+    uint64_t connect_ms;    /* DOWN: when to connect */
+    uint64_t heartbeat_ms;  /* JOINED: when the next is due */
+    uint64_t answered_ms;   /* when the daemon was last heard */
+    uint64_t give_up_ms;    /* when waiting to be let in ends */
+    bool was_away;          /* that was put off, because this agent did not run: once */
+    uint64_t foreign_ms;    /* when to say that the endpoint does not answer as a rendezvous; 0: not
                             * now, UINT64_MAX: it is said */
-    bool was_joined;       /* ever */
-    bool link_told;        /* on_link said that it is down */
-    bool stranger_told;    /* ... and that somebody without the key answers */
-    uint64_t seq;          /* of the last message sent */
-    uint64_t epoch;        /* newest that was obeyed */
+    bool was_joined;        /* ever */
+    bool link_reported;     /* on_link said that it is down */
+    bool stranger_reported; /* ... and that somebody without the key answers */
+    uint64_t seq;           /* of the last message sent */
+    uint64_t epoch;         /* newest that was obeyed */
 
-    uint64_t heard;  /* highest generation of a PREPARE or ROUND */
-    uint64_t acting; /* the round that the workers run in, 0: none */
-    uint64_t begun;  /* the last that they were in */
-    uint64_t over;   /* the newest that they will never act in again */
-    uint64_t asked;  /* generation to promise, 0: none */
-    bool asked_at_boundary;
+    uint64_t received;  /* highest generation of a PREPARE or ROUND */
+    uint64_t acting;    /* the round that the workers run in, 0: none */
+    uint64_t begun;     /* the last that they were in */
+    uint64_t over;      /* the newest that they will never act in again */
+    uint64_t requested; /* generation to promise, 0: none */
+    bool requested_at_boundary;
     bool has_prepared;
     struct ct_prepared prepared;
-    uint64_t healed;                   /* newest round whose base all workers of this node hold */
+    uint64_t recovered;                /* newest round whose base all workers of this node hold */
     uint64_t done;                     /* generation that is done, 0: none */
     struct ct_msg_publish publication; /* that waits for its answer; generation 0: none */
     bool has_failure;
@@ -208,11 +209,11 @@ void ct_member_stop(struct ct_member *member);
 
 /* The calls of agent_uv.h, described there. */
 void ct_member_prepared(struct ct_member *member, const struct ct_prepared *prepared);
-void ct_member_healed(struct ct_member *member, uint64_t generation);
+void ct_member_state_recovered(struct ct_member *member, uint64_t generation);
 int ct_member_publish(struct ct_member *member, const struct ct_msg_publish *publication);
 void ct_member_progress(struct ct_member *member, const struct ct_msg_progress *progress);
 void ct_member_store_waits(struct ct_member *member, const struct ct_msg_store_waits *waits);
-void ct_member_seen(struct ct_member *member, const struct ct_msg_flight_reply *seen);
+void ct_member_flight_reply(struct ct_member *member, const struct ct_msg_flight_reply *reply);
 void ct_member_failure(struct ct_member *member, uint64_t now_ms, uint64_t generation,
                        const struct ct_wire_failure *failure);
 void ct_member_done(struct ct_member *member, uint64_t generation);

@@ -18,7 +18,7 @@
  *      |        COMMIT(g)           |  roster and base become durable
  *      |             |              |
  *      |             v              |
- *      +------- HEAL(g) ------------+  the round is sent to all, who recover the base's state
+ *      +------- RECOVER(g) ---------+  the round is sent to all, who recover the base's state
  *      |             |              |
  *      |             | all hold it  |
  *      |             v              |
@@ -31,8 +31,8 @@
  *                    v
  *               CLOSED                 the result is sent to all; final
  *
- * From HEAL a loss or failure leads to the next round at once. A node that leaves waits for RUNNING
- * too, but no longer than prepare_ms; one that joins waits for RUNNING.
+ * From RECOVER a loss or failure leads to the next round at once. A node that leaves waits for
+ * RUNNING too, but no longer than prepare_ms; one that joins waits for RUNNING.
  *
  * Terms: a generation is a round's number; it only grows, and it never has more than one roster.
  * The roster is the ordered list of members of a committed round; ranks follow from it. A lineage
@@ -201,7 +201,7 @@ enum ct_rdzv_event_kind {
     CT_RDZV_ON_TICK,       /* time passed: a deadline is due (harmless otherwise), and all that had
                             * arrived by then has been given to the core */
     CT_RDZV_ON_JOIN,       /* `link` is the caller's name for the connection, never 0 */
-    CT_RDZV_ON_HEARTBEAT,  /* promised, generation (acting), over, healed; to PUBLISH: link, seq */
+    CT_RDZV_ON_HEARTBEAT,  /* promised, generation, over, recovered; to PUBLISH: link, seq */
     CT_RDZV_ON_PREPARED,   /* generation, acted, lineage, step, digest, port */
     CT_RDZV_ON_FAILURE,    /* generation, failure */
     CT_RDZV_ON_DONE,       /* generation: all workers of the node exited with 0 */
@@ -230,9 +230,9 @@ struct ct_rdzv_event {
     uint64_t link;
     uint64_t seq; /* of the member's message: grows with each; or of the record */
     uint64_t generation;
-    uint64_t promised; /* heartbeat: highest generation promised */
-    uint64_t over;     /* heartbeat: newest generation given up */
-    uint64_t healed;   /* heartbeat: newest generation whose base all its workers hold */
+    uint64_t promised;  /* heartbeat: highest generation promised */
+    uint64_t over;      /* heartbeat: newest generation given up */
+    uint64_t recovered; /* heartbeat: newest generation whose base all its workers hold */
     uint64_t acted;
     uint64_t lineage;
     uint64_t step;
@@ -311,12 +311,12 @@ struct ct_rdzv_member {
     struct ct_id id;
     uint64_t link; /* 0: not connected now (a free place keeps its last) */
     uint64_t seq;  /* of its last message that counted */
-    uint64_t heard_ms;
+    uint64_t received_ms;
     uint64_t lease_awake_ms; /* when its lease ends, on the clock of leases.c; UINT64_MAX: never */
     uint64_t eligible_ms; /* a host that was lost again and again joins no running round before */
-    uint64_t asked_ms;    /* when it was last asked to promise */
-    uint64_t joined;      /* order of joining */
-    uint64_t promised;    /* newest round that it has been asked for, as its heartbeat says */
+    uint64_t prepare_sent_ms; /* when it was last asked to promise */
+    uint64_t joined;          /* order of joining */
+    uint64_t promised;        /* newest round that it has been asked for, as its heartbeat says */
     uint64_t acted; /* as it last promised: the newest round that its workers may have acted in */
     uint64_t lineage;
     uint64_t step;
@@ -348,10 +348,10 @@ struct ct_rdzv_place {
     uint32_t first_rank;
     int32_t node_rank;
     uint16_t port;
-    bool survivor; /* was in the round before */
-    bool healed;   /* its workers hold the base */
-    bool done;     /* its workers have ended well */
-    bool told;     /* CLOSED: its node knows the result */
+    bool survivor;  /* was in the round before */
+    bool recovered; /* its workers hold the base */
+    bool done;      /* its workers have ended well */
+    bool informed;  /* CLOSED: its node knows the result */
     char host[CT_RDZV_HOST_BYTES];
     char address[CT_RDZV_ADDRESS_BYTES];
     char role[CT_RDZV_ROLE_BYTES];

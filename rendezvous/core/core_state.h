@@ -51,14 +51,14 @@ struct ct_rdzv {
         char others[CT_RDZV_OTHERS][CT_FAILURE_ROOM(CT_RDZV_OTHER_BYTES)];
         char result[CT_FAILURE_ROOM(CT_FAILURE_TEXT_BYTES)];
     } rooms;             /* of these failures, and of the result's cause (failure.h) */
-    uint64_t verdict_ms; /* HEAL, RUNNING: the job is to end then; UINT64_MAX: it is not */
+    uint64_t verdict_ms; /* RECOVER, RUNNING: the job is to end then; UINT64_MAX: it is not */
 
     /* Durability: the record that the phase waits for, 0 when none. */
     enum ct_rdzv_record pending;
     uint64_t pending_seq;
-    uint64_t record_seq; /* of the last record asked for */
-    uint64_t retry_ms;   /* when to ask again, UINT64_MAX: it is under way */
-    bool disk_told;      /* it was announced that the journal cannot be written */
+    uint64_t record_seq;            /* of the last record asked for */
+    uint64_t retry_ms;              /* when to ask again, UINT64_MAX: it is under way */
+    bool journal_failure_announced; /* it was announced that the journal cannot be written */
 
     struct ct_rdzv_publication published;  /* the newest on record */
     struct ct_rdzv_publication publishing; /* whose record is under way; generation 0: none */
@@ -69,7 +69,7 @@ struct ct_rdzv {
     uint64_t call_until_ms;
     uint64_t prepare_until_ms;
     uint64_t grow_until_ms;
-    uint64_t leave_until_ms; /* HEAL: who wants to leave waits no longer */
+    uint64_t leave_until_ms; /* RECOVER: who wants to leave waits no longer */
     uint64_t phase_since_ms;
     uint64_t running_since_ms;   /* the round was committed */
     uint64_t contact_ms;         /* when anybody was last heard */
@@ -102,7 +102,7 @@ struct ct_rdzv {
     struct ct_rdzv_roster roster; /* last committed */
     struct ct_rdzv_roster next;   /* being committed */
     uint32_t done_count;          /* places that are done, their members here or gone */
-    uint32_t healed_count;        /* places whose workers hold the base */
+    uint32_t recovered_count;     /* places whose workers hold the base */
     bool store_lost;              /* the round was committed by an earlier daemon */
 
     uint32_t *order; /* scratch: member numbers, room */
@@ -176,7 +176,7 @@ void ct_rdzv_on_heartbeat(struct ct_rdzv *job, struct ct_rdzv_member *member,
 void ct_rdzv_on_leave(struct ct_rdzv *job, struct ct_rdzv_member *member, enum ct_rdzv_leave how);
 
 /* CLOSED: note that all connected members know the result. */
-void ct_rdzv_tell_all(struct ct_rdzv *job);
+void ct_rdzv_mark_all_informed(struct ct_rdzv *job);
 
 /* Lose the members whose lease is over. */
 void ct_rdzv_scan_leases(struct ct_rdzv *job);
@@ -199,7 +199,7 @@ uint64_t ct_rdzv_outlived_ms(const struct ct_rdzv *job);
 void ct_rdzv_contact(struct ct_rdzv *job);
 
 /* All members are silent at once: the daemon is cut off, not they. */
-bool ct_rdzv_hears_nobody(const struct ct_rdzv *job);
+bool ct_rdzv_is_isolated(const struct ct_rdzv *job);
 
 void ct_rdzv_renew_lease(struct ct_rdzv *job, struct ct_rdzv_member *member);
 
@@ -233,10 +233,10 @@ void ct_rdzv_plan_growth(struct ct_rdzv *job, const struct ct_rdzv_member *newco
 void ct_rdzv_draft_one(struct ct_rdzv *job, struct ct_rdzv_member *member);
 
 /* The workers of a member hold the base, or are done. */
-void ct_rdzv_healed(struct ct_rdzv *job, const struct ct_rdzv_member *member);
+void ct_rdzv_recovered(struct ct_rdzv *job, const struct ct_rdzv_member *member);
 
 /* PREPARE: the step boundary will not be reached; stop at once. */
-void ct_rdzv_hurry(struct ct_rdzv *job, enum ct_rdzv_reason reason);
+void ct_rdzv_cancel_boundary(struct ct_rdzv *job, enum ct_rdzv_reason reason);
 
 void ct_rdzv_on_prepared(struct ct_rdzv *job, struct ct_rdzv_member *member,
                          const struct ct_rdzv_event *event);
@@ -286,7 +286,7 @@ void ct_rdzv_on_cordon_record(struct ct_rdzv *job, bool is_kept);
 void ct_rdzv_cordon_tick(struct ct_rdzv *job);
 
 /* Somebody may be taken in who could not before: `newcomer`, or NULL for any number of them. */
-void ct_rdzv_take_in(struct ct_rdzv *job, struct ct_rdzv_member *newcomer);
+void ct_rdzv_admit(struct ct_rdzv *job, struct ct_rdzv_member *newcomer);
 
 /* ---- ranks.c: rank assignment (pure functions of the members) ---- */
 

@@ -147,14 +147,14 @@ size_t ct_rdzv_candidates(const struct ct_rdzv *job)
 
 size_t ct_rdzv_drafted(const struct ct_rdzv *job)
 {
-    return job->count[CT_RDZV_ASKED] - job->outside[CT_RDZV_ASKED] + job->count[CT_RDZV_PROMISED] -
-           job->outside[CT_RDZV_PROMISED];
+    return job->count[CT_RDZV_PREPARING] - job->outside[CT_RDZV_PREPARING] +
+           job->count[CT_RDZV_PROMISED] - job->outside[CT_RDZV_PROMISED];
 }
 
 static bool is_in_pool(const struct ct_rdzv *job, const struct ct_rdzv_member *member,
                        enum ct_rdzv_pool pool)
 {
-    bool drafted = member->state == CT_RDZV_ASKED || member->state == CT_RDZV_PROMISED;
+    bool drafted = member->state == CT_RDZV_PREPARING || member->state == CT_RDZV_PROMISED;
     if (member->state == CT_RDZV_FREE || member->leaving || member->barred)
         return false;
     switch (pool) {

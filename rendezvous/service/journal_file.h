@@ -19,9 +19,9 @@
  *
  * Above a size the file is replaced, atomically, by a snapshot of the live state. After a failed
  * write the end of the file is unknown, so the next record begins with such a replacement too. A
- * snapshot is only taken while the state holds every record of the file (`settled`): between the
- * records of one step it would lose those that were kept but not yet answered. Blocking: an append
- * costs one fdatasync, a fraction of a millisecond. */
+ * snapshot is only taken while the state holds every record of the file (`may_compact`): between
+ * the records of one step it would lose those that were kept but not yet answered. Blocking: an
+ * append costs one fdatasync, a fraction of a millisecond. */
 #ifndef CT_RENDEZVOUS_SERVICE_JOURNAL_FILE_H
 #define CT_RENDEZVOUS_SERVICE_JOURNAL_FILE_H
 
@@ -63,13 +63,13 @@ void ct_journal_close(struct ct_journal_file *file);
 struct ct_journal_record {
     const void *data;
     size_t size;
-    bool settled; /* what was kept before is in a snapshot that is taken now */
+    bool may_compact; /* what was kept before is in a snapshot that is taken now */
 };
 
 /* Keep one record. 0; CT_EIO with the sentence (disk full, ...), or CT_ELIMIT when the file would
  * become larger than what is read back: then it is not kept, and may be given again; CT_EFENCED
- * when a newer daemon has the journal: nothing may be shown any more. Only a settled record has the
- * file replaced before it; after a failed write others are not kept. */
+ * when a newer daemon has the journal: nothing may be shown any more. Only a record with
+ * may_compact has the file replaced before it; after a failed write others are not kept. */
 int ct_journal_append(struct ct_journal_file *file, struct ct_journal_record record,
                       struct ct_error *err);
 

@@ -36,10 +36,10 @@ struct ct_service_io {
     /* May the peer speak for `job` (its key)? */
     bool (*is_for)(void *context, void *peer, const char *job);
 
-    /* Keep a record (see journal.h) durably before returning. 0 or a negative code. `settled`: all
-     * that was kept before is in the service's state, so a snapshot may take its place. NULL: there
-     * is no journal, nothing outlives the service. */
-    int (*persist)(void *context, const void *record, size_t size, bool settled);
+    /* Keep a record (see journal.h) durably before returning. 0 or a negative code. `may_compact`:
+     * all that was kept before is in the service's state, so a snapshot may take its place. NULL:
+     * there is no journal, nothing outlives the service. */
+    int (*persist)(void *context, const void *record, size_t size, bool may_compact);
 
     /* For logs: something happened to a job, as a sentence. */
     void (*announce)(void *context, const char *job, const char *sentence);
@@ -53,12 +53,12 @@ struct ct_service_io {
 enum { CT_SERVICE_LEASE_MS = 600 * 1000 }; /* the longest that a job may ask for */
 
 struct ct_service_limits {
-    uint32_t jobs;          /* 0: 1024 */
-    uint32_t links;         /* 0: 65536 */
-    uint32_t told_whole;    /* nodes up to which a round is told with all of them; 0: 1024 */
-    uint32_t open_requests; /* store requests of one link that wait for an answer; 0: 8192 */
-    struct ct_id own;       /* incarnation of the agent in this process; {0, 0}: there is none */
-    const char *only_job;   /* the one job that may be served (outlives the service); NULL: any */
+    uint32_t jobs;              /* 0: 1024 */
+    uint32_t links;             /* 0: 65536 */
+    uint32_t whole_round_nodes; /* nodes up to which a round is told with all of them; 0: 1024 */
+    uint32_t open_requests;     /* store requests of one link that wait for an answer; 0: 8192 */
+    struct ct_id own;     /* incarnation of the agent in this process; {0, 0}: there is none */
+    const char *only_job; /* the one job that may be served (outlives the service); NULL: any */
     unsigned char hash_key[CT_SIPHASH_KEY]; /* random, of the stores' hash tables: see siphash.h */
 };
 

@@ -15,12 +15,12 @@ struct ct_service_job;
 
 /* What was asked lately, in thousandths of a question; it runs out with time (admin.c). */
 struct ct_service_pace {
-    uint64_t asked_m;
+    uint64_t used_m;
     uint64_t ms; /* when that was so */
 };
 
 /* What status said of a job of many places, for those who ask again at once (admin.c). */
-struct ct_service_said {
+struct ct_service_cached_text {
     char *text; /* NULL: nothing yet */
     uint64_t ms, generation;
     enum ct_rdzv_phase phase;
@@ -52,10 +52,10 @@ struct ct_service_job {
     uint64_t waiting_ms;             /* when `waiting` was written */
     enum ct_rdzv_phase waiting_phase;
     char waiting[1000];
-    uint64_t waits_generation;      /* of the round whose store of PyTorch `waits` speaks of */
-    uint64_t waits_ms;              /* when it was told */
-    char *waits;                    /* a line each who waits there, and for what; NULL: none */
-    struct ct_service_said said[2]; /* for people, as JSON */
+    uint64_t waits_generation; /* of the round whose store of PyTorch `waits` speaks of */
+    uint64_t waits_ms;         /* when it was told */
+    char *waits;               /* a line each who waits there, and for what; NULL: none */
+    struct ct_service_cached_text cached[2]; /* for people, as JSON */
 };
 
 struct ct_service {

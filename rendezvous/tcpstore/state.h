@@ -101,8 +101,8 @@ void ct_tcpstore_wake_all(struct ct_tcpstore_key *key);
 void ct_tcpstore_wake_one(struct ct_tcpstore_key *key);
 
 /* Tell those who watch `key`. Frees no entry. */
-void ct_tcpstore_tell(const struct ct_tcpstore_key *key, enum ct_tcpstore_event event,
-                      struct ct_tcpstore_bytes old, struct ct_tcpstore_bytes new);
+void ct_tcpstore_notify(const struct ct_tcpstore_key *key, enum ct_tcpstore_event event,
+                        struct ct_tcpstore_bytes old, struct ct_tcpstore_bytes new);
 
 /* Forget what the client waits for; what it watches. */
 void ct_tcpstore_give_up(struct ct_tcpstore_client *client);

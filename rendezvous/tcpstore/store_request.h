@@ -46,7 +46,7 @@ struct ct_tcpstore_bytes {
     size_t size;
 };
 
-/* A whole request: its fields lie at `body`, checked; read them with ct_tcpstore_take_... in the
+/* A whole request: its fields lie at `body`, checked; read them with ct_tcpstore_read_... in the
  * order of op.def. */
 struct ct_tcpstore_request {
     enum ct_tcpstore_op op;
@@ -86,9 +86,9 @@ int ct_tcpstore_reader_hold(struct ct_tcpstore_reader *reader);
 size_t ct_tcpstore_reader_inside(const struct ct_tcpstore_reader *reader);
 
 /* The next field of a body; *body moves behind it. A count is a number, its elements are bytes. */
-uint32_t ct_tcpstore_take_u32(const unsigned char **body);
-uint64_t ct_tcpstore_take_u64(const unsigned char **body);
-struct ct_tcpstore_bytes ct_tcpstore_take_bytes(const unsigned char **body);
+uint32_t ct_tcpstore_read_u32(const unsigned char **body);
+uint64_t ct_tcpstore_read_u64(const unsigned char **body);
+struct ct_tcpstore_bytes ct_tcpstore_read_bytes(const unsigned char **body);
 
 /* "COMPARE_SET"; never NULL. */
 const char *ct_tcpstore_op_name(enum ct_tcpstore_op op);

@@ -3,8 +3,8 @@
  *   client -> relay =====tunnel===== hub -> store        relay_uv.h, hub_uv.h
  *
  * A stream has a number from the relay's OPEN until both ends have sent CLOSE. Each end may have
- * CT_TUNNEL_WINDOW bytes of a stream in flight; TAKEN acknowledges bytes that have left the tunnel.
- * So a client that does not read blocks no other, and the tunnel's memory is bounded.
+ * CT_TUNNEL_WINDOW bytes of a stream in flight; TUNNEL_ACK acknowledges bytes that have left the
+ * tunnel. So a client that does not read blocks no other, and the tunnel's memory is bounded.
  *
  * When the connection breaks, each end keeps its streams, with the bytes that the other has not
  * acknowledged. Over the next connection both exchange their state (tunnel_state), and retransmit
@@ -34,15 +34,15 @@ enum {
 /* One end of a stream; its owner's struct begins with it. */
 struct ct_tunnel_stream {
     uint32_t number;
-    uint32_t window;    /* bytes that may still be sent */
-    uint32_t inside;    /* bytes that came and were not told as taken */
-    uint32_t taken;     /* of them: have left the tunnel */
-    bool said_close;    /* by this end */
-    bool heard_close;   /* by the other */
-    bool known;         /* to the other end, as its list says */
-    struct ct_buf kept; /* sent, and not yet told as taken */
-    uint64_t gone;      /* bytes sent before these */
-    uint64_t came;      /* bytes that came, all together */
+    uint32_t window;     /* bytes that may still be sent */
+    uint32_t inside;     /* bytes that came and were not told as taken */
+    uint32_t consumed;   /* of them: have left the tunnel */
+    bool close_sent;     /* by this end */
+    bool close_received; /* by the other */
+    bool known;          /* to the other end, as its list says */
+    struct ct_buf kept;  /* sent, and not yet told as taken */
+    uint64_t gone;       /* bytes sent before these */
+    uint64_t came;       /* bytes that came, all together */
 };
 
 /* The streams of a tunnel by their numbers. Zero is an empty table. */
@@ -77,12 +77,12 @@ void ct_tunnel_repeat(struct ct_conn *conn, const struct ct_tunnel_stream *strea
 size_t ct_tunnel_send(struct ct_conn *conn, struct ct_tunnel_stream *stream, const void *data,
                       size_t size);
 
-/* DATA of so many bytes, or TAKEN, came: false when that breaks the rules. */
+/* DATA of so many bytes, or TUNNEL_ACK, came: false when that breaks the rules. */
 bool ct_tunnel_came(struct ct_tunnel_stream *stream, size_t size);
-bool ct_tunnel_was_taken(struct ct_tunnel_stream *stream, uint32_t bytes);
+bool ct_tunnel_acked(struct ct_tunnel_stream *stream, uint32_t bytes);
 
 /* So many bytes have left the tunnel (0: look only); tells the other end when they are many. */
-void ct_tunnel_take(struct ct_conn *conn, struct ct_tunnel_stream *stream, size_t size);
+void ct_tunnel_consume(struct ct_conn *conn, struct ct_tunnel_stream *stream, size_t size);
 
 /* Say CLOSE, once; `why` is NULL for an end in good order. */
 void ct_tunnel_close(struct ct_conn *conn, struct ct_tunnel_stream *stream,

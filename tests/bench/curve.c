@@ -23,7 +23,7 @@ enum { MOST_BYTES = 64 << 20, WARMUP = 100 };
 
 struct curve {
     struct ct_model_spec spec;
-    struct ct_device_wish wish;
+    struct ct_device_request wish;
     enum ct_dtype precision;
     int64_t steps, rows;
     struct ct_buf text;

@@ -90,7 +90,7 @@ static int start(struct bench *b, struct ct_error *err)
         .bucket_bytes = 25 << 20,
         .first_bucket_bytes = 1 << 20,
         .optim = {.type = CT_OPTIM_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .clip = 1}};
-    const struct ct_device_wish wish = {.kind = b->kind, .threads = b->threads};
+    const struct ct_device_request wish = {.kind = b->kind, .threads = b->threads};
     struct ct_error why = {0};
     int code = ct_device_open(&wish, &b->device, &why, err);
 

@@ -277,7 +277,7 @@ static void print(const char *verdict, const char *name, const char *text)
 /* 0, or the sentence of what is not here. */
 static int open_all(struct rank *me, struct ct_error *err)
 {
-    const struct ct_device_wish wish = {.kind = CT_DEVICE_CUDA, .threads = 1};
+    const struct ct_device_request wish = {.kind = CT_DEVICE_CUDA, .threads = 1};
     struct ct_error why = {0};
     int code = ct_nccl_library_load(&me->lib, err);
 

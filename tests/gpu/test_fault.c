@@ -29,7 +29,7 @@ static struct ct_tensor place(struct ct_device *gpu, const struct ct_tensor *ten
  * the GPU and nothing else. */
 Test(gpu_fault, a_kernel_that_traps_is_a_failure_of_its_op)
 {
-    const struct ct_device_wish wish = {.kind = CT_DEVICE_CUDA};
+    const struct ct_device_request wish = {.kind = CT_DEVICE_CUDA};
     const struct kit_sizes size = {3, 17, 5, 10, 17};
     struct ct_device *gpu = NULL;
     struct ct_error why, err = {0};

@@ -54,7 +54,7 @@ enum { ARENA_BYTES = 1 << 28 };
 
 static void rig_init(struct rig *rig)
 {
-    const struct ct_device_wish wish = {.kind = CT_DEVICE_CUDA};
+    const struct ct_device_request wish = {.kind = CT_DEVICE_CUDA};
     struct ct_error why, err = {0};
     void *arena = NULL;
 

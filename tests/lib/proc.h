@@ -26,10 +26,10 @@ struct proc {
  * text. tests/e2e/speech.c sets it. */
 struct proc_speech {
     /* Before a start: words and variables to add, both NULL-terminated; words at most one pair. */
-    void (*begin)(struct proc *proc, const char *const argv[], const char *words[3],
+    void (*begin)(struct proc *proc, const char *const argv[], const char *arguments[3],
                   const char **variable);
     /* `size` bytes came; at the end of the output none. */
-    void (*take)(struct proc *proc, const char *data, size_t size);
+    void (*receive)(struct proc *proc, const char *data, size_t size);
 };
 extern const struct proc_speech *proc_speech;
 

@@ -15,7 +15,7 @@ struct health;
 struct health *health_new(struct node *node);
 
 /* Ask, unless an answer is still waited for. NULL is nothing, here and below. */
-void health_look(struct health *health);
+void health_probe(struct health *health);
 
 /* A round begins, or soon will: wait for Xids from now on, unless that goes on already. Each is
  * told when it comes; those of an earlier round explain nothing any more. */

@@ -49,11 +49,11 @@ void inquiry_start(struct inquiry *inquiry, uint64_t limit_ms,
                    void (*done)(void *context, const struct inquiry_answer *answer), void *context);
 
 /* It was said here that this rank hangs: a verdict that it does adds little for a person. */
-void inquiry_told(struct inquiry *inquiry, uint32_t rank);
+void inquiry_reported(struct inquiry *inquiry, uint32_t rank);
 
 /* Add what the ranks of this node are at; of a round whose workers are gone, what they were last
  * seen at. */
-void inquiry_take(struct inquiry *inquiry, struct ct_traces *traces);
+void inquiry_collect(struct inquiry *inquiry, struct ct_traces *traces);
 
 /* A worker has ended badly: report DEAD, and its call, as seen here. */
 void inquiry_dead(struct inquiry *inquiry, uint32_t rank);

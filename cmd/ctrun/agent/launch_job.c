@@ -54,7 +54,7 @@ static int decide_program(struct job *job, char *const *args, struct ct_error *e
 
 static int decide_folder(struct job *job, struct ct_error *err)
 {
-    const struct folder_wish wish = {
+    const struct folder_request wish = {
         .cfg = &job->cfg,
         .host = job->alone ? NULL : job->host,
         .env = job->env,

@@ -14,13 +14,13 @@
 
 #include <stddef.h>
 
-enum { MEET_PATH = 104, MEET_SOCKETS = 64 };
+enum { LOCAL_SOCKET_BYTES = 104, LOCAL_SOCKETS_MAX = 64 };
 
 /* Make the folder, remove what dead processes left in it, and name this process's socket. 0, or
  * CT_ECANTCREAT when no base gives a folder of this user's own. */
-int meet_own(char *const *env, char ret_path[MEET_PATH], struct ct_error *err);
+int local_socket_path(char *const *env, char ret_path[LOCAL_SOCKET_BYTES], struct ct_error *err);
 
-/* The sockets of living processes, at most MEET_SOCKETS; their number. */
-size_t meet_find(char *const *env, char ret_paths[MEET_SOCKETS][MEET_PATH]);
+/* The sockets of living processes, at most LOCAL_SOCKETS_MAX; their number. */
+size_t local_socket_find(char *const *env, char ret_paths[LOCAL_SOCKETS_MAX][LOCAL_SOCKET_BYTES]);
 
 #endif

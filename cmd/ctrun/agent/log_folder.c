@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 /* LOG_DIR/RUN_ID_XXXXXX, a name that nobody else has. */
-static int make_own(const struct folder_wish *wish, const char *base, struct ct_arena *arena,
+static int make_own(const struct folder_request *wish, const char *base, struct ct_arena *arena,
                     const char **ret_path, struct ct_error *err)
 {
     const char *host = wish->host != NULL ? wish->host : "";
@@ -37,8 +37,8 @@ static int make_own(const struct folder_wish *wish, const char *base, struct ct_
     return 0;
 }
 
-static int make_temporary(const struct folder_wish *wish, const char *what, struct ct_arena *arena,
-                          const char **ret_path, struct ct_error *err)
+static int make_temporary(const struct folder_request *wish, const char *what,
+                          struct ct_arena *arena, const char **ret_path, struct ct_error *err)
 {
     const char *base = ct_env_find(wish->env, "TMPDIR");
     char *path = ct_arena_printf(arena, "%s/%s-XXXXXX",
@@ -53,8 +53,8 @@ static int make_temporary(const struct folder_wish *wish, const char *what, stru
     return 0;
 }
 
-int folder_make(const struct folder_wish *wish, struct ct_arena *arena, struct folder *ret_folder,
-                struct ct_error *err)
+int folder_make(const struct folder_request *wish, struct ct_arena *arena,
+                struct folder *ret_folder, struct ct_error *err)
 {
     const struct ct_config *cfg = wish->cfg;
     const char *base = cfg->launch.log_dir;

@@ -62,7 +62,7 @@ struct wait_notice {
     uv_timer_t timer;
     char text[512]; /* what for; "" for nothing */
     uint64_t since_ms;
-    uint64_t said_ms; /* when something was last said about waiting */
+    uint64_t waiting_shown_ms; /* when something was last said about waiting */
 };
 
 struct node {
@@ -138,27 +138,27 @@ void messages_store_reply(void *context, const struct ct_msg_store_reply *answer
 /* ---- console_messages_uv.c ---- */
 
 /* Say what is waited for once that takes a second, changes once a second; NULL: nothing more. */
-void words_waiting(struct node *node, const char *text);
-void words_failure(struct node *node, const struct ct_worker_failure *failure);
+void show_waiting(struct node *node, const char *text);
+void show_failure(struct node *node, const struct ct_worker_failure *failure);
 /* A bad end of a worker, the root failure or not. */
-void words_casualty(struct node *node, const struct ct_worker_failure *failure);
+void show_casualty(struct node *node, const struct ct_worker_failure *failure);
 /* This node's first round begins. */
-void words_joined(struct node *node);
+void show_joined(struct node *node);
 /* A round begins in which `survivors` workers of this node live on. */
-void words_restart(struct node *node, uint32_t survivors);
-void words_regroup(struct node *node, uint32_t survivors);
+void show_restart(struct node *node, uint32_t survivors);
+void show_regroup(struct node *node, uint32_t survivors);
 
 /* ---- training_messages_uv.c ---- */
-void words_progress(struct node *node, const struct ct_msg_progress *message);
-void words_evaluation(struct node *node, const struct ct_msg_evaluation *message);
-void words_summary(struct node *node, const char *text);
+void show_progress(struct node *node, const struct ct_msg_progress *message);
+void show_evaluation(struct node *node, const struct ct_msg_evaluation *message);
+void show_summary(struct node *node, const char *text);
 
 /* ---- final_report_uv.c ---- */
-void words_keep_cause(struct node *node); /* while the round is still known */
-void words_closing(struct node *node);
+void keep_failure_cause(struct node *node); /* while the round is still known */
+void show_end(struct node *node);
 /* ctrun stays as the rendezvous of a job that goes on. */
-void words_stay(struct node *node);
+void show_staying(struct node *node);
 /* A signal has come meanwhile. */
-void words_still_needed(struct node *node, int signal);
+void show_still_needed(struct node *node, int signal);
 
 #endif

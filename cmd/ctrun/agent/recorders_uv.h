@@ -12,6 +12,6 @@ void recorders_keep(struct node *node);
 
 /* Answer: what the ranks were last seen at, and their newest calls as far as a FLIGHT_REPLY has
  * room. */
-void recorders_tell(struct node *node, const struct ct_msg_flight_query *look);
+void recorders_reply(struct node *node, const struct ct_msg_flight_query *query);
 
 #endif

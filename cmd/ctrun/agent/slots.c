@@ -293,7 +293,7 @@ static const void *needs_gpu(const struct ct_config *cfg, bool *ret_by_choice)
 /* A GPU that a training cannot do without is missed here and once, not by each worker. */
 static int check_device(const struct job *job, struct ct_error *err)
 {
-    static const struct ct_device_wish wish = {.kind = CT_DEVICE_CUDA};
+    static const struct ct_device_request wish = {.kind = CT_DEVICE_CUDA};
     const struct ct_config *cfg = &job->cfg;
     struct ct_error why = {0};
     bool by_choice;

@@ -125,10 +125,10 @@ static int open_device(struct ct_worker *worker, struct ct_error *err)
     const struct ct_config *cfg = worker->cfg;
     bool on_cpu = cfg->parallel.strategy == CT_CONFIG_STRATEGY_DP ||
                   cfg->parallel.strategy == CT_CONFIG_STRATEGY_PS;
-    const struct ct_device_wish wish = {.kind = on_cpu ? CT_DEVICE_CPU
-                                                       : (enum ct_device_kind)cfg->train.device,
-                                        .threads = ct_dp_threads(cfg),
-                                        .local_rank = worker->me->local_rank};
+    const struct ct_device_request wish = {.kind = on_cpu ? CT_DEVICE_CPU
+                                                          : (enum ct_device_kind)cfg->train.device,
+                                           .threads = ct_dp_threads(cfg),
+                                           .local_rank = worker->me->local_rank};
     struct ct_error why = {0};
     int code = ct_device_open(&wish, &worker->device, &why, err);
 

@@ -24,7 +24,7 @@ static const void *at(const void *base, int64_t elements, size_t element)
 }
 
 /* Piece `index` of c: pieces lie beside each other (columns) or above each other (rows). */
-static void run_piece(void *context, int index)
+static void run_part(void *context, int index)
 {
     const struct shared *shared = context;
     const struct ct_gemm *whole = shared->gemm;
@@ -65,7 +65,7 @@ static void run(struct ct_cpu *cpu, struct shared shared)
             ((gemm->n + threads - 1) / threads + ALIGN_COLUMNS - 1) / ALIGN_COLUMNS * ALIGN_COLUMNS;
     else if (threads > 1)
         shared.rows = (gemm->m + threads - 1) / threads;
-    ct_pool_run(cpu->pool, threads, run_piece, &shared);
+    ct_pool_run(cpu->pool, threads, run_part, &shared);
 }
 
 void ct_cpu_gemm(struct ct_cpu *cpu, const struct ct_gemm_kernels *kernels,

@@ -61,8 +61,8 @@ struct piece {
     int64_t from, to, count;
 };
 
-static struct piece piece_of(const struct picture *p, struct place at, int64_t k, int64_t first,
-                             int64_t count)
+static struct piece part_of(const struct picture *p, struct place at, int64_t k, int64_t first,
+                            int64_t count)
 {
     int64_t line = at.line + k, start = at.column * p->channels, wide = p->width * p->channels;
     int64_t low = CT_MAX(CT_MAX(first - k * p->line, 0), -start);
@@ -86,7 +86,7 @@ static void gather(const struct picture *p, const T *x, int64_t row, int64_t row
         if (!whole)
             memset(to, 0, (size_t)count * sizeof *to);
         for (int64_t k = first / p->line; k * p->line < first + count; k++) {
-            struct piece piece = piece_of(p, at, k, first, count);
+            struct piece piece = part_of(p, at, k, first, count);
             const T *from = x + piece.from;
             T *into = to + piece.to;
 
@@ -101,7 +101,7 @@ static void scatter(const struct picture *p, T *x, int64_t row, int64_t rows, co
         struct place at = place_of(p, row + r);
 
         for (int64_t k = 0; k < p->kernel; k++) {
-            struct piece piece = piece_of(p, at, k, 0, p->window);
+            struct piece piece = part_of(p, at, k, 0, p->window);
             const T *part = from + piece.to;
             T *into = x + piece.from;
 

@@ -6,7 +6,7 @@
 #include "tensor/cpu/cpu.h"
 
 enum {
-    PIECE = 8192,   /* elements of an operand that are widened at a time */
+    PART = 8192,    /* elements of an operand that are widened at a time */
     TILE = 256,     /* columns at a time, for sums over rows */
     BLOCK_M = 256,  /* of a product: rows, columns and terms at a time */
     BLOCK_N = 512,  /*   */
@@ -68,7 +68,7 @@ struct piece {
     char *workspace;
 };
 
-static struct piece piece_of(const struct ct_cpu_work *work, char *workspace)
+static struct piece part_of(const struct ct_cpu_work *work, char *workspace)
 {
     return (struct piece){.work = work,
                           .args = *work->args,
@@ -76,7 +76,7 @@ static struct piece piece_of(const struct ct_cpu_work *work, char *workspace)
                           .workspace = workspace};
 }
 
-static float *take(struct piece *piece, int64_t count)
+static float *allocate(struct piece *piece, int64_t count)
 {
     float *memory = piece->free;
 
@@ -143,7 +143,7 @@ static struct ct_tensor cut(struct piece *piece, const struct ct_operand *operan
         return *whole;
     if (!ct_dtype_is_narrow(whole->dtype))
         return from_element(whole, first * unit, units(operand, count, unit));
-    float *data = take(piece, count * unit);
+    float *data = allocate(piece, count * unit);
     if (reads)
         widen(piece, data, whole, first * unit, count * unit);
     return wide_tensor(data, units(operand, count, unit));
@@ -153,7 +153,7 @@ static struct piece cut_rows(const struct ct_cpu_work *work, int64_t first, int6
                              char *workspace)
 {
     const struct ct_operands *operands = work->narrow->operands;
-    struct piece piece = piece_of(work, workspace);
+    struct piece piece = part_of(work, workspace);
     bool updates = ct_op_info(work->narrow->op)->updates;
 
     for (int i = 0; i < operands->in_count; i++)
@@ -193,7 +193,7 @@ static int64_t widest(const struct ct_cpu_work *work)
 
 static void by_rows(const struct ct_cpu_work *work, int64_t first, int64_t count, char *workspace)
 {
-    int64_t step = CT_MAX(PIECE / widest(work), 1), end = first + count;
+    int64_t step = CT_MAX(PART / widest(work), 1), end = first + count;
 
     for (; first < end; first += step) {
         int64_t some = CT_MIN(step, end - first);
@@ -230,7 +230,7 @@ static void widen_tile(struct piece *piece, int i, int64_t row, int64_t rows, in
         piece->args.in[i] = from_element(x, row * width, ct_shape2(rows, width));
         return;
     }
-    float *data = take(piece, rows * columns);
+    float *data = allocate(piece, rows * columns);
     for (int64_t r = 0; r < rows; r++)
         widen(piece, data + r * columns, x, (row + r) * width + column, columns);
     piece->args.in[i] = wide_tensor(data, ct_shape2(rows, columns));
@@ -245,7 +245,7 @@ static void by_columns(const struct ct_cpu_work *work, int64_t first, int64_t co
         int64_t columns = CT_MIN(TILE, end - first), row = 0;
 
         do { /* once even without rows: the sums are written */
-            struct piece piece = piece_of(work, workspace);
+            struct piece piece = part_of(work, workspace);
             int64_t rows = CT_MIN(CT_GEMM_KC, all - row);
 
             for (int i = 0; i < work->narrow->operands->in_count; i++)
@@ -263,12 +263,12 @@ static void by_tokens(const struct ct_cpu_work *work, int64_t first, int64_t cou
 {
     const struct ct_tensor *ids = &work->args->in[0], *dy = &work->args->in[1];
     int64_t all = ct_shape_rows(dy->shape), width = ct_shape_columns(dy->shape), row = 0;
-    int64_t step = CT_MAX(PIECE / CT_MAX(width, 1), 1);
+    int64_t step = CT_MAX(PART / CT_MAX(width, 1), 1);
 
     do {
-        struct piece piece = piece_of(work, workspace);
+        struct piece piece = part_of(work, workspace);
         int64_t rows = CT_MIN(step, all - row);
-        float *data = take(&piece, rows * width);
+        float *data = allocate(&piece, rows * width);
 
         for (int64_t r = 0; r < rows; r++)
             widen(&piece, data + r * width + first, dy, (row + r) * width + first, count);
@@ -287,13 +287,13 @@ static void by_places(const struct ct_cpu_work *work, int64_t first, int64_t cou
     int64_t all = ct_shape_rows(dy->shape), width = ct_shape_columns(dy->shape);
     int64_t sequence = (int64_t)work->args->attr.sequence, end = first + count;
 
-    for (int64_t step = CT_MAX(PIECE / CT_MAX(width, 1), 1); first < end; first += step) {
+    for (int64_t step = CT_MAX(PART / CT_MAX(width, 1), 1); first < end; first += step) {
         int64_t places = CT_MIN(step, end - first), row = first;
         int64_t rows = all == 0 ? 0 : CT_MAX(CT_MIN(places, sequence - first), 0);
 
         do {
-            struct piece piece = piece_of(work, workspace);
-            float *data = take(&piece, rows * width);
+            struct piece piece = part_of(work, workspace);
+            float *data = allocate(&piece, rows * width);
 
             widen(&piece, data, dy, rows == 0 ? 0 : row * width, rows * width);
             piece.args.in[0] = wide_tensor(data, ct_shape2(rows, width));
@@ -318,7 +318,7 @@ struct head {
 static void widen_head(struct piece *piece, struct ct_tensor *to, const struct ct_tensor *from,
                        const struct head *h, int parts)
 {
-    float *data = take(piece, h->rows * h->columns * parts);
+    float *data = allocate(piece, h->rows * h->columns * parts);
 
     for (int64_t r = 0; r < h->rows; r++)
         for (int p = 0; p < parts; p++)
@@ -347,10 +347,10 @@ static float *lse_of(const struct ct_tensor *lse, const struct head *h, int64_t 
 static void attend(const struct ct_cpu_work *work, const struct head *h, char *workspace)
 {
     const struct ct_kernel_args *args = work->args;
-    struct piece piece = piece_of(work, workspace);
+    struct piece piece = part_of(work, workspace);
     bool back = work->narrow->op == CT_OP_ATTENTION_BW;
     int64_t heads = (int64_t)args->attr.heads;
-    float *lse = take(&piece, h->rows),
+    float *lse = allocate(&piece, h->rows),
           *all = lse_of(back ? &args->in[3] : &args->out[1], h, heads);
     struct ct_tensor own_lse = wide_tensor(lse, ct_shape2(h->rows, 1));
 
@@ -367,7 +367,7 @@ static void attend(const struct ct_cpu_work *work, const struct head *h, char *w
         piece.args.out[1] = own_lse;
     }
     int parts = back ? 3 : 1;
-    piece.args.out[0] = wide_tensor(take(&piece, h->rows * h->columns * parts),
+    piece.args.out[0] = wide_tensor(allocate(&piece, h->rows * h->columns * parts),
                                     ct_shape2(h->rows, h->columns * parts));
     work->block(&piece.args, 0, 1, workspace, workspace + CT_GEMM_WORKSPACE);
     narrow_head(&piece, &args->out[0], &piece.args.out[0], h, parts);

@@ -16,7 +16,7 @@ struct ct_nccl_comm {
     _Atomic int under_way; /* batches that streams have not done */
     atomic_bool stop;      /* the abort flag of its kernels */
     bool forming, revoking, revoked, finishing, finished;
-    int looks; /* until the batch that waits goes */
+    int polls; /* until the batch that waits goes */
     struct batch *waits;
 };
 

@@ -37,7 +37,7 @@ struct nvml_device {
 static struct nvml_device devices[16];
 
 /* What follows "name=", or NULL. */
-static const char *said(const char *name)
+static const char *fault_of(const char *name)
 {
     const char *at = getenv("FAKENVML");
 
@@ -49,7 +49,7 @@ static const char *said(const char *name)
 
 static int number(const char *name, int otherwise)
 {
-    const char *text = said(name);
+    const char *text = fault_of(name);
 
     return text != NULL ? (int)strtol(text, NULL, 10) : otherwise;
 }
@@ -62,7 +62,7 @@ static bool is_of(const char *name, const struct nvml_device *device)
 /* The file of that name; false when none is said. */
 static bool path_of(const char *name, char path[256])
 {
-    const char *text = said(name);
+    const char *text = fault_of(name);
 
     return text != NULL && snprintf(path, 256, "%.*s", (int)strcspn(text, ","), text) > 0;
 }
@@ -82,7 +82,7 @@ static void hang(void)
 
 int nvmlInit_v2(void)
 {
-    if (said("hang_init") != NULL)
+    if (fault_of("hang_init") != NULL)
         hang();
     return number("init", OK);
 }
@@ -100,7 +100,7 @@ int nvmlSystemGetDriverVersion(char *text, unsigned int room)
 
 int nvmlDeviceGetCount_v2(unsigned int *ret_count)
 {
-    *ret_count = (unsigned int)number("count", 2) - (said("gone") != NULL);
+    *ret_count = (unsigned int)number("count", 2) - (fault_of("gone") != NULL);
     return OK;
 }
 
@@ -148,7 +148,7 @@ int nvmlDeviceGetTemperature(const struct nvml_device *device, int sensor,
 int nvmlDeviceGetTotalEccErrors(const struct nvml_device *device, int kind, int since,
                                 unsigned long long *ret_count)
 {
-    const char *text = said("ecc");
+    const char *text = fault_of("ecc");
 
     *ret_count = text != NULL && is_of("ecc", device)
                      ? strtoull(text + strcspn(text, ":") + 1, NULL, 10)
@@ -186,7 +186,7 @@ int nvmlDeviceGetRemappedRows(const struct nvml_device *device, unsigned int *re
 int nvmlDeviceGetRetiredPagesPendingStatus(const struct nvml_device *device, int *ret_pending)
 {
     *ret_pending = is_of("retire", device);
-    return said("retire") != NULL ? OK : NOT_SUPPORTED;
+    return fault_of("retire") != NULL ? OK : NOT_SUPPORTED;
 }
 
 int nvmlDeviceGetCurrentClocksThrottleReasons(const struct nvml_device *device,
@@ -217,7 +217,7 @@ int nvmlEventSetCreate(struct event_set **ret_set)
     /* For writing as well: it has no end when a writer goes. */
     set = (struct event_set){.pipe = path_of("xid", path) ? open(path, O_RDWR | O_CLOEXEC) : -1};
     *ret_set = &set;
-    return said("xid") == NULL || set.pipe >= 0 ? OK : UNKNOWN;
+    return fault_of("xid") == NULL || set.pipe >= 0 ? OK : UNKNOWN;
 }
 
 int nvmlDeviceRegisterEvents(const struct nvml_device *device, unsigned long long kinds,

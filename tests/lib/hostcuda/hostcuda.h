@@ -158,14 +158,14 @@ static inline void __syncthreads(HOSTCUDA_HERE)
     const struct hostcuda_site site = {"__syncthreads", file, line};
     const struct hostcuda_dim size = blockDim;
 
-    hostcuda_meet((int)(size.x * size.y * size.z), ~0u, NULL, NULL, &site);
+    hostcuda_sync((int)(size.x * size.y * size.z), ~0u, NULL, NULL, &site);
 }
 
 static inline void __syncwarp(unsigned mask = ~0u, HOSTCUDA_HERE)
 {
     const struct hostcuda_site site = {"__syncwarp", file, line};
 
-    hostcuda_meet(HOSTCUDA_WARP, mask, NULL, NULL, &site);
+    hostcuda_sync(HOSTCUDA_WARP, mask, NULL, NULL, &site);
 }
 
 static inline unsigned hostcuda_lane(void)
@@ -206,7 +206,7 @@ T hostcuda_shuffle_from(unsigned mask, T value, unsigned from, const struct host
     memset(&lane, 0xff, sizeof lane);
     memcpy(lane.value, &value, sizeof value);
     lane.from = from % HOSTCUDA_WARP;
-    hostcuda_meet(HOSTCUDA_WARP, mask, hostcuda_shuffle_values, &lane, site);
+    hostcuda_sync(HOSTCUDA_WARP, mask, hostcuda_shuffle_values, &lane, site);
     memcpy(&value, lane.got, sizeof value);
     return value;
 }
@@ -281,7 +281,7 @@ static inline struct hostcuda_vote hostcuda_vote_of(int width, unsigned mask, ui
 {
     struct hostcuda_vote vote = {value, {0}, 0, 0, 0};
 
-    hostcuda_meet(width, mask, hostcuda_count_votes, &vote, site);
+    hostcuda_sync(width, mask, hostcuda_count_votes, &vote, site);
     return vote;
 }
 

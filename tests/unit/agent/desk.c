@@ -113,7 +113,7 @@ void desk_run(struct desk *desk)
     desk_expect(desk_prepare(desk, 1, false), "prepare g1: OFFER, PROMISE g1 with step 0");
     desk_expect(desk_round(desk, 1), "round g1: BEGIN g1, 0 live on");
     for (uint32_t i = 0; desk->core.settings.native && i < DESK_SLOTS; i++)
-        (void)desk_step(
-            desk, (struct agent_event){.kind = AGENT_ON_HEALED, .local_rank = i, .generation = 1});
+        (void)desk_step(desk, (struct agent_event){
+                                  .kind = AGENT_ON_RECOVERED, .local_rank = i, .generation = 1});
     cr_assert_eq(desk->core.phase, AGENT_RUNNING);
 }

@@ -115,8 +115,8 @@ static struct ct_device *open_device(enum run_device wanted)
     const char *name = getenv("CTRUN_TEST_DEVICE");
     bool cuda =
         wanted == RUN_CUDA || (wanted == RUN_DEFAULT && name != NULL && strcmp(name, "cuda") == 0);
-    const struct ct_device_wish wish = {.kind = cuda ? CT_DEVICE_CUDA : CT_DEVICE_CPU,
-                                        .threads = 1};
+    const struct ct_device_request wish = {.kind = cuda ? CT_DEVICE_CUDA : CT_DEVICE_CPU,
+                                           .threads = 1};
     struct ct_device *device = NULL;
     struct ct_error why, err = {0};
 

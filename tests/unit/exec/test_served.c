@@ -148,7 +148,7 @@ Test(served_exec, a_push_that_fails_ends_the_step_with_its_sentence)
 Test(served_exec, a_plan_that_is_served_needs_somebody_to_push_to)
 {
     struct run run = run_default();
-    const struct ct_device_wish wish = {.kind = CT_DEVICE_CPU, .threads = 1};
+    const struct ct_device_request wish = {.kind = CT_DEVICE_CPU, .threads = 1};
     struct ct_device *device = NULL;
     struct ct_exec *exec = NULL;
     struct ct_error why, err = {0};

@@ -210,7 +210,7 @@ void net_set_idle(struct ct_conn *conn, uint32_t idle_ms)
     ct_conn_arm(conn);
 }
 
-int net_beat(struct end *end, uint64_t step)
+int net_heartbeat(struct end *end, uint64_t step)
 {
     const struct ct_message beat = {.type = CT_MSG_HEARTBEAT, .heartbeat = {.step = step}};
 

@@ -108,7 +108,7 @@ Test(strangers, from_many_addresses_they_push_out_each_other_and_nobody_who_prov
     listen_at("10.9.1.1", PLACES, 32);
     net_connect(&clients[0], &client_options); /* its address is the listener's */
     NET_UNTIL(clients[0].opened == 1);
-    cr_assert_eq(net_beat(&clients[0], 1), 0);
+    cr_assert_eq(net_heartbeat(&clients[0], 1), 0);
     NET_UNTIL(net.accepted == 1 && net.ends[0].messages == 1);
     for (int i = 0; i < OWN; i++) /* not proven yet, of the address that did */
         own[i] = silent_from("10.9.1.1");
@@ -123,7 +123,7 @@ Test(strangers, from_many_addresses_they_push_out_each_other_and_nobody_who_prov
     cr_assert_eq(clients[1].closed, 0, "%s", clients[1].why.text);
     NET_UNTIL(count_closed(strangers, STRANGERS) == STRANGERS - PLACES);
     cr_assert_eq(count_closed(own, OWN), 0);
-    cr_assert_eq(net_beat(&clients[0], 2), 0);
+    cr_assert_eq(net_heartbeat(&clients[0], 2), 0);
     NET_UNTIL(net.ends[0].messages == 2);
     for (int i = 0; i < 2; i++)
         ct_conn_close(clients[i].conn, 0, NULL);
@@ -174,7 +174,7 @@ static uint32_t let_in_before_the_known(const char *at, bool v6)
     to.port = net_endpoint()->port;
     net_connect_to(&clients[0], &to, &client_options);
     NET_UNTIL(clients[0].opened == 1);
-    cr_assert_eq(net_beat(&clients[0], 1), 0);
+    cr_assert_eq(net_heartbeat(&clients[0], 1), 0);
     NET_UNTIL(net.accepted == 1 && net.ends[0].messages == 1);
     net_pass(TOLD_MS);
     for (int i = 0; i < CROWD; i++) {
@@ -222,7 +222,7 @@ Test(strangers, where_strangers_crowd_few_are_let_in_at_a_time)
     listen_at("10.9.1.1", PLACES, OF_ONE);
     net_connect(&clients[0], &client_options);
     NET_UNTIL(clients[0].opened == 1);
-    cr_assert_eq(net_beat(&clients[0], 1), 0);
+    cr_assert_eq(net_heartbeat(&clients[0], 1), 0);
     NET_UNTIL(net.accepted == 1 && net.ends[0].messages == 1);
     net_pass(TOLD_MS);
     for (int i = 0; i < CROWD; i++)

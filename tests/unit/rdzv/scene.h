@@ -25,9 +25,9 @@ struct scene_host {
     struct ct_id id;
     uint64_t acting;
     uint64_t promised;
-    uint64_t begun;  /* the last round that it was in */
-    uint64_t healed; /* the last whose base it said to hold */
-    bool slow;       /* it does not say so */
+    uint64_t begun;     /* the last round that it was in */
+    uint64_t recovered; /* the last whose base it said to hold */
+    bool slow;          /* it does not say so */
     bool released;
     bool closed;
     bool silent;       /* no heartbeats */
@@ -75,7 +75,7 @@ void scene_at(struct scene *s, uint64_t now_ms, bool beats);
 /* Events. A host that joins again after scene_restart is a new incarnation. */
 void scene_join(struct scene *s, const char *host);
 void scene_join_as(struct scene *s, const char *host, uint32_t slots, int32_t node_rank);
-void scene_beat(struct scene *s, const char *host);
+void scene_heartbeat(struct scene *s, const char *host);
 void scene_prepared(struct scene *s, const char *host, uint64_t lineage, uint64_t step);
 void scene_all_prepared(struct scene *s);
 void scene_fail(struct scene *s, const char *host, int status, int signal);

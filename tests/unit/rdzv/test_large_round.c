@@ -169,10 +169,11 @@ static void add(struct world *world, uint32_t index, bool short_rounds)
     ct_member_connected(&node->member, 1000);
 }
 
-/* A round of NODES, told whole up to `told_whole`; every second node is content with little. */
-static struct world *form_losing(uint32_t told_whole, unsigned lose)
+/* A round of NODES, told whole up to `whole_round_nodes`; every second node is content with
+ * little. */
+static struct world *form_losing(uint32_t whole_round_nodes, unsigned lose)
 {
-    const struct ct_service_limits limits = {.told_whole = told_whole};
+    const struct ct_service_limits limits = {.whole_round_nodes = whole_round_nodes};
     const struct ct_service_io io = {
         .send = service_send, .close = service_close, .is_for = is_for, .announce = announce};
     struct world *world = calloc(1, sizeof(*world));
@@ -185,9 +186,9 @@ static struct world *form_losing(uint32_t told_whole, unsigned lose)
     return world;
 }
 
-static struct world *form(uint32_t told_whole)
+static struct world *form(uint32_t whole_round_nodes)
 {
-    return form_losing(told_whole, 0);
+    return form_losing(whole_round_nodes, 0);
 }
 
 static void end(struct world *world)

@@ -50,17 +50,17 @@ static void describe(const struct ct_tcpstore_request *request, struct ct_buf *t
     for (const char *at = fields[request->op]; *at != '\0'; at++) {
         uint64_t count = 1;
         if (*at == 'm') {
-            ct_buf_printf(to, " %u", ct_tcpstore_take_u32(&body));
+            ct_buf_printf(to, " %u", ct_tcpstore_read_u32(&body));
             continue;
         }
         if (*at == 'n') {
-            ct_buf_printf(to, " %lld", (long long)ct_tcpstore_take_u64(&body));
+            ct_buf_printf(to, " %lld", (long long)ct_tcpstore_read_u64(&body));
             continue;
         }
         if (*at == 'K' || *at == 'P')
-            count = ct_tcpstore_take_u64(&body) * (*at == 'P' ? 2 : 1);
+            count = ct_tcpstore_read_u64(&body) * (*at == 'P' ? 2 : 1);
         for (; count > 0; count--) {
-            struct ct_tcpstore_bytes bytes = ct_tcpstore_take_bytes(&body);
+            struct ct_tcpstore_bytes bytes = ct_tcpstore_read_bytes(&body);
             ct_buf_printf(to, " <%.*s>", (int)bytes.size, (const char *)bytes.data);
         }
     }
