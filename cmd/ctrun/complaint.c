@@ -17,15 +17,15 @@ static bool in_json; /* of the one command that this process is */
 void ct_complaints_open(char *const *argv)
 {
     static const char *const names[] = {"--log_format", "--log-format", "--log.format"};
-    const char *wish = getenv("CTRUN_LOG_FORMAT");
+    const char *format = getenv("CTRUN_LOG_FORMAT");
 
     for (size_t i = 1; argv[i] != NULL && strcmp(argv[i], "--") != 0; i++) {
         size_t length = strcspn(argv[i], "=");
         for (size_t j = 0; j < sizeof names / sizeof names[0]; j++)
             if (strlen(names[j]) == length && strncmp(argv[i], names[j], length) == 0)
-                wish = argv[i][length] == '=' ? argv[i] + length + 1 : argv[i + 1];
+                format = argv[i][length] == '=' ? argv[i] + length + 1 : argv[i + 1];
     }
-    in_json = wish != NULL && strcmp(wish, "json") == 0;
+    in_json = format != NULL && strcmp(format, "json") == 0;
 }
 
 bool ct_complaints_in_json(void)

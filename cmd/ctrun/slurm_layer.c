@@ -84,7 +84,7 @@ static bool is_given(const struct ct_config *cfg, const void *member)
 
 static int check(const struct slurm *slurm, const struct ct_config *cfg, struct ct_error *err)
 {
-    const struct ct_slurm_request wish = {
+    const struct ct_slurm_request request = {
         .nodes_given = is_given(cfg, &cfg->launch.nnodes),
         .min_nodes = cfg->launch.nnodes.min,
         .max_nodes = cfg->launch.nnodes.max,
@@ -92,7 +92,7 @@ static int check(const struct slurm *slurm, const struct ct_config *cfg, struct 
         .standalone = cfg->launch.standalone,
     };
 
-    return ct_slurm_check(&slurm->allocation, &wish, err);
+    return ct_slurm_check(&slurm->allocation, &request, err);
 }
 
 int slurm_complete(struct slurm *slurm, struct ct_config *cfg, const struct ct_log *log,

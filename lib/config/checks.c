@@ -335,14 +335,14 @@ static bool empty_split(const struct ct_config *cfg, const void *member, struct 
     return split->at[0] >= split->at[1];
 }
 
-/* The divisor of `whole` nearest to `wish`. */
-static int64_t nearest_divisor(int64_t whole, int64_t wish)
+/* The divisor of `whole` nearest to `wanted`. */
+static int64_t nearest_divisor(int64_t whole, int64_t wanted)
 {
     for (int64_t away = 0;; away++) {
-        if (wish > away && whole % (wish - away) == 0)
-            return wish - away;
-        if (wish + away <= whole && whole % (wish + away) == 0)
-            return wish + away;
+        if (wanted > away && whole % (wanted - away) == 0)
+            return wanted - away;
+        if (wanted + away <= whole && whole % (wanted + away) == 0)
+            return wanted + away;
     }
 }
 

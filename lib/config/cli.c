@@ -123,7 +123,7 @@ static void complain_unknown(struct command_line *c, const char *name,
 }
 
 /* The value behind an option that needs one, or NULL after a complaint. */
-static const char *take_value(struct command_line *c, const struct ct_config_origin *origin)
+static const char *next_value(struct command_line *c, const struct ct_config_origin *origin)
 {
     char shown[CT_CONFIG_SHOWN_ROOM];
     const char *word = next_word(c);
@@ -157,7 +157,7 @@ static void read_key(struct command_line *c, const struct ct_config_key *key, co
             c->at++;
         }
     } else if (value == NULL) {
-        value = take_value(c, origin);
+        value = next_value(c, origin);
     }
     if (value != NULL)
         ct_config_set_text(c->loader, key, value, origin);
@@ -178,7 +178,7 @@ static void read_torchrun(struct command_line *c, const struct ct_torchrun_optio
         return;
     }
     if (value == NULL)
-        value = take_value(c, origin);
+        value = next_value(c, origin);
     if (value != NULL)
         ct_torchrun_apply(c->loader, option, value, origin);
 }

@@ -42,7 +42,7 @@ enum ct_trace_life {
 };
 
 enum {
-    CT_VERDICT_SILENT_MS = 900, /* who waits beats each 10 ms: longer than this, it does not run */
+    CT_VERDICT_SILENT_MS = 900, /* a waiting rank sends a heartbeat each 10 ms */
     CT_VERDICT_SLOW_FACTOR = 3, /* of its usual time on the way to a call */
 };
 

@@ -40,7 +40,7 @@ enum {
     CT_WATCH_POLL_MS = 500,            /* how often to look, at most */
     CT_WATCH_STEPS = 200,              /* whose durations count */
     CT_WATCH_FACTOR = 5,               /* of what it took before */
-    CT_WATCH_SILENT_MS = 1000,         /* who waits beats far more often: it does not wait */
+    CT_WATCH_SILENT_MS = 1000,         /* a waiting rank sends heartbeats more often */
     CT_WATCH_LONG_MS = 30 * 60 * 1000, /* the patience with the unknown and with disks */
     CT_WATCH_STRAGGLER_MS = 60 * 1000, /* between two lines on stragglers */
 };

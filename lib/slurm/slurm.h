@@ -52,10 +52,10 @@ struct ct_slurm_request {
     bool standalone;
 };
 
-/* May ctrun do what is wished here? 0, or CT_EUSAGE: one sentence, with the remedy. A batch script
- * of several nodes may start ctrun by other means than srun, if it says how many nodes there are.
- */
-int ct_slurm_check(const struct ct_slurm *slurm, const struct ct_slurm_request *wish,
+/* Check that Slurm's allocation allows `request`. 0, or CT_EUSAGE: one sentence, with the remedy. A
+ * batch script of several nodes may start ctrun by other means than srun, if it says how many nodes
+ * there are. */
+int ct_slurm_check(const struct ct_slurm *slurm, const struct ct_slurm_request *request,
                    struct ct_error *err);
 
 /* "4711.0", "4711_3.0" for a task of a job array, without the step in a batch script: the job's

@@ -35,12 +35,12 @@ static int beside_program(char *path, size_t room)
     return snprintf(path, room, "%s/%s", program, name) < (int)room ? 0 : CT_ELIMIT;
 }
 
-static int find_library(const struct ct_device_request *wish, char *path, size_t room,
+static int find_library(const struct ct_device_request *request, char *path, size_t room,
                         struct ct_error *err)
 {
-    int code = wish->library == NULL                                   ? beside_program(path, room)
-               : snprintf(path, room, "%s", wish->library) < (int)room ? 0
-                                                                       : CT_ELIMIT;
+    int code = request->library == NULL ? beside_program(path, room)
+               : snprintf(path, room, "%s", request->library) < (int)room ? 0
+                                                                          : CT_ELIMIT;
 
     if (code == 0 && access(path, R_OK) == 0)
         return 0;
@@ -70,9 +70,9 @@ struct gpu {
     char name[NAME_ROOM];
 };
 
-static const char *driver_file(const struct ct_device_request *wish)
+static const char *driver_file(const struct ct_device_request *request)
 {
-    return wish->driver != NULL ? wish->driver : "libcuda.so.1";
+    return request->driver != NULL ? request->driver : "libcuda.so.1";
 }
 
 static int no_driver(const char *file, struct ct_error *err)
@@ -80,10 +80,10 @@ static int no_driver(const char *file, struct ct_error *err)
     return REFUSE(err, "no NVIDIA driver found: %s is missing", file);
 }
 
-static int load_driver(const struct ct_device_request *wish, struct driver *driver,
+static int load_driver(const struct ct_device_request *request, struct driver *driver,
                        struct ct_error *err)
 {
-    const char *file = driver_file(wish);
+    const char *file = driver_file(request);
     const struct {
         const char *name;
         void *function;
@@ -120,11 +120,12 @@ static int no_gpu(int result, struct ct_error *err)
                         visible[0] != '\0' ? visible : "which is empty");
 }
 
-static int ask_driver(const struct ct_device_request *wish, struct gpu *gpu, struct ct_error *err)
+static int ask_driver(const struct ct_device_request *request, struct gpu *gpu,
+                      struct ct_error *err)
 {
     struct driver driver;
     int count = 0, major = 0, minor = 0;
-    int code = load_driver(wish, &driver, err);
+    int code = load_driver(request, &driver, err);
 
     if (code != 0)
         return code;
@@ -133,7 +134,7 @@ static int ask_driver(const struct ct_device_request *wish, struct gpu *gpu, str
         result = driver.count(&count);
     if (result != 0 || count < 1)
         return no_gpu(result, err);
-    *gpu = (struct gpu){.number = wish->local_rank % count};
+    *gpu = (struct gpu){.number = request->local_rank % count};
     if (driver.version(&gpu->version) != 0 ||
         driver.name(gpu->name, sizeof gpu->name, gpu->number) != 0 ||
         driver.attribute(&major, CAPABILITY_MAJOR, gpu->number) != 0 ||
@@ -180,16 +181,16 @@ static int check_age(const struct ct_device_plugin *plugin, const struct gpu *gp
     return 0;
 }
 
-static int open_cuda(const struct ct_device_request *wish, struct ct_device **ret_device,
+static int open_cuda(const struct ct_device_request *request, struct ct_device **ret_device,
                      struct ct_error *err)
 {
     const struct ct_device_plugin *plugin = NULL;
     char path[PATH_MAX];
     struct gpu gpu;
-    int code = find_library(wish, path, sizeof path, err);
+    int code = find_library(request, path, sizeof path, err);
 
     if (code == 0)
-        code = ask_driver(wish, &gpu, err);
+        code = ask_driver(request, &gpu, err);
     if (code == 0)
         code = load_plugin(path, &plugin, err);
     if (code == 0)
@@ -197,29 +198,29 @@ static int open_cuda(const struct ct_device_request *wish, struct ct_device **re
     return code == 0 ? plugin->open(gpu.number, ret_device, err) : code;
 }
 
-int ct_device_probe(const struct ct_device_request *wish, bool has_cards, struct ct_error *err)
+int ct_device_probe(const struct ct_device_request *request, bool has_cards, struct ct_error *err)
 {
     char path[PATH_MAX];
-    int code = find_library(wish, path, sizeof path, err);
+    int code = find_library(request, path, sizeof path, err);
 
     if (code != 0 || has_cards)
         return code;
-    void *driver = dlopen(driver_file(wish), RTLD_LAZY | RTLD_LOCAL);
+    void *driver = dlopen(driver_file(request), RTLD_LAZY | RTLD_LOCAL);
     if (driver == NULL)
-        return no_driver(driver_file(wish), err);
+        return no_driver(driver_file(request), err);
     (void)dlclose(driver);
     return 0;
 }
 
-int ct_device_open(const struct ct_device_request *wish, struct ct_device **ret_device,
+int ct_device_open(const struct ct_device_request *request, struct ct_device **ret_device,
                    struct ct_error *ret_why, struct ct_error *err)
 {
-    const struct ct_cpu_options cpu = {.threads = wish->threads};
+    const struct ct_cpu_options cpu = {.threads = request->threads};
 
     ret_why->code = 0;
-    if (wish->kind == CT_DEVICE_CUDA)
-        return open_cuda(wish, ret_device, err);
-    if (wish->kind == CT_DEVICE_AUTO && open_cuda(wish, ret_device, ret_why) == 0)
+    if (request->kind == CT_DEVICE_CUDA)
+        return open_cuda(request, ret_device, err);
+    if (request->kind == CT_DEVICE_AUTO && open_cuda(request, ret_device, ret_why) == 0)
         return 0;
     return ct_device_cpu_new(&cpu, ret_device, err);
 }

@@ -129,8 +129,8 @@ void ct_worker_record_read(const struct ct_worker_record *record, struct ct_reco
 uint32_t ct_worker_record_durations(const struct ct_worker_record *record, uint32_t *ret_us,
                                     uint32_t room);
 
-/* When the worker last gave a sign of life, on CLOCK_MONOTONIC: a step, a call, a beat of a wait;
- * 0: it never did. */
+/* Return the time of the worker's last sign of life, on CLOCK_MONOTONIC: a step, a call, a
+ * heartbeat of a wait; 0: it never did. */
 uint64_t ct_worker_record_alive_ns(const struct ct_worker_record *record, struct ct_ticks_pair now);
 
 /* The moment `ticks` of an entry of its flight recorder, on CLOCK_MONOTONIC; `now` is taken by the

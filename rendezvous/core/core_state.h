@@ -74,7 +74,7 @@ struct ct_rdzv {
     uint64_t running_since_ms;   /* the round was committed */
     uint64_t contact_ms;         /* when anybody was last heard */
     uint64_t contact_stalled_ms; /* `stalled_ms` then */
-    bool is_deaf;                /* nobody is: leases are held */
+    bool is_cut_off;             /* nobody is: leases are held */
 
     /* The daemon's own stalls. Leases run on the clock of its waking time, ct_rdzv_awake_ms; so do
      * the times here that end in _awake_ms. */

@@ -59,11 +59,11 @@ void ct_rdzv_contact(struct ct_rdzv *job)
     bool was_cut_off = ct_rdzv_is_isolated(job);
     job->contact_ms = job->now_ms;
     job->contact_stalled_ms = job->stalled_ms;
-    if (!job->is_deaf && was_cut_off)
+    if (!job->is_cut_off && was_cut_off)
         extend_leases(job, silent_ms);
-    if (!job->is_deaf)
+    if (!job->is_cut_off)
         return;
-    job->is_deaf = false;
+    job->is_cut_off = false;
     job->excused_awake_ms = ct_rdzv_awake_ms(job) + job->params.lease_ms + GRACE_MS;
     for (size_t i = 0; i < job->capacity; i++) {
         struct ct_rdzv_member *member = &job->members[i];
@@ -190,9 +190,9 @@ void ct_rdzv_scan_leases(struct ct_rdzv *job)
             member->spared = true;
             until = member->lease_awake_ms = awake + CT_MIN(job->late_ms, heartbeat_ms);
         } else if (until <= awake && is_isolated && !member->hung_up) {
-            if (!job->is_deaf)
+            if (!job->is_cut_off)
                 ct_rdzv_announce(job, "no node is heard: the daemon itself seems to be cut off");
-            job->is_deaf = true;
+            job->is_cut_off = true;
             until = member->lease_awake_ms = awake + heartbeat_ms;
         }
         if (until > awake)

@@ -1,5 +1,5 @@
-/* The roll: finding members and counting them without looking at all of them, so that a message
- * costs the same in a job of ten thousand nodes as in one of two.
+/* The member index: find and count members without a scan of all of them, so that a message costs
+ * the same in a job of ten thousand nodes as in one of two.
  *
  *      by_id     incarnation -> member     a hash table, open addressing, at most half full
  *      by_rank   node rank   -> member     an array

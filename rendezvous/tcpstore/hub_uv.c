@@ -58,7 +58,7 @@ static uint64_t now_ms(const struct ct_tcpstore_hub *hub)
     return uv_now(hub->loop);
 }
 
-/* ---- guests ---- */
+/* ---- remote clients ---- */
 
 /* Its client is over: in good order (NULL), or for a reason. */
 static void leave(struct remote *remote, const struct ct_error *why)

@@ -29,13 +29,13 @@ static struct ct_tensor place(struct ct_device *gpu, const struct ct_tensor *ten
  * the GPU and nothing else. */
 Test(gpu_fault, a_kernel_that_traps_is_a_failure_of_its_op)
 {
-    const struct ct_device_request wish = {.kind = CT_DEVICE_CUDA};
+    const struct ct_device_request request = {.kind = CT_DEVICE_CUDA};
     const struct kit_sizes size = {3, 17, 5, 10, 17};
     struct ct_device *gpu = NULL;
     struct ct_error why, err = {0};
     struct kit kit;
 
-    cr_assert_eq(ct_device_open(&wish, &gpu, &why, &err), 0, "%s", err.text);
+    cr_assert_eq(ct_device_open(&request, &gpu, &why, &err), 0, "%s", err.text);
     kit_init(&kit, 1);
     struct ct_kernel_args args = kit_args(&kit, CT_OP_CROSS_ENTROPY, CT_F32, size);
 

@@ -217,7 +217,7 @@ static int read_endpoints(const struct job *job, struct ct_endpoint *ret_first,
 }
 
 /* The endpoint that is served here, as this node dials it: one on all interfaces has no host. */
-static void take_endpoint(struct host *host)
+static void set_endpoint(struct host *host)
 {
     struct ct_endpoint served = {.port = 0};
     const char *text = ct_rdzv_server_endpoint(host->server, 0);
@@ -266,7 +266,7 @@ static int start_among(struct host *host, uv_loop_t *loop, const struct job *job
     }
     if (rc != 0)
         return ct_error_set(err, rc, "%s", bind_error.text);
-    take_endpoint(host);
+    set_endpoint(host);
     return 0;
 }
 

@@ -37,7 +37,7 @@ struct folder_request {
 };
 
 /* Make it. 0; CT_ECANTCREAT with a sentence; CT_ENOMEM. */
-int folder_make(const struct folder_request *wish, struct ct_arena *arena,
+int folder_make(const struct folder_request *request, struct ct_arena *arena,
                 struct folder *ret_folder, struct ct_error *err);
 
 /* The folder of a round; NULL without memory. */

@@ -293,14 +293,14 @@ static const void *needs_gpu(const struct ct_config *cfg, bool *ret_by_choice)
 /* A GPU that a training cannot do without is missed here and once, not by each worker. */
 static int check_device(const struct job *job, struct ct_error *err)
 {
-    static const struct ct_device_request wish = {.kind = CT_DEVICE_CUDA};
+    static const struct ct_device_request request = {.kind = CT_DEVICE_CUDA};
     const struct ct_config *cfg = &job->cfg;
     struct ct_error why = {0};
     bool by_choice;
     const void *member = job->program.native ? needs_gpu(cfg, &by_choice) : NULL;
 
     if (member == NULL ||
-        (!by_choice && ct_device_probe(&wish, ct_gpus_present("") > 0, &why) == 0))
+        (!by_choice && ct_device_probe(&request, ct_gpus_present("") > 0, &why) == 0))
         return 0;
     if (member == &cfg->train.device) {
         (void)ct_error_set(err, CT_EUNSUPPORTED, "%s; or compute on the CPU (train.device: cpu)",

@@ -86,16 +86,16 @@ static inline __device__ double row_sum_exp(const T *x, int64_t columns, float m
     double total = 0;
 
     for (int64_t base = 0; base < count; base += PARTS) {
-        for (int piece = half_warp; piece < PARTS && base + piece - half_warp % 2 < count;
-             piece += half_warps) { /* both halves of a warp go on while one has a piece */
-            float sum = part_sum(x, (base + piece) * PART, columns, max);
+        for (int part = half_warp; part < PARTS && base + part - half_warp % 2 < count;
+             part += half_warps) { /* both halves of a warp go on while one has a piece */
+            float sum = part_sum(x, (base + part) * PART, columns, max);
 
             if (threadIdx.x % LANES == 0)
-                parts[piece] = sum;
+                parts[part] = sum;
         }
         __syncthreads();
-        for (int piece = 0; threadIdx.x == 0 && piece < PARTS && base + piece < count; piece++)
-            total += (double)parts[piece];
+        for (int part = 0; threadIdx.x == 0 && part < PARTS && base + part < count; part++)
+            total += (double)parts[part];
         __syncthreads();
     }
     return total;

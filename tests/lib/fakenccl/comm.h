@@ -1,4 +1,4 @@
-/* A communicator of the double, for nccl.c and child.c alone. */
+/* A communicator of the fake NCCL, for nccl.c and child.c alone. */
 #ifndef FAKENCCL_COMM_H
 #define FAKENCCL_COMM_H
 

@@ -75,7 +75,7 @@ struct fake_part {
     void (*receive)(void *context, char *const *slots, int size);
     void *context;
 };
-bool fake_world_exchange(struct fake_world *world, const struct fake_part *piece,
+bool fake_world_exchange(struct fake_world *world, const struct fake_part *part,
                          const atomic_bool *stop);
 
 /* Two numbers that each rank tells the others, before the next two of the same kind: note, then

@@ -94,9 +94,9 @@ static void receive_all(void *context, char *const *slots, int size)
 static bool exchange(struct ct_nccl_comm *comm, const void *own, size_t bytes, struct work *work,
                      void (*receive)(void *context, char *const *slots, int size))
 {
-    struct fake_part piece = {own, bytes, receive, work};
+    struct fake_part part = {own, bytes, receive, work};
 
-    return fake_world_exchange(comm->world, &piece, &comm->stop);
+    return fake_world_exchange(comm->world, &part, &comm->stop);
 }
 
 /* The sum of `from` at all ranks, to `to` where that is given. */
@@ -484,7 +484,7 @@ int ncclCommAbort(struct ct_nccl_comm *comm)
 const char *ncclGetErrorString(int result)
 {
     return result == CT_NCCL_REMOTE_ERROR ? "remote process exited or there was a network error"
-                                          : "an error of the double";
+                                          : "an error of the fake";
 }
 
 const char *ncclGetLastError(struct ct_nccl_comm *comm)

@@ -14,7 +14,8 @@
 
 enum { CHANNEL_BYTES = 4096 };
 
-/* What a rank has told: by turns in two places, as who tells the next has read the last. */
+/* The notes of a rank, alternating between two places: it writes the next only after it has read
+ * the last of the others. */
 struct note_pair {
     _Atomic uint64_t number;
     struct fake_note notes[2];
@@ -130,7 +131,7 @@ static bool await_all(struct fake_world *world, bool out, uint64_t number, const
     return true;
 }
 
-bool fake_world_exchange(struct fake_world *world, const struct fake_part *piece,
+bool fake_world_exchange(struct fake_world *world, const struct fake_part *part,
                          const atomic_bool *stop)
 {
     struct seat *mine = &world->head->seats[world->rank];
@@ -139,14 +140,14 @@ bool fake_world_exchange(struct fake_world *world, const struct fake_part *piece
 
     if (!await_all(world, true, number - 1, stop))
         return false;
-    if (piece->own != NULL)
-        memcpy(mine->slot, piece->own, piece->bytes);
+    if (part->own != NULL)
+        memcpy(mine->slot, part->own, part->bytes);
     atomic_store(&mine->in, number);
     if (!await_all(world, false, number, stop))
         return false;
     for (int rank = 0; rank < world->size; rank++)
         slots[rank] = world->head->seats[rank].slot;
-    piece->receive(piece->context, slots, world->size);
+    part->receive(part->context, slots, world->size);
     atomic_store(&mine->out, number);
     return true;
 }

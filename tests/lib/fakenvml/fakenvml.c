@@ -1,5 +1,5 @@
-/* An NVML of NVIDIA's that is none, for machines without a GPU: a healthy machine of two cards,
- * with what FAKENVML says being otherwise, words with commas:
+/* A fake NVML for machines without a GPU: a healthy machine of two cards, except for the faults in
+ * FAKENVML, separated by commas:
  *
  *   init=18             nvmlInit_v2 gives that result
  *   count=3             cards
@@ -12,9 +12,9 @@
  *   remap=1, failed=1   rows of card 1 wait for a reset, could not be remapped
  *   retire=0            pages of card 0 wait for a reset
  *   hot=1, brake=1      card 1 is slowed down
- *   hang=1              the memory of card 1 is never told
+ *   hang=1              the memory of card 1 is never reported
  *   hang_init=1         nor is anything
- *   mute=1              card 1 tells no events
+ *   mute=1              card 1 reports no events
  *   xid=PIPE            a named pipe, opened with the first event set: a line "1:79" is Xid 79 of
  *                       card 1, "1:79:3" in its GPU instance 3, "=15" a wait that gives result 15
  *

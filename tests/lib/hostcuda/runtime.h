@@ -1,5 +1,4 @@
-/* A GPU that is none: CUDA's runtime and driver on the host, for the product with train.device
- * cuda.
+/* An emulated GPU: CUDA's runtime and driver on the host, for the product with train.device cuda.
  *
  *     ctworker --dlopen--> libcuda.so.1        driver.c, and below CUDA's runtime:
  *         |                                      stream.c   a stream is a thread and a list; events

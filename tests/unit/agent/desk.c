@@ -46,13 +46,13 @@ const char *desk_step(struct desk *desk, struct agent_event event)
     uint64_t actions = agent_core_step(&desk->core, &desk->view, &event);
     ct_buf_init(&line, 0);
     agent_step_print(&desk->core, &event, actions, &line);
-    (void)ct_str_copy(desk->said, sizeof desk->said, ct_buf_str(&line));
+    (void)ct_str_copy(desk->printed, sizeof desk->printed, ct_buf_str(&line));
     ct_buf_deinit(&line);
     if (agent_has(actions, AGENT_DO_BEGIN))
         live(desk, true);
     if (agent_has(actions, AGENT_DO_STOP) || agent_has(actions, AGENT_DO_KILL))
         desk->view.stopping = desk->view.running;
-    return desk->said;
+    return desk->printed;
 }
 
 const char *desk_prepare(struct desk *desk, uint64_t generation, bool at_boundary)

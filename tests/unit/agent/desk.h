@@ -12,7 +12,7 @@ struct desk {
     struct agent_view view;
     struct ct_survivor survivors[DESK_SLOTS];
     bool dismissed[DESK_SLOTS], alive[DESK_SLOTS];
-    char said[512]; /* the last step's line */
+    char printed[512]; /* the last step's line */
 };
 
 /* A job of two workers a node that end by SIGTERM and SIGINT; SIGUSR1 (10) is passed on, SIGUSR2
@@ -38,6 +38,6 @@ const char *desk_wait(struct desk *desk, uint64_t ms);
 /* The node runs round 1: prepared, promised, begun. Native workers are able to live on. */
 void desk_run(struct desk *desk);
 
-#define desk_expect(said, words) cr_assert_str_eq(said, words)
+#define desk_expect(printed, words) cr_assert_str_eq(printed, words)
 
 #endif

@@ -108,7 +108,7 @@ Test(agent_end, the_first_signal_stops_the_job_the_second_kills_what_is_left, .i
     desk_expect(desk_signal(&desk, AGENT_SIGINT), "signal 2: KILL");
     desk_expect(desk_finished(&desk, false), "finished badly");
     desk_expect(desk_wait(&desk, 0),
-                "tick: NOTE_END, STOP by 2, CLOSE_LINK"); /* hurry: no word is waited for */
+                "tick: NOTE_END, STOP by 2, CLOSE_LINK"); /* forced: no answer is awaited */
     cr_assert_eq(desk.core.status, 130);
 }
 

@@ -47,7 +47,7 @@ static void on_card(void *context, const struct ct_nvml_card *card)
     to->card[to->cards++] = *card;
 }
 
-/* The double lies beside this program; its faults go with the test. */
+/* The fake lies beside this program; each test sets its faults. */
 static const char *fake_of(const char *file, const char *faults)
 {
     static char path[512];
@@ -153,7 +153,7 @@ static bool on_xid(void *context, const struct ct_nvml_xid *xid)
     return watched->count < watched->wanted;
 }
 
-/* Watch a driver that has these lines to say (see the double), until `wanted` Xids are here. */
+/* Watch a fake driver that reports these lines, until `wanted` Xids have arrived. */
 static int watch(const char *faults, const char *lines, uint32_t wanted,
                  struct watched *ret_received)
 {

@@ -236,12 +236,12 @@ Test(slurm, what_is_not_said_is_not_needed)
 
 static const struct ct_slurm_request no_request = {.min_nodes = 1, .max_nodes = 1, .node_rank = -1};
 
-static void expect_refused(const struct ct_slurm *slurm, const struct ct_slurm_request *wish,
+static void expect_refused(const struct ct_slurm *slurm, const struct ct_slurm_request *request,
                            const char *expected)
 {
     struct ct_error err = {0};
 
-    cr_assert_eq(ct_slurm_check(slurm, wish, &err), CT_EUSAGE, "%s", expected);
+    cr_assert_eq(ct_slurm_check(slurm, request, &err), CT_EUSAGE, "%s", expected);
     cr_assert(strstr(err.text, expected) != NULL, "%s", err.text);
 }
 
@@ -256,7 +256,7 @@ Test(slurm, worlds_that_contradict_slurm_are_refused)
         {.nodes_given = true, .min_nodes = 1, .max_nodes = 2, .node_rank = -1},
     };
     static const struct {
-        struct ct_slurm_request wish;
+        struct ct_slurm_request request;
         const char *expected;
     } wrong[] = {
         {{.nodes_given = true, .min_nodes = 2, .max_nodes = 2, .node_rank = -1},
@@ -272,7 +272,7 @@ Test(slurm, worlds_that_contradict_slurm_are_refused)
     for (size_t i = 0; i < CT_COUNT(fine); i++)
         cr_assert_eq(ct_slurm_check(&slurm, &fine[i], &err), 0, "row %zu: %s", i, err.text);
     for (size_t i = 0; i < CT_COUNT(wrong); i++)
-        expect_refused(&slurm, &wrong[i].wish, wrong[i].expected);
+        expect_refused(&slurm, &wrong[i].request, wrong[i].expected);
 }
 
 Test(slurm, one_ctrun_a_node_is_wanted)

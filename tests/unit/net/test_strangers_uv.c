@@ -161,7 +161,7 @@ Test(strangers, all_addresses_of_a_64_share_the_places_of_one)
  * in before he is. */
 static uint32_t let_in_before_the_known(const char *at, bool v6)
 {
-    enum { CROWD = 400, TOLD_MS = 200 };
+    enum { CROWD = 400, REPORT_MS = 200 };
     struct ct_conn_options client_options = net_client(&key);
     struct end clients[2] = {0};
     struct ct_endpoint to = {.host = ""};
@@ -176,7 +176,7 @@ static uint32_t let_in_before_the_known(const char *at, bool v6)
     NET_UNTIL(clients[0].opened == 1);
     cr_assert_eq(net_heartbeat(&clients[0], 1), 0);
     NET_UNTIL(net.accepted == 1 && net.ends[0].messages == 1);
-    net_pass(TOLD_MS);
+    net_pass(REPORT_MS);
     for (int i = 0; i < CROWD; i++) {
         (void)snprintf(source, sizeof source, v6 ? "fd09:0:0:%x::1" : "10.9.0.%d", 1 + i % 250);
         crowd[i] = silent_from(source);
@@ -213,7 +213,7 @@ Test(strangers, who_has_proved_itself_is_let_in_first_where_both_are_listened_fo
 /* However few places the crowd has: it is one account's, and gives way to itself. */
 Test(strangers, where_strangers_crowd_few_are_let_in_at_a_time)
 {
-    enum { CROWD = 300, OF_ONE = 4, TOLD_MS = 200 };
+    enum { CROWD = 300, OF_ONE = 4, REPORT_MS = 200 };
     struct ct_conn_options client_options = net_client(&key);
     struct end clients[2] = {0};
     int crowd[CROWD];
@@ -224,7 +224,7 @@ Test(strangers, where_strangers_crowd_few_are_let_in_at_a_time)
     NET_UNTIL(clients[0].opened == 1);
     cr_assert_eq(net_heartbeat(&clients[0], 1), 0);
     NET_UNTIL(net.accepted == 1 && net.ends[0].messages == 1);
-    net_pass(TOLD_MS);
+    net_pass(REPORT_MS);
     for (int i = 0; i < CROWD; i++)
         crowd[i] = silent_from("10.9.0.1");
     net_connect(&clients[1], &client_options);

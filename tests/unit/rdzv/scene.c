@@ -350,19 +350,19 @@ void scene_new_self(struct scene *s, const char *name)
     host->seq = 0;
 }
 
-void scene_at(struct scene *s, uint64_t now_ms, bool beats)
+void scene_at(struct scene *s, uint64_t now_ms, bool heartbeats)
 {
     const struct ct_rdzv_event tick = {.kind = CT_RDZV_ON_TICK};
     uint64_t period = ct_rdzv_heartbeat_ms(&s->params);
     while (s->now_ms < now_ms) {
         uint64_t due = ct_rdzv_deadline(s->job);
-        uint64_t beat = beats ? (s->now_ms / period + 1) * period : UINT64_MAX;
+        uint64_t next_heartbeat = heartbeats ? (s->now_ms / period + 1) * period : UINT64_MAX;
         s->now_ms = now_ms;
         if (due < s->now_ms)
             s->now_ms = due;
-        if (beat < s->now_ms)
-            s->now_ms = beat;
-        for (size_t i = 0; s->now_ms == beat && i < s->host_count; i++)
+        if (next_heartbeat < s->now_ms)
+            s->now_ms = next_heartbeat;
+        for (size_t i = 0; s->now_ms == next_heartbeat && i < s->host_count; i++)
             if (s->hosts[i].link != 0 && !s->hosts[i].closed && !s->hosts[i].released &&
                 !s->hosts[i].silent)
                 scene_heartbeat(s, s->hosts[i].name);

@@ -69,8 +69,8 @@ void scene_deinit(struct scene *s);
 struct scene_host *scene_host(struct scene *s, const char *name);
 
 /* Let time pass until `now_ms`, with a tick at each deadline; hosts that are connected send
- * heartbeats at the job's period when `beats`. */
-void scene_at(struct scene *s, uint64_t now_ms, bool beats);
+ * heartbeats at the job's period when `heartbeats`. */
+void scene_at(struct scene *s, uint64_t now_ms, bool heartbeats);
 
 /* Events. A host that joins again after scene_restart is a new incarnation. */
 void scene_join(struct scene *s, const char *host);

@@ -206,8 +206,8 @@ Test(bounds, leases_of_many_end_in_one_scan_while_spares_take_their_places)
     struct crowd c;
     ask_a_crowd(&c);
     uint64_t begun_ms = c.now_ms;
-    for (int beat = 1; beat < 5; beat++) {
-        pass(&c, begun_ms + 1000 * (uint64_t)beat);
+    for (int period = 1; period < 5; period++) {
+        pass(&c, begun_ms + 1000 * (uint64_t)period);
         for (size_t i = 1; i <= 1000; i++)
             if (i > 800 || i <= 600) /* the others are silent */
                 send_event(&c, i, CT_RDZV_ON_HEARTBEAT);

@@ -220,7 +220,7 @@ Test(tunnel, a_wait_under_way_outlives_a_broken_connection)
 /* A megabyte there and back in requests under way, with a cut now here, now there. */
 Test(tunnel, no_byte_is_lost_or_doubled_when_connections_break)
 {
-    enum { SIZE = 1 << 20, PIECE = 50000 };
+    enum { SIZE = 1 << 20, PART = 50000 };
     tunnel_start_all();
     int a = tunnel_greet(0), b = tunnel_greet(0), cuts = 0;
     struct ct_buf set = {0}, get = {0}, back = {0};
@@ -232,9 +232,9 @@ Test(tunnel, no_byte_is_lost_or_doubled_when_connections_break)
     compose(&set, SET, "bb", "/k", value);
     compose(&get, GET, "b", "/k");
     expect_value_at(b, "other", "");
-    for (size_t at = 0; at < set.size; at += PIECE) {
-        write_fd(a, set.data + at, CT_MIN((size_t)PIECE, set.size - at));
-        if (at / PIECE % 3 == 0) {
+    for (size_t at = 0; at < set.size; at += PART) {
+        write_fd(a, set.data + at, CT_MIN((size_t)PART, set.size - at));
+        if (at / PART % 3 == 0) {
             cut_tunnels();
             HOST_UNTIL(tunnel.broken == cuts + 1);
             expect_value_at(b, "other", ""); /* there is a connection again */
@@ -243,9 +243,9 @@ Test(tunnel, no_byte_is_lost_or_doubled_when_connections_break)
     }
     write_fd(a, get.data, get.size);
     receive(a, 8, NULL);
-    for (size_t at = 0; at < SIZE; at += PIECE) {
-        receive(a, CT_MIN((size_t)PIECE, SIZE - at), &back);
-        if (at / PIECE % 3 == 0 && at + 4 * CT_TUNNEL_WINDOW < SIZE) {
+    for (size_t at = 0; at < SIZE; at += PART) {
+        receive(a, CT_MIN((size_t)PART, SIZE - at), &back);
+        if (at / PART % 3 == 0 && at + 4 * CT_TUNNEL_WINDOW < SIZE) {
             cut_tunnels();
             HOST_UNTIL(tunnel.broken == cuts + 1);
             expect_value_at(b, "other", ""); /* there is a connection again */
@@ -354,12 +354,12 @@ static void rogue_close(struct ct_conn *conn, const struct ct_error *why)
 
 Test(tunnel, who_breaks_the_rules_of_the_tunnel_is_closed_and_nobody_else)
 {
-    static unsigned char piece[CT_WIRE_TUNNEL_BYTES];
+    static unsigned char part[CT_WIRE_TUNNEL_BYTES];
     const struct ct_message hello = {.type = CT_MSG_TUNNEL_HELLO,
                                      .tunnel_hello = {.generation = GENERATION, .job = "digits"}};
     const struct ct_message open = {.type = CT_MSG_TUNNEL_OPEN, .tunnel_open = {.number = 3}};
     const struct ct_message data = {.type = CT_MSG_TUNNEL_DATA,
-                                    .tunnel_data = {.number = 3, .data = {piece, sizeof piece}}};
+                                    .tunnel_data = {.number = 3, .data = {part, sizeof part}}};
     const struct ct_message high = {.type = CT_MSG_TUNNEL_OPEN,
                                     .tunnel_open = {.number = CT_TUNNEL_STREAMS}};
     const struct ct_message ack = {.type = CT_MSG_TUNNEL_ACK,

@@ -45,10 +45,10 @@ static const struct {
     {"more workers than GPUs", "FAKECUDA_COUNT", "2", 3, "opened GPU 1"},
 };
 
-static int open_device(enum ct_device_kind kind, const struct ct_device_request *wish,
+static int open_device(enum ct_device_kind kind, const struct ct_device_request *request,
                        struct ct_error *why, struct ct_error *err)
 {
-    struct ct_device_request own = *wish;
+    struct ct_device_request own = *request;
     struct ct_device *device = NULL;
 
     own.kind = kind;
@@ -62,13 +62,13 @@ static int open_device(enum ct_device_kind kind, const struct ct_device_request 
 }
 
 /* Asked for by name it is an error; with a free choice the CPU computes, for the same reason. */
-static void expect_both(const struct ct_device_request *wish, int code, const char *sentence)
+static void expect_both(const struct ct_device_request *request, int code, const char *sentence)
 {
     struct ct_error err = {0}, why = {0};
 
-    cr_assert_eq(open_device(CT_DEVICE_CUDA, wish, &why, &err), code, "%s", err.text);
+    cr_assert_eq(open_device(CT_DEVICE_CUDA, request, &why, &err), code, "%s", err.text);
     cr_assert_str_eq(err.text, sentence);
-    cr_assert_eq(open_device(CT_DEVICE_AUTO, wish, &why, NULL), 0);
+    cr_assert_eq(open_device(CT_DEVICE_AUTO, request, &why, NULL), 0);
     cr_assert_eq(why.code, code);
     cr_assert_str_eq(why.text, sentence);
 }
@@ -76,13 +76,13 @@ static void expect_both(const struct ct_device_request *wish, int code, const ch
 Test(plugin, each_way_to_lack_a_gpu_has_its_sentence)
 {
     char path[PATH_MAX];
-    struct ct_device_request wish = {.library = fake(path, sizeof path), .driver = path};
+    struct ct_device_request request = {.library = fake(path, sizeof path), .driver = path};
 
     for (size_t i = 0; i < CT_COUNT(machines); i++) {
         bool opened = strncmp(machines[i].sentence, "opened", 6) == 0;
-        wish.local_rank = machines[i].local_rank;
+        request.local_rank = machines[i].local_rank;
         (void)setenv(machines[i].name, machines[i].value, 1);
-        expect_both(&wish, opened ? CT_EUNAVAILABLE : CT_EUNSUPPORTED, machines[i].sentence);
+        expect_both(&request, opened ? CT_EUNAVAILABLE : CT_EUNSUPPORTED, machines[i].sentence);
         (void)unsetenv(machines[i].name);
     }
 }
@@ -90,15 +90,15 @@ Test(plugin, each_way_to_lack_a_gpu_has_its_sentence)
 Test(plugin, gpus_that_are_hidden_are_named)
 {
     char path[PATH_MAX];
-    const struct ct_device_request wish = {.library = fake(path, sizeof path), .driver = path};
+    const struct ct_device_request request = {.library = fake(path, sizeof path), .driver = path};
 
     (void)setenv("FAKECUDA_COUNT", "0", 1);
     (void)setenv("CUDA_VISIBLE_DEVICES", "7", 1);
-    expect_both(&wish, CT_EUNSUPPORTED,
+    expect_both(&request, CT_EUNSUPPORTED,
                 "NVIDIA's driver finds no GPU among those of CUDA_VISIBLE_DEVICES (7)");
     (void)setenv("CUDA_VISIBLE_DEVICES", "", 1);
     expect_both(
-        &wish, CT_EUNSUPPORTED,
+        &request, CT_EUNSUPPORTED,
         "NVIDIA's driver finds no GPU among those of CUDA_VISIBLE_DEVICES (which is empty)");
     (void)unsetenv("CUDA_VISIBLE_DEVICES");
     (void)unsetenv("FAKECUDA_COUNT");
@@ -106,32 +106,34 @@ Test(plugin, gpus_that_are_hidden_are_named)
 
 Test(plugin, a_build_without_cuda_says_how_to_build_with_it)
 {
-    const struct ct_device_request wish = {.library = "/nonexistent/libctrun_cuda.so"};
+    const struct ct_device_request request = {.library = "/nonexistent/libctrun_cuda.so"};
 
     expect_both(
-        &wish, CT_EUNSUPPORTED,
+        &request, CT_EUNSUPPORTED,
         "this ctrun was built without CUDA (there is no /nonexistent/libctrun_cuda.so): build it "
         "where nvcc is, with make CUDA=1");
 }
 
 Test(plugin, a_machine_without_a_driver_is_told_before_any_library_is_loaded)
 {
-    const struct ct_device_request wish = {.library = "/etc/passwd", .driver = "libnodriver.so.1"};
+    const struct ct_device_request request = {.library = "/etc/passwd",
+                                              .driver = "libnodriver.so.1"};
 
-    expect_both(&wish, CT_EUNSUPPORTED, "no NVIDIA driver found: libnodriver.so.1 is missing");
+    expect_both(&request, CT_EUNSUPPORTED, "no NVIDIA driver found: libnodriver.so.1 is missing");
 }
 
 Test(plugin, what_is_no_library_or_of_another_ctrun_is_refused)
 {
     char path[PATH_MAX];
-    struct ct_device_request wish = {.library = "/etc/passwd", .driver = fake(path, sizeof path)};
+    struct ct_device_request request = {.library = "/etc/passwd",
+                                        .driver = fake(path, sizeof path)};
     struct ct_error err = {0}, why;
 
-    cr_assert_eq(open_device(CT_DEVICE_CUDA, &wish, &why, &err), CT_EUNSUPPORTED);
+    cr_assert_eq(open_device(CT_DEVICE_CUDA, &request, &why, &err), CT_EUNSUPPORTED);
     cr_assert(strncmp(err.text, "/etc/passwd cannot be loaded: ", 30) == 0, "%s", err.text);
-    wish.library = path;
+    request.library = path;
     (void)setenv("FAKECUDA_OPS", "1", 1);
-    cr_assert_eq(open_device(CT_DEVICE_CUDA, &wish, &why, &err), CT_EUNSUPPORTED);
+    cr_assert_eq(open_device(CT_DEVICE_CUDA, &request, &why, &err), CT_EUNSUPPORTED);
     cr_assert_not_null(strstr(err.text, "fakecuda.so is of another ctrun than this program: "
                                         "install both together"));
     (void)unsetenv("FAKECUDA_OPS");
@@ -139,9 +141,9 @@ Test(plugin, what_is_no_library_or_of_another_ctrun_is_refused)
 
 Test(plugin, a_cpu_that_is_asked_for_needs_no_reason)
 {
-    const struct ct_device_request wish = {.library = "/nonexistent/libctrun_cuda.so"};
+    const struct ct_device_request request = {.library = "/nonexistent/libctrun_cuda.so"};
     struct ct_error why = {.code = 1};
 
-    cr_assert_eq(open_device(CT_DEVICE_CPU, &wish, &why, NULL), 0);
+    cr_assert_eq(open_device(CT_DEVICE_CPU, &request, &why, NULL), 0);
     cr_assert_eq(why.code, 0);
 }

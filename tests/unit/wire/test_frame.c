@@ -56,12 +56,12 @@ static void receive_heartbeats(uint64_t *next_step)
 Test(frame, a_stream_cut_into_pieces_of_any_one_size_gives_the_same_frames)
 {
     put_heartbeats(5);
-    for (size_t piece = 1; piece <= out.size; piece++) {
+    for (size_t part = 1; part <= out.size; part++) {
         uint64_t steps = 0;
         ct_frame_reader_deinit(&reader);
         ct_frame_reader_init(&reader, CT_FROM_NODE, CT_WIRE_VALUE);
-        for (size_t at = 0; at < out.size; at += piece) {
-            size_t size = CT_MIN(piece, out.size - at);
+        for (size_t at = 0; at < out.size; at += part) {
+            size_t size = CT_MIN(part, out.size - at);
             cr_assert_eq(ct_frame_reader_push(&reader, out.data + at, size), 0);
             receive_heartbeats(&steps);
         }
