@@ -33,18 +33,18 @@ struct ct_option {
 };
 
 struct ct_cli_options {
-    const char *command; /* whose words: its name in commands.def */
+    const char *command; /* its name in commands.def */
     const struct ct_option *options;
     size_t option_count;
-    const char **places; /* for what stands alone: at most `room` words */
+    const char **places; /* positional arguments, at most `room` */
     int room, count;
     char **rest; /* for options of the configuration, as many as argv has; NULL: none are taken */
     int rest_count;
 };
 
-/* Read `argv` (without the command's name): options into their places, words that stand alone into
- * `places`, options of the configuration with their values into `rest`. Behind "--" nothing is an
- * option. CT_EUSAGE names the word. */
+/* Parse `argv` (without the command's name): options into their places, positional arguments into
+ * `places`, options of the configuration with their values into `rest`. All arguments after "--"
+ * are positional. 0, or CT_EUSAGE, which names the argument. */
 int ct_cli_options_read(struct ct_cli_options *cli, int argc, char *const *argv,
                         struct ct_error *err);
 

@@ -8,7 +8,7 @@
  *      FLIGHT_QUERY one more     -->             for each that has answered; those that do not
  *                                                within 3 s are left out, and named
  *
- * Few nodes are asked at a time, so that neither end holds more than their answers. Pure but for
+ * Few nodes are queried at a time, so that neither end holds more than their replies. Pure but for
  * memory: messages in, messages and text out. */
 #ifndef CT_CTRUN_FLIGHT_JOB_H
 #define CT_CTRUN_FLIGHT_JOB_H
@@ -35,8 +35,8 @@ struct flight_job {
     int code; /* no memory */
 };
 
-/* A message of the rendezvous, NULL: none came for a while. True: that is all. `ret_next` is what
- * to send. For struct admin_request. */
+/* Receive a message of the rendezvous (on_answer of struct admin_request); NULL: none arrived for 3
+ * s. Returns true after the last; `ret_next` is sent next. */
 bool flight_job_receive(void *context, const struct ct_message *message,
                         struct ct_message *ret_next);
 

@@ -35,9 +35,9 @@ struct slurm {
  * slurm_end in any case. */
 int slurm_read(struct slurm *slurm, char *const *env, struct ct_error *err);
 
-/* Check the configuration that was loaded with the presets, and see to it that the key exists.
- * Waits, on other nodes than node 0, for at most launch.join_timeout, and says so after a second.
- * 0, or an error with its sentence. */
+/* Check the configuration that was loaded with the presets, and make the key, or on nodes other
+ * than node 0 wait for it, at most launch.join_timeout; a wait is reported after a second. 0, or an
+ * error with its sentence. */
 int slurm_complete(struct slurm *slurm, struct ct_config *cfg, const struct ct_log *log,
                    struct ct_error *err);
 

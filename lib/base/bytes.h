@@ -25,7 +25,7 @@ struct ct_buf {
     bool failed;  /* an append was refused (limit or memory) */
 };
 
-/* An empty buffer that may hold `limit` bytes (0: no limit). Allocates nothing. */
+/* Initialise an empty buffer of at most `limit` bytes (0: no limit), without allocating. */
 void ct_buf_init(struct ct_buf *buf, size_t limit);
 void ct_buf_deinit(struct ct_buf *buf);
 
@@ -41,9 +41,8 @@ void ct_buf_wrap(struct ct_buf *buf, const char *text, int column, int indent, i
 int ct_buf_printf(struct ct_buf *buf, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Append text of which nobody knows where it comes from: control characters that are not in `kept`
- * ("" for one line, "\n\t" for several) as \n, \t, \xNN, so that they neither forge lines nor
- * drive a terminal. */
+/* Append untrusted text: control characters that are not in `kept` ("" for one line, "\n\t" for
+ * several) as \n, \t, \xNN, so that they neither forge lines nor control a terminal. */
 void ct_buf_put_clean(struct ct_buf *buf, const char *text, const char *kept);
 
 /* Make `size` more bytes writable at data + size and return that place, or NULL. The caller adds
@@ -53,7 +52,7 @@ void *ct_buf_reserve(struct ct_buf *buf, size_t size);
 /* Drop `size` bytes from the front. */
 void ct_buf_consume(struct ct_buf *buf, size_t size);
 
-/* The content as a string; "" when nothing was appended. Valid until the next change. */
+/* Return the content as a string, "" if empty. Valid until the next change. */
 const char *ct_buf_str(const struct ct_buf *buf);
 
 #endif

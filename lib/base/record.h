@@ -12,7 +12,7 @@
  *                              pid, status or signal, text, error_file, also, hint, restarts,
  *                              exit_status
  *
- * Everything that is printed with log.format json is made here. Pure: appends to a buffer. */
+ * All lines that are printed with log.format json are made here. Pure: appends to a buffer. */
 #ifndef CT_BASE_RECORD_H
 #define CT_BASE_RECORD_H
 

@@ -13,8 +13,8 @@ const char *ct_scale_unit(double amount, const char *unit, char text[CT_SCALE_SI
 /* Seconds: "12.3 us", "4.56 ms", "7.80 s". Returns `text`. */
 const char *ct_scale_seconds(double seconds, char text[CT_SCALE_SIZE]);
 
-/* Seconds as on a clock: "0:07", "12:34", "1:02:03", "3d 4:05:06"; "?" of what is no time. Returns
- * `text`. */
+/* Seconds as on a clock: "0:07", "12:34", "1:02:03", "3d 4:05:06"; "?" for a value that is no
+ * duration. Returns `text`. */
 const char *ct_scale_clock(double seconds, char text[CT_SCALE_SIZE]);
 
 #endif

@@ -47,7 +47,8 @@ const char *ct_str_last_lines(const char *text, size_t size);
 size_t ct_str_control(const char *text);
 bool ct_str_has_control(const char *text);
 
-/* What follows "name=" in `entry`, an entry of an environment; NULL: it is another variable's. */
+/* Return the text after "name=" in `entry`, an entry of an environment; NULL if it is another
+ * variable. */
 const char *ct_env_value(const char *entry, const char *name);
 
 /* The value of `name` in an environment, a NULL-terminated list; or NULL. */

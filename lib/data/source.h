@@ -47,7 +47,7 @@ void ct_rows_deinit(struct ct_rows *rows);
 /* The largest label that `spec` allows. */
 int32_t ct_label_max(const struct ct_data_spec *spec);
 
-/* The cores, on streams: what fuzzers and tests call. */
+/* The parsers on streams, for fuzzers and tests too. */
 int ct_csv_read(struct ct_rows *rows, struct ct_stream *stream, const struct ct_data_spec *spec,
                 struct ct_error *err);
 int ct_idx_read(struct ct_rows *rows, struct ct_stream *images, struct ct_stream *labels,

@@ -5,7 +5,7 @@
 #include "data/tokenizer.h"
 
 struct ct_tokenizer_table {
-    /* Append; the caller takes back what a failure left. `text` is UTF-8 where `utf8` is set. */
+    /* Append; the caller truncates what a failure left. `text` is UTF-8 where `utf8` is set. */
     int (*encode)(const struct ct_tokenizer *tokenizer, const char *text, size_t size,
                   struct ct_token_list *into, struct ct_error *err);
     /* The bytes of one id. */
@@ -14,7 +14,7 @@ struct ct_tokenizer_table {
     bool utf8;
 };
 
-/* The head of every tokenizer; what follows belongs to its kind. */
+/* The head of every tokenizer; the fields of its kind follow. */
 struct ct_tokenizer {
     const struct ct_tokenizer_table *table;
     int32_t size;

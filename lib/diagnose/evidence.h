@@ -64,8 +64,8 @@ const struct ct_wire_trace_group *ct_evidence_member(struct ct_evidence *evidenc
 const struct ct_wire_trace_call *ct_evidence_call(struct ct_evidence *evidence, uint32_t rank,
                                                   uint64_t group, uint64_t number);
 
-/* The groups of a rank, the calls of a rank in a group at a number: *ret_first is the place of the
- * first one in evidence->groups, evidence->calls; how many there are. */
+/* Find the groups of a rank, and the calls of a rank in a group at a number: *ret_first is the
+ * index of the first in evidence->groups, evidence->calls. Returns their number. */
 uint32_t ct_evidence_groups(struct ct_evidence *evidence, uint32_t rank, uint32_t *ret_first);
 uint32_t ct_evidence_calls(struct ct_evidence *evidence, uint32_t rank, uint64_t group,
                            uint64_t number, uint32_t *ret_first);
@@ -76,8 +76,8 @@ uint32_t ct_evidence_calls(struct ct_evidence *evidence, uint32_t rank, uint64_t
  */
 uint64_t ct_evidence_stuck_in(const struct ct_wire_trace_group *group);
 
-/* The group in which a rank waits for others: one that runs, or one that failed there. NULL: it
- * waits for nobody. */
+/* Return the group in which a rank waits for others, running or failed there; NULL if it does not
+ * wait. */
 const struct ct_wire_trace_group *ct_evidence_waits(const struct ct_evidence *evidence,
                                                     const struct ct_wire_trace_rank *rank);
 
@@ -88,7 +88,8 @@ bool ct_evidence_waits_for(struct ct_evidence *evidence, const struct ct_wire_tr
 /* Return how many wait for `rank` itself; a waiter in several ways counts more than once. */
 uint32_t ct_evidence_near(struct ct_evidence *evidence, const struct ct_wire_trace_rank *rank);
 
-/* How many wait for `root`, or for one who waits for it, and so on; how long the first of them. */
+/* Count the ranks that wait for `root`, directly or through others; also returns the longest
+ * wait. */
 uint32_t ct_evidence_follow(struct ct_evidence *evidence, const struct ct_wire_trace_rank *root,
                             uint64_t *ret_since_ms);
 

@@ -47,15 +47,15 @@ void ct_traces_deinit(struct ct_traces *traces);
 int ct_traces_add(struct ct_traces *traces, const struct ct_trace_source *source,
                   struct ct_ticks_pair now);
 
-/* Add what another node said: a TRACES frame. CT_EPROTOCOL for what is none, CT_ELIMIT when its
- * ranks have no room. */
+/* Add a TRACES frame of another node. CT_EPROTOCOL for an invalid one, CT_ELIMIT when its ranks do
+ * not fit. */
 int ct_traces_add_frame(struct ct_traces *traces, const void *frame, size_t size);
 
 /* Append all as a TRACES frame. */
 int ct_traces_print_frame(const struct ct_traces *traces, struct ct_buf *to);
 
-/* A flight recorder as text or as a JSON object, with at most so many calls, newest last: what
- * `ctrun flight` shows and what is left in the log folder. */
+/* Append a flight recorder as text or as a JSON object, with at most `calls` calls, newest last,
+ * for `ctrun flight` and the log folder. */
 int ct_flight_print(const struct ct_worker_record *record, struct ct_ticks_pair now, uint32_t calls,
                     struct ct_buf *to);
 int ct_flight_print_json(const struct ct_worker_record *record, struct ct_ticks_pair now,

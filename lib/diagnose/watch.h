@@ -21,7 +21,7 @@
  *
  * Hang timeout: max(floor, 5 x the usual time), which is, for a process that has completed a step,
  * the 99th percentile of its last 200 steps, and for one that has not, the longest start of a
- * process here. 30 minutes when nothing is known, and while it reads or writes a checkpoint; none
+ * process here. 30 minutes without any history, and while it reads or writes a checkpoint; none
  * once it has left the round and while its output is held up. Other long waits (a group that forms,
  * an evaluation, a wait until a checkpoint is published) send heartbeats. Time in which the agent
  * itself was stopped does not count.
@@ -99,7 +99,7 @@ struct ct_watch_verdict {
 void ct_watch_begin(struct ct_watch *watch, struct ct_watch_rank *ranks, uint32_t count,
                     uint32_t first_rank, uint32_t world);
 
-/* Look at all workers. True: *ret_verdict is new. A round gets one verdict on a rank, and WAITS at
+/* Check all workers. True: *ret_verdict is new. A round gets one verdict on a rank, and WAITS at
  * most once before it. */
 bool ct_watch_poll(struct ct_watch *watch, uint64_t now_ms, const struct ct_watch_sample *samples,
                    struct ct_watch_verdict *ret_verdict);

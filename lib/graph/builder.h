@@ -46,7 +46,7 @@ int ct_build_op(struct ct_builder *b, int kind, int in0, int in1, int in2);
 /* y = x W^T + b with torch.nn.Linear's names and initial values: "<name>.weight", "<name>.bias". */
 int ct_build_linear(struct ct_builder *b, const char *name, int x, int64_t out);
 
-/* The same with initial values of one's own, and no bias unless `biased` (it begins as 0). */
+/* The same with given initial values, and no bias unless `biased` (it begins as 0). */
 int ct_build_linear_init(struct ct_builder *b, const char *name, int x, int64_t out,
                          struct ct_init weight, bool biased);
 
@@ -57,7 +57,7 @@ int ct_build_add(struct ct_builder *b, int x, int y);
 int ct_build_norm(struct ct_builder *b, const char *name, int x, enum ct_norm norm, double eps,
                   bool biased);
 
-/* Nothing with rate 0 or in an evaluation. The masks belong to `name`. */
+/* Dropout; returns `x` with rate 0 or in an evaluation. The masks are keyed by `name`. */
 int ct_build_dropout(struct ct_builder *b, const char *name, int x, double rate);
 
 /* Causal self-attention over sequences of `sequence` rows: qkv [.., 3 width] -> [.., width]. */
@@ -108,7 +108,7 @@ int ct_build_labels(struct ct_builder *b, int64_t count);
 /* The end: labels, the loss over the rows of logits [labels, classes], and the count. */
 void ct_build_loss(struct ct_builder *b, enum ct_loss loss, int logits);
 
-/* Whether nothing has failed so far. */
+/* Return whether no call has failed so far. */
 bool ct_build_ok(const struct ct_builder *b);
 
 /* ---- the models of model.h ------------------------------------------------------------------ */

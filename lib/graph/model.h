@@ -78,13 +78,13 @@ struct ct_model_param {
     struct ct_init init;
 };
 
-/* What the outside keeps up to date while training: a batch norm's running mean or variance. */
+/* State that the trainer updates: a batch norm's running mean or variance. */
 struct ct_model_buffer {
     int value;
     double first; /* all its elements begin as this */
 };
 
-/* A batch norm that learns: what each micro-batch tells of the rows that it saw. */
+/* The statistics of a micro-batch's rows, for a batch norm in training. */
 struct ct_model_stat {
     int run;         /* output f64 [3, columns], batch_run's; may be added up */
     int mean, var;   /* numbers of buffers that running_update brings up to date with the sum */
@@ -118,7 +118,8 @@ struct ct_model {
 int ct_activation_find(const char *name);
 int ct_loss_find(const char *name);
 
-/* The philox key of what is drawn under `name`: a parameter's initial values, a dropout's masks. */
+/* Return the philox key of the numbers drawn for `name`: a parameter's initial values, a dropout's
+ * masks. */
 uint64_t ct_model_key(uint64_t seed, const char *name);
 
 /* Build the model for `rows` samples. 0, or CT_ECONFIG with the sentence, or CT_ENOMEM. The model
@@ -126,9 +127,9 @@ uint64_t ct_model_key(uint64_t seed, const char *name);
 int ct_model_build(struct ct_model *model, const struct ct_model_spec *spec, int64_t rows,
                    struct ct_error *err);
 
-/* The same in two halves, for who edits the forward pass before it is differentiated: the ops of
- * the forward pass, then, unless it is for an evaluation, those of the backward pass behind them.
- * Whoever adds or removes forward ops keeps forward_count. */
+/* Build in two steps, to edit the forward pass before it is differentiated: the ops of the forward
+ * pass, then, unless it is for an evaluation, those of the backward pass after them. A caller that
+ * adds or removes forward ops updates forward_count. */
 int ct_model_build_forward(struct ct_model *model, const struct ct_model_spec *spec, int64_t rows,
                            struct ct_error *err);
 int ct_model_build_backward(struct ct_model *model, struct ct_error *err);

@@ -53,7 +53,7 @@ struct ct_value {
     size_t bytes;
 };
 
-/* What part of a step an op belongs to: for the printer, the trace and the verifier. */
+/* The part of a step that an op belongs to, for the printer, the trace and the verifier. */
 enum ct_stage {
     CT_STAGE_INIT,
     CT_STAGE_FORWARD,
@@ -144,10 +144,10 @@ bool ct_program_op_updates(const struct ct_program_op *op);
 /* Whether it reads output number `output` before it writes it. */
 bool ct_program_op_reads_out(const struct ct_program_op *op, int output);
 
-/* A number for what the program computes: kinds, shapes, wiring and attributes, not the names. */
+/* Return a hash of the computation: kinds, shapes, wiring and attributes, not the names. */
 uint64_t ct_program_hash(const struct ct_program *program);
 
-/* What one op costs: floating-point operations, and bytes that it reads and writes. */
+/* The cost of one op: floating-point operations, bytes read and written. */
 struct ct_cost {
     double flop;
     double bytes;

@@ -42,8 +42,8 @@ bool ct_sys_read(const char *root, const char *path, char *text, size_t room);
  * under `root`, rounded up) when that is less; at least 1. */
 uint32_t ct_cpus_available(const char *root, const struct ct_cpus *allowed);
 
-/* The CPUs of `allowed` in topology order, read from `root`/sys; plain order where sysfs says
- * nothing. Returns how many were written to `order` (room for CT_CPUS_MAX). */
+/* The CPUs of `allowed` in topology order, read from `root`/sys; numeric order where sysfs has no
+ * topology. Returns the number written to `order` (room for CT_CPUS_MAX). */
 uint32_t ct_cpus_order(const char *root, const struct ct_cpus *allowed, uint16_t *order);
 
 /* The share of worker `local_rank` of `workers` in `order[count]`; false, and no set, when there

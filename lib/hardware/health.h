@@ -31,7 +31,7 @@ void ct_health_print_driver(struct ct_buf *to, const char *version, uint32_t cou
 void ct_health_print_card(struct ct_buf *to, const struct ct_nvml_card *card);
 void ct_health_print_error(struct ct_buf *to, const struct ct_error *err); /* ct_nvml_query's */
 
-/* Take in a record, without its newline. 0, or CT_EPROTOCOL for what is none. */
+/* Parse a record, without its newline. 0, or CT_EPROTOCOL for an invalid one. */
 int ct_health_parse(struct ct_health *health, const char *line);
 
 /* Which cards are meant; the others are not spoken of. */
@@ -41,15 +41,15 @@ struct ct_health_scope {
     uint64_t late_ms;           /* the answer was given up after so long; 0: it is whole */
 };
 
-/* Is this card meant? One without an address may be anybody's; one that this user may not ask about
- * is somebody else's. */
+/* Return whether the card is in the scope. One without an address may belong to any worker; one
+ * that this user may not query belongs to another user. */
 bool ct_health_means(const struct ct_health_scope *scope, const struct ct_nvml_card *card);
 
 /* "GPU 3 (NVIDIA H100, 0000:65:00.0)", as much of it as is known. */
 void ct_health_name(const struct ct_nvml_card *card, char *text, size_t room);
 
-/* How it is, a sentence at a time: one of what there is, and one for each thing that is wrong, with
- * its remedy. `is_wrong` tells which. */
+/* Report the health, one call a sentence: a summary of the cards, then each fault with its remedy,
+ * for which `is_wrong` is set. */
 void ct_health_report(const struct ct_health *health, const struct ct_health_scope *scope,
                       void (*say)(void *context, bool is_wrong, const char *sentence),
                       void *context);

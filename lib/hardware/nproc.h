@@ -14,7 +14,7 @@
 
 enum { CT_NPROC_MAX = 4096, CT_NPROC_CROWD = 4 };
 
-/* What is looked at; tests give their own. */
+/* The host's facts; tests give their own. */
 struct ct_host_view {
     const char *root;                 /* in front of /dev, /proc, /sys: "" on a real host */
     uint32_t cpus;                    /* CPUs that this process may use (ct_cpus_available) */
@@ -35,10 +35,10 @@ bool ct_nproc_is_crowded(uint32_t workers, uint32_t cpus);
  * devices and not named, a process sees one device. */
 uint32_t ct_nproc_gpus(const struct ct_host_view *host);
 
-/* How many of `present` cards, `gpus` as far as they are known, the list in `visible` (the syntax
- * of CUDA_VISIBLE_DEVICES) shows: indices and GPU- or MIG- names up to the first entry that is
- * neither, or that no card here has; a repeated entry hides all. MIG devices are counted although
- * CUDA opens the first one alone: each is for a worker of its own. */
+/* Count those of `present` cards, `gpus` as far as they are known, that the list in `visible` (the
+ * syntax of CUDA_VISIBLE_DEVICES) selects: indices and GPU- or MIG- names up to the first entry
+ * that is neither, or that no card here has; a repeated entry hides all. MIG devices are counted
+ * although CUDA opens the first one alone: each is for a worker of its own. */
 uint32_t ct_nproc_visible(const char *visible, uint32_t present, const struct ct_gpus *gpus);
 
 /* Does the list (NULL: none) name MIG devices? */

@@ -38,7 +38,8 @@ struct ct_numa {
     bool by_bus;   /* CUDA was told to count in the order of the bus (CUDA_DEVICE_ORDER) */
 };
 
-/* The CPUs of all workers, `ret_cpus[0 .. workers)`. 0, or CT_EUNAVAILABLE with what is missing. */
+/* Choose the CPUs of all workers, `ret_cpus[0 .. workers)`. 0, or CT_EUNAVAILABLE with the missing
+ * fact. */
 int ct_numa_bind(const struct ct_numa *numa, struct ct_cpus *ret_cpus, struct ct_error *err);
 
 /* The same for mode auto, for all workers or for none: is every worker's GPU known, with a NUMA

@@ -1,4 +1,4 @@
-/* When the node that hosts the rendezvous may end, its own workers being gone: others learn from it
+/* Decides when the node that hosts the rendezvous may end after its workers: others learn from it
  * that the job is over, and a job that continues without this node's workers still needs it.
  *
  *   released, the job runs  STAY    without workers, until the job is over
@@ -28,8 +28,8 @@ struct ct_host_view {
 
 enum ct_host_end ct_host_next(const struct ct_host_view *view);
 
-/* May a node that is told to leave wait for the step boundary at which it would? The rendezvous
- * announces it, so not without one; and only workers that live on come to it. */
+/* Return whether a leaving node may wait for the next step boundary: only while connected, since
+ * the rendezvous announces it, and only with workers that survive a round. */
 bool ct_host_boundary_comes(bool connected, bool lives_on);
 
 #endif

@@ -103,12 +103,11 @@ void ct_conn_arm(struct ct_conn *conn);
 /* Hand `out` to the kernel as far as it takes it, and the rest to one uv_write. */
 void ct_conn_flush(struct ct_conn *conn);
 
-/* Charge the budget with what waits now; with nothing once the connection has `ended`. */
+/* Charge the budget with the bytes queued now; with 0 once the connection has `ended`. */
 void ct_conn_charge(struct ct_conn *conn, bool ended);
 
-/* Leave with `why`: write out what is queued, tell the peer by the end of the stream, and wait for
- * its end, because bytes of it that nobody reads would make the kernel reset the connection and
- * take our last words with it. */
+/* Close with `why`: flush the queue, end the stream, and wait for the peer's end, because unread
+ * bytes of the peer would make the kernel reset the connection and drop the last messages. */
 void ct_conn_leave(struct ct_conn *conn, const struct ct_error *why);
 
 /* ---- dial_uv.c ---- */

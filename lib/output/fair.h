@@ -33,8 +33,8 @@ void ct_fair_init(struct ct_fair *fair, uint32_t *line, uint32_t streams);
  * waits and must not ask again before ct_fair_next named it. */
 bool ct_fair_ask(struct ct_fair *fair, uint32_t stream, size_t queued);
 
-/* The stream that may read once now, or -1: called until it says -1, whenever the queue shrank. It
- * asks again before its next read. */
+/* Return the stream that may read once now, or -1; call it until -1 whenever the queue has shrunk.
+ * The stream calls ct_fair_ask again before its next read. */
 int64_t ct_fair_next(struct ct_fair *fair, size_t queued);
 
 /* `stream` has ended; it waits no longer. */

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A list of texts, another's memory; count 0 matches nothing. */
+/* A list of texts in borrowed memory; count 0 matches nothing. */
 struct ct_filter {
     const char *const *texts;
     size_t count;

@@ -50,8 +50,7 @@ int ct_output_open(struct ct_outputs *outputs, uint32_t worker, enum ct_console_
 void ct_outputs_rename(struct ct_outputs *outputs, uint32_t worker,
                        const struct ct_lines_origin *origin);
 
-/* Read what the worker's pipes hold now, whatever the console's state: it has ended, its last words
- * are wanted. */
+/* Read the rest of an ended worker's pipes, whatever the console's state. */
 void ct_outputs_drain(struct ct_outputs *outputs, uint32_t worker);
 
 /* The same, then close them: unfinished lines are finished. */
@@ -72,7 +71,7 @@ bool ct_outputs_held(const struct ct_outputs *outputs, uint32_t worker);
 void ct_outputs_room(struct ct_outputs *outputs);
 void ct_outputs_file_room(struct ct_outputs *outputs);
 
-/* Close what is open and free it (the memory goes when the loop has closed the handles). */
+/* Close all handles; freed when the loop has closed them. */
 void ct_outputs_free(struct ct_outputs *outputs);
 
 #endif

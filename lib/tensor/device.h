@@ -38,8 +38,8 @@ struct ct_device;
 struct ct_mark;      /* a moment of a queue */
 struct ct_recording; /* ops that were run once, to be run again at once */
 
-/* One kind of device. What its queues run at once, in the caller's thread, has NULL for all that is
- * about time: prepare, beside, marks, finish, recordings. */
+/* One kind of device. A synchronous one, which runs ops in the caller's thread, has NULL for
+ * prepare, beside, marks, finish and recordings. */
 struct ct_device_table {
     const char *name; /* "cpu" */
     bool on_host;     /* computes in the host's memory, wherever that was allocated */
@@ -72,7 +72,7 @@ struct ct_device_table {
     void (*recording_free)(struct ct_recording *recording);
 };
 
-/* The head of every device; what follows belongs to its kind. */
+/* The head of every device; the fields of its kind follow. */
 struct ct_device {
     const struct ct_device_table *table;
 };
@@ -129,20 +129,19 @@ void ct_device_mark_free(struct ct_device *device, struct ct_mark *mark);
 /* `mark` is, from now on, the moment when all that was run on this queue before is done. */
 void ct_device_mark(struct ct_device *device, struct ct_mark *mark);
 
-/* What is run on this queue from here on starts after `mark`, which was set (by a call that has
- * returned). */
+/* Make later ops of this queue wait for `mark`, which was set (by a call that has returned). */
 void ct_device_await(struct ct_device *device, const struct ct_mark *mark);
 
 /* The queue as the device's libraries, and its accel, know it (a cudaStream_t); or NULL. */
 void *ct_device_stream(struct ct_device *device);
 
-/* What collectives need to work on the device's memory, for as long as the process lives; NULL for
- * a device on the host. */
+/* Return the interface by which collectives use the device's memory; it lives as long as the
+ * process. NULL for a device on the host. */
 const struct ct_accel *ct_device_accel(struct ct_device *device);
 
-/* Can the device record? Then what is run between these two is not run but kept, to be run at once
- * by every ct_device_replay, on the same memory. Only ct_device_run in between. A recording goes
- * before the arenas that it works on. */
+/* Return whether the device can record. Ops between begin and end are then recorded instead of run,
+ * and every ct_device_replay runs them on the same memory. Only ct_device_run may be called in
+ * between. Free a recording before the arenas that it uses. */
 bool ct_device_can_record(const struct ct_device *device);
 int ct_device_record(struct ct_device *device, struct ct_error *err);
 int ct_device_record_end(struct ct_device *device, struct ct_recording **ret_recording,

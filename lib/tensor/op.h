@@ -90,7 +90,7 @@ static inline bool ct_dtype_is_narrow(enum ct_dtype dtype)
     return dtype == CT_BF16 || dtype == CT_F16;
 }
 
-/* What `wide` stands for in an op of type `dtype`, and the type of an operand of it. */
+/* Return the type that `wide` stands for in an op of type `dtype`, and the type of an operand. */
 static inline enum ct_dtype ct_dtype_wide(enum ct_dtype dtype)
 {
     return ct_dtype_is_narrow(dtype) ? CT_F32 : dtype;
@@ -104,7 +104,7 @@ bool ct_op_narrows(enum ct_op_kind op);
 
 enum ct_dtype ct_operand_dtype(const struct ct_operand *operand, enum ct_dtype dtype);
 
-/* What an op is run with. An optional operand that is not given has data == NULL. */
+/* The operands of an op. An absent optional operand has data == NULL. */
 struct ct_kernel_args {
     struct ct_tensor in[CT_OP_MAX_IN];
     struct ct_tensor out[CT_OP_MAX_OUT];
@@ -119,9 +119,9 @@ struct ct_op_part {
 
 enum { CT_OP_MAX_PARTS = 3 };
 
-/* The ops that `op` stands for, in their order, for devices that have no kernel of the whole; how
- * many they are, 0 for an op that stands for itself. What one gives another may read; the last may
- * lie where its in-place input does. */
+/* Decompose `op` into its parts, in order, for devices without a kernel of the whole. Returns their
+ * number, 0 for an op that has no parts. A part may read the result of another; the last may lie
+ * where its in-place input does. */
 int ct_op_parts(enum ct_op_kind op, const struct ct_kernel_args *args,
                 struct ct_op_part ret_parts[CT_OP_MAX_PARTS]);
 

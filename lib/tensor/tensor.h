@@ -47,7 +47,7 @@ static inline struct ct_shape ct_shape2(int64_t rows, int64_t columns)
 
 bool ct_shape_equal(struct ct_shape a, struct ct_shape b);
 
-/* The product of all sizes, which are >= 0 and whose product fits an int64_t (asserted). */
+/* Return the product of all sizes, which are >= 0 and whose product fits an int64_t (asserted). */
 int64_t ct_shape_elements(struct ct_shape shape);
 
 /* The product of all sizes but the last: a [2, 3, 4] tensor has 6 rows of 4. One row for [n]. */

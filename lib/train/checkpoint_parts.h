@@ -34,7 +34,7 @@ struct ct_ckpt_part {
     char *data;
 };
 
-/* What one process adds to the checksum of each file. */
+/* One process's share of the checksum of each file. */
 struct ct_ckpt_shares {
     uint32_t crc32c[CT_CKPT_MAX_FILES];
 };
@@ -52,14 +52,14 @@ void ct_ckpt_places_deinit(struct ct_ckpt_places *places);
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-/* The first writer's start; `ret` gets its shares: the headers'. CT_ECANTCREAT or CT_EIO: the
- * sentence says that the older checkpoints are intact. */
+/* Begin a checkpoint, as the first writer; `ret` gets its shares: the headers'. CT_ECANTCREAT or
+ * CT_EIO, with a sentence that the older checkpoints are intact. */
 int ct_ckpt_begin(const struct ct_ckpt_save *save, struct ct_ckpt_shares *ret,
                   struct ct_error *err);
 
-/* Write `parts`, which do not overlap, flush the files and add to `shares`. Nothing of save->files
- * but the names is looked at, and of the tensors nothing: places may be freed before. CT_ECLOSED
- * when *cancel (may be NULL) became true, else CT_EIO with what is wrong with which file. */
+/* Write `parts`, which do not overlap, flush the files and add to `shares`. Of save->files only the
+ * names are read, the tensors not at all: their memory may be freed before. CT_ECLOSED when *cancel
+ * (may be NULL) became true, CT_EIO with the file and the reason. */
 int ct_ckpt_write(const struct ct_ckpt_save *save, const struct ct_ckpt_places *places,
                   const struct ct_ckpt_part *parts, size_t count, const atomic_bool *cancel,
                   struct ct_ckpt_shares *shares, struct ct_error *err);
@@ -71,7 +71,7 @@ int ct_ckpt_write(const struct ct_ckpt_save *save, const struct ct_ckpt_places *
 int ct_ckpt_end(const struct ct_ckpt_save *save, const struct ct_ckpt_places *places,
                 const struct ct_ckpt_shares *shares, uint64_t *ret_digest, struct ct_error *err);
 
-/* Remove what was begun. `why`: err gets the sentence of a save that failed, CT_EIO. */
+/* Remove an unfinished checkpoint. `why`: err gets the sentence of a save that failed, CT_EIO. */
 int ct_ckpt_abandon(const struct ct_ckpt_save *save, const char *why, struct ct_error *err);
 
 /* ---- reading ------------------------------------------------------------------------------- */
@@ -81,15 +81,16 @@ int ct_ckpt_abandon(const struct ct_ckpt_save *save, const char *why, struct ct_
 int ct_ckpt_peek(const char *path, struct ct_ckpt_state *ret, bool *ret_divisible,
                  struct ct_error *err);
 
-/* The digest of state.json, by which several readers know that they see the same checkpoint; false
- * when there is none. */
+/* Return the digest of state.json, by which several readers check that they read the same
+ * checkpoint; false if there is none. */
 bool ct_ckpt_identity(const char *path, uint64_t *ret);
 
 /* Check the size of each file and sum up number `share` of `shares` of it. As ct_ckpt_open. */
 int ct_ckpt_verify(const char *path, int share, int shares, struct ct_ckpt_shares *ret,
                    struct ct_error *err);
 
-/* Are the shares of all, joined by XOR, those of what was written? CT_EDATA names the file. */
+/* Check the shares of all processes, joined by XOR, against the checksums. 0, or CT_EDATA, which
+ * names the file. */
 int ct_ckpt_judge(const char *path, const struct ct_ckpt_shares *all, struct ct_error *err);
 
 /* Fill the memory of `parts`, places of which are those that ct_ckpt_find gave. CT_ENOINPUT,

@@ -25,7 +25,8 @@ struct ct_event_scalar {
 /* The first event of a file ("brain.Event:2"). */
 int ct_event_version(struct ct_buf *buf, double wall_s);
 
-/* A session starts at `step`: TensorBoard drops what older files of the folder hold from there. */
+/* Append the start of a session at `step`: TensorBoard drops later records of older files in the
+ * folder. */
 int ct_event_start(struct ct_buf *buf, double wall_s, uint64_t step);
 
 /* `count` scalars of one step. 0 or CT_ENOMEM. */

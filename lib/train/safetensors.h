@@ -4,10 +4,9 @@
  *   {"__metadata__": {..}, "fc1.weight": {"dtype": "F32", "shape": [64, 64],
  *                                         "data_offsets": [0, 16384]}, ...}
  *
- * Offsets count from the start of the data. The reader refuses what is not exactly a partition of
- * the data: gaps, overlaps, sizes that disagree with shape and type, names given twice, trailing
- * bytes. Format: https://huggingface.co/docs/safetensors. Tensors lie little-endian, as in memory
- * here. */
+ * Offsets count from the start of the data. The reader refuses all but an exact partition of the
+ * data: gaps, overlaps, sizes that disagree with shape and type, names given twice, trailing bytes.
+ * Format: https://huggingface.co/docs/safetensors. Tensors lie little-endian, as in memory here. */
 #ifndef CT_TRAIN_SAFETENSORS_H
 #define CT_TRAIN_SAFETENSORS_H
 

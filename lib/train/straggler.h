@@ -35,7 +35,7 @@ enum {
     CT_STRAGGLER_STARVED = 5, /* per cent of the time that ranks wait for a core */
 };
 
-/* What a rank tells the others of BATCH steps; floats alone, for they are gathered as such. */
+/* A rank's sample of BATCH steps; floats only, as it is all-gathered as floats. */
 struct ct_straggler_sample {
     float waited_us[CT_STRAGGLER_BATCH]; /* for other ranks; negative: not known */
     float starved;                       /* the share of its time that it waited for a core */

@@ -22,10 +22,9 @@
  * else model.safetensors. CT_ENOINPUT when it is not there. */
 int ct_weights_path(const char *path, char ret_path[PATH_MAX], struct ct_error *err);
 
-/* Fill the data of `wanted` (F32) from the file, or those that it names (*.index.json). Names and
- * shapes are looked at before anything is written: every wanted tensor is there, and the file holds
- * nothing else but what is listed above. CT_ENOINPUT, CT_EDATA (names tensor and shapes),
- * CT_ENOMEM. */
+/* Fill the data of `wanted` (F32) from the file, or the files of an index (*.index.json). Names and
+ * shapes are checked before any data is written: every wanted tensor is present, and the file has
+ * no others but those listed above. CT_ENOINPUT, CT_EDATA (names tensor and shapes), CT_ENOMEM. */
 int ct_weights_load(const char *path, const struct ct_st_tensor *wanted, size_t count,
                     struct ct_error *err);
 

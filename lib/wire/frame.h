@@ -32,9 +32,9 @@ void ct_frame_reader_deinit(struct ct_frame_reader *reader);
  */
 int ct_frame_reader_push(struct ct_frame_reader *reader, const void *data, size_t size);
 
-/* 1 and a frame (a view until the next call on the reader); 0 when more bytes are needed;
- * CT_EPROTOCOL, CT_ELIMIT or (the peer speaks TLS) CT_EAUTH for what must not be: the stream is
- * lost, close it. */
+/* Read the next frame. 1 with a view that lives until the next call on the reader; 0 when more
+ * bytes are needed; CT_EPROTOCOL, CT_ELIMIT or (the peer uses TLS) CT_EAUTH: the stream is broken,
+ * close it. */
 int ct_frame_reader_next(struct ct_frame_reader *reader, struct ct_frame *ret_frame,
                          struct ct_error *err);
 

@@ -24,7 +24,7 @@ struct ct_page_kind {
 };
 
 /* Make one: zero but for its head, mapped for reading and writing, then sealed as far as the kernel
- * can: who could cut it short would end its reader by SIGBUS. 0, or a negative code with its
+ * can, since truncating it would end its reader by SIGBUS. 0, or a negative code with its
  * sentence. */
 int ct_page_new(const struct ct_page_kind *kind, void **ret_page, int *ret_fd,
                 struct ct_error *err);

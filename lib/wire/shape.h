@@ -68,7 +68,7 @@ struct ct_bytes ct_wire_get_bytes(const struct ct_wire_field *field, const void 
 struct ct_wire_any_list ct_wire_get_list(const struct ct_wire_field *field, const void *body);
 const void *ct_wire_get_one(const struct ct_wire_field *field, const void *body);
 
-/* Bytes that a number takes on the wire; 16 for an id, 0 for what has no fixed width. */
+/* Return the bytes of a number on the wire; 16 for an id, 0 for a kind without a fixed width. */
 size_t ct_wire_width(enum ct_wire_kind kind);
 
 #endif

@@ -30,7 +30,7 @@ enum ct_call_kind {
     CT_CALL_KINDS
 };
 
-/* What calls of a kind have. */
+/* The properties of a kind of call. */
 struct ct_call_traits {
     const char *name;         /* of the kind as members compare it: "send/recv" for both ends */
     const char *own_name;     /* of the kind itself: "send" */

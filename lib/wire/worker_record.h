@@ -39,7 +39,8 @@ enum {
 /* `waiting` of a send or recv: they are not counted. */
 #define CT_RECORD_TRANSFER UINT64_MAX
 
-/* What a worker is at. Each has a patience of its own (diagnose/watch.h). */
+/* The section of the program that a worker runs. Each has a timeout of its own
+ * (diagnose/watch.h). */
 enum ct_record_section {
     CT_RECORD_START, /* until its first step of a round */
     CT_RECORD_STEP,  /* in the step after the number `step` */
@@ -92,7 +93,7 @@ _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_CHAR_LOCK_FREE == 2, "share
 int ct_worker_record_new(const struct ct_worker_record **ret_record, int *ret_fd,
                          struct ct_error *err);
 
-/* Map the record behind `fd` for reading alone: that of another agent's worker, say. As
+/* Map the record behind `fd` read-only, for example of another agent's worker. Errors as
  * ct_worker_record_open. */
 int ct_worker_record_map(int fd, const struct ct_worker_record **ret_record, struct ct_error *err);
 
@@ -146,7 +147,7 @@ static inline uint64_t ct_worker_record_ns(const struct ct_worker_record *record
  * negative errno. */
 int ct_worker_record_open(int fd, struct ct_worker_record **ret_record, struct ct_error *err);
 
-/* Who writes it: the program of process `pid`, which lies at `at` in its memory. */
+/* Set the writer: the program of process `pid`, mapped at `at` in its memory. */
 void ct_worker_record_program(struct ct_worker_record *record, uint32_t pid, const char *program,
                               uint64_t at);
 
@@ -159,7 +160,7 @@ void ct_worker_record_place(struct ct_worker_record *record, uint64_t generation
 void ct_worker_record_at(struct ct_worker_record *record, enum ct_record_section section,
                          uint64_t step, uint64_t now_ns);
 
-/* It waits for others, in what is no collective: in the store, for a connection. */
+/* Send a heartbeat of a wait outside of collectives: in the store, for a connection. */
 static inline void ct_worker_record_alive(struct ct_worker_record *record, uint64_t now_ns)
 {
     if (record != NULL)
@@ -170,8 +171,8 @@ static inline void ct_worker_record_alive(struct ct_worker_record *record, uint6
 void ct_worker_record_straggler(struct ct_worker_record *record, uint32_t rank, uint32_t share,
                                 uint32_t cost);
 
-/* A slot for a group whose members know it by `key` and look for each other from now on, of which
- * this one is `rank` of `size`; NULL when all are taken, or for NULL. */
+/* Allocate a slot for a group of key `key`, whose members connect from now on and in which this one
+ * is `rank` of `size`; NULL when all slots are in use, or for a NULL record. */
 struct ct_record_group *ct_worker_record_group_new(struct ct_worker_record *record, const char *key,
                                                    uint32_t rank, uint32_t size);
 

@@ -61,7 +61,7 @@ struct ct_prepared {
 struct ct_agent_callbacks {
     void *context;
 
-    /* What the job waits for, as a sentence; on each change. NULL: it waits no more. */
+    /* Called on each change of what the job waits for, with a sentence; NULL: it waits no more. */
     void (*on_waiting)(void *context, const char *text);
 
     /* Round `generation` - 1 and all before it are over, `generation` is being made. Stop (or, with
@@ -72,11 +72,11 @@ struct ct_agent_callbacks {
                        bool at_boundary);
 
     /* The current round is over and no other one follows yet: the job waits for nodes. Survivable
-     * workers wait, others are stopped. Nothing is to be answered. */
+     * workers wait, others are stopped. No answer is expected. */
     void (*on_revoke)(void *context, uint64_t generation, enum ct_rdzv_reason reason);
 
-    /* The round begins. A node that is the base and has lost since what it promised (lineage,
-     * base_step) reports a failure. */
+    /* The round begins. A base node that has lost the state that it promised (lineage, base_step)
+     * reports a failure. */
     void (*on_round)(void *context, const struct ct_round *round);
 
     /* The answer to ct_agent_store; reply->request is the number given there. */
@@ -86,12 +86,12 @@ struct ct_agent_callbacks {
      * pointed to it; else it does not count. */
     void (*on_published)(void *context, const struct ct_msg_published *answer);
 
-    /* An operator drains this node: as if ct_agent_leave(DRAIN) had been called. on_prepare at
-     * a step boundary and on_released follow. NULL: not told. */
+    /* An operator drains this node: as if ct_agent_leave(DRAIN) had been called. on_prepare at a
+     * step boundary and on_released follow. May be NULL. */
     void (*on_drain)(void *context, const char *text);
 
     /* An operator queries the activity of this node's ranks: answer with ct_agent_flight_reply.
-     * NULL: he is not answered. */
+     * NULL: no answer is sent. */
     void (*on_flight_query)(void *context, const struct ct_msg_flight_query *query);
 
     /* The job is over, for all nodes alike. */
@@ -100,11 +100,11 @@ struct ct_agent_callbacks {
     /* This node may leave; the job continues without it (after ct_agent_leave with DRAIN). */
     void (*on_released)(void *context);
 
-    /* The connection is gone (false) or back (true). Workers go on meanwhile. false may come a
-     * second time: somebody answers in the daemon's place who does not have the key. */
+    /* The connection is lost (false) or back (true). Workers continue meanwhile. false may be
+     * called a second time, when a process without the key answers in the daemon's place. */
     void (*on_link)(void *context, bool connected, const char *why);
 
-    /* No way on: nobody answered within join_timeout, refused, fenced, wrong key. */
+    /* The node cannot continue: no answer within join_timeout, refused, fenced, wrong key. */
     void (*on_failed)(void *context, const struct ct_error *error);
 };
 
@@ -120,7 +120,7 @@ struct ct_member_io {
     /* Try to connect for at most `give_up_ms`: ends in ct_member_connected or _disconnected. */
     void (*connect)(void *context, uint64_t give_up_ms);
 
-    /* Close the connection, or the attempt; nothing more comes from it. */
+    /* Close the connection, or abort the attempt; no further callback comes from it. */
     void (*disconnect)(void *context);
 };
 
@@ -180,31 +180,32 @@ struct ct_member {
     struct ct_error last_error; /* why it is not let in */
 };
 
-/* A member that is DOWN. The strings of `options` must outlive it; options->id must be set. */
+/* Initialise a member that is DOWN. The strings of `options` must outlive it; options->id must be
+ * set. */
 void ct_member_init(struct ct_member *member, const struct ct_agent_options *options,
                     const struct ct_agent_callbacks *callbacks, const struct ct_member_io *io,
                     uint64_t seed);
 void ct_member_deinit(struct ct_member *member);
 
-/* Begin: connects at once. */
+/* Start: connects at once. */
 void ct_member_start(struct ct_member *member, uint64_t now_ms);
 
-/* The connection is open. */
+/* Handle an opened connection. */
 void ct_member_connected(struct ct_member *member, uint64_t now_ms);
 
-/* It is gone, or could not be made; `why` says so. CT_EAUTH is final for a node
- * that was never in the job; later it is one more attempt that failed. */
+/* Handle a lost connection or a failed attempt, with its reason. CT_EAUTH is final for a node that
+ * was never in the job; later it counts as one more failed attempt. */
 void ct_member_disconnected(struct ct_member *member, uint64_t now_ms, const struct ct_error *why);
 
 void ct_member_message(struct ct_member *member, uint64_t now_ms, const struct ct_message *message);
 void ct_member_tick(struct ct_member *member, uint64_t now_ms);
 uint64_t ct_member_deadline(const struct ct_member *member);
 
-/* While it connects: what stands in the way; `accepted`: at a peer that took the connection and has
- * not proved itself yet. */
+/* Report the obstacle during an attempt to connect; `accepted`: the peer has accepted the
+ * connection but not authenticated yet. */
 void ct_member_waiting(struct ct_member *member, uint64_t now_ms, const char *text, bool accepted);
 
-/* The node is done with it: disconnects, and calls back no more. */
+/* Stop: disconnects, and calls back no more. */
 void ct_member_stop(struct ct_member *member);
 
 /* The calls of agent_uv.h, described there. */

@@ -38,8 +38,8 @@
  * The roster is the ordered list of members of a committed round; ranks follow from it. A lineage
  * is the generation in which a member's workers last had the job's common state; 0 is no state.
  *
- * Durability: the core asks for a record to be kept (CT_RDZV_DO_PERSIST) and sends its effect to
- * nobody before CT_RDZV_ON_PERSISTED. Without a journal the caller answers at once.
+ * Durability: the core asks for a record to be kept (CT_RDZV_DO_PERSIST) and sends no message about
+ * its effect before CT_RDZV_ON_PERSISTED. Without a journal the caller answers at once.
  *
  * A publication is a result for readers outside the job: a checkpoint, a final result. It counts
  * once it is on record here, which is possible as long as its round may act: until the last member
@@ -79,7 +79,7 @@ enum {
     CT_RDZV_LEASE_MIN_MS = 100,    /* shorter leases are refused: a busy machine would lose nodes */
 };
 
-/* What all nodes of a job must agree on; the first to join sets it. */
+/* The parameters that all nodes of a job must agree on; the first node to join sets them. */
 struct ct_rdzv_params {
     uint32_t nodes_min;
     uint32_t nodes_max;
@@ -93,8 +93,8 @@ struct ct_rdzv_params {
     uint32_t cordon_faults;   /* losses of a host within an hour that cordon it; 0: never */
     uint32_t world_divides;   /* the number of ranks must divide this; 0: any will do */
     uint64_t config_hash;     /* of what the nodes run; 0 is not compared */
-    /* What makes that hash, a "--key=value" a line, as far as there is room: it decides nothing,
-     * and names what differs. */
+    /* The settings behind that hash, one "--key=value" a line, truncated to the room: used only to
+     * name a difference. */
     char settings[CT_RDZV_SETTINGS_BYTES];
 };
 
@@ -102,13 +102,15 @@ struct ct_rdzv_params {
  * autonomy 600 s), a cordon after 3 losses, one node, no restarts, any number of ranks. */
 extern const struct ct_rdzv_params ct_rdzv_params_default;
 
-/* 0, or CT_EUSAGE with the sentence: MIN above MAX, a lease below the limit, ... */
+/* Check the parameters. 0, or CT_EUSAGE with the sentence: MIN above MAX, a lease below the limit,
+ * ... */
 int ct_rdzv_params_check(const struct ct_rdzv_params *params, struct ct_error *err);
 
-/* The heartbeat period: a fifth of the lease, and half a millisecond a node of a large job. */
+/* Return the heartbeat period in ms: a fifth of the lease, and half a millisecond per node of a
+ * large job. */
 uint32_t ct_rdzv_heartbeat_ms(const struct ct_rdzv_params *params);
 
-/* Return how long a closed connection may stay away. */
+/* Return the time in ms that a closed connection may stay away. */
 uint32_t ct_rdzv_reattach_ms(uint32_t lease_ms);
 
 /* ---- states, from states.def ---- */
@@ -247,9 +249,9 @@ struct ct_rdzv_event {
 
 /* ---- actions ---- */
 
-/* The bound of a step, which no number of members, leases, cordons or messages raises: what
- * concerns many is one action to CT_RDZV_ALL, several PREPAREs of a step are one, and an ANNOUNCE
- * is left out when its place may be needed.
+/* The number of actions of a step is bounded, independently of the number of members, leases,
+ * cordons or messages: an action for many members is one to CT_RDZV_ALL, several PREPAREs of a step
+ * are merged, and an ANNOUNCE is dropped when its place may be needed.
  *
  *      the event itself     WELCOME, REFUSE, ACK, RELEASE, PUBLISHED, or ANSWER and DRAIN     2
  *      one PREPARE, one ROUND, one CLOSE; REVOKE for one and for all                          5
@@ -341,7 +343,7 @@ struct ct_rdzv_member {
     char role[CT_RDZV_ROLE_BYTES];
 };
 
-/* A place in a committed round. It copies what is known of the member, who may be gone by now. */
+/* A place in a committed round, with a copy of the member's data, since the member may be gone. */
 struct ct_rdzv_place {
     struct ct_id id;
     uint32_t slots;
@@ -372,14 +374,15 @@ struct ct_rdzv_roster {
 
 struct ct_rdzv;
 
-/* A job without members, in LOBBY at time `now_ms`; NULL without memory. `epoch` is the daemon's.
- * `name` is the run id (copied, cut at 127 bytes). The parameters must have passed the check. */
+/* Allocate a job without members, in LOBBY at time `now_ms`; NULL without memory. `epoch` is the
+ * daemon's. `name` is the run id (copied, cut at 127 bytes). The parameters must have passed the
+ * check. */
 struct ct_rdzv *ct_rdzv_new(const char *name, const struct ct_rdzv_params *params, uint64_t epoch,
                             uint64_t now_ms);
 void ct_rdzv_free(struct ct_rdzv *job);
 
-/* What a journal kept, into a new job: the newest records in this order, those that there are, then
- * ct_rdzv_restored. See core_restore.c. */
+/* Restore the records of a journal into a new job: the newest of each kind, in this order, then
+ * call ct_rdzv_restored. See core_restore.c. */
 void ct_rdzv_restore_reserve(struct ct_rdzv *job, uint64_t generation, uint32_t restarts,
                              bool charged);
 int ct_rdzv_restore_commit(struct ct_rdzv *job, const struct ct_rdzv_roster *roster,
@@ -411,8 +414,8 @@ enum ct_rdzv_reason ct_rdzv_last_reason(const struct ct_rdzv *job);
 const struct ct_rdzv_params *ct_rdzv_params(const struct ct_rdzv *job);
 const struct ct_rdzv_result *ct_rdzv_result(const struct ct_rdzv *job);
 
-/* What else failed in the round of the root cause, in the order in which it was told; a daemon that
- * was restarted since knows of none. */
+/* Return the other failures in the round of the root cause, in the order of their reports; none
+ * after a restart of the daemon. */
 const struct ct_wire_failure *ct_rdzv_others(const struct ct_rdzv *job, size_t *ret_count);
 
 /* The last committed round. */
@@ -432,19 +435,19 @@ const struct ct_rdzv_member *ct_rdzv_member(const struct ct_rdzv *job, size_t in
 /* The member of incarnation `id`, NULL when it is not here; costs the same in a job of any size. */
 const struct ct_rdzv_member *ct_rdzv_member_of(const struct ct_rdzv *job, struct ct_id id);
 
-/* Nobody is here, and nothing is worth keeping: no round ran yet, or all nodes of the last round
- * know the result, or had long enough to ask for it. The caller may free the job. */
+/* Return whether the job has no members and may be freed: no round ran yet, or all nodes of the
+ * last round know the result or have had the time to ask for it. */
 bool ct_rdzv_is_idle(const struct ct_rdzv *job);
 
-/* CLOSED and nobody here: how long until another job may take the name, 0 when it may now. Nodes
- * that were cut off at the end have that long to come and ask for the result. */
+/* Return, for a CLOSED job without members, the time in ms until another job may take the name; 0:
+ * now. Nodes that were cut off at the end may ask for the result until then. */
 uint64_t ct_rdzv_reusable_ms(const struct ct_rdzv *job, uint64_t now_ms);
 
 /* Print one sentence: the job's state and what it waits for. */
 void ct_rdzv_describe(const struct ct_rdzv *job, char *text, size_t room);
 
-/* The same for one member that is in no round while others are: what it waits for. False: for what
- * the job waits for. */
+/* Print the same for one member that is in no round while others are. False: it waits for what the
+ * job waits for. */
 bool ct_rdzv_describe_member(const struct ct_rdzv *job, size_t index, char *text, size_t room);
 
 /* One line for transcripts and logs: an event, before its step; an action, after it. */

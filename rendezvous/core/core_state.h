@@ -157,7 +157,7 @@ void ct_rdzv_widen(struct ct_rdzv *job, size_t count);
 /* Members that a round made now could have (leaving and barred ones do not count). */
 size_t ct_rdzv_candidates(const struct ct_rdzv *job);
 
-/* Those of them that the round being made has: asked or promised. */
+/* Return the number of members drafted into the round being made: PREPARING or PROMISED. */
 size_t ct_rdzv_drafted(const struct ct_rdzv *job);
 
 /* How many nodes a round made of these would have: not more than MAX, and as many as give a world
@@ -178,7 +178,7 @@ void ct_rdzv_on_leave(struct ct_rdzv *job, struct ct_rdzv_member *member, enum c
 /* CLOSED: note that all connected members know the result. */
 void ct_rdzv_mark_all_informed(struct ct_rdzv *job);
 
-/* Lose the members whose lease is over. */
+/* Remove the members whose lease has expired. */
 void ct_rdzv_scan_leases(struct ct_rdzv *job);
 
 /* ---- leases.c: liveness ---- */
@@ -203,7 +203,7 @@ bool ct_rdzv_is_isolated(const struct ct_rdzv *job);
 
 void ct_rdzv_renew_lease(struct ct_rdzv *job, struct ct_rdzv_member *member);
 
-/* The connection is gone; `silent`: given up because nobody answered on it. */
+/* Handle a lost connection; `silent`: it was given up because the peer did not answer. */
 void ct_rdzv_on_disconnect(struct ct_rdzv *job, struct ct_rdzv_member *member, bool silent);
 
 /* A newcomer that may be taken into a running round now. */
@@ -214,22 +214,22 @@ void ct_rdzv_release(struct ct_rdzv *job, struct ct_rdzv_member *member);
 
 /* ---- rounds.c: how rounds follow each other ---- */
 
-/* LOBBY, PAUSED, LAST_CALL: check whether there are enough. `newcomer`: somebody just joined. */
+/* LOBBY, PAUSED, LAST_CALL: check whether MIN nodes have joined. `newcomer`: one just joined. */
 void ct_rdzv_gather(struct ct_rdzv *job, bool newcomer);
 
 /* A running round is over because of `reason`: PREPARE the next, or PAUSED. */
 void ct_rdzv_change(struct ct_rdzv *job, enum ct_rdzv_reason reason, bool at_boundary);
 
-/* PREPARE: take newcomers in while there is room. */
+/* PREPARE: draft newcomers while there is room. */
 void ct_rdzv_draft(struct ct_rdzv *job);
 
-/* PREPARE: go on when everybody has promised; PAUSED when too few are left. */
+/* PREPARE: commit when all members have promised; enter PAUSED when too few are left. */
 void ct_rdzv_advance(struct ct_rdzv *job);
 
 /* RUNNING: set the time at which newcomers are taken in: `newcomer`, or NULL for all. */
 void ct_rdzv_plan_growth(struct ct_rdzv *job, const struct ct_rdzv_member *newcomer);
 
-/* PREPARE: take one newcomer in if there is room. */
+/* PREPARE: draft one newcomer if there is room. */
 void ct_rdzv_draft_one(struct ct_rdzv *job, struct ct_rdzv_member *member);
 
 /* The workers of a member hold the base, or are done. */
@@ -272,10 +272,10 @@ void ct_rdzv_note_loss(struct ct_rdzv *job, const char *host);
 /* When a node of this host may be taken into a running round: later each time one was lost. */
 uint64_t ct_rdzv_eligible_from(struct ct_rdzv *job, const char *host);
 
-/* The cordon of this host, NULL when there is none. */
+/* Return the cordon of this host, NULL if none. */
 const struct ct_rdzv_cordon *ct_rdzv_cordon_of(const struct ct_rdzv *job, const char *host);
 
-/* A member is in no round now, and waits. Its host may have been cordoned while it was asked. */
+/* Put a member that is in no round on STANDBY. Its host may have been cordoned meanwhile. */
 void ct_rdzv_stand_by(struct ct_rdzv *job, struct ct_rdzv_member *member);
 
 /* Ask for the record of all cordons. */
@@ -285,7 +285,7 @@ void ct_rdzv_on_order(struct ct_rdzv *job, const struct ct_rdzv_event *event);
 void ct_rdzv_on_cordon_record(struct ct_rdzv *job, bool is_kept);
 void ct_rdzv_cordon_tick(struct ct_rdzv *job);
 
-/* Somebody may be taken in who could not before: `newcomer`, or NULL for any number of them. */
+/* Admit members that could not join before: `newcomer`, or NULL for any number of them. */
 void ct_rdzv_admit(struct ct_rdzv *job, struct ct_rdzv_member *newcomer);
 
 /* ---- ranks.c: rank assignment (pure functions of the members) ---- */

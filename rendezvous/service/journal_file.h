@@ -45,9 +45,9 @@ struct ct_journal_options {
     void *context; /* of both */
 };
 
-/* Lock, check what is there, claim the next epoch, replay; a torn tail is left out. CT_EFENCED when
- * another daemon holds the journal, CT_EDATA for damage, CT_EIO, CT_ECANTCREAT: then nothing is
- * claimed. ct_journal_begin must follow. */
+/* Lock the directory, check its files, claim the next epoch and replay; a torn tail is dropped.
+ * CT_EFENCED when another daemon holds the journal, CT_EDATA for damage, CT_EIO, CT_ECANTCREAT:
+ * then no epoch is claimed. ct_journal_begin must follow. */
 int ct_journal_open(struct ct_journal_file **ret_file, const struct ct_journal_options *options,
                     struct ct_error *err);
 
@@ -68,13 +68,13 @@ struct ct_journal_record {
 
 /* Keep one record. 0; CT_EIO with the sentence (disk full, ...), or CT_ELIMIT when the file would
  * become larger than what is read back: then it is not kept, and may be given again; CT_EFENCED
- * when a newer daemon has the journal: nothing may be shown any more. Only a record with
+ * when a newer daemon has the journal: no effect may be sent any more. Only a record with
  * may_compact has the file replaced before it; after a failed write others are not kept. */
 int ct_journal_append(struct ct_journal_file *file, struct ct_journal_record record,
                       struct ct_error *err);
 
-/* Has a newer daemon claimed the journal? CT_EFENCED with the sentence, 0 if not, CT_EIO when the
- * directory cannot be read now. To be asked now and then by a daemon that has nothing to write. */
+/* Check whether a newer daemon has claimed the journal: CT_EFENCED with the sentence; 0 if not;
+ * CT_EIO when the directory cannot be read now. An idle daemon calls it periodically. */
 int ct_journal_check(struct ct_journal_file *file, struct ct_error *err);
 
 #endif

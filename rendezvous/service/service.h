@@ -5,13 +5,13 @@
  *                               |                                   ^
  *                               +----------> store of the job ------+
  *
- * It turns messages into events of the job's core and requests of its store, and carries out what
- * they answer through `io`. server_uv.c gives it real connections and a journal; the simulator
- * gives it a network and a disk of its own.
+ * It turns messages into events of the job's core and requests of its store, and carries out their
+ * actions through `io`. server_uv.c gives it real connections and a journal; the simulator gives it
+ * a network and a disk of its own.
  *
  * A link opens with HELLO (version, job, incarnation) and JOIN, which may come in one write. A job
- * begins with the first JOIN that names it. It is forgotten when it is over or never ran, and
- * nobody is connected. One thread at a time. */
+ * begins with the first JOIN that names it. It is forgotten when it is over or never ran, and no
+ * node is connected. One thread at a time. */
 #ifndef CT_RENDEZVOUS_SERVICE_H
 #define CT_RENDEZVOUS_SERVICE_H
 
@@ -22,31 +22,31 @@
 
 struct ct_service;
 
-/* What the service does to the world. `peer` is what ct_service_open was given. */
+/* The effects of the service. `peer` is the argument of ct_service_open. */
 struct ct_service_io {
     void *context;
 
     /* Send; a connection that cannot take it is closed by the caller, later. */
     void (*send)(void *context, void *peer, const struct ct_message *message);
 
-    /* Write out what was sent, then close; ct_service_closed is called when it is done, never from
+    /* Flush the sent messages, then close; ct_service_closed is called afterwards, never from
      * inside. */
     void (*close)(void *context, void *peer, int code, const char *sentence);
 
-    /* May the peer speak for `job` (its key)? */
+    /* Return whether the peer's key allows it to act for `job`. */
     bool (*is_for)(void *context, void *peer, const char *job);
 
     /* Keep a record (see journal.h) durably before returning. 0 or a negative code. `may_compact`:
-     * all that was kept before is in the service's state, so a snapshot may take its place. NULL:
-     * there is no journal, nothing outlives the service. */
+     * the service's state holds all earlier records, so a snapshot may replace them. NULL: no
+     * journal, no state outlives the service. */
     int (*persist)(void *context, const void *record, size_t size, bool may_compact);
 
     /* For logs: something happened to a job, as a sentence. */
     void (*announce)(void *context, const char *job, const char *sentence);
 
     /* For logs: an event of a job's core ("> a PREPARED g2 lineage=1 step=40"), or an action that
-     * follows ("< all REVOKE g2 ..."). Left out are ticks of which nothing comes, heartbeats that
-     * are only acknowledged, and what `announce` is given. NULL: nobody reads it. */
+     * follows ("< all REVOKE g2 ..."). Ticks without an effect, heartbeats that are only
+     * acknowledged, and announcements are left out. May be NULL. */
     void (*trace)(void *context, const char *job, const char *line);
 };
 
@@ -81,13 +81,14 @@ void ct_service_snapshot(const struct ct_service *service,
 /* For the status: why records cannot be kept now, "" when they can. */
 void ct_service_set_trouble(struct ct_service *service, const char *sentence);
 
-/* A connection is open: its number, never 0 and never used again; 0 when there are too many. */
+/* Register an open connection. Returns its number, which is never reused; 0 when there are too
+ * many. */
 uint64_t ct_service_open(struct ct_service *service, void *peer);
 
 /* Has a JOIN of it been accepted? */
 bool ct_service_has_joined(const struct ct_service *service, uint64_t number);
 
-/* It is gone; `silent`: it was given up because nobody answered on it. */
+/* Handle a closed connection; `silent`: it was given up because the peer did not answer. */
 void ct_service_closed(struct ct_service *service, uint64_t now_ms, uint64_t number, bool silent);
 
 /* A message came on it. */
@@ -106,7 +107,7 @@ size_t ct_service_jobs(const struct ct_service *service);
 size_t ct_service_running(const struct ct_service *service); /* not over, and with nodes */
 size_t ct_service_links(const struct ct_service *service);
 
-/* One line a job: what it does and waits for, and how far it is. */
+/* Append one line a job: its phase, what it waits for, and its progress. */
 void ct_service_describe(const struct ct_service *service, struct ct_buf *out);
 
 /* The state of every job as Prometheus' text format. */

@@ -13,13 +13,13 @@ enum {
 
 struct ct_service_job;
 
-/* What was asked lately, in thousandths of a question; it runs out with time (admin.c). */
+/* A leaky bucket of recent requests, in thousandths of a request (admin.c). */
 struct ct_service_pace {
     uint64_t used_m;
     uint64_t ms; /* when that was so */
 };
 
-/* What status said of a job of many places, for those who ask again at once (admin.c). */
+/* The cached status text of a large job, for repeated requests (admin.c). */
 struct ct_service_cached_text {
     char *text; /* NULL: nothing yet */
     uint64_t ms, generation;
@@ -75,10 +75,11 @@ struct ct_service {
 
 struct ct_service_link *ct_service_link_of(const struct ct_service *service, uint64_t number);
 
-/* Send to a link, or close it, if it is still there. */
+/* Send to a link, if it is still open. */
 void ct_service_send(struct ct_service *service, uint64_t link, const struct ct_message *message);
 
-/* The member has left in order: its node may go. Sent again for what it sends before it knows. */
+/* Release a member that has left in order. Sent again in answer to each message until the node
+ * knows. */
 void ct_service_release(struct ct_service_job *job, uint64_t number);
 
 void ct_service_refuse(struct ct_service *service, uint64_t link, int code, uint32_t retry_ms,

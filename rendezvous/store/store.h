@@ -69,7 +69,7 @@ void ct_store_request(struct ct_store *store, uint64_t now_ms, uint64_t client,
 /* The client is gone: its waiters are forgotten without an answer. */
 void ct_store_forget(struct ct_store *store, uint64_t client);
 
-/* Answer the waiters whose time is up. */
+/* Answer the waiters whose timeout has passed. */
 void ct_store_tick(struct ct_store *store, uint64_t now_ms);
 
 /* When ct_store_tick is due; UINT64_MAX: never. */

@@ -64,7 +64,7 @@ void ct_relay_admit(struct ct_tcpstore_relay *relay);
 
 /* ---- relay_line_uv.c ---- */
 
-/* Count what is kept for this client now. */
+/* Charge the bytes that are kept for this client now. */
 void ct_line_charge(struct ct_line *line);
 
 /* Close its socket. */
@@ -79,10 +79,10 @@ void ct_line_end(struct ct_line *line, const struct ct_error *why);
 /* To the client: at once, or when it takes more. */
 void ct_line_write(struct ct_line *line, const unsigned char *data, size_t size);
 
-/* From the client: read as long as there is a hub, and room on the way to it. */
+/* Read from the client while the hub is connected and the tunnel has room. */
 void ct_line_read(struct ct_line *line);
 
-/* Read from all of them again, if there is room since the last time. */
+/* Resume reading from all clients, if the tunnel has room again. */
 void ct_lines_wake(struct ct_tcpstore_relay *relay);
 
 #endif

@@ -89,22 +89,20 @@ int ct_tcpstore_answer(struct ct_tcpstore_client *client, const void *data, size
 int ct_tcpstore_answer_bytes(struct ct_tcpstore_client *client, struct ct_tcpstore_bytes value,
                              struct ct_error *err);
 
-/* The client, which waits for nothing, waits for `count` keys; then each of them. 0, CT_ELIMIT or
- * CT_ENOMEM. */
+/* Begin a wait of an idle client for `count` keys, then add each key. 0, CT_ELIMIT or CT_ENOMEM. */
 int ct_tcpstore_begin_wait(struct ct_tcpstore_client *client, size_t count, uint64_t now_ms,
                            struct ct_error *err);
 void ct_tcpstore_add_wait(struct ct_tcpstore_client *client, struct ct_tcpstore_key *key);
 
-/* What is waited for at `key` came, for all who wait; for one of them: the oldest whose last key it
- * is. */
+/* Wake all waiters of `key`; wake one: the oldest whose last missing key it is. */
 void ct_tcpstore_wake_all(struct ct_tcpstore_key *key);
 void ct_tcpstore_wake_one(struct ct_tcpstore_key *key);
 
-/* Tell those who watch `key`. Frees no entry. */
+/* Notify the clients that watch `key`. Frees no entry. */
 void ct_tcpstore_notify(const struct ct_tcpstore_key *key, enum ct_tcpstore_event event,
                         struct ct_tcpstore_bytes old, struct ct_tcpstore_bytes new);
 
-/* Forget what the client waits for; what it watches. */
+/* Cancel the client's waits; cancel its watches. */
 void ct_tcpstore_give_up(struct ct_tcpstore_client *client);
 void ct_tcpstore_unwatch(struct ct_tcpstore_client *client);
 

@@ -25,7 +25,7 @@ struct ct_tcpstore_budget {
     size_t used, limit; /* bytes */
 };
 
-/* What one host holds of it. */
+/* One host's share of the budget. */
 struct ct_tcpstore_share {
     struct ct_tcpstore_budget *budget;
     const char *host;
@@ -95,13 +95,13 @@ void ct_tcpstore_refund(struct ct_tcpstore_share *share, size_t size);
 struct ct_tcpstore_key *ct_tcpstore_find(const struct ct_tcpstore_keys *keys,
                                          struct ct_tcpstore_bytes name);
 
-/* The same, made when there is none, at the cost of `share`; NULL above a limit or without memory
- * (err says which). */
+/* Find the key or create it, charged to `share`; NULL above a limit or without memory, with the
+ * sentence. */
 struct ct_tcpstore_key *ct_tcpstore_demand(struct ct_tcpstore_keys *keys,
                                            struct ct_tcpstore_share *share,
                                            struct ct_tcpstore_bytes name, struct ct_error *err);
 
-/* Free an entry that nothing needs any more. */
+/* Free an entry that is not needed any more. */
 void ct_tcpstore_complete(struct ct_tcpstore_keys *keys, struct ct_tcpstore_key *key);
 
 static inline bool ct_tcpstore_present(const struct ct_tcpstore_key *key)

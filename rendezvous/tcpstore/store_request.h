@@ -74,12 +74,13 @@ void ct_tcpstore_reader_deinit(struct ct_tcpstore_reader *reader);
  * ct_tcpstore_reader_next gave is over. 0 or CT_ENOMEM. */
 int ct_tcpstore_reader_push(struct ct_tcpstore_reader *reader, const void *data, size_t size);
 
-/* 1 and a request (a view until the next push or hold); 0 when more bytes are needed; CT_EPROTOCOL
- * or CT_ELIMIT for what must not be: the stream is lost. */
+/* Parse the next request. 1 with a view that lives until the next push or hold; 0 when more bytes
+ * are needed; CT_EPROTOCOL or CT_ELIMIT: the stream is broken. */
 int ct_tcpstore_reader_next(struct ct_tcpstore_reader *reader,
                             struct ct_tcpstore_request *ret_request, struct ct_error *err);
 
-/* Keep what was not given out; the borrowed bytes may go. 0 or CT_ENOMEM. */
+/* Copy the bytes that were not parsed yet, so that the borrowed ones may be freed. 0 or
+ * CT_ENOMEM. */
 int ct_tcpstore_reader_hold(struct ct_tcpstore_reader *reader);
 
 /* Bytes that were pushed and not given out as a request. */

@@ -47,8 +47,8 @@ const char *folder_of_round(const struct folder *folder, uint32_t restarts, uint
 /* Its path when it is a temporary one, else "". */
 const char *folder_temporary(const struct folder *folder);
 
-/* Remove it: a temporary one, unless the user was told of a file in it (`named`); one that stays,
- * when nothing came into it. */
+/* Remove a temporary folder, unless the report named a file in it (`named`), and a permanent one
+ * that is empty. */
 void folder_drop(const struct folder *folder, bool named);
 
 #endif

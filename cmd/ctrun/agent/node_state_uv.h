@@ -34,7 +34,7 @@
 /* For the strings of a failure that is kept (wire/failure.h). */
 enum { FAILURE_ROOM = CT_FAILURE_ROOM(CT_FAILURE_TEXT_BYTES) };
 
-/* What is known of this node's failures and of the job's end, for the user. */
+/* The failures of this node and the job's end, for the final report. */
 struct report {
     uint64_t generation;              /* of the last root failure on this node; 0: none */
     struct ct_buf who;                /* "rank 1 (...) exited with status 3": that failure */
@@ -50,7 +50,7 @@ struct report {
     bool named_file;       /* the closing words name an error file */
 };
 
-/* What the user sees of a training. */
+/* The training messages on the console. */
 struct training_view {
     struct ct_progress progress; /* the last that is known */
     struct ct_progress_pace pace;
@@ -118,7 +118,7 @@ struct node {
 
 /* ---- node_uv.c ---- */
 
-/* One event: the core decides, what it decides is done. */
+/* Feed one event to the core and carry out its actions. */
 void node_feed(struct node *node, const struct agent_event *event);
 
 /* The node has no way on. */
@@ -137,7 +137,7 @@ void messages_store_reply(void *context, const struct ct_msg_store_reply *answer
 
 /* ---- console_messages_uv.c ---- */
 
-/* Say what is waited for once that takes a second, changes once a second; NULL: nothing more. */
+/* Show what the job waits for, after a second and at most once a second; NULL: it waits no more. */
 void show_waiting(struct node *node, const char *text);
 void show_failure(struct node *node, const struct ct_worker_failure *failure);
 /* A bad end of a worker, the root failure or not. */
@@ -156,7 +156,7 @@ void show_summary(struct node *node, const char *text);
 /* ---- final_report_uv.c ---- */
 void keep_failure_cause(struct node *node); /* while the round is still known */
 void show_end(struct node *node);
-/* ctrun stays as the rendezvous of a job that goes on. */
+/* Show that ctrun stays as the rendezvous of a job that continues. */
 void show_staying(struct node *node);
 /* A signal has come meanwhile. */
 void show_still_needed(struct node *node, int signal);

@@ -10,7 +10,7 @@
 #include <limits.h>
 #include <stdint.h>
 
-/* Load the configuration of the file `path`, whose inputs need not be there. `cfg` needs
+/* Load the configuration of the file `path`, whose inputs need not exist. `cfg` needs
  * ct_config_deinit in any case. CT_ECONFIG. */
 int run_config(struct ct_config *cfg, const char *path, struct ct_error *err);
 

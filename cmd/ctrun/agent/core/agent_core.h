@@ -89,7 +89,7 @@ struct agent_held {
  *   ROUND        generation                     LEFT       local_rank
  *   RELEASED     alone: it was the last node    FINISHED   well: all ended with 0 by themselves
  *   OVER         generation, status, code,      PUBLISH    local_rank, generation, held.step
- *                by_user: somebody stopped it   PUBLISHED  generation, held.step, code, text
+ *                by_user: a user stopped it     PUBLISHED  generation, held.step, code, text
  *   FAILED       code                           SIGNAL     signal
  *   LINK         up
  *   FAILURE, CASUALTY  local_rank, end, code (that it announced), killed (by our SIGKILL), and of
@@ -202,16 +202,16 @@ struct agent_core {
     uint64_t poll_ms;  /* when to look again whether others have left; UINT64_MAX: untimed */
 };
 
-/* A core that is IDLE and LIVE. The arrays have `settings->slots` zeroed elements and outlive it.
- */
+/* Initialise a core that is IDLE and LIVE. The arrays have `settings->slots` zeroed elements and
+ * outlive it. */
 void agent_core_init(struct agent_core *core, const struct agent_settings *settings,
                      struct ct_survivor *survivors, bool *dismissed);
 
-/* One event; returns the actions. */
+/* Handle one event; returns the set of actions. */
 uint64_t agent_core_step(struct agent_core *core, const struct agent_view *view,
                          const struct agent_event *event);
 
-/* When to feed TICK at the latest; UINT64_MAX when nothing is timed. */
+/* Return the time at which TICK is due, in ms; UINT64_MAX if none is. */
 uint64_t agent_core_deadline(const struct agent_core *core);
 
 /* Return whether workers act in the newest round, with no request open but a step boundary. */
@@ -220,8 +220,8 @@ bool agent_core_acts(const struct agent_core *core);
 /* Return whether the outcome is known. */
 bool agent_core_is_ending(const struct agent_core *core);
 
-/* "prepare g2 at a step boundary: REVOKE g1, STOP by 15": the lines of logs at debug level, of the
- * simulator's trace and of transcripts. `actions` is what the step has returned. */
+/* Append one line, "prepare g2 at a step boundary: REVOKE g1, STOP by 15", as in debug logs, the
+ * simulator's trace and transcripts. `actions` is the result of agent_core_step. */
 void agent_step_print(const struct agent_core *core, const struct agent_event *event,
                       uint64_t actions, struct ct_buf *to);
 

@@ -50,7 +50,7 @@ void agent_count_unstopped(struct agent_turn *turn);
 /* A worker has left: those that stop with it may wait for it in vain. */
 void agent_part(struct agent_turn *turn);
 
-/* What time has made due. */
+/* Handle the deadlines that have passed. */
 void agent_end_tick(struct agent_turn *turn);
 
 /* After every event: the next step of the end that is possible now. */
