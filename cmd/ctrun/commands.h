@@ -25,16 +25,16 @@ int ct_cmd_bench(int argc, char **argv);
 /* plan_cmd.c: estimate the memory and time of a training. */
 int ct_cmd_plan(int argc, char **argv);
 
-/* sample_cmd.c: text by a trained GPT. */
+/* sample_cmd.c: generate text with a trained GPT. */
 int ct_cmd_sample(int argc, char **argv);
 
-/* export_cmd.c: a trained GPT-2 for other programs. */
+/* export_cmd.c: export a trained GPT-2 for other programs. */
 int ct_cmd_export(int argc, char **argv);
 
 /* resume_cmd.c: resume a run. */
 int ct_cmd_resume(int argc, char **argv);
 
-/* runs_cmd.c: the runs here, or the differences of two. */
+/* runs_cmd.c: list the runs here, or compare two. */
 int ct_cmd_runs(int argc, char **argv);
 
 /* slurm_cmd.c: write or submit a batch script for Slurm. */
@@ -44,7 +44,7 @@ int ct_cmd_slurm(int argc, char **argv);
  * uncordon. */
 int ct_cmd_admin(int argc, char **argv);
 
-/* flight_cmd.c: the flight recorders of the ranks on this machine, or of a whole job. */
+/* flight_cmd.c: print the flight recorders of the ranks on this machine, or of a whole job. */
 int ct_cmd_flight(int argc, char **argv);
 
 /* gpus_cmd.c: list this machine's GPUs and their faults. */
@@ -72,15 +72,16 @@ struct ct_command_option {
     const char *standard, *help, *choices;
 };
 
-/* help.c: the rows in order, then NULL. */
+/* help.c: return the rows in order, then NULL. */
 const struct ct_command *ct_command_at(size_t index);
 const struct ct_command_option *ct_command_option_at(size_t index);
 
-/* help.c: the subcommand of this name; the option of one, "_" being as good as "-"; or NULL. */
+/* help.c: find the subcommand of this name, or an option of one ("_" and "-" are alike); NULL if
+ * none. */
 const struct ct_command *ct_command_find(const char *name);
 const struct ct_command_option *ct_command_option_find(const char *command, const char *name);
 
-/* help.c: the subcommand that `word` may be a misspelling of; NULL: none. */
+/* help.c: suggest the subcommand of which `word` may be a misspelling; NULL if none. */
 const char *ct_command_like(const char *word);
 
 /* help.c: set CT_EUSAGE: `word` ("--wach", "--wach=1", "-x") is no option of `command`; the
@@ -101,7 +102,7 @@ int ct_command_fail(const char *who, int code, const char *text);
 void ct_command_warn(const char *who, const char *text);
 void ct_command_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* run_cmd.c: errors and notes of the configuration, to standard error. */
+/* run_cmd.c: print errors and notes of the configuration to standard error. */
 void ct_complain(const struct ct_config_errors *errs, bool notes);
 
 /* main.c: return whether ctrun was called as torchrun (through a symbolic link of that name). Then

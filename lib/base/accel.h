@@ -18,7 +18,7 @@ struct ct_accel {
     uint8_t unique[16]; /* the card's own, the same in all processes: who shares one has the same */
     void *context;      /* of the functions */
 
-    /* The device is the calling thread's from here on. */
+    /* Make the device the calling thread's current one. */
     int (*enter)(void *context);
 
     int (*stream_new)(void *context, void **ret_stream);
@@ -29,7 +29,8 @@ struct ct_accel {
     int (*record)(void *context, void *event, void *stream);
     /* Make later work of `stream` wait for the last record of `event`. */
     int (*wait)(void *context, void *stream, void *event);
-    /* 1: over, or never recorded; 0: not yet; negative: the device failed. */
+    /* Return 1 if the event is complete or was never recorded, 0 if not, negative if the device
+     * failed. */
     int (*query)(void *context, void *event);
 
     /* Copy asynchronously, in the stream's order; each end may lie in device or host memory. */

@@ -29,14 +29,14 @@ struct ct_buf {
 void ct_buf_init(struct ct_buf *buf, size_t limit);
 void ct_buf_deinit(struct ct_buf *buf);
 
-/* Forget the content and the failure, keep the memory. */
+/* Clear the content and the failure, keep the memory. */
 void ct_buf_clear(struct ct_buf *buf);
 
 /* Append; 0, CT_ELIMIT or CT_ENOMEM. */
 int ct_buf_append(struct ct_buf *buf, const void *data, size_t size);
 int ct_buf_puts(struct ct_buf *buf, const char *text);
-/* `text`, broken at blanks so that no line passes `width`; it begins at `column`, further lines at
- * `indent`. A word that is longer stands alone. */
+/* Append `text`, wrapped at blanks to `width`; it begins at `column`, further lines at `indent`. A
+ * longer word has a line of its own. */
 void ct_buf_wrap(struct ct_buf *buf, const char *text, int column, int indent, int width);
 int ct_buf_printf(struct ct_buf *buf, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -37,13 +37,14 @@ int ct_error_echo(struct ct_error *err, int code, const char *format, ...)
 int ct_error_prefix(struct ct_error *err, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The text of a code of ours or of a negative errno; never NULL. */
+/* Return the text of a code of ours or of a negative errno; never NULL. */
 const char *ct_strerror(int code);
 
-/* The name of a code ("CT_ETIMEOUT"), or of the errno ("ENOENT"); never NULL. */
+/* Return the name of a code ("CT_ETIMEOUT"), or of the errno ("ENOENT"); never NULL. */
 const char *ct_error_name(int code);
 
-/* The exit status a program ends with for `code`: 0 for 0, from error.def, 71 for an errno. */
+/* Return the exit status a program ends with for `code`: 0 for 0, from error.def, 71 for an
+ * errno. */
 int ct_exit_status(int code);
 
 #ifdef __cplusplus

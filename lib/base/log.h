@@ -26,10 +26,10 @@ struct ct_log {
     const int *node, *rank; /* fields of JSON; NULL while they are not known */
 };
 
-/* A log to a file descriptor (not owned) at level INFO, as text. */
+/* Initialise a log to a file descriptor (not owned) at level INFO, as text. */
 void ct_log_init_fd(struct ct_log *log, const char *program, const int *fd);
 
-/* "debug", "info", "warn", "error"; -1 for anything else. */
+/* Parse "debug", "info", "warn", "error"; -1 for another name. */
 int ct_log_level_find(const char *name);
 
 /* Append the prefix of a text line: the local time if the log is stamped, else nothing. */

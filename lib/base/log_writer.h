@@ -14,8 +14,8 @@
 
 struct ct_log_writer;
 
-/* From now on `log`, which is set up for a descriptor (ct_log_init_fd), is written by a thread; it
- * must not change any more. NULL without memory or thread: the log is as it was. */
+/* Move `log`, which was set up for a descriptor (ct_log_init_fd), to a writer thread; it must not
+ * be changed any more. NULL without memory or thread: the log stays as it was. */
 struct ct_log_writer *ct_log_writer_new(struct ct_log *log, int fd);
 
 /* Flush the queued lines for at most `patience_ms`, drop the rest and free. The log must not be

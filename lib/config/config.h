@@ -207,13 +207,13 @@ void ct_config_deinit(struct ct_config *cfg);
 
 /* ---- asking --------------------------------------------------------------------------------- */
 
-/* Where the value of a member came from: ct_config_origin(cfg, &cfg->optim.lr). */
+/* Return the origin of a member's value: ct_config_origin(cfg, &cfg->optim.lr). */
 const struct ct_config_origin *ct_config_origin(const struct ct_config *cfg, const void *member);
 
-/* That place as text for messages: "configs/a.yaml:3:7", "--optim.lr", "PET_NNODES", "default". */
+/* Print the origin for messages: "configs/a.yaml:3:7", "--optim.lr", "PET_NNODES", "default". */
 const char *ct_config_origin_text(const struct ct_config_origin *origin, char *room, size_t size);
 
-/* The word of a choice: ct_config_word(cfg, &cfg->optim.type) is "adamw". */
+/* Return the word of a choice: ct_config_word(cfg, &cfg->optim.type) is "adamw". */
 const char *ct_config_word(const struct ct_config *cfg, const void *member);
 
 enum { CT_CONFIG_PATTERN_SIZE = 128 };
@@ -223,8 +223,9 @@ enum { CT_CONFIG_PATTERN_SIZE = 128 };
 int ct_config_factor(const char *text, char ret_pattern[CT_CONFIG_PATTERN_SIZE],
                      double *ret_factor);
 
-/* Which streams of a worker `spec` (launch.redirects, launch.tee) names: 0 none, 1 stdout, 2
- * stderr, 3 both; CT_EUSAGE when `spec` is not "N" or "RANK:N,RANK:N" with N from 0 to 3. */
+/* Return the streams of a worker that `spec` (launch.redirects, launch.tee) selects: 0 none, 1
+ * stdout, 2 stderr, 3 both; CT_EUSAGE when `spec` is not "N" or "RANK:N,RANK:N" with N from 0 to
+ * 3. */
 int ct_config_streams(const char *spec, int64_t local_rank);
 
 /* Return the signals that end the job and those that are forwarded (sets of base/signals.h). No
@@ -232,7 +233,7 @@ int ct_config_streams(const char *spec, int64_t local_rank);
  * default of the other. */
 void ct_config_signals(const struct ct_config *cfg, uint64_t *ret_ends, uint64_t *ret_forwards);
 
-/* The signals after which the job is to be queued again; they are in neither of the two sets. */
+/* Return the signals after which the job is requeued; they are in neither of the two sets. */
 uint64_t ct_config_requeue_signals(const struct ct_config *cfg);
 
 /* Return a hash of the SHARED sections (without paths of inputs and launch settings), to compare
@@ -243,11 +244,11 @@ uint64_t ct_config_hash(const struct ct_config *cfg);
  * without defaults. */
 void ct_config_settings(const struct ct_config *cfg, struct ct_buf *to);
 
-/* Where runs have their folders unless log.dir names one: "runs/digits_mlp" for
+/* Return the parent folder of runs, unless log.dir is set: "runs/digits_mlp" for
  * configs/digits_mlp.yaml. */
 void ct_config_run_base(const struct ct_config *cfg, char path[PATH_MAX]);
 
-/* Is checkpoint.dir auto? */
+/* Return whether checkpoint.dir is auto. */
 bool ct_config_keeps_checkpoints_in_run(const struct ct_config *cfg);
 
 /* Call `each` with every key whose values differ, and both values as a file has them. */
@@ -275,14 +276,14 @@ void ct_config_man(struct ct_buf *to);
 /* Append a list of the launch options (or of all keys), for `ctrun help`. */
 void ct_config_help(bool all, struct ct_buf *to);
 
-/* Are two names alike, dashes being as good as underscores? */
+/* Return whether two names are equal; dashes count as underscores. */
 bool ct_config_same_name(const char *a, const char *b);
 
 /* Return the number of arguments that the option `word` ("--nnodes", "--nnodes=2", "-m") occupies,
  * itself included: 1 or 2; `next` is the argument after it, or NULL. 0 for an unknown option. */
 int ct_config_option_width(const char *word, const char *next);
 
-/* The option (without its dashes) that `name` may be a misspelling of, or NULL. */
+/* Return the option (without its dashes) that `name` may be a misspelling of, or NULL. */
 const char *ct_config_option_like(const char *name);
 
 /* Append a function _ctrun_keys for "bash" or "zsh" that completes the keys as options (bash: $1 is

@@ -37,7 +37,7 @@ void ct_config_note(struct ct_config_loader *loader, const struct ct_config_orig
 void ct_config_set(struct ct_config_loader *loader, const struct ct_config_key *key,
                    const struct ct_config_value *value, const struct ct_config_origin *origin);
 
-/* The same for text from a place that knows no lists. */
+/* Set likewise from text of a source without lists. */
 void ct_config_set_text(struct ct_config_loader *loader, const struct ct_config_key *key,
                         const char *text, const struct ct_config_origin *origin);
 
@@ -78,7 +78,7 @@ const struct ct_torchrun_option *ct_torchrun_at(size_t index);
 void ct_torchrun_apply(struct ct_config_loader *loader, const struct ct_torchrun_option *option,
                        const char *value, const struct ct_config_origin *origin);
 
-/* The remedy for a word that torchrun has as a choice of the key and ctrun has not, or NULL. */
+/* Return the remedy for a choice of the key that torchrun has and ctrun has not, or NULL. */
 const char *ct_torchrun_word_refused(const struct ct_config_key *key, const char *word);
 
 /* Apply torchrun's variable of that name (without PET_); a no-op for any other name. */

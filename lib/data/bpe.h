@@ -27,7 +27,7 @@ struct ct_bpe {
 int ct_bpe_load(struct ct_bpe *ret, struct ct_stream *stream, struct ct_error *err);
 void ct_bpe_deinit(struct ct_bpe *bpe);
 
-/* The merge of a pair, or NULL. */
+/* Return the merge of a pair, or NULL. */
 const struct ct_bpe_merge *ct_bpe_find(const struct ct_bpe *bpe, int32_t left, int32_t right);
 
 #endif

@@ -72,8 +72,8 @@ struct ct_dataset {
  * CT_ENOINPUT (cannot be read), CT_EDATA (content), CT_ELIMIT, CT_ENOMEM. */
 int ct_dataset_load(struct ct_dataset *ret, const struct ct_data_spec *spec, struct ct_error *err);
 
-/* The tokenizer alone of a text that `spec` describes: char reads the text at path, gpt2 the file
- * of merges. The errors above. */
+/* Load only the tokenizer of the text of `spec`: char reads the text at path, gpt2 the file of
+ * merges. Errors as above. */
 int ct_dataset_tokenizer(struct ct_tokenizer **ret, const struct ct_data_spec *spec,
                          struct ct_error *err);
 
@@ -81,7 +81,7 @@ int ct_dataset_tokenizer(struct ct_tokenizer **ret, const struct ct_data_spec *s
  * is zeros with labels -1 then, and ct_dataset_explain names it. Any thread. */
 bool ct_dataset_row(const struct ct_dataset *dataset, uint64_t row, void *x, int32_t *labels);
 
-/* The sentence about a bad row: CT_EDATA. */
+/* Set the sentence about a bad row; returns CT_EDATA. */
 int ct_dataset_explain(const struct ct_dataset *dataset, uint64_t row, struct ct_error *err);
 
 /* Return a digest by which ranks compare their datasets: of all features, or ct_tokens_digest. */

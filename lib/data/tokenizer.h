@@ -30,10 +30,11 @@ struct ct_token_list {
     size_t room;
 };
 
-/* CT_ENOMEM. */
+/* Create a byte tokenizer. 0 or CT_ENOMEM. */
 int ct_tokenizer_byte_new(struct ct_tokenizer **ret, struct ct_error *err);
 
-/* The characters of `text` (`size` bytes, not empty). CT_EDATA where it is not UTF-8, CT_ENOMEM. */
+/* Create a tokenizer of the characters of `text` (`size` bytes, not empty). CT_EDATA where it is
+ * not UTF-8, CT_ENOMEM. */
 int ct_tokenizer_char_new(struct ct_tokenizer **ret, const char *text, size_t size,
                           struct ct_error *err);
 
@@ -42,10 +43,10 @@ int ct_tokenizer_char_new(struct ct_tokenizer **ret, const char *text, size_t si
 int ct_tokenizer_gpt2_new(struct ct_tokenizer **ret, struct ct_stream *merges,
                           struct ct_error *err);
 
-/* NULL is fine. */
+/* Free; NULL is ignored. */
 void ct_tokenizer_free(struct ct_tokenizer *tokenizer);
 
-/* Ids are 0 .. size - 1. */
+/* Return the number of ids, 0 .. size - 1. */
 int32_t ct_tokenizer_size(const struct ct_tokenizer *tokenizer);
 
 /* Return the id that separates documents, -1 if none. */
@@ -61,7 +62,7 @@ int ct_tokenizer_encode(const struct ct_tokenizer *tokenizer, const char *text, 
 int ct_tokenizer_decode(const struct ct_tokenizer *tokenizer, const int32_t *ids, size_t count,
                         struct ct_buf *into, struct ct_error *err);
 
-/* Room for `count` more ids; 0 or CT_ENOMEM. */
+/* Reserve room for `count` more ids; 0 or CT_ENOMEM. */
 int ct_token_list_reserve(struct ct_token_list *list, size_t count, struct ct_error *err);
 
 void ct_token_list_deinit(struct ct_token_list *list);

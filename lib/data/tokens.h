@@ -36,7 +36,7 @@ int ct_tokens_open(struct ct_tokens **ret, const char *pattern, enum ct_token_fo
 int ct_tokens_from_list(struct ct_tokens **ret, const char *name, struct ct_token_list *list,
                         size_t context, struct ct_error *err);
 
-/* NULL is fine. */
+/* Free; NULL is ignored. */
 void ct_tokens_free(struct ct_tokens *tokens);
 
 uint64_t ct_tokens_windows(const struct ct_tokens *tokens);
@@ -46,7 +46,7 @@ uint64_t ct_tokens_windows(const struct ct_tokens *tokens);
 bool ct_tokens_window(const struct ct_tokens *tokens, uint64_t window, int32_t vocabulary,
                       int32_t *x, int32_t *labels);
 
-/* The sentence about the first such id in `window`: CT_EDATA. */
+/* Set the sentence about the first such id in `window`; returns CT_EDATA. */
 int ct_tokens_explain(const struct ct_tokens *tokens, uint64_t window, int32_t vocabulary,
                       struct ct_error *err);
 

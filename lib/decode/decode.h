@@ -28,8 +28,8 @@ int ct_decoder_new(struct ct_decoder **ret, const struct ct_model_spec *spec,
                    struct ct_device *device, struct ct_error *err);
 void ct_decoder_free(struct ct_decoder *decoder);
 
-/* Weight number `i` of ct_decoder_params, to be filled by the caller before the first token; its
- * name lives as long as the decoder. */
+/* Return the number of weights; return weight `i`, to be filled by the caller before the first
+ * token; its name lives as long as the decoder. */
 int ct_decoder_params(const struct ct_decoder *decoder);
 struct ct_tensor ct_decoder_param(const struct ct_decoder *decoder, int i, const char **ret_name);
 

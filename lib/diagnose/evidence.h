@@ -46,10 +46,10 @@ struct ct_evidence {
     uint64_t steps; /* rows looked at so far: what judging costs */
 };
 
-/* 0 or CT_ENOMEM. */
+/* Initialise. 0 or CT_ENOMEM. */
 int ct_evidence_init(struct ct_evidence *evidence, const struct ct_msg_traces *traces);
 
-/* Zeroed ones are fine. */
+/* Free; a zeroed struct is valid. */
 void ct_evidence_deinit(struct ct_evidence *evidence);
 
 /* ---- looking up: NULL when there is none ---- */
@@ -60,7 +60,7 @@ const struct ct_wire_trace_group *ct_evidence_group(struct ct_evidence *evidence
 const struct ct_wire_trace_group *ct_evidence_member(struct ct_evidence *evidence, uint64_t id,
                                                      uint32_t member);
 
-/* The call of a rank; of transfers (number 0) the newest. */
+/* Return the call of a rank; of transfers (number 0) the newest. */
 const struct ct_wire_trace_call *ct_evidence_call(struct ct_evidence *evidence, uint32_t rank,
                                                   uint64_t group, uint64_t number);
 
@@ -72,8 +72,8 @@ uint32_t ct_evidence_calls(struct ct_evidence *evidence, uint32_t rank, uint64_t
 
 /* ---- the wait graph ---- */
 
-/* The collective that the rank is in or failed in there; 0: none, CT_RECORD_TRANSFER: a transfer.
- */
+/* Return the collective that the rank is in or failed in there; 0: none, CT_RECORD_TRANSFER: a
+ * transfer. */
 uint64_t ct_evidence_stuck_in(const struct ct_wire_trace_group *group);
 
 /* Return the group in which a rank waits for others, running or failed there; NULL if it does not

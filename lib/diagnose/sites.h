@@ -35,8 +35,8 @@ void ct_sites_init(struct ct_sites *sites, const struct ct_record_view *view);
 /* Return the text of a site, valid until CT_SITES_KNOWN others are looked up; "" for 0. */
 const char *ct_sites_text(struct ct_sites *sites, uint64_t address);
 
-/* The function of an ELF file that has this address (before the loader moves it); false: none is
- * known. `*ret_offset` is how far into the function it lies. */
+/* Return the function of an ELF file that has this address (before the loader moves it); false:
+ * unknown. `*ret_offset` is the offset in the function. */
 bool ct_sites_function(const char *file, uint64_t address, char *name, size_t room,
                        uint64_t *ret_offset);
 

@@ -37,10 +37,10 @@ struct ct_trace_source {
     const struct ct_worker_record *record; /* NULL: it keeps none */
 };
 
-/* Room for `room` ranks of a round. 0 or CT_ENOMEM. */
+/* Initialise with room for `room` ranks of a round. 0 or CT_ENOMEM. */
 int ct_traces_init(struct ct_traces *traces, uint64_t generation, uint32_t room);
 
-/* Zeroed ones are fine. */
+/* Free; a zeroed struct is valid. */
 void ct_traces_deinit(struct ct_traces *traces);
 
 /* Add one rank as it is at `now`. 0 or CT_ENOMEM. */

@@ -78,11 +78,12 @@ bool ct_verdict_stands(const struct ct_verdict *verdict);
 bool ct_verdict_dead(const struct ct_msg_traces *traces, uint32_t rank,
                      struct ct_verdict *ret_verdict);
 
-/* "MISSING", ... */
+/* Return "MISSING", ... */
 const char *ct_verdict_name(enum ct_verdict_kind kind);
 
-/* "MISSING: rank 3 (host b, pid 4711) has not entered all_reduce of 650 F32, SUM, FAST (number 7 of
- * group world/1, called from train+0x41), which 7 ranks have waited in for 3.2 s; ..." */
+/* Append "MISSING: rank 3 (host b, pid 4711) has not entered all_reduce of 650 F32, SUM, FAST
+ * (number 7 of group world/1, called from train+0x41), which 7 ranks have waited in for 3.2 s;
+ * ..." */
 void ct_verdict_print(const struct ct_verdict *verdict, struct ct_buf *to);
 
 #endif

@@ -94,8 +94,8 @@ struct ct_watch_verdict {
     int awaited;                /* WAITS: a rank of another node; -1: unknown */
 };
 
-/* A round begins with workers first_rank .. first_rank + count - 1 of `world`. `ranks` has room for
- * all of them, is the caller's, zeroed for the first round and the same in each. */
+/* Begin a round with workers first_rank .. first_rank + count - 1 of `world`. `ranks` has room for
+ * all of them; it is owned by the caller, zeroed for the first round and the same in each. */
 void ct_watch_begin(struct ct_watch *watch, struct ct_watch_rank *ranks, uint32_t count,
                     uint32_t first_rank, uint32_t world);
 
@@ -117,8 +117,9 @@ struct ct_watch_names {
     const char *awaited_host;       /* WAITS: of `awaited`; "" when unknown */
 };
 
-/* "rank 3 (host b, pid 4711) hangs: it has not entered all_reduce of 650 F32 (number 7 of group
- * world/1), where 2 ranks of this node wait for it; no sign of life for 31.2 s, in step 18" */
+/* Append "rank 3 (host b, pid 4711) hangs: it has not entered all_reduce of 650 F32 (number 7 of
+ * group world/1), where 2 ranks of this node wait for it; no sign of life for 31.2 s, in step
+ * 18" */
 void ct_watch_print(const struct ct_watch_verdict *verdict, const struct ct_watch_names *names,
                     struct ct_buf *to);
 

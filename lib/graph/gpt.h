@@ -54,7 +54,7 @@ struct ct_gpt_spec {
  * fields stay; false for another name. */
 bool ct_gpt_preset(const char *name, struct ct_gpt_spec *spec);
 
-/* "learned", "rotary"; "layernorm", "rmsnorm"; "gelu", "swiglu". -1 for another name. */
+/* Parse "learned", "rotary"; "layernorm", "rmsnorm"; "gelu", "swiglu". -1 for another name. */
 int ct_positions_find(const char *name);
 int ct_norm_find(const char *name);
 int ct_mlp_find(const char *name);

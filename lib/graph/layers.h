@@ -82,10 +82,10 @@ const struct ct_layer_info *ct_layer_info(enum ct_layer_kind kind);
 /* Return the layer of that name or alias, -1 if none. */
 int ct_layer_find(const char *name);
 
-/* The name most like `name`, or NULL when none is near. */
+/* Return the name closest to `name`, or NULL when none is near. */
 const char *ct_layer_nearest(const char *name);
 
-/* "out", "kernel", ...; -1 for another name. */
+/* Parse "out", "kernel", ...; -1 for another name. */
 int ct_layer_option_find(const char *name);
 const char *ct_layer_option_name(enum ct_layer_option option);
 

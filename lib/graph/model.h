@@ -53,7 +53,7 @@ struct ct_model_spec {
     struct ct_gpt_spec gpt;
     struct ct_layers_spec layers;
 
-    /* Whether the parameter called `name` keeps its value: it gets no gradient. NULL: none does. */
+    /* Return whether the parameter `name` is frozen and gets no gradient. NULL: none is. */
     bool (*frozen)(const void *names, const char *name);
     const void *frozen_names;
 
@@ -114,7 +114,7 @@ struct ct_model {
     int correct;       /* output f64 [1]: rows of logits whose largest is the label's */
 };
 
-/* "relu", "gelu", "gelu_tanh", "tanh"; "cross_entropy", "mse". -1 for another name. */
+/* Parse "relu", "gelu", "gelu_tanh", "tanh"; "cross_entropy", "mse". -1 for another name. */
 int ct_activation_find(const char *name);
 int ct_loss_find(const char *name);
 

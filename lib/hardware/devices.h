@@ -32,8 +32,8 @@ struct ct_devices {
 int ct_devices_of(const struct ct_devices *devices, uint32_t local_rank, struct ct_arena *arena,
                   const char **ret_list, struct ct_error *err);
 
-/* The entry `index` of a list with commas, blanks around it cut, in `room`; false when it has no
- * such entry. */
+/* Return the entry `index` of a list with commas, without blanks around it, in `room`; false when
+ * the list is shorter. */
 bool ct_devices_entry(const char *list, uint64_t index, char *room, size_t size);
 
 #endif

@@ -45,7 +45,7 @@ struct ct_health_scope {
  * that this user may not query belongs to another user. */
 bool ct_health_means(const struct ct_health_scope *scope, const struct ct_nvml_card *card);
 
-/* "GPU 3 (NVIDIA H100, 0000:65:00.0)", as much of it as is known. */
+/* Write "GPU 3 (NVIDIA H100, 0000:65:00.0)", as much of it as is known. */
 void ct_health_name(const struct ct_nvml_card *card, char *text, size_t room);
 
 /* Report the health, one call a sentence: a summary of the cards, then each fault with its remedy,

@@ -24,7 +24,7 @@ bool ct_cgroup_make(struct ct_cgroup *group, const char *own);
 /* Move a process into it; the first time may take tens of milliseconds. */
 bool ct_cgroup_add(const struct ct_cgroup *group, pid_t pid);
 
-/* SIGKILL to all that is in it. */
+/* Send SIGKILL to all its processes. */
 void ct_cgroup_kill(const struct ct_cgroup *group);
 
 /* Remove it; false while something is in it. */

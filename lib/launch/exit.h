@@ -25,9 +25,8 @@ int ct_exit_shell_status(struct ct_exit end);
  * above a status; secondary failures (revoked or timed out, SIGTERM, SIGPIPE) rank last. */
 int ct_exit_blame(struct ct_exit end);
 
-/* Would a restart end in the same way? True for the statuses with which a native worker reports
- * wrong usage or configuration, bad or missing input, output that cannot be created, a wrong key.
- */
+/* Return whether a restart would end in the same way: true for a native worker's statuses of wrong
+ * usage or configuration, bad or missing input, output that cannot be created, a wrong key. */
 bool ct_exit_is_final(struct ct_exit end, bool native);
 
 /* Return whether a worker ended as ordered, after `signal`. True for status 0, that signal or

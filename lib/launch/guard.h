@@ -46,7 +46,7 @@ void ct_guard_start(struct ct_guard *guard, const char *folder);
 /* Set the process of a worker; 0 when none of its processes runs any more. */
 void ct_guard_set(const struct ct_guard *guard, uint32_t local_rank, pid_t pid);
 
-/* New workers are in the table. */
+/* Notify the guard of new workers in the table. */
 void ct_guard_notify(const struct ct_guard *guard);
 
 /* Return whether the guard itself has received this signal within the last second, from an ancestor

@@ -20,7 +20,7 @@ enum {
     CT_MARK_TEXT = 2 * CT_MARK_BYTES + 1,
 };
 
-/* A new mark, as text; "" without random bytes. */
+/* Generate a mark, as text; "" without random bytes. */
 void ct_strays_mark(char mark[CT_MARK_TEXT]);
 
 /* Return the parent of a process, 0 if there is no such process. */
@@ -30,7 +30,7 @@ pid_t ct_strays_parent(pid_t pid);
  * this process is its only child. */
 bool ct_strays_possible(pid_t agent);
 
-/* SIGKILL to the strays of `agent`, of which this process is a child or was one, until a scan of
+/* Send SIGKILL to the strays of `agent`, of which this process is or was a child, until a scan of
  * all processes finds none, for at most `limit_ms`. An empty mark matches no process. Never to this
  * process itself. Neither allocates nor logs. */
 void ct_strays_end(const char *mark, pid_t agent, uint64_t limit_ms);

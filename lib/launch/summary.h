@@ -49,7 +49,7 @@ void ct_summary_record(uint64_t wall_ns, const struct ct_summary *summary, uint3
 void ct_summary_record_stopped(uint64_t wall_ns, const struct ct_summary *summary, uint32_t others,
                                const char *checkpoint, int exit_status, struct ct_buf *to);
 
-/* "SIGKILL" for 9; "signal 99" for one without a name, written to `room`. */
+/* Return "SIGKILL" for 9; "signal 99" for one without a name, written to `room`. */
 const char *ct_signal_name(int signal, char *room, size_t size);
 
 /* Return a hint about the usual cause of such an end, or NULL. */

@@ -73,12 +73,12 @@ struct ct_supervise {
     uint64_t deadline_at_ms; /* UINT64_MAX: none */
 };
 
-/* `grace_ms`: from SIGTERM to SIGKILL. */
+/* Initialise; `grace_ms` is the time from SIGTERM to SIGKILL. */
 void ct_supervise_init(struct ct_supervise *sup, uint64_t grace_ms);
 
-/* One event; returns the actions. `count` is the number of workers that exist after STARTED and
- * START_FAILED, and unused otherwise. START is a bug of the caller unless the state is DONE, REFILL
- * unless it is RUNNING. */
+/* Handle one event; returns the actions. `count` is the number of workers that exist after STARTED
+ * and START_FAILED, and unused otherwise. START is a bug of the caller unless the state is DONE,
+ * REFILL unless it is RUNNING. */
 unsigned ct_supervise_step(struct ct_supervise *sup, uint64_t now_ms, enum ct_sup_event event,
                            uint32_t count);
 

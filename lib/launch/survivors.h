@@ -27,11 +27,11 @@ struct ct_survivor {
 /* Return whether any worker is able to survive the round. */
 bool ct_survivors_any(const struct ct_survivor *all, uint32_t count);
 
-/* The most advanced of those that are ready, by lineage, then step; NULL when none holds a state.
- */
+/* Return the most advanced of those that are ready, by lineage, then step; NULL when none holds a
+ * state. */
 const struct ct_survivor *ct_survivors_best(const struct ct_survivor *all, uint32_t count);
 
-/* Do all of them hold the base of round `generation`? */
+/* Return whether all workers hold the base of round `generation`. */
 bool ct_survivors_recovered(const struct ct_survivor *all, uint32_t count, uint64_t generation);
 
 /* Return whether a worker was idle or without the common state of round `generation` when it left.

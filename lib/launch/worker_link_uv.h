@@ -22,7 +22,7 @@ struct ct_worker_link_callbacks {
     void (*on_broken)(void *context, uint32_t worker, const struct ct_error *error);
 };
 
-/* A new link; `*ret_fd` is the worker's end, the caller's to close. CT_EOS, CT_ENOMEM. */
+/* Create a new link; `*ret_fd` is the worker's end, the caller's to close. CT_EOS, CT_ENOMEM. */
 int ct_worker_link_new(struct ct_worker_link **ret_link, uv_loop_t *loop,
                        const struct ct_worker_link_callbacks *callbacks, int *ret_fd,
                        struct ct_error *err);
@@ -35,7 +35,7 @@ void ct_worker_link_send(struct ct_worker_link *link, const struct ct_message *m
 /* Deliver the messages that arrived before the worker's end. */
 void ct_worker_link_drain(struct ct_worker_link *link);
 
-/* Close and free it; NULL is fine. No callback comes any more. */
+/* Close and free it; NULL is ignored. No callback comes any more. */
 void ct_worker_link_free(struct ct_worker_link *link);
 
 #endif

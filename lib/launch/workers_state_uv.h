@@ -58,13 +58,13 @@ void ct_workers_set_gone(const struct ct_workers *workers, struct worker *worker
 /* workers_uv.c: feed the supervisor and carry out its actions. */
 void ct_workers_step(struct ct_workers *workers, enum ct_sup_event event, struct worker *worker);
 
-/* workers_end_uv.c: the time since 1970. */
+/* workers_end_uv.c: return the time since 1970 in ms. */
 int64_t ct_workers_now_ms(void);
 
 /* workers_end_uv.c: report the root failure of the end that this worker's was the first sign of. */
 void ct_workers_blame(struct ct_workers *workers, struct worker *worker);
 
-/* workers_end_uv.c: SIGCHLD came. */
+/* workers_end_uv.c: handle SIGCHLD. */
 void ct_workers_reap(struct ct_workers *workers);
 
 /* workers_end_uv.c: report the empty process groups to the supervisor. */

@@ -93,8 +93,8 @@ void ct_workers_guard(struct ct_workers *workers, const struct ct_guard *guard);
 int ct_workers_start(struct ct_workers *workers, const struct ct_workers_round *round,
                      uint32_t *ret_failed, struct ct_error *err);
 
-/* Another round for the workers that live on; those that are missing are started. Only while a
- * worker runs and none is being stopped. As ct_workers_start otherwise. */
+/* Start another round for the workers that live on; missing ones are started. Only while a worker
+ * runs and none is being stopped. Otherwise as ct_workers_start. */
 int ct_workers_refill(struct ct_workers *workers, const struct ct_workers_round *round,
                       uint32_t *ret_failed, struct ct_error *err);
 
@@ -126,23 +126,23 @@ struct ct_worker_trace {
     struct ct_exit end;
 };
 
-/* False: there is none. */
+/* Return a worker's trace; false if none. */
 bool ct_workers_trace(const struct ct_workers *workers, uint32_t local_rank,
                       struct ct_worker_trace *ret_trace);
 
-/* Its process; 0 when it has ended. */
+/* Return its process, 0 when it has ended. */
 pid_t ct_workers_pid(const struct ct_workers *workers, uint32_t local_rank);
 
-/* Does its output wait for a slow console or disk? Then so does it, in write(2). */
+/* Return whether its output is held up by a slow console or disk, so that it waits in write(2). */
 bool ct_workers_held(const struct ct_workers *workers, uint32_t local_rank);
 
-/* Does this worker's process run? */
+/* Return whether this worker's process runs. */
 bool ct_workers_alive(const struct ct_workers *workers, uint32_t local_rank);
 
-/* Are they being stopped? */
+/* Return whether they are being stopped. */
 bool ct_workers_stopping(const struct ct_workers *workers);
 
-/* Is a process of the round alive, or on_finished still to come? */
+/* Return whether a process of the round is alive, or on_finished still to come. */
 bool ct_workers_running(const struct ct_workers *workers);
 
 /* Stop the workers: a message to native ones, `signal` (mostly SIGTERM; 0: they have received one
@@ -154,14 +154,14 @@ void ct_workers_stop(struct ct_workers *workers, int signal);
  * it and die. Returns the number of workers that received it. */
 uint32_t ct_workers_signal(struct ct_workers *workers, int signal);
 
-/* SIGKILL, at once. */
+/* Send SIGKILL to all at once. */
 void ct_workers_kill(struct ct_workers *workers);
 
-/* A message to one worker; dropped when it has ended. */
+/* Send a message to one worker; dropped when it has ended. */
 void ct_workers_send(struct ct_workers *workers, uint32_t local_rank,
                      const struct ct_message *message);
 
-/* The console has room again. */
+/* Resume reading, since the console has room again. */
 void ct_workers_room(struct ct_workers *workers);
 
 /* Free it; only when no round runs. `freed` (may be NULL) is the last callback. */

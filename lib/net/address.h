@@ -12,7 +12,8 @@
 /* Room for an IPv4 or IPv6 address in digits, in brackets and with a port. */
 enum { CT_ADDRESS_TEXT = 64 };
 
-/* The address in digits, without and with its port; IPv4 inside IPv6 as IPv4. Never a name. */
+/* Return the address in digits, without and with its port; IPv4 inside IPv6 as IPv4. Never a
+ * name. */
 const char *ct_address_host(const struct sockaddr *address, char text[CT_ADDRESS_TEXT]);
 const char *ct_address_print(const struct sockaddr *address, char text[CT_ADDRESS_TEXT]);
 
@@ -20,8 +21,8 @@ uint16_t ct_address_port(const struct sockaddr *address);
 socklen_t ct_address_size(const struct sockaddr *address);
 bool ct_address_is_loopback(const struct sockaddr *address);
 
-/* The addresses that need no resolver: digits, and "localhost" (127.0.0.1, ::1). Fills up to two
- * and returns how many; 0 when `host` is a name to be looked up. */
+/* Return the addresses that need no resolver: digits, and "localhost" (127.0.0.1, ::1). Fills up to
+ * two and returns their number; 0 when `host` is a name to be resolved. */
 int ct_address_numeric(const char *host, uint16_t port, struct sockaddr_storage ret_addresses[2]);
 
 /* Return a socket bound to `endpoint`, and the endpoint with its actual port. Names are resolved,
@@ -37,7 +38,7 @@ int ct_address_bind(const struct ct_endpoint *endpoint, bool open_to_all, int *r
  * CT_ECLOSED when the peer has gone before its user was found. */
 int ct_address_check_peer_user(int fd, struct ct_error *err);
 
-/* May a process of this user be the peer? 0 for this user and root, CT_EAUTH for another. */
+/* Check the user of a peer process. 0 for this user and root, CT_EAUTH for another. */
 int ct_address_check_user(unsigned uid, struct ct_error *err);
 
 /* Find the user that owns the other end of a TCP connection within this machine. 0; CT_ECLOSED when

@@ -29,7 +29,8 @@ struct ct_conn;
 
 /* on_message and on_close must be there. */
 struct ct_conn_callbacks {
-    /* The peer is there, and with a key has proved that it holds it: messages may be sent. */
+    /* The connection is open, and with a key the peer has proved that it holds it: messages may be
+     * sent. */
     void (*on_open)(struct ct_conn *conn);
     /* `message` and its strings are valid only during the call. */
     void (*on_message)(struct ct_conn *conn, const struct ct_message *message);
@@ -92,14 +93,15 @@ void ct_conn_close(struct ct_conn *conn, int code, const char *sentence);
 void *ct_conn_user(const struct ct_conn *conn);
 void ct_conn_set_user(struct ct_conn *conn, void *user);
 
-/* The other end for people: "10.0.0.7:41230", "unix:/run/x". Valid as long as the connection. */
+/* Return the peer's address as text: "10.0.0.7:41230", "unix:/run/x". Valid as long as the
+ * connection. */
 const char *ct_conn_peer(const struct ct_conn *conn);
 
 /* Return whether this peer may act for `job`: with a key, if it has proved the key of that job; in
  * clear, always. */
 bool ct_conn_is_for(const struct ct_conn *conn, const char *job);
 
-/* Bytes that wait for the peer. */
+/* Return the number of bytes queued for the peer. */
 size_t ct_conn_queued(const struct ct_conn *conn);
 
 /* Set the limit of a message's payload in bytes from now on: it may grow once a peer has

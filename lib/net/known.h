@@ -29,7 +29,7 @@ struct ct_known {
     uint32_t count; /* ever added: the newest take the places of the oldest */
 };
 
-/* Know the address from now on; false: it was known, or is neither IPv4 nor IPv6. */
+/* Add an address; false: it was known, or is neither IPv4 nor IPv6. */
 bool ct_known_add(struct ct_known *known, const struct sockaddr_storage *address);
 
 /* Open a second socket that listens where the TCP socket `fd` does, for known addresses; none are

@@ -46,7 +46,7 @@ const struct ct_endpoint *ct_listener_endpoint(const struct ct_listener *listene
  * key. */
 void ct_listener_change_key(struct ct_listener *listener, const struct ct_key *key);
 
-/* Connections that live, and those among them that are unproven. */
+/* Return the number of connections, and of those that have not authenticated. */
 uint32_t ct_listener_connections(const struct ct_listener *listener);
 uint32_t ct_listener_unproven(const struct ct_listener *listener);
 

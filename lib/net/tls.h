@@ -64,13 +64,13 @@ int ct_tls_write(struct ct_tls *tls, const void *data, size_t size, struct ct_bu
 /* Append the engine's own bytes for the network: handshake, alert, close-notify. 0 or CT_ENOMEM. */
 int ct_tls_drain(struct ct_tls *tls, struct ct_buf *out);
 
-/* Is the handshake done? Then the peer holds the key. */
+/* Return whether the handshake is done, which proves that the peer holds the key. */
 bool ct_tls_ready(const struct ct_tls *tls);
 
 /* Return whether the peer may act for `job`; on a server, for the job whose key it proved. */
 bool ct_tls_is_for(const struct ct_tls *tls, const char *job);
 
-/* Orderly end: leaves a close-notify for drain. */
+/* Close in order: leaves a close-notify for drain. */
 void ct_tls_close(struct ct_tls *tls);
 
 #endif

@@ -25,12 +25,12 @@ enum ct_console_stream { CT_CONSOLE_OUT, CT_CONSOLE_ERR, CT_CONSOLE_STREAMS };
 
 struct ct_console;
 
-/* A console on descriptors `out` and `err` (1 and 2; not owned). `on_room` (may be NULL) is called
- * from the loop whenever a queue has shrunk. NULL without memory. */
+/* Create a console on descriptors `out` and `err` (1 and 2; not owned). `on_room` (may be NULL) is
+ * called from the loop whenever a queue has shrunk. NULL without memory. */
 struct ct_console *ct_console_new(uv_loop_t *loop, int out, int err, void (*on_room)(void *context),
                                   void *context);
 
-/* Bytes that wait to be written to `stream`. */
+/* Return the number of bytes queued for `stream`. */
 size_t ct_console_queued(const struct ct_console *console, enum ct_console_stream stream);
 
 /* Append whole lines here, then call ct_console_flush. No other function may be called in
@@ -41,13 +41,13 @@ void ct_console_flush(struct ct_console *console);
 /* When text is coloured: on a terminal, always, never. */
 enum ct_console_colour { CT_CONSOLE_AUTO, CT_CONSOLE_ALWAYS, CT_CONSOLE_NEVER };
 
-/* A `dumb` terminal knows no escape sequences: no live line, no colour. */
+/* Set the colour; a `dumb` terminal has no escape sequences: no live line, no colour. */
 void ct_console_dress(struct ct_console *console, enum ct_console_colour colour, bool dumb);
 
 bool ct_console_is_terminal(const struct ct_console *console, enum ct_console_stream stream);
 bool ct_console_is_coloured(const struct ct_console *console, enum ct_console_stream stream);
 
-/* Is there a terminal for a live line, and how wide is it? */
+/* Return whether there is a terminal for a live line; return its width in columns. */
 bool ct_console_is_live(const struct ct_console *console);
 size_t ct_console_columns(const struct ct_console *console);
 

@@ -48,10 +48,10 @@ int ct_file_writer_make_dirs(struct ct_file_writer *writer, const char *path, st
 /* Queue bytes behind those before; dropped when the file is lost. */
 void ct_written_append(struct ct_written *file, const void *data, size_t size);
 
-/* Takes this file no more? */
+/* Return whether the file is lost and accepts no more bytes. */
 bool ct_written_lost(const struct ct_written *file);
 
-/* Close it when all is written; the pointer is no longer the caller's. NULL is fine. */
+/* Close it when all is written; the pointer is no longer the caller's. NULL is ignored. */
 void ct_written_close(struct ct_written *file);
 
 /* Return whether the queue is full, so that appending should wait; then `wake` is called when there

@@ -62,11 +62,11 @@ void ct_lines_filter(struct ct_lines *lines, const struct ct_filter *filter);
  * them when `out` is NULL. Without memory, output is lost and `out->failed` is set. */
 void ct_lines_feed(struct ct_lines *lines, const char *data, size_t size, struct ct_buf *out);
 
-/* The stream has ended: an unfinished line is finished. */
+/* End the stream: an unfinished line is completed. */
 void ct_lines_end(struct ct_lines *lines, struct ct_buf *out);
 
-/* The last `count` complete lines (fewer when CT_TAIL_BYTES held fewer), each with its newline; a
- * view until the next call. */
+/* Return the last `count` complete lines (fewer when CT_TAIL_BYTES held fewer), each with its
+ * newline; a view until the next call. */
 const char *ct_lines_tail(const struct ct_lines *lines, size_t count, size_t *ret_size);
 
 #endif

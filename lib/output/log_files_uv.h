@@ -24,8 +24,8 @@ struct ct_output_losses {
 
 struct ct_log_files;
 
-/* Warnings go to the console's log (ct_console_report_log); `on_room` is called from the loop when
- * ct_log_files_full was true and is no longer. NULL without memory. */
+/* Create; warnings go to the console's log (ct_console_report_log); `on_room` is called from the
+ * loop when ct_log_files_full was true and is no longer. NULL without memory. */
 struct ct_log_files *ct_log_files_new(uv_loop_t *loop, struct ct_console *console,
                                       void (*on_room)(void *context), void *context);
 

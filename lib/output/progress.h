@@ -54,7 +54,8 @@ struct ct_progress_pace {
     uint32_t epoch;   /* its epoch */
 };
 
-/* Is a line due? Remembers that it was. The first report and the last step are always due. */
+/* Return whether a line is due, and record it as printed. The first report and the last step are
+ * always due. */
 bool ct_progress_due(struct ct_progress_pace *pace, const struct ct_progress *progress,
                      uint64_t now_ms);
 
@@ -70,7 +71,7 @@ void ct_progress_draw(const struct ct_progress *progress, size_t columns, bool c
  * when it is the best so far. */
 void ct_progress_print_eval(const struct ct_progress_eval *eval, bool coloured, struct ct_buf *to);
 
-/* Three digits and a unit of thousands: "0.12", "52.1k", "3.40M". */
+/* Append a rate with three digits and a unit of thousands: "0.12", "52.1k", "3.40M". */
 void ct_progress_print_rate(double rate, struct ct_buf *to);
 
 #endif

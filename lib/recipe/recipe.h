@@ -20,16 +20,16 @@ struct ct_recipe_data {
     int64_t classes; /* labels, or tokens, that there are */
 };
 
-/* Ids in a sample; 0 for models of features. */
+/* Return the number of ids in a sample; 0 for models of features. */
 int64_t ct_recipe_context(const struct ct_config *cfg);
 
 /* Return the vocabulary of the configuration; 0: that of the data. */
 int64_t ct_recipe_vocabulary(const struct ct_config *cfg);
 
-/* Features of a sample as the configuration wants them; 0: as many as the data have. */
+/* Return the number of features of a sample in the configuration; 0: that of the data. */
 int64_t ct_recipe_width(const struct ct_config *cfg);
 
-/* Classes of the labels, for a model of features. */
+/* Return the number of classes of the labels, for a model of features. */
 int64_t ct_recipe_classes(const struct ct_config *cfg);
 
 /* Return the model's specification, which points into the configuration or `arena`. 0, CT_ENOMEM,
@@ -38,7 +38,7 @@ int ct_recipe_model(struct ct_model_spec *ret_spec, const struct ct_config *cfg,
                     const struct ct_recipe_data *data, struct ct_arena *arena,
                     struct ct_error *err);
 
-/* Whether the configuration's model can be built at all, as far as that shows without data. 0 when
+/* Check that the configuration's model can be built, as far as possible without data. 0 also when
  * no file was given. */
 int ct_recipe_check(const struct ct_config *cfg, struct ct_error *err);
 

@@ -79,8 +79,8 @@ struct ct_rpc_request {
 int ct_rpc_start(struct ct_rpc_client *client, const struct ct_rpc_request *request,
                  struct ct_error *err);
 
-/* The end: open calls are dropped without a callback. Frees itself once the loop has run. NULL is
- * fine. */
+/* Hang up: open calls are dropped without a callback. Freed by a later iteration of the loop. NULL
+ * is ignored. */
 void ct_rpc_hang_up(struct ct_rpc_client *client);
 
 /* ---- server ---------------------------------------------------------------------------------- */
@@ -89,7 +89,8 @@ struct ct_rpc_server;
 struct ct_rpc_caller; /* one connection; valid until its on_gone has returned */
 
 struct ct_rpc_service {
-    /* A call: `call` and its body are gone when this returns. The answer may be given in here. */
+    /* Called for each call; `call` and its body are valid until it returns. It may answer at
+     * once. */
     void (*on_call)(void *context, struct ct_rpc_caller *caller, const struct ct_msg_call *call);
     /* The caller has hung up or is lost. Not called for connections that ct_rpc_stop closes. */
     void (*on_gone)(void *context, struct ct_rpc_caller *caller, const struct ct_error *why);
@@ -114,11 +115,11 @@ int ct_rpc_refuse(struct ct_rpc_caller *caller, uint64_t id, int code, const cha
 void *ct_rpc_caller_user(const struct ct_rpc_caller *caller);
 void ct_rpc_caller_set_user(struct ct_rpc_caller *caller, void *user);
 
-/* Hang up on one. on_gone follows, not from inside. */
+/* Close one caller's connection. on_gone follows, not from inside. */
 void ct_rpc_drop(struct ct_rpc_caller *caller, int code, const char *sentence);
 
 /* Listen no more, write out the answers that were given, and hang up on all. Frees itself once the
- * loop has run. NULL is fine. */
+ * loop has run. NULL is ignored. */
 void ct_rpc_stop(struct ct_rpc_server *server);
 
 #endif

@@ -58,12 +58,12 @@ struct ct_slurm_request {
 int ct_slurm_check(const struct ct_slurm *slurm, const struct ct_slurm_request *request,
                    struct ct_error *err);
 
-/* "4711.0", "4711_3.0" for a task of a job array, without the step in a batch script: the job's
- * name for the rendezvous. In the arena; NULL without memory. */
+/* Return the job's name for the rendezvous: "4711.0", "4711_3.0" for a task of a job array, without
+ * the step in a batch script. In the arena; NULL without memory. */
 const char *ct_slurm_run_id(const struct ct_slurm *slurm, struct ct_arena *arena);
 
-/* The port where the nodes meet: the same on all of them, another for other steps in all
- * likelihood, below the ephemeral ones. */
+/* Return the port of the rendezvous: the same on all nodes, most likely another for other steps,
+ * below the ephemeral ones. */
 uint16_t ct_slurm_port(const struct ct_slurm *slurm);
 
 /* Return the number of CPUs that Slurm allocated to ctrun and its workers on this node, whether it

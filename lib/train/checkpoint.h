@@ -72,7 +72,7 @@ struct ct_ckpt_save {
  * when a later round has published. */
 int ct_ckpt_publish(const struct ct_ckpt_save *save, struct ct_error *err);
 
-/* The directory of one step's checkpoint, which need not be there. */
+/* Return the directory of one step's checkpoint, which need not exist. */
 int ct_ckpt_path(const char *dir, uint64_t step, char ret_path[PATH_MAX], struct ct_error *err);
 
 /* Return the newest checkpoint of `dir`: the one named by `latest`, or else the highest
@@ -83,7 +83,7 @@ int ct_ckpt_latest(const char *dir, char ret_path[PATH_MAX], struct ct_error *er
  * CT_ENOINPUT (no such path), CT_EDATA (no checkpoint; or the file and its defect). */
 int ct_ckpt_open(const char *path, struct ct_ckpt_state *ret, struct ct_error *err);
 
-/* Whether the checkpoint directory `path` has a file called `name`. */
+/* Return whether the checkpoint directory `path` has a file called `name`. */
 bool ct_ckpt_holds(const char *path, const char *name);
 
 /* Fill the tensors of `files` from the checkpoint; names, types and shapes must match exactly.

@@ -39,12 +39,12 @@ struct ct_ckpt_shares {
     uint32_t crc32c[CT_CKPT_MAX_FILES];
 };
 
-/* Where the tensors of `files` are put. No file is looked at. CT_ENOMEM, CT_EBUG. */
+/* Compute the places of the tensors of `files`, without reading a file. 0, CT_ENOMEM, CT_EBUG. */
 int ct_ckpt_place(struct ct_ckpt_places *ret, const struct ct_ckpt_file *files, size_t file_count,
                   struct ct_error *err);
 
-/* Where they lie in the checkpoint directory `path`; names, types and shapes must match exactly.
- * CT_EDATA. */
+/* Find their places in the checkpoint directory `path`; names, types and shapes must match exactly.
+ * 0 or CT_EDATA. */
 int ct_ckpt_find(struct ct_ckpt_places *ret, const char *path, const struct ct_ckpt_file *files,
                  size_t file_count, struct ct_error *err);
 
@@ -64,10 +64,10 @@ int ct_ckpt_write(const struct ct_ckpt_save *save, const struct ct_ckpt_places *
                   const struct ct_ckpt_part *parts, size_t count, const atomic_bool *cancel,
                   struct ct_ckpt_shares *shares, struct ct_error *err);
 
-/* The first writer's end, all parts being on disk and `shares` the XOR of all; `ret_digest` (may be
- * NULL) gets the digest of the tensors, the same for the same bits. Readers do not see the
- * checkpoint before ct_ckpt_publish. One of the same step is replaced, but not a later round's:
- * CT_EFENCED. Else fails as ct_ckpt_begin does. */
+/* End a checkpoint, as the first writer, once all parts are on disk; `shares` is the XOR of all;
+ * `ret_digest` (may be NULL) gets the digest of the tensors, the same for the same bits. Readers do
+ * not see the checkpoint before ct_ckpt_publish. One of the same step is replaced, but not a later
+ * round's: CT_EFENCED. Else fails as ct_ckpt_begin does. */
 int ct_ckpt_end(const struct ct_ckpt_save *save, const struct ct_ckpt_places *places,
                 const struct ct_ckpt_shares *shares, uint64_t *ret_digest, struct ct_error *err);
 
@@ -76,8 +76,8 @@ int ct_ckpt_abandon(const struct ct_ckpt_save *save, const char *why, struct ct_
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-/* The state of the checkpoint directory `path`, no other file being looked at; *ret_divisible: its
- * sums can be put together from shares. As ct_ckpt_open. */
+/* Return the state of the checkpoint directory `path`, without reading other files; *ret_divisible:
+ * its checksums can be combined from shares. Errors as ct_ckpt_open. */
 int ct_ckpt_peek(const char *path, struct ct_ckpt_state *ret, bool *ret_divisible,
                  struct ct_error *err);
 

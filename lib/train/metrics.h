@@ -60,11 +60,11 @@ int ct_metrics_new(struct ct_metrics **ret, const struct ct_metrics_options *opt
 int ct_metrics_write(struct ct_metrics *metrics, const struct ct_metric_record *record,
                      struct ct_error *err);
 
-/* The path of metrics.jsonl, and of TensorBoard's event file; "" where it is not written. */
+/* Return the path of metrics.jsonl, and of TensorBoard's event file; "" if it is not written. */
 const char *ct_metrics_path(const struct ct_metrics *metrics);
 const char *ct_metrics_events_path(const struct ct_metrics *metrics);
 
-/* Close everything. NULL is fine. */
+/* Close everything. NULL is ignored. */
 void ct_metrics_free(struct ct_metrics *metrics);
 
 #endif

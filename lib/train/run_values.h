@@ -21,7 +21,7 @@ struct ct_run_values {
 /* Add one line of metrics.jsonl; an invalid record is ignored. `to` begins as zero. */
 void ct_run_values_add(struct ct_run_values *to, const char *line, size_t size);
 
-/* All lines of FOLDER/metrics.jsonl; a missing file has none. */
+/* Read all lines of FOLDER/metrics.jsonl; a missing file has none. */
 void ct_run_values_read(const char *folder, struct ct_run_values *ret);
 
 #endif

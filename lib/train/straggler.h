@@ -58,7 +58,7 @@ struct ct_straggler_finding {
     int cost;  /* per cent of their time */
 };
 
-/* Forget everything: ranks are others from now on. */
+/* Reset: ranks are assigned anew from now on. */
 void ct_straggler_reset(struct ct_straggler *straggler);
 
 /* Add CT_STRAGGLER_BATCH steps: a sample of each rank, and took_us[BATCH], from the end of one step
@@ -66,7 +66,7 @@ void ct_straggler_reset(struct ct_straggler *straggler);
 void ct_straggler_add(struct ct_straggler *straggler, int world,
                       const struct ct_straggler_sample *samples, const float *took_us, float *room);
 
-/* Is there one now? */
+/* Return whether there is a straggler now, and which. */
 bool ct_straggler_find(const struct ct_straggler *straggler,
                        struct ct_straggler_finding *ret_finding);
 

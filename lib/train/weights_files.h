@@ -31,7 +31,7 @@ struct ct_weights_files {
 int ct_weights_files_open(struct ct_weights_files *ret, const char *path, struct ct_error *err);
 void ct_weights_files_close(struct ct_weights_files *files);
 
-/* Tensors in all of them. */
+/* Return the number of tensors in all files. */
 size_t ct_weights_files_tensors(const struct ct_weights_files *files);
 
 /* "model-00001-of-00003.safetensors" for part 0 of 3. */

@@ -139,15 +139,14 @@ static inline void ct_flight_site(struct ct_flight_ring *ring, uint64_t turn, ui
 
 /* ---- reader ---- */
 
-/* How many calls there were: the newest has this turn. */
+/* Return the number of calls so far, which is the turn of the newest. */
 uint64_t ct_flight_turns(const struct ct_flight_ring *ring);
 
-/* The call of `turn`. False: it is not there (any more), or is being written, or was never whole.
- */
+/* Read the call of `turn`. False: it was overwritten, is being written, or was never complete. */
 bool ct_flight_read(const struct ct_flight_ring *ring, uint64_t turn,
                     struct ct_flight_call *ret_call);
 
-/* "queued", "started", "completed", "failed". */
+/* Return "queued", "started", "completed", "failed". */
 const char *ct_flight_state_name(enum ct_flight_state state);
 
 #endif

@@ -24,7 +24,8 @@ struct ct_frame_reader {
     int failed;             /* the error that ended the stream: every later call repeats it */
 };
 
-/* A reader of messages from `from` (one or more CT_FROM_...) with payloads up to `limit` bytes. */
+/* Initialise a reader of messages from `from` (one or more CT_FROM_...) with payloads up to `limit`
+ * bytes. */
 void ct_frame_reader_init(struct ct_frame_reader *reader, unsigned from, uint32_t limit);
 void ct_frame_reader_deinit(struct ct_frame_reader *reader);
 
@@ -38,7 +39,7 @@ int ct_frame_reader_push(struct ct_frame_reader *reader, const void *data, size_
 int ct_frame_reader_next(struct ct_frame_reader *reader, struct ct_frame *ret_frame,
                          struct ct_error *err);
 
-/* True when the stream stands inside a frame: its end now is a cut, not a close. */
+/* Return whether the stream is inside a frame, so that its end now is an error. */
 bool ct_frame_reader_inside(const struct ct_frame_reader *reader);
 
 #endif

@@ -15,7 +15,7 @@ struct ct_link {
     uint32_t next_sequence; /* of the next frame sent */
 };
 
-/* Messages on `fd` with a peer that sends as `from` (CT_FROM_AGENT for a worker). */
+/* Initialise a link on `fd` with a peer that sends as `from` (CT_FROM_AGENT for a worker). */
 void ct_link_init(struct ct_link *link, int fd, unsigned from);
 void ct_link_deinit(struct ct_link *link);
 

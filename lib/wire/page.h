@@ -34,7 +34,7 @@ int ct_page_new(const struct ct_page_kind *kind, void **ret_page, int *ret_fd,
 int ct_page_open(const struct ct_page_kind *kind, int fd, int protection, void **ret_page,
                  struct ct_error *err);
 
-/* One of this kind; NULL is fine. */
+/* Unmap a page of this kind; NULL is ignored. */
 void ct_page_unmap(const struct ct_page_kind *kind, const void *page);
 
 #endif

@@ -152,7 +152,7 @@ int ct_wire_encode(const struct ct_message *message, uint32_t sequence, struct c
 int ct_wire_decode(const struct ct_frame *frame, struct ct_arena *arena,
                    struct ct_message *ret_message, struct ct_error *err);
 
-/* "HELLO"; "?" for a type that is none. */
+/* Return the name of a message type, "HELLO"; "?" for an unknown one. */
 const char *ct_wire_name(unsigned type);
 
 #endif

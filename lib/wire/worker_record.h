@@ -88,8 +88,8 @@ struct ct_worker_record {
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_CHAR_LOCK_FREE == 2, "shared by processes");
 
 /* ---- agent ---- */
-/* A new record, mapped read-only; `*ret_fd` is its memfd (close-on-exec) for the worker, which can
- * neither shrink nor grow it. 0, or a negative errno. */
+/* Create a new record, mapped read-only; `*ret_fd` is its memfd (close-on-exec) for the worker,
+ * which can neither shrink nor grow it. 0, or a negative errno. */
 int ct_worker_record_new(const struct ct_worker_record **ret_record, int *ret_fd,
                          struct ct_error *err);
 
@@ -126,7 +126,8 @@ struct ct_record_view {
 /* Read it. Whatever a worker wrote, the view is well-formed: sections exist, texts end. */
 void ct_worker_record_read(const struct ct_worker_record *record, struct ct_record_view *ret_view);
 
-/* The durations of its last steps in microseconds, at most `room`, in any order; how many. */
+/* Return the durations of its last steps in microseconds, at most `room`, in any order. Returns
+ * their number. */
 uint32_t ct_worker_record_durations(const struct ct_worker_record *record, uint32_t *ret_us,
                                     uint32_t room);
 
@@ -151,12 +152,12 @@ int ct_worker_record_open(int fd, struct ct_worker_record **ret_record, struct c
 void ct_worker_record_program(struct ct_worker_record *record, uint32_t pid, const char *program,
                               uint64_t at);
 
-/* Its place in a round. */
+/* Set the worker's place in a round. */
 void ct_worker_record_place(struct ct_worker_record *record, uint64_t generation, uint32_t rank,
                             uint32_t world);
 
-/* From `now_ns` on the worker is in this section, with `step` steps completed. When it was in STEP
- * with one step less, it is kept how long that step took. */
+/* Set the worker's section from `now_ns` on, with `step` steps completed. When it was in STEP with
+ * one step less, the duration of that step is kept. */
 void ct_worker_record_at(struct ct_worker_record *record, enum ct_record_section section,
                          uint64_t step, uint64_t now_ns);
 
@@ -167,7 +168,8 @@ static inline void ct_worker_record_alive(struct ct_worker_record *record, uint6
         atomic_store_explicit(&record->alive_ns, now_ns, memory_order_relaxed);
 }
 
-/* Ranks agree that `rank` was last at `share` per cent of the steps and cost `cost` per cent. */
+/* Record the ranks' finding that `rank` was last at `share` per cent of the steps and cost `cost`
+ * per cent. */
 void ct_worker_record_straggler(struct ct_worker_record *record, uint32_t rank, uint32_t share,
                                 uint32_t cost);
 
@@ -176,12 +178,12 @@ void ct_worker_record_straggler(struct ct_worker_record *record, uint32_t rank, 
 struct ct_record_group *ct_worker_record_group_new(struct ct_worker_record *record, const char *key,
                                                    uint32_t rank, uint32_t size);
 
-/* The group is freed. A broken one is still shown, so that its agent sees why the worker ended,
- * until the worker gets its place in another round or the slot is needed. NULL is fine. */
+/* Free the group's slot. A broken one is kept, so that its agent can read the cause of the worker's
+ * end, until the worker gets its place in another round or the slot is needed. NULL is ignored. */
 void ct_worker_record_group_free(struct ct_record_group *group);
 
-/* The group's thread begins to wait for collective `number` (or CT_RECORD_TRANSFER), can say which
- * call that is, has waited. */
+/* Record that the group's thread begins to wait for collective `number` (or CT_RECORD_TRANSFER);
+ * set the text of that call; record the end of the wait. */
 void ct_worker_record_wait(struct ct_record_group *group, uint64_t number, uint64_t now_ns);
 void ct_worker_record_text(struct ct_record_group *group, const char *text);
 void ct_worker_record_woke(struct ct_record_group *group);

@@ -72,12 +72,12 @@ void ct_agent_done(struct ct_agent *agent, uint64_t generation);
 /* Leave: DRAIN this node (on_released follows) or STOP the job (on_closed follows). */
 void ct_agent_leave(struct ct_agent *agent, enum ct_rdzv_leave how);
 
-/* One store operation: a STORE_SET, _GET, _ADD, _CAS, _WAIT or _DELETE, such as a worker sent it
- * (copied). `request` takes the place of the number inside and must be unique among those not yet
- * answered. Answered exactly once by on_store_reply: CT_EREVOKED when the generation ends first;
- * CT_ECLOSED when the connection broke while an ADD or CAS was open (it may have been done or not).
- * Returns 0; CT_ELIMIT when too many are open, or key or value are too long: then no answer comes.
- */
+/* Send one store operation: a STORE_SET, _GET, _ADD, _CAS, _WAIT or _DELETE, such as a worker sent
+ * it (copied). `request` takes the place of the number inside and must be unique among those not
+ * yet answered. Answered exactly once by on_store_reply: CT_EREVOKED when the generation ends
+ * first; CT_ECLOSED when the connection broke while an ADD or CAS was open (it may have been done
+ * or not). Returns 0; CT_ELIMIT when too many are open, or key or value are too long: then no
+ * answer comes. */
 int ct_agent_store(struct ct_agent *agent, uint64_t request, const struct ct_message *op);
 
 #endif

@@ -392,12 +392,12 @@ void ct_rdzv_restore_cordon(struct ct_rdzv *job, const struct ct_rdzv_cordon *co
 void ct_rdzv_restore_close(struct ct_rdzv *job, const struct ct_rdzv_result *result);
 void ct_rdzv_restored(struct ct_rdzv *job);
 
-/* One event at time `now_ms` (never less than before). Fills `actions`, which the caller carries
- * out in order before the next step. */
+/* Handle one event at time `now_ms` (never less than before). Fills `actions`, which the caller
+ * carries out in order before the next step. */
 void ct_rdzv_step(struct ct_rdzv *job, uint64_t now_ms, const struct ct_rdzv_event *event,
                   struct ct_rdzv_actions *actions);
 
-/* When a CT_RDZV_ON_TICK is due; UINT64_MAX: never. */
+/* Return the time at which a CT_RDZV_ON_TICK is due, in ms; UINT64_MAX if none is. */
 uint64_t ct_rdzv_deadline(const struct ct_rdzv *job);
 
 /* ---- queries ---- */
@@ -406,10 +406,11 @@ enum ct_rdzv_phase ct_rdzv_phase(const struct ct_rdzv *job);
 const char *ct_rdzv_name(const struct ct_rdzv *job);
 uint64_t ct_rdzv_generation(const struct ct_rdzv *job); /* highest reserved */
 uint32_t ct_rdzv_restarts(const struct ct_rdzv *job);
-/* The failure behind the last restart; NULL when there was none, or the daemon forgot it. */
+/* Return the failure behind the last restart; NULL when there was none, or the daemon was restarted
+ * since. */
 const struct ct_wire_failure *ct_rdzv_last_cause(const struct ct_rdzv *job);
 
-/* Why the newest round was begun. */
+/* Return the reason of the newest round. */
 enum ct_rdzv_reason ct_rdzv_last_reason(const struct ct_rdzv *job);
 const struct ct_rdzv_params *ct_rdzv_params(const struct ct_rdzv *job);
 const struct ct_rdzv_result *ct_rdzv_result(const struct ct_rdzv *job);
@@ -418,21 +419,21 @@ const struct ct_rdzv_result *ct_rdzv_result(const struct ct_rdzv *job);
  * after a restart of the daemon. */
 const struct ct_wire_failure *ct_rdzv_others(const struct ct_rdzv *job, size_t *ret_count);
 
-/* The last committed round. */
+/* Return the last committed round. */
 const struct ct_rdzv_roster *ct_rdzv_roster(const struct ct_rdzv *job);
 
-/* The newest publication on record. */
+/* Return the newest publication on record. */
 const struct ct_rdzv_publication *ct_rdzv_published(const struct ct_rdzv *job);
 
-/* Cordoned host number `index`, NULL beyond the last. */
+/* Return cordoned host number `index`, NULL beyond the last. */
 const struct ct_rdzv_cordon *ct_rdzv_cordon(const struct ct_rdzv *job, size_t index);
 
-/* Members by number, 0 <= index < capacity, which grows as nodes join; free places have state
- * CT_RDZV_FREE. */
+/* Return the members by number, 0 <= index < capacity, which grows as nodes join; free places have
+ * state CT_RDZV_FREE. */
 size_t ct_rdzv_capacity(const struct ct_rdzv *job);
 const struct ct_rdzv_member *ct_rdzv_member(const struct ct_rdzv *job, size_t index);
 
-/* The member of incarnation `id`, NULL when it is not here; costs the same in a job of any size. */
+/* Return the member of incarnation `id`, NULL if none, in constant time. */
 const struct ct_rdzv_member *ct_rdzv_member_of(const struct ct_rdzv *job, struct ct_id id);
 
 /* Return whether the job has no members and may be freed: no round ran yet, or all nodes of the
@@ -450,7 +451,7 @@ void ct_rdzv_describe(const struct ct_rdzv *job, char *text, size_t room);
  * job waits for. */
 bool ct_rdzv_describe_member(const struct ct_rdzv *job, size_t index, char *text, size_t room);
 
-/* One line for transcripts and logs: an event, before its step; an action, after it. */
+/* Print one line for transcripts and logs: an event, before its step; an action, after it. */
 void ct_rdzv_event_print(const struct ct_rdzv *job, const struct ct_rdzv_event *event, char *line,
                          size_t room);
 void ct_rdzv_action_print(const struct ct_rdzv *job, const struct ct_rdzv_action *action,

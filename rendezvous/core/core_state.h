@@ -135,7 +135,7 @@ uint64_t ct_rdzv_push_record(struct ct_rdzv *job, enum ct_rdzv_record record);
  * such action: a second member makes it one to all. */
 void ct_rdzv_push_prepare(struct ct_rdzv *job, uint64_t link);
 
-/* The members of the last round act, or are about to. */
+/* Return whether the members of the last round act, or are about to. */
 bool ct_rdzv_acts(const struct ct_rdzv *job);
 
 /* ---- member_index.c: finding members and counting them in constant time ---- */
@@ -147,14 +147,14 @@ void ct_rdzv_set_out(struct ct_rdzv *job, struct ct_rdzv_member *member, bool le
 struct ct_rdzv_member *ct_rdzv_find(const struct ct_rdzv *job, struct ct_id id);
 struct ct_rdzv_member *ct_rdzv_rank_holder(struct ct_rdzv *job, int32_t node_rank);
 
-/* Is there a place for one more member? Then a free one can be had. */
+/* Return whether there is a place for one more member. */
 bool ct_rdzv_has_room(const struct ct_rdzv *job);
 struct ct_rdzv_member *ct_rdzv_free_member(struct ct_rdzv *job);
 
-/* Have at least the members 0 .. count-1. */
+/* Grow to at least the members 0 .. count-1. */
 void ct_rdzv_widen(struct ct_rdzv *job, size_t count);
 
-/* Members that a round made now could have (leaving and barred ones do not count). */
+/* Return the number of members available to a new round (without leaving and barred ones). */
 size_t ct_rdzv_candidates(const struct ct_rdzv *job);
 
 /* Return the number of members drafted into the round being made: PREPARING or PROMISED. */
@@ -183,22 +183,24 @@ void ct_rdzv_scan_leases(struct ct_rdzv *job);
 
 /* ---- leases.c: liveness ---- */
 
-/* How long the daemon has been awake, in which leases run: it stands still while a step is late. */
+/* Return the time in ms that the daemon has been awake, by which leases run: it stops while a step
+ * is late. */
 uint64_t ct_rdzv_awake_ms(const struct ct_rdzv *job);
 
-/* Time has come to `now_ms`: notes a stall of the daemon itself. Before each step. */
+/* Advance the time to `now_ms` before each step, and detect a stall of the daemon itself. */
 void ct_rdzv_note_time(struct ct_rdzv *job, uint64_t now_ms);
 
-/* When the leases want a step: to end one, or to see a stall in time. UINT64_MAX: never. */
+/* Return the time at which the leases need a step, to end one or to detect a stall; UINT64_MAX if
+ * none is. */
 uint64_t ct_rdzv_lease_deadline(const struct ct_rdzv *job);
 
-/* After this time without contact no agent runs on. */
+/* Return the time in ms without contact after which no agent runs any more. */
 uint64_t ct_rdzv_outlived_ms(const struct ct_rdzv *job);
 
-/* A heartbeat arrived, or a connection was ended by its peer: the network works. */
+/* Record contact with a peer: a heartbeat arrived, or a peer closed its connection. */
 void ct_rdzv_contact(struct ct_rdzv *job);
 
-/* All members are silent at once: the daemon is cut off, not they. */
+/* Return whether all members are silent at once: then the daemon is cut off, not they. */
 bool ct_rdzv_is_isolated(const struct ct_rdzv *job);
 
 void ct_rdzv_renew_lease(struct ct_rdzv *job, struct ct_rdzv_member *member);
@@ -206,10 +208,10 @@ void ct_rdzv_renew_lease(struct ct_rdzv *job, struct ct_rdzv_member *member);
 /* Handle a lost connection; `silent`: it was given up because the peer did not answer. */
 void ct_rdzv_on_disconnect(struct ct_rdzv *job, struct ct_rdzv_member *member, bool silent);
 
-/* A newcomer that may be taken into a running round now. */
+/* Return whether a newcomer may join the running round now. */
 bool ct_rdzv_is_eligible(const struct ct_rdzv *job, const struct ct_rdzv_member *member);
 
-/* A leaving member has promised, or is in no round: it may go. */
+/* Release a leaving member that has promised, or is in no round. */
 void ct_rdzv_release(struct ct_rdzv *job, struct ct_rdzv_member *member);
 
 /* ---- rounds.c: how rounds follow each other ---- */
@@ -217,7 +219,7 @@ void ct_rdzv_release(struct ct_rdzv *job, struct ct_rdzv_member *member);
 /* LOBBY, PAUSED, LAST_CALL: check whether MIN nodes have joined. `newcomer`: one just joined. */
 void ct_rdzv_gather(struct ct_rdzv *job, bool newcomer);
 
-/* A running round is over because of `reason`: PREPARE the next, or PAUSED. */
+/* End the running round because of `reason`: enter PREPARE of the next, or PAUSED. */
 void ct_rdzv_change(struct ct_rdzv *job, enum ct_rdzv_reason reason, bool at_boundary);
 
 /* PREPARE: draft newcomers while there is room. */
@@ -232,10 +234,10 @@ void ct_rdzv_plan_growth(struct ct_rdzv *job, const struct ct_rdzv_member *newco
 /* PREPARE: draft one newcomer if there is room. */
 void ct_rdzv_draft_one(struct ct_rdzv *job, struct ct_rdzv_member *member);
 
-/* The workers of a member hold the base, or are done. */
+/* Record that the workers of a member hold the base, or are done. */
 void ct_rdzv_recovered(struct ct_rdzv *job, const struct ct_rdzv_member *member);
 
-/* PREPARE: the step boundary will not be reached; stop at once. */
+/* PREPARE: stop at once, since the step boundary will not be reached. */
 void ct_rdzv_cancel_boundary(struct ct_rdzv *job, enum ct_rdzv_reason reason);
 
 void ct_rdzv_on_prepared(struct ct_rdzv *job, struct ct_rdzv_member *member,
@@ -252,7 +254,7 @@ void ct_rdzv_close(struct ct_rdzv *job, int code, int status, const struct ct_wi
 /* End a job that waits for its verdict, now. */
 void ct_rdzv_conclude(struct ct_rdzv *job);
 
-/* A member is gone that was in state `was` (its place and names are still readable). */
+/* Handle the loss of a member that was in state `was` (its place and names are still readable). */
 void ct_rdzv_lost(struct ct_rdzv *job, const struct ct_rdzv_member *member,
                   enum ct_rdzv_member_state was, const char *why);
 void ct_rdzv_on_failure(struct ct_rdzv *job, struct ct_rdzv_member *member, uint64_t generation,
@@ -266,10 +268,11 @@ void ct_rdzv_on_publish_record(struct ct_rdzv *job, bool is_kept);
 
 /* ---- cordon.c: excluded hosts ---- */
 
-/* A node of this host was lost. */
+/* Record the loss of a node of this host. */
 void ct_rdzv_note_loss(struct ct_rdzv *job, const char *host);
 
-/* When a node of this host may be taken into a running round: later each time one was lost. */
+/* Return the time from which a node of this host may join a running round: later after each
+ * loss. */
 uint64_t ct_rdzv_eligible_from(struct ct_rdzv *job, const char *host);
 
 /* Return the cordon of this host, NULL if none. */

@@ -57,7 +57,7 @@ void ct_admin_forget(struct ct_service_job *job);
 /* Answer an operator. */
 void ct_service_answer(struct ct_service *service, uint64_t link, int code, const char *text);
 
-/* Does the operator mean this job, and may he ask for it? */
+/* Return whether the operator names this job and may query it. */
 bool ct_admin_means(const struct ct_service *service, const struct ct_service_link *link,
                     const struct ct_service_job *job);
 
@@ -66,17 +66,17 @@ struct ct_service_job *ct_admin_job(struct ct_service *service, const struct ct_
 
 /* ---- flight_query.c: what are the ranks at? ---- */
 
-/* An operator asks: he gets the round, or the nodes that he names get the question. */
+/* Handle an operator's query: answer with the round, or forward it to the named nodes. */
 void ct_service_on_flight_query(struct ct_service *service, const struct ct_service_link *link,
                                 const struct ct_msg_flight_query *m);
 
-/* A node of the link's job answers: to the operator, if he is still there. */
+/* Forward the reply of a node of the link's job to the operator, if still connected. */
 void ct_service_on_flight_reply(struct ct_service *service, const struct ct_service_link *link,
                                 const struct ct_msg_flight_reply *m);
 
 /* ---- admin_text.c ---- */
 
-/* One job, for people and as a JSON object. */
+/* Append the status of one job, as text and as a JSON object. */
 void ct_admin_describe(const struct ct_service_job *job, uint64_t now_ms, struct ct_buf *out);
 void ct_admin_describe_json(const struct ct_service_job *job, uint64_t now_ms, struct ct_buf *out);
 

@@ -51,13 +51,13 @@ struct ct_journal_options {
 int ct_journal_open(struct ct_journal_file **ret_file, const struct ct_journal_options *options,
                     struct ct_error *err);
 
-/* The epoch that was claimed. */
+/* Return the epoch that was claimed. */
 uint64_t ct_journal_epoch(const struct ct_journal_file *file);
 
 /* Write the first snapshot and remove the files of older epochs. 0, CT_EFENCED, CT_EIO. */
 int ct_journal_begin(struct ct_journal_file *file, struct ct_error *err);
 
-/* An epoch that was claimed and never begun is given back. */
+/* Close; an epoch that was claimed and never begun is released. */
 void ct_journal_close(struct ct_journal_file *file);
 
 struct ct_journal_record {

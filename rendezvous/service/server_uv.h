@@ -47,7 +47,8 @@ struct ct_rdzv_server_options {
 int ct_rdzv_server_start(struct ct_rdzv_server **ret_server, uv_loop_t *loop,
                          const struct ct_rdzv_server_options *options, struct ct_error *err);
 
-/* The endpoint that listener `index` got, as agents name it ("127.0.0.1:40123", "unix:/run/x"). */
+/* Return the endpoint that listener `index` got, as agents name it ("127.0.0.1:40123",
+ * "unix:/run/x"). */
 const char *ct_rdzv_server_endpoint(const struct ct_rdzv_server *server, size_t index);
 
 /* Reload the key file: new links need the new key, open links continue. 0; CT_ENOINPUT or CT_EAUTH
@@ -58,12 +59,12 @@ int ct_rdzv_server_reload(struct ct_rdzv_server *server, struct ct_error *err);
 void ct_rdzv_server_stop(struct ct_rdzv_server *server, void (*stopped)(void *context),
                          void *context);
 
-/* Jobs, those of them that are not over and have nodes, and connections now. */
+/* Return the number of jobs, of those that are not over and have nodes, and of connections. */
 size_t ct_rdzv_server_jobs(const struct ct_rdzv_server *server);
 size_t ct_rdzv_server_running(const struct ct_rdzv_server *server);
 size_t ct_rdzv_server_links(const struct ct_rdzv_server *server);
 
-/* One line of text a job, and the same figures in Prometheus' text format. */
+/* Append one line of text a job, and the same figures in Prometheus' text format. */
 void ct_rdzv_server_describe(const struct ct_rdzv_server *server, struct ct_buf *out);
 void ct_rdzv_server_metrics(const struct ct_rdzv_server *server, struct ct_buf *out);
 

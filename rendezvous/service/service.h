@@ -62,7 +62,7 @@ struct ct_service_limits {
     unsigned char hash_key[CT_SIPHASH_KEY]; /* random, of the stores' hash tables: see siphash.h */
 };
 
-/* A service without jobs, in tenure `epoch` (1 without a journal). NULL without memory. */
+/* Create a service without jobs, in tenure `epoch` (1 without a journal). NULL without memory. */
 struct ct_service *ct_service_new(const struct ct_service_limits *limits,
                                   const struct ct_service_io *io, uint64_t epoch);
 void ct_service_free(struct ct_service *service);
@@ -73,32 +73,32 @@ int ct_service_restore(struct ct_service *service, uint64_t now_ms, const void *
                        struct ct_error *err);
 void ct_service_restored(struct ct_service *service, uint64_t epoch);
 
-/* The records that a new journal would have to hold instead of all so far, one call each. */
+/* Emit the records that replace all earlier ones in a new journal, one call each. */
 void ct_service_snapshot(const struct ct_service *service,
                          void (*emit)(void *context, const void *record, size_t size),
                          void *context);
 
-/* For the status: why records cannot be kept now, "" when they can. */
+/* Set, for the status, the reason why records cannot be kept now; "" when they can. */
 void ct_service_set_trouble(struct ct_service *service, const char *sentence);
 
 /* Register an open connection. Returns its number, which is never reused; 0 when there are too
  * many. */
 uint64_t ct_service_open(struct ct_service *service, void *peer);
 
-/* Has a JOIN of it been accepted? */
+/* Return whether a JOIN of this connection has been accepted. */
 bool ct_service_has_joined(const struct ct_service *service, uint64_t number);
 
 /* Handle a closed connection; `silent`: it was given up because the peer did not answer. */
 void ct_service_closed(struct ct_service *service, uint64_t now_ms, uint64_t number, bool silent);
 
-/* A message came on it. */
+/* Handle a message. */
 void ct_service_message(struct ct_service *service, uint64_t now_ms, uint64_t number,
                         const struct ct_message *message);
 
-/* Time passed, and all that had arrived by then was given to the service. */
+/* Handle the passing of time, after all messages that had arrived by then. */
 void ct_service_tick(struct ct_service *service, uint64_t now_ms);
 
-/* When ct_service_tick is due; UINT64_MAX: never. */
+/* Return the time at which ct_service_tick is due, in ms; UINT64_MAX if never. */
 uint64_t ct_service_deadline(const struct ct_service *service);
 
 /* ---- looking at it ---- */
@@ -110,7 +110,7 @@ size_t ct_service_links(const struct ct_service *service);
 /* Append one line a job: its phase, what it waits for, and its progress. */
 void ct_service_describe(const struct ct_service *service, struct ct_buf *out);
 
-/* The state of every job as Prometheus' text format. */
+/* Append the state of every job in Prometheus' text format. */
 void ct_service_metrics(const struct ct_service *service, struct ct_buf *out);
 
 #endif

@@ -87,13 +87,14 @@ void ct_service_refuse(struct ct_service *service, uint64_t link, int code, uint
 
 struct ct_service_job *ct_service_find_job(const struct ct_service *service, const char *name);
 
-/* A job around `core`, which it takes over (and frees on failure; NULL is a failure). */
+/* Create a job around `core`, and take ownership of it (it is freed on failure; NULL is a
+ * failure). */
 struct ct_service_job *ct_service_add_job(struct ct_service *service, struct ct_rdzv *core);
 void ct_service_remove_job(struct ct_service *service, struct ct_service_job *job);
 
 /* ---- service_send.c ---- */
 
-/* The part of the round that begins with place `first`, to one of its members. */
+/* Send the part of the round that begins with place `first` to one of its members. */
 void ct_service_send_part(struct ct_service_job *job, uint64_t link, uint32_t first);
 
 /* Give `event` to the job's core and carry out its actions, and those that follow from records

@@ -81,8 +81,8 @@ enum ct_tcpstore_event {
     CT_TCPSTORE_REGISTERED = 3,
 };
 
-/* Room for an answer of `size` bytes, charged at once; then bytes, and bytes behind their length.
- * 0, CT_ELIMIT or CT_ENOMEM. */
+/* Reserve room for an answer of `size` bytes, charged at once; append bytes, or bytes after their
+ * length. 0, CT_ELIMIT or CT_ENOMEM. */
 int ct_tcpstore_make_room(struct ct_tcpstore_client *client, size_t size, struct ct_error *err);
 int ct_tcpstore_answer(struct ct_tcpstore_client *client, const void *data, size_t size,
                        struct ct_error *err);
@@ -108,10 +108,10 @@ void ct_tcpstore_unwatch(struct ct_tcpstore_client *client);
 
 /* ---- tcpstore.c ---- */
 
-/* It has something to send. */
+/* Mark a client that has output. */
 void ct_tcpstore_make_ready(struct ct_tcpstore_client *client);
 
-/* Its connection must end; its waits are forgotten. */
+/* Break a client: its connection must end; its waits are cancelled. */
 void ct_tcpstore_break(struct ct_tcpstore_client *client, const struct ct_error *why);
 
 #endif

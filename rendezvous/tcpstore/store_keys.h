@@ -76,12 +76,12 @@ struct ct_tcpstore_keys {
     unsigned char hash_key[CT_SIPHASH_KEY];
 };
 
-/* 0 or CT_ENOMEM. */
+/* Initialise. 0 or CT_ENOMEM. */
 int ct_tcpstore_keys_init(struct ct_tcpstore_keys *keys, const struct ct_tcpstore_limits *limits);
 void ct_tcpstore_keys_deinit(struct ct_tcpstore_keys *keys);
 
-/* 0, or CT_ELIMIT with a sentence: `size` more bytes are too many for the store, or for one host.
- */
+/* Check room for `size` more bytes. 0, or CT_ELIMIT with the sentence: too many for the store, or
+ * for one host. */
 int ct_tcpstore_check_room(const struct ct_tcpstore_share *share, size_t size,
                            struct ct_error *err);
 
@@ -91,7 +91,7 @@ int ct_tcpstore_charge(struct ct_tcpstore_share *share, size_t size, struct ct_e
 void ct_tcpstore_book(struct ct_tcpstore_share *share, size_t size);
 void ct_tcpstore_refund(struct ct_tcpstore_share *share, size_t size);
 
-/* The entry of `name`, or NULL. */
+/* Return the entry of `name`, or NULL. */
 struct ct_tcpstore_key *ct_tcpstore_find(const struct ct_tcpstore_keys *keys,
                                          struct ct_tcpstore_bytes name);
 

@@ -67,11 +67,11 @@ struct ct_tcpstore_reader {
     int failed;         /* the error that ended the stream; every later call repeats it */
 };
 
-/* Zero-initialised is a fresh reader. */
+/* Free; a zeroed struct is a new reader. */
 void ct_tcpstore_reader_deinit(struct ct_tcpstore_reader *reader);
 
-/* More bytes. They are borrowed until ct_tcpstore_reader_hold, and every request that
- * ct_tcpstore_reader_next gave is over. 0 or CT_ENOMEM. */
+/* Push more bytes, borrowed until ct_tcpstore_reader_hold; earlier requests of
+ * ct_tcpstore_reader_next become invalid. 0 or CT_ENOMEM. */
 int ct_tcpstore_reader_push(struct ct_tcpstore_reader *reader, const void *data, size_t size);
 
 /* Parse the next request. 1 with a view that lives until the next push or hold; 0 when more bytes
@@ -83,18 +83,18 @@ int ct_tcpstore_reader_next(struct ct_tcpstore_reader *reader,
  * CT_ENOMEM. */
 int ct_tcpstore_reader_hold(struct ct_tcpstore_reader *reader);
 
-/* Bytes that were pushed and not given out as a request. */
+/* Return the number of bytes that were pushed and not returned as a request yet. */
 size_t ct_tcpstore_reader_inside(const struct ct_tcpstore_reader *reader);
 
-/* The next field of a body; *body moves behind it. A count is a number, its elements are bytes. */
+/* Read the next field of a body and advance *body. A count is a number, its elements are bytes. */
 uint32_t ct_tcpstore_read_u32(const unsigned char **body);
 uint64_t ct_tcpstore_read_u64(const unsigned char **body);
 struct ct_tcpstore_bytes ct_tcpstore_read_bytes(const unsigned char **body);
 
-/* "COMPARE_SET"; never NULL. */
+/* Return the name of an op, "COMPARE_SET"; never NULL. */
 const char *ct_tcpstore_op_name(enum ct_tcpstore_op op);
 
-/* The byte that stands for `op` in `dialect`, or -1 when it has none there. */
+/* Return the byte of `op` in `dialect`, -1 if none. */
 int ct_tcpstore_op_code(enum ct_tcpstore_op op, enum ct_tcpstore_dialect dialect);
 
 #endif

@@ -68,7 +68,7 @@ struct ct_tcpstore_limits {
 struct ct_tcpstore;
 struct ct_tcpstore_client;
 
-/* An empty store, or NULL without memory. All clients must have left before it is freed. */
+/* Create an empty store, or NULL without memory. All clients must have left before it is freed. */
 struct ct_tcpstore *ct_tcpstore_new(const struct ct_tcpstore_limits *limits);
 void ct_tcpstore_free(struct ct_tcpstore *store);
 
@@ -76,7 +76,7 @@ void ct_tcpstore_free(struct ct_tcpstore *store);
  * silent client may be broken to make room. */
 uint64_t ct_tcpstore_admit(struct ct_tcpstore *store, uint64_t now_ms);
 
-/* A new client from `host` (its address in digits); `user` is the caller's. NULL with a sentence:
+/* Add a client from `host` (its address in digits); `user` is the caller's. NULL with a sentence:
  * too many, or no memory. */
 struct ct_tcpstore_client *ct_tcpstore_join(struct ct_tcpstore *store, uint64_t now_ms,
                                             const char *host, void *user, struct ct_error *err);
@@ -84,7 +84,7 @@ struct ct_tcpstore_client *ct_tcpstore_join(struct ct_tcpstore *store, uint64_t 
 /* Remove and free a client: its waits are cancelled, its values stay. */
 void ct_tcpstore_leave(struct ct_tcpstore_client *client);
 
-/* Bytes came from the client. May make this and other clients ready. */
+/* Feed bytes of the client. May make this and other clients ready. */
 void ct_tcpstore_input(struct ct_tcpstore_client *client, uint64_t now_ms, const void *data,
                        size_t size);
 
@@ -102,7 +102,7 @@ void ct_tcpstore_sent(struct ct_tcpstore_client *client, uint64_t now_ms, size_t
  * limit. */
 void ct_tcpstore_hold(struct ct_tcpstore_client *client, size_t size);
 
-/* Should its bytes be left in the socket until it has taken its answers? */
+/* Return whether its bytes should stay in the socket until it has read its answers. */
 bool ct_tcpstore_is_full(const struct ct_tcpstore_client *client);
 
 /* Return why the connection must be closed, or NULL. */

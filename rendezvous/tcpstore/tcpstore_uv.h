@@ -74,7 +74,7 @@ struct ct_tcpstore *ct_tcpstore_server_store(const struct ct_tcpstore_server *se
  * have left. Freed by a later iteration of the loop. */
 void ct_tcpstore_server_stop(struct ct_tcpstore_server *server);
 
-/* At most so many clients, and no more than there may be descriptors. */
+/* Return the possible number of clients: at most `most`, and limited by the descriptors. */
 uint32_t ct_tcpstore_clients_possible(uint32_t most);
 
 #endif

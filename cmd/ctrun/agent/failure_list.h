@@ -27,7 +27,7 @@ void failures_add(struct failures *failures, uint64_t generation,
 /* Add the failures of other nodes, from the job's result. */
 void failures_add_others(struct failures *failures, const struct ct_rdzv_result *result);
 
-/* The one of this rank, NULL for none. */
+/* Return the failure of this rank, NULL if none. */
 const struct ct_worker_failure *failures_of(const struct failures *failures, uint64_t generation,
                                             int32_t rank);
 

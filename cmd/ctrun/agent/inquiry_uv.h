@@ -37,10 +37,10 @@ struct inquiry_answer {
     const char *text; /* the verdict's sentence */
 };
 
-/* NULL without memory. */
+/* Allocate; NULL without memory. */
 struct inquiry *inquiry_new(struct node *node);
 
-/* The node's round has begun: answer inquiries in it. */
+/* Begin to answer inquiries in the node's new round. */
 void inquiry_begin(struct inquiry *inquiry);
 
 /* Ask; `done` comes once, from inside or within `limit_ms`. A second one while it is open takes the
@@ -62,7 +62,7 @@ void inquiry_dead(struct inquiry *inquiry, uint32_t rank);
  * another than theirs? */
 bool inquiry_due(const struct inquiry *inquiry, const struct ct_wire_failure *failure);
 
-/* The answer to a store request of an inquiry. */
+/* Handle the answer to a store request of an inquiry. */
 void inquiry_reply(struct inquiry *inquiry, uint64_t number,
                    const struct ct_msg_store_reply *reply);
 

@@ -20,7 +20,7 @@ enum { LOCAL_SOCKET_BYTES = 104, LOCAL_SOCKETS_MAX = 64 };
  * socket. 0; CT_ECANTCREAT when no base has a folder that this user owns. */
 int local_socket_path(char *const *env, char ret_path[LOCAL_SOCKET_BYTES], struct ct_error *err);
 
-/* The sockets of living processes, at most LOCAL_SOCKETS_MAX; their number. */
+/* Find the sockets of living processes, at most LOCAL_SOCKETS_MAX. Returns their number. */
 size_t local_socket_find(char *const *env, char ret_paths[LOCAL_SOCKETS_MAX][LOCAL_SOCKET_BYTES]);
 
 #endif

@@ -40,11 +40,11 @@ struct folder_request {
 int folder_make(const struct folder_request *request, struct ct_arena *arena,
                 struct folder *ret_folder, struct ct_error *err);
 
-/* The folder of a round; NULL without memory. */
+/* Return the folder of a round; NULL without memory. */
 const char *folder_of_round(const struct folder *folder, uint32_t restarts, uint64_t generation,
                             struct ct_arena *arena);
 
-/* Its path when it is a temporary one, else "". */
+/* Return the path of a temporary folder, else "". */
 const char *folder_temporary(const struct folder *folder);
 
 /* Remove a temporary folder, unless the report named a file in it (`named`), and a permanent one

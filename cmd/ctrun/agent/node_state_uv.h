@@ -121,7 +121,7 @@ struct node {
 /* Feed one event to the core and carry out its actions. */
 void node_feed(struct node *node, const struct agent_event *event);
 
-/* The node has no way on. */
+/* Handle an error after which the node cannot continue. */
 void node_fail(struct node *node, const struct ct_error *error);
 
 /* ---- events_uv.c ---- */
@@ -140,11 +140,11 @@ void messages_store_reply(void *context, const struct ct_msg_store_reply *answer
 /* Show what the job waits for, after a second and at most once a second; NULL: it waits no more. */
 void show_waiting(struct node *node, const char *text);
 void show_failure(struct node *node, const struct ct_worker_failure *failure);
-/* A bad end of a worker, the root failure or not. */
+/* Show a bad end of a worker, the root failure or not. */
 void show_casualty(struct node *node, const struct ct_worker_failure *failure);
-/* This node's first round begins. */
+/* Show the begin of this node's first round. */
 void show_joined(struct node *node);
-/* A round begins in which `survivors` workers of this node live on. */
+/* Show the begin of a round in which `survivors` workers of this node live on. */
 void show_restart(struct node *node, uint32_t survivors);
 void show_regroup(struct node *node, uint32_t survivors);
 
@@ -158,7 +158,7 @@ void keep_failure_cause(struct node *node); /* while the round is still known */
 void show_end(struct node *node);
 /* Show that ctrun stays as the rendezvous of a job that continues. */
 void show_staying(struct node *node);
-/* A signal has come meanwhile. */
+/* Show that a signal has arrived meanwhile. */
 void show_still_needed(struct node *node, int signal);
 
 #endif

@@ -20,7 +20,7 @@ struct watch *watch_new(struct node *node);
 /* Stop polling. NULL is ignored. */
 void watch_close(struct watch *watch);
 
-/* When the loop has ended. NULL is fine. */
+/* Free, after the loop has ended. NULL is ignored. */
 void watch_free(struct watch *watch);
 
 #endif

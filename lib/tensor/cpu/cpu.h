@@ -73,14 +73,14 @@ struct ct_cpu_work {
     const struct ct_narrow *narrow; /* the op has 16-bit operands, its kernels have not */
 };
 
-/* How many threads `work` deserves when one should get at least `grain`. */
+/* Return the number of threads for `work` if each is to get at least `grain`. */
 int ct_cpu_threads(const struct ct_cpu *cpu, int64_t work, int64_t grain);
 
 /* Run the part or block over all units of `range`. */
 void ct_cpu_split(struct ct_cpu *cpu, const struct ct_cpu_work *work, struct ct_cpu_range range);
 
-/* The sum over all units of `range`: leaves joined by a binary tree whose shape depends on count
- * and leaf alone. */
+/* Return the sum over all units of `range`: leaves joined by a binary tree whose shape depends on
+ * count and leaf alone. */
 double ct_cpu_tree_sum(struct ct_cpu *cpu, const struct ct_cpu_work *work,
                        struct ct_cpu_range range);
 

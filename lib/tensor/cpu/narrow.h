@@ -41,7 +41,7 @@ void ct_narrow_part(const struct ct_cpu_work *work, int64_t first, int64_t count
 /* The same for an op that sums. */
 double ct_narrow_sum(const struct ct_cpu_work *work, int64_t first, int64_t count, char *workspace);
 
-/* A product of 16-bit a and b, with c of 16 bits too or, when `wide`, of F32. */
+/* Multiply 16-bit a and b; c is of 16 bits too or, when `wide`, of F32. */
 void ct_narrow_gemm(const struct ct_gemm_kernels *kernels, const struct ct_gemm *gemm,
                     const struct ct_half_kernels *half, bool wide, char *workspace);
 

@@ -32,7 +32,7 @@ struct ct_cuda {
 /* Record `error` as the queue's failure in `what`; returns whether there was none. */
 bool ct_cuda_check(struct ct_cuda *cuda, cudaError_t error, const char *what);
 
-/* The device, which becomes the thread's current one. */
+/* Return the device, which becomes the thread's current one. */
 struct ct_cuda *ct_cuda_of(struct ct_device *device);
 
 /* Open a queue on GPU `number`. 0, CT_ENOMEM, CT_EUNSUPPORTED. */

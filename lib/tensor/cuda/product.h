@@ -30,8 +30,8 @@ struct ct_product {
     enum ct_dtype in, out;
 };
 
-/* The product of linear, linear_dx, linear_dw, linear_gelu or linear_dx_gelu; asserts that `op` is
- * one. */
+/* Return the product of linear, linear_dx, linear_dw, linear_gelu or linear_dx_gelu; asserts that
+ * `op` is one. */
 struct ct_product ct_product_of(enum ct_op_kind op, enum ct_dtype dtype,
                                 const struct ct_kernel_args *args);
 
