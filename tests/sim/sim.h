@@ -172,7 +172,7 @@ struct sim_daemon {
                             record ... */
     bool fenced;         /* ... or found that a newer daemon has the journal */
 
-    /* What the oracle saw at its last step. */
+    /* The oracle's observations at its last step. */
     enum ct_rdzv_phase phase;
     uint64_t phase_ms; /* when it last changed, by its clock */
     uint64_t generation;
@@ -276,7 +276,7 @@ struct fault {
     bool skipped; /* when a failing list is shortened */
 };
 
-/* A run that tells a story, see scenario.c. */
+/* A scripted run, see scenario.c. */
 struct scenario {
     const char *name;
     uint32_t nodes, nodes_min, nodes_max, last_nodes; /* those from last_nodes on come late */
@@ -437,8 +437,8 @@ void sim_trace(struct sim *sim, const char *format, ...) __attribute__((format(p
 /* An invariant is broken: the run ends. */
 void sim_fail(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Run from beginning to end what sim->seed and sim->scenario say; faults in
- * `skip` (a bit set) are left out. The caller has zeroed the rest. */
+/* Run sim->seed or sim->scenario from beginning to end; faults in `skip` (a bit set) are left out.
+ * The caller has zeroed the rest. */
 void sim_run(struct sim *sim, uint64_t skip);
 void sim_free(struct sim *sim);
 
@@ -472,8 +472,7 @@ void sim_net_free(struct sim *sim);
 
 /* ---- disk.c ---- */
 
-/* Create the file of the next tenure, which nobody else can have then. Returns
- * its epoch. */
+/* Create the file of the next tenure exclusively. Returns its epoch. */
 uint64_t sim_disk_claim(struct sim *sim);
 
 /* Replay the newest file with content into the daemon's service. */
@@ -516,13 +515,13 @@ void sim_node_timer(struct sim *sim, uint32_t index);
 void sim_node_after(struct sim *sim, uint32_t index); /* any call into its member */
 void sim_node_message(struct sim *sim, struct conn *conn, const struct ct_message *message);
 
-/* An event for the agent's core of the node, and what it decides. */
+/* Feed an event to the node's agent core and carry out its actions. */
 void sim_node_feed(struct sim *sim, uint32_t index, const struct agent_event *event);
 void sim_node_signal(struct sim *sim, uint32_t index, int number);
 
 /* ---- workers.c ---- */
 
-/* Carry out what the core has decided. */
+/* Carry out one action of the core. */
 void sim_workers_do(struct sim *sim, uint32_t index, enum agent_action action,
                     const struct agent_event *event);
 

@@ -27,7 +27,7 @@ extern struct fake_count {
 bool fake_has_fault(const char *name, int rank);
 bool fake_is_fine(const struct ct_nccl_config *config);
 
-/* The error of its connections shows when nothing is in progress. */
+/* Return the state; an error of its connections shows when no call is in progress. */
 int fake_state_of(struct ct_nccl_comm *comm);
 
 struct ct_nccl_comm *fake_comm_new(const struct ct_nccl_id *id, int rank, int size);

@@ -1,5 +1,5 @@
-/* What a .cu file sees of CUDA when it is compiled for the host (host.h). Only what our kernels
- * use: a name that is missing is one to add. */
+/* The part of CUDA that a .cu file is compiled with for the host (host.h). It has only the names
+ * that our kernels use; add missing ones. */
 #ifndef CT_TESTS_HOSTCUDA_HOSTCUDA_H
 #define CT_TESTS_HOSTCUDA_HOSTCUDA_H
 
@@ -175,7 +175,7 @@ static inline unsigned hostcuda_lane(void)
     return ((at.z * size.y + at.y) * size.x + at.x) % HOSTCUDA_WARP;
 }
 
-/* What a lane brings and gets: `value` of lane `from`, where that takes part. */
+/* A lane's value and its result: `value` of lane `from`, if that participates. */
 struct hostcuda_shuffle {
     unsigned char value[16], got[16];
     unsigned from;

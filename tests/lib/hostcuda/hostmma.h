@@ -1,6 +1,6 @@
-/* What tensor/cuda/mma.cuh has, for the host: the warp's instructions as meetings of its lanes, and
- * copies that arrive as late as they may, when they are waited for, or, in every other launch, at
- * once: so that a wait or a barrier that is missing shows. */
+/* The functions of tensor/cuda/mma.cuh for the host: the warp's instructions as exchanges of its
+ * lanes, and copies that arrive as late as they may, when they are waited for, or, in every other
+ * launch, at once: so that a wait or a barrier that is missing shows. */
 #ifndef CT_TESTS_HOSTCUDA_HOSTMMA_H
 #define CT_TESTS_HOSTCUDA_HOSTMMA_H
 

@@ -1,5 +1,5 @@
-/* What tensor/cuda/wgmma.cuh has, for the host: a warpgroup's products as meetings of its 128
- * threads, done at once. Elements lie where the swizzle of 128 bytes has them, which depends on
+/* The functions of tensor/cuda/wgmma.cuh for the host: a warpgroup's products as exchanges of its
+ * 128 threads, done at once. Elements lie where the swizzle of 128 bytes has them, which depends on
  * bits of their address; so a tile that is not aligned gives other numbers, as on a GPU. */
 #ifndef CT_TESTS_HOSTCUDA_HOSTWGMMA_H
 #define CT_TESTS_HOSTCUDA_HOSTWGMMA_H

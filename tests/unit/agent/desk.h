@@ -1,5 +1,5 @@
-/* A node agent's core on a desk: a test says what happens, and reads what the core would do, in the
- * words of agent_step_print. Workers are what the test says of them. */
+/* A test bench of a node agent's core: a test feeds events and compares the lines of
+ * agent_step_print. The state of workers is set by the test. */
 #ifndef CT_TEST_AGENT_DESK_H
 #define CT_TEST_AGENT_DESK_H
 
@@ -32,7 +32,7 @@ const char *desk_finished(struct desk *desk, bool well);
 const char *desk_failure(struct desk *desk, uint32_t local_rank, int status);
 const char *desk_signal(struct desk *desk, int signal);
 
-/* Time passes: the clock goes to the core's deadline, which must be `ms` away, and it is told. */
+/* Advance the clock to the core's deadline, which must be `ms` away, and feed a tick. */
 const char *desk_wait(struct desk *desk, uint64_t ms);
 
 /* The node runs round 1: prepared, promised, begun. Native workers are able to live on. */

@@ -9,7 +9,7 @@
 
 enum { ENDS = 256 };
 
-/* What happened to one connection. */
+/* The events of one connection. */
 struct end {
     struct ct_conn *conn;                            /* NULL once closed */
     int opened, closed, messages, waits, handshakes; /* handshakes: that on_waiting told of */

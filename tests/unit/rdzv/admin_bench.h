@@ -1,5 +1,5 @@
-/* A service with a job of some nodes, and an operator who asks: what test_admin.c and
- * test_flight_query.c share. */
+/* A service with a job of some nodes and an operator, shared by test_admin.c and
+ * test_flight_query.c. */
 #ifndef TESTS_UNIT_RDZV_ADMIN_BENCH_H
 #define TESTS_UNIT_RDZV_ADMIN_BENCH_H
 

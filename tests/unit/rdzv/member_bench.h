@@ -1,4 +1,4 @@
-/* The agent core with a hand on each side: what it says is counted, what it is told is noted. */
+/* A test bench of the member's state machine: its messages are counted, its callbacks recorded. */
 #ifndef CT_TEST_RDZV_MEMBER_BENCH_H
 #define CT_TEST_RDZV_MEMBER_BENCH_H
 

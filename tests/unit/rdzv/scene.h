@@ -51,7 +51,7 @@ struct scene {
     bool quiet; /* no transcript at all */
     struct ct_buf transcript;
 
-    /* The history: what may never change or shrink. */
+    /* The history: values that may never change or shrink. */
     uint64_t last_generation;
     uint32_t last_restarts;
     uint64_t committed; /* generation whose roster is remembered */
@@ -61,7 +61,7 @@ struct scene {
 };
 
 void scene_init(struct scene *s, uint32_t nodes_min, uint32_t nodes_max, uint32_t max_restarts);
-/* Before anybody joined: terms that the defaults leave alone. */
+/* Set terms that the defaults leave alone, before the first join. */
 void scene_terms(struct scene *s, uint32_t cordon_faults, uint32_t world_divides);
 void scene_deinit(struct scene *s);
 
