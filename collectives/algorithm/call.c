@@ -123,7 +123,7 @@ static bool measure_parts(struct ct_call *call)
     return call->count == (kind->in_parts ? call->in : call->out).counts[call->rank];
 }
 
-static bool participates(const struct ct_call *call, enum side side)
+static bool takes_part(const struct ct_call *call, enum side side)
 {
     return side == EVERYBODY || (side == ROOT && call->rank == call->peer);
 }
@@ -132,9 +132,8 @@ static bool has_buffers(const struct ct_call *call)
 {
     const struct access *access = &accesses[call->kind];
 
-    return call->longest_bytes == 0 ||
-           ((!participates(call, access->reads) || call->send != NULL) &&
-            (!participates(call, access->writes) || call->recv != NULL));
+    return call->longest_bytes == 0 || ((!takes_part(call, access->reads) || call->send != NULL) &&
+                                        (!takes_part(call, access->writes) || call->recv != NULL));
 }
 
 bool ct_call_complete(struct ct_call *call)

@@ -129,8 +129,8 @@ static int check_backend(const char *name, struct ct_error *err)
     return code == 0 ? 0 : ct_error_prefix(err, "--backend");
 }
 
-static int parse_arguments(const char *const *values, struct ct_bench_options *options_,
-                           struct ct_error *err)
+static int read_words(const char *const *values, struct ct_bench_options *options_,
+                      struct ct_error *err)
 {
     static const char *const reduces[] = {"sum", "avg", "max", "min", "prod"};
     static const char *const modes[] = {"fast", "reproducible", "invariant"};
@@ -206,7 +206,7 @@ int ct_bench_read(int argc, const char *const *argv, struct ct_bench_options *re
     for (size_t i = 0; i < CT_COUNT(numbers) && code == 0; i++)
         code = read_number(numbers[i].at, values[numbers[i].at], numbers[i].number, err);
     if (code == 0)
-        code = parse_arguments(values, &read, err);
+        code = read_words(values, &read, err);
     if (code == 0 && (read.factor < 2 || read.iters == 0 || read.min_bytes > read.max_bytes))
         code = ct_error_set(err, CT_EUSAGE,
                             "--min is at most --max, --factor at least 2, --iters at least 1");

@@ -144,7 +144,7 @@ static void failure_key_of(char *key, size_t room, const struct ct_setup *setup)
     (void)snprintf(key, room, "ct/group/%s/%s/failed", setup->key, setup->backend);
 }
 
-static void report_failure(const struct ct_setup *setup, const struct card *card)
+static void tell_failure(const struct ct_setup *setup, const struct card *card)
 {
     const struct ct_kv *kv = &setup->job->kv;
     char key[256];
@@ -205,7 +205,7 @@ static int open_backend(struct ct_group *group, const struct ct_setup *setup, st
         return code;
     write_card(mine, connect_all(group, setup, cards, err), err);
     if (mine->code != 0)
-        report_failure(setup, mine);
+        tell_failure(setup, mine);
     (void)snprintf(step, sizeof step, "%s/connected", group->backend->name);
     code = exchange(setup, step, cards, err);
     if (code == 0)

@@ -328,7 +328,7 @@ Test(operators, stopped_launchers_do_not_hold_up_the_status_of_the_others)
 }
 
 /* What a look whether somebody listens there does. */
-static void inspect(const char *path)
+static void look_at(const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -351,7 +351,7 @@ Test(operators, who_looks_at_a_jobs_socket_and_goes_again_is_no_warning_on_its_s
     (void)snprintf(sockets, sizeof sockets, "%s/ctrun-%u/*.sock", e2e_in_folder(""),
                    (unsigned)geteuid());
     cr_assert_eq(glob(sockets, 0, NULL, &found), 0, "%s", sockets);
-    inspect(found.gl_pathv[0]);
+    look_at(found.gl_pathv[0]);
     globfree(&found);
     cr_assert_eq(e2e_run(&order, "status", NULL), 0, "%s", ct_buf_str(&order.text)); /* after it */
     cr_assert_eq(kill(job.pid, SIGTERM), 0);

@@ -21,7 +21,7 @@ static void leave(void)
 TestSuite(served_nodes, .init = e2e_enter, .fini = leave, .timeout = 180);
 
 /* What both trainings have in common; their outputs lie in `name`. */
-static int text_of(const char *argv[], int argc, const char *name)
+static int words_of(const char *argv[], int argc, const char *name)
 {
     static char dirs[2][PATH_MAX], steps[32];
 
@@ -59,7 +59,7 @@ static void start_node(struct proc *node, int host, const char *key)
                             "--parallel.servers=2"};
 
     (void)snprintf(key_file, sizeof key_file, "--key_file=%s", key);
-    (void)text_of(argv, 10, "run");
+    (void)words_of(argv, 10, "run");
     cluster_start(node, host, argv);
 }
 
@@ -79,7 +79,7 @@ static void train_by_ddp(void)
     const char *argv[40] = {proc_program("ctrun"), "--nproc_per_node=2"};
     struct proc run;
 
-    int argc = text_of(argv, 2, "whole");
+    int argc = words_of(argv, 2, "whole");
     argv[argc++] = "--parallel.strategy=ddp";
     argv[argc] = NULL;
     cr_assert_eq(proc_run(&run, argv, NULL, 90), 0, "%s", ct_buf_str(&run.text));

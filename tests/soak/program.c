@@ -65,8 +65,8 @@ bool program_start(struct program *program, const char *const argv[], const char
     return code == 0;
 }
 
-static void parse_lines(struct program *program, struct soak *soak,
-                        void (*on_line)(struct soak *, struct program *, const char *))
+static void take_lines(struct program *program, struct soak *soak,
+                       void (*on_line)(struct soak *, struct program *, const char *))
 {
     char *line = program->line.data;
     char *end;
@@ -96,7 +96,7 @@ void program_pump(struct program *program, struct soak *soak,
         if (ct_buf_append(&program->line, text, (size_t)got) != 0)
             ct_buf_clear(&program->line);
         else
-            parse_lines(program, soak, on_line);
+            take_lines(program, soak, on_line);
     }
     if (got == 0) {
         (void)close(program->output);

@@ -26,7 +26,7 @@ static void note_pause(struct soak *soak, double wall_s)
         steps->worst = (float)pause_s;
 }
 
-static void parse_line(struct soak *soak, const char *line)
+static void take_line(struct soak *soak, const char *line)
 {
     struct steps *steps = &soak->steps;
     const char *step = strstr(line, "\"kind\":\"train\",\"step\":");
@@ -44,7 +44,7 @@ static void parse_line(struct soak *soak, const char *line)
     steps->seen_s = soak_now_s(soak);
 }
 
-static void parse_lines(struct soak *soak)
+static void take_lines(struct soak *soak)
 {
     struct ct_buf *text = &soak->steps.text;
     char *line = text->data;
@@ -53,7 +53,7 @@ static void parse_lines(struct soak *soak)
     for (char *end; (end = memchr(line, '\n', text->size - taken)) != NULL; line = end + 1) {
         *end = '\0';
         taken += (size_t)(end - line) + 1;
-        parse_line(soak, line);
+        take_line(soak, line);
     }
     ct_buf_consume(text, taken);
 }
@@ -85,7 +85,7 @@ void steps_watch(struct soak *soak)
             return;
         steps->text.size += (size_t)got;
         steps->at += got;
-        parse_lines(soak);
+        take_lines(soak);
     }
 }
 

@@ -33,7 +33,7 @@ static int open_metrics(struct ct_worker *worker, struct ct_error *err)
     const struct ct_metrics_options options = {.dir = worker->run_dir.path,
                                                .jsonl = cfg->log.jsonl,
                                                .tensorboard = cfg->log.tensorboard,
-                                               .resumed_step = worker->report.counted_step,
+                                               .resumed_step = worker->report.told_step,
                                                .clock = worker->clock};
 
     return ct_metrics_new(&worker->report.metrics, &options, err);
@@ -63,17 +63,17 @@ int ct_report_open(struct ct_worker *worker, struct ct_error *err)
         report->left_ns = report->started_ns;
     }
     ct_report_resume(worker);
-    if (worker->me->rank != 0 || report->counted_step > worker->step)
+    if (worker->me->rank != 0 || report->told_step > worker->step)
         ct_report_close(worker);
     report->active = worker->me->rank == 0;
     if (!report->active)
         return 0;
     if (report->metrics == NULL) {
-        report->counted_step = known ? worker->step - 1 : worker->step;
+        report->told_step = known ? worker->step - 1 : worker->step;
         code = open_metrics(worker, err);
         recall_best(worker);
     }
-    if (code == 0 && known && report->counted_step < worker->step)
+    if (code == 0 && known && report->told_step < worker->step)
         code = ct_report_step(worker, &worker->last, err);
     return code;
 }
@@ -192,7 +192,7 @@ int ct_report_step(struct ct_worker *worker, const struct ct_step_report *step,
     ct_curve_add(&report->curve, step->loss);
     if (!report->active)
         return 0;
-    report->counted_step = worker->step;
+    report->told_step = worker->step;
     show_progress(worker, step);
     if (!step->logged)
         return 0;

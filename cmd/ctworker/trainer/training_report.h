@@ -38,7 +38,7 @@ struct ct_report {
     uint64_t started_ns, first_step;
     uint64_t left_ns;         /* when training last stood still: a step was completed */
     uint64_t paused_ns;       /* altogether: evaluations, checkpoints, what is between rounds */
-    uint64_t counted_step;    /* the last one in the metrics */
+    uint64_t told_step;       /* the last one in the metrics */
     uint64_t told_evaluation; /* that of the last evaluation in them */
     uint64_t samples;         /* since the start */
     uint64_t shown_ns;        /* the last progress */

@@ -52,7 +52,7 @@ bool ct_hier_is_flat(const struct ct_hier *hier, const struct ct_call *call)
 }
 
 /* `total` elements cut into pieces: piece `at`. */
-static struct ct_span part_of(const struct ct_hier *hier, size_t total, size_t at)
+static struct ct_span piece_of(const struct ct_hier *hier, size_t total, size_t at)
 {
     size_t skipped = CT_MIN(at * hier->piece, total);
 
@@ -100,7 +100,7 @@ static struct ct_span part_piece(const struct ct_hier *hier, const struct ct_cal
                                  struct ct_span whole, size_t at)
 {
     size_t size = ct_dtype_size(call->dtype);
-    struct ct_span piece = part_of(hier, whole.bytes / size, at);
+    struct ct_span piece = piece_of(hier, whole.bytes / size, at);
 
     return (struct ct_span){whole.at / size + piece.at, piece.bytes};
 }
@@ -175,7 +175,7 @@ static void gather_shares(struct ct_hier *hier, const struct ct_call *call, stru
 static void make_all_reduce(struct ct_hier *hier, const struct ct_call *call, struct place at,
                             struct ct_call *sub)
 {
-    struct ct_span piece = part_of(hier, call->count, at.piece);
+    struct ct_span piece = piece_of(hier, call->count, at.piece);
     struct ct_span share = share_of(hier, call, piece.bytes, hier->local);
     char *mine = call->recv + (piece.at + share.at) * ct_dtype_size(call->dtype);
 
@@ -194,7 +194,7 @@ static void make_all_reduce(struct ct_hier *hier, const struct ct_call *call, st
 static void make_wide_all_reduce(struct ct_hier *hier, const struct ct_call *call, struct place at,
                                  struct ct_call *sub)
 {
-    struct ct_span piece = part_of(hier, call->count, at.piece);
+    struct ct_span piece = piece_of(hier, call->count, at.piece);
     struct ct_span share = share_of(hier, call, piece.bytes, hier->local);
     size_t size = ct_dtype_size(call->dtype);
     float *wide = (float *)(void *)set_of(hier, at.piece);
@@ -226,7 +226,7 @@ static int reduce_calls(const struct ct_hier *hier, const struct ct_call *call, 
 static void make_reduce(struct ct_hier *hier, const struct ct_call *call, struct place at,
                         struct ct_call *sub)
 {
-    struct ct_span piece = part_of(hier, call->count, at.piece);
+    struct ct_span piece = piece_of(hier, call->count, at.piece);
     struct ct_span share = share_of(hier, call, piece.bytes, hier->local);
     char *mine = set_of(hier, at.piece);
 
@@ -339,7 +339,7 @@ static void make_broadcast(struct ct_hier *hier, const struct ct_call *call, str
                            struct ct_call *sub)
 {
     size_t size = ct_dtype_size(call->dtype);
-    struct ct_span piece = part_of(hier, call->count, at.piece);
+    struct ct_span piece = piece_of(hier, call->count, at.piece);
     struct ct_span share = share_of(hier, call, piece.bytes, hier->local);
     char *mine = call->recv + (piece.at + share.at) * size;
 

@@ -180,8 +180,8 @@ static void gather_consume(struct ct_local *local, struct ct_task *task, size_t 
 
 /* ---- pieces: a stage holds one for each other rank -------------------------------------------*/
 
-static const char *part_of(const struct ct_local *local, const struct ct_task *task, size_t k,
-                           int from)
+static const char *piece_of(const struct ct_local *local, const struct ct_task *task, size_t k,
+                            int from)
 {
     return ct_local_stage(local, from, number(local, task, k)) +
            (size_t)local->rank * local->piece_bytes;
@@ -214,7 +214,7 @@ static void scatter_consume(struct ct_local *local, struct ct_task *task, size_t
         ct_local_chunk(ct_call_out(&task->call, local->rank), local->piece_bytes, k);
 
     if (!ct_local_is_root(task))
-        ct_local_copy(task->call.recv + to.at, part_of(local, task, k, task->call.peer), to.bytes);
+        ct_local_copy(task->call.recv + to.at, piece_of(local, task, k, task->call.peer), to.bytes);
 }
 
 /* In place, piece k of all parts has been staged before piece k of any part is written. */
@@ -230,7 +230,7 @@ static void all_to_all_consume(struct ct_local *local, struct ct_task *task, siz
         int i = (local->rank + d) % local->size;
         struct ct_span to = ct_local_chunk(ct_call_out(&task->call, i), local->piece_bytes, k);
 
-        ct_local_copy(task->call.recv + to.at, part_of(local, task, k, i), to.bytes);
+        ct_local_copy(task->call.recv + to.at, piece_of(local, task, k, i), to.bytes);
     }
 }
 
@@ -242,7 +242,7 @@ static void reduce_scatter_consume(struct ct_local *local, struct ct_task *task,
         ct_local_chunk(ct_call_out(&task->call, local->rank), local->piece_bytes, k);
 
     for (int i = 0; i < local->size; i++)
-        local->sources[i] = part_of(local, task, k, i);
+        local->sources[i] = piece_of(local, task, k, i);
     local->sources[local->rank] = task->call.send + own.at;
     ct_local_reduce(local, task, task->call.recv + to.at, to.bytes, 0);
 }

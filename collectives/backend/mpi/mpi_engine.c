@@ -230,7 +230,7 @@ void ct_mpi_work(struct ct_mpi *mpi)
 }
 
 /* Send `leaf` to all others. */
-static void report_all(struct ct_mpi *mpi, struct ct_mpi_leaf *leaf, int tag)
+static void tell_all(struct ct_mpi *mpi, struct ct_mpi_leaf *leaf, int tag)
 {
     struct ct_mpi_message message = {.send = leaf->data, .bytes = (int)leaf->bytes, .tag = tag};
 
@@ -257,7 +257,7 @@ static int store_set(void *context, const char *key, const void *value, size_t s
     if (size > 0)
         memcpy(leaf->data + name, value, size);
     (void)pthread_mutex_lock(&mpi->lock);
-    report_all(mpi, leaf, STORE_TAG);
+    tell_all(mpi, leaf, STORE_TAG);
     keep(mpi, leaf);
     ct_mpi_work(mpi);
     int code = mpi->given_up ? CT_ECLOSED : 0;
@@ -337,7 +337,7 @@ static void await_all(struct ct_mpi *mpi)
     if (end == NULL)
         mpi->given_up = true;
     else
-        report_all(mpi, end, END_TAG);
+        tell_all(mpi, end, END_TAG);
     while (!mpi->given_up && (mpi->ended < mpi->world - 1 || mpi->errands != NULL)) {
         ct_mpi_take_up(mpi, END_TAG, CT_MPI_ENDED);
         ct_mpi_work(mpi);

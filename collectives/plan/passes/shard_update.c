@@ -15,7 +15,7 @@ struct piece {
 };
 
 /* This rank's share of `range` within `bucket`; bytes 0 when it has none. */
-static struct piece part_of(const struct ct_sharder *s, int bucket, struct ct_range range)
+static struct piece piece_of(const struct ct_sharder *s, int bucket, struct ct_range range)
 {
     struct ct_plan_part part = ct_plan_part(s->plan, bucket, s->plan->place.part);
     size_t begin = CT_MAX(range.begin, part.flat_bytes);
@@ -86,7 +86,7 @@ static void split(struct ct_sharder *s, int i, struct ct_range range)
     struct piece run = {0};
 
     for (int k = 0; k < s->plan->bucket_count; k++) {
-        struct piece piece = part_of(s, k, range);
+        struct piece piece = piece_of(s, k, range);
         if (piece.bytes > 0 && !apart && run.bytes > 0 &&
             run.shard_bytes + run.bytes == piece.shard_bytes) {
             run.bytes += piece.bytes;

@@ -215,7 +215,7 @@ static int do_step(struct rank *rank, int number)
 
 /* Where this rank stopped, and the sentences of the groups that failed at it: the rig knows the
  * world's alone. */
-static void report_failure(const struct rank *rank, int step)
+static void tell_failure(const struct rank *rank, int step)
 {
     bool is_first = atomic_fetch_add(&rank->run->failures, 1) == 0;
 
@@ -244,7 +244,7 @@ static int run_rank(struct ct_group *group, struct rig *rig)
     if (line == 0)
         line = wait_all(rank, 0);
     if (line != 0)
-        report_failure(rank, step - 1);
+        tell_failure(rank, step - 1);
     line = drop_open(rank, line);
     for (int i = PROGRAM_TEAMS - 1; i >= 1; i--)
         if (rank->groups[i] != NULL && line == 0)
